@@ -1,0 +1,1 @@
+"""The daemon: network, handlers, controller, replication and storage."""

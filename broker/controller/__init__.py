@@ -1,0 +1,1 @@
+"""The controller: which node leads which partition, decided through ZooKeeper alone."""

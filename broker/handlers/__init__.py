@@ -1,0 +1,1 @@
+"""What the node answers, one file for each area of the protocol."""

@@ -1,0 +1,73 @@
+"""One request on its way: what a handler is given, and how it answers now or later."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any, Protocol
+
+
+class Peer(Protocol):
+    """The connection a request came on, as far as a handler may know it."""
+
+    listener: str
+    """Upper-case name of the listener, as in the advertised endpoints."""
+    is_internal: bool
+    """True on the inter-broker listener, and only there."""
+    host: str
+    """The peer's address as text."""
+    principal: str
+    """``User:ANONYMOUS`` until somebody authenticated."""
+
+    def close(self) -> None:
+        """End the connection once what is already answered has been written."""
+
+
+class Call:
+    """A decoded request and where it came from."""
+
+    __slots__ = ("client_id", "key", "peer", "request", "version")
+
+    def __init__(
+        self, key: int, version: int, client_id: str | None, request: Any, peer: Peer
+    ) -> None:
+        self.key = key
+        self.version = version
+        self.client_id = client_id
+        self.request = request
+        self.peer = peer
+
+
+class Parked:
+    """An answer to come; :meth:`resolve` gives it, once, from anywhere on the loop.
+
+    The connection keeps its place in the order of answers. ``on_drop`` is called when the peer
+    went away first, so that whoever waits can forget it.
+    """
+
+    __slots__ = ("_then", "answer", "is_resolved", "on_drop")
+
+    def __init__(self, on_drop: Callable[[], None] | None = None) -> None:
+        self.answer: Any = None
+        self.is_resolved = False
+        self.on_drop = on_drop
+        self._then: Callable[[Parked], None] | None = None
+
+    def resolve(self, answer: Any) -> None:
+        """Give the answer: a response message, or None to send nothing (acks=0)."""
+        if self.is_resolved:
+            return
+        self.answer = answer
+        self.is_resolved = True
+        if self._then is not None:
+            self._then(self)
+
+    def then(self, told: Callable[[Parked], None]) -> None:
+        """Have the connection told when the answer is there."""
+        self._then = told
+
+
+Answer = Any
+"""A response message, a Parked, or None to send nothing."""
+
+Handler = Callable[[Call], Answer | Awaitable[Answer]]
+"""Serves one API. Coroutines are for the rare ones: each costs a task."""

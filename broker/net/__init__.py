@@ -1,0 +1,1 @@
+"""Sockets, frames, connections and the dispatch of requests."""

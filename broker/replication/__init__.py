@@ -1,0 +1,1 @@
+"""Partitions as this node hosts them: leadership, high watermark and who waits for it."""

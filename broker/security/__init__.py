@@ -1,0 +1,1 @@
+"""Who may speak: authentication of connections."""

@@ -1,0 +1,1 @@
+"""What people type: the barnabas command and the development cluster."""

@@ -1,0 +1,1 @@
+"""The group coordinator and offset manager, independent of the daemon that hosts it."""

@@ -1,0 +1,1 @@
+"""The Kafka protocol as pure functions: bytes in, values out."""

@@ -1,0 +1,151 @@
+"""Settings declared as frozen dataclasses, under Kafka's names outside and Python's inside.
+
+A declaration holds name, default, meaning and bounds once; the parser, the table in
+docs/operations.md and the "did you mean" of an unknown name are all made from it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeVar, cast, get_type_hints
+
+
+class ConfigError(ValueError):
+    """A setting that cannot be used; the text names the setting and says what would do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """One declared setting: its Kafka name, what it means and what it may be."""
+
+    name: str
+    field: str
+    kind: Any
+    default: Any
+    meaning: str
+    least: float | None
+    most: float | None
+    choices: tuple[str, ...]
+
+
+class Settings(Protocol):
+    """Any dataclass whose fields were all made by :func:`setting`."""
+
+    __dataclass_fields__: dict[str, dataclasses.Field[Any]]
+
+
+T = TypeVar("T")
+S = TypeVar("S", bound=Settings)
+
+
+def setting(
+    name: str,
+    default: T,
+    meaning: str,
+    *,
+    least: float | None = None,
+    most: float | None = None,
+    choices: Iterable[str] = (),
+) -> T:
+    """Declare one setting as the default of a dataclass field.
+
+    ``least`` and ``most`` bound numbers, both inclusive; ``choices`` are the words allowed.
+    """
+    metadata = {
+        "name": name,
+        "meaning": meaning,
+        "least": least,
+        "most": most,
+        "choices": tuple(choices),
+    }
+    return cast(T, dataclasses.field(default=default, metadata=metadata))
+
+
+def declared(settings: type[S]) -> dict[str, Setting]:
+    """Every setting of a class, by Kafka name, in the order of declaration."""
+    hints = get_type_hints(settings)
+    return {
+        field.metadata["name"]: Setting(
+            field=field.name, kind=hints[field.name], default=field.default, **field.metadata
+        )
+        for field in dataclasses.fields(settings)
+    }
+
+
+def parse(settings: type[S], values: Mapping[str, str]) -> S:
+    """Build ``settings`` from text values; names of other classes are not touched.
+
+    Raises ConfigError naming the setting when a value is no value of its kind or out of bounds.
+    """
+    known = declared(settings)
+    chosen = {
+        known[name].field: parsed(known[name], text)
+        for name, text in values.items()
+        if name in known
+    }
+    return settings(**chosen)
+
+
+def parsed(item: Setting, text: str) -> Any:
+    """One text as the value it means for ``item``; raises ConfigError when it means none."""
+    convert = _CONVERTERS.get(item.kind, str)
+    try:
+        value = convert(text.strip())
+    except ValueError as error:
+        raise ConfigError(f"{item.name}={text}: {error}") from None
+    if item.least is not None and value is not None and value < item.least:
+        raise ConfigError(f"{item.name}={text}: must be at least {item.least:g}")
+    if item.most is not None and value is not None and value > item.most:
+        raise ConfigError(f"{item.name}={text}: must be at most {item.most:g}")
+    words = value if isinstance(value, tuple) else (value,)
+    if item.choices and not set(words) <= set(item.choices):
+        raise ConfigError(f"{item.name}={text}: must be one of {', '.join(item.choices)}")
+    return value
+
+
+def suggestion(name: str, known: Iterable[str]) -> str:
+    """The end of a message about an unknown name: the nearest known one, if any is near."""
+    near = difflib.get_close_matches(name, list(known), n=1, cutoff=0.6)
+    return f", did you mean {near[0]}?" if near else ""
+
+
+def _boolean(text: str) -> bool:
+    if text.lower() not in ("true", "false"):
+        raise ValueError("must be true or false")
+    return text.lower() == "true"
+
+
+def _integer(text: str) -> int:
+    try:
+        return int(text)
+    except ValueError:
+        raise ValueError("must be a whole number") from None
+
+
+def _number(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise ValueError("must be a number") from None
+
+
+def _words(text: str) -> tuple[str, ...]:
+    return tuple(word.strip() for word in text.split(",") if word.strip())
+
+
+def _optional(convert: Callable[[str], Any]) -> Callable[[str], Any]:
+    return lambda text: None if text in ("", "null") else convert(text)
+
+
+_CONVERTERS: dict[Any, Callable[[str], Any]] = {
+    bool: _boolean,
+    int: _integer,
+    float: _number,
+    str: str,
+    tuple[str, ...]: _words,
+    int | None: _optional(_integer),
+    str | None: _optional(str),
+}
