@@ -10,7 +10,7 @@ from typing import Self
 
 
 class ErrorCode(IntEnum):
-    """A code of the wire protocol; ``retriable`` says whether the same request may succeed later."""
+    """A code of the wire protocol; ``retriable``: the same request may succeed later."""
 
     retriable: bool
 

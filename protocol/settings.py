@@ -10,7 +10,7 @@ import dataclasses
 import difflib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeVar, cast, get_type_hints
+from typing import Any, ClassVar, Protocol, TypeVar, get_type_hints
 
 
 class ConfigError(ValueError):
@@ -34,7 +34,7 @@ class Setting:
 class Settings(Protocol):
     """Any dataclass whose fields were all made by :func:`setting`."""
 
-    __dataclass_fields__: dict[str, dataclasses.Field[Any]]
+    __dataclass_fields__: ClassVar[dict[str, dataclasses.Field[Any]]]
 
 
 T = TypeVar("T")
@@ -61,7 +61,8 @@ def setting(
         "most": most,
         "choices": tuple(choices),
     }
-    return cast(T, dataclasses.field(default=default, metadata=metadata))
+    field: T = dataclasses.field(default=default, metadata=metadata)
+    return field
 
 
 def declared(settings: type[S]) -> dict[str, Setting]:
