@@ -1,0 +1,47 @@
+# The two commands a newcomer needs are `make demo` and `make test`; each makes its own virtual environment.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/ready
+
+.PHONY: setup demo test test-all check format bench docs wheel clean
+
+setup: $(READY)            ## a virtual environment with everything that works on this repository
+
+$(READY): pyproject.toml
+	@test -L barnabas/broker || { echo "barnabas/broker is no symbolic link: clone with git config core.symlinks=true"; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	@touch $(READY)
+
+demo: $(READY)             ## the main job, start to end: a cluster, a group, a lost node, its offsets still there
+	$(BIN)/python -m barnabas.console.demo
+
+test: $(READY)             ## every test, against real ZooKeeper and real clients
+	$(BIN)/python -m pytest
+
+test-all: $(READY)         ## the same in development mode, with Apache Kafka beside us (Maven fetches it)
+	BARNABAS_KAFKA_LIBS="$$($(BIN)/python -m benchmarks.kafka_libs)" $(BIN)/python -X dev -m pytest
+
+check: $(READY)            ## style, types and layers
+	$(BIN)/python -m ruff format --check .
+	$(BIN)/python -m ruff check .
+	$(BIN)/python -m mypy
+	$(BIN)/lint-imports
+	$(BIN)/python -m codespell_lib README.md CHANGELOG.md docs protocol coordinator client broker console tests benchmarks
+
+format: $(READY)           ## rewrite what the formatter can
+	$(BIN)/python -m ruff format .
+	$(BIN)/python -m ruff check --fix .
+
+bench: $(READY)            ## what we claim about speed, beside Apache Kafka
+	$(BIN)/python -m benchmarks.commit --against kafka
+
+docs: $(READY)             ## the generated tables in docs/
+	$(BIN)/python -m barnabas.console.reference docs
+
+wheel: $(READY)            ## dist/*.whl and dist/*.tar.gz
+	$(BIN)/python -m build --quiet --outdir dist
+
+clean:
+	rm -rf $(VENV) dist build .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache .coverage*

@@ -1,0 +1,95 @@
+"""Listeners and the addresses they are known by: ``NAME://host:port`` read and checked.
+
+Source: cluster.md sections 1.2, 2.14 and 5.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from barnabas.protocol.settings import ConfigError
+
+PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+SERVED_PROTOCOLS = ("PLAINTEXT", "SASL_PLAINTEXT")
+LOCAL_HOST = "127.0.0.1"
+_ENDPOINT = re.compile(r"([A-Za-z0-9_.-]+)://(?:\[([0-9A-Fa-f:.%]+)\]|([^:/\[\]]*)):(-?\d+)")
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """One listener's address: where it is bound, or what others are told to dial."""
+
+    listener: str
+    """Upper-case name."""
+    protocol: str
+    host: str
+    port: int
+    """0 in a bound address: any free port."""
+
+    def __str__(self) -> str:
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{self.listener}://{host}:{self.port}"
+
+
+def parse_protocol_map(text: str) -> dict[str, str]:
+    """``CLIENT:PLAINTEXT,INTERNAL:SASL_PLAINTEXT`` as a mapping of listener to protocol."""
+    protocols: dict[str, str] = {}
+    for pair in filter(None, (word.strip() for word in text.split(","))):
+        name, colon, protocol = pair.partition(":")
+        if not colon or protocol.upper() not in PROTOCOLS:
+            raise ConfigError(
+                f"listener.security.protocol.map={text}: {pair} must read NAME:PROTOCOL with "
+                f"one of {', '.join(PROTOCOLS)}"
+            )
+        protocols[name.upper()] = protocol.upper()
+    return protocols
+
+
+def parse_endpoints(setting: str, text: str, protocols: Mapping[str, str]) -> tuple[Endpoint, ...]:
+    """Every endpoint of a comma list; raises ConfigError naming ``setting`` and the bad one.
+
+    A listener without an entry in ``protocols`` must itself be called like a protocol.
+    """
+    endpoints = []
+    for word in filter(None, (word.strip() for word in text.split(","))):
+        found = _ENDPOINT.fullmatch(word)
+        if found is None:
+            raise ConfigError(f"{setting}={text}: {word} must read NAME://host:port")
+        name = found[1].upper()
+        protocol = protocols.get(name, name)
+        if protocol not in PROTOCOLS:
+            raise ConfigError(
+                f"{setting}={text}: no protocol for {name} in listener.security.protocol.map"
+            )
+        if protocol not in SERVED_PROTOCOLS:
+            raise ConfigError(f"{setting}={text}: {protocol} is not served yet")
+        port = int(found[4])
+        if not 0 <= port <= 65535:
+            raise ConfigError(f"{setting}={text}: {port} is no port")
+        endpoints.append(Endpoint(name, protocol, found[2] or found[3], port))
+    _refuse_twins(setting, text, endpoints)
+    return tuple(endpoints)
+
+
+def advertised(bound: Endpoint, port: int) -> Endpoint:
+    """What to tell others when nothing is advertised: the bound host, and the port it got.
+
+    Raises ConfigError for a wildcard address, which nobody can dial.
+    """
+    host = bound.host or LOCAL_HOST
+    if host in ("0.0.0.0", "::"):  # noqa: S104 - refused here, never bound by default
+        raise ConfigError(
+            f"listeners={bound}: nobody can dial {host}; name the host in advertised.listeners"
+        )
+    return replace(bound, host=host, port=port)
+
+
+def _refuse_twins(setting: str, text: str, endpoints: list[Endpoint]) -> None:
+    names = [endpoint.listener for endpoint in endpoints]
+    if len(set(names)) != len(names):
+        raise ConfigError(f"{setting}={text}: each listener may be named once")
+    places = [(endpoint.host, endpoint.port) for endpoint in endpoints if endpoint.port]
+    if setting == "listeners" and len(set(places)) != len(places):
+        raise ConfigError(f"{setting}={text}: two listeners on one port")

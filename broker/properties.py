@@ -1,0 +1,86 @@
+"""Where settings come from: a properties file, the environment and ``--set``, later ones winning.
+
+Source: Java's properties format; the environment names of Kafka's container images
+(pipeline.md section 14.3).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+
+from barnabas.protocol.settings import ConfigError
+
+PREFIXES = ("KAFKA_CFG_", "KAFKA_")
+IGNORED_VARIABLES = re.compile(
+    r"KAFKA_(HEAP_OPTS|OPTS|HOME|VERSION|DEBUG|(JMX|LOG4J|GC_LOG|JVM).*)"
+)
+_SEPARATOR = re.compile(r"(?<!\\)[=:\s]")
+_ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
+
+
+def parse_properties(text: str) -> dict[str, str]:
+    """The names and values of a Java properties file; a later line of one name wins."""
+    values: dict[str, str] = {}
+    for line in _logical_lines(text):
+        found = _SEPARATOR.search(line)
+        name, rest = (line, "") if found is None else (line[: found.start()], line[found.start() :])
+        values[_unescaped(name)] = _unescaped(re.sub(r"^\s*[=:]?\s*", "", rest, count=1)).rstrip()
+    return values
+
+
+def from_environment(environment: Mapping[str, str]) -> dict[str, str]:
+    """``KAFKA_LOG_DIRS`` as ``log.dirs``: ``_`` is a dot, ``__`` an underscore, ``___`` a dash."""
+    values: dict[str, str] = {}
+    for variable in sorted(environment):
+        if IGNORED_VARIABLES.fullmatch(variable):
+            continue
+        prefix = next((prefix for prefix in PREFIXES if variable.startswith(prefix)), None)
+        if prefix is not None:
+            values[_property_name(variable.removeprefix(prefix))] = environment[variable]
+    return values
+
+
+def from_assignments(assignments: Iterable[str]) -> dict[str, str]:
+    """``name=value`` words as given with ``--set``; raises ConfigError for anything else."""
+    values: dict[str, str] = {}
+    for assignment in assignments:
+        name, equals, value = assignment.partition("=")
+        if not equals or not name.strip():
+            raise ConfigError(f"--set {assignment}: must read name=value")
+        values[name.strip()] = value
+    return values
+
+
+def _property_name(variable: str) -> str:
+    words = re.sub("_+", lambda run: {1: ".", 2: "_", 3: "-"}.get(len(run[0]), run[0]), variable)
+    return words.lower()
+
+
+def _logical_lines(text: str) -> Iterable[str]:
+    pending = ""
+    for raw in text.splitlines():
+        line = raw.lstrip()
+        if not pending and (not line or line[0] in "#!"):
+            continue
+        line = pending + line
+        if _ends_open(line):
+            pending = line[:-1]
+            continue
+        pending = ""
+        yield line
+    if pending:
+        yield pending
+
+
+def _ends_open(line: str) -> bool:
+    return (len(line) - len(line.rstrip("\\"))) % 2 == 1
+
+
+def _unescaped(text: str) -> str:
+    def replace(found: re.Match[str]) -> str:
+        if found[1]:
+            return chr(int(found[1], 16))
+        return _ESCAPES.get(found[2], found[2])
+
+    return re.sub(r"\\(?:u([0-9a-fA-F]{4})|(.))", replace, text)
