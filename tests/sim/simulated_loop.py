@@ -1,0 +1,88 @@
+"""A seeded event loop: virtual time, in-memory network, an executor that only takes time.
+
+Source: reliability.md section 5. One seed gives one history; nothing outside is touched.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import selectors
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from tests.sim.simulated_network import Network
+
+
+class Deadlock(AssertionError):  # noqa: N818 - what happened
+    """Nothing is ready and nothing is scheduled, yet somebody still waits."""
+
+
+class _TimeKeeper(selectors.BaseSelector):
+    """Stands where the operating system waits: advances the clock instead."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self._keys: dict[Any, selectors.SelectorKey] = {}
+
+    def register(self, fileobj: Any, events: int, data: Any = None) -> selectors.SelectorKey:
+        key = selectors.SelectorKey(fileobj, 0, events, data)
+        self._keys[fileobj] = key
+        return key
+
+    def unregister(self, fileobj: Any) -> selectors.SelectorKey:
+        return self._keys.pop(fileobj)
+
+    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+        if timeout is None:
+            raise Deadlock("nothing is scheduled")
+        self.now += max(timeout, 0.0)
+        return []
+
+    def get_map(self) -> Mapping[Any, selectors.SelectorKey]:
+        return self._keys
+
+
+class SimulatedLoop(asyncio.SelectorEventLoop):
+    """An asyncio loop whose clock, network and executor are decided by ``seed`` alone."""
+
+    def __init__(self, seed: int) -> None:
+        self._keeper = _TimeKeeper()
+        super().__init__(self._keeper)
+        self.random = random.Random(seed)
+        self.network = Network(self, self.random)
+        self._clock_resolution = 1e-9
+
+    def time(self) -> float:
+        return self._keeper.now
+
+    def wall_ms(self) -> int:
+        """A wall clock that starts on 2026-11-21 and runs with the loop."""
+        return 1_795_219_200_000 + int(self._keeper.now * 1000)
+
+    def run_in_executor(  # type: ignore[override]
+        self, executor: Any, func: Callable[..., Any], *args: Any
+    ) -> asyncio.Future[Any]:
+        future = self.create_future()
+
+        def finish() -> None:
+            if future.cancelled():
+                return
+            try:
+                future.set_result(func(*args))
+            except BaseException as error:  # noqa: BLE001 - handed on to whoever waits
+                future.set_exception(error)
+
+        self.call_later(self.random.uniform(0.0001, 0.005), finish)
+        return future
+
+    async def create_server(  # type: ignore[override]
+        self, protocol_factory: Callable[[], asyncio.BaseProtocol], host: Any, port: int, **_: Any
+    ) -> Any:
+        return self.network.listen(protocol_factory, host, port)
+
+    async def create_connection(  # type: ignore[override]
+        self, protocol_factory: Callable[[], Any], host: str, port: int, **_: Any
+    ) -> tuple[Any, Any]:
+        await asyncio.sleep(self.network.latency())
+        return self.network.connect(protocol_factory, host, port)
