@@ -1,0 +1,189 @@
+"""The kazoo adapter against a real ZooKeeper."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+
+import pytest
+
+from barnabas.client.ensemble import (
+    BadVersion,
+    Check,
+    ConnectionLost,
+    Create,
+    Delete,
+    MultiFailed,
+    NodeExists,
+    NoNode,
+    NotEmpty,
+    PayloadTooLarge,
+    SessionState,
+    Set,
+    ZooKeeper,
+)
+from barnabas.client.zookeeper import connect
+from barnabas.console.embedded_zookeeper import EmbeddedZooKeeper
+from barnabas.console.ports import free_ports
+from tests.zookeeper.conftest import Connect, expire
+
+
+async def test_the_chroot_is_created_at_connect_and_seen_by_nobody(
+    hosts: str, server: EmbeddedZooKeeper, session: ZooKeeper
+) -> None:
+    path = await session.create("/a/b", b"x", parents=True)
+    assert path == "/a/b"
+    root = await connect(server.hosts)
+    try:
+        data, _stat = await root.get("/" + hosts.partition("/")[2] + "/a/b")
+    finally:
+        await root.close()
+    assert data == b"x"
+
+
+async def test_reads_and_writes_give_versions_zxids_and_owners(session: ZooKeeper) -> None:
+    await session.create("/a", b"1")
+    first = await session.exists("/a")
+    assert first is not None
+    assert (first.version, first.ephemeral_owner) == (0, 0)
+    second = await session.set("/a", b"2", 0)
+    assert second.version == 1
+    assert second.czxid == first.czxid < second.mzxid
+    assert (await session.get("/a"))[0] == b"2"
+    await session.create("/a/e", ephemeral=True)
+    stat = await session.exists("/a/e")
+    assert stat is not None
+    assert stat.ephemeral_owner == session.session_id
+    assert await session.children("/a") == ["e"]
+    await session.delete("/a/e")
+    assert await session.exists("/a/e") is None
+
+
+async def test_each_refusal_has_its_own_exception(session: ZooKeeper) -> None:
+    await session.create("/a/b", parents=True)
+    with pytest.raises(NodeExists):
+        await session.create("/a/b")
+    with pytest.raises(NoNode):
+        await session.get("/nowhere")
+    with pytest.raises(NoNode):
+        await session.create("/no/parent")
+    with pytest.raises(BadVersion):
+        await session.set("/a", b"", 7)
+    with pytest.raises(NotEmpty):
+        await session.delete("/a")
+
+
+async def test_a_multi_applies_all_or_nothing_and_names_the_culprit(session: ZooKeeper) -> None:
+    await session.create("/epoch", b"0")
+    results = await session.multi(
+        Check("/epoch", 0),
+        Create("/a", b"x", ephemeral=True),
+        Set("/epoch", b"1", 0),
+        Create("/s-", sequence=True),
+    )
+    assert results[0] is None
+    assert results[1] == "/a"
+    assert results[2].version == 1
+    assert results[3].startswith("/s-000000000")
+    with pytest.raises(MultiFailed) as failed:
+        await session.multi(Set("/a", b"y"), Check("/epoch", 0), Delete("/a"))
+    assert failed.value.index == 1
+    assert isinstance(failed.value.error, BadVersion)
+    assert (await session.get("/a"))[0] == b"x"
+
+
+async def test_payloads_that_zookeeper_would_drop_the_connection_over_are_refused_here(
+    session: ZooKeeper,
+) -> None:
+    with pytest.raises(PayloadTooLarge):
+        await session.create("/big", b"x" * 900_001)
+    with pytest.raises(PayloadTooLarge):
+        await session.multi(Create("/a", b"x" * 500_000), Create("/b", b"x" * 500_000))
+    await session.create("/big", b"x" * 900_000)
+
+
+async def test_a_watch_fires_once_and_on_the_loop(session: ZooKeeper) -> None:
+    loop = asyncio.get_running_loop()
+    fired: asyncio.Queue[tuple[str, int]] = asyncio.Queue()
+    here = threading.get_ident()
+
+    def watch(what: str) -> None:
+        fired.put_nowait((what, threading.get_ident()))
+
+    await session.create("/a")
+    await session.get("/a", lambda: watch("data"))
+    await session.children("/a", lambda: watch("children"))
+    await session.exists("/b", lambda: watch("created"))
+    await session.set("/a", b"1")
+    await session.set("/a", b"2")
+    await session.create("/a/x")
+    await session.create("/b")
+    assert loop.is_running()
+    seen = [await fired.get() for _ in range(3)]
+    assert sorted(seen) == [("children", here), ("created", here), ("data", here)]
+    await session.get("/a")
+    assert fired.empty()
+
+
+async def test_an_expired_session_is_told_as_suspended_lost_connected(
+    session: ZooKeeper, server: EmbeddedZooKeeper
+) -> None:
+    states: asyncio.Queue[SessionState] = asyncio.Queue()
+    session.on_state.append(states.put_nowait)
+    fired = asyncio.Event()
+    await session.create("/mine", ephemeral=True)
+    await session.exists("/mine", fired.set)
+    former = session.session_id
+    await asyncio.to_thread(expire, session, server)
+    seen = [await states.get() for _ in range(3)]
+    assert seen == [SessionState.SUSPENDED, SessionState.LOST, SessionState.CONNECTED]
+    await fired.wait()
+    assert session.session_id not in (0, former)
+    assert await session.exists("/mine") is None
+
+
+async def test_reads_wait_through_an_outage_and_every_watch_fires(hosts: str) -> None:
+    chroot = "/" + hosts.partition("/")[2]
+    server = await asyncio.to_thread(EmbeddedZooKeeper().start)
+    try:
+        session = await connect(server.hosts + chroot, session_timeout_ms=9000)
+        fired = asyncio.Event()
+        suspended = asyncio.Event()
+        session.on_state.append(
+            lambda state: suspended.set() if state is SessionState.SUSPENDED else None
+        )
+        await session.create("/a", b"1")
+        await session.get("/a", fired.set)
+        restarted = asyncio.create_task(asyncio.to_thread(server.restart))
+        await suspended.wait()
+        await fired.wait()
+        assert (await session.get("/a"))[0] == b"1"
+        await restarted
+        await session.close()
+    finally:
+        await asyncio.to_thread(server.stop)
+
+
+async def test_the_negotiated_session_timeout_is_known(
+    hosts: str, server: EmbeddedZooKeeper
+) -> None:
+    session = await connect(hosts, session_timeout_ms=100_000)
+    assert session.session_timeout_ms == 10_000
+    await session.close()
+
+
+async def test_connecting_to_nobody_fails_in_time_and_leaves_no_thread() -> None:
+    before = threading.active_count()
+    with pytest.raises(ConnectionLost, match="no session with ZooKeeper"):
+        await connect(f"127.0.0.1:{free_ports(1)[0]}", connection_timeout_ms=300)
+    assert threading.active_count() <= before + 1
+
+
+async def test_closing_removes_ephemerals_at_once(sessions: Connect) -> None:
+    first, second = await sessions(), await sessions()
+    await first.create("/mine", ephemeral=True)
+    gone = asyncio.Event()
+    assert await second.exists("/mine", gone.set) is not None
+    await first.close()
+    await gone.wait()
+    assert await second.exists("/mine") is None
