@@ -1,0 +1,102 @@
+"""From a declaration and a version to functions: source is written, compiled and kept.
+
+Nothing is compiled before its first use. The source of each function is registered with
+linecache, so that tracebacks show it; ``python -m barnabas.protocol.compiler`` prints it.
+Source: protocol.md section 3.4.
+"""
+
+from __future__ import annotations
+
+import linecache
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from .decoding import decoder_source
+from .encoding import encoder_source
+from .wire import Buffer, schema_of
+
+T = TypeVar("T")
+
+_encoders: dict[tuple[type, int], Callable[[Any], bytes]] = {}
+_chunkers: dict[tuple[type, int], Callable[[Any], list[Buffer]]] = {}
+_decoders: dict[tuple[type, int], Callable[[bytes, int], Any]] = {}
+_prefix_decoders: dict[tuple[type, int], Callable[[bytes, int], tuple[Any, int]]] = {}
+
+
+def encode(message: object, version: int) -> bytes:
+    """The body of a message, without frame or header.
+
+    Fields that the version does not have are left out, whatever they hold.
+    """
+    return encoder(type(message), version)(message)
+
+
+def decode(message_class: type[T], version: int, data: bytes, offset: int = 0) -> T:
+    """Read a body that begins at ``offset`` and fills the rest of ``data``.
+
+    Fields that the version does not have get their defaults. Raises CorruptRequest.
+    """
+    message: T = decoder(message_class, version)(data, offset)
+    return message
+
+
+def decode_prefix(
+    message_class: type[T], version: int, data: bytes, offset: int = 0
+) -> tuple[T, int]:
+    """Like :func:`decode`, but bytes may follow; also gives the offset behind the message."""
+    read = _cached(_prefix_decoders, message_class, version, "prefix")
+    message, end = read(data, offset)
+    return message, end
+
+
+def encoder(message_class: type, version: int) -> Callable[[Any], bytes]:
+    """The compiled function behind :func:`encode`, for callers that keep it."""
+    return _encoders.get((message_class, version)) or _cached(
+        _encoders, message_class, version, "encode"
+    )
+
+
+def chunk_encoder(message_class: type, version: int) -> Callable[[Any], list[Buffer]]:
+    """Like :func:`encoder`, but gives the pieces: large records are then never copied."""
+    return _cached(_chunkers, message_class, version, "chunks")
+
+
+def decoder(message_class: type[T], version: int) -> Callable[[bytes, int], T]:
+    """The compiled function behind :func:`decode`, for callers that keep it."""
+    return _decoders.get((message_class, version)) or _cached(
+        _decoders, message_class, version, "decode"
+    )
+
+
+def source(message_class: type, version: int, direction: str) -> tuple[str, dict[str, Any]]:
+    """The generated text of ``encode``, ``chunks``, ``decode`` or ``prefix``, and its names.
+
+    Raises ValueError for a version that the declaration does not have.
+    """
+    schema = schema_of(message_class)
+    if schema.versions is None or not schema.versions[0] <= version <= schema.versions[1]:
+        raise ValueError(f"{schema.name} has no version {version}")
+    if direction in ("encode", "chunks"):
+        return encoder_source(schema, version, joined=direction == "encode")
+    return decoder_source(message_class, version, to_the_end=direction == "decode")
+
+
+def _cached(
+    cache: dict[tuple[type, int], Callable[..., Any]],
+    message_class: type,
+    version: int,
+    direction: str,
+) -> Callable[..., Any]:
+    function = cache.get((message_class, version))
+    if function is None:
+        function = cache[message_class, version] = _compiled(message_class, version, direction)
+    return function
+
+
+def _compiled(message_class: type, version: int, direction: str) -> Callable[..., Any]:
+    text, names = source(message_class, version, direction)
+    place = f"<barnabas {message_class.__module__}.{message_class.__name__} v{version} {direction}>"
+    linecache.cache[place] = (len(text), None, text.splitlines(keepends=True), place)
+    exec(compile(text, place, "exec"), names)  # noqa: S102 - text made from our declarations only
+    function: Callable[..., Any] = names["encode" if "def encode" in text else "decode"]
+    return function

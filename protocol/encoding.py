@@ -1,0 +1,235 @@
+"""Writes the source of functions that turn one version of one message into bytes.
+
+Runs of fixed-size fields become one Struct call, together with the length that follows them and
+the empty tag section before them; nested messages are unrolled in place.
+Source: protocol.md section 3.3.
+"""
+
+from __future__ import annotations
+
+import keyword
+import re
+from struct import Struct
+from typing import Any
+
+from .primitives import BYTE, Packers, uvarint
+from .wire import Field, Kind, Schema, schema_of
+
+
+def encoder_source(schema: Schema, version: int, *, joined: bool) -> tuple[str, dict[str, Any]]:
+    """Source of ``encode(m)`` and the names it needs.
+
+    With ``joined`` it returns one bytes object, else the list of buffers to send in order.
+    """
+    writer = _EncoderWriter(version, is_flexible=version >= schema.flexible)
+    writer.struct(schema, "m")
+    writer.flush()
+    body = writer.lines
+    if joined and len(body) == 1:
+        chunk = re.fullmatch(r"out\.append\((.*)\)", body[0])
+        assert chunk is not None, body
+        body = [f"return {chunk[1]}"]
+    else:
+        body = ["out = []", *body, "return join(out)" if joined else "return out"]
+    text = "def encode(m):\n" + "".join(f"    {line}\n" for line in body)
+    return text, writer.names
+
+
+class _EncoderWriter:
+    """Collects lines; ``pending`` are fixed-size values not yet written out as one Struct."""
+
+    def __init__(self, version: int, *, is_flexible: bool) -> None:
+        self.version = version
+        self.is_flexible = is_flexible
+        self.names: dict[str, Any] = {"BYTE": BYTE, "uvarint": uvarint, "join": b"".join}
+        self.lines: list[str] = []
+        self.indent = ""
+        self.pending: list[tuple[str, str]] = []
+        self.add = "out.append"
+        self.counter = 0
+
+    def struct(self, schema: Schema, source: str) -> None:
+        """All fields of one message, and its tag section where the version has them."""
+        present = [field for field in schema.fields if field.exists(self.version)]
+        for field in present:
+            if field.tag is None or not self.is_flexible:
+                self.field(field, source)
+        if self.is_flexible:
+            tagged = [field for field in present if field.tag is not None]
+            self.tags(sorted(tagged, key=lambda field: field.tag or 0), source)
+
+    def field(self, field: Field, source: str) -> None:
+        """One field that stands in its place."""
+        self.value(field.kind, f"{source}.{field.name}", field.is_nullable(self.version))
+
+    def value(self, kind: Kind[Any], source: str, is_nullable: bool) -> None:
+        """One value, whatever its kind."""
+        if kind.code:
+            self.pending.append((kind.code, source))
+        elif kind.struct is not None:
+            self.nested(schema_of(kind.struct), source, is_nullable)
+        elif kind.element is not None:
+            self.array(kind.element, source, is_nullable)
+        else:
+            self.sized(kind, source, is_nullable)
+
+    def nested(self, schema: Schema, source: str, is_nullable: bool) -> None:
+        """A message inside another; a nullable one behind an int8 of -1 or 1."""
+        inner = self.fresh("m")
+        self.line(f"{inner} = {source}")
+        if not is_nullable:
+            self.struct(schema, inner)
+            return
+        self.flush()
+        self.line(f"if {inner} is None:")
+        self.block(lambda: self.line(f"{self.add}(BYTE[255])"))
+        self.line("else:")
+
+        def present() -> None:
+            self.pending.append(("b", "1"))
+            self.struct(schema, inner)
+            self.flush()
+
+        self.block(present)
+
+    def sized(self, kind: Kind[Any], source: str, is_nullable: bool) -> None:
+        """A string or bytes: its length, fused with what is pending, then itself."""
+        is_text = kind.name == "string"
+        data = self.fresh("s")
+        length = self.measure(data, source, ".encode()" if is_text else "", "b''", is_nullable)
+        self.length(length, "h" if is_text else "i")
+        self.line(f"{self.add}({data})")
+
+    def array(self, element: Any, source: str, is_nullable: bool) -> None:
+        """A count, then each element; numbers all in one Struct."""
+        items = self.fresh("a")
+        self.length(self.measure(items, source, "", "()", is_nullable), "i")
+        self.elements(element, items)
+
+    def measure(self, data: str, source: str, encode: str, empty: str, is_nullable: bool) -> str:
+        """Put the value into ``data``; names the variable with the number to write as length."""
+        length = self.fresh("n")
+        plus, null = (" + 1", "0") if self.is_flexible else ("", "-1")
+        if not is_nullable:
+            self.line(f"{data} = {source}{encode}")
+            self.line(f"{length} = len({data}){plus}")
+            return length
+        self.line(f"{data} = {source}")
+        self.line(f"if {data} is None:")
+        self.line(f"    {data} = {empty}; {length} = {null}")
+        self.line("else:")
+        if encode:
+            self.line(f"    {data} = {data}{encode}")
+        self.line(f"    {length} = len({data}){plus}")
+        return length
+
+    def elements(self, element: Any, items: str) -> None:
+        """What follows the count."""
+        if isinstance(element, Kind) and element.code and element.code != "16s":
+            packers = f"packers_{_name_of(element.code)}"
+            self.names[packers] = Packers(element.code)
+            self.line(f"if {items}: {self.add}({packers}[len({items})](*{items}))")
+            return
+        item = self.fresh("m")
+        self.line(f"for {item} in {items}:")
+
+        def one() -> None:
+            if isinstance(element, Kind):
+                self.value(element, item, is_nullable=False)
+            else:
+                self.struct(schema_of(element), item)
+            self.flush()
+
+        self.block(one)
+
+    def tags(self, fields: list[Field], source: str) -> None:
+        """The tag section: a fused zero byte unless a field here can be in it."""
+        if not fields:
+            self.pending.append(("x", ""))
+            return
+        self.flush()
+        section = self.fresh("t")
+        self.line(f"{section} = []")
+        for field in fields:
+            self.tagged(field, source, section)
+        self.line(f"{self.add}(uvarint(len({section})))")
+        self.line(f"for {section}_one in {section}: {self.add}({section}_one)")
+
+    def tagged(self, field: Field, source: str, section: str) -> None:
+        """One tagged field, encoded apart because its size goes first."""
+        value, part = self.fresh("v"), self.fresh("out")
+        default = self.fresh("default")
+        self.names[default] = field.default
+        self.line(f"{value} = {source}.{field.name}")
+        unlike = f"{value} is not None" if field.default is None else f"{value} != {default}"
+        if field.default == ():
+            unlike = f"{value} is None or len({value})"
+        self.line(f"if {unlike}:")
+
+        def present() -> None:
+            outer, self.add = self.add, f"{part}.append"
+            self.line(f"{part} = []")
+            if field.kind.struct is not None and field.null_since > self.version:
+                self.struct(schema_of(field.kind.struct), value)
+            else:
+                self.value(field.kind, value, field.is_nullable(self.version))
+            self.flush()
+            self.add = outer
+            self.line(f"{part} = join({part})")
+            head = uvarint(field.tag or 0)
+            self.line(f"{section}.append({head!r} + uvarint(len({part})) + {part})")
+
+        self.block(present)
+
+    def length(self, length: str, code: str) -> None:
+        """A length or count: a fixed-size number, or a varint that is nearly always one byte."""
+        if not self.is_flexible:
+            self.pending.append((code, length))
+            self.flush()
+            return
+        if not self.pending:
+            self.line(f"{self.add}(BYTE[{length}] if {length} < 128 else uvarint({length}))")
+            return
+        short = self.packed([*self.pending, ("B", length)])
+        long = self.packed(self.pending)
+        self.pending = []
+        self.line(f"{self.add}({short} if {length} < 128 else {long} + uvarint({length}))")
+
+    def flush(self) -> None:
+        """Write out what is pending."""
+        if self.pending:
+            self.line(f"{self.add}({self.packed(self.pending)})")
+            self.pending = []
+
+    def packed(self, values: list[tuple[str, str]]) -> str:
+        """The expression that packs a run of fixed-size values."""
+        codes = "".join(code for code, _ in values)
+        arguments = [source for _, source in values if source]
+        if not arguments:
+            return repr(bytes(len(values)))
+        name = f"pack_{_name_of(codes)}"
+        self.names[name] = Struct(f">{codes}").pack
+        return f"{name}({', '.join(arguments)})"
+
+    def block(self, write: Any) -> None:
+        """Run ``write`` one level deeper."""
+        assert not self.pending
+        outer, self.indent = self.indent, self.indent + "    "
+        write()
+        assert not self.pending
+        self.indent = outer
+
+    def line(self, text: str) -> None:
+        """One line of source."""
+        self.lines.append(self.indent + text)
+
+    def fresh(self, stem: str) -> str:
+        """A variable nobody else uses."""
+        self.counter += 1
+        return f"{stem}{self.counter}"
+
+
+def _name_of(codes: str) -> str:
+    name = codes.replace("?", "bool")
+    assert not keyword.iskeyword(name)
+    return name
