@@ -1,0 +1,209 @@
+"""A disk in memory with a page cache: what was not synced may be gone after a power cut.
+
+Source: reliability.md section 5. A crash keeps a random prefix of each file's unsynced bytes;
+names survive when their directory was synced since, or by luck.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeVar
+
+from barnabas.broker.storage.files import Data, StorageError
+
+T = TypeVar("T")
+
+
+class Content:
+    """The bytes of one file: as programs see them, and how many of them are safe."""
+
+    def __init__(self, clock: Callable[[], int]) -> None:
+        self._clock = clock
+        self.data = bytearray()
+        self.synced = b""
+        self.modified_ms = clock()
+
+    def touch(self) -> None:
+        self.modified_ms = self._clock()
+
+    def sync(self) -> None:
+        self.synced = bytes(self.data)
+
+    def lose_some(self, chance: random.Random) -> None:
+        kept = len(self.synced)
+        if len(self.data) > kept and self.data[:kept] == self.synced:
+            kept = chance.randint(kept, len(self.data))
+            self.synced = bytes(self.data[:kept])
+        self.data = bytearray(self.synced)
+
+
+class SimulatedFile:
+    """An open file of the simulated disk."""
+
+    def __init__(self, disk: SimulatedFiles, path: Path, content: Content) -> None:
+        self._disk = disk
+        self._content = content
+        self.path = path
+        self.size = len(content.data)
+
+    def append(self, data: Data) -> None:
+        del self._content.data[self.size :]
+        self._content.data += data
+        self._content.touch()
+        self.size = len(self._content.data)
+
+    def read(self, position: int, count: int) -> bytes:
+        return bytes(self._content.data[position : position + count])
+
+    def truncate(self, size: int) -> None:
+        assert size <= self.size
+        del self._content.data[size:]
+        self._content.touch()
+        self.size = size
+
+    async def sync(self) -> None:
+        await self._disk.off_loop(self.sync_now)
+
+    def sync_now(self) -> None:
+        self._content.sync()
+
+    def close(self) -> None:
+        return None
+
+
+class SimulatedLock:
+    """A locked name, free again after a crash."""
+
+    def __init__(self, locked: set[Path], path: Path) -> None:
+        self._locked = locked
+        self._path = path
+        locked.add(path)
+
+    def release(self) -> None:
+        self._locked.discard(self._path)
+
+
+class SimulatedFiles:
+    """All files of one simulated machine; outlives the process that uses them."""
+
+    def __init__(self, clock: Callable[[], int]) -> None:
+        self._clock = clock
+        self._files: dict[Path, Content] = {}
+        self._directories: set[Path] = {Path("/")}
+        self._safe_files: dict[Path, Content] = {}
+        self._safe_directories: set[Path] = {Path("/")}
+        self._locked: set[Path] = set()
+
+    def crash(self, chance: random.Random, *, is_power_cut: bool = True) -> None:
+        """End the process; with a power cut unsynced bytes and names may be gone."""
+        self._locked.clear()
+        if not is_power_cut:
+            return
+        self._files = {
+            path: content
+            for path, content in self._files.items()
+            if path in self._safe_files or chance.random() < 0.5
+        } | {path: c for path, c in self._safe_files.items() if path not in self._files}
+        for content in self._files.values():
+            content.lose_some(chance)
+        kept = {path for path in self._directories if chance.random() < 0.5}
+        self._directories = self._safe_directories | kept
+        self._files = {p: c for p, c in self._files.items() if p.parent in self._directories}
+
+    def open_append(self, path: Path) -> SimulatedFile:
+        self._need(path.parent)
+        content = self._files.get(path)
+        if content is None:
+            content = self._files[path] = Content(self._clock)
+        return SimulatedFile(self, path, content)
+
+    def read_whole(self, path: Path) -> bytes:
+        return bytes(self._content(path).data)
+
+    def write_atomically(self, path: Path, data: Data, *, is_synced: bool = True) -> None:
+        self._need(path.parent)
+        content = Content(self._clock)
+        content.data += data
+        self._files[path] = content
+        if is_synced:
+            content.sync()
+            self.sync_directory(path.parent)
+
+    def sync_file(self, path: Path) -> None:
+        self._content(path).sync()
+
+    def sync_directory(self, path: Path) -> None:
+        self._need(path)
+        self._safe_directories.update(d for d in self._directories if d.parent == path)
+        self._safe_directories.add(path)
+        for name in [p for p in self._safe_files if p.parent == path]:
+            del self._safe_files[name]
+        self._safe_files.update({p: c for p, c in self._files.items() if p.parent == path})
+
+    def make_directory(self, path: Path, *, is_synced: bool = True) -> None:
+        for directory in (*reversed(path.parents), path):
+            self._directories.add(directory)
+            if is_synced:
+                self._safe_directories.add(directory)
+
+    def rename(self, source: Path, target: Path) -> None:
+        if source in self._files:
+            self._files[target] = self._files.pop(source)
+            return
+        self._need(source)
+        self._files = {_moved(p, source, target): c for p, c in self._files.items()}
+        self._directories = {_moved(p, source, target) for p in self._directories}
+
+    def unlink(self, path: Path) -> None:
+        self._files.pop(path, None)
+
+    def remove_tree(self, path: Path) -> None:
+        self._files = {p: c for p, c in self._files.items() if path not in p.parents}
+        self._directories = {p for p in self._directories if p != path and path not in p.parents}
+
+    def list_directory(self, path: Path) -> list[str]:
+        self._need(path)
+        here = [p for p in (*self._files, *self._directories) if p.parent == path and p != path]
+        return sorted(p.name for p in here)
+
+    def exists(self, path: Path) -> bool:
+        return path in self._files or path in self._directories
+
+    def is_directory(self, path: Path) -> bool:
+        return path in self._directories
+
+    def size(self, path: Path) -> int:
+        return len(self._content(path).data)
+
+    def modified_ms(self, path: Path) -> int:
+        return self._content(path).modified_ms
+
+    def free_bytes(self, path: Path) -> int:
+        return 1 << 40
+
+    def lock(self, path: Path) -> SimulatedLock:
+        if path in self._locked:
+            raise StorageError(path, "is locked by another process")
+        return SimulatedLock(self._locked, path)
+
+    async def off_loop(self, work: Callable[[], T]) -> T:
+        return await asyncio.shield(asyncio.get_running_loop().run_in_executor(None, work))
+
+    def _content(self, path: Path) -> Content:
+        content = self._files.get(path)
+        if content is None:
+            raise StorageError(path, "no such file", is_missing=True)
+        return content
+
+    def _need(self, directory: Path) -> None:
+        if directory not in self._directories:
+            raise StorageError(directory, "no such directory", is_missing=True)
+
+
+def _moved(path: Path, source: Path, target: Path) -> Path:
+    if path == source:
+        return target
+    return target / path.relative_to(source) if source in path.parents else path
