@@ -1,0 +1,114 @@
+"""Apache Kafka as a rival: its jars through Maven's own client, one node as a child process.
+
+Source: kafka-run-class.sh and config/server.properties of 3.9 for the flags its users run it with.
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from barnabas.console.java import find_java
+from benchmarks.server_process import ServerFailed, ServerProcess, write_properties
+
+KAFKA_VERSION = "3.9.1"
+CACHE = Path("~/.cache/barnabas").expanduser() / f"kafka-{KAFKA_VERSION}"
+
+DEPENDENCIES = (
+    ("org.apache.kafka", "kafka_2.13", KAFKA_VERSION),
+    ("org.apache.kafka", "kafka-tools", KAFKA_VERSION),
+    ("org.apache.zookeeper", "zookeeper", "3.8.4"),
+    ("org.slf4j", "slf4j-reload4j", "1.7.36"),
+)
+
+JVM_FLAGS = (
+    "-server",
+    "-Xms1g",
+    "-Xmx1g",
+    "-XX:+UseG1GC",
+    "-XX:MaxGCPauseMillis=20",
+    "-XX:InitiatingHeapOccupancyPercent=35",
+    "-XX:+ExplicitGCInvokesConcurrent",
+    "-Djava.awt.headless=true",
+)
+
+LOG4J = """log4j.rootLogger=INFO, stdout
+log4j.appender.stdout=org.apache.log4j.ConsoleAppender
+log4j.appender.stdout.layout=org.apache.log4j.PatternLayout
+log4j.appender.stdout.layout.ConversionPattern=[%d] %p %m (%c)%n
+"""
+
+
+def kafka_jars(libs: Path | None = None) -> Path:
+    """The folder that holds Kafka's jars; fetched once into the cache when ``libs`` is None.
+
+    Raises ServerFailed when there is no Maven, or when it fails.
+    """
+    folder = libs if libs is not None else CACHE / "libs"
+    if (folder / f"kafka_2.13-{KAFKA_VERSION}.jar").exists():
+        return folder
+    if libs is not None:
+        raise ServerFailed(f"{libs} holds no kafka_2.13-{KAFKA_VERSION}.jar")
+    if shutil.which("mvn") is None:
+        raise ServerFailed("Apache Kafka is fetched with mvn: apt-get install maven, or --libs DIR")
+    CACHE.mkdir(parents=True, exist_ok=True)
+    project = CACHE / "pom.xml"
+    project.write_text(_project())
+    fetch = ["mvn", "-q", "-B", "-f", str(project), "dependency:copy-dependencies"]
+    try:
+        subprocess.run([*fetch, f"-DoutputDirectory={folder}"], check=True)
+    except subprocess.CalledProcessError as failure:
+        raise ServerFailed(f"mvn could not fetch Apache Kafka {KAFKA_VERSION}") from failure
+    return folder
+
+
+def _project() -> str:
+    dependencies = "".join(
+        f"<dependency><groupId>{group}</groupId><artifactId>{artifact}</artifactId>"
+        f"<version>{version}</version></dependency>"
+        for group, artifact, version in DEPENDENCIES
+    )
+    return (
+        '<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion>'
+        "<groupId>barnabas</groupId><artifactId>rival</artifactId><version>1</version>"
+        f"<dependencies>{dependencies}</dependencies></project>"
+    )
+
+
+def class_path(jars: Path) -> str:
+    """Every jar but the second logging back end, which Kafka's own distribution leaves out too."""
+    return ":".join(str(jar) for jar in sorted(jars.glob("*.jar")) if "logback" not in jar.name)
+
+
+def kafka_node(
+    jars: Path,
+    directory: Path,
+    zookeeper: str,
+    *,
+    node_id: int = 1,
+    settings: Mapping[str, str] | None = None,
+    jvm_flags: Sequence[str] = JVM_FLAGS,
+) -> ServerProcess:
+    """A Kafka node that keeps everything below ``directory``, not yet started.
+
+    ``settings`` override the properties given here.
+    """
+    properties = {
+        "broker.id": str(node_id),
+        "zookeeper.connect": zookeeper,
+        "log.dirs": str(directory / "data"),
+        "offsets.topic.replication.factor": "1",
+        "transaction.state.log.replication.factor": "1",
+        "transaction.state.log.min.isr": "1",
+        "group.initial.rebalance.delay.ms": "0",
+        **(settings or {}),
+    }
+    file, port = write_properties(directory, properties)
+    logging = directory / "log4j.properties"
+    logging.write_text(LOG4J)
+    command = [str(find_java()), *jvm_flags]
+    command += [f"-Dlog4j.configuration=file:{logging}", "-cp", class_path(jars)]
+    command += ["kafka.Kafka", str(file)]
+    return ServerProcess(f"kafka-{node_id}", command, port, directory / "node.log")

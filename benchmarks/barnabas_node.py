@@ -1,0 +1,38 @@
+"""A Barnabas node under measurement: `python -m barnabas.broker` as a child process."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+from benchmarks.server_process import ServerProcess, write_properties
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+def barnabas_node(
+    directory: Path,
+    zookeeper: str,
+    *,
+    node_id: int = 1,
+    settings: Mapping[str, str] | None = None,
+) -> ServerProcess:
+    """A node that keeps everything below ``directory``, not yet started.
+
+    ``settings`` override the properties given here.
+    """
+    properties = {
+        "broker.id": str(node_id),
+        "zookeeper.connect": zookeeper,
+        "log.dirs": str(directory / "data"),
+        "offsets.topic.replication.factor": "1",
+        "group.initial.rebalance.delay.ms": "0",
+        **(settings or {}),
+    }
+    file, port = write_properties(directory, properties)
+    search_path = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH", ""))))
+    command = ["/usr/bin/env", f"PYTHONPATH={search_path}"]
+    command += [sys.executable, "-m", "barnabas.broker", str(file)]
+    return ServerProcess(f"barnabas-{node_id}", command, port, directory / "node.log")

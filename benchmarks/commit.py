@@ -1,0 +1,176 @@
+"""Commits and fetches of offsets per CPU second of the broker, beside Apache Kafka if asked.
+
+    python -m benchmarks.commit [--against kafka] [--libs DIR] [--json FILE]
+
+Both servers stand on one ZooKeeper, each in a chroot of its own; one generator drives both with
+the same bytes, only one of them at a time, in interleaved rounds; medians are printed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Self
+
+if not __package__:
+    sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from barnabas.console.embedded_zookeeper import EmbeddedZooKeeper
+from benchmarks.apache_kafka import KAFKA_VERSION, kafka_jars, kafka_node
+from benchmarks.barnabas_node import ROOT, barnabas_node
+from benchmarks.generator import Job, Result
+from benchmarks.report import Cell, Measured, Rate, document, machine, table
+from benchmarks.server_process import ServerFailed, ServerProcess, pin
+
+CELLS = tuple(
+    Cell(kind, connections, in_flight)
+    for kind in ("commit", "fetch")
+    for connections, in_flight in ((1, 1), (64, 1), (8, 64))
+)
+MOST_CONNECTIONS = 64
+
+
+class Generator:
+    """The load generator's process, on a core of its own where there are two."""
+
+    def __init__(self, cores: set[int] | None) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "benchmarks.generator"],
+            cwd=ROOT,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        if cores:
+            pin(self._process.pid, cores)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        self._process.communicate()
+
+    def prepare(self, server: ServerProcess) -> None:
+        """Create what every cell needs on ``server``."""
+        job = Job(server.port, server.pid, "commit", MOST_CONNECTIONS, 1, 0)
+        self._order({"do": "prepare", "job": asdict(job)})
+
+    def load(self, server: ServerProcess, cell: Cell, seconds: float) -> Rate:
+        """One window of one cell; raises ServerFailed at the first wrong answer."""
+        job = Job(server.port, server.pid, cell.kind, cell.connections, cell.in_flight, seconds)
+        result = Result(**self._order({"do": "run", "job": asdict(job)}))
+        if result.wrong or not result.answers or not result.cpu_seconds:
+            raise ServerFailed(f"{server.name}, {cell}: {result.wrong or 'no answer at all'}")
+        return Rate(result.answers / result.cpu_seconds, result.answers / result.wall_seconds)
+
+    def _order(self, order: dict[str, object]) -> dict[str, Any]:
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write(json.dumps(order) + "\n")
+        self._process.stdin.flush()
+        answer = self._process.stdout.readline()
+        if not answer:
+            raise ServerFailed("the load generator ended; its traceback stands above")
+        found: dict[str, Any] = json.loads(answer)
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """How long and how often."""
+
+    rounds: int
+    seconds: float
+    warm_up: float
+
+
+def measure(generator: Generator, servers: Sequence[ServerProcess], plan: Plan) -> list[Measured]:
+    """Warm both up, then visit every cell in every round, the servers in turn."""
+    for server in servers:
+        generator.prepare(server)
+        for cell in CELLS:
+            generator.load(server, cell, plan.warm_up / len(CELLS))
+    found = [Measured(cell) for cell in CELLS]
+    for number in range(plan.rounds):
+        for measured in found:
+            for server in servers if number % 2 == 0 else reversed(servers):
+                measured.add(server.name, generator.load(server, measured.cell, plan.seconds))
+        print(f"round {number + 1} of {plan.rounds} done", file=sys.stderr)
+    return found
+
+
+@contextmanager
+def zookeeper_address(given: str | None, directory: Path) -> Iterator[str]:
+    """The ZooKeeper that was named, or else one of our own for as long as it takes."""
+    if given is not None:
+        yield given
+        return
+    with EmbeddedZooKeeper(directory) as zookeeper:
+        yield zookeeper.hosts
+
+
+def arguments() -> argparse.Namespace:
+    """The command line."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--against", choices=("kafka",), help="measure Apache Kafka beside it")
+    parser.add_argument("--libs", type=Path, help="Kafka's jars, instead of fetching them")
+    parser.add_argument("--only", choices=("barnabas", "kafka"), help="leave the other one out")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--seconds", type=float, default=3.0, help="length of one window")
+    parser.add_argument("--warm-up", type=float, default=30.0, help="seconds of load beforehand")
+    parser.add_argument("--zookeeper", help="HOST:PORT of one that runs already")
+    parser.add_argument("--no-pin", action="store_true", help="let the scheduler choose cores")
+    parser.add_argument("--json", type=Path, help="write every round to this file")
+    return parser.parse_args()
+
+
+def main() -> None:
+    """Measure what the command line names and print the table."""
+    options = arguments()
+    wanted = {"barnabas", options.against} if options.only is None else {options.only}
+    plan = Plan(options.rounds, options.seconds, options.warm_up)
+    are_pinned = not options.no_pin and (os.cpu_count() or 1) >= 2
+    with ExitStack() as stack:
+        directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="barnabas-bench-")))
+        address = stack.enter_context(zookeeper_address(options.zookeeper, directory / "zookeeper"))
+        servers = []
+        if "barnabas" in wanted:
+            servers.append(
+                barnabas_node(directory / "barnabas", f"{address}/barnabas-{os.getpid()}")
+            )
+        if "kafka" in wanted:
+            jars = kafka_jars(options.libs)
+            servers.append(kafka_node(jars, directory / "kafka", f"{address}/kafka-{os.getpid()}"))
+        for server in servers:
+            stack.enter_context(server)
+            if are_pinned:
+                pin(server.pid, {0})
+        generator = stack.enter_context(Generator({1} if are_pinned else None))
+        found = measure(generator, servers, plan)
+    names = [server.name for server in servers]
+    print(f"machine: {machine()}")
+    print(
+        f"plan: {plan.rounds} rounds of {plan.seconds:g} s a cell after {plan.warm_up:g} s of "
+        f"warm-up; pinned: {'broker core 0, generator core 1' if are_pinned else 'no'}; "
+        f"Apache Kafka {KAFKA_VERSION}"
+    )
+    print(table(found, names))
+    if options.json:
+        options.json.write_text(
+            json.dumps(
+                {"machine": machine(), "plan": asdict(plan), "cells": document(found, names)},
+                indent=2,
+            )
+        )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,148 @@
+"""A server under measurement: a child process, its log, its cost to the machine.
+
+Source: proc(5) for the meaning of /proc/PID/stat and /proc/PID/statm.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Final, Self
+
+from barnabas.console.children import Child
+from barnabas.console.ports import LOOPBACK, free_ports
+
+_TICKS_PER_SECOND: Final = os.sysconf("SC_CLK_TCK")
+_PAGE_BYTES: Final = os.sysconf("SC_PAGE_SIZE")
+_START_S: Final = 60.0
+_STOP_S: Final = 30.0
+_POLL_S: Final = 0.02
+
+
+class ServerFailed(Exception):  # noqa: N818 - says what happened
+    """The server ended, stayed silent or answered wrongly; the text holds the end of its log."""
+
+
+def write_properties(directory: Path, properties: Mapping[str, str]) -> tuple[Path, int]:
+    """A server.properties in ``directory``, and the port its listener will have.
+
+    The listener stands on the loopback, on the port that ``port`` names or else on a free one.
+    """
+    lines = dict(properties)
+    port = int(lines.pop("port", 0)) or free_ports(1)[0]
+    lines.setdefault("listeners", f"PLAINTEXT://{LOOPBACK}:{port}")
+    directory.mkdir(parents=True, exist_ok=True)
+    file = directory / "server.properties"
+    file.write_text("".join(f"{name}={value}\n" for name, value in lines.items()))
+    return file, port
+
+
+def cpu_seconds(pid: int) -> float:
+    """User and system time of a process and all threads it ever had, in steps of 10 ms."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / _TICKS_PER_SECOND
+
+
+def resident_bytes(pid: int) -> int:
+    """The memory a process holds right now."""
+    return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * _PAGE_BYTES
+
+
+def pin(pid: int, cores: Iterable[int]) -> None:
+    """Bind a process, every thread it has now and those they start, to ``cores``."""
+    for task in Path(f"/proc/{pid}/task").iterdir():
+        try:
+            os.sched_setaffinity(int(task.name), cores)
+        except ProcessLookupError:  # the thread ended meanwhile
+            continue
+
+
+class ServerProcess:
+    """One server on the loopback; it counts as started once its port accepts.
+
+    It may be killed and started again, on the same port with the same data.
+    """
+
+    def __init__(self, name: str, command: Sequence[str], port: int, log: Path) -> None:
+        self.name = name
+        self.port = port
+        self._command = command
+        self._log = log
+        self._child: Child | None = None
+
+    def __enter__(self) -> Self:
+        """Start."""
+        self.start()
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        """Stop."""
+        self.stop()
+
+    @property
+    def bootstrap(self) -> str:
+        """The address a client dials."""
+        return f"{LOOPBACK}:{self.port}"
+
+    @property
+    def pid(self) -> int:
+        """The process; the last one when it ended."""
+        return self._running().pid
+
+    @property
+    def exit_code(self) -> int | None:
+        """What the process ended with; None while it runs."""
+        return self._running().exit_code
+
+    def start(self) -> None:
+        """Run it and wait until its port accepts; raises ServerFailed."""
+        self.launch()
+        try:
+            self.wait_until_listening()
+        except BaseException:
+            self.kill()
+            raise
+
+    def launch(self) -> None:
+        """Run it, without waiting for anything."""
+        assert self._child is None or not self._child.is_running, f"{self.name} runs"
+        self._log.parent.mkdir(parents=True, exist_ok=True)
+        self._child = Child(self._command, self._log)
+
+    def wait_until_listening(self, timeout_s: float = _START_S) -> None:
+        """Poll the port; raises ServerFailed when the process ends or the time is over."""
+        deadline = time.monotonic() + timeout_s
+        while time.monotonic() < deadline:
+            if self.exit_code is not None:
+                raise ServerFailed(f"{self.name} exited {self.exit_code}\n{self.last_words()}")
+            try:
+                socket.create_connection((LOOPBACK, self.port), timeout=1).close()
+            except OSError:
+                time.sleep(_POLL_S)
+            else:
+                return
+        raise ServerFailed(f"{self.name} accepts nobody after {timeout_s} s\n{self.last_words()}")
+
+    def wait_or_kill(self, timeout_s: float) -> int:
+        """What the process ended with, by force when the time is over."""
+        return self._running().wait_or_kill(timeout_s)
+
+    def stop(self) -> None:
+        """End it the orderly way, and by force when it takes too long; twice is allowed."""
+        if self._child is not None:
+            self._child.stop(_STOP_S)
+
+    def kill(self) -> None:
+        """kill -9, and wait until the process is gone."""
+        self._running().kill()
+
+    def last_words(self) -> str:
+        """The end of what it printed."""
+        return self._running().last_words(30)
+
+    def _running(self) -> Child:
+        assert self._child is not None, f"{self.name} was never started"
+        return self._child
