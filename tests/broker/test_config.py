@@ -100,7 +100,7 @@ def test_a_node_never_runs_more_open_than_its_file_says() -> None:
         ({"num.partitions": "many"}, "must be a whole number"),
         ({"delete.topic.enable": "perhaps"}, "must be true or false"),
         ({"log.segment.bytes": "3"}, "segment.bytes"),
-        ({"advertised.listeners": "OTHER://h:1"}, "no such listener"),
+        ({"advertised.listeners": "SASL_PLAINTEXT://h:1"}, "no such listener"),
         ({"advertised.listeners": "PLAINTEXT://0.0.0.0:1"}, "nobody can dial"),
     ],
 )
