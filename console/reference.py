@@ -1,0 +1,81 @@
+"""The parts of docs/ that are made from the code: run as ``python -m barnabas.console.reference``.
+
+Each lies between two comments of its page, ``<!-- name -->`` and ``<!-- /name -->``.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from barnabas.broker.config import SECTIONS
+from barnabas.broker.storage.log_config import BROKER_SYNONYMS, FOREVER, LogConfig
+from barnabas.protocol.settings import Setting, declared
+
+
+def settings_table() -> str:
+    """Every setting of a node: name, default, meaning."""
+    return "\n".join(["| name | default | meaning |", "|---|---|---|", *_node_rows()])
+
+
+def topic_settings_table() -> str:
+    """Every setting of a topic, with the node's names for its default."""
+    rows = ["| topic | node | default | meaning |", "|---|---|---|---|"]
+    for name, item in declared(LogConfig).items():
+        synonyms = ", ".join(f"`{synonym}`" for synonym in BROKER_SYNONYMS.get(name, ()))
+        rows.append(f"| `{name}` | {synonyms} | {_shown(item.default)} | {item.meaning} |")
+    return "\n".join(rows)
+
+
+PARTS: dict[str, dict[str, Callable[[], str]]] = {
+    "operations.md": {"settings": settings_table, "topic settings": topic_settings_table},
+}
+"""Page to part to the text that belongs there."""
+
+
+def rendered(page: str, text: str) -> str:
+    """The page with every generated part renewed; raises ValueError when a mark is missing."""
+    for name, make in PARTS[page].items():
+        mark = re.compile(rf"(<!-- {name} -->\n).*?(<!-- /{name} -->)", re.DOTALL)
+        if not mark.search(text):
+            raise ValueError(f"{page} has no part {name}")
+        part = make()
+        text = mark.sub(lambda found, part=part: f"{found[1]}{part}\n{found[2]}", text)  # type: ignore[misc]
+    return text
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Renew every page in the folder that is named."""
+    folder = Path(arguments[0]) if arguments else Path("docs")
+    for page in PARTS:
+        path = folder / page
+        path.write_text(rendered(page, path.read_text()))
+    return 0
+
+
+def _node_rows() -> Iterator[str]:
+    for section in SECTIONS:
+        for name, item in declared(section).items():
+            yield f"| `{name}` | {_shown(item.default)} | {_meaning(item)} |"
+
+
+def _meaning(item: Setting) -> str:
+    return f"{item.meaning} ({', '.join(item.choices)})" if item.choices else item.meaning
+
+
+def _shown(default: Any) -> str:
+    if default is None or default in ("", ()):
+        return ""
+    if default == FOREVER:
+        return "never"
+    if isinstance(default, bool):
+        return str(default).lower()
+    text = ",".join(default) if isinstance(default, tuple) else str(default)
+    return f"`{text}`"
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
