@@ -1,0 +1,56 @@
+"""The hashes that clients and brokers must agree on, bit for bit.
+
+Source: cluster.md section 4; coordinator.md section 7.2.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from struct import unpack_from
+from typing import Final
+
+_WORD: Final = 0xFFFFFFFF
+_M: Final = 0x5BD1E995
+_SEED: Final = 0x9747B28C
+
+
+def java_hash(text: str) -> int:
+    """``String.hashCode``: over UTF-16 code units, signed 32 bits."""
+    data = text.encode("utf-16-be", "surrogatepass")
+    hashed = 0
+    for unit in unpack_from(f">{len(data) // 2}H", data):
+        hashed = (31 * hashed + unit) & _WORD
+    return hashed - (1 << 32) if hashed > 0x7FFFFFFF else hashed
+
+
+@lru_cache(maxsize=16_384)
+def group_partition(group: str, count: int) -> int:
+    """The partition of ``__consumer_offsets`` a group belongs to, of ``count`` there are.
+
+    Kafka's absolute value of the smallest number is 0; a mask of the sign bit would be wrong.
+    """
+    hashed = java_hash(group)
+    return 0 if hashed == -(1 << 31) else abs(hashed) % count
+
+
+def murmur2(data: bytes) -> int:
+    """Kafka's 32-bit murmur2, signed: how producers spread keys."""
+    length = len(data)
+    hashed = _SEED ^ length
+    words = length >> 2
+    for word in unpack_from(f"<{words}I", data):
+        mixed = word * _M & _WORD
+        mixed ^= mixed >> 24
+        hashed = (hashed * _M & _WORD) ^ (mixed * _M & _WORD)
+    tail = data[words * 4 :]
+    if tail:
+        hashed = (hashed ^ int.from_bytes(tail, "little")) * _M & _WORD
+    hashed ^= hashed >> 13
+    hashed = hashed * _M & _WORD
+    hashed ^= hashed >> 15
+    return hashed - (1 << 32) if hashed > 0x7FFFFFFF else hashed
+
+
+def keyed_partition(key: bytes, count: int) -> int:
+    """The partition of a key, among all ``count`` partitions, available or not."""
+    return (murmur2(key) & 0x7FFFFFFF) % count
