@@ -1,0 +1,179 @@
+"""confluent-kafka, that is librdkafka, as one of the clients that others wrote."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+
+from .records import GroupDescription, Received, Sent
+
+POLL_S = 0.1
+WAIT_S = 60.0
+
+
+class Confluent:
+    """Implements ClientLibrary."""
+
+    name = "confluent-kafka"
+    codecs: Sequence[str] = ("none", "gzip", "snappy", "lz4", "zstd")
+
+    def create_topic(self, bootstrap: str, topic: str, partitions: int) -> None:
+        admin = AdminClient({"bootstrap.servers": bootstrap})
+        created = admin.create_topics([NewTopic(topic, partitions, replication_factor=1)])
+        created[topic].result(WAIT_S)
+
+    def produce(
+        self, bootstrap: str, topic: str, records: Sequence[Sent], codec: str = "none"
+    ) -> None:
+        self.produce_with(bootstrap, topic, records, {"compression.type": codec})
+
+    def produce_with(
+        self, bootstrap: str, topic: str, records: Sequence[Sent], settings: Mapping[str, Any]
+    ) -> None:
+        """Write records with more settings of librdkafka's."""
+        failures: list[str] = []
+        producer = Producer(
+            {
+                "bootstrap.servers": bootstrap,
+                "acks": "all",
+                "linger.ms": 5,
+                "message.max.bytes": 8 << 20,
+                **settings,
+            }
+        )
+
+        def delivered(error: Any, _message: Any) -> None:
+            if error is not None:
+                failures.append(str(error))
+
+        for record in records:
+            producer.produce(topic, on_delivery=delivered, **_arguments(record))
+            producer.poll(0)
+        assert producer.flush(WAIT_S) == 0
+        if failures:
+            raise KafkaException(failures[0])
+
+    def join(self, bootstrap: str, group: str, topic: str) -> ConfluentMember:
+        consumer = Consumer(
+            {
+                "bootstrap.servers": bootstrap,
+                "group.id": group,
+                "auto.offset.reset": "earliest",
+                "enable.auto.commit": False,
+            }
+        )
+        consumer.subscribe([topic])
+        return ConfluentMember(consumer)
+
+    def groups(self, bootstrap: str) -> set[str]:
+        admin = AdminClient({"bootstrap.servers": bootstrap})
+        listed = admin.list_consumer_groups().result(WAIT_S)
+        assert not listed.errors
+        return {group.group_id for group in listed.valid}
+
+    def describe_group(self, bootstrap: str, group: str) -> GroupDescription:
+        admin = AdminClient({"bootstrap.servers": bootstrap})
+        found = admin.describe_consumer_groups([group])[group].result(WAIT_S)
+        state = "".join(part.capitalize() for part in found.state.name.split("_"))
+        return GroupDescription(state, found.partition_assignor, len(found.members))
+
+    def offsets_at(
+        self, bootstrap: str, topic: str, partition: int, timestamp_ms: int
+    ) -> tuple[int, int, int | None]:
+        consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "unused"})
+        try:
+            first, end = consumer.get_watermark_offsets(TopicPartition(topic, partition), WAIT_S)
+            asked = [TopicPartition(topic, partition, timestamp_ms)]
+            (found,) = consumer.offsets_for_times(asked, WAIT_S)
+        finally:
+            consumer.close()
+        return first, end, found.offset if found.offset >= 0 else None
+
+    def read(self, bootstrap: str, topic: str, starts: Mapping[int, int | str]) -> list[Received]:
+        consumer = Consumer(
+            {
+                "bootstrap.servers": bootstrap,
+                "group.id": "unused",
+                "enable.auto.commit": False,
+                "enable.partition.eof": True,
+            }
+        )
+        try:
+            consumer.assign(
+                [
+                    TopicPartition(topic, partition, start if isinstance(start, int) else -2)
+                    for partition, start in starts.items()
+                ]
+            )
+            return _read_to_the_end(consumer, len(starts))
+        finally:
+            consumer.close()
+
+
+class ConfluentMember:
+    """Implements GroupMember."""
+
+    def __init__(self, consumer: Any) -> None:
+        self._consumer = consumer
+
+    def poll(self) -> list[Received]:
+        messages = self._consumer.consume(500, POLL_S)
+        for message in messages:
+            if message.error() is not None:
+                raise KafkaException(message.error())
+        return [_received(message) for message in messages]
+
+    def assigned(self) -> set[int]:
+        return {place.partition for place in self._consumer.assignment()}
+
+    def commit(self) -> None:
+        for place in self._consumer.commit(asynchronous=False):
+            assert place.error is None, place.error
+
+    def close(self) -> None:
+        self._consumer.close()
+
+
+def _arguments(record: Sent) -> dict[str, Any]:
+    arguments: dict[str, Any] = {"value": record.value, "key": record.key}
+    if record.headers:
+        arguments["headers"] = list(record.headers)
+    if record.partition is not None:
+        arguments["partition"] = record.partition
+    if record.timestamp_ms is not None:
+        arguments["timestamp"] = record.timestamp_ms
+    return arguments
+
+
+def _read_to_the_end(consumer: Any, partitions: int) -> list[Received]:
+    received: list[Received] = []
+    ended: set[int] = set()
+    deadline = time.monotonic() + WAIT_S
+    while len(ended) < partitions:
+        assert time.monotonic() < deadline, "the end of the partitions does not come"
+        message = consumer.poll(POLL_S)
+        if message is None:
+            continue
+        if message.error() is None:
+            received.append(_received(message))
+        elif message.error().name() == "_PARTITION_EOF":
+            ended.add(message.partition())
+        else:
+            raise KafkaException(message.error())
+    return received
+
+
+def _received(message: Any) -> Received:
+    return Received(
+        message.partition(),
+        message.offset(),
+        message.value(),
+        message.key(),
+        tuple(message.headers() or ()),
+        message.timestamp()[1],
+    )

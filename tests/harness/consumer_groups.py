@@ -1,0 +1,108 @@
+"""Members of one group, each polled by a thread of its own, as in processes of their own."""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Callable
+from types import TracebackType
+from typing import Self
+
+from .client_libraries import ClientLibrary, GroupMember
+from .records import Received
+from .waiting import eventually
+
+WAIT_S = 60.0
+
+
+class MemberThread:
+    """Polls one member until it is told to commit and leave."""
+
+    def __init__(self, join: Callable[[], GroupMember], received: queue.Queue[Received]) -> None:
+        self.assigned: set[int] = set()
+        self.failure: BaseException | None = None
+        self._join = join
+        self._received = received
+        self._is_leaving = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def leave(self) -> None:
+        """Commit what was read, leave the group, and return when that is done."""
+        self._is_leaving.set()
+        self._thread.join(WAIT_S)
+        assert not self._thread.is_alive(), "a member does not leave"
+
+    def _run(self) -> None:
+        try:
+            member = self._join()
+            try:
+                self._poll(member)
+            finally:
+                member.close()
+        except BaseException as failure:  # noqa: BLE001 - raised again where the test reads
+            self.failure = failure
+
+    def _poll(self, member: GroupMember) -> None:
+        has_read = False
+        while not self._is_leaving.is_set():
+            for record in member.poll():
+                has_read = True
+                self._received.put(record)
+            self.assigned = member.assigned()
+        if has_read:
+            member.commit()
+
+
+class ConsumerGroup:
+    """Some members of one group, all of one client library; leaving commits what was read."""
+
+    def __init__(
+        self, library: ClientLibrary, bootstrap: str, group: str, topic: str, members: int
+    ) -> None:
+        self._received: queue.Queue[Received] = queue.Queue()
+        self._members = [
+            MemberThread(lambda: library.join(bootstrap, group, topic), self._received)
+            for _ in range(members)
+        ]
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        for member in self._members:
+            member.leave()
+        if error is None:
+            self._raise_failure()
+
+    def await_shares(self, partitions: int) -> None:
+        """Return when every member owns some, and all partitions have exactly one owner."""
+
+        def is_shared() -> bool:
+            self._raise_failure()
+            shares = [member.assigned for member in self._members]
+            owned = [partition for share in shares for partition in share]
+            return all(shares) and sorted(owned) == list(range(partitions))
+
+        eventually(is_shared, within_s=WAIT_S, what="every partition has one owner")
+
+    def read(self, count: int) -> list[Received]:
+        """That many records, whichever member gets them."""
+        return [self._next() for _ in range(count)]
+
+    def _next(self) -> Received:
+        try:
+            return self._received.get(timeout=WAIT_S)
+        except queue.Empty:
+            self._raise_failure()
+            raise AssertionError(f"no more records within {WAIT_S:g} s") from None
+
+    def _raise_failure(self) -> None:
+        for member in self._members:
+            if member.failure is not None:
+                raise member.failure

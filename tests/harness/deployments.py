@@ -1,0 +1,205 @@
+"""The clusters that interop tests may run against: ours, Apache Kafka's, one started elsewhere.
+
+BARNABAS_INTEROP_SERVER=kafka runs the tests against Apache Kafka 3.9, which must pass them as well:
+that shows that a test asks for what Kafka does. BARNABAS_INTEROP_BOOTSTRAP=host:port,... uses a
+cluster that runs already, and BARNABAS_INTEROP_ZOOKEEPER names its ZooKeeper.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Final, Protocol
+
+from barnabas.console.development_cluster import Cluster
+from barnabas.console.embedded_zookeeper import EmbeddedZooKeeper
+from barnabas.console.ports import LOOPBACK
+from benchmarks.apache_kafka import kafka_jars, kafka_node
+from benchmarks.server_process import ServerProcess
+
+from .raw import Address, Closed, RawConnection
+from .raw_calls import live_brokers
+from .waiting import eventually
+from .znodes import registered_brokers
+
+SMALL_JVM: Final = ("-Xms128m", "-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
+SESSION_MS: Final = 3_000
+
+
+class Deployment(Protocol):
+    """A running cluster."""
+
+    @property
+    def bootstrap(self) -> str:
+        """What clients are given."""
+
+    @property
+    def zookeeper(self) -> str:
+        """ZooKeeper's connection string, chroot included."""
+
+    @property
+    def addresses(self) -> Sequence[Address]:
+        """Where each node listens."""
+
+    @property
+    def pids(self) -> Sequence[int]:
+        """The process of each node; none when it was started elsewhere."""
+
+    def kill_all(self) -> None:
+        """End every node as kill -9 does."""
+
+    def start_all(self) -> None:
+        """Start every node again; return when each knows all the others."""
+
+    def stop(self) -> None:
+        """End everything."""
+
+
+class OwnCluster:
+    """Barnabas, as `barnabas up` starts it."""
+
+    def __init__(self, count: int, settings: Mapping[str, str] | None = None) -> None:
+        self._cluster = Cluster(count, settings=settings).start()
+
+    @property
+    def bootstrap(self) -> str:
+        return self._cluster.bootstrap
+
+    @property
+    def zookeeper(self) -> str:
+        return self._cluster.zookeeper
+
+    @property
+    def addresses(self) -> Sequence[Address]:
+        return [(LOOPBACK, node.port) for node in self._cluster.nodes]
+
+    @property
+    def pids(self) -> Sequence[int]:
+        return [node.pid for node in self._cluster.nodes]
+
+    def kill_all(self) -> None:
+        for node in self._cluster.nodes:
+            node.kill()
+
+    def start_all(self) -> None:
+        for node in self._cluster.nodes:
+            node.spawn()
+            node.open_gate()
+        for node in self._cluster.nodes:
+            node.wait_ready()
+        await_complete(self.addresses)
+
+    def stop(self) -> None:
+        self._cluster.stop()
+
+
+class KafkaCluster:
+    """Apache Kafka's nodes on an embedded ZooKeeper."""
+
+    def __init__(self, count: int, settings: Mapping[str, str] | None = None) -> None:
+        self._directory = tempfile.TemporaryDirectory(prefix="barnabas-kafka-")
+        self._zookeeper = EmbeddedZooKeeper().start()
+        jars = kafka_jars(kafka_libs())
+        self._nodes: list[ServerProcess] = [
+            kafka_node(
+                jars,
+                Path(self._directory.name) / f"node-{node_id}",
+                self._zookeeper.hosts,
+                node_id=node_id,
+                settings={"zookeeper.session.timeout.ms": str(SESSION_MS), **(settings or {})},
+                jvm_flags=SMALL_JVM,
+            )
+            for node_id in range(1, count + 1)
+        ]
+        self.start_all()
+
+    @property
+    def bootstrap(self) -> str:
+        return ",".join(node.bootstrap for node in self._nodes)
+
+    @property
+    def zookeeper(self) -> str:
+        return self._zookeeper.hosts
+
+    @property
+    def addresses(self) -> Sequence[Address]:
+        return [(LOOPBACK, node.port) for node in self._nodes]
+
+    @property
+    def pids(self) -> Sequence[int]:
+        return [node.pid for node in self._nodes]
+
+    def kill_all(self) -> None:
+        for node in self._nodes:
+            node.kill()
+
+    def start_all(self) -> None:
+        self._await_expiry()
+        for node in self._nodes:
+            node.launch()
+        for node in self._nodes:
+            node.wait_until_listening()
+        await_complete(self.addresses)
+
+    def stop(self) -> None:
+        for node in self._nodes:
+            node.kill()
+        self._zookeeper.stop()
+        self._directory.cleanup()
+
+    def _await_expiry(self) -> None:
+        """Kafka refuses to start while its earlier session lasts; ours waits for that itself."""
+        eventually(lambda: not registered_brokers(self.zookeeper), what="sessions expire")
+
+
+def await_complete(addresses: Sequence[Address]) -> None:
+    """Return when every node knows all the others and a controller."""
+
+    def is_complete(address: Address) -> bool:
+        try:
+            with RawConnection(address) as link:
+                known, controller = live_brokers(link)
+        except (OSError, Closed):
+            return False
+        return len(known) == len(addresses) and controller in known
+
+    for address in addresses:
+        eventually(lambda at=address: is_complete(at), what="every node knows the others")  # type: ignore[misc]
+
+
+class ElsewhereCluster:
+    """A cluster that somebody else runs: nothing of it is started, killed or stopped here."""
+
+    def __init__(self, bootstrap: str) -> None:
+        self.bootstrap = bootstrap
+        self.zookeeper = os.environ.get("BARNABAS_INTEROP_ZOOKEEPER", "")
+        self.pids: Sequence[int] = ()
+        parts = (address.rpartition(":") for address in bootstrap.split(","))
+        self.addresses: Sequence[Address] = [(host, int(port)) for host, _, port in parts]
+
+    def kill_all(self) -> None:
+        raise NotImplementedError
+
+    def start_all(self) -> None:
+        raise NotImplementedError
+
+    def stop(self) -> None:
+        """Leave it running."""
+
+
+def kafka_libs() -> Path | None:
+    """Where Apache Kafka's jars are, when the environment says so."""
+    given = os.environ.get("BARNABAS_KAFKA_LIBS")
+    return Path(given) if given else None
+
+
+def is_apache_kafka() -> bool:
+    """The tests run against Apache Kafka, started here."""
+    return os.environ.get("BARNABAS_INTEROP_SERVER") == "kafka"
+
+
+def deploy(count: int, settings: Mapping[str, str] | None = None) -> Deployment:
+    """Start a cluster of the kind the environment asks for."""
+    return KafkaCluster(count, settings) if is_apache_kafka() else OwnCluster(count, settings)

@@ -1,0 +1,73 @@
+"""Fixtures of the interop tests; a conftest.py imports those it wants."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import uuid
+from collections.abc import Callable, Iterator, Mapping
+
+import pytest
+
+from .aiokafka_client import Aiokafka
+from .client_libraries import ClientLibrary
+from .confluent_client import Confluent
+from .deployments import Deployment, ElsewhereCluster, deploy
+from .kafka_python_client import KafkaPython
+
+LIBRARIES: tuple[ClientLibrary, ...] = (KafkaPython(), Aiokafka(), Confluent())
+
+Deploy = Callable[..., Deployment]
+
+
+@pytest.fixture(scope="session")
+def cluster() -> Iterator[Deployment]:
+    """Three nodes for all tests that do no harm."""
+    elsewhere = os.environ.get("BARNABAS_INTEROP_BOOTSTRAP")
+    running = ElsewhereCluster(elsewhere) if elsewhere else deploy(3)
+    yield running
+    running.stop()
+
+
+@pytest.fixture
+def deploy_fresh() -> Iterator[Deploy]:
+    """Starts clusters that a test may harm; they end with the test."""
+    if os.environ.get("BARNABAS_INTEROP_BOOTSTRAP"):
+        pytest.skip("the cluster was started elsewhere: it is not ours to kill")
+    started: list[Deployment] = []
+
+    def start(count: int = 3, settings: Mapping[str, str] | None = None) -> Deployment:
+        started.append(deploy(count, settings))
+        return started[-1]
+
+    yield start
+    for running in started:
+        running.stop()
+
+
+@pytest.fixture
+def topic() -> str:
+    """A name that no other test uses."""
+    return f"topic-{uuid.uuid4().hex[:12]}"
+
+
+@pytest.fixture
+def group() -> str:
+    """A name that no other test uses."""
+    return f"group-{uuid.uuid4().hex[:12]}"
+
+
+@pytest.fixture(params=LIBRARIES, ids=lambda library: library.name)
+def library(request: pytest.FixtureRequest) -> ClientLibrary:
+    """Each client library in turn."""
+    found: ClientLibrary = request.param
+    return found
+
+
+@pytest.fixture(scope="session")
+def kcat() -> str:
+    """The program; without it the test is skipped, and the report says so."""
+    found = shutil.which("kcat") or shutil.which("kafkacat")
+    if found is None:
+        pytest.skip("kcat is not installed: apt-get install kcat")
+    return found

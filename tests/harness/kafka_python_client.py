@@ -1,0 +1,148 @@
+"""kafka-python as one of the clients that others wrote."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+with warnings.catch_warnings():
+    warnings.filterwarnings("ignore", "(open|read)_text is deprecated", DeprecationWarning)
+    from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
+
+from .records import GroupDescription, Received, Sent
+
+POLL_MS = 100
+
+
+class KafkaPython:
+    """Implements ClientLibrary."""
+
+    name = "kafka-python"
+    codecs: Sequence[str] = ("none", "gzip", "snappy", "lz4", "zstd")
+
+    def create_topic(self, bootstrap: str, topic: str, partitions: int) -> None:
+        admin = KafkaAdminClient(bootstrap_servers=bootstrap)
+        try:
+            admin.create_topics({topic: {"num_partitions": partitions, "replication_factor": 1}})
+        finally:
+            admin.close()
+
+    def produce(
+        self, bootstrap: str, topic: str, records: Sequence[Sent], codec: str = "none"
+    ) -> None:
+        producer = KafkaProducer(
+            bootstrap_servers=bootstrap,
+            acks="all",
+            compression_type=None if codec == "none" else codec,
+            linger_ms=5,
+            max_request_size=8 << 20,
+        )
+        try:
+            futures = [
+                producer.send(
+                    topic,
+                    value=record.value,
+                    key=record.key,
+                    headers=list(record.headers),
+                    partition=record.partition,
+                    timestamp_ms=record.timestamp_ms,
+                )
+                for record in records
+            ]
+            producer.flush(timeout=60)
+            for future in futures:
+                future.get(timeout=60)
+        finally:
+            producer.close()
+
+    def join(self, bootstrap: str, group: str, topic: str) -> KafkaPythonMember:
+        consumer = KafkaConsumer(
+            topic,
+            bootstrap_servers=bootstrap,
+            group_id=group,
+            auto_offset_reset="earliest",
+            enable_auto_commit=False,
+        )
+        return KafkaPythonMember(consumer)
+
+    def groups(self, bootstrap: str) -> set[str]:
+        admin = KafkaAdminClient(bootstrap_servers=bootstrap)
+        try:
+            return {str(group["group_id"]) for group in admin.list_groups()}
+        finally:
+            admin.close()
+
+    def describe_group(self, bootstrap: str, group: str) -> GroupDescription:
+        admin = KafkaAdminClient(bootstrap_servers=bootstrap)
+        try:
+            found = admin.describe_groups([group])[group]
+        finally:
+            admin.close()
+        assert found["error"] is None
+        return GroupDescription(found["group_state"], found["protocol_data"], len(found["members"]))
+
+    def offsets_at(
+        self, bootstrap: str, topic: str, partition: int, timestamp_ms: int
+    ) -> tuple[int, int, int | None]:
+        consumer = KafkaConsumer(bootstrap_servers=bootstrap)
+        place = TopicPartition(topic, partition)
+        try:
+            first = consumer.beginning_offsets([place])[place]
+            end = consumer.end_offsets([place])[place]
+            found = consumer.offsets_for_times({place: timestamp_ms})[place]
+        finally:
+            consumer.close()
+        return first, end, None if found is None else found.offset
+
+    def read(self, bootstrap: str, topic: str, starts: Mapping[int, int | str]) -> list[Received]:
+        consumer = KafkaConsumer(bootstrap_servers=bootstrap, enable_auto_commit=False)
+        places = {partition: TopicPartition(topic, partition) for partition in starts}
+        received: list[Received] = []
+        try:
+            consumer.assign(list(places.values()))
+            ends = consumer.end_offsets(list(places.values()))
+            for partition, start in starts.items():
+                if isinstance(start, int):
+                    consumer.seek(places[partition], start)
+                else:
+                    consumer.seek_to_beginning(places[partition])
+            while any(consumer.position(place) < ends[place] for place in places.values()):
+                received += _received(consumer.poll(timeout_ms=POLL_MS))
+        finally:
+            consumer.close()
+        return received
+
+
+class KafkaPythonMember:
+    """Implements GroupMember."""
+
+    def __init__(self, consumer: Any) -> None:
+        self._consumer = consumer
+
+    def poll(self) -> list[Received]:
+        return _received(self._consumer.poll(timeout_ms=POLL_MS))
+
+    def assigned(self) -> set[int]:
+        return {place.partition for place in self._consumer.assignment()}
+
+    def commit(self) -> None:
+        self._consumer.commit()
+
+    def close(self) -> None:
+        self._consumer.close()
+
+
+def _received(polled: Mapping[Any, Sequence[Any]]) -> list[Received]:
+    return [
+        Received(
+            record.partition,
+            record.offset,
+            record.value,
+            record.key,
+            tuple((name, value) for name, value in record.headers),
+            record.timestamp,
+        )
+        for records in polled.values()
+        for record in records
+    ]

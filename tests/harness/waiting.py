@@ -1,0 +1,30 @@
+"""Waiting for a condition: polled until it holds, never longer than a deadline."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from typing import TypeVar
+
+T = TypeVar("T")
+
+POLL_S = 0.02
+
+
+class TooLate(AssertionError):  # noqa: N818 - says what happened
+    """The condition did not come to hold; the text tells what was seen last."""
+
+
+def eventually(ask: Callable[[], T], *, within_s: float = 30.0, what: str = "") -> T:
+    """Ask until the answer is true, and return it.
+
+    Raises TooLate after ``within_s``. What ``ask`` raises is not caught.
+    """
+    deadline = time.monotonic() + within_s
+    pause = threading.Event()
+    while not (seen := ask()):
+        if time.monotonic() > deadline:
+            raise TooLate(f"not within {within_s:g} s: {what or ask} (last answer: {seen!r})")
+        pause.wait(POLL_S)
+    return seen

@@ -1,0 +1,19 @@
+"""Everything here starts real daemons and drives them with clients that others wrote."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.harness.fixtures import cluster, deploy_fresh, group, kcat, library, topic
+
+__all__ = ["cluster", "deploy_fresh", "group", "kcat", "library", "topic"]
+
+HERE = Path(__file__).parent
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if HERE in item.path.parents:
+            item.add_marker(pytest.mark.interop)
