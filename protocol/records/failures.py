@@ -1,0 +1,19 @@
+"""What is raised when bytes cannot be read as records.
+
+Source: log.md sections 1.1, 1.5 and 1.8.
+"""
+
+from __future__ import annotations
+
+from barnabas.protocol.errors import ErrorCode, Refused
+
+
+class CorruptRecords(Refused):
+    """Bytes that are no valid records.
+
+    The code is CORRUPT_MESSAGE for bytes that were damaged (checksum, size, magic) and
+    INVALID_RECORD for bytes that arrived as they were sent, but were built wrongly.
+    """
+
+    def __init__(self, message: str, code: ErrorCode = ErrorCode.INVALID_RECORD) -> None:
+        super().__init__(code, message)

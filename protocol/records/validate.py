@@ -1,0 +1,312 @@
+"""What a leader checks in the records a client produces, and what it rewrites.
+
+The order of the checks decides which error a client sees. Whatever came, the result is one batch
+of magic 2 that needs its offset and leader epoch, nothing else. Producer state is the log's
+business. Source: log.md section 1.8, steps 1 to 7.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from barnabas.protocol.errors import ErrorCode, Refused
+
+from . import batch
+from .batch import Buffer
+from .codecs import NAMES, Codec, decompress, produced_bytes_max
+from .convert import up_convert
+from .failures import CorruptRecords
+from .header import (
+    CODEC_MASK,
+    CONTROL,
+    HEADER_BYTES,
+    INT64_MAX,
+    INT64_MIN,
+    LOG_APPEND_TIME,
+    NO_TIMESTAMP,
+    TRANSACTIONAL,
+    Header,
+)
+from .message_set import messages
+from .record import Record, decode_records
+from .rewrite import recompressed, renumbered, restamp
+from .survey import Survey, survey
+
+MAGIC_2_SINCE: Final = 3
+ZSTD_SINCE: Final = 7
+
+RecordError = tuple[int, str]
+"""Index of a record in its partition's request, and what is wrong with it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProduceRules:
+    """The settings of a topic that say what may be produced to it; defaults are Kafka's."""
+
+    message_bytes_max: int = 1_048_588
+    """``max.message.bytes``: the largest entry, compressed as it is, with its 12 bytes."""
+    segment_bytes: int = 1 << 30
+    compression: str = "producer"
+    """``compression.type``: a name of codecs.NAMES, or "producer" to keep the client's."""
+    compression_level: int | None = None
+    timestamp_type: str = "CreateTime"
+    timestamp_before_max_ms: int = INT64_MAX
+    timestamp_after_max_ms: int = INT64_MAX
+    is_compacted: bool = False
+    """Every record must have a key then."""
+
+
+class Prepared(NamedTuple):
+    """One batch at base offset 0, ready for ``assign``, and what its header says."""
+
+    batch: bytearray
+    record_count: int
+    max_timestamp: int
+    log_append_time: int
+    """-1 unless the topic stamps its records."""
+    producer_id: int = -1
+    producer_epoch: int = -1
+    base_sequence: int = -1
+    last_sequence: int = -1
+    is_transactional: bool = False
+
+
+class InvalidRecords(Refused):
+    """Records that are not appended, none of them; ``record_errors`` may say which are bad."""
+
+    def __init__(
+        self, code: ErrorCode, message: str, record_errors: Sequence[RecordError] = ()
+    ) -> None:
+        super().__init__(code, message)
+        self.record_errors = list(record_errors)
+
+
+def prepare(
+    records: Buffer | None, *, produce_version: int, rules: ProduceRules, now_ms: int
+) -> Prepared | None:
+    """The batch to append; None when there is nothing to append, which is a success.
+
+    ``records`` is what the request holds for one partition and is not changed.
+    Raises InvalidRecords with 2, 10, 18, 32, 76 or 87.
+    """
+    try:
+        entries = list(batch.iterate(records)) if records is not None else []
+        if produce_version >= MAGIC_2_SINCE:
+            _check_request(records, entries)
+        if not entries:
+            return None
+        assert records is not None
+        _check_zstd(records, entries, produce_version)
+        _check_entries(records, entries, rules)
+        if batch.magic(records) >= 2:
+            return _prepare_batch(memoryview(records)[: entries[0][1]], rules, now_ms)
+        return _prepare_messages(records, entries, rules, now_ms)
+    except CorruptRecords as failure:
+        raise InvalidRecords(failure.code, failure.message) from failure
+
+
+def _check_request(records: Buffer | None, entries: Sequence[tuple[int, int]]) -> None:
+    """Step 1, for the versions that promise magic 2."""
+    if records is None or not entries:
+        raise CorruptRecords("no batch")
+    if batch.magic(records) != 2:
+        raise CorruptRecords(f"magic {batch.magic(records)} where only 2 is allowed")
+
+
+def _check_zstd(records: Buffer, entries: Sequence[tuple[int, int]], version: int) -> None:
+    """The rest of step 1, and for older versions what it means there."""
+    if version < ZSTD_SINCE and batch.magic(records) == 2 and batch.codec(records) == Codec.ZSTD:
+        code = ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
+        raise InvalidRecords(code, f"zstd needs Produce version {ZSTD_SINCE}")
+    if version >= MAGIC_2_SINCE and len(entries) > 1:
+        raise CorruptRecords(f"{len(entries)} batches where one is allowed")
+
+
+def _check_entries(
+    records: Buffer, entries: Sequence[tuple[int, int]], rules: ProduceRules
+) -> None:
+    """Steps 2 and 3."""
+    for position, size in entries:
+        if batch.magic(records, position) == 2 and batch.base_offset(records, position):
+            raise CorruptRecords("base offsets are the broker's to assign")
+        _check_message_bytes(size, rules)
+        if not batch.crc_is_valid(records, position, size):
+            raise CorruptRecords("checksum", ErrorCode.CORRUPT_MESSAGE)
+    if len(entries) == 1:
+        return
+    magics = {batch.magic(records, position) for position, _ in entries}
+    if len(magics) > 1:
+        raise CorruptRecords(f"magics {sorted(magics)} in one request")
+    if 2 in magics or any(batch.codec(records, position) for position, _ in entries):
+        raise CorruptRecords(f"{len(entries)} entries where one is allowed")
+
+
+def _check_message_bytes(size: int, rules: ProduceRules) -> None:
+    if size > rules.message_bytes_max:
+        text = f"an entry of {size} bytes, {rules.message_bytes_max} are allowed"
+        raise InvalidRecords(ErrorCode.MESSAGE_TOO_LARGE, text)
+
+
+def _check_header(head: Header) -> None:
+    """Step 4."""
+    count = head.record_count
+    if count <= 0 or count != head.last_offset_delta + 1:
+        raise CorruptRecords(f"{count} records with last offset delta {head.last_offset_delta}")
+    if head.attributes & CONTROL:
+        raise CorruptRecords("control batches are the coordinator's to write")
+    if head.producer_id >= 0 and head.base_sequence < 0:
+        raise CorruptRecords(f"producer {head.producer_id} without a sequence")
+    if head.attributes & CODEC_MASK > Codec.ZSTD:
+        code = ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
+        raise CorruptRecords(f"codec {head.attributes & CODEC_MASK}", code)
+
+
+def _prepare_batch(data: memoryview, rules: ProduceRules, now_ms: int) -> Prepared:
+    """Steps 4 to 7 for the one batch of magic 2."""
+    head = batch.header(data)
+    _check_header(head)
+    source = head.attributes & CODEC_MASK
+    result = bytearray(data)
+    section: bytes | bytearray = result
+    start = HEADER_BYTES
+    if source:
+        bytes_max = produced_bytes_max(rules.message_bytes_max)
+        section, start = decompress(source, data[HEADER_BYTES:], bytes_max=bytes_max), 0
+    facts = survey(section, start, head.record_count)
+    if _is_suspect(head, facts, rules, now_ms):
+        suspects = _records(head, section, start)
+        is_stamped = head.append_time is not None
+        _check_records(((record, is_stamped) for record in suspects), rules, now_ms)
+
+    append_time = now_ms if rules.timestamp_type == "LogAppendTime" else None
+    newest = _newest(head, facts)
+    if append_time is not None:
+        newest = append_time
+    target = source if rules.compression == "producer" else NAMES[rules.compression]
+    if not facts.is_sequential:
+        if not source:
+            raise CorruptRecords("offset deltas are not 0, 1, 2, ...")
+        result = renumbered(head, _records(head, section, start), target, append_time)
+    elif target != source:
+        plain = bytes(section[start:])
+        result = recompressed(head, plain, target, rules.compression_level, newest, append_time)
+    else:
+        restamp(result, head, newest, append_time)
+    if len(result) != len(data):
+        _check_message_bytes(len(result), rules)
+    _check_segment_bytes(len(result), rules)
+    return Prepared(
+        result,
+        head.record_count,
+        newest,
+        NO_TIMESTAMP if append_time is None else append_time,
+        head.producer_id,
+        head.producer_epoch,
+        head.base_sequence,
+        head.last_sequence,
+        bool(head.attributes & TRANSACTIONAL),
+    )
+
+
+def _records(head: Header, section: bytes | bytearray, start: int) -> Iterable[Record]:
+    """The records one by one, for batches that are refused or rebuilt."""
+    return decode_records(
+        bytes(section),
+        start,
+        count=head.record_count,
+        base_offset=0,
+        base_timestamp=head.base_timestamp,
+        append_time=head.append_time,
+    )
+
+
+def _newest(head: Header, facts: Survey) -> int:
+    """The true maximum, whatever the header says."""
+    oldest = head.base_timestamp + facts.oldest_delta
+    newest = head.base_timestamp + facts.newest_delta
+    if oldest < INT64_MIN or newest > INT64_MAX:
+        text = f"timestamps {oldest} to {newest}"
+        raise CorruptRecords(text, ErrorCode.INVALID_TIMESTAMP)
+    return max(NO_TIMESTAMP, newest) if head.append_time is None else head.append_time
+
+
+def _is_suspect(head: Header, facts: Survey, rules: ProduceRules, now_ms: int) -> bool:
+    """Whether a record may be bad: never False when one is."""
+    if head.attributes & LOG_APPEND_TIME or (rules.is_compacted and facts.has_null_keys):
+        return True
+    if rules.timestamp_type == "LogAppendTime":
+        return False
+    oldest = head.base_timestamp + facts.oldest_delta
+    newest = head.base_timestamp + facts.newest_delta
+    return (
+        now_ms - oldest > rules.timestamp_before_max_ms
+        or newest - now_ms > rules.timestamp_after_max_ms
+    )
+
+
+def _check_records(
+    records: Iterable[tuple[Record, bool]], rules: ProduceRules, now_ms: int
+) -> None:
+    """Steps 5 and 6; each record comes with whether its producer marked it LogAppendTime."""
+    errors: list[RecordError] = []
+    code = ErrorCode.INVALID_RECORD
+    for index, (record, is_stamped) in enumerate(records):
+        if rules.is_compacted and record.key is None:
+            errors.append((index, "a compacted topic needs keys"))
+        elif problem := _timestamp_problem(record.timestamp, is_stamped, rules, now_ms):
+            errors.append((index, problem))
+            code = ErrorCode.INVALID_TIMESTAMP
+    if errors:
+        raise InvalidRecords(code, f"{len(errors)} records: {errors[0][1]}", errors)
+
+
+def _timestamp_problem(
+    timestamp: int, is_stamped: bool, rules: ProduceRules, now_ms: int
+) -> str | None:
+    """Step 6."""
+    if rules.timestamp_type == "CreateTime" and timestamp != NO_TIMESTAMP:
+        if now_ms - timestamp > rules.timestamp_before_max_ms:
+            return "the timestamp is too old"
+        if timestamp - now_ms > rules.timestamp_after_max_ms:
+            return "the timestamp is too far ahead"
+        return None
+    return "LogAppendTime is the broker's to set" if is_stamped else None
+
+
+def _prepare_messages(
+    records: Buffer, entries: Sequence[tuple[int, int]], rules: ProduceRules, now_ms: int
+) -> Prepared:
+    """Steps 5 to 7 for messages of magic 0 and 1, which become a batch."""
+    view = memoryview(records)
+    bytes_max = produced_bytes_max(rules.message_bytes_max)
+    found = [
+        (message, batch.timestamp_type(records, position) == 1)
+        for position, size in entries
+        for message in messages(view[position : position + size], bytes_max=bytes_max, verify=True)
+    ]
+    _check_records(found, rules, now_ms)
+    source = batch.codec(records)
+    result = up_convert(
+        [message for message, _ in found],
+        codec=source if rules.compression == "producer" else NAMES[rules.compression],
+        append_time=now_ms if rules.timestamp_type == "LogAppendTime" else None,
+    )
+    _check_message_bytes(len(result), rules)
+    _check_segment_bytes(len(result), rules)
+    head = batch.header(result)
+    append_time = head.append_time
+    return Prepared(
+        result,
+        head.record_count,
+        head.max_timestamp,
+        NO_TIMESTAMP if append_time is None else append_time,
+    )
+
+
+def _check_segment_bytes(size: int, rules: ProduceRules) -> None:
+    """Step 7, after the size of the entry itself."""
+    if size > rules.segment_bytes:
+        text = f"{size} bytes, a segment takes {rules.segment_bytes}"
+        raise InvalidRecords(ErrorCode.RECORD_LIST_TOO_LARGE, text)
