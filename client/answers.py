@@ -51,7 +51,7 @@ class Answers(asyncio.Protocol):
         self._gone: asyncio.Future[None] = loop.create_future()
 
     def ask(self, correlation_id: int, frame: bytes, timeout_s: float) -> asyncio.Future[bytes]:
-        """Write ``frame`` and promise its answer: the bytes behind the correlation id."""
+        """Write ``frame`` and promise its answer: a frame without its size."""
         future: asyncio.Future[bytes] = self._loop.create_future()
         timer = self._loop.call_later(timeout_s, self._expire, timeout_s)
         self._awaited.append(_Awaited(correlation_id, future, timer))
@@ -65,15 +65,21 @@ class Answers(asyncio.Protocol):
         assert self._transport is not None, "asked before connected"
         self._transport.write(frame)
 
+    @property
+    def is_paused(self) -> bool:
+        """The peer does not take what was written: wait for :meth:`drained` before the next."""
+        return self._writable is not None
+
     async def drained(self) -> None:
-        """Return once the peer takes what was written; at once as long as it does."""
+        """Return once the peer takes what was written."""
         while self._writable is not None:
             await asyncio.shield(self._writable)
 
     async def close(self) -> None:
         """End the connection and return when it is gone; who still waits gets Disconnected."""
         self.fail(Disconnected(f"connection to {self._peer} was closed"))
-        await asyncio.shield(self._gone)
+        if self._transport is not None:
+            await asyncio.shield(self._gone)
 
     def fail(self, error: KafkaError) -> None:
         """End the connection because of ``error``, which all who wait receive."""
@@ -124,18 +130,18 @@ class Answers(asyncio.Protocol):
             end = position + _SIZE.size + size
             if len(received) < end:
                 break
-            self._answer(correlation_id, bytes(received[position + 8 : end]))
+            self._answer(correlation_id, bytes(received[position + _SIZE.size : end]))
             position = end
         del received[:position]
 
-    def _answer(self, correlation_id: int, body: bytes) -> None:
+    def _answer(self, correlation_id: int, frame: bytes) -> None:
         if not self._awaited or self._awaited[0].correlation_id != correlation_id:
             self.fail(Disconnected(f"{self._peer} answered what nobody asked: {correlation_id}"))
             return
         awaited = self._awaited.popleft()
         awaited.timer.cancel()
         if not awaited.future.done():
-            awaited.future.set_result(body)
+            awaited.future.set_result(frame)
 
     def _expire(self, timeout_s: float) -> None:
         self.fail(RequestTimedOut(f"{self._peer} did not answer within {timeout_s:g} s"))

@@ -1,0 +1,90 @@
+"""What a client does about each error code, and how long it waits before it tries again.
+
+Source: coordinator.md section 1.9; KIP-580 (exponential backoff).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from enum import Enum
+from random import Random
+from typing import Final
+
+from barnabas.protocol.errors import ErrorCode
+
+from .config import ClientConfig
+
+
+class Remedy(Enum):
+    """The way on after an error code."""
+
+    GIVE_UP = "tell the caller"
+    WAIT = "ask the same broker again, later"
+    LOOK_AGAIN = "forget who serves this, find out again, then ask"
+
+
+REMEDIES: Final = {
+    ErrorCode.NOT_COORDINATOR: Remedy.LOOK_AGAIN,
+    ErrorCode.COORDINATOR_NOT_AVAILABLE: Remedy.LOOK_AGAIN,
+    ErrorCode.NETWORK_EXCEPTION: Remedy.LOOK_AGAIN,
+    ErrorCode.NOT_LEADER_OR_FOLLOWER: Remedy.LOOK_AGAIN,
+    ErrorCode.LEADER_NOT_AVAILABLE: Remedy.LOOK_AGAIN,
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: Remedy.LOOK_AGAIN,
+    ErrorCode.NOT_CONTROLLER: Remedy.LOOK_AGAIN,
+    ErrorCode.REPLICA_NOT_AVAILABLE: Remedy.LOOK_AGAIN,
+    ErrorCode.LISTENER_NOT_FOUND: Remedy.LOOK_AGAIN,
+    ErrorCode.FENCED_LEADER_EPOCH: Remedy.LOOK_AGAIN,
+    ErrorCode.UNKNOWN_LEADER_EPOCH: Remedy.LOOK_AGAIN,
+    ErrorCode.KAFKA_STORAGE_ERROR: Remedy.LOOK_AGAIN,
+    ErrorCode.OFFSET_NOT_AVAILABLE: Remedy.LOOK_AGAIN,
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS: Remedy.WAIT,
+    ErrorCode.UNSTABLE_OFFSET_COMMIT: Remedy.WAIT,
+    ErrorCode.THROTTLING_QUOTA_EXCEEDED: Remedy.WAIT,
+    ErrorCode.CONCURRENT_TRANSACTIONS: Remedy.WAIT,
+}
+"""Codes not listed end the call; those that need a group's member to act are the consumer's."""
+
+_UNKNOWN_TOPIC_ATTEMPTS: Final = 4
+"""A new topic reaches all brokers within moments; longer waiting only hides a typing error."""
+
+
+def remedy(codes: Iterable[ErrorCode]) -> tuple[Remedy, ErrorCode]:
+    """The way on after an answer with these codes, and the code that decided it.
+
+    Looking again comes before waiting: it may find the broker that needs no waiting.
+    """
+    chosen, why = Remedy.GIVE_UP, ErrorCode.NONE
+    for code in codes:
+        step = REMEDIES.get(code, Remedy.GIVE_UP)
+        if step is Remedy.LOOK_AGAIN:
+            return step, code
+        if step is Remedy.WAIT:
+            chosen, why = step, code
+    return chosen, why
+
+
+class Attempts:
+    """The tries of one call: how long until the next one, and whether there is one.
+
+    Times are in seconds of the caller's clock, which begins at ``now``.
+    """
+
+    def __init__(self, config: ClientConfig, random: Random, now: float) -> None:
+        self._deadline = now + config.api_timeout_ms / 1000
+        self._least_s = config.retry_backoff_ms / 1000
+        self._most_s = config.retry_backoff_ms_max / 1000
+        self._random = random
+        self._made = 0
+
+    def pause_after(self, why: ErrorCode, now: float) -> float | None:
+        """Seconds to wait before the next try; None when the last one was the last.
+
+        Doubles from ``retry.backoff.ms``, with a fifth of it up or down by chance.
+        """
+        self._made += 1
+        is_unknown = why is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        if is_unknown and self._made >= _UNKNOWN_TOPIC_ATTEMPTS:
+            return None
+        pause_s = min(self._least_s * 2.0 ** (self._made - 1), self._most_s)
+        pause_s *= self._random.uniform(0.8, 1.2)
+        return pause_s if now + pause_s < self._deadline else None
