@@ -1,0 +1,169 @@
+"""What the cluster keeps in ZooKeeper about itself: ids, assignments, leaders.
+
+Source: cluster.md sections 1.2 to 1.4.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Self
+
+from . import znode_json as js
+from .names import uuid_bytes, uuid_text
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterId:
+    """The id all nodes of a cluster share, 22 letters, never changed."""
+
+    cluster_id: str
+
+    def to_json(self) -> bytes:
+        """The payload; its version is text, unlike all others."""
+        return js.dump({"version": "1", "id": self.cluster_id})
+
+    @classmethod
+    def from_json(cls, data: bytes) -> Self:
+        """Read a payload."""
+        return cls(cluster_id=js.text(js.load(data), "id"))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ControllerRecord:
+    """Who is controller, and since when."""
+
+    broker_id: int
+    timestamp: int
+
+    def to_json(self) -> bytes:
+        """The payload, as Kafka 3.4 and later write it."""
+        return js.dump(
+            {
+                "version": 2,
+                "brokerid": self.broker_id,
+                "timestamp": str(self.timestamp),
+                "kraftControllerEpoch": -1,
+            }
+        )
+
+    @classmethod
+    def from_json(cls, data: bytes) -> Self:
+        """Read a payload."""
+        values = js.load(data)
+        return cls(
+            broker_id=js.number(values, "brokerid"),
+            timestamp=js.number_text(values, "timestamp", -1),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicAssignment:
+    """The replicas of each partition of a topic; the first of them is preferred as leader.
+
+    ``adding`` and ``removing`` hold only partitions being reassigned. ``topic_id`` is None in
+    topics that were created without one.
+    """
+
+    partitions: Mapping[int, tuple[int, ...]]
+    adding: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
+    removing: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
+    topic_id: bytes | None = None
+
+    def to_json(self) -> bytes:
+        """The payload, as Kafka 2.8 and later write it."""
+        values: dict[str, Any] = {
+            "version": 3,
+            "partitions": _replicas_json(self.partitions),
+            "adding_replicas": _replicas_json(self.adding),
+            "removing_replicas": _replicas_json(self.removing),
+        }
+        if self.topic_id is not None:
+            values["topic_id"] = uuid_text(self.topic_id)
+        return js.dump(values)
+
+    @classmethod
+    def from_json(cls, data: bytes) -> Self:
+        """Read a payload of version 1 to 3."""
+        values = js.load(data)
+        topic_id = js.text(values, "topic_id", "")
+        return cls(
+            partitions=_replicas(js.mapping(values, "partitions")),
+            adding=_replicas(js.mapping(values, "adding_replicas", {})),
+            removing=_replicas(js.mapping(values, "removing_replicas", {})),
+            topic_id=uuid_bytes(topic_id) if topic_id else None,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionState:
+    """Who leads a partition (-1: nobody) and who is in sync; written only conditionally."""
+
+    leader: int
+    leader_epoch: int
+    controller_epoch: int
+    isr: tuple[int, ...]
+    leader_recovery_state: int = 0
+
+    def to_json(self) -> bytes:
+        """The payload; the recovery state is told only when it says something."""
+        values: dict[str, Any] = {
+            "version": 1,
+            "leader": self.leader,
+            "leader_epoch": self.leader_epoch,
+            "controller_epoch": self.controller_epoch,
+            "isr": list(self.isr),
+        }
+        if self.leader_recovery_state:
+            values["leader_recovery_state"] = self.leader_recovery_state
+        return js.dump(values)
+
+    @classmethod
+    def from_json(cls, data: bytes) -> Self:
+        """Read a payload."""
+        values = js.load(data)
+        return cls(
+            leader=js.number(values, "leader"),
+            leader_epoch=js.number(values, "leader_epoch"),
+            controller_epoch=js.number(values, "controller_epoch"),
+            isr=js.numbers(values, "isr"),
+            leader_recovery_state=js.number(values, "leader_recovery_state", 0),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProducerIdBlock:
+    """The last block of producer ids that was taken; both ends belong to it."""
+
+    broker: int
+    start: int
+    end: int
+
+    def to_json(self) -> bytes:
+        """The payload; the ends of the block are text."""
+        return js.dump(
+            {
+                "version": 1,
+                "broker": self.broker,
+                "block_start": str(self.start),
+                "block_end": str(self.end),
+            }
+        )
+
+    @classmethod
+    def from_json(cls, data: bytes) -> Self:
+        """Read a payload."""
+        values = js.load(data)
+        return cls(
+            broker=js.number(values, "broker"),
+            start=js.number_text(values, "block_start"),
+            end=js.number_text(values, "block_end"),
+        )
+
+
+def _replicas(values: Mapping[str, Any]) -> dict[int, tuple[int, ...]]:
+    return {int(partition): js.numbers(values, partition) for partition in values}
+
+
+def _replicas_json(replicas: Mapping[int, tuple[int, ...]]) -> dict[str, list[int]]:
+    return {str(partition): list(replicas[partition]) for partition in sorted(replicas)}
