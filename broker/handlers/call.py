@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Any, Protocol
 
+from barnabas.broker.security.sasl import PlainExchange
+
 
 class Peer(Protocol):
     """The connection a request came on, as far as a handler may know it."""
@@ -15,8 +17,14 @@ class Peer(Protocol):
     """True on the inter-broker listener, and only there."""
     host: str
     """The peer's address as text."""
-    principal: str
-    """``User:ANONYMOUS`` until somebody authenticated."""
+    sasl: PlainExchange | None
+    """How far the peer has proved who it is; None on a listener that asks for no proof."""
+    remembered: Any
+    """Whatever the handlers of groups keep about this connection between two requests."""
+
+    @property
+    def principal(self) -> str:
+        """``User:ANONYMOUS`` until somebody authenticated."""
 
     def close(self) -> None:
         """End the connection once what is already answered has been written."""

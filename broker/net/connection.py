@@ -1,0 +1,368 @@
+"""One client's connection: frames to the dispatcher, answers out in order of arrival.
+
+Source: protocol.md section 4.1 (one write for all answers of a turn), reliability.md section 8.2.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from typing import Any, Protocol, cast
+
+from barnabas.broker.handlers.call import Parked
+from barnabas.broker.security.sasl import ANONYMOUS, PlainExchange, Stage
+from barnabas.protocol.errors import CorruptRequest, Refused
+from barnabas.protocol.wire import Buffer
+
+from .dispatch import Dispatcher, Pending, Rendered
+from .framing import FRAME_BYTES_MIN, LENGTH_BYTES, Framing
+from .limits import (
+    AUTHENTICATION_S,
+    FREE_BYTES,
+    PARKED_MAX,
+    STALL_S,
+    UNAUTHENTICATED_BYTES_MAX,
+    WRITE_BUFFER_MAX,
+    Limits,
+)
+from .outbox import Outbox
+
+Dispatch = Callable[[bytes, "Connection"], Rendered | Pending | None]
+
+
+class Host(Protocol):
+    """What a connection needs of the listener it came in by."""
+
+    name: str
+    is_internal: bool
+    is_serving: bool
+    dispatcher: Dispatcher
+    limits: Limits
+    outbox: Outbox
+    loop: asyncio.AbstractEventLoop
+
+    def exchange(self) -> PlainExchange | None:
+        """A fresh proof to ask of a peer; None where none is asked."""
+
+    def entered(self, connection: Connection) -> None:
+        """Know a connection that was admitted."""
+
+    def left(self, connection: Connection) -> None:
+        """Forget a connection that is gone."""
+
+
+class Connection(asyncio.Protocol):
+    """Keeps the order of answers, and stops reading before memory suffers.
+
+    An answer that is there joins ``_out``; one that is to come, and all behind it, ``_waiting``.
+    """
+
+    def __init__(self, host: Host) -> None:
+        self._host = host
+        self.listener = host.name
+        self.is_internal = host.is_internal
+        self.host = ""
+        self.remembered: Any = None
+        self.sasl = host.exchange()
+        self._framing = Framing(host.limits.frame_bytes_max)
+        self._dispatch: Dispatch = host.dispatcher.dispatch
+        if self.sasl is not None:
+            self._dispatch = self._prove
+            self._framing.bytes_max = min(self._framing.bytes_max, UNAUTHENTICATED_BYTES_MAX)
+        self._waiting: deque[Pending | Rendered] = deque()
+        self._out: list[Buffer] = []
+        self._out_bytes = self._ready_bytes = 0
+        self._charged = self._answer_bytes = self._growth_seen = 0
+        self._is_heard = self._is_paused = self._is_stalled = self._is_queued = False
+        self._is_admitted = self._is_closing = self._is_blocked = self.is_dirty = False
+        self._was_partial = self._was_stalled = False
+        self._woken = self._on_answer
+        self._transport: asyncio.Transport
+        self._timer: asyncio.TimerHandle | None = None
+        self._tick_s = self._quiet_s = 0.0
+
+    @property
+    def principal(self) -> str:
+        """Who the peer has proved to be."""
+        return ANONYMOUS if self.sasl is None else self.sasl.principal
+
+    # --- the transport tells -------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Admit the peer, or turn it away when there are too many."""
+        self._transport = cast("asyncio.Transport", transport)
+        address = transport.get_extra_info("peername")
+        self.host = str(address[0]) if address else ""
+        self._is_admitted = self._host.limits.crowd.admits(self.host)
+        if not self._is_admitted:
+            self._complain("too many connections")
+            self._transport.abort()
+            return
+        self._transport.set_write_buffer_limits(high=WRITE_BUFFER_MAX)
+        self._tick_s = min(STALL_S, self._host.limits.idle_s)
+        first = self._tick_s if self.sasl is None else min(self._tick_s, AUTHENTICATION_S)
+        self._timer = self._host.loop.call_later(first, self._on_tick)
+        self._host.entered(self)
+        if not self._host.is_serving:
+            self._is_blocked = True
+
+    def data_received(self, data: bytes) -> None:
+        """Serve every whole frame that is there now."""
+        self._is_heard = True
+        self._framing.feed(data)
+        self._serve()
+
+    def pause_writing(self) -> None:
+        """The peer reads slowly: make no more answers for it, and count those that lie here."""
+        self._is_stalled = self._is_blocked = True
+        self._answer_bytes = self._transport.get_write_buffer_size()
+        self._host.limits.answers.take(self._answer_bytes)
+
+    def resume_writing(self) -> None:
+        """The peer has taken what lay here."""
+        self._is_stalled = False
+        self._forget_answers()
+        self.flush()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Tell whoever still works for this peer, and give everything back."""
+        if not self._is_admitted:
+            return
+        self._is_closing = True
+        if self._timer is not None:
+            self._timer.cancel()
+        limits = self._host.limits
+        limits.crowd.left(self.host)
+        self._forget_answers()
+        self._drop_waiting()
+        self._framing.clear()
+        limits.requests.leave(self)
+        limits.requests.give(self._charged)
+        self._charged = 0
+        self._host.left(self)
+
+    # --- frames in -----------------------------------------------------------------------------
+
+    def _serve(self) -> None:
+        take, dispatch = self._framing.next, self._dispatch
+        try:
+            while not self._is_blocked:
+                frame = take()
+                if frame is None:
+                    break
+                reply = dispatch(frame, self)
+                if isinstance(reply, bytes) and not self._waiting:
+                    self._out.append(reply)
+                    self._out_bytes += len(reply)
+                elif reply is not None:
+                    self._put(reply)
+                if self._out_bytes >= WRITE_BUFFER_MAX:
+                    self._write()
+        except CorruptRequest as problem:
+            self._complain(str(problem))
+            self.close()
+        self._settle()
+
+    def _put(self, reply: Rendered | Pending) -> None:
+        """An answer that is to come, stands behind one that is, or is made of pieces."""
+        if isinstance(reply, Pending):
+            reply.parked.then(self._woken)
+            self._waiting.append(reply)
+            if reply.held:
+                self._host.limits.requests.take(reply.held)
+            self._is_blocked = self._must_wait()
+        elif self._waiting:
+            self._waiting.append(reply)
+            self._ready_bytes += _size(reply)
+            self._is_blocked = self._must_wait()
+        else:
+            self._send(reply)
+
+    def _must_wait(self) -> bool:
+        """Whether no further frame may be served for now."""
+        waiting = self._waiting
+        if self._is_closing or self._is_stalled or not self._host.is_serving:
+            return True
+        if not waiting:
+            return False
+        last = waiting[-1]
+        return (
+            len(waiting) >= PARKED_MAX
+            or self._ready_bytes >= WRITE_BUFFER_MAX
+            or (
+                isinstance(last, Pending)
+                and last.route.is_exclusive
+                and not last.parked.is_resolved
+            )
+            or self._host.limits.requests.is_spent
+        )
+
+    def _prove(self, frame: bytes, peer: Connection) -> Rendered | Pending | None:
+        """Stands in for the dispatcher until the peer has proved who it is."""
+        exchange = peer.sasl
+        assert exchange is not None
+        reply: Rendered | Pending | None = _EMPTY_TOKEN
+        if exchange.stage is Stage.BARE_TOKEN:
+            try:
+                exchange.authenticate(frame[LENGTH_BYTES:])
+            except Refused as refusal:
+                raise CorruptRequest(f"authentication failed: {refusal.message}") from None
+        else:
+            reply = self._host.dispatcher.dispatch(frame, peer)
+        self._framing.bytes_min = 0 if exchange.stage is Stage.BARE_TOKEN else FRAME_BYTES_MIN
+        if exchange.stage is Stage.DONE:
+            self._framing.bytes_max = self._host.limits.frame_bytes_max
+            self._dispatch = self._host.dispatcher.dispatch
+        return reply
+
+    # --- answers out ---------------------------------------------------------------------------
+
+    def _on_answer(self, _: Parked) -> None:
+        if not self.is_dirty:
+            self.is_dirty = True
+            self._host.outbox.add(self)
+
+    def flush(self) -> None:
+        """Write the answers that are there, in order, and serve what waited behind them."""
+        waiting = self._waiting
+        try:
+            while waiting and not self._is_stalled:
+                head = waiting[0]
+                if not isinstance(head, Pending):
+                    waiting.popleft()
+                    self._ready_bytes -= _size(head)
+                    self._send(head)
+                    continue
+                if not head.parked.is_resolved:
+                    break
+                waiting.popleft()
+                if head.held:
+                    self._host.limits.requests.give(head.held)
+                reply = head.render()
+                if reply is not None:
+                    self._send(reply)
+        except CorruptRequest as problem:
+            self._complain(str(problem))
+            self._is_closing = True
+        self._is_blocked = self._must_wait()
+        if self._is_blocked or not self._framing.held:
+            self._settle()
+        else:
+            self._serve()
+
+    def close(self) -> None:
+        """End the connection once what is already answered has been written."""
+        if not self._is_closing:
+            self._is_closing = self._is_blocked = True
+            self._on_answer(_NOBODY)
+
+    def abort(self) -> None:
+        """End the connection at once."""
+        self._transport.abort()
+
+    def _send(self, reply: Rendered) -> None:
+        if isinstance(reply, bytes):
+            self._out.append(reply)
+            self._out_bytes += len(reply)
+        else:
+            self._out.extend(reply)
+            self._out_bytes += _size(reply)
+        if self._out_bytes >= WRITE_BUFFER_MAX:
+            self._write()
+
+    def _write(self) -> None:
+        out = self._out
+        if len(out) == 1:
+            self._transport.write(out[0])
+        elif self._out_bytes < FREE_BYTES:
+            self._transport.write(b"".join(out))
+        else:
+            self._transport.writelines(out)
+        self._out = []
+        self._out_bytes = 0
+
+    # --- memory and time -----------------------------------------------------------------------
+
+    def _settle(self) -> None:
+        """After a turn: write, count what is held, and read on only if more can be held."""
+        if self._out:
+            self._write()
+        if self._is_closing:
+            self._transport.close()
+            return
+        held = self._framing.held
+        if held or self._charged or self._is_paused:
+            self._account(held)
+
+    def _account(self, held: int) -> None:
+        requests = self._host.limits.requests
+        change, self._charged = held - self._charged, held
+        if self._is_queued and held <= FREE_BYTES:
+            self._is_queued = False
+            requests.leave(self)
+        if change > 0:
+            requests.take(change)
+        elif change < 0:
+            requests.give(-change)
+        must_pause = self._is_blocked and held > 0
+        if not must_pause and held > FREE_BYTES and requests.is_spent:
+            self._is_queued = True
+            must_pause = requests.wait(self)
+        if must_pause != self._is_paused:
+            self._is_paused = must_pause
+            if must_pause:
+                self._transport.pause_reading()
+            else:
+                self._transport.resume_reading()
+
+    def resume(self) -> None:
+        """The budget has room again, or the listener begins to serve."""
+        self._is_blocked = self._must_wait()
+        self._settle()
+
+    def _on_tick(self) -> None:
+        """Every half minute at most: who is silent, slow or a stranger for too long goes."""
+        reason = self._overstayed()
+        if reason:
+            self._complain(reason)
+            self._transport.abort()
+            return
+        self._is_heard = False
+        self._timer = self._host.loop.call_later(self._tick_s, self._on_tick)
+
+    def _overstayed(self) -> str:
+        grown, self._growth_seen = self._framing.growth - self._growth_seen, self._framing.growth
+        was_partial, self._was_partial = self._was_partial, self._framing.held > 0
+        was_stalled, self._was_stalled = self._was_stalled, self._is_stalled
+        self._quiet_s = 0.0 if self._is_heard or self._waiting else self._quiet_s + self._tick_s
+        if self.sasl is not None and self.sasl.stage is not Stage.DONE:
+            return "not authenticated in time"
+        if was_stalled and self._is_stalled:
+            return "answers not read in time"
+        if was_partial and self._was_partial and not self._is_paused and grown < FREE_BYTES:
+            return "unfinished frame"
+        return "idle" if self._quiet_s >= self._host.limits.idle_s else ""
+
+    def _forget_answers(self) -> None:
+        self._host.limits.answers.give(self._answer_bytes)
+        self._answer_bytes = 0
+
+    def _drop_waiting(self) -> None:
+        for reply in self._waiting:
+            if isinstance(reply, Pending):
+                self._host.limits.requests.give(reply.held)
+                if reply.parked.on_drop is not None and not reply.parked.is_resolved:
+                    reply.parked.on_drop()
+        self._waiting.clear()
+
+    def _complain(self, reason: str) -> None:
+        self._host.limits.complaints.make(self.host, reason)
+
+
+_EMPTY_TOKEN = bytes(LENGTH_BYTES)
+_NOBODY = Parked()
+
+
+def _size(reply: Rendered) -> int:
+    return len(reply) if isinstance(reply, bytes) else sum(map(len, reply))

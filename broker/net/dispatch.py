@@ -1,0 +1,256 @@
+"""From a frame to its answer: one table of handlers, one cached codec for each key and version.
+
+Source: protocol.md sections 1.3 and 2.1 (ApiVersions exceptions, unknown APIs close).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import logging
+from collections.abc import Callable, Coroutine, Mapping
+from struct import Struct
+from typing import Any
+
+from barnabas.broker.handlers.call import Call, Handler, Parked, Peer
+from barnabas.broker.security.sasl import Stage
+from barnabas.protocol import api
+from barnabas.protocol.compiler import chunk_encoder, decoder, encoder
+from barnabas.protocol.errors import CorruptRequest, ErrorCode, Refused
+from barnabas.protocol.frame import parse_request_header, response_prefix
+from barnabas.protocol.messages import api_versions
+from barnabas.protocol.wire import Buffer, schema_of
+
+from .framing import LENGTH_BYTES
+
+log = logging.getLogger(__name__)
+
+Rendered = bytes | list[Buffer]
+"""A whole response frame: in one piece, or in pieces that are too large to join."""
+
+API_VERSIONS = 18
+UNAUTHENTICATED = frozenset({API_VERSIONS, 17, 36})
+"""What a peer may ask before it has proved who it is: ApiVersions and the two SASL APIs."""
+
+# int32 length | int16 key | int16 version | int32 correlation id | int16 client id length
+_HEAD = Struct(">ihhih")
+
+HANG_UP: Any = object()
+"""Stands for an answer that cannot be given: the connection is closed instead."""
+
+
+class Route:
+    """One API in one version: who serves it and how its bytes read."""
+
+    __slots__ = (
+        "decode",
+        "encode",
+        "encode_in_pieces",
+        "handler",
+        "header_version",
+        "holds_request",
+        "is_exclusive",
+        "key",
+        "name",
+        "needs_no_proof",
+        "response",
+        "response_fields",
+        "response_header_version",
+        "version",
+    )
+
+    def __init__(self, spec: api.ApiSpec, version: int, handler: Handler) -> None:
+        self.key = int(spec.key)
+        self.version = version
+        self.name = spec.name
+        self.handler = handler
+        self.decode: Callable[[Any, int], Any] = decoder(spec.request, version)
+        self.encode: Callable[[Any], bytes] = encoder(spec.response, version)
+        self.encode_in_pieces: Callable[[Any], list[Buffer]] = chunk_encoder(spec.response, version)
+        self.response = spec.response
+        self.response_fields = frozenset(
+            field.name for field in schema_of(spec.response).fields if field.exists(version)
+        )
+        self.header_version = api.request_header_version(spec.key, version)
+        self.response_header_version = api.response_header_version(spec.key, version)
+        self.needs_no_proof = self.key in UNAUTHENTICATED
+        self.is_exclusive = self.key == api.ApiKey.FETCH
+        """Its answer may be large: not joined, and nothing behind it is served while it waits."""
+        self.holds_request = self.key != api.ApiKey.PRODUCE
+        """A parked produce request keeps nothing: its records are in the log already."""
+
+
+class Pending:
+    """The place in the order of answers of one that is still to come."""
+
+    __slots__ = ("correlation_id", "held", "parked", "route")
+
+    def __init__(self, route: Route, correlation_id: int, parked: Parked, held: int) -> None:
+        self.route = route
+        self.correlation_id = correlation_id
+        self.parked = parked
+        self.held = held
+        """Bytes of the request that live on in what the handler keeps."""
+
+    def render(self) -> Rendered | None:
+        """The frame to send once the answer is there; None when nothing is to be sent."""
+        return render(self.route, self.correlation_id, self.parked.answer)
+
+
+def render(route: Route, correlation_id: int, answer: Any) -> Rendered | None:
+    """The response frame for ``answer``; small ones in one piece."""
+    if answer is None:
+        return None
+    if answer is HANG_UP:
+        raise CorruptRequest(f"{route.name} cannot say what went wrong")
+    if route.is_exclusive:
+        pieces = route.encode_in_pieces(answer)
+        size = sum(map(len, pieces))
+        return [response_prefix(correlation_id, route.response_header_version, size), *pieces]
+    body = route.encode(answer)
+    return response_prefix(correlation_id, route.response_header_version, len(body)) + body
+
+
+class Dispatcher:
+    """Knows every handler of this node; shared by its listeners.
+
+    ``tasks`` owns the coroutines of handlers that wait for others.
+    """
+
+    def __init__(self, tasks: asyncio.TaskGroup) -> None:
+        self._tasks = tasks
+        self._handlers: dict[int, Handler] = {}
+        self._routes: dict[bool, dict[int, Route]] = {False: {}, True: {}}
+
+    def register(self, handlers: Mapping[int, Handler]) -> None:
+        """Serve these APIs from now on, by key."""
+        for key, handler in handlers.items():
+            assert key not in self._handlers, f"two handlers for api key {key}"
+            assert api.lookup(key) is not None, f"api key {key} is not declared"
+            self._handlers[int(key)] = handler
+
+    def offered(self, peer: Peer) -> list[tuple[int, int]]:
+        """Key and highest version of each API that ``peer`` is told of, in order of key."""
+        offers = []
+        for key in sorted(self._handlers):
+            spec = api.lookup(key)
+            assert spec is not None
+            if peer.sasl is None and key in UNAUTHENTICATED - {API_VERSIONS}:
+                continue
+            highest = _highest(spec, peer.is_internal)
+            if highest is not None:
+                offers.append((key, highest))
+        return offers
+
+    def dispatch(self, frame: bytes, peer: Peer) -> Rendered | Pending | None:
+        """Serve one frame, length included; what comes back goes out in the order of arrival.
+
+        Raises CorruptRequest when the connection has to be closed.
+        """
+        if len(frame) < _HEAD.size:
+            raise CorruptRequest(f"a frame of {len(frame)} bytes holds no header")
+        _, key, version, correlation_id, name_length = _HEAD.unpack_from(frame)
+        route = self._routes[peer.is_internal].get(key << 16 | version)
+        if route is None:
+            route = self._route(key, version, peer)
+            if route is None:
+                return _unknown_api_versions(correlation_id)
+        if peer.sasl is not None and peer.sasl.stage is not Stage.DONE and not route.needs_no_proof:
+            raise CorruptRequest(f"{route.name} before authentication")
+        client_id, start = _client_id(frame, name_length, route.header_version)
+        request = route.decode(frame, start)
+        answer = self._answered(route, Call(key, version, client_id, request, peer))
+        if type(answer) is Parked:
+            if not answer.is_resolved:
+                held = len(frame) if route.holds_request else 0
+                return Pending(route, correlation_id, answer, held)
+            answer = answer.answer
+        return render(route, correlation_id, answer)
+
+    def _answered(self, route: Route, call: Call) -> Any:
+        try:
+            answer = route.handler(call)
+        except CorruptRequest:
+            raise
+        except Exception as error:  # noqa: BLE001 - judged in one place
+            return _excuse(route, error)
+        if inspect.iscoroutine(answer):
+            parked = Parked()
+            self._tasks.create_task(_resolve(route, answer, parked), name=route.name)
+            return parked
+        return answer
+
+    def _route(self, key: int, version: int, peer: Peer) -> Route | None:
+        """Look a route up for the first time; None for ApiVersions in a version to come."""
+        spec = api.lookup(key)
+        handler = self._handlers.get(key)
+        if spec is None or handler is None or (spec.is_inter_broker and not peer.is_internal):
+            raise CorruptRequest(f"unknown api key={key} version={version}")
+        high = _highest(spec, peer.is_internal)
+        if high is None or not 0 <= version <= high:
+            if key == API_VERSIONS:
+                return None
+            raise CorruptRequest(f"unknown version key={key} version={version}")
+        route = self._routes[peer.is_internal][key << 16 | version] = Route(spec, version, handler)
+        return route
+
+
+def _highest(spec: api.ApiSpec, is_internal: bool) -> int | None:
+    if spec.is_inter_broker:
+        return spec.versions[1] if is_internal else None
+    return spec.advertised
+
+
+def _client_id(frame: bytes, name_length: int, header_version: int) -> tuple[str | None, int]:
+    """Client id and start of the body; the rare shapes are left to protocol/frame.py."""
+    start = _HEAD.size + max(0, name_length)
+    is_tagged = header_version == 2
+    if (
+        start >= len(frame)
+        or name_length < -1
+        or not header_version
+        or (is_tagged and frame[start])
+    ):
+        header, start = parse_request_header(frame[LENGTH_BYTES:])
+        return header.client_id, start + LENGTH_BYTES
+    name = frame[_HEAD.size : start].decode("utf-8", "replace") if name_length >= 0 else None
+    return name, start + is_tagged
+
+
+def _unknown_api_versions(correlation_id: int) -> bytes:
+    """The answer that lets a newer client try again: version 0's layout, error 35, our range."""
+    spec = api.lookup(API_VERSIONS)
+    assert spec is not None
+    ours = api_versions.ApiVersion(
+        api_key=API_VERSIONS, min_version=0, max_version=spec.versions[1]
+    )
+    answer = api_versions.ApiVersionsResponse(
+        error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=[ours]
+    )
+    body = encoder(spec.response, 0)(answer)
+    return response_prefix(correlation_id, 0, len(body)) + body
+
+
+async def _resolve(route: Route, answer: Coroutine[Any, Any, Any], parked: Parked) -> None:
+    """Wait for a coroutine; whatever becomes of it, its peer alone is concerned."""
+    try:
+        parked.resolve(await answer)
+    except Exception as error:  # noqa: BLE001 - judged in one place
+        parked.resolve(_excuse(route, error))
+
+
+def _excuse(route: Route, error: Exception) -> Any:
+    """The answer to a request that failed: the refusal's code, or -1 after one traceback.
+
+    Where the response has no error code of its own, HANG_UP: the connection is closed.
+    """
+    code, text = ErrorCode.UNKNOWN_SERVER_ERROR, ""
+    if isinstance(error, Refused):
+        code, text = error.code, error.message
+    else:
+        log.error("handler failed api=%s version=%d", route.name, route.version, exc_info=error)
+    if "error_code" not in route.response_fields:
+        return HANG_UP
+    if "error_message" in route.response_fields:
+        return route.response(error_code=code, error_message=text or code.name)
+    return route.response(error_code=code)

@@ -1,0 +1,95 @@
+"""One bound port and the connections that came in by it.
+
+Source: cluster.md sections 2.14 (two listeners) and 7 (bind early, serve late).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+
+from barnabas.broker.security.sasl import PlainExchange
+
+from .connection import Connection
+from .dispatch import Dispatcher
+from .limits import Limits
+from .outbox import Outbox
+
+
+class Listener:
+    """A port with its rights; ``passwords`` by user name where a proof is asked, else None.
+
+    Bound before the node registers, so that its port is known; what connects is held, unread,
+    until :meth:`serve`.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        dispatcher: Dispatcher,
+        limits: Limits,
+        *,
+        is_internal: bool = False,
+        passwords: Mapping[str, str] | None = None,
+    ) -> None:
+        self.name = name
+        self.is_internal = is_internal
+        self.is_serving = False
+        self.dispatcher = dispatcher
+        self.limits = limits
+        self.loop = asyncio.get_running_loop()
+        self.outbox = Outbox(self.loop)
+        self.port = 0
+        self.connections: set[Connection] = set()
+        self._passwords = passwords
+        self._server: asyncio.AbstractServer | None = None
+        self._all_gone = asyncio.Event()
+        self._all_gone.set()
+
+    async def bind(self, host: str, port: int) -> int:
+        """Listen; the port that was bound (0 asks for any). Raises OSError when it is taken."""
+        server = await self.loop.create_server(
+            lambda: Connection(self), host or None, port, backlog=1024
+        )
+        self._server = server
+        self.port = server.sockets[0].getsockname()[1]
+        return self.port
+
+    def serve(self) -> None:
+        """Read requests from now on, those of the connections held so far first."""
+        self.is_serving = True
+        for connection in list(self.connections):
+            connection.flush()
+
+    async def close(self) -> None:
+        """Stop listening, write what is answered, and wait until every connection is gone."""
+        self.is_serving = False
+        if self._server is not None:
+            self._server.close()
+        for connection in list(self.connections):
+            connection.close()
+        try:
+            await asyncio.wait_for(self._all_gone.wait(), CLOSE_S)
+        except TimeoutError:
+            for connection in list(self.connections):
+                connection.abort()
+            await self._all_gone.wait()
+
+    def exchange(self) -> PlainExchange | None:
+        """A fresh proof to ask of a peer; None where none is asked."""
+        return None if self._passwords is None else PlainExchange(self._passwords)
+
+    def entered(self, connection: Connection) -> None:
+        """Know a connection that was admitted."""
+        self.connections.add(connection)
+        self._all_gone.clear()
+
+    def left(self, connection: Connection) -> None:
+        """Forget a connection that is gone."""
+        self.connections.discard(connection)
+        if not self.connections:
+            self._all_gone.set()
+
+
+CLOSE_S = 1.0
+"""How long a peer may take to read its last answers."""

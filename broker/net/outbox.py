@@ -1,0 +1,40 @@
+"""Connections with answers to send, written once at the end of the loop's turn.
+
+Source: protocol.md section 4.1: joining the writes of a turn is worth more than anything else.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Protocol
+
+
+class Sender(Protocol):
+    """A connection that marked itself as having something to send."""
+
+    is_dirty: bool
+
+    def flush(self) -> None:
+        """Write whatever may leave now."""
+
+
+class Outbox:
+    """One for the whole node: however many answers a turn resolves, it costs one callback."""
+
+    __slots__ = ("_dirty", "_loop")
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._dirty: list[Sender] = []
+
+    def add(self, sender: Sender) -> None:
+        """Have ``sender`` flushed soon; it has set its ``is_dirty``, so that it comes once."""
+        if not self._dirty:
+            self._loop.call_soon(self._flush)
+        self._dirty.append(sender)
+
+    def _flush(self) -> None:
+        dirty, self._dirty = self._dirty, []
+        for sender in dirty:
+            sender.is_dirty = False
+            sender.flush()

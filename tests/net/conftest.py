@@ -1,0 +1,91 @@
+"""A listener with toy handlers, on both loops."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass, field
+
+import pytest
+import uvloop
+
+from barnabas.broker.config import NetworkSettings
+from barnabas.broker.handlers.call import Call, Parked
+from barnabas.broker.net.dispatch import Dispatcher
+from barnabas.broker.net.limits import Limits
+from barnabas.broker.net.listener import Listener
+from barnabas.protocol.api import ApiKey
+from barnabas.protocol.messages import heartbeat, list_groups
+from tests.net.client import RawClient
+
+
+def pytest_asyncio_loop_factories() -> dict[str, Callable[[], asyncio.AbstractEventLoop]]:
+    return {"asyncio": asyncio.SelectorEventLoop, "uvloop": uvloop.new_event_loop}
+
+
+@dataclass
+class Toys:
+    """Handlers whose answers the test gives: heartbeats wait, lists of groups do not."""
+
+    parked: dict[str, Parked] = field(default_factory=dict)
+    seen: list[str] = field(default_factory=list)
+    dropped: list[str] = field(default_factory=list)
+
+    def heartbeat(self, call: Call) -> Parked:
+        group = call.request.group_id
+        self.seen.append(group)
+        parked = self.parked[group] = Parked(lambda: self.dropped.append(group))
+        return parked
+
+    def list_groups(self, call: Call) -> list_groups.ListGroupsResponse:
+        self.seen.append("list")
+        return list_groups.ListGroupsResponse(throttle_time_ms=7)
+
+    def resolve(self, group: str, error_code: int = 0) -> None:
+        self.parked[group].resolve(heartbeat.HeartbeatResponse(error_code=error_code))
+
+
+@dataclass
+class Node:
+    """One listening node of a test."""
+
+    toys: Toys
+    dispatcher: Dispatcher
+    limits: Limits
+    listener: Listener
+    clients: list[RawClient] = field(default_factory=list)
+
+    async def connect(self) -> RawClient:
+        client = await RawClient.open(self.listener.port)
+        self.clients.append(client)
+        return client
+
+
+Start = Callable[..., Awaitable[Node]]
+
+
+@pytest.fixture
+async def start() -> AsyncIterator[Start]:
+    """Starts nodes; everything is closed afterwards."""
+    nodes: list[Node] = []
+    async with asyncio.TaskGroup() as tasks:
+
+        async def begin(*, serve: bool = True, settings: NetworkSettings | None = None) -> Node:
+            toys = Toys()
+            dispatcher = Dispatcher(tasks)
+            dispatcher.register(
+                {ApiKey.HEARTBEAT: toys.heartbeat, ApiKey.LIST_GROUPS: toys.list_groups}
+            )
+            limits = Limits(settings or NetworkSettings())
+            node = Node(toys, dispatcher, limits, Listener("TEST", dispatcher, limits))
+            await node.listener.bind("127.0.0.1", 0)
+            if serve:
+                node.listener.serve()
+            nodes.append(node)
+            return node
+
+        yield begin
+        for node in nodes:
+            for client in node.clients:
+                await client.close()
+            await node.listener.close()

@@ -1,0 +1,227 @@
+"""How little strangers can cost: the byte budget, the crowd, idle, slow and hostile peers."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import resource
+import struct
+from pathlib import Path
+from typing import cast
+
+import pytest
+
+from barnabas.broker.config import NetworkSettings
+from barnabas.broker.handlers.call import Call
+from barnabas.broker.net import connection as connection_module
+from barnabas.broker.net.limits import FREE_BYTES, WRITE_BUFFER_MAX, Budget, Crowd
+from barnabas.protocol.api import ApiKey
+from barnabas.protocol.messages import fetch, heartbeat, list_groups
+from tests.net.client import until
+from tests.net.conftest import Node, Start
+
+LIST = (list_groups.ListGroupsRequest(), 2)
+MIB = 1 << 20
+
+
+class Someone:
+    def __init__(self, budget: Budget) -> None:
+        self.budget = budget
+        self.resumed = 0
+
+    def resume(self) -> None:
+        self.resumed += 1
+
+
+def test_whoever_waited_longest_is_resumed_first_and_only_while_there_is_room() -> None:
+    budget = Budget(100)
+    favoured, first, second = (Someone(budget) for _ in range(3))
+    budget.take(250)
+    assert [budget.wait(one) for one in (favoured, first, second)] == [False, True, True]
+    budget.give(100)
+    assert (first.resumed, second.resumed) == (0, 0)
+    budget.give(60)
+    assert (first.resumed, second.resumed) == (1, 1)
+
+
+def test_somebody_may_always_go_on_though_the_budget_is_spent() -> None:
+    budget = Budget(100)
+    favoured, first, second = (Someone(budget) for _ in range(3))
+    budget.take(250)
+    for one in (favoured, first, second):
+        budget.wait(one)
+    budget.leave(favoured)
+    assert (first.resumed, second.resumed) == (1, 0)
+    assert not budget.wait(first)
+    budget.leave(second)
+    budget.leave(first)
+    assert not budget.wait(second)
+
+
+def test_the_crowd_is_counted_by_host_and_in_all() -> None:
+    crowd = Crowd(3, 2)
+    assert [crowd.admits(host) for host in "aaabb"] == [True, True, False, True, False]
+    crowd.left("a")
+    assert crowd.admits("b")
+    assert crowd.total == 3
+
+
+def beginning(size: int, sent: int) -> bytes:
+    """The first ``sent`` bytes of a heartbeat frame of ``size`` bytes."""
+    head = struct.pack(">ihhih", size, 12, 0, 0, -1)
+    return (head + b"g" * sent)[:sent]
+
+
+async def settled(node: Node) -> None:
+    """Wait until everything sent so far has been read, or will not be."""
+    for _ in range(5):
+        client = await node.connect()
+        await client.ask(*LIST)
+
+
+async def test_no_more_is_held_than_the_budget_and_one_frame(start: Start) -> None:
+    node = await start(settings=NetworkSettings(queued_max_request_bytes=MIB))
+    clients = [await node.connect() for _ in range(16)]
+    for client in clients:
+        client.writer.write(beginning(8 * MIB, 700_000))
+    await settled(node)
+    assert node.limits.requests.used <= 2 * MIB + 16 * 4 * FREE_BYTES
+    for client in clients:
+        await client.close()
+    await until(lambda: len(node.listener.connections) <= 5)
+    assert node.limits.requests.used == 0
+
+
+async def test_large_frames_get_through_a_small_budget_one_after_the_other(start: Start) -> None:
+    node = await start(settings=NetworkSettings(queued_max_request_bytes=100_000))
+    clients = [await node.connect() for _ in range(8)]
+    for index, client in enumerate(clients):
+        group = chr(ord("a") + index) * 32_000
+        requests = [(heartbeat.HeartbeatRequest(group_id=group + str(i)), 0) for i in range(8)]
+        client.send(*requests)
+
+    async def answer() -> None:
+        told: set[str] = set()
+        while len(told) < 64:
+            for group in set(node.toys.parked) - told:
+                told.add(group)
+                node.toys.resolve(group)
+            await asyncio.sleep(0)
+
+    async with asyncio.TaskGroup() as tasks:
+        tasks.create_task(answer())
+        for client in clients:
+            for number in range(8):
+                assert (await client.receive())[0] == number
+    assert node.limits.requests.used == 0
+
+
+async def test_a_spent_budget_leaves_one_request_in_flight_on_each_connection(
+    start: Start,
+) -> None:
+    node = await start(settings=NetworkSettings(queued_max_request_bytes=1000))
+    client = await node.connect()
+    groups = [letter * 2000 for letter in "abc"]
+    client.send(*((heartbeat.HeartbeatRequest(group_id=group), 0) for group in groups))
+    await settled(node)
+    served = [group for group in node.toys.seen if group != "list"]
+    assert served == groups[:1]
+    node.toys.resolve(groups[0])
+    assert (await client.receive())[0] == 0
+    await settled(node)
+    assert [group for group in node.toys.seen if group != "list"] == groups[:2]
+
+
+async def test_one_connection_too_many_from_a_host_is_turned_away(start: Start) -> None:
+    node = await start(settings=NetworkSettings(max_connections_per_ip=2))
+    first, second = await node.connect(), await node.connect()
+    for client in (first, second):
+        await client.ask(*LIST)
+    assert await (await node.connect()).is_closed()
+    await first.close()
+    await until(lambda: len(node.listener.connections) <= 1)
+    assert (await (await node.connect()).ask(*LIST)).throttle_time_ms == 7
+
+
+async def test_a_silent_connection_is_closed_but_not_one_that_waits_for_an_answer(
+    start: Start,
+) -> None:
+    node = await start(settings=NetworkSettings(connections_max_idle_ms=20))
+    silent, waiting = await node.connect(), await node.connect()
+    waiting.send((heartbeat.HeartbeatRequest(group_id="g"), 0))
+    assert await silent.is_closed()
+    node.toys.resolve("g")
+    assert (await waiting.receive())[0] == 0
+
+
+async def test_a_frame_that_stops_growing_ends_its_connection(
+    start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connection_module, "STALL_S", 0.02)
+    client = await (await start()).connect()
+    client.writer.write(beginning(8 * MIB, 300_000))
+    assert await client.is_closed()
+
+
+async def test_a_peer_that_does_not_read_gets_no_more_answers_and_is_closed(
+    start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connection_module, "STALL_S", 0.05)
+    node = await start()
+    served = 0
+
+    def serve(call: Call) -> fetch.FetchResponse:
+        nonlocal served
+        served += 1
+        partition = fetch.PartitionResult(records=bytes(4 * MIB))
+        return fetch.FetchResponse(responses=[fetch.TopicResult(partitions=[partition])])
+
+    node.dispatcher.register({ApiKey.FETCH: serve})
+    client = await node.connect()
+    cast("asyncio.Transport", client.writer.transport).pause_reading()
+    client.send(*((fetch.FetchRequest(), 4) for _ in range(64)))
+    await until(lambda: node.limits.answers.used >= WRITE_BUFFER_MAX)
+    assert served <= 4
+    await until(lambda: not node.listener.connections)
+    assert node.limits.answers.used == 0
+
+
+def hostile(chance: random.Random) -> bytes:
+    """Something that a client of ours would never send, or not so."""
+    kinds = (
+        chance.randbytes(chance.randrange(1, 2000)),
+        struct.pack(">i", chance.choice([-1, 0, 7, 2**31 - 1, 300 * MIB])) + chance.randbytes(500),
+        struct.pack(">ihhih", 10, chance.randrange(-9, 999), chance.randrange(-9, 99), 1, -1),
+        beginning(100 * MIB, chance.randrange(1, 60_000)),
+        beginning(2000, chance.randrange(1, 1999)),
+        b"GET / HTTP/1.1\r\nHost: x\r\n\r\n",
+    )
+    return chance.choice(kinds)
+
+
+async def test_a_thousand_hostile_clients_cost_nothing(start: Start) -> None:
+    node = await start()
+    chance = random.Random(20261121)
+    await attack(node, chance, 100)
+    before = resident_bytes()
+    await attack(node, chance, 1000)
+    assert resident_bytes() - before < 20 * MIB
+    assert node.limits.requests.used == 0
+    assert (await (await node.connect()).ask(*LIST)).throttle_time_ms == 7
+
+
+async def attack(node: Node, chance: random.Random, count: int) -> None:
+    for _ in range(count // 50):
+        clients = [await node.connect() for _ in range(50)]
+        for client in clients:
+            client.writer.write(hostile(chance))
+        await settled(node)
+        for client in node.clients:
+            await client.close()
+        node.clients.clear()
+        await until(lambda: not node.listener.connections)
+
+
+def resident_bytes() -> int:
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    return pages * resource.getpagesize()

@@ -1,0 +1,223 @@
+"""Who may ask what on which listener: control APIs, ApiVersions, SASL/PLAIN."""
+
+from __future__ import annotations
+
+import asyncio
+import struct
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+
+import pytest
+
+from barnabas.broker.config import NetworkSettings
+from barnabas.broker.handlers import sasl as sasl_handlers
+from barnabas.broker.handlers.api_versions import ApiVersionsHandler
+from barnabas.broker.handlers.call import Call
+from barnabas.broker.net import connection as connection_module
+from barnabas.broker.net.dispatch import Dispatcher
+from barnabas.broker.net.limits import Limits
+from barnabas.broker.net.listener import Listener
+from barnabas.broker.security.sasl import PlainExchange, Stage, plain_token
+from barnabas.protocol.api import ApiKey
+from barnabas.protocol.errors import ErrorCode, Refused
+from barnabas.protocol.messages import (
+    api_versions,
+    list_groups,
+    sasl_authenticate,
+    sasl_handshake,
+    stop_replica,
+)
+from tests.net.client import RawClient
+
+SECRET = {"barnabas": "s3cret"}
+STOP = (stop_replica.StopReplicaRequest(), 3)
+
+
+@dataclass
+class Doors:
+    """The listeners of one node: for clients, for nodes, and for nodes with a secret."""
+
+    client: Listener
+    internal: Listener
+    secret: Listener
+    principals: list[str]
+
+
+@pytest.fixture
+async def doors() -> AsyncIterator[Doors]:
+    async with asyncio.TaskGroup() as tasks:
+        dispatcher, limits = Dispatcher(tasks), Limits(NetworkSettings())
+        principals: list[str] = []
+
+        def list_them(call: Call) -> list_groups.ListGroupsResponse:
+            principals.append(call.peer.principal)
+            return list_groups.ListGroupsResponse()
+
+        dispatcher.register(ApiVersionsHandler(dispatcher.offered).handlers())
+        dispatcher.register(sasl_handlers.handlers())
+        dispatcher.register(
+            {
+                ApiKey.LIST_GROUPS: list_them,
+                ApiKey.STOP_REPLICA: lambda call: stop_replica.StopReplicaResponse(error_code=11),
+            }
+        )
+        opened = Doors(
+            Listener("CLIENT", dispatcher, limits),
+            Listener("INTERNAL", dispatcher, limits, is_internal=True),
+            Listener("INTERNAL", dispatcher, limits, is_internal=True, passwords=SECRET),
+            principals,
+        )
+        for listener in (opened.client, opened.internal, opened.secret):
+            await listener.bind("127.0.0.1", 0)
+            listener.serve()
+        yield opened
+        for listener in (opened.client, opened.internal, opened.secret):
+            await listener.close()
+
+
+async def offered(client: RawClient) -> dict[int, tuple[int, int]]:
+    answer = await client.ask(api_versions.ApiVersionsRequest(), 3)
+    return {one.api_key: (one.min_version, one.max_version) for one in answer.api_keys}
+
+
+async def authenticated(client: RawClient, name: str, password: str) -> int:
+    await client.ask(sasl_handshake.SaslHandshakeRequest(mechanism="PLAIN"), 1)
+    request = sasl_authenticate.SaslAuthenticateRequest(auth_bytes=plain_token(name, password))
+    return int((await client.ask(request, 2)).error_code)
+
+
+async def test_control_requests_are_served_on_the_inter_broker_listener_only(
+    doors: Doors,
+) -> None:
+    inside, outside = await RawClient.open(doors.internal.port), None
+    assert (await inside.ask(*STOP)).error_code == 11
+    outside = await RawClient.open(doors.client.port)
+    outside.send(STOP)
+    assert await outside.is_closed()
+    await inside.close()
+    await outside.close()
+
+
+async def test_each_listener_tells_what_it_serves_and_nothing_else(doors: Doors) -> None:
+    plain = {16: (0, 5), 18: (0, 4)}
+    expected = [
+        (doors.client, plain),
+        (doors.internal, {5: (0, 4), **plain}),
+        (doors.secret, {5: (0, 4), **plain, 17: (0, 1), 36: (0, 2)}),
+    ]
+    for listener, apis in expected:
+        client = await RawClient.open(listener.port)
+        told = await offered(client)
+        assert {key: told[key][0] for key in told} == dict.fromkeys(apis, 0)
+        assert set(told) == set(apis)
+        await client.close()
+
+
+async def test_nothing_is_served_to_a_peer_that_has_not_proved_who_it_is(doors: Doors) -> None:
+    client = await RawClient.open(doors.secret.port)
+    client.send((list_groups.ListGroupsRequest(), 0))
+    assert await client.is_closed()
+    assert doors.principals == []
+    await client.close()
+
+
+async def test_the_cluster_secret_opens_the_inter_broker_listener(doors: Doors) -> None:
+    client = await RawClient.open(doors.secret.port)
+    assert 17 in await offered(client)
+    assert await authenticated(client, "barnabas", "s3cret") == 0
+    await client.ask(list_groups.ListGroupsRequest(), 0)
+    assert doors.principals == ["User:barnabas"]
+    assert (await client.ask(*STOP)).error_code == 11
+    await client.close()
+
+
+async def test_a_bare_token_after_the_old_handshake_does_too(doors: Doors) -> None:
+    client = await RawClient.open(doors.secret.port)
+    await client.ask(sasl_handshake.SaslHandshakeRequest(mechanism="PLAIN"), 0)
+    token = plain_token("barnabas", "s3cret")
+    client.writer.write(struct.pack(">i", len(token)) + token)
+    assert await client.frame_in() == b""
+    assert (await client.ask(*STOP)).error_code == 11
+    await client.close()
+
+
+@pytest.mark.parametrize("token", [b"\0barnabas\0wrong", b"", b"\0" * 2])
+async def test_a_wrong_bare_token_closes_the_connection(doors: Doors, token: bytes) -> None:
+    client = await RawClient.open(doors.secret.port)
+    await client.ask(sasl_handshake.SaslHandshakeRequest(mechanism="PLAIN"), 0)
+    client.writer.write(struct.pack(">i", len(token)) + token)
+    assert await client.is_closed()
+    await client.close()
+
+
+async def test_a_wrong_password_is_answered_58_and_the_connection_closed(doors: Doors) -> None:
+    client = await RawClient.open(doors.secret.port)
+    assert await authenticated(client, "barnabas", "guess") == 58
+    assert await client.is_closed()
+    await client.close()
+
+
+async def test_an_unknown_mechanism_is_answered_33_with_those_there_are(doors: Doors) -> None:
+    client = await RawClient.open(doors.secret.port)
+    answer = await client.ask(sasl_handshake.SaslHandshakeRequest(mechanism="GSSAPI"), 1)
+    assert (answer.error_code, list(answer.mechanisms)) == (33, ["PLAIN"])
+    assert await client.is_closed()
+    await client.close()
+
+
+async def test_a_listener_that_asks_for_no_proof_takes_none(doors: Doors) -> None:
+    client = await RawClient.open(doors.client.port)
+    answer = await client.ask(sasl_handshake.SaslHandshakeRequest(mechanism="PLAIN"), 1)
+    assert answer.error_code == ErrorCode.ILLEGAL_SASL_STATE
+    await client.close()
+
+
+async def test_a_stranger_may_not_send_large_frames(doors: Doors) -> None:
+    client = await RawClient.open(doors.secret.port)
+    client.writer.write(struct.pack(">ihhih", 600 << 10, 36, 0, 0, -1))
+    assert await client.is_closed()
+    await client.close()
+
+
+async def test_a_stranger_has_to_authenticate_in_time(
+    doors: Doors, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connection_module, "AUTHENTICATION_S", 0.01)
+    client = await RawClient.open(doors.secret.port)
+    assert await client.is_closed()
+    await client.close()
+
+
+@pytest.mark.parametrize(
+    "token",
+    [
+        b"somebody\0barnabas\0s3cret",
+        b"\0nobody\0s3cret",
+        b"\0nobody\0",
+        b"\0barnabas\0",
+        b"\0barnabas\0s3cret\0",
+        b"\0\xff\0s3cret",
+    ],
+)
+def test_a_token_must_name_its_user_and_nobody_else(token: bytes) -> None:
+    exchange = PlainExchange(SECRET)
+    exchange.choose("PLAIN", 1)
+    with pytest.raises(Refused, match="wrong name or password"):
+        exchange.authenticate(token)
+    assert exchange.stage is Stage.FAILED
+    with pytest.raises(Refused):
+        exchange.authenticate(b"\0barnabas\0s3cret")
+    assert exchange.principal == "User:ANONYMOUS"
+
+
+def test_a_token_without_a_handshake_is_out_of_place() -> None:
+    exchange = PlainExchange(SECRET)
+    with pytest.raises(Refused, match="ILLEGAL_SASL_STATE"):
+        exchange.authenticate(b"\0barnabas\0s3cret")
+
+
+def test_a_second_handshake_is_out_of_place() -> None:
+    exchange = PlainExchange(SECRET)
+    exchange.choose("PLAIN", 1)
+    with pytest.raises(Refused, match="ILLEGAL_SASL_STATE"):
+        exchange.choose("PLAIN", 1)
