@@ -12,7 +12,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -29,10 +29,16 @@ _TRAMPOLINE: Final = (
 class Child:
     """A process started by us, in a session of its own so that Ctrl-C reaches only us.
 
-    ``pass_fds`` stay open in the child under the same numbers.
+    ``pass_fds`` stay open in the child under the same numbers; ``environment`` None is ours.
     """
 
-    def __init__(self, argv: Sequence[str], log: Path, pass_fds: Sequence[int] = ()) -> None:
+    def __init__(
+        self,
+        argv: Sequence[str],
+        log: Path,
+        pass_fds: Sequence[int] = (),
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
         self.log = log
         argv, hook = _dying_with_us(list(argv))
         with log.open("ab") as output:
@@ -43,6 +49,7 @@ class Child:
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
                 pass_fds=tuple(pass_fds),
+                env=environment,
                 preexec_fn=hook,
             )
 

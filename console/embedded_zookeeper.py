@@ -18,6 +18,7 @@ from types import TracebackType
 from typing import Final, Protocol, Self
 
 from .children import Child
+from .failure import Failure
 from .java import MissingPart, find_jars, find_java
 from .ports import LOOPBACK, free_ports
 
@@ -54,7 +55,7 @@ rootLogger.appenderRef.console.ref = console
 """
 
 
-class ZooKeeperFailed(Exception):  # noqa: N818 - says what happened
+class ZooKeeperFailed(Failure):
     """ZooKeeper did not start; the text holds the end of what it said."""
 
 

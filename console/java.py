@@ -11,6 +11,8 @@ import shutil
 from pathlib import Path
 from typing import Final
 
+from .failure import Failure
+
 _JARS: Final = (
     "zookeeper-[0-9]*",
     "zookeeper-jute-*",
@@ -28,7 +30,7 @@ Any one of these will do:
   ZK_EXTERNAL=host:port/path                           a ZooKeeper that runs elsewhere"""
 
 
-class MissingPart(Exception):  # noqa: N818 - says what it is: a part that must be installed
+class MissingPart(Failure):
     """Java or ZooKeeper's jars are not on this machine; the text names the remedies."""
 
     def __init__(self, what: str) -> None:

@@ -1,0 +1,257 @@
+"""A whole cluster on this machine: an embedded ZooKeeper and nodes in processes of their own.
+
+Source: users.md sections 5 and 6; pipeline.md section 14.1; design.md section 5.
+"""
+
+from __future__ import annotations
+
+import atexit
+import json
+import os
+import secrets
+import shutil
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final, Self
+
+from .embedded_zookeeper import (
+    EmbeddedZooKeeper,
+    ExternalZooKeeper,
+    ZooKeeperServer,
+    zookeeper_server,
+)
+from .failure import Failure
+from .node import Node
+from .ports import LOOPBACK, free_ports, is_free
+from .probe import wait_until_complete
+
+_TICK_MS: Final = 500
+_SESSION_MS: Final = 3_000
+DEVELOPMENT_SETTINGS: Final = {
+    "default.replication.factor": "1",
+    "offsets.topic.replication.factor": "1",
+    "group.initial.rebalance.delay.ms": "0",
+    "zookeeper.session.timeout.ms": str(_SESSION_MS),
+}
+"""What differs from Kafka's defaults: one copy of everything, groups that form at once, and a
+dead node that is noticed within three seconds."""
+
+Progress = Callable[[str], None]
+"""Told, in a few words, what has just become ready."""
+
+
+class PortTaken(Failure):
+    """A port that was asked for is in use; the text names it and the way out."""
+
+
+class Cluster:
+    """A development cluster: use it in a ``with``, or start and stop it yourself.
+
+    ``data`` None keeps everything in a temporary directory that the stop removes. ``port`` 0 takes
+    free ports, any other number is the first node's, the following ones come next. ``settings``
+    are given to every node, over DEVELOPMENT_SETTINGS. Blocking, and usable beside a running
+    event loop; the processes end when the starting thread's process ends, however it does.
+    """
+
+    def __init__(
+        self,
+        brokers: int = 3,
+        data: Path | None = None,
+        port: int = 0,
+        *,
+        settings: Mapping[str, str] | None = None,
+    ) -> None:
+        assert brokers > 0, "a cluster has nodes"
+        self.nodes: Sequence[Node] = ()
+        self.directory = Path()
+        """Where its files are, ``cluster.json`` among them; set by the start."""
+        self.secret = ""
+        """What nodes prove to each other; new for each new directory."""
+        self._brokers = brokers
+        self._data = data
+        self._port = port
+        self._settings = {**DEVELOPMENT_SETTINGS, **(settings or {})}
+        self._zookeeper: ZooKeeperServer | None = None
+        self._chroot = ""
+
+    @property
+    def bootstrap(self) -> str:
+        """What clients are given: host and port of every node."""
+        return ",".join(node.address for node in self.nodes)
+
+    @property
+    def zookeeper(self) -> str:
+        """ZooKeeper's connection string."""
+        assert self._zookeeper is not None, "not started"
+        return self._zookeeper.hosts + self._chroot
+
+    @property
+    def zookeeper_pid(self) -> int | None:
+        """ZooKeeper's process; None when it is not ours."""
+        server = self._zookeeper
+        return server.pid if isinstance(server, EmbeddedZooKeeper) else None
+
+    def node(self, node_id: int) -> Node:
+        """The node with this id; the first one is 1."""
+        return self.nodes[node_id - 1]
+
+    def start(self, progress: Progress | None = None) -> Self:
+        """Start everything side by side; return when every node knows every other one.
+
+        Raises MissingPart, ZooKeeperFailed, NodeFailed or PortTaken, and then nothing is left.
+        """
+        assert not self.nodes, "started twice"
+        told = progress or (lambda what: None)
+        atexit.register(self.stop)
+        try:
+            self._prepare()
+            self._start(told)
+        except BaseException:
+            self.stop()
+            raise
+        return self
+
+    def stop(self) -> None:
+        """End every process, nodes first, and remove what was temporary; twice is allowed."""
+        atexit.unregister(self.stop)
+        for node in self.nodes:
+            node.ask_to_stop()
+        for node in self.nodes:
+            node.wait_stopped()
+        self.nodes = ()
+        if self._zookeeper is not None:
+            self._zookeeper.stop()
+            self._zookeeper = None
+        if self._data is None and self.directory != Path():
+            shutil.rmtree(self.directory, ignore_errors=True)
+        else:
+            self._description.unlink(missing_ok=True)
+        self.directory = Path()
+
+    def kill(self, node_id: int) -> None:
+        """End a node as ``kill -9`` does; its data stay for :meth:`restart`."""
+        self.node(node_id).kill()
+
+    def restart(self, node_id: int) -> None:
+        """Start a node that was killed, or stop it in order and start it; return when it serves."""
+        node = self.node(node_id)
+        node.stop()
+        node.spawn()
+        node.open_gate()
+        node.wait_ready()
+        self._await_complete()
+        self._describe()
+
+    def pause(self, node_id: int) -> None:
+        """Freeze a node: its connections stay open and silent."""
+        self.node(node_id).pause()
+
+    def resume(self, node_id: int) -> None:
+        """Let a paused node go on."""
+        self.node(node_id).resume()
+
+    def __enter__(self) -> Self:
+        """Start."""
+        return self.start()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Stop."""
+        self.stop()
+
+    @property
+    def _description(self) -> Path:
+        return self.directory / "cluster.json"
+
+    def _prepare(self) -> None:
+        ports = self._ports()
+        if self._data is None:
+            self.directory = Path(tempfile.mkdtemp(prefix="barnabas-"))
+        else:
+            self.directory = self._data.absolute()
+            self.directory.mkdir(parents=True, exist_ok=True)
+        self.secret = secrets.token_urlsafe(24)
+        self.nodes = [
+            Node(index + 1, port, self.directory / f"node-{index + 1}")
+            for index, port in enumerate(ports)
+        ]
+
+    def _ports(self) -> list[int]:
+        if self._port == 0:
+            return free_ports(self._brokers)
+        ports = list(range(self._port, self._port + self._brokers))
+        for port in ports:
+            if not is_free(port):
+                raise PortTaken(f"port {port} is in use; --port 0 takes free ones")
+        return ports
+
+    def _start(self, told: Progress) -> None:
+        temporary = self._data is None
+        self._zookeeper = zookeeper_server(
+            None if temporary else self.directory / "zookeeper", _TICK_MS
+        )
+        if isinstance(self._zookeeper, ExternalZooKeeper) and temporary:
+            self._chroot = f"/{self.directory.name}"  # its data must not meet another cluster's
+        self._zookeeper.spawn()
+        for node in self.nodes:
+            node.spawn()
+        self._zookeeper.wait_ready()
+        told("ZooKeeper")
+        for node in self.nodes:
+            node.configure(self._settings_of(node))
+            node.open_gate()
+        for node in self.nodes:
+            node.wait_ready()
+            told(f"node {node.id}")
+        self._await_complete()
+        self._describe()
+
+    def _settings_of(self, node: Node) -> dict[str, str]:
+        return {
+            "broker.id": str(node.id),
+            "listeners": f"PLAINTEXT://{node.address}",
+            "log.dirs": str(node.directory / "data"),
+            "zookeeper.connect": self.zookeeper,
+            "cluster.secret": self.secret,
+            **self._settings,
+        }
+
+    def _await_complete(self) -> None:
+        running = [node for node in self.nodes if node.is_running]
+        wait_until_complete([(LOOPBACK, node.port) for node in running], len(running))
+
+    def _describe(self) -> None:
+        """Write ``cluster.json`` for scripts; only its owner may read it, for the secret in it."""
+        text = json.dumps(self.description(), indent=2) + "\n"
+        descriptor = os.open(self._description, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        with os.fdopen(descriptor, "w") as file:
+            file.write(text)
+
+    def description(self) -> dict[str, Any]:
+        """What ``cluster.json`` says: addresses, secret, and the process of every part."""
+        processes: list[dict[str, Any]] = []
+        if self.zookeeper_pid is not None:
+            processes.append({"name": "zookeeper", "pid": self.zookeeper_pid})
+        processes += [
+            {
+                "name": f"node-{node.id}",
+                "pid": node.pid,
+                "id": node.id,
+                "address": node.address,
+                "properties": str(node.properties),
+                "log": str(node.log),
+            }
+            for node in self.nodes
+        ]
+        return {
+            "bootstrap": self.bootstrap,
+            "zookeeper": self.zookeeper,
+            "secret": self.secret,
+            "processes": processes,
+        }
