@@ -13,7 +13,7 @@ from struct import Struct
 from typing import Any
 
 from .primitives import BYTE, Packers, uvarint
-from .wire import Field, Kind, Schema, schema_of
+from .wire import EVER, Field, Kind, Schema, schema_of
 
 
 def encoder_source(schema: Schema, version: int, *, joined: bool) -> tuple[str, dict[str, Any]]:
@@ -59,8 +59,16 @@ class _EncoderWriter:
             self.tags(sorted(tagged, key=lambda field: field.tag or 0), source)
 
     def field(self, field: Field, source: str) -> None:
-        """One field that stands in its place."""
-        self.value(field.kind, f"{source}.{field.name}", field.is_nullable(self.version))
+        """One field that stands in its place.
+
+        None in a version that cannot say null yet goes out as empty: below v7 JoinGroup has no
+        other way to say that there is no protocol.
+        """
+        value = f"{source}.{field.name}"
+        is_nullable = field.is_nullable(self.version)
+        if field.null_since <= EVER and not is_nullable and not field.kind.code:
+            value = f"({value} or {field.kind.zero!r})"
+        self.value(field.kind, value, is_nullable)
 
     def value(self, kind: Kind[Any], source: str, is_nullable: bool) -> None:
         """One value, whatever its kind."""

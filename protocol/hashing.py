@@ -20,17 +20,34 @@ def java_hash(text: str) -> int:
     hashed = 0
     for unit in unpack_from(f">{len(data) // 2}H", data):
         hashed = (31 * hashed + unit) & _WORD
-    return hashed - (1 << 32) if hashed > 0x7FFFFFFF else hashed
+    return _signed(hashed)
+
+
+def java_bytes_hash(data: bytes) -> int:
+    """``Arrays.hashCode`` of a byte array, signed 32 bits."""
+    hashed = 1
+    for byte in memoryview(data).cast("b"):
+        hashed = (31 * hashed + byte) & _WORD
+    return _signed(hashed)
+
+
+def java_long_hash(number: int) -> int:
+    """``Long.hashCode``: both halves of 64 bits in one, signed 32 bits."""
+    return _signed((number ^ number >> 32) & _WORD)
+
+
+def hash_partition(hashed: int, count: int) -> int:
+    """Where a signed hash belongs, of ``count`` places: for groups and for the classic producer.
+
+    Kafka's absolute value of the smallest number is 0; a mask of the sign bit would be wrong.
+    """
+    return 0 if hashed == -(1 << 31) else abs(hashed) % count
 
 
 @lru_cache(maxsize=16_384)
 def group_partition(group: str, count: int) -> int:
-    """The partition of ``__consumer_offsets`` a group belongs to, of ``count`` there are.
-
-    Kafka's absolute value of the smallest number is 0; a mask of the sign bit would be wrong.
-    """
-    hashed = java_hash(group)
-    return 0 if hashed == -(1 << 31) else abs(hashed) % count
+    """The partition of ``__consumer_offsets`` a group belongs to, of ``count`` there are."""
+    return hash_partition(java_hash(group), count)
 
 
 def murmur2(data: bytes) -> int:
@@ -48,9 +65,13 @@ def murmur2(data: bytes) -> int:
     hashed ^= hashed >> 13
     hashed = hashed * _M & _WORD
     hashed ^= hashed >> 15
-    return hashed - (1 << 32) if hashed > 0x7FFFFFFF else hashed
+    return _signed(hashed)
 
 
 def keyed_partition(key: bytes, count: int) -> int:
     """The partition of a key, among all ``count`` partitions, available or not."""
     return (murmur2(key) & 0x7FFFFFFF) % count
+
+
+def _signed(word: int) -> int:
+    return word - (1 << 32) if word > 0x7FFFFFFF else word

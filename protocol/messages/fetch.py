@@ -28,7 +28,6 @@ class ReplicaState:
     """Which follower asks, from v15; consumers leave it out."""
 
     replica_id: int = wire(INT32, default=-1)
-    """-1 for a consumer; the node id of a follower up to v14."""
     replica_epoch: int = wire(INT64, default=-1)
 
 

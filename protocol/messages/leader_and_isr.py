@@ -67,7 +67,7 @@ class LeaderAndIsrRequest:
     broker_epoch: int = wire(INT64, since=2, default=-1)
     """The creation transaction of the broker's znode; -1 when not known."""
     type: int = wire(INT8, since=5)
-    """1 when topics were left out on purpose, 2 when this is all a broker hosts."""
+    """0 when not said, 1 for a change, 2 for all that the broker hosts."""
     ungrouped_partition_states: Sequence[PartitionState] = wire(array(PartitionState), until=1)
     """Up to v1, with the topic's name in each."""
     topic_states: Sequence[TopicState] = wire(array(TopicState), since=2)
