@@ -76,6 +76,14 @@ class Aiokafka:
 
         return asyncio.run(ask())
 
+    def committed(self, bootstrap: str, group: str) -> dict[int, int]:
+        async def ask() -> dict[int, int]:
+            async with _admin(bootstrap) as admin:
+                found = await admin.list_consumer_group_offsets(group)
+                return {place.partition: committed.offset for place, committed in found.items()}
+
+        return asyncio.run(ask())
+
     def offsets_at(
         self, bootstrap: str, topic: str, partition: int, timestamp_ms: int
     ) -> tuple[int, int, int | None]:
@@ -98,11 +106,10 @@ class Aiokafka:
             async with AIOKafkaConsumer(bootstrap_servers=bootstrap) as consumer:
                 consumer.assign(list(places.values()))
                 ends = await consumer.end_offsets(list(places.values()))
+                firsts = await consumer.beginning_offsets(list(places.values()))
                 for partition, start in starts.items():
-                    if isinstance(start, int):
-                        consumer.seek(places[partition], start)
-                    else:
-                        await consumer.seek_to_beginning(places[partition])
+                    place = places[partition]
+                    consumer.seek(place, start if isinstance(start, int) else firsts[place])
                 for place in places.values():
                     while await consumer.position(place) < ends[place]:
                         received += _received(await consumer.getmany(timeout_ms=POLL_MS))

@@ -50,6 +50,9 @@ class ClientLibrary(Protocol):
     def describe_group(self, bootstrap: str, group: str) -> GroupDescription:
         """What the coordinator says of one group."""
 
+    def committed(self, bootstrap: str, group: str) -> dict[int, int]:
+        """Every committed offset of a group that reads one topic, by partition."""
+
     def offsets_at(
         self, bootstrap: str, topic: str, partition: int, timestamp_ms: int
     ) -> tuple[int, int, int | None]:

@@ -6,7 +6,13 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
+from confluent_kafka import (
+    Consumer,
+    ConsumerGroupTopicPartitions,
+    KafkaException,
+    Producer,
+    TopicPartition,
+)
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
@@ -81,6 +87,12 @@ class Confluent:
         found = admin.describe_consumer_groups([group])[group].result(WAIT_S)
         state = "".join(part.capitalize() for part in found.state.name.split("_"))
         return GroupDescription(state, found.partition_assignor, len(found.members))
+
+    def committed(self, bootstrap: str, group: str) -> dict[int, int]:
+        admin = AdminClient({"bootstrap.servers": bootstrap})
+        asked = [ConsumerGroupTopicPartitions(group)]
+        found = admin.list_consumer_group_offsets(asked)[group].result(WAIT_S)
+        return {place.partition: place.offset for place in found.topic_partitions}
 
     def offsets_at(
         self, bootstrap: str, topic: str, partition: int, timestamp_ms: int

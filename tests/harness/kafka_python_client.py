@@ -82,6 +82,14 @@ class KafkaPython:
         assert found["error"] is None
         return GroupDescription(found["group_state"], found["protocol_data"], len(found["members"]))
 
+    def committed(self, bootstrap: str, group: str) -> dict[int, int]:
+        admin = KafkaAdminClient(bootstrap_servers=bootstrap)
+        try:
+            found = admin.list_group_offsets({group: None})[group]
+        finally:
+            admin.close()
+        return {place.partition: committed.offset for place, committed in found.items()}
+
     def offsets_at(
         self, bootstrap: str, topic: str, partition: int, timestamp_ms: int
     ) -> tuple[int, int, int | None]:

@@ -69,6 +69,12 @@ class Reader:
         self._position += size
         return self._data[self._position - size : self._position].decode()
 
+    def blob(self) -> bytes:
+        """Bytes with int32 length."""
+        size = self.number("i")
+        self._position += size
+        return self._data[self._position - size : self._position]
+
     def array(self, read: Callable[[], T]) -> list[T]:
         """As many items as the int32 count says."""
         return [read() for _ in range(self.number("i"))]

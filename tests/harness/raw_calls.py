@@ -9,9 +9,9 @@ import struct
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from .raw import RawConnection, Reader, array, blob, text
+from .raw import Address, RawConnection, Reader, array, blob, text
 
-PRODUCE, METADATA, OFFSET_COMMIT, OFFSET_FETCH, FIND_COORDINATOR = 0, 3, 8, 9, 10
+PRODUCE, FETCH, METADATA, OFFSET_COMMIT, OFFSET_FETCH, FIND_COORDINATOR = 0, 1, 3, 8, 9, 10
 API_VERSIONS, CREATE_TOPICS, INIT_PRODUCER_ID = 18, 19, 22
 
 NO_ERROR = 0
@@ -67,6 +67,46 @@ def live_brokers(link: RawConnection) -> tuple[set[int], int]:
         return node_id
 
     return set(answer.array(broker)), answer.number("i")
+
+
+def leader(link: RawConnection, topic: str, partition: int) -> Address:
+    """Metadata v1 for one topic, which must exist: where a partition's leader listens."""
+    answer = link.call(METADATA, 1, array(text(topic)))
+
+    def broker() -> tuple[int, Address]:
+        node_id = answer.number("i")
+        address = (answer.text() or "", answer.number("i"))
+        answer.text()
+        return node_id, address
+
+    def one_partition() -> tuple[int, int]:
+        _error, index, leader_id = answer.take("hii")
+        answer.array(lambda: answer.number("i"))
+        answer.array(lambda: answer.number("i"))
+        return index, leader_id
+
+    brokers = dict(answer.array(broker))
+    answer.number("i")
+    assert answer.number("i") == 1
+    assert answer.number("h") == NO_ERROR
+    answer.text()
+    answer.number("b")
+    return brokers[dict(answer.array(one_partition))[partition]]
+
+
+def fetch(link: RawConnection, topic: str, partition: int, offset: int) -> bytes:
+    """Fetch v4 of up to 1 MiB from one partition: the batches as they are stored."""
+    asked = text(topic) + array(struct.pack(">iqi", partition, offset, 1 << 20))
+    request = struct.pack(">iiiib", -1, 100, 1, 1 << 20, 0) + array(asked)
+    answer = link.call(FETCH, 4, request)
+    answer.number("i")
+    assert answer.number("i") == 1
+    answer.text()
+    assert answer.number("i") == 1
+    _index, error, _high_watermark, _stable, aborted = answer.take("ihqqi")
+    assert error == NO_ERROR
+    assert aborted <= 0
+    return answer.blob()
 
 
 def create_topic(link: RawConnection, topic: str, partitions: int) -> int:

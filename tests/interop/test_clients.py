@@ -49,7 +49,5 @@ def test_a_group_of_two_reads_everything_once_and_continues_where_it_stopped(
     with ConsumerGroup(library, cluster.bootstrap, group, topic, members=1) as members:
         second = members.read(len(more))
     assert values(second) == sorted(record.value or b"" for record in more)
-    starts = {partition: end for partition, end in ends(first).items()}
-    for record in reversed(second):
-        starts[record.partition] = record.offset
-    assert starts == ends(first)
+    begins = {record.partition: record.offset for record in reversed(second)}
+    assert ends(first) | begins == ends(first)
