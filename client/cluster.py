@@ -68,7 +68,7 @@ class Cluster:
         self._random = random or Random()  # noqa: S311 - spreads retries, keeps no secret
         self._nodes: dict[int, Node] = {}
         self._controller: int | None = None
-        self._coordinators: dict[str, int] = {}
+        self._coordinators: dict[str, Node] = {}
         self._leaders: dict[TopicPartition, int] = {}
         self._connections: dict[tuple[str, int], Connection] = {}
         self._opening: dict[tuple[str, int], asyncio.Lock] = {}
@@ -141,7 +141,7 @@ class Cluster:
         for partition in partitions:
             self._leaders.pop(partition, None)
 
-    async def coordinator_of(self, group: str) -> int:
+    async def coordinator_of(self, group: str) -> Node:
         """The broker that keeps ``group``; raises KafkaError when there is none now."""
         if group not in self._coordinators:
             await self._find_coordinator(group)
@@ -212,7 +212,8 @@ class Cluster:
         return await self._to(self._controller)
 
     async def _coordinator(self, group: str) -> Connection:
-        return await self._to(await self.coordinator_of(group))
+        node = await self.coordinator_of(group)
+        return await self._connected((node.host, node.port))
 
     async def _leader(self, partition: TopicPartition) -> Connection:
         if partition not in self._leaders:
@@ -223,8 +224,7 @@ class Cluster:
         request = find_coordinator.FindCoordinatorRequest(key=group, key_type=_GROUP)
         found = await self._asked(await self._any(), request)
         raise_for(found.error_code, found.error_message)
-        self._nodes[found.node_id] = Node(found.node_id, found.host, found.port)
-        self._coordinators[group] = found.node_id
+        self._coordinators[group] = Node(found.node_id, found.host, found.port)
 
     async def _learn_leader(self, partition: TopicPartition) -> None:
         request = MetadataRequest(

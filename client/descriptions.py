@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from .cluster import TopicPartition
+from .cluster import Node, TopicPartition
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,7 +73,7 @@ class GroupDescription:
     protocol_type: str
     assignor: str
     """The assignment strategy the members agreed on; empty when there are none."""
-    coordinator: int
+    coordinator: Node
     members: Sequence[MemberDescription]
 
     @property

@@ -185,7 +185,7 @@ def _show_state(
             [
                 {
                     "group": group.group,
-                    "coordinator": group.coordinator,
+                    "coordinator": group.coordinator._asdict(),
                     "assignment_strategy": group.assignor,
                     "state": group.state,
                     "members": len(group.members),
@@ -195,7 +195,13 @@ def _show_state(
         )
     elif found:
         rows = [
-            (each.group, each.coordinator, each.assignor or "-", each.state, len(each.members))
+            (
+                each.group,
+                f"{each.coordinator.host}:{each.coordinator.port} ({each.coordinator.id})",
+                each.assignor or "-",
+                each.state,
+                len(each.members),
+            )
             for each, _ in found
         ]
         columns = ("GROUP", "COORDINATOR (ID)", "ASSIGNMENT-STRATEGY", "STATE", "#MEMBERS")

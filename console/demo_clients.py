@@ -1,0 +1,173 @@
+"""The two clients of the demonstration: one that sends records, one that is a group of its own.
+
+As small as a story needs; the client library proper has accumulators, rebalances and heartbeats.
+Source: coordinator.md section 5 (the group protocol); log.md section 1 (record batches).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
+
+from barnabas.client.cluster import Cluster, TopicPartition
+from barnabas.client.errors import raise_for
+from barnabas.protocol import consumer_protocol
+from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.messages import (
+    fetch,
+    join_group,
+    leave_group,
+    offset_commit,
+    produce,
+    sync_group,
+)
+from barnabas.protocol.records.batch import iterate, records
+from barnabas.protocol.records.builder import build_batch
+
+_ALL_REPLICAS: Final = -1
+_TIMEOUT_MS: Final = 10_000
+_SESSION_MS: Final = 10_000
+_FETCH_BYTES: Final = 1 << 20
+_STRATEGY: Final = "range"
+
+
+async def send(
+    cluster: Cluster, place: TopicPartition, values: Sequence[bytes], timestamp_ms: int
+) -> int:
+    """Append one batch of records and return the offset of the first; they are acknowledged."""
+    batch = build_batch([(None, value) for value in values], timestamp_ms=timestamp_ms)
+    part = produce.Partition(index=place.partition, records=batch)
+    request = produce.ProduceRequest(
+        acks=_ALL_REPLICAS,
+        timeout_ms=_TIMEOUT_MS,
+        topic_data=[produce.Topic(name=place.topic, partition_data=[part])],
+    )
+    answer = await cluster.to_leader(place, request, lambda answer: [_appended(answer).error_code])
+    appended = _appended(answer)
+    raise_for(appended.error_code, appended.error_message)
+    return int(appended.base_offset)
+
+
+async def read(cluster: Cluster, place: TopicPartition, offset: int) -> list[bytes]:
+    """The values of the records from ``offset`` to the end, or to the first MiB of them."""
+    part = fetch.Partition(
+        partition=place.partition, fetch_offset=offset, partition_max_bytes=_FETCH_BYTES
+    )
+    request = fetch.FetchRequest(
+        max_wait_ms=0,
+        min_bytes=0,
+        topics=[fetch.Topic(topic=place.topic, partitions=[part])],
+    )
+    answer = await cluster.to_leader(place, request, lambda answer: [_fetched(answer).error_code])
+    fetched = _fetched(answer)
+    raise_for(fetched.error_code, place.topic)
+    data = bytes(fetched.records or b"")
+    found = (record for position, _ in iterate(data) for record in records(data, position))
+    return [record.value or b"" for record in found if record.offset >= offset]
+
+
+class OnlyMember:
+    """The only member of a group, to which all partitions of one topic belong."""
+
+    def __init__(self, cluster: Cluster, group: str, topic: str, partitions: int) -> None:
+        self.places = [TopicPartition(topic, index) for index in range(partitions)]
+        self._cluster = cluster
+        self._group = group
+        self._topic = topic
+        self._member_id = ""
+        self._generation = -1
+
+    async def join(self) -> None:
+        """Become the member, its leader too, and take every partition."""
+        answer = await self._join()
+        if answer.error_code == ErrorCode.MEMBER_ID_REQUIRED:
+            self._member_id = answer.member_id
+            answer = await self._join()
+        raise_for(answer.error_code, self._group)
+        self._member_id, self._generation = answer.member_id, answer.generation_id
+        await self._assign_all()
+
+    async def commit(self, positions: Mapping[TopicPartition, int]) -> None:
+        """Store where the group stands; returns when the coordinator has acknowledged it."""
+        request = offset_commit.OffsetCommitRequest(
+            group_id=self._group,
+            generation_id_or_member_epoch=self._generation,
+            member_id=self._member_id,
+            topics=[
+                offset_commit.Topic(
+                    name=self._topic,
+                    partitions=[
+                        offset_commit.Partition(
+                            partition_index=place.partition,
+                            committed_offset=offset,
+                            committed_metadata="",
+                        )
+                        for place, offset in positions.items()
+                    ],
+                )
+            ],
+        )
+        answer = await self._cluster.to_coordinator(self._group, request, _codes_of_commit)
+        for code in _codes_of_commit(answer):
+            raise_for(code, self._group)
+
+    async def leave(self) -> None:
+        """End the membership: the group is empty, its offsets stay."""
+        request = leave_group.LeaveGroupRequest(
+            group_id=self._group,
+            member_id=self._member_id,
+            members=[leave_group.Member(member_id=self._member_id)],
+        )
+        answer = await self._ask(request)
+        raise_for(answer.error_code, self._group)
+
+    async def _join(self) -> Any:
+        subscription = consumer_protocol.Subscription(topics=[self._topic])
+        metadata = consumer_protocol.build_subscription(subscription)
+        request = join_group.JoinGroupRequest(
+            group_id=self._group,
+            session_timeout_ms=_SESSION_MS,
+            rebalance_timeout_ms=_SESSION_MS,
+            member_id=self._member_id,
+            protocol_type="consumer",
+            protocols=[join_group.Protocol(name=_STRATEGY, metadata=metadata)],
+        )
+        return await self._ask(request)
+
+    async def _assign_all(self) -> None:
+        mine = consumer_protocol.TopicPartitions(
+            topic=self._topic, partitions=[place.partition for place in self.places]
+        )
+        assignment = consumer_protocol.Assignment(assigned_partitions=[mine])
+        request = sync_group.SyncGroupRequest(
+            group_id=self._group,
+            generation_id=self._generation,
+            member_id=self._member_id,
+            protocol_type="consumer",
+            protocol_name=_STRATEGY,
+            assignments=[
+                sync_group.Assignment(
+                    member_id=self._member_id,
+                    assignment=consumer_protocol.build_assignment(assignment),
+                )
+            ],
+        )
+        answer = await self._ask(request)
+        raise_for(answer.error_code, self._group)
+
+    async def _ask(self, request: Any) -> Any:
+        return await self._cluster.to_coordinator(
+            self._group, request, lambda answer: [answer.error_code]
+        )
+
+
+def _codes_of_commit(answer: Any) -> Iterable[int]:
+    return [each.error_code for topic in answer.topics for each in topic.partitions]
+
+
+def _appended(answer: produce.ProduceResponse) -> produce.PartitionResult:
+    return answer.responses[0].partition_responses[0]
+
+
+def _fetched(answer: fetch.FetchResponse) -> fetch.PartitionResult:
+    return answer.responses[0].partitions[0]
