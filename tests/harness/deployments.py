@@ -20,7 +20,7 @@ from benchmarks.apache_kafka import kafka_jars, kafka_node
 from benchmarks.server_process import ServerProcess
 
 from .raw import Address, Closed, RawConnection
-from .raw_calls import live_brokers
+from .raw_calls import leaders, live_brokers
 from .waiting import eventually
 from .znodes import registered_brokers
 
@@ -167,6 +167,20 @@ def await_complete(addresses: Sequence[Address]) -> None:
 
     for address in addresses:
         eventually(lambda at=address: is_complete(at), what="every node knows the others")  # type: ignore[misc]
+
+
+def await_leaders(cluster: Deployment, topic: str, partitions: int) -> dict[int, Address]:
+    """Return the leaders of a topic once every node knows them: a creator may hear it earlier."""
+
+    def known_by(address: Address) -> dict[int, Address]:
+        with RawConnection(address) as link:
+            found = leaders(link, topic)
+        return found if len(found) >= partitions else {}
+
+    return [
+        eventually(lambda at=address: known_by(at), what=f"leaders of {topic}")  # type: ignore[misc]
+        for address in cluster.addresses
+    ][-1]
 
 
 class ElsewhereCluster:

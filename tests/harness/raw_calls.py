@@ -19,6 +19,7 @@ UNKNOWN_TOPIC_OR_PARTITION = 3
 COORDINATOR_LOAD_IN_PROGRESS = 14
 COORDINATOR_NOT_AVAILABLE = 15
 NOT_COORDINATOR = 16
+OUT_OF_ORDER_SEQUENCE_NUMBER = 45
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,8 +70,11 @@ def live_brokers(link: RawConnection) -> tuple[set[int], int]:
     return set(answer.array(broker)), answer.number("i")
 
 
-def leader(link: RawConnection, topic: str, partition: int) -> Address:
-    """Metadata v1 for one topic, which must exist: where a partition's leader listens."""
+def leaders(link: RawConnection, topic: str) -> dict[int, Address]:
+    """Metadata v1 for one topic: where its leaders listen; empty while the node knows none.
+
+    Asking creates a topic that does not exist, where the server creates topics by itself.
+    """
     answer = link.call(METADATA, 1, array(text(topic)))
 
     def broker() -> tuple[int, Address]:
@@ -86,12 +90,13 @@ def leader(link: RawConnection, topic: str, partition: int) -> Address:
         return index, leader_id
 
     brokers = dict(answer.array(broker))
-    answer.number("i")
-    assert answer.number("i") == 1
-    assert answer.number("h") == NO_ERROR
+    _controller, _topic_count, error = answer.take("iih")
     answer.text()
     answer.number("b")
-    return brokers[dict(answer.array(one_partition))[partition]]
+    partitions = answer.array(one_partition)
+    if error != NO_ERROR:
+        return {}
+    return {index: brokers[leader_id] for index, leader_id in partitions if leader_id in brokers}
 
 
 def fetch(link: RawConnection, topic: str, partition: int, offset: int) -> bytes:

@@ -8,9 +8,9 @@ from __future__ import annotations
 import struct
 from typing import Final
 
-from .deployments import Deployment
+from .deployments import Deployment, await_leaders
 from .raw import RawConnection
-from .raw_calls import fetch, leader
+from .raw_calls import fetch
 
 CODECS: Final = ("none", "gzip", "snappy", "lz4", "zstd")
 SIZE_AT: Final = 8
@@ -20,9 +20,7 @@ CODEC_MASK: Final = 7
 
 def stored_codecs(cluster: Deployment, topic: str, partition: int) -> set[str]:
     """The codecs of all batches in the first MiB of a partition."""
-    with RawConnection(cluster.addresses[0]) as link:
-        address = leader(link, topic, partition)
-    with RawConnection(address) as link:
+    with RawConnection(await_leaders(cluster, topic, partition + 1)[partition]) as link:
         data = fetch(link, topic, partition, 0)
     found = set()
     position = 0

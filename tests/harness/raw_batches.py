@@ -1,0 +1,26 @@
+"""Record batches by an idempotent producer, built by kafka-python's encoder."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+
+with warnings.catch_warnings():
+    warnings.filterwarnings("ignore", "(open|read)_text is deprecated", DeprecationWarning)
+    from kafka.record.default_records import DefaultRecordBatchBuilder
+
+
+def sequenced_batch(values: Sequence[bytes], producer_id: int, first_sequence: int) -> bytes:
+    """One batch of magic 2, uncompressed, producer epoch 0, with the sequence numbers given."""
+    builder = DefaultRecordBatchBuilder(
+        magic=2,
+        compression_type=0,
+        is_transactional=False,
+        producer_id=producer_id,
+        producer_epoch=0,
+        base_sequence=first_sequence,
+        batch_size=1 << 20,
+    )
+    for index, value in enumerate(values):
+        builder.append(index, timestamp=1_780_000_000_000, key=None, value=value, headers=[])
+    return bytes(builder.build())
