@@ -48,7 +48,10 @@ class OffsetsLog(Protocol):
         """
 
     def batch_bytes_max(self, partition: int) -> int:
-        """The largest record batch the topic takes, in bytes (``max.message.bytes``)."""
+        """The largest record batch the topic takes, in bytes (``max.message.bytes``).
+
+        0 when the partition is not hosted here any more: the append will say so.
+        """
 
     def bounds(self, partition: int) -> tuple[int, int, int] | None:
         """Log start offset, high watermark and log end offset; None when not led here."""

@@ -1,0 +1,236 @@
+"""What tools ask: describe, list and delete groups, delete offsets of groups and of topics.
+
+Source: coordinator.md sections 1.5 and 1.8, and the end of 4.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+
+from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.messages import describe_groups as describing
+from barnabas.protocol.messages import list_groups as listing
+from barnabas.protocol.messages.delete_groups import (
+    DeleteGroupsRequest,
+    DeleteGroupsResponse,
+    GroupResult,
+)
+from barnabas.protocol.messages.describe_groups import (
+    DescribeGroupsRequest,
+    DescribeGroupsResponse,
+)
+from barnabas.protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
+from barnabas.protocol.messages.offset_delete import (
+    OffsetDeleteRequest,
+    OffsetDeleteResponse,
+    PartitionResult,
+    TopicResult,
+)
+
+from .group import CONSUMER, Group, Member, Reply
+from .group_state import GroupState
+from .journal import COMMIT_ERRORS, Journal
+from .offsets import TopicPartition
+from .ownership import Directory, Standing
+from .ports import Caller, Topics
+from .rebalance import Rebalancer
+from .tombstones import Erasure, group_tombstone, tombstones
+
+CLASSIC = "classic"
+"""The one type of group there is (KIP-848 has another)."""
+
+
+class Administration:
+    """Serves DescribeGroups, ListGroups, DeleteGroups and OffsetDelete."""
+
+    def __init__(
+        self, directory: Directory, topics: Topics, journal: Journal, rebalancer: Rebalancer
+    ) -> None:
+        self._directory = directory
+        self._topics = topics
+        self._journal = journal
+        self._rebalancer = rebalancer
+
+    def _find(self, group_id: str) -> tuple[ErrorCode, Group | None]:
+        """The group, or the code of the gate, or neither when it is owned but unknown."""
+        group = self._directory.groups.get(group_id)
+        if group is not None:
+            return ErrorCode.NONE, group
+        return self._directory.problem(group_id), None
+
+    # -- seeing ------------------------------------------------------------------------------
+
+    def describe_groups(
+        self, request: DescribeGroupsRequest, _version: int, _caller: Caller, reply: Reply
+    ) -> None:
+        """Answer for each group by itself; one that is not there is Dead, which is no error."""
+        reply(DescribeGroupsResponse(groups=[self._described(name) for name in request.groups]))
+
+    def _described(self, group_id: str) -> describing.Group:
+        code, group = self._find(group_id)
+        if code:
+            return describing.Group(error_code=code, group_id=group_id)
+        if group is None:
+            return describing.Group(group_id=group_id, group_state=GroupState.DEAD.value)
+        is_stable = group.state is GroupState.STABLE
+        return describing.Group(
+            group_id=group_id,
+            group_state=group.state.value,
+            protocol_type=group.protocol_type or "",
+            protocol_data=(group.protocol or "") if is_stable else "",
+            members=[_described_member(group, member) for member in group.members.values()],
+        )
+
+    def list_groups(
+        self, request: ListGroupsRequest, _version: int, _caller: Caller, reply: Reply
+    ) -> None:
+        """Answer with the groups known here; code 14 along with them while others still load."""
+        directory = self._directory
+        if not directory.is_active:
+            reply(ListGroupsResponse(error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE))
+            return
+        states = {state.lower() for state in request.states_filter}
+        types = {kind.lower() for kind in request.types_filter}
+        groups = [
+            listing.Group(
+                group_id=group.group_id,
+                protocol_type=group.protocol_type or "",
+                group_state=group.state.value,
+                group_type=CLASSIC,
+            )
+            for group in directory.groups.values()
+            if (not states or group.state.value.lower() in states)
+            and (not types or CLASSIC in types)
+        ]
+        loading = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        code = loading if directory.is_loading else ErrorCode.NONE
+        reply(ListGroupsResponse(error_code=code, groups=groups))
+
+    # -- deleting ----------------------------------------------------------------------------
+
+    def delete_groups(
+        self, request: DeleteGroupsRequest, _version: int, _caller: Caller, reply: Reply
+    ) -> None:
+        """Delete the empty ones of these groups; the answer waits for their tombstones.
+
+        That a tombstone could not be written is no error: the offsets expire again.
+        """
+        response = DeleteGroupsResponse()
+        erasure = Erasure(lambda _code: reply(response))
+        response.results = [
+            GroupResult(group_id=group_id, error_code=self._delete(group_id, erasure))
+            for group_id in dict.fromkeys(request.groups_names)
+        ]
+        erasure.close()
+
+    def _delete(self, group_id: str, erasure: Erasure) -> ErrorCode:
+        code, group = self._find(group_id)
+        if group is None:
+            return code or ErrorCode.GROUP_ID_NOT_FOUND
+        code = group.rules.delete
+        if code:
+            return code
+        # what is still on its way is deleted too: its record comes before the tombstone
+        entries = tombstones(group, sorted(group.offsets.partitions())) + group_tombstone(group)
+        self._directory.evict(group)
+        self._rebalancer.bury(group, ErrorCode.NOT_COORDINATOR)
+        erasure.write(self._journal, group, entries)
+        return ErrorCode.NONE
+
+    def offset_delete(
+        self, request: OffsetDeleteRequest, _version: int, _caller: Caller, reply: Reply
+    ) -> None:
+        """Delete offsets of topics that nobody in the group subscribes to."""
+        if not request.group_id:
+            reply(OffsetDeleteResponse(error_code=ErrorCode.INVALID_GROUP_ID))
+            return
+        code, group = self._find(request.group_id)
+        if group is None:
+            code = code or ErrorCode.GROUP_ID_NOT_FOUND
+        elif group.state is not GroupState.EMPTY and group.protocol_type != CONSUMER:
+            code = ErrorCode.NON_EMPTY_GROUP
+        if code or group is None:
+            reply(OffsetDeleteResponse(error_code=code))
+            return
+        topics, doomed = self._judge(group, request)
+
+        def done(code: ErrorCode) -> None:
+            if code:
+                reply(OffsetDeleteResponse(error_code=COMMIT_ERRORS.get(code, code)))
+            else:
+                reply(OffsetDeleteResponse(topics=topics))
+
+        erasure = Erasure(done)
+        self._forget(group, doomed, erasure)
+        erasure.close()
+
+    def _judge(
+        self, group: Group, request: OffsetDeleteRequest
+    ) -> tuple[list[TopicResult], list[TopicPartition]]:
+        """A code for each partition asked for, and those to delete."""
+        topics: list[TopicResult] = []
+        doomed: list[TopicPartition] = []
+        stored = group.offsets.partitions()
+        for topic in request.topics:
+            count = self._topics.partition_count(topic.name) or 0
+            is_subscribed = _is_subscribed(group, topic.name)
+            results = []
+            for asked in topic.partitions:
+                index = asked.partition_index
+                code = ErrorCode.NONE
+                if not 0 <= index < count:
+                    code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                elif is_subscribed:
+                    code = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
+                elif (topic.name, index) in stored:
+                    doomed.append((topic.name, index))
+                results.append(PartitionResult(partition_index=index, error_code=code))
+            topics.append(TopicResult(name=topic.name, partitions=results))
+        return topics, doomed
+
+    def topics_deleted(self, names: Collection[str]) -> None:
+        """Remove the offsets of deleted topics from every group, at once and without retention.
+
+        Partitions that are loading are cleaned when they are loaded.
+        """
+        for term in self._directory.terms():
+            if term.standing is not Standing.OWNED:
+                term.deleted_topics.update(names)
+            self.clean(term.groups.values(), names)
+
+    def clean(self, groups: Iterable[Group], names: Collection[str]) -> None:
+        """Remove the offsets of deleted topics from these groups."""
+        for group in groups:
+            doomed = group.offsets.of_topics(names)
+            if doomed:
+                erasure = Erasure(lambda _code: None)
+                self._forget(group, doomed, erasure)
+                erasure.close()
+
+    def _forget(
+        self, group: Group, partitions: Collection[TopicPartition], erasure: Erasure
+    ) -> None:
+        entries = tombstones(group, partitions)
+        for partition in partitions:
+            group.offsets.forget(partition)
+        erasure.write(self._journal, group, entries)
+
+
+def _is_subscribed(group: Group, topic: str) -> bool:
+    """Whether some member consumes the topic; when that cannot be known, it might."""
+    if group.state is GroupState.EMPTY:
+        return False
+    return group.subscribed is None or topic in group.subscribed
+
+
+def _described_member(group: Group, member: Member) -> describing.Member:
+    """Metadata and assignment hold only while the group is Stable."""
+    is_stable = group.state is GroupState.STABLE
+    return describing.Member(
+        member_id=member.member_id,
+        group_instance_id=member.instance_id,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        member_metadata=member.metadata(group.protocol) if is_stable else b"",
+        member_assignment=member.assignment if is_stable else b"",
+    )

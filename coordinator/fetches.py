@@ -1,0 +1,127 @@
+"""OffsetFetch: what the cache holds, or why nothing can be said.
+
+Source: coordinator.md section 1.7. Unknown is not -1: an offset is only called absent by a
+coordinator that owns the group's partition.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.messages.offset_fetch import (
+    GroupResult,
+    OffsetFetchRequest,
+    OffsetFetchResponse,
+    PartitionResult,
+    Topic,
+    TopicResult,
+)
+
+from .group import Reply
+from .offsets import Offsets
+from .ownership import Directory
+from .ports import Caller
+from .zookeeper_commits import ZooKeeperCommits
+
+GROUPS_SINCE: Final = 8
+"""From this version on several groups in one request (KIP-709)."""
+TOP_LEVEL_ERROR_SINCE: Final = 2
+
+_NOTHING: Final = Offsets()
+
+
+class Fetches:
+    """Serves OffsetFetch."""
+
+    def __init__(self, directory: Directory, zookeeper: ZooKeeperCommits) -> None:
+        self._directory = directory
+        self._groups = directory.groups
+        self._zookeeper = zookeeper
+
+    def offset_fetch(
+        self, request: OffsetFetchRequest, version: int, _caller: Caller, reply: Reply
+    ) -> None:
+        """Answer at once; whatever state a group is in, its offsets are served."""
+        if version == 0:
+            self._zookeeper.fetch(request, reply)
+        elif version < GROUPS_SINCE:
+            code, topics = self._fetched(
+                request.group_id, request.topics, is_stable=request.require_stable
+            )
+            if code and version < TOP_LEVEL_ERROR_SINCE:
+                # clients of 0.8.2 take an empty answer for "no offsets"
+                topics = refused(request.topics or (), code)
+            reply(OffsetFetchResponse(topics=topics, error_code=code))
+        else:
+            groups = []
+            for asked in request.groups:
+                code, topics = self._fetched(
+                    asked.group_id, asked.topics, is_stable=request.require_stable
+                )
+                result = GroupResult(group_id=asked.group_id, topics=topics, error_code=code)
+                groups.append(result)
+            reply(OffsetFetchResponse(groups=groups))
+
+    def _fetched(
+        self, group_id: str, topics: Sequence[Topic] | None, *, is_stable: bool
+    ) -> tuple[ErrorCode, Sequence[TopicResult]]:
+        """The offsets of one group: those asked for, or all; or the code of the gate."""
+        group = self._groups.get(group_id)
+        if group is None:
+            code = self._directory.problem(group_id)
+            if code:
+                return code, ()
+            offsets = _NOTHING
+        else:
+            offsets = group.offsets
+        if topics is None:
+            topics = _all_of(offsets, is_stable=is_stable)
+        committed = offsets.committed
+        answer = []
+        for topic in topics:
+            name = topic.name
+            results = []
+            for index in topic.partition_indexes:
+                commit = committed.get((name, index))
+                if is_stable and offsets.is_unstable((name, index)):
+                    result = _nothing(index, ErrorCode.UNSTABLE_OFFSET_COMMIT)
+                elif commit is None:
+                    result = _nothing(index, ErrorCode.NONE)
+                else:
+                    result = PartitionResult(
+                        partition_index=index,
+                        committed_offset=commit.offset,
+                        committed_leader_epoch=commit.leader_epoch,
+                        metadata=commit.metadata,
+                    )
+                results.append(result)
+            answer.append(TopicResult(name=name, partitions=results))
+        return ErrorCode.NONE, answer
+
+
+def refused(topics: Sequence[Topic], code: ErrorCode) -> list[TopicResult]:
+    """The same code for every partition asked for."""
+    return [
+        TopicResult(
+            name=topic.name,
+            partitions=[_nothing(index, code) for index in topic.partition_indexes],
+        )
+        for topic in topics
+    ]
+
+
+def _nothing(index: int, code: ErrorCode) -> PartitionResult:
+    return PartitionResult(partition_index=index, committed_offset=-1, metadata="", error_code=code)
+
+
+def _all_of(offsets: Offsets, *, is_stable: bool) -> list[Topic]:
+    """Every partition there is something to say about, by topic."""
+    partitions = set(offsets.committed)
+    if is_stable:
+        partitions.update(offsets.pending, *offsets.transactional.values())
+    indexes: dict[str, list[int]] = {}
+    for name, index in sorted(partitions):
+        indexes.setdefault(name, []).append(index)
+    return [Topic(name=name, partition_indexes=found) for name, found in indexes.items()]

@@ -1,0 +1,168 @@
+"""SyncGroup, Heartbeat and LeaveGroup: what a member asks between two joins.
+
+Source: coordinator.md sections 1.5, 1.8, 5.1 and 5.5.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from barnabas.protocol.messages.leave_group import (
+    LeaveGroupRequest,
+    LeaveGroupResponse,
+    Member,
+    MemberResult,
+)
+from barnabas.protocol.messages.sync_group import SyncGroupRequest
+
+from . import answers
+from .group import Group, Reply, Waiting
+from .group_state import GroupState
+from .ownership import Directory
+from .ports import Caller
+from .rebalance import Rebalancer
+
+PROTOCOL_SINCE: Final = 5
+"""SyncGroup: from this version on the member says which protocol it believes in (KIP-559)."""
+MEMBERS_SINCE: Final = 3
+"""LeaveGroup: from this version on several members at once (KIP-345)."""
+
+
+class Membership:
+    """Serves SyncGroup, Heartbeat and LeaveGroup."""
+
+    def __init__(self, directory: Directory, rebalancer: Rebalancer) -> None:
+        self._directory = directory
+        self._groups = directory.groups
+        self._rebalancer = rebalancer
+
+    def _gate(self, group_id: str) -> ErrorCode:
+        """The common gate; an id that is owned but unknown passes."""
+        if not group_id:
+            return ErrorCode.INVALID_GROUP_ID
+        return ErrorCode.NONE if group_id in self._groups else self._directory.problem(group_id)
+
+    # -- SyncGroup ---------------------------------------------------------------------------
+
+    def sync_group(
+        self, request: SyncGroupRequest, version: int, _caller: Caller, reply: Reply
+    ) -> None:
+        """Answer with the assignment as soon as the leader's is stored, or with a refusal."""
+        code = self._sync_problem(request, version)
+        if code:
+            reply(answers.sync_refused(code))
+            return
+        group = self._groups[request.group_id]
+        member = group.members[request.member_id]
+        if group.state is GroupState.STABLE:
+            self._rebalancer.synced(group, member)
+            self._rebalancer.alive(member)
+            reply(answers.synced(group, member))
+            return
+        assert group.state is GroupState.COMPLETING
+        superseded, member.sync = member.sync, Waiting(version, reply)
+        if superseded is not None:
+            superseded.reply(answers.sync_refused(ErrorCode.NOT_COORDINATOR))
+        self._rebalancer.synced(group, member)
+        if group.leader_id == member.member_id:
+            chosen = {item.member_id: bytes(item.assignment) for item in request.assignments}
+            self._rebalancer.assign(group, chosen)
+
+    def _sync_problem(self, request: SyncGroupRequest, version: int) -> ErrorCode:
+        if version >= PROTOCOL_SINCE and None in (request.protocol_type, request.protocol_name):
+            return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+        code = self._gate(request.group_id)
+        if code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
+            return ErrorCode.REBALANCE_IN_PROGRESS  # the client joins again, and is told 14 there
+        if code:
+            return code
+        group = self._groups.get(request.group_id)
+        if group is None:
+            return ErrorCode.UNKNOWN_MEMBER_ID
+        return (
+            group.member_problem(
+                request.member_id, request.group_instance_id, request.generation_id
+            )
+            or self._protocol_problem(group, request)
+            or group.rules.sync
+        )
+
+    @staticmethod
+    def _protocol_problem(group: Group, request: SyncGroupRequest) -> ErrorCode:
+        if request.protocol_type not in (None, group.protocol_type):
+            return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+        if request.protocol_name not in (None, group.protocol):
+            return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+        return ErrorCode.NONE
+
+    # -- Heartbeat ---------------------------------------------------------------------------
+
+    def heartbeat(
+        self, request: HeartbeatRequest, _version: int, _caller: Caller, reply: Reply
+    ) -> None:
+        """Answer whether the member may go on; its session starts anew when it may, or must join.
+
+        While the partition loads the answer is 0: the member need not do anything yet.
+        """
+        group = self._groups.get(request.group_id) if request.group_id else None
+        if group is None:
+            code = self._gate(request.group_id) or ErrorCode.UNKNOWN_MEMBER_ID
+            if code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
+                code = ErrorCode.NONE
+            reply(HeartbeatResponse(error_code=code))
+            return
+        code = group.member_problem(
+            request.member_id, request.group_instance_id, request.generation_id
+        )
+        if not code:
+            self._rebalancer.alive(group.members[request.member_id])
+            code = group.rules.heartbeat
+        reply(HeartbeatResponse(error_code=code))
+
+    # -- LeaveGroup --------------------------------------------------------------------------
+
+    def leave_group(
+        self, request: LeaveGroupRequest, version: int, _caller: Caller, reply: Reply
+    ) -> None:
+        """Let members go at once; by instance id alone an administrator removes a static one."""
+        code = self._gate(request.group_id)
+        if code:
+            reply(LeaveGroupResponse(error_code=code))
+            return
+        asked = (
+            request.members if version >= MEMBERS_SINCE else [Member(member_id=request.member_id)]
+        )
+        group = self._groups.get(request.group_id)
+        results = [
+            MemberResult(
+                member_id=member.member_id,
+                group_instance_id=member.group_instance_id,
+                error_code=ErrorCode.UNKNOWN_MEMBER_ID
+                if group is None
+                else self._leave(group, member),
+            )
+            for member in asked
+        ]
+        if version >= MEMBERS_SINCE:
+            reply(LeaveGroupResponse(members=results))
+        else:
+            reply(LeaveGroupResponse(error_code=results[0].error_code))
+
+    def _leave(self, group: Group, asked: Member) -> ErrorCode:
+        member_id, instance_id = asked.member_id, asked.group_instance_id
+        if not member_id and instance_id is not None:
+            static = group.static_member(instance_id)
+            if static is None:
+                return ErrorCode.UNKNOWN_MEMBER_ID
+            self._rebalancer.remove(group, static, asked.reason or "removed by instance id")
+            return ErrorCode.NONE
+        if instance_id is None and member_id in group.pending_members:
+            self._rebalancer.forget_promise(group, member_id)
+            return ErrorCode.NONE
+        code = group.identity_problem(member_id, instance_id)
+        if not code:
+            reason = asked.reason or "it left"
+            self._rebalancer.remove(group, group.members[member_id], reason)
+        return code

@@ -1,0 +1,334 @@
+"""How a group gets from one generation to the next: who is waited for, how long, who goes.
+
+Source: coordinator.md sections 5.2, 5.3 (points 7, 8, 10) and 5.5. Every change of a group's
+members passes here; joining.py and membership.py decide what a sender may ask for.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Final
+
+from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.offsets_topic import group_key, group_value
+
+from . import answers
+from .config import CoordinatorConfig
+from .group import Group, Member, Waiting
+from .group_record import record_of
+from .group_state import GroupState
+from .journal import GROUP_ERRORS, Journal, Told
+from .ownership import Directory
+from .sessions import Deadline, Deadlines
+
+log = logging.getLogger(__name__)
+
+NEW_MEMBER_JOIN_TIMEOUT_MS: Final = 300_000
+"""How long a member may wait that was never answered: its client may be gone (KAFKA-7610)."""
+
+
+class Rebalancer:
+    """Moves groups through their states; one for all groups of a coordinator."""
+
+    def __init__(
+        self,
+        config: CoordinatorConfig,
+        directory: Directory,
+        deadlines: Deadlines,
+        journal: Journal,
+        now_ms: Callable[[], int],
+    ) -> None:
+        self._config = config
+        self._directory = directory
+        self._deadlines = deadlines
+        self._journal = journal
+        self._now_ms = now_ms
+
+    # -- groups and their timers --------------------------------------------------------------
+
+    def found(self, group_id: str) -> Group:
+        """Make a group that does not exist; the gate was passed."""
+        group = Group(group_id, self._directory.term_of(group_id), since_ms=self._now_ms())
+        self.watch(group)
+        self._directory.add(group)
+        return group
+
+    def watch(self, group: Group) -> None:
+        """Give a group and its members their timers, not yet running."""
+        group.join_timer = Deadline(partial(self._join_time_is_over, group))
+        group.sync_timer = Deadline(partial(self._sync_time_is_over, group))
+        for member in group.members.values():
+            member.session = Deadline(partial(self._session_is_over, group, member))
+
+    def alive(self, member: Member) -> None:
+        """A sign of life: its session starts anew, unless it still waits for its first answer."""
+        if not member.is_new:
+            self._deadlines.start(member.session, member.session_timeout_ms)
+
+    def resume(self, group: Group) -> None:
+        """A group was loaded: its sessions start, and it shrinks if it is too large."""
+        for member in group.members.values():
+            self.alive(member)
+        if len(group.members) > self._config.group_members_max:
+            self.prepare(group, "group.max.size was lowered")
+
+    def bury(self, group: Group, code: ErrorCode) -> None:
+        """The group ends here: answer whoever waits with ``code``, stop every timer."""
+        if group.state is GroupState.DEAD:
+            return
+        group.become(GroupState.DEAD, self._now_ms())
+        self._deadlines.stop(group.join_timer)
+        self._deadlines.stop(group.sync_timer)
+        for deadline in group.pending_members.values():
+            self._deadlines.stop(deadline)
+        group.pending_members.clear()
+        for member in list(group.members.values()):
+            self._deadlines.stop(member.session)
+            self.dismiss(group, member, code)
+
+    # -- members -----------------------------------------------------------------------------
+
+    def promise(self, group: Group, member_id: str, session_timeout_ms: int) -> None:
+        """A member id was given out: wait for its owner, one session timeout at most."""
+        deadline = Deadline(partial(self._promise_is_over, group, member_id))
+        group.pending_members[member_id] = deadline
+        self._deadlines.start(deadline, session_timeout_ms)
+
+    def admit(self, group: Group, member: Member, protocol_type: str, waiting: Waiting) -> None:
+        """Take a new member in and park its JoinGroup."""
+        if group.state is GroupState.PREPARING and group.generation == 0:
+            group.grew = True
+        promised = group.pending_members.get(member.member_id)
+        if promised is not None:
+            self._deadlines.stop(promised)
+        member.is_new = True
+        member.session = Deadline(partial(self._session_is_over, group, member))
+        group.add(member, protocol_type)
+        group.park_join(member, waiting)
+        self._deadlines.start(member.session, NEW_MEMBER_JOIN_TIMEOUT_MS)
+        self.trigger(group, f"member {member.member_id} joined")
+
+    def park_join(self, group: Group, member: Member, waiting: Waiting) -> None:
+        """Keep a JoinGroup of a member; an older one of the same member is answered 16."""
+        superseded = group.park_join(member, waiting)
+        if superseded is not None:
+            self._refuse_join(superseded, member, ErrorCode.NOT_COORDINATOR)
+
+    def dismiss(self, group: Group, member: Member, code: ErrorCode) -> None:
+        """Answer whatever the member has parked with ``code``."""
+        join = group.take_join(member)
+        if join is not None:
+            self._refuse_join(join, member, code)
+        sync, member.sync = member.sync, None
+        if sync is not None:
+            sync.reply(answers.sync_refused(code))
+
+    def remove(self, group: Group, member: Member, reason: str) -> None:
+        """A member goes; the others find out in a rebalance."""
+        self._drop(group, member, reason)
+        self.trigger(group, reason)
+
+    def forget_promise(self, group: Group, member_id: str) -> None:
+        """Nobody will come for this pending member id: it holds up no join any more."""
+        self._deadlines.stop(group.pending_members.pop(member_id))
+        self.try_complete(group)
+
+    def _drop(self, group: Group, member: Member, reason: str) -> None:
+        log.info("removed member group=%s member=%s: %s", group.group_id, member.member_id, reason)
+        self._deadlines.stop(member.session)
+        self.dismiss(group, member, ErrorCode.UNKNOWN_MEMBER_ID)
+        group.remove(member)
+
+    def _refuse_join(self, waiting: Waiting, member: Member, code: ErrorCode) -> None:
+        # 25 tells the client to come back as somebody new
+        member_id = "" if code is ErrorCode.UNKNOWN_MEMBER_ID else member.member_id
+        waiting.reply(answers.join_refused(code, waiting.version, member_id))
+
+    # -- the wait for joins ------------------------------------------------------------------
+
+    def trigger(self, group: Group, reason: str) -> None:
+        """Start a rebalance where the state allows one, or see whether one can end now."""
+        if group.rules.may_rebalance:
+            self.prepare(group, reason)
+        else:
+            self.try_complete(group)
+
+    def prepare(self, group: Group, reason: str) -> None:
+        """Call everyone to join again."""
+        log.info(
+            "preparing rebalance group=%s generation=%d: %s",
+            group.group_id,
+            group.generation,
+            reason,
+        )
+        was_empty = group.state is GroupState.EMPTY
+        self._deadlines.stop(group.sync_timer)
+        group.become(GroupState.PREPARING, self._now_ms())
+        self._refuse_syncs(group, ErrorCode.REBALANCE_IN_PROGRESS)
+        if was_empty:
+            self._delay(group)
+        else:
+            self._deadlines.start(group.join_timer, group.rebalance_timeout_ms)
+            self.try_complete(group)
+
+    def try_complete(self, group: Group) -> None:
+        """Complete the join when nobody is missing and no initial delay runs."""
+        if (
+            group.state is GroupState.PREPARING
+            and not group.is_delayed
+            and group.has_everyone_joined
+        ):
+            self._complete(group)
+
+    def _delay(self, group: Group) -> None:
+        """A group leaves Empty: others may be about to come, so wait a little (KIP-134)."""
+        delay = self._config.initial_rebalance_delay_ms
+        group.is_delayed = True
+        group.grew = False
+        group.initial_remaining_ms = max(group.rebalance_timeout_ms - delay, 0)
+        if delay == 0:
+            self._join_time_is_over(group)
+        else:
+            self._deadlines.start(group.join_timer, delay)
+
+    def _join_time_is_over(self, group: Group) -> None:
+        if group.state is not GroupState.PREPARING:
+            return
+        if group.is_delayed and group.grew and group.initial_remaining_ms:
+            group.grew = False
+            delay = min(self._config.initial_rebalance_delay_ms, group.initial_remaining_ms)
+            group.initial_remaining_ms -= delay
+            self._deadlines.start(group.join_timer, delay)
+            return
+        self._complete(group)
+
+    def _complete(self, group: Group) -> None:
+        """The wait is over: go on with those who are here."""
+        assert group.state is GroupState.PREPARING
+        group.is_delayed = False
+        self._deadlines.stop(group.join_timer)
+        for member in list(group.members.values()):
+            if member.join is None and not member.is_static:
+                self._drop(group, member, "did not rejoin in time")
+        if group.members and not group.elect_joined_leader():
+            # only silent static members are left: their sessions decide
+            self._deadlines.start(group.join_timer, group.rebalance_timeout_ms)
+            return
+        group.next_generation(self._now_ms())
+        log.info(
+            "began generation group=%s generation=%d members=%d protocol=%s",
+            group.group_id,
+            group.generation,
+            len(group.members),
+            group.protocol,
+        )
+        if group.members:
+            self._answer_joins(group)
+        else:
+            self.store(group, {}, partial(self._emptied, group))
+
+    def _answer_joins(self, group: Group) -> None:
+        group.pending_syncs = dict.fromkeys(group.members)
+        self._deadlines.start(group.sync_timer, group.rebalance_timeout_ms)
+        due = []
+        for member in group.members.values():
+            waiting = group.take_join(member)
+            if waiting is None:
+                continue  # static and silent: its session goes on from where it is
+            member.is_new = False
+            self.alive(member)
+            due.append((waiting, answers.joined(group, member)))
+        for waiting, answer in due:
+            waiting.reply(answer)
+
+    # -- the wait for assignments --------------------------------------------------------------
+
+    def synced(self, group: Group, member: Member) -> None:
+        """A member asked for its assignment: it is not missed any more."""
+        group.pending_syncs.pop(member.member_id, None)
+        if not group.pending_syncs:
+            self._deadlines.stop(group.sync_timer)
+
+    def assign(self, group: Group, assignments: Mapping[str, bytes]) -> None:
+        """Store what the leader decided; whoever waits is told once it is safe."""
+        complete = {member_id: assignments.get(member_id, b"") for member_id in group.members}
+        told = partial(self._assigned, group, group.generation, complete)
+        self.store(group, complete, told)
+
+    def store(self, group: Group, assignments: Mapping[str, bytes], told: Told) -> None:
+        """Write the group's record; ``told`` gets the code of the append, not yet translated."""
+        value = group_value(record_of(group, assignments))
+        self._journal.write(group.term, [(group_key(group.group_id), value)], told)
+
+    def _assigned(
+        self,
+        group: Group,
+        generation: int,
+        assignments: Mapping[str, bytes],
+        code: ErrorCode,
+        _offset: int,
+    ) -> None:
+        if group.state is not GroupState.COMPLETING or group.generation != generation:
+            return  # another rebalance began meanwhile, and answered whoever waited
+        if code:
+            translated = GROUP_ERRORS.get(code, code)
+            log.warning("group not stored group=%s code=%s", group.group_id, code.name)
+            self._refuse_syncs(group, translated)
+            self.prepare(group, f"its assignment could not be stored ({code.name})")
+            return
+        group.become(GroupState.STABLE, self._now_ms())
+        due = []
+        for member in group.members.values():
+            member.assignment = assignments.get(member.member_id, b"")
+            waiting, member.sync = member.sync, None
+            if waiting is not None:
+                self.alive(member)
+                due.append((waiting, answers.synced(group, member)))
+        for waiting, answer in due:
+            waiting.reply(answer)
+
+    def _refuse_syncs(self, group: Group, code: ErrorCode) -> None:
+        """No assignment holds any more: clear them, answer whoever waits for one."""
+        due = []
+        for member in group.members.values():
+            member.assignment = b""
+            waiting, member.sync = member.sync, None
+            if waiting is not None:
+                self.alive(member)
+                due.append(waiting)
+        for waiting in due:
+            waiting.reply(answers.sync_refused(code))
+
+    @staticmethod
+    def _emptied(group: Group, code: ErrorCode, _offset: int) -> None:
+        if code:
+            log.warning("empty group not stored group=%s code=%s", group.group_id, code.name)
+
+    # -- what happens when time is up ----------------------------------------------------------
+
+    def _session_is_over(self, group: Group, member: Member) -> None:
+        if group.state is GroupState.DEAD or group.members.get(member.member_id) is not member:
+            return
+        if member.is_parked and not member.is_new:
+            return  # it waits for us; its session starts anew with the answer
+        self.remove(group, member, "its session timed out")
+
+    def _promise_is_over(self, group: Group, member_id: str) -> None:
+        if group.pending_members.pop(member_id, None) is not None:
+            self.try_complete(group)
+
+    def _sync_time_is_over(self, group: Group) -> None:
+        """Some never asked for their assignment though they are alive (KAFKA-12890)."""
+        if group.state not in (GroupState.COMPLETING, GroupState.STABLE):
+            return
+        missing = [
+            group.members[member_id]
+            for member_id in group.pending_syncs
+            if member_id in group.members
+        ]
+        for member in missing:
+            self._drop(group, member, "did not ask for its assignment in time")
+        if missing:
+            self.prepare(group, "members did not ask for their assignment")

@@ -1,0 +1,148 @@
+"""The group coordinator of a node: what it is made of, and its way in.
+
+Source: coordinator.md. Reads from here: ownership.py says who may be served, joining.py,
+membership.py, commits.py, fetches.py, administration.py and discovery.py serve, rebalance.py moves
+groups, journal.py writes, loader.py reads back, expiry.py forgets.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import Callable, Collection
+
+from barnabas.protocol.errors import ErrorCode
+
+from .administration import Administration
+from .commits import Commits
+from .config import CoordinatorConfig
+from .discovery import Discovery
+from .expiry import Expiry
+from .fetches import Fetches
+from .group import Group
+from .joining import Joining
+from .journal import Journal
+from .loader import Loader
+from .membership import Membership
+from .ownership import Directory, Term
+from .ports import OffsetsLog, Topics, ZooKeeperOffsets
+from .rebalance import Rebalancer
+from .sessions import Deadlines
+from .zookeeper_commits import ZooKeeperCommits
+
+log = logging.getLogger(__name__)
+
+
+class GroupCoordinator:
+    """Keeps groups and their offsets for the offsets partitions that this node leads.
+
+    Each API is one attribute, called as ``(request, version, caller, reply)``: ``reply`` gets the
+    response message exactly once, perhaps before the call returns. FindCoordinator takes the
+    name of the listener instead of the caller. The host says which partitions are led, with
+    :meth:`on_elected` and :meth:`on_resigned`, and owns :meth:`run`.
+    """
+
+    def __init__(
+        self,
+        *,
+        node_id: int,
+        config: CoordinatorConfig,
+        log: OffsetsLog,
+        topics: Topics,
+        zookeeper_offsets: ZooKeeperOffsets | None,
+        loop: asyncio.AbstractEventLoop,
+        now_ms: Callable[[], int],
+        random: random.Random,
+    ) -> None:
+        self.node_id = node_id
+        self.config = config
+        self.directory = Directory()
+        self._deadlines = Deadlines(loop)
+        self._journal = Journal(log, config, loop, now_ms)
+        self._rebalancer = Rebalancer(
+            config, self.directory, self._deadlines, self._journal, now_ms
+        )
+        self._loader = Loader(log, self.directory, config, loop, now_ms, self._loaded)
+        self._expiry = Expiry(self.directory, self._rebalancer, self._journal, config, loop, now_ms)
+        self._zookeeper = ZooKeeperCommits(zookeeper_offsets, topics, config)
+        self._serve(topics, now_ms, random)
+
+    def _serve(self, topics: Topics, now_ms: Callable[[], int], randomness: random.Random) -> None:
+        """Give every API its attribute."""
+        directory, rebalancer = self.directory, self._rebalancer
+        self.find_coordinator = Discovery(topics).find_coordinator
+        self.offset_commit = Commits(
+            directory, topics, self._journal, rebalancer, self.config, now_ms, self._zookeeper
+        ).offset_commit
+        self.offset_fetch = Fetches(directory, self._zookeeper).offset_fetch
+        self.join_group = Joining(directory, rebalancer, self.config, randomness).join_group
+        membership = Membership(directory, rebalancer)
+        self.sync_group = membership.sync_group
+        self.heartbeat = membership.heartbeat
+        self.leave_group = membership.leave_group
+        self._administration = Administration(directory, topics, self._journal, rebalancer)
+        self.describe_groups = self._administration.describe_groups
+        self.list_groups = self._administration.list_groups
+        self.delete_groups = self._administration.delete_groups
+        self.offset_delete = self._administration.offset_delete
+
+    # -- life --------------------------------------------------------------------------------
+
+    def start(self, partition_count: int) -> None:
+        """Serve from now on; every group belongs to one of ``partition_count`` partitions.
+
+        The count is that of the offsets topic, or the one it will be created with; it never
+        changes, or groups would move without their offsets.
+        """
+        self.directory.start(partition_count)
+        log.info("started coordinator node=%d partitions=%d", self.node_id, partition_count)
+
+    async def run(self) -> None:
+        """Load, expire and serve the oldest versions until cancelled; fails if any part does."""
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._loader.run(), name="offsets loader")
+            tasks.create_task(self._expiry.run(), name="offsets expiry")
+            tasks.create_task(self._zookeeper.run(), name="offsets in zookeeper")
+
+    def stop(self) -> None:
+        """Write what is staged, resign everywhere and answer 15 from now on."""
+        self._journal.flush()
+        for term in self.directory.terms():
+            self.on_resigned(term.partition, None)
+        self.directory.stop()
+        self._deadlines.close()
+        log.info("stopped coordinator node=%d", self.node_id)
+
+    # -- elections ---------------------------------------------------------------------------
+
+    def on_elected(self, partition: int, leader_epoch: int) -> None:
+        """This node leads an offsets partition: 14 for its groups until it is loaded."""
+        term = self.directory.elected(partition, leader_epoch)
+        if term is not None:
+            log.info("elected partition=%d epoch=%d", partition, leader_epoch)
+            self._loader.begin(term)
+
+    def on_resigned(self, partition: int, leader_epoch: int | None) -> None:
+        """This node leads it no longer: 16 for its groups, whoever waits included.
+
+        ``leader_epoch`` is None when the replica was deleted, which is never outdated.
+        """
+        term = self.directory.resigned(partition, leader_epoch)
+        if term is None:
+            return
+        log.info("resigned partition=%d groups=%d", partition, len(term.groups))
+        for group in term.groups.values():
+            self._rebalancer.bury(group, ErrorCode.NOT_COORDINATOR)
+
+    def topics_deleted(self, names: Collection[str]) -> None:
+        """Topics are gone: no group keeps an offset of theirs."""
+        self._administration.topics_deleted(names)
+
+    def _loaded(self, term: Term, groups: list[Group]) -> None:
+        self.directory.install(term, groups)
+        for group in groups:
+            self._rebalancer.watch(group)
+            self._rebalancer.resume(group)
+        if term.deleted_topics:
+            self._administration.clean(groups, term.deleted_topics)

@@ -1,0 +1,61 @@
+"""Records that delete: offsets by partition, and a group as a whole.
+
+Source: coordinator.md section 2.4. Tombstones of one call may end up in several batches: each
+stands for itself, and one that is lost is written again by whoever finds the offset expired.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Final
+
+from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.offsets_topic import group_key, offset_key, old_offset_key
+
+from .group import Group
+from .journal import Entry, Journal
+from .offsets import TopicPartition
+
+_ENTRIES_AT_ONCE: Final = 256
+
+
+def tombstones(group: Group, partitions: Iterable[TopicPartition]) -> list[Entry]:
+    """For these offsets of a group, under every key version they may have been written with."""
+    entries: list[Entry] = []
+    for topic, index in partitions:
+        entries.append((offset_key(group.group_id, topic, index), None))
+        if (topic, index) in group.offsets.old_keys:
+            entries.append((old_offset_key(group.group_id, topic, index), None))
+    return entries
+
+
+def group_tombstone(group: Group) -> list[Entry]:
+    """For the group itself; none when it only ever kept offsets and so has no record."""
+    return [(group_key(group.group_id), None)] if group.generation > 0 else []
+
+
+class Erasure:
+    """Writes tombstones and tells, once, when the last of them is decided."""
+
+    __slots__ = ("_done", "_outstanding", "_worst")
+
+    def __init__(self, done: Callable[[ErrorCode], None]) -> None:
+        self._done = done
+        self._outstanding = 1
+        self._worst = ErrorCode.NONE
+
+    def write(self, journal: Journal, group: Group, entries: list[Entry]) -> None:
+        """Hand tombstones of one group to the journal, in portions that fit into a batch."""
+        for start in range(0, len(entries), _ENTRIES_AT_ONCE):
+            self._outstanding += 1
+            journal.write(group.term, entries[start : start + _ENTRIES_AT_ONCE], self._decided)
+
+    def close(self) -> None:
+        """No more is coming: ``done`` is called with the last answer, or now."""
+        self._decided(ErrorCode.NONE, -1)
+
+    def _decided(self, code: ErrorCode, _offset: int) -> None:
+        self._worst = self._worst or code
+        self._outstanding -= 1
+        if not self._outstanding:
+            self._done(self._worst)

@@ -1,0 +1,382 @@
+"""OffsetCommit and OffsetFetch as a client sees them.
+
+Source: coordinator.md sections 1.5 to 1.7, 2.4 and 3.2; the checks C1.5 to C1.8, C2.4, C3.1, C3.5
+and C3.7.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.messages import offset_commit, offset_fetch
+from barnabas.protocol.offsets_topic import OffsetKey, parse_key, parse_offset_value
+from tests.coordinator.rig import Rig, codes_of, partition_of
+
+G = partition_of("g")
+
+
+def commit_of(
+    offsets: list[tuple[str, int, int, str]], group: str = "g"
+) -> offset_commit.OffsetCommitRequest:
+    return offset_commit.OffsetCommitRequest(
+        group_id=group,
+        topics=[
+            offset_commit.Topic(
+                name=topic,
+                partitions=[
+                    offset_commit.Partition(
+                        partition_index=index, committed_offset=offset, committed_metadata=metadata
+                    )
+                ],
+            )
+            for topic, index, offset, metadata in offsets
+        ],
+    )
+
+
+@pytest.mark.parametrize("version", range(1, 9))
+def test_a_commit_is_fetched_as_it_was_made_in_every_version(rig: Rig, version: int) -> None:
+    asked = rig.commit(42, version=version, metadata="note")
+    assert codes_of(asked) == [ErrorCode.NONE]
+    result = rig.fetch(topics={"orders": [0]}).answer.topics[0].partitions[0]
+    assert (result.committed_offset, result.metadata) == (42, "note")
+    assert result.committed_leader_epoch == -1
+
+
+def test_the_leader_epoch_of_a_commit_is_kept(rig: Rig) -> None:
+    request = commit_of([("orders", 0, 7, "")])
+    request.topics[0].partitions[0].committed_leader_epoch = 5
+    rig.ask("offset_commit", request, 8)
+    result = rig.fetch(topics={"orders": [0]}).answer.topics[0].partitions[0]
+    assert result.committed_leader_epoch == 5
+
+
+def test_null_metadata_is_stored_as_empty_text(rig: Rig) -> None:
+    rig.commit(1, metadata=None)
+    assert rig.fetch(topics={"orders": [0]}).answer.topics[0].partitions[0].metadata == ""
+
+
+def test_a_commit_to_a_node_that_does_not_own_the_group_is_refused_for_each_partition(
+    make_rig: Callable[..., Rig],
+) -> None:
+    rig = make_rig(is_elected=False)
+    asked = rig.ask("offset_commit", commit_of([("orders", 0, 1, ""), ("clicks", 1, 2, "")]), 8)
+    assert codes_of(asked) == [ErrorCode.NOT_COORDINATOR] * 2
+
+
+def test_an_anonymous_commit_is_refused_by_a_stable_group_and_taken_by_an_empty_one(
+    rig: Rig,
+) -> None:
+    rig.stable()
+    assert codes_of(rig.commit(1)) == [ErrorCode.UNKNOWN_MEMBER_ID]
+    assert codes_of(rig.commit(1, group="other")) == [ErrorCode.NONE]
+
+
+def test_an_empty_group_takes_a_commit_without_generation_whatever_the_member_id(rig: Rig) -> None:
+    asked = rig.commit(1, member_id="anybody", generation_id_or_member_epoch=-1)
+    assert codes_of(asked) == [ErrorCode.NONE]
+
+
+def test_a_commit_with_a_generation_to_an_unknown_group_is_an_illegal_generation(rig: Rig) -> None:
+    asked = rig.commit(1, member_id="m", generation_id_or_member_epoch=3)
+    assert codes_of(asked) == [ErrorCode.ILLEGAL_GENERATION]
+    assert "g" not in rig.coordinator.directory.groups
+
+
+def test_a_member_commits_in_its_own_generation_only(rig: Rig) -> None:
+    (member,) = rig.stable()
+    stale = rig.commit(1, member_id=member, generation_id_or_member_epoch=0)
+    assert codes_of(stale) == [ErrorCode.ILLEGAL_GENERATION]
+    stranger = rig.commit(1, member_id="stranger", generation_id_or_member_epoch=1)
+    assert codes_of(stranger) == [ErrorCode.UNKNOWN_MEMBER_ID]
+    good = rig.commit(1, member_id=member, generation_id_or_member_epoch=1)
+    assert codes_of(good) == [ErrorCode.NONE]
+
+
+def test_fetch_v1_puts_a_group_error_into_each_requested_partition(
+    make_rig: Callable[..., Rig],
+) -> None:
+    rig = make_rig(is_elected=False)
+    asked = rig.fetch(topics={"orders": [0, 1]}, version=1)
+    assert codes_of(asked) == [ErrorCode.NOT_COORDINATOR] * 2
+    assert [part.committed_offset for part in asked.answer.topics[0].partitions] == [-1, -1]
+
+
+def test_fetch_v2_has_a_group_error_at_the_top_and_no_topics(make_rig: Callable[..., Rig]) -> None:
+    asked = make_rig(is_elected=False).fetch(topics={"orders": [0]}, version=2)
+    assert asked.code is ErrorCode.NOT_COORDINATOR
+    assert not asked.answer.topics
+
+
+def test_oversize_metadata_fails_its_partition_and_no_other(rig: Rig) -> None:
+    request = commit_of([("orders", 0, 1, "x" * 4097), ("orders", 1, 2, "")])
+    assert codes_of(rig.ask("offset_commit", request, 8)) == [
+        ErrorCode.OFFSET_METADATA_TOO_LARGE,
+        ErrorCode.NONE,
+    ]
+    assert rig.committed(index=0) == -1
+    assert rig.committed(index=1) == 2
+
+
+@pytest.mark.parametrize(
+    ("metadata", "is_taken"),
+    [("x" * 4096, True), ("é" * 4096, True), ("𝄞" * 2048, True), ("𝄞" * 2049, False)],
+)
+def test_metadata_is_measured_in_utf16_units(rig: Rig, metadata: str, is_taken: bool) -> None:
+    code = ErrorCode.NONE if is_taken else ErrorCode.OFFSET_METADATA_TOO_LARGE
+    assert codes_of(rig.commit(1, metadata=metadata)) == [code]
+
+
+def test_metadata_that_no_record_can_hold_is_too_large_whatever_is_allowed(
+    make_rig: Callable[..., Rig],
+) -> None:
+    rig = make_rig(metadata_units_max=100_000)
+    request = commit_of([("orders", 0, 1, "é" * 16_384)])
+    assert codes_of(rig.ask("offset_commit", request, 8)) == [ErrorCode.OFFSET_METADATA_TOO_LARGE]
+
+
+def test_an_unknown_topic_or_partition_is_refused_before_the_group_is_looked_at(rig: Rig) -> None:
+    request = commit_of([("nowhere", 0, 1, ""), ("orders", 4, 1, ""), ("orders", -1, 1, "")])
+    unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert codes_of(rig.ask("offset_commit", request, 8)) == [unknown] * 3
+    assert "g" not in rig.coordinator.directory.groups
+
+
+def test_of_a_partition_named_twice_the_later_entry_wins_and_answers_once(rig: Rig) -> None:
+    request = commit_of([("orders", 0, 1, ""), ("orders", 0, 9, "")])
+    assert codes_of(rig.ask("offset_commit", request, 8)) == [ErrorCode.NONE]
+    assert rig.committed() == 9
+    assert len(rig.log.records(G)) == 1
+
+
+# -- batches ---------------------------------------------------------------------------------
+
+
+def test_one_commit_of_three_partitions_is_one_batch_of_three_records(rig: Rig) -> None:
+    rig.ask("offset_commit", commit_of([("orders", index, 1, "") for index in range(3)]), 8)
+    assert rig.log.appends == [(G, 3)]
+
+
+def test_commits_of_one_turn_are_one_batch_and_each_has_its_own_answer(rig: Rig) -> None:
+    asked = [
+        rig.hand_in("offset_commit", commit_of([("orders", index, index, text)]), 8)
+        for index, text in enumerate(["", "x" * 5000, ""])
+    ]
+    assert not asked[0].is_answered
+    rig.turn()
+    assert rig.log.appends == [(G, 2)]
+    assert [codes_of(one) for one in asked] == [
+        [ErrorCode.NONE],
+        [ErrorCode.OFFSET_METADATA_TOO_LARGE],
+        [ErrorCode.NONE],
+    ]
+
+
+def test_groups_of_several_offsets_partitions_go_into_a_batch_each(rig: Rig) -> None:
+    groups = [f"g{number}" for number in range(20)]
+    for group in groups:
+        rig.hand_in("offset_commit", commit_of([("orders", 0, 5, "")], group), 8)
+    rig.turn()
+    assert sorted(index for index, _ in rig.log.appends) == sorted({*map(partition_of, groups)})
+    assert sum(count for _, count in rig.log.appends) == len(groups)
+
+
+def test_a_commit_that_does_not_fit_into_a_batch_fails_alone(rig: Rig) -> None:
+    rig.log.bytes_max = 400
+    large = commit_of([("orders", index, 1, "x" * 100) for index in range(4)])
+    before = rig.hand_in("offset_commit", commit_of([("clicks", 0, 1, "")]), 8)
+    asked = rig.hand_in("offset_commit", large, 8)
+    after = rig.hand_in("offset_commit", commit_of([("clicks", 1, 2, "")]), 8)
+    rig.turn()
+    assert codes_of(before) == codes_of(after) == [ErrorCode.NONE]
+    assert codes_of(asked) == [ErrorCode.INVALID_COMMIT_OFFSET_SIZE] * 4
+    assert (rig.committed(topic="clicks", index=1), rig.committed()) == (2, -1)
+
+
+def test_a_full_batch_is_closed_and_the_next_commit_opens_another(rig: Rig) -> None:
+    rig.log.bytes_max = 400
+    asked = [
+        rig.hand_in("offset_commit", commit_of([("orders", 0, number, "x" * 100)]), 8)
+        for number in range(5)
+    ]
+    rig.turn()
+    assert len(rig.log.appends) > 1
+    assert all(codes_of(one) == [ErrorCode.NONE] for one in asked)
+    assert rig.committed() == 4
+
+
+def test_records_are_written_in_the_versions_other_tools_read(rig: Rig) -> None:
+    rig.commit(1)
+    rig.commit(2, version=2, retention_time_ms=1000)
+    first, second = rig.log.records(G)
+    assert first.key is not None
+    assert parse_key(first.key) == OffsetKey(1, "g", "orders", 0)
+    assert (first.value or b"")[:2] == b"\0\3"
+    assert (second.value or b"")[:2] == b"\0\1"
+    assert parse_offset_value(second.value or b"").expire_timestamp == second.timestamp + 1000
+
+
+def test_version_1_may_bring_its_own_commit_time(rig: Rig) -> None:
+    request = commit_of([("orders", 0, 1, "")])
+    request.topics[0].partitions[0].commit_timestamp = 1234
+    rig.ask("offset_commit", request, 1)
+    assert parse_offset_value(rig.log.records(G)[0].value or b"").commit_timestamp == 1234
+
+
+# -- replication -----------------------------------------------------------------------------
+
+
+def test_a_commit_is_neither_answered_nor_served_before_the_high_watermark_passed_it(
+    rig: Rig,
+) -> None:
+    rig.log.is_replicated = False
+    asked = rig.commit(5)
+    rig.wait(4.9)
+    assert not asked.is_answered
+    assert rig.committed() == -1
+    rig.log.replicate(G)
+    assert codes_of(asked) == [ErrorCode.NONE]
+    assert rig.committed() == 5
+
+
+def test_a_commit_that_is_not_replicated_in_time_is_answered_7_and_not_served(rig: Rig) -> None:
+    rig.log.is_replicated = False
+    asked = rig.commit(5)
+    rig.wait(5.1)
+    assert codes_of(asked) == [ErrorCode.REQUEST_TIMED_OUT]
+    rig.log.replicate(G)
+    assert rig.committed() == -1
+    rig.reload()
+    assert rig.committed() == 5  # the outcome was unknown: the log decides
+
+
+@pytest.mark.parametrize(
+    ("append_code", "told"),
+    [
+        (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.COORDINATOR_NOT_AVAILABLE),
+        (ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.COORDINATOR_NOT_AVAILABLE),
+        (ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND, ErrorCode.COORDINATOR_NOT_AVAILABLE),
+        (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.NOT_COORDINATOR),
+        (ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.NOT_COORDINATOR),
+        (ErrorCode.REQUEST_TIMED_OUT, ErrorCode.REQUEST_TIMED_OUT),
+        (ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.INVALID_COMMIT_OFFSET_SIZE),
+        (ErrorCode.RECORD_LIST_TOO_LARGE, ErrorCode.INVALID_COMMIT_OFFSET_SIZE),
+        (ErrorCode.INVALID_FETCH_SIZE, ErrorCode.INVALID_COMMIT_OFFSET_SIZE),
+        (ErrorCode.POLICY_VIOLATION, ErrorCode.POLICY_VIOLATION),
+    ],
+)
+def test_a_failed_append_is_translated_and_leaves_what_was_served(
+    rig: Rig, append_code: ErrorCode, told: ErrorCode
+) -> None:
+    rig.commit(1)
+    rig.log.append_fails_with = append_code
+    assert codes_of(rig.commit(2)) == [told]
+    assert rig.committed() == 1
+    assert rig.group().offsets.pending == {}
+
+
+def test_of_two_commits_of_one_partition_in_one_batch_the_later_record_wins(rig: Rig) -> None:
+    for offset in (8, 3):
+        rig.hand_in("offset_commit", commit_of([("orders", 0, offset, "")]), 8)
+    rig.turn()
+    assert rig.log.appends == [(G, 2)]
+    assert rig.committed() == 3
+    rig.reload()
+    assert rig.committed() == 3
+
+
+def test_a_commit_in_flight_does_not_bring_back_the_offset_of_a_deleted_topic(rig: Rig) -> None:
+    rig.log.is_replicated = False
+    asked = rig.commit(5)
+    rig.coordinator.topics_deleted(["orders"])
+    rig.turn()
+    rig.log.replicate(G)
+    assert codes_of(asked) == [ErrorCode.NONE]
+    assert rig.committed() == -1
+    rig.reload()
+    assert rig.committed() == -1
+
+
+def test_commits_in_flight_are_refused_with_16_when_leadership_is_lost(rig: Rig) -> None:
+    rig.log.is_replicated = False
+    asked = rig.commit(5)
+    rig.coordinator.on_resigned(G, 1)
+    rig.log.resign(G, is_truncated=True)
+    assert codes_of(asked) == [ErrorCode.NOT_COORDINATOR]
+
+
+def test_a_commit_staged_before_a_resignation_is_not_written_in_the_next_term(rig: Rig) -> None:
+    asked = rig.hand_in("offset_commit", commit_of([("orders", 0, 1, "")]), 8)
+    rig.coordinator.on_resigned(G, None)
+    rig.coordinator.on_elected(G, 0)
+    rig.turn()
+    assert codes_of(asked) == [ErrorCode.NOT_COORDINATOR]
+    assert rig.committed() == -1
+
+
+def test_a_bug_in_the_log_still_answers_everyone(
+    rig: Rig, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def explode(*_: object, **__: object) -> None:
+        raise RuntimeError("planted")
+
+    monkeypatch.setattr(rig.log, "append", explode)
+    assert codes_of(rig.commit(1)) == [ErrorCode.UNKNOWN_SERVER_ERROR]
+    assert "append failed" in caplog.text
+
+
+# -- fetching --------------------------------------------------------------------------------
+
+
+def test_a_missing_commit_is_minus_one_without_an_error_even_of_an_unknown_topic(rig: Rig) -> None:
+    result = rig.fetch(topics={"nowhere": [3]}).answer.topics[0].partitions[0]
+    assert (result.committed_offset, result.metadata, result.error_code) == (-1, "", 0)
+    assert result.committed_leader_epoch == -1
+
+
+@pytest.mark.parametrize("version", range(2, 8))
+def test_null_topics_ask_for_every_committed_partition(rig: Rig, version: int) -> None:
+    rig.commit(1)
+    rig.commit(2, topic="clicks", index=3)
+    topics = rig.fetch(topics=None, version=version).answer.topics
+    found = {(t.name, p.partition_index): p.committed_offset for t in topics for p in t.partitions}
+    assert found == {("orders", 0): 1, ("clicks", 3): 2}
+    assert not rig.fetch(group="nobody", topics=None, version=version).answer.topics
+
+
+def test_version_8_answers_several_groups_each_with_its_own_code(rig: Rig) -> None:
+    away = next(name for name in "abcdefgh" if partition_of(name) != G)
+    rig.commit(1)
+    rig.coordinator.on_resigned(partition_of(away), None)
+    topics = [offset_fetch.Topic(name="orders", partition_indexes=[0])]
+    request = offset_fetch.OffsetFetchRequest(
+        groups=[
+            offset_fetch.Group(group_id="g", topics=topics),
+            offset_fetch.Group(group_id="g", topics=None),
+            offset_fetch.Group(group_id=away, topics=None),
+        ]
+    )
+    first, every, lost = rig.ask("offset_fetch", request, 8).answer.groups
+    assert first.topics[0].partitions[0].committed_offset == 1
+    assert every.topics[0].partitions[0].committed_offset == 1
+    assert (lost.error_code, list(lost.topics)) == (ErrorCode.NOT_COORDINATOR, [])
+
+
+def test_require_stable_refuses_a_partition_with_a_commit_on_its_way(rig: Rig) -> None:
+    rig.commit(1)
+    rig.log.is_replicated = False
+    rig.commit(2)
+    asked = rig.fetch(topics={"orders": [0, 1]}, is_stable=True)
+    assert codes_of(asked) == [ErrorCode.UNSTABLE_OFFSET_COMMIT, ErrorCode.NONE]
+    assert asked.answer.topics[0].partitions[0].committed_offset == -1
+    every = rig.fetch(topics=None, is_stable=True)
+    assert codes_of(every) == [ErrorCode.UNSTABLE_OFFSET_COMMIT]
+    assert rig.committed() == 1
+
+
+def test_an_empty_group_id_keeps_offsets_as_old_clients_expect(rig: Rig) -> None:
+    assert codes_of(rig.commit(3, group="")) == [ErrorCode.NONE]
+    assert rig.committed(group="") == 3
