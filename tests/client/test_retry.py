@@ -1,0 +1,72 @@
+"""What is done about each error code, and how long the waits between tries are."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from barnabas.client.config import ClientConfig
+from barnabas.client.retry import REMEDIES, Attempts, Remedy, remedy
+from barnabas.protocol.errors import ErrorCode
+
+CONFIG = ClientConfig(api_timeout_ms=10_000, retry_backoff_ms=100, retry_backoff_ms_max=1_000)
+
+
+@pytest.mark.parametrize("code", REMEDIES)
+def test_whatever_is_tried_again_is_called_retriable_by_kafka(code: ErrorCode) -> None:
+    assert code.retriable
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        ErrorCode.NONE,
+        ErrorCode.ILLEGAL_GENERATION,
+        ErrorCode.UNKNOWN_MEMBER_ID,
+        ErrorCode.FENCED_INSTANCE_ID,
+        ErrorCode.OFFSET_METADATA_TOO_LARGE,
+        ErrorCode.GROUP_AUTHORIZATION_FAILED,
+        ErrorCode.TOPIC_ALREADY_EXISTS,
+    ],
+)
+def test_what_only_the_caller_can_mend_is_given_up(code: ErrorCode) -> None:
+    assert remedy([code]) == (Remedy.GIVE_UP, ErrorCode.NONE)
+
+
+def test_a_loading_coordinator_is_waited_for() -> None:
+    assert remedy([ErrorCode.COORDINATOR_LOAD_IN_PROGRESS])[0] is Remedy.WAIT
+
+
+@pytest.mark.parametrize("code", [ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE])
+def test_a_coordinator_that_moved_is_looked_for_again(code: ErrorCode) -> None:
+    assert remedy([code])[0] is Remedy.LOOK_AGAIN
+
+
+def test_looking_again_comes_before_waiting() -> None:
+    codes = [ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.NOT_COORDINATOR]
+    assert remedy(codes) == (Remedy.LOOK_AGAIN, ErrorCode.NOT_COORDINATOR)
+
+
+@given(st.integers(0, 2**32), st.integers(1, 12))
+def test_pauses_double_up_to_their_bound_within_a_fifth(seed: int, tries: int) -> None:
+    attempts = Attempts(CONFIG, Random(seed), now=0.0)
+    for made in range(tries):
+        pause_s = attempts.pause_after(ErrorCode.NOT_COORDINATOR, now=0.0)
+        assert pause_s is not None
+        planned_s = min(0.1 * 2**made, 1.0)
+        assert planned_s * 0.8 <= pause_s <= planned_s * 1.2
+
+
+def test_there_is_no_try_that_would_begin_after_the_deadline() -> None:
+    attempts = Attempts(CONFIG, Random(1), now=5.0)
+    assert attempts.pause_after(ErrorCode.NOT_COORDINATOR, now=14.99) is None
+
+
+def test_an_unknown_topic_is_asked_for_only_a_few_times() -> None:
+    attempts = Attempts(CONFIG, Random(1), now=0.0)
+    pauses = [attempts.pause_after(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, now=0.0) for _ in range(4)]
+    assert None not in pauses[:3]
+    assert pauses[3] is None
