@@ -50,6 +50,9 @@ class Deployment(Protocol):
     def kill_all(self) -> None:
         """End every node as kill -9 does."""
 
+    def stop_nodes(self) -> None:
+        """End every node in order; ZooKeeper goes on."""
+
     def start_all(self) -> None:
         """Start every node again; return when each knows all the others."""
 
@@ -82,6 +85,12 @@ class OwnCluster:
     def kill_all(self) -> None:
         for node in self._cluster.nodes:
             node.kill()
+
+    def stop_nodes(self) -> None:
+        for node in self._cluster.nodes:
+            node.ask_to_stop()
+        for node in self._cluster.nodes:
+            node.wait_stopped()
 
     def start_all(self) -> None:
         for node in self._cluster.nodes:
@@ -134,6 +143,10 @@ class KafkaCluster:
     def kill_all(self) -> None:
         for node in self._nodes:
             node.kill()
+
+    def stop_nodes(self) -> None:
+        for node in self._nodes:
+            node.stop()
 
     def start_all(self) -> None:
         self._await_expiry()
@@ -194,6 +207,9 @@ class ElsewhereCluster:
         self.addresses: Sequence[Address] = [(host, int(port)) for host, _, port in parts]
 
     def kill_all(self) -> None:
+        raise NotImplementedError
+
+    def stop_nodes(self) -> None:
         raise NotImplementedError
 
     def start_all(self) -> None:

@@ -1,0 +1,175 @@
+"""Traffic that goes on while nodes die: it remembers what was acknowledged and what it was told."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Sequence
+from types import TracebackType
+from typing import Any, Self
+
+from confluent_kafka import Producer
+
+from .deployments import Deployment
+from .raw import Address, Closed, RawConnection
+from .raw_calls import NO_ERROR, commit_offsets, fetch_offsets, find_coordinator
+from .waiting import eventually
+
+RETRY_S = 0.02
+
+
+class _Activity:
+    """Repeats a step in a thread of its own until it is stopped; its failure comes out there."""
+
+    def __init__(self) -> None:
+        self._is_over = threading.Event()
+        self._failure: BaseException | None = None
+        self._thread = threading.Thread(target=self._run, daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._is_over.set()
+        self._thread.join(120)
+        assert not self._thread.is_alive(), "the traffic does not stop"
+        if self._failure is not None and error is None:
+            raise self._failure
+
+    def _run(self) -> None:
+        try:
+            self.repeat()
+        except BaseException as failure:  # noqa: BLE001 - raised again in the test's thread
+            self._failure = failure
+
+    def repeat(self) -> None:
+        """What the thread does."""
+        raise NotImplementedError
+
+
+class IdempotentProducer(_Activity):
+    """librdkafka, sending numbered records until stopped, through every failure."""
+
+    def __init__(self, bootstrap: str, topic: str, partitions: int) -> None:
+        super().__init__()
+        self.acknowledged: dict[bytes, tuple[int, int]] = {}
+        """Partition and offset of every value that was acknowledged."""
+        self.refused: list[str] = []
+        self._topic = topic
+        self._partitions = partitions
+        self._producer = Producer(
+            {
+                "bootstrap.servers": bootstrap,
+                "enable.idempotence": True,
+                "linger.ms": 2,
+                "reconnect.backoff.max.ms": 500,
+                "topic.metadata.refresh.interval.ms": 1_000,
+                "log_level": 2,
+            }
+        )
+
+    def repeat(self) -> None:
+        number = 0
+        while not self._is_over.is_set():
+            for _ in range(20):
+                self._producer.produce(
+                    self._topic,
+                    value=b"%d" % number,
+                    partition=number % self._partitions,
+                    on_delivery=self._delivered,
+                )
+                number += 1
+            self._producer.poll(0.01)
+        assert self._producer.flush(100) == 0, "records stay undelivered"
+
+    def _delivered(self, error: Any, message: Any) -> None:
+        if error is None:
+            self.acknowledged[message.value()] = (message.partition(), message.offset())
+        else:
+            self.refused.append(str(error))
+
+
+class Committer(_Activity):
+    """Commits growing offsets of many groups, one after the other, until the coordinator dies."""
+
+    def __init__(self, cluster: Deployment, groups: Sequence[str], topic: str) -> None:
+        super().__init__()
+        self.acknowledged: dict[str, int] = dict.fromkeys(groups, -1)
+        self.sent: dict[str, int] = dict.fromkeys(groups, -1)
+        self._topic = topic
+        self._cluster = cluster
+        self._links: dict[Address, RawConnection] = {}
+
+    def repeat(self) -> None:
+        coordinators = {group: coordinator(self._cluster, group) for group in self.acknowledged}
+        self._links = {address: RawConnection(address) for address in set(coordinators.values())}
+        offset = 0
+        try:
+            while not self._is_over.is_set():
+                for group, address in coordinators.items():
+                    self._commit(self._links[address], group, offset)
+                offset += 1
+        except (Closed, OSError):
+            return  # the node was killed
+        finally:
+            for link in self._links.values():
+                link.close()
+
+    def _commit(self, link: RawConnection, group: str, offset: int) -> None:
+        self.sent[group] = offset
+        if commit_offsets(link, group, self._topic, {0: offset}) == {0: NO_ERROR}:
+            self.acknowledged[group] = offset
+
+
+class OffsetReader(_Activity):
+    """Asks one node for committed offsets without rest, and keeps every kind of answer."""
+
+    def __init__(self, address: Address, groups: Sequence[str], topic: str) -> None:
+        super().__init__()
+        self.codes: Counter[int] = Counter()
+        """How often each code came for a group as a whole."""
+        self.offsets: list[tuple[str, int]] = []
+        """Every offset that came without an error, and whose it is."""
+        self._address = address
+        self._groups = groups
+        self._topic = topic
+
+    def repeat(self) -> None:
+        while not self._is_over.is_set():
+            try:
+                with RawConnection(self._address) as link:
+                    self._ask(link)
+            except (OSError, Closed):
+                self._is_over.wait(RETRY_S)
+
+    def _ask(self, link: RawConnection) -> None:
+        while not self._is_over.is_set():
+            for group in self._groups:
+                found, code = fetch_offsets(link, group, self._topic, [0])
+                self.codes[code] += 1
+                if code == NO_ERROR:
+                    assert found[0].error == NO_ERROR
+                    self.offsets.append((group, found[0].offset))
+
+
+def coordinator(cluster: Deployment, group: str, within_s: float = 60.0) -> Address:
+    """Where the coordinator of a group listens, once it answers for the group."""
+
+    def ask() -> Address | None:
+        with RawConnection(cluster.addresses[0]) as link:
+            found = find_coordinator(link, group)
+        if found.error != NO_ERROR:
+            return None
+        with RawConnection((found.host, found.port)) as link:
+            _, code = fetch_offsets(link, group, "any", [0])
+        return (found.host, found.port) if code == NO_ERROR else None
+
+    address = eventually(ask, within_s=within_s, what=f"a coordinator of {group}")
+    assert address is not None
+    return address

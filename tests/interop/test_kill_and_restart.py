@@ -1,0 +1,103 @@
+"""kill -9 of every node, and a start from what is on the disks."""
+
+from __future__ import annotations
+
+import struct
+from collections import Counter
+
+from tests.harness.confluent_client import Confluent
+from tests.harness.deployments import Deployment, await_leaders, is_apache_kafka
+from tests.harness.fixtures import Deploy
+from tests.harness.raw import RawConnection, request_frame
+from tests.harness.raw_calls import (
+    COORDINATOR_LOAD_IN_PROGRESS,
+    COORDINATOR_NOT_AVAILABLE,
+    NO_ERROR,
+    NOT_COORDINATOR,
+    OFFSET_COMMIT,
+    commit_request,
+)
+from tests.harness.traffic import Committer, IdempotentProducer, OffsetReader, coordinator
+from tests.harness.waiting import eventually
+
+PARTITIONS = 6
+MANY_COMMITS = 100_000
+IN_FLIGHT = 64
+PATIENT = {NO_ERROR, COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR}
+
+
+def fill_one_group(cluster: Deployment, group: str, topic: str, commits: int) -> int:
+    """Commit that often, the requests pipelined; returns the last offset."""
+    frames = [
+        request_frame(OFFSET_COMMIT, 2, commit_request(group, topic, {0: number}), number)
+        for number in range(commits)
+    ]
+    with RawConnection(coordinator(cluster, group)) as link:
+        for first in range(0, commits, IN_FLIGHT):
+            batch = frames[first : first + IN_FLIGHT]
+            link.send(b"".join(batch))
+            for _ in batch:
+                assert link.receive()[-2:] == struct.pack(">h", NO_ERROR)
+    return commits - 1
+
+
+def test_what_was_acknowledged_survives_the_kill_of_every_node(
+    deploy_fresh: Deploy, topic: str
+) -> None:
+    cluster = deploy_fresh(3)
+    library = Confluent()
+    library.create_topic(cluster.bootstrap, topic, PARTITIONS)
+    await_leaders(cluster, topic, PARTITIONS)
+    groups = [f"group-{number}" for number in range(30)]
+    with IdempotentProducer(cluster.bootstrap, topic, PARTITIONS) as producer:
+        with Committer(cluster, groups, topic) as committer:
+            eventually(lambda: min(committer.acknowledged.values()) >= 20, within_s=60)
+            eventually(lambda: len(producer.acknowledged) >= 2_000, within_s=60)
+            cluster.kill_all()
+        before = len(producer.acknowledged)
+        cluster.start_all()
+        eventually(lambda: len(producer.acknowledged) >= before + 2_000, within_s=90)
+    assert producer.refused == []
+
+    found = library.read(cluster.bootstrap, topic, dict.fromkeys(range(PARTITIONS), "beginning"))
+    assert {one.value: (one.partition, one.offset) for one in found} == producer.acknowledged
+    assert len(found) == len(producer.acknowledged), "a record is there twice"
+    for group in groups:
+        offset = library.committed(cluster.bootstrap, group)[0]
+        assert committer.acknowledged[group] <= offset <= committer.sent[group]
+
+
+def test_while_offsets_load_a_coordinator_says_so_and_never_that_there_are_none(
+    deploy_fresh: Deploy, topic: str, group: str
+) -> None:
+    cluster = deploy_fresh(1)
+    Confluent().create_topic(cluster.bootstrap, topic, 1)
+    await_leaders(cluster, topic, 1)
+    last = fill_one_group(cluster, group, topic, MANY_COMMITS)
+    cluster.kill_all()
+    with OffsetReader(cluster.addresses[0], [group], topic) as reader:
+        cluster.start_all()
+        eventually(lambda: reader.codes[NO_ERROR] >= 100, within_s=60)
+    assert Counter(offset for _, offset in reader.offsets) == {last: reader.codes[NO_ERROR]}
+    assert set(reader.codes) <= PATIENT
+    if not is_apache_kafka():  # which may be done before the first question comes
+        assert reader.codes[COORDINATOR_LOAD_IN_PROGRESS] > 0
+
+
+def test_an_orderly_stop_keeps_everything_too(deploy_fresh: Deploy, topic: str) -> None:
+    cluster = deploy_fresh(2)
+    library = Confluent()
+    library.create_topic(cluster.bootstrap, topic, PARTITIONS)
+    await_leaders(cluster, topic, PARTITIONS)
+    with (
+        IdempotentProducer(cluster.bootstrap, topic, PARTITIONS) as producer,
+        Committer(cluster, ["one", "two"], topic) as committer,
+    ):
+        eventually(lambda: min(committer.acknowledged.values()) >= 20, within_s=60)
+        eventually(lambda: len(producer.acknowledged) >= 500, within_s=60)
+    cluster.stop_nodes()
+    cluster.start_all()
+    found = library.read(cluster.bootstrap, topic, dict.fromkeys(range(PARTITIONS), "beginning"))
+    assert {one.value: (one.partition, one.offset) for one in found} == producer.acknowledged
+    for group, offset in committer.acknowledged.items():
+        assert library.committed(cluster.bootstrap, group) == {0: offset}
