@@ -7,7 +7,12 @@ import argparse
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """A settings file, and single settings that win over it."""
-    parser.add_argument("file", metavar="FILE", help="settings under Kafka's names")
+    parser.add_argument(
+        "file",
+        nargs="?",
+        metavar="FILE",
+        help="settings under Kafka's names (default: from KAFKA_... variables alone)",
+    )
     parser.add_argument(
         "--set",
         dest="settings",
@@ -27,7 +32,7 @@ def run(chosen: argparse.Namespace) -> int:
 
 def daemon_arguments(chosen: argparse.Namespace) -> list[str]:
     """What was typed, as the daemon's own command line wants it."""
-    words = [chosen.file]
+    words = [chosen.file] if chosen.file else []
     for setting in chosen.settings:
         words += ["--set", setting]
     return words

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Final, TypeVar
 
 from barnabas.client.admin import Admin
+from barnabas.client.cluster import Unreachable
 from barnabas.client.config import ClientConfig
 
 from .failure import Failure
@@ -52,7 +53,7 @@ def add_cluster_options(parser: argparse.ArgumentParser) -> None:
 def administer(chosen: argparse.Namespace, work: Callable[[Admin], Awaitable[T]]) -> T:
     """Run ``work`` with an administrator of the cluster that was chosen.
 
-    Raises Failure for an address that is none, KafkaError for what the cluster refuses.
+    Raises Failure for an address that leads nowhere, KafkaError for what the cluster refuses.
     """
     config = ClientConfig(
         client_id="barnabas-console",
@@ -69,7 +70,10 @@ def administer(chosen: argparse.Namespace, work: Callable[[Admin], Awaitable[T]]
         async with admin:
             return await work(admin)
 
-    return asyncio.run(run())
+    try:
+        return asyncio.run(run())
+    except Unreachable as error:
+        raise Failure(f"{error.message} (`barnabas up` starts a cluster)") from None
 
 
 def bootstrap_of(chosen: argparse.Namespace) -> str:

@@ -1,0 +1,158 @@
+"""The development cluster and the command that starts it, with real daemons."""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import signal
+import socket
+import stat
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from barnabas.console import demo
+from barnabas.console.__main__ import main
+from barnabas.console.development_cluster import Cluster, PortTaken
+from barnabas.console.node import NodeFailed
+from barnabas.console.ports import LOOPBACK, free_ports, is_free
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Cluster]:
+    with Cluster(2) as running:
+        yield running
+
+
+def _await_end(pid: int) -> None:
+    try:
+        watched = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return
+    try:
+        assert select.select([watched], [], [], 30)[0], f"process {pid} lives on"
+    finally:
+        os.close(watched)
+
+
+def test_every_node_is_in_the_bootstrap_string(cluster: Cluster) -> None:
+    assert cluster.bootstrap == ",".join(f"127.0.0.1:{node.port}" for node in cluster.nodes)
+
+
+def test_cluster_json_names_every_process_and_is_for_its_owner_only(cluster: Cluster) -> None:
+    file = cluster.directory / "cluster.json"
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    told = json.loads(file.read_text())
+    assert told["bootstrap"] == cluster.bootstrap
+    assert told["zookeeper"] == cluster.zookeeper
+    assert told["secret"] == cluster.secret
+    pids = {each["name"]: each["pid"] for each in told["processes"]}
+    assert pids["node-2"] == cluster.node(2).pid
+    assert pids["zookeeper"] == cluster.zookeeper_pid
+
+
+def test_topics_are_created_described_and_deleted_from_the_command_line(
+    cluster: Cluster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    where = ["--cluster", str(cluster.directory)]
+    assert main(["topics", "create", "typed", "--partitions", "4", *where]) == 0
+    assert main(["topics", "create", "typed", *where]) == 1
+    assert main(["topics", "create", "typed", "--if-not-exists", *where]) == 0
+    capsys.readouterr()
+    assert main(["topics", "describe", "typed", "--json", *where]) == 0
+    (described,) = json.loads(capsys.readouterr().out)
+    assert [each["partition"] for each in described["partitions"]] == [0, 1, 2, 3]
+    assert main(["topics", "delete", "typed", *where]) == 0
+    capsys.readouterr()
+    assert main(["topics", "list", *where]) == 0
+    assert "typed" not in capsys.readouterr().out.split()
+
+
+def test_a_group_nobody_used_does_not_exist(
+    cluster: Cluster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["groups", "describe", "nobody", "--bootstrap", cluster.bootstrap]) == 1
+    assert "Consumer group 'nobody' does not exist." in capsys.readouterr().err
+
+
+def test_a_killed_node_comes_back_on_its_port(cluster: Cluster) -> None:
+    port, pid = cluster.node(1).port, cluster.node(1).pid
+    cluster.kill(1)
+    assert not cluster.node(1).is_running
+    cluster.restart(1)
+    assert cluster.node(1).port == port
+    assert cluster.node(1).pid != pid
+    told = json.loads((cluster.directory / "cluster.json").read_text())
+    assert cluster.node(1).pid in [each["pid"] for each in told["processes"]]
+
+
+def test_stop_leaves_no_process_no_file_and_no_port_in_use() -> None:
+    cluster = Cluster(1).start()
+    directory, port = cluster.directory, cluster.node(1).port
+    pids = [cluster.node(1).pid, cluster.zookeeper_pid]
+    cluster.stop()
+    for pid in pids:
+        assert pid is not None
+        _await_end(pid)
+    assert not directory.exists()
+    assert is_free(port)
+
+
+def test_a_directory_of_ones_own_keeps_topics_over_a_restart(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with Cluster(1, tmp_path) as cluster:
+        assert main(["topics", "create", "kept", "--bootstrap", cluster.bootstrap]) == 0
+    assert not (tmp_path / "cluster.json").exists()
+    with Cluster(1, tmp_path) as cluster:
+        assert main(["topics", "list", "--bootstrap", cluster.bootstrap]) == 0
+    assert "kept" in capsys.readouterr().out.split()
+
+
+def test_a_port_in_use_is_refused_before_anything_starts() -> None:
+    with socket.socket() as taken:
+        taken.bind((LOOPBACK, 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        with pytest.raises(PortTaken, match=f"port {port} is in use"):
+            Cluster(1, port=port).start()
+
+
+def test_a_node_that_cannot_start_is_told_with_its_last_words() -> None:
+    with pytest.raises(NodeFailed, match=r"segment\.bytes"):
+        Cluster(1, settings={"log.segment.bites": "1"}).start()
+
+
+def test_up_starts_announces_and_leaves_nothing_after_ctrl_c() -> None:
+    (port,) = free_ports(1)
+    command = [sys.executable, "-m", "barnabas.console", "up", "-n", "1", "--port", str(port)]
+    with subprocess.Popen(
+        [*command, "--topic", "hello:2", "--json"],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as up:
+        assert up.stdout is not None
+        lines: list[str] = []
+        while not lines or lines[-1] != "}\n":
+            lines.append(up.stdout.readline())
+            assert lines[-1], "it ended before it was up"
+        told = json.loads("".join(lines))
+        assert told["bootstrap"] == f"127.0.0.1:{port}"
+        assert main(["topics", "describe", "hello", "--bootstrap", told["bootstrap"]]) == 0
+        up.send_signal(signal.SIGINT)
+        assert up.wait(30) == 0
+    for process in told["processes"]:
+        _await_end(process["pid"])
+    assert not Path(told["processes"][1]["properties"]).exists()
+
+
+def test_the_demonstration_tells_a_true_story(capsys: pytest.CaptureFixture[str]) -> None:
+    assert demo.main() == 0
+    assert "exactly where the first one stopped" in capsys.readouterr().out
