@@ -1,14 +1,16 @@
 """From a declaration and a version to functions: source is written, compiled and kept.
 
 Nothing is compiled before its first use. The source of each function is registered with
-linecache, so that tracebacks show it; ``python -m barnabas.protocol.compiler`` prints it.
+linecache, so that tracebacks show it; docs/wire.md says how to print one.
 Source: protocol.md section 3.4.
 """
 
 from __future__ import annotations
 
 import linecache
+import sys
 from collections.abc import Callable
+from importlib import import_module
 from typing import Any, TypeVar
 
 from .decoding import decoder_source
@@ -100,3 +102,12 @@ def _compiled(message_class: type, version: int, direction: str) -> Callable[...
     exec(compile(text, place, "exec"), names)  # noqa: S102 - text made from our declarations only
     function: Callable[..., Any] = names["encode" if "def encode" in text else "decode"]
     return function
+
+
+def _print_source(module: str, name: str, version: str, direction: str = "decode") -> None:
+    message_class = vars(import_module(f".messages.{module}", __package__))[name]
+    sys.stdout.write(source(message_class, int(version), direction)[0])
+
+
+if __name__ == "__main__":
+    _print_source(*sys.argv[1:])

@@ -102,7 +102,10 @@ def parse_response_header(frame: bytes, header_version: int) -> tuple[int, int]:
     correlation_id = int.from_bytes(frame[:4], "big", signed=True)
     if not header_version:
         return correlation_id, 4
-    return correlation_id, 5 if not frame[4] else skip_tags(frame, 4)
+    try:
+        return correlation_id, 5 if not frame[4] else skip_tags(frame, 4)
+    except IndexError as error:
+        raise CorruptRequest(f"response header: {error}") from error
 
 
 def _short_header(frame: bytes, error: Exception) -> tuple[RequestHeader, int]:
