@@ -120,11 +120,12 @@ def test_a_port_of_its_own_choice_that_is_taken_is_replaced(
             assert server.port != taken.getsockname()[1]
 
 
-def test_it_dies_with_the_process_that_started_it() -> None:
+def test_it_dies_with_the_process_that_started_it(tmp_path: Path) -> None:
     program = (
         "import os, signal\n"
+        "from pathlib import Path\n"
         "from barnabas.console.embedded_zookeeper import EmbeddedZooKeeper\n"
-        "server = EmbeddedZooKeeper()\n"
+        f"server = EmbeddedZooKeeper(Path({str(tmp_path)!r}))\n"
         "server.spawn()\n"
         "print(server.pid, flush=True)\n"
         "os.kill(os.getpid(), signal.SIGKILL)\n"
