@@ -1,0 +1,235 @@
+"""One hosted replica of a partition: who leads it, how far it is committed, who waits for it.
+
+Source: cluster.md sections 3.1-3.3, 3.7 and 3.8; log.md section 6. This is the one place that
+acknowledges: whoever appended is told when the high watermark passes, and only then.
+"""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from barnabas.broker.storage.log import Log
+from barnabas.broker.storage.log_parts import Appended
+from barnabas.protocol.errors import ErrorCode, Refused
+
+Told = Callable[[ErrorCode], None]
+
+
+class Waiter(Protocol):
+    """Somebody who waits for readable bytes."""
+
+    def grew(self, count: int) -> None:
+        """So many bytes more can be read."""
+
+    def end(self) -> None:
+        """Nothing more will come from here: ask again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Role:
+    """What the controller decided about one replica, as LeaderAndIsr tells it."""
+
+    leader_id: int
+    leader_epoch: int
+    controller_epoch: int
+    isr: Sequence[int]
+    replicas: Sequence[int]
+    zk_version: int
+
+
+class Partition:
+    """A replica on this node, led here or not.
+
+    ``high_watermark`` is the first offset that is not committed. With one replica it follows the
+    log end, or what is on disk where ``flush.messages`` asks for that.
+    """
+
+    __slots__ = (
+        "_appended",
+        "_readable_bytes",
+        "_sequence",
+        "_told",
+        "_unread",
+        "_waiters",
+        "controller_epoch",
+        "epoch_start",
+        "high_watermark",
+        "index",
+        "is_leader",
+        "isr",
+        "leader_epoch",
+        "leader_id",
+        "log",
+        "replicas",
+        "topic",
+        "zk_version",
+    )
+
+    def __init__(self, topic: str, index: int, log: Log, high_watermark: int) -> None:
+        self.topic = topic
+        self.index = index
+        self.log = log
+        self.high_watermark = min(max(high_watermark, log.start_offset), log.end_offset)
+        self.is_leader = False
+        self.leader_id = -1
+        self.leader_epoch = -1
+        self.controller_epoch = -1
+        self.zk_version = -1
+        self.isr: Sequence[int] = ()
+        self.replicas: Sequence[int] = ()
+        self.epoch_start = -1
+        """Log end when this epoch of leadership began."""
+        self._told: list[tuple[int, int, Told]] = []
+        self._sequence: Iterator[int] = itertools.count()
+        self._waiters: dict[Waiter, None] = {}
+        self._unread: deque[tuple[int, int]] = deque()
+        log.on_durable.append(self.advance)
+
+    def __repr__(self) -> str:
+        return f"Partition({self.topic}-{self.index}, epoch={self.leader_epoch})"
+
+    # --- roles ---------------------------------------------------------------------------------
+
+    def become_leader(self, role: Role) -> None:
+        """Lead from now on; the epoch is in the log's cache before anything is written in it.
+
+        A role older than the one held (by the version of the state znode) changes nothing.
+        """
+        if role.zk_version < self.zk_version:
+            return
+        is_new_epoch = role.leader_epoch > self.leader_epoch
+        self._adopt(role)
+        if is_new_epoch:
+            self.log.assign_epoch(role.leader_epoch, self.log.end_offset)
+            self.epoch_start = self.log.end_offset
+        self.is_leader = True
+        self._wake()
+        self.advance()
+
+    def become_follower(self, role: Role) -> None:
+        """Lead no longer: whoever waits here is told NOT_LEADER_OR_FOLLOWER."""
+        if role.zk_version < self.zk_version:
+            return
+        self._adopt(role)
+        self.isr = ()
+        self.resign()
+
+    def resign(self, code: ErrorCode = ErrorCode.NOT_LEADER_OR_FOLLOWER) -> None:
+        """Stop leading, whoever does now; ``code`` is what those who wait are told."""
+        self.is_leader = False
+        told, self._told = self._told, []
+        self._unread.clear()
+        for _, _, tell in told:
+            tell(code)
+        self._wake()
+
+    def retire(self) -> None:
+        """The replica is taken away from this node."""
+        self.resign()
+        self.log.on_durable.remove(self.advance)
+
+    def _wake(self) -> None:
+        for waiter in tuple(self._waiters):
+            waiter.end()
+
+    def check_epoch(self, claimed: int) -> None:
+        """Raises Refused unless ``claimed`` is this leader's epoch, or -1 for "do not check"."""
+        if not self.is_leader:
+            raise Refused(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        if claimed != -1 and claimed != self.leader_epoch:
+            is_old = claimed < self.leader_epoch
+            raise Refused(
+                ErrorCode.FENCED_LEADER_EPOCH if is_old else ErrorCode.UNKNOWN_LEADER_EPOCH
+            )
+
+    def _adopt(self, role: Role) -> None:
+        assert role.leader_epoch >= self.leader_epoch, f"{self} was told of epoch {role}"
+        self.leader_id = role.leader_id
+        self.leader_epoch = role.leader_epoch
+        self.controller_epoch = role.controller_epoch
+        self.isr = role.isr
+        self.replicas = role.replicas
+        self.zk_version = role.zk_version
+
+    # --- writing -------------------------------------------------------------------------------
+
+    def append(self, batch: bytearray, *, acks: int, is_client: bool) -> Appended:
+        """Append one batch as leader; takes it over and writes its offsets and epoch into it.
+
+        Raises Refused: 6, 19 (nothing was appended), 56, and what the log refuses.
+        """
+        if not self.is_leader:
+            raise Refused(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        if acks == -1 and len(self.isr) < min(
+            self.log.config.min_insync_replicas, len(self.replicas)
+        ):
+            raise Refused(ErrorCode.NOT_ENOUGH_REPLICAS)
+        size = len(batch)
+        appended = self.log.append(batch, leader_epoch=self.leader_epoch, is_client=is_client)
+        if not appended.is_duplicate:
+            self._unread.append((self.log.end_offset, size))
+            self.advance()
+        return appended
+
+    def when_committed(self, offset: int, told: Told) -> None:
+        """Have ``told`` the outcome for what lies below ``offset``, perhaps before this returns.
+
+        NONE when the high watermark is there, NOT_LEADER_OR_FOLLOWER when leadership ends first.
+        """
+        if not self.is_leader:
+            told(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        elif offset <= self.high_watermark:
+            told(ErrorCode.NONE)
+        else:
+            heapq.heappush(self._told, (offset, next(self._sequence), told))
+
+    def advance(self) -> None:
+        """Move the high watermark as far as it may go, and tell whoever waits for that."""
+        if not self.is_leader:
+            return
+        mark = self._committable()
+        if mark <= self.high_watermark:
+            return
+        assert mark <= self.log.end_offset
+        self.high_watermark = mark
+        readable = 0
+        while self._unread and self._unread[0][0] <= mark:
+            readable += self._unread.popleft()[1]
+        while self._told and self._told[0][0] <= mark:
+            heapq.heappop(self._told)[2](ErrorCode.NONE)
+        if self._waiters:
+            for waiter in tuple(self._waiters):
+                waiter.grew(readable or 1)
+
+    def _committable(self) -> int:
+        """The first offset that not every replica of the ISR has, or that a crash could take."""
+        if len(self.isr) > 1:
+            return self.high_watermark
+        return self.log.durable_offset
+
+    # --- reading -------------------------------------------------------------------------------
+
+    def read(
+        self, offset: int, *, bytes_max: int, at_least_one: bool, is_follower: bool = False
+    ) -> bytes:
+        """Whole batches from the one that holds ``offset``; consumers see what is committed.
+
+        Raises Refused: 1 outside the log, 6 when not led here, 56.
+        """
+        if not self.is_leader:
+            raise Refused(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        end = self.log.end_offset if is_follower else self.high_watermark
+        return self.log.read(offset, bytes_max=bytes_max, end=end, at_least_one=at_least_one)
+
+    def wait_for_data(self, waiter: Waiter) -> None:
+        """Tell ``waiter`` of every move of the high watermark until it is forgotten."""
+        self._waiters[waiter] = None
+
+    def forget(self, waiter: Waiter) -> None:
+        """Tell ``waiter`` no more; harmless when it never waited."""
+        self._waiters.pop(waiter, None)

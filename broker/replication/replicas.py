@@ -1,0 +1,237 @@
+"""Every partition this node hosts, and what the controller tells it to do with them.
+
+Source: cluster.md sections 2.14 (control requests), 3.2 and 3.3 (roles), 3.10 (codes).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Protocol
+
+from barnabas.broker.storage.files import StorageError
+from barnabas.broker.storage.log import Log
+from barnabas.protocol.errors import ErrorCode, Refused
+from barnabas.protocol.messages import leader_and_isr, stop_replica
+
+from .partition import Partition, Role
+
+log = logging.getLogger(__name__)
+
+NO_TOPIC_ID = bytes(16)
+NO_EPOCH = (-1, -2)
+"""Leader epochs of a StopReplica that asks for no check: unknown, and topic being deleted."""
+
+Elected = Callable[[str, int, int], None]
+"""Told topic, partition and leader epoch."""
+Resigned = Callable[[str, int, int | None], None]
+"""Told topic, partition and leader epoch; None when the replica is taken away."""
+
+
+class Logs(Protocol):
+    """What is asked of storage/manager.py; each may raise StorageError or Refused(56)."""
+
+    def get(self, topic: str, partition: int) -> Log | None:
+        """The log that was found at the start, or created since."""
+
+    def create(self, topic: str, partition: int, topic_id: bytes | None) -> Log:
+        """A new, empty log."""
+
+    def delete(self, topic: str, partition: int) -> None:
+        """Take the log away; nothing happens where there is none."""
+
+    def high_watermark(self, topic: str, partition: int) -> int:
+        """What the checkpoint said at the start, else 0."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """One replica that StopReplica names, whatever version it came in."""
+
+    topic: str
+    index: int
+    leader_epoch: int
+    is_deleted: bool
+
+
+class Replicas:
+    """The hosted partitions by topic and index.
+
+    ``knows`` says whether the cluster has a partition, hosted here or not.
+    """
+
+    def __init__(
+        self,
+        node_id: int,
+        logs: Logs,
+        *,
+        knows: Callable[[str, int], bool],
+    ) -> None:
+        self.node_id = node_id
+        self.controller_epoch = -1
+        """The highest seen in a control request; an older controller is refused."""
+        self.on_elected: list[Elected] = []
+        self.on_resigned: list[Resigned] = []
+        self._logs = logs
+        self._knows = knows
+        self._hosted: dict[tuple[str, int], Partition] = {}
+
+    def __iter__(self) -> Iterator[Partition]:
+        return iter(tuple(self._hosted.values()))
+
+    def get(self, topic: str, index: int) -> Partition | None:
+        """The replica hosted here, led or not."""
+        return self._hosted.get((topic, index))
+
+    def led(self, topic: str, index: int) -> Partition:
+        """The replica led here; raises Refused: 6 when it is elsewhere, 3 when it is nowhere."""
+        partition = self._hosted.get((topic, index))
+        if partition is not None and partition.is_leader:
+            return partition
+        if partition is None and not self._knows(topic, index):
+            raise Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        raise Refused(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+
+    def high_watermarks(self) -> dict[tuple[str, int], int]:
+        """What the checkpoint of high watermarks is to hold."""
+        return {key: partition.high_watermark for key, partition in self._hosted.items()}
+
+    # --- LeaderAndIsr --------------------------------------------------------------------------
+
+    def apply_leader_and_isr(
+        self, request: leader_and_isr.LeaderAndIsrRequest
+    ) -> leader_and_isr.LeaderAndIsrResponse:
+        """Take over the roles that the controller gives; one code for each partition."""
+        if not self._accepts(request.controller_epoch):
+            return leader_and_isr.LeaderAndIsrResponse(error_code=ErrorCode.STALE_CONTROLLER_EPOCH)
+        errors, topics = [], []
+        for topic, topic_id, states in _states(request):
+            outcomes = [
+                leader_and_isr.PartitionError(
+                    topic_name=topic,
+                    partition_index=state.partition_index,
+                    error_code=self._take_role(topic, topic_id, state),
+                )
+                for state in states
+            ]
+            errors.extend(outcomes)
+            topics.append(leader_and_isr.TopicError(topic_id=topic_id, partition_errors=outcomes))
+        return leader_and_isr.LeaderAndIsrResponse(partition_errors=errors, topics=topics)
+
+    def _accepts(self, controller_epoch: int) -> bool:
+        if controller_epoch < self.controller_epoch:
+            log.warning(
+                "refused a controller of the past epoch=%d seen=%d",
+                controller_epoch,
+                self.controller_epoch,
+            )
+            return False
+        self.controller_epoch = controller_epoch
+        return True
+
+    def _take_role(
+        self, topic: str, topic_id: bytes, state: leader_and_isr.PartitionState
+    ) -> ErrorCode:
+        if self.node_id not in state.replicas:
+            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        try:
+            partition = self._host(topic, state.partition_index, topic_id)
+            if state.leader_epoch <= partition.leader_epoch:
+                return ErrorCode.STALE_CONTROLLER_EPOCH
+            self._become(partition, state)
+        except Refused as refusal:
+            return refusal.code
+        except StorageError as error:
+            log.error("could not host partition=%s-%d: %s", topic, state.partition_index, error)
+            return ErrorCode.KAFKA_STORAGE_ERROR
+        return ErrorCode.NONE
+
+    def _host(self, topic: str, index: int, topic_id: bytes) -> Partition:
+        partition = self._hosted.get((topic, index))
+        known_id = None if topic_id == NO_TOPIC_ID else topic_id
+        if partition is None:
+            found = self._logs.get(topic, index) or self._logs.create(topic, index, known_id)
+            partition = Partition(topic, index, found, self._logs.high_watermark(topic, index))
+        stored_id = partition.log.topic_id
+        if known_id and stored_id and stored_id != known_id:
+            raise Refused(ErrorCode.INCONSISTENT_TOPIC_ID)
+        self._hosted[topic, index] = partition
+        return partition
+
+    def _become(self, partition: Partition, state: leader_and_isr.PartitionState) -> None:
+        role = Role(
+            leader_id=state.leader,
+            leader_epoch=state.leader_epoch,
+            controller_epoch=state.controller_epoch,
+            isr=tuple(state.isr),
+            replicas=tuple(state.replicas),
+            zk_version=state.partition_epoch,
+        )
+        topic, index = partition.topic, partition.index
+        if state.leader == self.node_id:
+            partition.become_leader(role)
+            log.info("became leader partition=%s-%d epoch=%d", topic, index, role.leader_epoch)
+            for elected in self.on_elected:
+                elected(topic, index, role.leader_epoch)
+            return
+        partition.become_follower(role)
+        log.info("became follower partition=%s-%d leader=%d", topic, index, state.leader)
+        for resigned in self.on_resigned:
+            resigned(topic, index, role.leader_epoch)
+
+    # --- StopReplica ---------------------------------------------------------------------------
+
+    def stop(self, request: stop_replica.StopReplicaRequest) -> stop_replica.StopReplicaResponse:
+        """Stop serving replicas, and delete the logs of those that are to go."""
+        if not self._accepts(request.controller_epoch):
+            return stop_replica.StopReplicaResponse(error_code=ErrorCode.STALE_CONTROLLER_EPOCH)
+        return stop_replica.StopReplicaResponse(
+            partition_errors=[
+                stop_replica.PartitionError(
+                    topic_name=stop.topic, partition_index=stop.index, error_code=self._stop(stop)
+                )
+                for stop in _stops(request)
+            ]
+        )
+
+    def _stop(self, stop: Stop) -> ErrorCode:
+        partition = self._hosted.get((stop.topic, stop.index))
+        if partition is not None:
+            if stop.leader_epoch not in NO_EPOCH and stop.leader_epoch < partition.leader_epoch:
+                return ErrorCode.FENCED_LEADER_EPOCH
+            del self._hosted[stop.topic, stop.index]
+            partition.retire()
+            for resigned in self.on_resigned:
+                resigned(stop.topic, stop.index, None if stop.is_deleted else stop.leader_epoch)
+        if not stop.is_deleted:
+            return ErrorCode.NONE
+        try:
+            self._logs.delete(stop.topic, stop.index)
+        except StorageError as error:
+            log.error("could not delete partition=%s-%d: %s", stop.topic, stop.index, error)
+            return ErrorCode.KAFKA_STORAGE_ERROR
+        return ErrorCode.NONE
+
+
+def _states(
+    request: leader_and_isr.LeaderAndIsrRequest,
+) -> Iterator[tuple[str, bytes, list[leader_and_isr.PartitionState]]]:
+    for topic in request.topic_states:
+        yield topic.topic_name, topic.topic_id, list(topic.partition_states)
+    for state in request.ungrouped_partition_states:
+        yield state.topic_name, NO_TOPIC_ID, [state]
+
+
+def _stops(request: stop_replica.StopReplicaRequest) -> Iterator[Stop]:
+    for state in request.topic_states:
+        for one in state.partition_states:
+            yield Stop(
+                state.topic_name, one.partition_index, one.leader_epoch, one.delete_partition
+            )
+    is_deleted = request.delete_partitions
+    for topic in request.topics:
+        for index in topic.partition_indexes:
+            yield Stop(topic.name, index, -1, is_deleted)
+    for old in request.ungrouped_partitions:
+        yield Stop(old.topic_name, old.partition_index, -1, is_deleted)

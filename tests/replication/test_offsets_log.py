@@ -1,0 +1,108 @@
+"""The coordinator's port over real partitions."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from barnabas.broker.replication.offsets_log import OffsetsLogPort
+from barnabas.broker.replication.replicas import Replicas
+from barnabas.broker.storage.log_config import LogConfig
+from barnabas.coordinator.ports import OFFSETS_TOPIC, OffsetsLog
+from barnabas.protocol.errors import ErrorCode, Refused
+from tests.replication.logs import Shelf, a_batch, follow, lead
+
+Done = list[tuple[ErrorCode, int]]
+
+
+@pytest.fixture
+async def port(replicas: Replicas) -> OffsetsLog:
+    return OffsetsLogPort(replicas, asyncio.get_running_loop())
+
+
+def append(
+    port: OffsetsLog, *, epoch: int = 0, acks: int = -1, timeout_ms: int = 5000, count: int = 1
+) -> Done:
+    done: Done = []
+    port.append(
+        3,
+        a_batch(count),
+        leader_epoch=epoch,
+        acks=acks,
+        timeout_ms=timeout_ms,
+        done=lambda code, offset: done.append((code, offset)),
+    )
+    return done
+
+
+async def test_an_append_is_done_at_once_with_one_replica(
+    port: OffsetsLog, replicas: Replicas
+) -> None:
+    lead(replicas, OFFSETS_TOPIC, 3)
+    assert append(port, count=2) == [(ErrorCode.NONE, 0)]
+    assert append(port) == [(ErrorCode.NONE, 2)]
+    assert port.bounds(3) == (0, 3, 3)
+    assert port.read(3, 0, 1)
+    assert port.batch_bytes_max(3) == LogConfig().max_message_bytes
+
+
+async def test_an_append_in_another_epoch_or_elsewhere_is_refused(
+    port: OffsetsLog, replicas: Replicas
+) -> None:
+    assert append(port) == [(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1)]
+    lead(replicas, OFFSETS_TOPIC, 3, epoch=2)
+    for epoch in (1, 3):
+        assert append(port, epoch=epoch) == [(ErrorCode.NOT_LEADER_OR_FOLLOWER, -1)]
+    follow(replicas, OFFSETS_TOPIC, 3, epoch=3)
+    assert append(port, epoch=3) == [(ErrorCode.NOT_LEADER_OR_FOLLOWER, -1)]
+    assert port.bounds(3) is None
+    with pytest.raises(Refused):
+        port.read(3, 0, 1)
+
+
+async def test_an_append_waits_for_the_flush_that_the_topic_asks_for(
+    port: OffsetsLog, replicas: Replicas, shelf: Shelf
+) -> None:
+    shelf.config = LogConfig(flush_messages=1)
+    lead(replicas, OFFSETS_TOPIC, 3)
+    done, quick = append(port), append(port, acks=1)
+    assert (done, quick) == ([], [(ErrorCode.NONE, 1)])
+    reached: list[bool] = []
+    port.when_committed(3, 2, reached.append)
+    await shelf.flush()
+    assert done == [(ErrorCode.NONE, 0)]
+    assert reached == [True]
+
+
+async def test_an_append_that_is_not_committed_in_time_is_timed_out_once(
+    port: OffsetsLog, replicas: Replicas, shelf: Shelf
+) -> None:
+    shelf.config = LogConfig(flush_messages=1)
+    lead(replicas, OFFSETS_TOPIC, 3)
+    late = asyncio.Event()
+    done: Done = []
+
+    def tell(code: ErrorCode, offset: int) -> None:
+        done.append((code, offset))
+        late.set()
+
+    port.append(3, a_batch(), leader_epoch=0, acks=-1, timeout_ms=1, done=tell)
+    await late.wait()
+    await shelf.flush()
+    assert done == [(ErrorCode.REQUEST_TIMED_OUT, -1)]
+
+
+async def test_an_append_and_whoever_waits_end_with_leadership(
+    port: OffsetsLog, replicas: Replicas, shelf: Shelf
+) -> None:
+    shelf.config = LogConfig(flush_messages=1)
+    lead(replicas, OFFSETS_TOPIC, 3)
+    done = append(port)
+    reached: list[bool] = []
+    port.when_committed(3, 1, reached.append)
+    follow(replicas, OFFSETS_TOPIC, 3)
+    port.when_committed(3, 1, reached.append)
+    port.when_committed(9, 1, reached.append)
+    assert done == [(ErrorCode.NOT_LEADER_OR_FOLLOWER, -1)]
+    assert reached == [False, False, False]
