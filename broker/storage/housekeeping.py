@@ -1,0 +1,277 @@
+"""What goes on in the background of all logs: flushes, checkpoints, removals, second looks.
+
+Source: log.md section 3.1 (policy S, intervals of the checkpoints, disk full) and 4.2.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+import logging
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, Protocol
+
+from barnabas.protocol.errors import Refused
+
+from .checkpoints import HIGH_WATERMARKS, LOG_STARTS, RECOVERY_POINTS, Offsets
+from .files import Files, StorageError
+from .log_config import FOREVER
+from .log_directory import LogDirectory
+from .slices import in_slices, uninterrupted
+from .stored_log import StoredLog
+
+if TYPE_CHECKING:
+    from .log import Log
+
+log = logging.getLogger(__name__)
+
+FREE_BYTES_MIN: Final = 1 << 20
+"""A full disk with so much space again is worth a second look."""
+
+_CHECK_MS: Final = 1000
+_EXPIRY_MS: Final = 600_000
+
+
+class Intervals(Protocol):
+    """How often what is done, in milliseconds."""
+
+    @property
+    def flush_scheduler_interval_ms(self) -> int:
+        """Between two looks for logs whose flush.ms is over."""
+
+    @property
+    def recovery_point_interval_ms(self) -> int:
+        """Between two writings of the recovery points."""
+
+    @property
+    def start_offset_interval_ms(self) -> int:
+        """Between two writings of the log starts."""
+
+    @property
+    def high_watermark_interval_ms(self) -> int:
+        """Between two writings of the high watermarks."""
+
+    @property
+    def producer_id_expiration_ms(self) -> int:
+        """A producer silent for longer is forgotten."""
+
+
+class Keeper(Protocol):
+    """Who has the logs that are kept here."""
+
+    directories: list[LogDirectory]
+
+    def logs_in(self, directory: LogDirectory) -> Sequence[Log]:
+        """The logs of one directory."""
+
+    def directory_failed(self, directory: LogDirectory, error: StorageError) -> None:
+        """The directory cannot be trusted any more."""
+
+
+class Housekeeping:
+    """The background work of one :class:`~barnabas.broker.storage.manager.LogManager`."""
+
+    def __init__(
+        self, files: Files, keeper: Keeper, intervals: Intervals, now_ms: Callable[[], int]
+    ) -> None:
+        self._files = files
+        self._keeper = keeper
+        self._intervals = intervals
+        self._now_ms = now_ms
+        self._due: set[StoredLog] = set()
+        self._flushing: set[StoredLog] = set()
+        self._wake = asyncio.Event()
+        self._failed = asyncio.Event()
+        self._failure: StorageError | None = None
+        self._removals: list[tuple[float, Path]] = []
+        self._removed_marks: set[tuple[str, int]] = set()
+        self._marks: dict[Path, dict[tuple[str, int], int]] = {}
+        self.high_watermark_source: Callable[[], Iterable[tuple[str, int, int]]] = tuple
+
+    async def run(self) -> None:
+        """All of it, until cancelled or until no directory is left."""
+        intervals = self._intervals
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._watch_failure())
+            tasks.create_task(self._flush_due(tasks))
+            for interval_ms, action in (
+                (intervals.flush_scheduler_interval_ms, self._flush_old),
+                (intervals.recovery_point_interval_ms, self.write_recovery_points),
+                (intervals.start_offset_interval_ms, self._write_log_starts),
+                (intervals.high_watermark_interval_ms, self._write_high_watermarks),
+                (_CHECK_MS, self._remove_due),
+                (_CHECK_MS, self._verify_full),
+                (_EXPIRY_MS, self._expire_producers),
+            ):
+                tasks.create_task(_every(interval_ms, action))
+
+    async def _watch_failure(self) -> None:
+        await self._failed.wait()
+        assert self._failure is not None
+        raise self._failure
+
+    def fail(self, error: StorageError) -> None:
+        """The last directory has failed: end :meth:`run` with this."""
+        self._failure = error
+        self._failed.set()
+
+    # Flushes
+
+    def flush_soon(self, flushed: StoredLog) -> None:
+        """Flush a log as soon as its flush under way has ended."""
+        if flushed not in self._due:
+            self._due.add(flushed)
+            self._wake.set()
+
+    def forget(self, gone: StoredLog) -> None:
+        """A log was deleted."""
+        self._due.discard(gone)
+        for marks in self._marks.values():
+            marks.pop((gone.topic, gone.partition), None)
+
+    async def _flush_due(self, tasks: asyncio.TaskGroup) -> None:
+        while True:
+            await self._wake.wait()
+            self._wake.clear()
+            ready = self._due - self._flushing
+            self._due -= ready
+            self._flushing |= ready
+            for each in ready:
+                tasks.create_task(self._flush(each))
+
+    async def _flush(self, flushed: StoredLog) -> None:
+        try:
+            await flushed.flush()
+        except Refused as refusal:
+            # The log has told its owner already; here it only means that nothing moved.
+            log.debug("did not flush log=%s: %s", flushed, refusal)
+        finally:
+            self._flushing.discard(flushed)
+            if flushed in self._due:
+                self._wake.set()
+
+    async def _flush_old(self) -> None:
+        now = asyncio.get_running_loop().time()
+        for each in self._online_logs():
+            flush_ms, flusher = each.config.flush_ms, each.flusher
+            is_due = flush_ms < FOREVER and now - flusher.flushed_at >= flush_ms / 1000
+            if is_due and flusher.is_behind(each.end_offset):
+                self.flush_soon(each)
+
+    def _online_logs(self) -> list[Log]:
+        return [
+            each
+            for directory in self._keeper.directories
+            if directory.is_online
+            for each in self._keeper.logs_in(directory)
+            if not each.is_offline
+        ]
+
+    # Checkpoints
+
+    async def write_recovery_points(self) -> None:
+        """One line for each log."""
+        await self._write_each(RECOVERY_POINTS, self._recovery_points)
+
+    async def _write_log_starts(self) -> None:
+        await self._write_each(LOG_STARTS, self._log_starts)
+
+    async def _write_high_watermarks(self) -> None:
+        await self._write_each(HIGH_WATERMARKS, self._high_watermarks)
+
+    async def write_all(self, directory: LogDirectory) -> None:
+        """All checkpoints of one directory. Raises StorageError."""
+        await directory.write(RECOVERY_POINTS, self._recovery_points(directory))
+        await directory.write(LOG_STARTS, self._log_starts(directory))
+        await directory.write(HIGH_WATERMARKS, self._high_watermarks(directory))
+
+    async def _write_each(self, name: str, offsets: Callable[[LogDirectory], Offsets]) -> None:
+        for directory in self._keeper.directories:
+            if not directory.is_online:
+                continue
+            try:
+                await directory.write(name, offsets(directory))
+            except StorageError as error:
+                if error.is_full:
+                    log.warning("kept an old checkpoint, the disk is full: %s", error)
+                else:
+                    self._keeper.directory_failed(directory, error)
+
+    def _recovery_points(self, directory: LogDirectory) -> Offsets:
+        return {
+            (each.topic, each.partition): each.recovery_point
+            for each in self._keeper.logs_in(directory)
+        }
+
+    def _log_starts(self, directory: LogDirectory) -> Offsets:
+        return {
+            (each.topic, each.partition): each.start_offset
+            for each in self._keeper.logs_in(directory)
+            if each.start_offset > each.segments.view.bases[0]
+        }
+
+    def _high_watermarks(self, directory: LogDirectory) -> Offsets:
+        here = {(each.topic, each.partition) for each in self._keeper.logs_in(directory)}
+        marks = self._known_marks(directory)
+        for topic, partition, mark in self.high_watermark_source():
+            marks[topic, partition] = mark
+        self._marks[directory.path] = {key: marks[key] for key in marks if key in here}
+        return self._marks[directory.path]
+
+    def _known_marks(self, directory: LogDirectory) -> dict[tuple[str, int], int]:
+        return self._marks.setdefault(directory.path, dict(directory.high_watermarks))
+
+    def high_watermark(self, key: tuple[str, int], path: Path) -> int:
+        """As last written down or read; 0 when never."""
+        for directory in self._keeper.directories:
+            if directory.path == path:
+                return self._known_marks(directory).get(key, 0)
+        return 0
+
+    # Removals, second looks
+
+    def remove_later(self, path: Path, delay_ms: int) -> None:
+        """Remove a renamed file or directory; a start finishes what a stop interrupts."""
+        due = asyncio.get_running_loop().time() + delay_ms / 1000
+        heapq.heappush(self._removals, (due, path))
+
+    async def _remove_due(self) -> None:
+        now = asyncio.get_running_loop().time()
+        due = []
+        while self._removals and self._removals[0][0] <= now:
+            due.append(heapq.heappop(self._removals)[1])
+        if due:
+            await uninterrupted(self._files.off_loop(lambda: self._remove(due)))
+
+    def _remove(self, paths: list[Path]) -> None:
+        for path in paths:
+            try:
+                if self._files.is_directory(path):
+                    self._files.remove_tree(path)
+                else:
+                    self._files.unlink(path)
+            except StorageError as error:
+                log.warning("could not remove, the next start will: %s", error)
+
+    async def _verify_full(self) -> None:
+        for each in self._online_logs():
+            if not each.is_full:
+                continue
+            try:
+                if self._files.free_bytes(each.directory) >= FREE_BYTES_MIN:
+                    await in_slices(each.verify_again())
+            except StorageError as error:
+                each.note_failure(error)
+            except Refused as refusal:
+                log.error("log=%s is not as it was: %s", each, refusal)
+
+    async def _expire_producers(self) -> None:
+        for each in self._online_logs():
+            each.producers.expire(self._now_ms(), self._intervals.producer_id_expiration_ms)
+
+
+async def _every(interval_ms: int, action: Callable[[], Awaitable[None]]) -> None:
+    while True:
+        await asyncio.sleep(interval_ms / 1000)
+        await action()

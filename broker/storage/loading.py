@@ -1,0 +1,231 @@
+"""Loading one log from its directory, after a clean stop or a crash.
+
+Source: log.md sections 3.3 and 3.4; pitfalls P1, P2, P5, P7, P12 and P14.
+"""
+
+from __future__ import annotations
+
+import logging
+from bisect import bisect_right
+from collections.abc import Iterable
+from pathlib import Path
+
+from .checkpoints import BadCheckpoint
+from .entries import CorruptEntry
+from .files import Files, StorageError
+from .leader_epochs import FILE_NAME, LeaderEpochs
+from .leftovers import base_offset_of, clear_leftovers
+from .log_config import LogConfig
+from .log_parts import LogParts
+from .producer_replay import replay_producers
+from .producer_snapshots import SUFFIX as SNAPSHOT_SUFFIX
+from .producer_snapshots import ProducerSnapshots
+from .producers import Producers
+from .segment import SUFFIXES, Segment
+from .segment_indexes import OFFSETS_MAX
+from .segment_recovery import recover_segment
+from .slices import in_slices, uninterrupted
+
+log = logging.getLogger(__name__)
+
+
+async def load_log(
+    files: Files,
+    directory: Path,
+    *,
+    config: LogConfig,
+    is_clean: bool,
+    recovery_point: int,
+    start_offset: int,
+    now_ms: int,
+    producer_idle_ms: int,
+) -> LogParts:
+    """The log in ``directory``; after an unclean stop its tail is verified and made durable.
+
+    ``recovery_point`` and ``start_offset`` are what the checkpoints say, 0 when they say nothing.
+    Raises StorageError.
+    """
+    loading = _Loading(files, directory, config, now_ms)
+    loading.open_segments()
+    if is_clean:
+        await loading.trust()
+    else:
+        await loading.recover(recovery_point)
+    parts = await loading.parts(start_offset)
+    parts.producers.expire(now_ms, producer_idle_ms)
+    return parts
+
+
+def new_log(files: Files, directory: Path, now_ms: int) -> LogParts:
+    """An empty log in an empty directory. Raises StorageError."""
+    return LogParts(
+        segments=[Segment.create(files, directory, 0, now_ms)],
+        start_offset=0,
+        end_offset=0,
+        recovery_point=0,
+        epochs=LeaderEpochs(),
+        producers=Producers(),
+        snapshots=ProducerSnapshots(files, directory),
+    )
+
+
+class _Loading:
+    """One log while it is being loaded; its steps in order."""
+
+    def __init__(self, files: Files, directory: Path, config: LogConfig, now_ms: int) -> None:
+        self._files = files
+        self._directory = directory
+        self._config = config
+        self._now_ms = now_ms
+        self._segments: list[Segment] = []
+        self._snapshots = ProducerSnapshots(files, directory)
+        self._changed: list[Segment] = []
+        self._end_offset = 0
+        self._epochs = LeaderEpochs()
+        self._are_epochs_lost = False
+
+    def open_segments(self) -> None:
+        """Clear what a crash left, then open every segment without a look inside."""
+        names = clear_leftovers(self._files, self._directory)
+        bases = {base_offset_of(name) for name in names if name.endswith(".log")} - {None}
+        for name in names:
+            if name.endswith(SUFFIXES) and base_offset_of(name) not in bases:
+                self._files.unlink(self._directory / name)
+        snapshots = [base_offset_of(name) for name in names if name.endswith(SNAPSHOT_SUFFIX)]
+        self._snapshots = ProducerSnapshots(
+            self._files, self._directory, [each for each in snapshots if each is not None]
+        )
+        for base in sorted(each for each in bases if each is not None):
+            size = self._files.size(self._directory / f"{base:020d}.log")
+            segment = Segment(
+                self._files, self._directory, base, size=size, created_ms=self._now_ms
+            )
+            segment.indexes.configure(self._config)
+            self._segments.append(segment)
+        self._read_epochs()
+
+    def _read_epochs(self) -> None:
+        try:
+            text = self._files.read_whole(self._directory / FILE_NAME).decode()
+            self._epochs = LeaderEpochs.from_text(text)
+        except StorageError as error:
+            if not error.is_missing:
+                raise
+        except (BadCheckpoint, UnicodeDecodeError) as bad:
+            log.warning("rebuilt %s from batches: %s", self._directory / FILE_NAME, bad)
+            self._are_epochs_lost = True
+
+    async def trust(self) -> None:
+        """After a clean stop: only what looks wrong is verified."""
+        await self._check_indexes(self._segments)
+        if self._segments:
+            try:
+                self._end_offset = self._segments[-1].load_tail()
+            except CorruptEntry as corrupt:
+                log.error("found a damaged log after a clean stop: %s", corrupt)
+                await self._recover(self._segments[-1:])
+
+    async def recover(self, recovery_point: int) -> None:
+        """After a crash: verify everything from the recovery point on."""
+        bases = [segment.base_offset for segment in self._segments]
+        first = max(0, bisect_right(bases, recovery_point) - 1)
+        await self._check_indexes(self._segments[:first])
+        await self._recover(self._segments[first:])
+
+    async def _check_indexes(self, segments: Iterable[Segment]) -> None:
+        for segment, upper in zip(segments, self._uppers(), strict=False):
+            if not segment.indexes.are_sound(upper, segment.size):
+                log.warning("rebuilt indexes path=%s", segment.path(".index"))
+                await in_slices(recover_segment(segment, may_cut=False))
+                self._changed.append(segment)
+
+    def _uppers(self) -> list[int]:
+        bases = [segment.base_offset for segment in self._segments]
+        return [*bases[1:], *[base + OFFSETS_MAX + 1 for base in bases[-1:]]]
+
+    async def _recover(self, segments: list[Segment]) -> None:
+        for index, segment in enumerate(segments):
+            found = await in_slices(recover_segment(segment, epochs=self._epochs, may_cut=True))
+            self._end_offset = found.next_offset
+            self._changed.append(segment)
+            if found.cut_bytes:
+                self._drop(segments[index + 1 :])
+                return
+
+    def _drop(self, segments: list[Segment]) -> None:
+        """Remove segments that a crash made unreachable, and their snapshots."""
+        for segment in segments:
+            log.warning("dropped a segment behind damage path=%s", segment.path(".log"))
+            self._segments.remove(segment)
+            segment.retire()
+            for suffix in (*SUFFIXES, SNAPSHOT_SUFFIX):
+                self._files.unlink(segment.path(suffix))
+
+    async def parts(self, start_offset: int) -> LogParts:
+        """Bounds, epochs and producers, once the segments are in order and safe."""
+        await self._sync()
+        if not self._segments or self._end_offset < start_offset:
+            self._restart(start_offset)
+        start_offset = max(start_offset, self._segments[0].base_offset)
+        end_offset = max(self._end_offset, self._segments[-1].base_offset)
+        if self._are_epochs_lost:
+            self._rebuild_epochs()
+        self._epochs.truncate_from_end(end_offset)
+        self._epochs.truncate_from_start(start_offset)
+        await self._save_epochs()
+        self._snapshots.keep_only((each.base_offset for each in self._segments), end_offset)
+        producers = await in_slices(
+            replay_producers(self._segments, self._snapshots, start_offset, end_offset)
+        )
+        self._snapshots.take(producers, end_offset)
+        return LogParts(
+            segments=self._segments,
+            start_offset=start_offset,
+            end_offset=end_offset,
+            recovery_point=end_offset,
+            epochs=self._epochs,
+            producers=producers,
+            snapshots=self._snapshots,
+        )
+
+    async def _save_epochs(self) -> None:
+        if self._epochs.version:
+            path, data = self._directory / FILE_NAME, self._epochs.to_bytes()
+            await uninterrupted(
+                self._files.off_loop(lambda: self._files.write_atomically(path, data))
+            )
+            self._epochs.version = 0
+
+    async def _sync(self) -> None:
+        """What was verified is fsynced before anybody relies on it (P5)."""
+        changed = [segment for segment in self._changed if segment in self._segments]
+        if not changed:
+            return
+        prepared = [segment.prepare_sync() for segment in changed]
+
+        def sync_all() -> None:
+            for sync, save, _ in prepared:
+                sync()
+                save()
+            self._files.sync_directory(self._directory)
+
+        await uninterrupted(self._files.off_loop(sync_all))
+        for segment, (_, _, state) in zip(changed, prepared, strict=True):
+            segment.indexes.mark_saved(state)
+
+    def _restart(self, start_offset: int) -> None:
+        """The files end below the log's start, or there are none: begin empty there."""
+        self._drop(list(self._segments))
+        self._snapshots.keep_only((), -1)
+        self._epochs.clear()
+        self._segments = [Segment.create(self._files, self._directory, start_offset, self._now_ms)]
+        self._end_offset = start_offset
+
+    def _rebuild_epochs(self) -> None:
+        for segment in self._segments:
+            try:
+                for entry in segment.entries():
+                    if entry.leader_epoch > self._epochs.latest:
+                        self._epochs.assign(entry.leader_epoch, entry.base_offset)
+            except CorruptEntry as corrupt:
+                log.error("could not read epochs path=%s %s", segment.path(".log"), corrupt)

@@ -1,0 +1,201 @@
+"""One partition's log: batches in, batches out.
+
+    start_offset ... recovery_point ... end_offset    below the middle one no power cut takes any
+    start_offset ... high watermark ... end_offset    below it consumers see; replication's word
+
+Source: log.md sections 2.9, 4.4 and 6.2.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Final
+
+from barnabas.protocol.errors import ErrorCode, Refused
+from barnabas.protocol.records.header import (
+    ENVELOPE_BYTES,
+    HEADER,
+    LOG_APPEND_TIME,
+    sequence_after,
+)
+
+from . import log_follower, log_search
+from .entries import CorruptEntry, Entry, entry_at
+from .files import StorageError
+from .log_parts import Appended, LogOwner, LogParts
+from .log_reader import read_batches
+from .log_search import TimedOffset
+from .producers import SentBatch
+from .segment_indexes import OFFSETS_MAX
+from .stored_log import StoredLog
+
+__all__ = ["Appended", "Log", "LogOwner", "LogParts", "TimedOffset"]
+
+_PLACE: Final = struct.Struct(">qii")
+
+
+class Log(StoredLog):
+    """The batches of one partition replica."""
+
+    __slots__ = ()
+
+    # Appending
+
+    def append(self, batch: bytearray, *, leader_epoch: int, is_client: bool) -> Appended:
+        """Append one batch of magic 2 as leader; takes it over, writes offset and epoch into it.
+
+        The batch was validated, or built here. A client's batch with a producer id is checked
+        against the last ones of that producer. Raises Refused: 6 for an epoch that has ended,
+        45, 47, 48 about the producer, 56 when the disk will not have it; nothing was written
+        then. What may be acknowledged is bounded by :attr:`durable_offset`.
+        """
+        if self._refusal is not None:
+            raise Refused(ErrorCode.KAFKA_STORAGE_ERROR, self._refusal)
+        fields = HEADER.unpack_from(batch)
+        base_offset = self.end_offset
+        last_offset = base_offset + fields[6]
+        max_timestamp = fields[8]
+        size = len(batch)
+        segment = self._active
+        position = segment.size
+        if (
+            position + size > self._segment_bytes
+            or max_timestamp > self._roll_timestamp
+            or segment.indexes.is_full
+            or last_offset - segment.base_offset > OFFSETS_MAX
+        ) and self._must_roll(size, last_offset, max_timestamp):
+            self.roll()
+            segment, position = self._active, 0
+        noted = None
+        if fields[9] >= 0:
+            noted = entry_at(batch)
+            sent = self._check_producer(noted, is_client=is_client)
+            if sent is not None:
+                return self._appended_before(sent, fields[5])
+        if leader_epoch != self.epochs.latest:
+            self._begin_epoch(leader_epoch, base_offset)
+        _PLACE.pack_into(batch, 0, base_offset, size - ENVELOPE_BYTES, leader_epoch)
+        try:
+            segment.append(batch, last_offset, max_timestamp)
+        except StorageError as error:
+            self.disk_failed(error)
+        end = self.end_offset = last_offset + 1
+        if noted is not None:
+            self.producers.note(noted._replace(base_offset=base_offset, last_offset=last_offset))
+        if position == 0:
+            self._watch_time()
+        if end >= self.flusher.due_at:
+            self._owner.schedule_flush(self)
+        stamp = max_timestamp if fields[5] & LOG_APPEND_TIME else -1
+        return Appended(base_offset, last_offset, stamp, False, self.start_offset)
+
+    def _check_producer(self, batch: Entry, *, is_client: bool) -> SentBatch | None:
+        delta = batch.last_offset - batch.base_offset
+        last_sequence = sequence_after(batch.base_sequence, delta)
+        return self.producers.check(batch, last_sequence, is_client=is_client)
+
+    def _appended_before(self, sent: SentBatch, attributes: int) -> Appended:
+        stamp = sent.timestamp if attributes & LOG_APPEND_TIME else -1
+        return Appended(sent.base_offset, sent.last_offset, stamp, True, self.start_offset)
+
+    def _begin_epoch(self, leader_epoch: int, base_offset: int) -> None:
+        if leader_epoch < self.epochs.latest:
+            raise Refused(
+                ErrorCode.NOT_LEADER_OR_FOLLOWER,
+                f"epoch {leader_epoch} ended, the latest is {self.epochs.latest}",
+            )
+        self.epochs.assign(leader_epoch, base_offset)
+
+    def append_as_follower(self, batches: bytes) -> None:
+        """Append what the leader has, byte for byte; an entry cut at the end is left out.
+
+        Raises Refused: 2 for damaged bytes, 87 for offsets out of order, 56; what came before
+        was appended then.
+        """
+        log_follower.append_batches(self, batches)
+
+    def truncate_to(self, offset: int) -> None:
+        """Drop ``offset`` and all after it, and the whole batch that holds it. Raises Refused(56).
+
+        The recovery point is lowered: have it written down before anything is appended.
+        """
+        with self._storage():
+            log_follower.truncate_to(self, offset)
+
+    def truncate_fully(self, offset: int, *, start_offset: int | None = None) -> None:
+        """Drop everything and begin at ``offset``. Raises Refused(56).
+
+        ``start_offset`` above ``offset`` lies inside the first batch to come.
+        """
+        with self._storage():
+            log_follower.truncate_fully(self, offset, start_offset)
+
+    # Reading
+
+    def read(self, offset: int, *, bytes_max: int, end: int, at_least_one: bool) -> bytes:
+        """Whole batches from the one that holds ``offset``, all of them below ``end``.
+
+        At most ``bytes_max`` bytes, but ``at_least_one`` batch whatever its size; empty when
+        there is nothing below ``end``. The first batch may begin below ``offset``.
+        Raises Refused: 1 outside of the log, 2 where the log is damaged, 56.
+        """
+        if self.is_offline:
+            raise Refused(ErrorCode.KAFKA_STORAGE_ERROR, self._refusal or "")
+        if not self.start_offset <= offset <= self.end_offset:
+            raise Refused(ErrorCode.OFFSET_OUT_OF_RANGE, f"{self.start_offset}..{self.end_offset}")
+        if offset >= end:
+            return b""
+        try:
+            return read_batches(
+                self.segments.view,
+                offset,
+                end=min(end, self.end_offset),
+                log_end=self.end_offset,
+                bytes_max=bytes_max,
+                at_least_one=at_least_one,
+            )
+        except (CorruptEntry, StorageError) as error:
+            self.disk_failed(error)
+
+    def offset_for_time(self, timestamp: int, end: int) -> TimedOffset | None:
+        """The first record at ``timestamp`` or later; None when there is none below ``end``.
+
+        Raises Refused as :meth:`read`.
+        """
+        with self._storage():
+            return log_search.first_at_or_after(
+                self.segments.view, timestamp, self.start_offset, end
+            )
+
+    def max_timestamp_offset(self, end: int) -> TimedOffset | None:
+        """The first record with the greatest timestamp; None when that is not below ``end``.
+
+        Raises Refused as :meth:`read`.
+        """
+        with self._storage():
+            return log_search.newest(self.segments.view, self.start_offset, end)
+
+    def segment_offsets(self) -> list[tuple[int, int]]:
+        """Where each segment begins and when it last changed (ms), then the log's end and now."""
+        with self._storage():
+            bounds = [
+                (max(segment.base_offset, self.start_offset), segment.modified_ms)
+                for segment in self.segments.view.segments
+            ]
+        if self._active.size:
+            bounds.append((self.end_offset, self._now_ms()))
+        return bounds
+
+    def offsets_before(self, timestamp: int, count: int, high_watermark: int | None) -> list[int]:
+        """The answer of ListOffsets v0, descending; ``high_watermark`` None shows all."""
+        return log_search.offsets_before(self.segment_offsets(), timestamp, count, high_watermark)
+
+    # Leader epochs
+
+    def assign_epoch(self, epoch: int, start_offset: int) -> None:
+        """The leader of ``epoch`` writes from ``start_offset`` on; said on election (P42)."""
+        self.epochs.assign(epoch, start_offset)
+
+    def epoch_end_offset(self, epoch: int) -> tuple[int, int]:
+        """The newest epoch at or below ``epoch`` and where it ends; (-1, -1) when unknown."""
+        return self.epochs.end_offset(epoch, self.end_offset)

@@ -1,0 +1,193 @@
+"""The settings of one log, under the names topics know them by.
+
+Source: log.md section 8, Kafka 3.9 TopicConfig and LogConfig.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final, Self
+
+from barnabas.protocol.settings import ConfigError, declared, parsed, setting, suggestion
+
+FOREVER: Final = 2**63 - 1
+"""What "never" is in Kafka's settings."""
+
+INT_MAX: Final = 2**31 - 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogConfig:
+    """How one partition is rolled, flushed, kept and checked."""
+
+    segment_bytes: int = setting(
+        "segment.bytes", 1 << 30, "roll a segment before it exceeds this", least=14, most=INT_MAX
+    )
+    segment_ms: int = setting(
+        "segment.ms", 604_800_000, "roll a segment after so much record time", least=1
+    )
+    segment_jitter_ms: int = setting(
+        "segment.jitter.ms", 0, "roll up to this much earlier, drawn by chance", least=0
+    )
+    segment_index_bytes: int = setting(
+        "segment.index.bytes", 10_485_760, "roll when an index has this size", least=4, most=INT_MAX
+    )
+    index_interval_bytes: int = setting(
+        "index.interval.bytes", 4096, "log bytes between two index entries", least=0, most=INT_MAX
+    )
+    preallocate: bool = setting("preallocate", False, "accepted; files only ever grow here")
+    retention_ms: int = setting(
+        "retention.ms", 604_800_000, "delete records older than this; -1 never", least=-1
+    )
+    retention_bytes: int = setting(
+        "retention.bytes", -1, "keep at most so much of a partition; -1 all", least=-1
+    )
+    cleanup_policy: tuple[str, ...] = setting(
+        "cleanup.policy", ("delete",), "delete, compact or both", choices=("delete", "compact")
+    )
+    file_delete_delay_ms: int = setting(
+        "file.delete.delay.ms", 60_000, "unlink a deleted file after this", least=0
+    )
+    flush_messages: int = setting("flush.messages", FOREVER, "flush after so many records", least=1)
+    flush_ms: int = setting("flush.ms", FOREVER, "flush after so long", least=0)
+    max_message_bytes: int = setting(
+        "max.message.bytes", 1_048_588, "the largest record batch", least=0, most=INT_MAX
+    )
+    compression_type: str = setting(
+        "compression.type",
+        "producer",
+        "codec of stored batches; producer keeps what comes",
+        choices=("producer", "uncompressed", "gzip", "snappy", "lz4", "zstd"),
+    )
+    compression_gzip_level: int = setting(
+        "compression.gzip.level", -1, "of batches compressed here", least=-1, most=9
+    )
+    compression_lz4_level: int = setting(
+        "compression.lz4.level", 9, "of batches compressed here", least=1, most=17
+    )
+    compression_zstd_level: int = setting(
+        "compression.zstd.level", 3, "of batches compressed here", least=-131_072, most=22
+    )
+    message_timestamp_type: str = setting(
+        "message.timestamp.type",
+        "CreateTime",
+        "whose clock stamps records",
+        choices=("CreateTime", "LogAppendTime"),
+    )
+    message_timestamp_before_max_ms: int = setting(
+        "message.timestamp.before.max.ms", FOREVER, "refuse records older than this", least=0
+    )
+    message_timestamp_after_max_ms: int = setting(
+        "message.timestamp.after.max.ms", FOREVER, "refuse records newer than this", least=0
+    )
+    message_timestamp_difference_max_ms: int = setting(
+        "message.timestamp.difference.max.ms", FOREVER, "older name of the two above", least=0
+    )
+    message_format_version: str = setting(
+        "message.format.version", "3.0-IV1", "accepted; batches of magic 2 are stored"
+    )
+    message_downconversion_enable: bool = setting(
+        "message.downconversion.enable", True, "convert for consumers of older formats"
+    )
+    delete_retention_ms: int = setting(
+        "delete.retention.ms", 86_400_000, "keep the tombstones of a compacted log", least=0
+    )
+    min_compaction_lag_ms: int = setting(
+        "min.compaction.lag.ms", 0, "leave younger records uncompacted", least=0
+    )
+    max_compaction_lag_ms: int = setting(
+        "max.compaction.lag.ms", FOREVER, "compact older records in any case", least=1
+    )
+    min_cleanable_dirty_ratio: float = setting(
+        "min.cleanable.dirty.ratio", 0.5, "dirty share that starts compaction", least=0, most=1
+    )
+    min_insync_replicas: int = setting(
+        "min.insync.replicas", 1, "acks=all needs so many replicas", least=1
+    )
+    unclean_leader_election_enable: bool = setting(
+        "unclean.leader.election.enable", False, "elect outside the ISR, losing records"
+    )
+    leader_replication_throttled_replicas: tuple[str, ...] = setting(
+        "leader.replication.throttled.replicas", (), "accepted; nothing is throttled yet"
+    )
+    follower_replication_throttled_replicas: tuple[str, ...] = setting(
+        "follower.replication.throttled.replicas", (), "accepted; nothing is throttled yet"
+    )
+
+    @property
+    def is_compacted(self) -> bool:
+        """Whether a record without key is refused and old values of a key may go."""
+        return "compact" in self.cleanup_policy
+
+    def with_overrides(self, overrides: Mapping[str, str]) -> Self:
+        """These settings with a topic's own on top; raises ConfigError naming the first bad one."""
+        known = declared(type(self))
+        for name in overrides:
+            if name not in known:
+                raise ConfigError(f"{name}: unknown{suggestion(name, known)}")
+        fields = {known[name].field: parsed(known[name], text) for name, text in overrides.items()}
+        config = dataclasses.replace(self, **fields)
+        if config.min_compaction_lag_ms > config.max_compaction_lag_ms:
+            raise ConfigError("min.compaction.lag.ms: must not exceed max.compaction.lag.ms")
+        return config
+
+    @classmethod
+    def from_broker(cls, values: Mapping[str, str]) -> Self:
+        """The defaults of every topic of a node, from the node's own settings.
+
+        Of several names for one setting the finer unit wins. Raises ConfigError.
+        """
+        overrides = {}
+        for key, synonyms in BROKER_SYNONYMS.items():
+            for name in synonyms:
+                if name in values:
+                    overrides[key] = _in_topic_unit(key, name, values[name])
+                    break
+        return cls().with_overrides(overrides)
+
+
+BROKER_SYNONYMS: Final[Mapping[str, tuple[str, ...]]] = {
+    "segment.bytes": ("log.segment.bytes",),
+    "segment.ms": ("log.roll.ms", "log.roll.hours"),
+    "segment.jitter.ms": ("log.roll.jitter.ms", "log.roll.jitter.hours"),
+    "segment.index.bytes": ("log.index.size.max.bytes",),
+    "index.interval.bytes": ("log.index.interval.bytes",),
+    "preallocate": ("log.preallocate",),
+    "retention.ms": ("log.retention.ms", "log.retention.minutes", "log.retention.hours"),
+    "retention.bytes": ("log.retention.bytes",),
+    "cleanup.policy": ("log.cleanup.policy",),
+    "file.delete.delay.ms": ("log.segment.delete.delay.ms",),
+    "flush.messages": ("log.flush.interval.messages",),
+    "flush.ms": ("log.flush.interval.ms",),
+    "max.message.bytes": ("message.max.bytes",),
+    "compression.type": ("compression.type",),
+    "compression.gzip.level": ("compression.gzip.level",),
+    "compression.lz4.level": ("compression.lz4.level",),
+    "compression.zstd.level": ("compression.zstd.level",),
+    "message.timestamp.type": ("log.message.timestamp.type",),
+    "message.timestamp.before.max.ms": ("log.message.timestamp.before.max.ms",),
+    "message.timestamp.after.max.ms": ("log.message.timestamp.after.max.ms",),
+    "message.downconversion.enable": ("log.message.downconversion.enable",),
+    "delete.retention.ms": ("log.cleaner.delete.retention.ms",),
+    "min.compaction.lag.ms": ("log.cleaner.min.compaction.lag.ms",),
+    "max.compaction.lag.ms": ("log.cleaner.max.compaction.lag.ms",),
+    "min.cleanable.dirty.ratio": ("log.cleaner.min.cleanable.ratio",),
+    "min.insync.replicas": ("min.insync.replicas",),
+    "unclean.leader.election.enable": ("unclean.leader.election.enable",),
+}
+"""Topic key to the node's names for it, the one that wins first."""
+
+_MS_IN: Final = {"minutes": 60_000, "hours": 3_600_000}
+
+
+def _in_topic_unit(key: str, name: str, text: str) -> str:
+    factor = _MS_IN.get(name.rsplit(".", 1)[-1])
+    if factor is None or not key.endswith(".ms"):
+        return text
+    try:
+        count = int(text)
+    except ValueError:
+        raise ConfigError(f"{name}={text}: must be a whole number") from None
+    return str(count if count < 0 else count * factor)

@@ -1,0 +1,103 @@
+"""One entry of log.dirs: its lock, its clean-shutdown marker, its checkpoints.
+
+Source: log.md sections 2.1, 2.7 and 3.2; pitfall P6.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from pathlib import Path
+from typing import Final
+
+from .checkpoints import (
+    HIGH_WATERMARKS,
+    LOG_STARTS,
+    RECOVERY_POINTS,
+    BadCheckpoint,
+    Offsets,
+    format_offsets,
+    read_offsets,
+)
+from .files import Files, Lock, StorageError
+from .slices import uninterrupted
+
+log = logging.getLogger(__name__)
+
+MARKER: Final = ".kafka_cleanshutdown"
+LOCK: Final = ".lock"
+_MARKER_TEXT: Final = b'{"version":0,"brokerEpoch":-1}'
+
+
+class LogDirectory:
+    """A directory that holds logs; locked from :meth:`open` to :meth:`close`."""
+
+    def __init__(self, files: Files, path: Path) -> None:
+        self._files = files
+        self.path = path
+        self.is_online = False
+        self.was_clean = False
+        """The last process stopped in order, so nothing needs to be verified."""
+        self.is_loaded = False
+        """Every log in it was loaded: it may be marked clean at the end."""
+        self.recovery_points: Offsets = {}
+        self.log_starts: Offsets = {}
+        self.high_watermarks: Offsets = {}
+        """What the checkpoints said at the start."""
+        self._lock: Lock | None = None
+        self._written: dict[str, bytes] = {}
+        self._writing = asyncio.Lock()
+
+    def open(self) -> None:
+        """Lock it, take the marker away and read the checkpoints. Raises StorageError."""
+        self._files.make_directory(self.path)
+        self._lock = self._files.lock(self.path / LOCK)
+        self.is_online = True
+        marker = self.path / MARKER
+        self.was_clean = self._files.exists(marker)
+        if self.was_clean:
+            # Before anything is loaded, and for good: a crash from here on is a crash.
+            self._files.unlink(marker)
+            self._files.sync_directory(self.path)
+        self.recovery_points = self._read(RECOVERY_POINTS)
+        self.log_starts = self._read(LOG_STARTS)
+        self.high_watermarks = self._read(HIGH_WATERMARKS)
+
+    def _read(self, name: str) -> Offsets:
+        try:
+            return read_offsets(self._files, self.path / name)
+        except BadCheckpoint as bad:
+            log.warning("ignored a bad checkpoint path=%s: %s", self.path / name, bad)
+            return {}
+
+    async def write(self, name: str, offsets: Offsets) -> None:
+        """Replace the checkpoint ``name`` unless it says that already. Raises StorageError."""
+        data = format_offsets(dict(sorted(offsets.items())))
+        async with self._writing:
+            if self._written.get(name) == data:
+                return
+            path = self.path / name
+            await uninterrupted(
+                self._files.off_loop(lambda: self._files.write_atomically(path, data))
+            )
+            self._written[name] = data
+
+    async def mark_clean(self) -> None:
+        """Say that everything in it is complete and durable. Raises StorageError."""
+        assert self.is_loaded
+        path = self.path / MARKER
+        await uninterrupted(
+            self._files.off_loop(lambda: self._files.write_atomically(path, _MARKER_TEXT))
+        )
+
+    def take_offline(self, error: StorageError) -> None:
+        """Use it no more; the lock stays, so that nobody else does."""
+        self.is_online = self.is_loaded = False
+        log.error("took a log directory offline path=%s: %s", self.path, error)
+
+    def close(self) -> None:
+        """Give the lock back; harmless when done twice."""
+        self.is_online = False
+        if self._lock is not None:
+            self._lock.release()
+            self._lock = None

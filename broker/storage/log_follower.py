@@ -1,0 +1,85 @@
+"""What a follower does to its log: append what the leader has, drop what it has not.
+
+Source: log.md sections 2.9 and 3.6; pitfalls P16, P28 and P30.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from barnabas.protocol.errors import ErrorCode, Refused
+from barnabas.protocol.records.batch import crc_is_valid, iterate
+
+from .entries import entry_at
+from .producer_replay import replay_producers
+from .slices import at_once
+
+if TYPE_CHECKING:
+    from .log import Log
+
+
+def append_batches(log: Log, batches: bytes) -> None:
+    """Check and append each whole entry of ``batches``; see :meth:`Log.append_as_follower`."""
+    data = memoryview(batches)
+    for position, size in iterate(data):
+        entry = entry_at(data, position, position)
+        if not crc_is_valid(data, position, size):
+            raise Refused(ErrorCode.CORRUPT_MESSAGE, f"checksum at offset {entry.base_offset}")
+        if entry.base_offset < log.end_offset:
+            start = log.start_offset
+            is_empty = log.end_offset == start and not log.size
+            if not (is_empty and entry.base_offset < start <= entry.last_offset):
+                raise Refused(
+                    ErrorCode.INVALID_RECORD,
+                    f"offset {entry.base_offset} is below the end {log.end_offset}",
+                )
+            log.truncate_fully(entry.base_offset, start_offset=start)
+        log.append_entry(entry, data[position : position + size])
+
+
+def truncate_to(log: Log, offset: int) -> None:
+    """Drop ``offset`` and all after it, with the whole batch that holds it."""
+    if offset >= log.end_offset:
+        log.epochs.truncate_from_end(log.end_offset)
+        return
+    view = log.segments.view
+    if offset < view.bases[0]:
+        truncate_fully(log, offset, None)
+        return
+    log.flusher.lower(offset)
+    gone = [segment for segment in view.segments if segment.base_offset > offset]
+    log.segments.remove(gone)
+    active = log.segments.active
+    inside = active.find(offset)
+    end_offset = min(offset, inside.base_offset) if inside else offset
+    active.truncate(offset)
+    log.start_offset = min(log.start_offset, end_offset)
+    log.epochs.truncate_from_end(end_offset)
+    renamed = log.snapshots.remove_above(end_offset)
+    for segment in gone:
+        renamed += segment.rename_deleted()
+    log.replaced(end_offset, gone, renamed)
+    log.producers = at_once(
+        replay_producers(
+            log.segments.view.segments, log.snapshots, log.start_offset, log.end_offset
+        )
+    )
+
+
+def truncate_fully(log: Log, offset: int, start_offset: int | None) -> None:
+    """Drop everything; one empty segment at ``offset`` remains."""
+    log.flusher.restart(offset)
+    old = log.segments.view.segments
+    renamed = log.snapshots.remove_above(-1)
+    for segment in old:
+        if segment.base_offset == offset:
+            renamed += segment.rename_deleted()
+    log.segments.replace(log.new_segment(offset))
+    for segment in old:
+        if segment.base_offset != offset:
+            renamed += segment.rename_deleted()
+    log.start_offset = offset if start_offset is None else start_offset
+    log.epochs.clear()
+    log.producers.clear()
+    log.producers.end_offset = offset
+    log.replaced(offset, old, renamed)

@@ -1,0 +1,50 @@
+"""Reading batches: from the one that holds an offset, up to a bound.
+
+Source: log.md sections 6.1 and 6.2.
+"""
+
+from __future__ import annotations
+
+from .entries import Span
+from .segment import Segment
+from .segments import SegmentView
+
+
+def read_batches(
+    view: SegmentView, offset: int, *, end: int, log_end: int, bytes_max: int, at_least_one: bool
+) -> bytes:
+    """Whole batches of one segment, none of which holds ``end`` or more.
+
+    ``offset`` < ``end`` <= ``log_end``. Raises CorruptEntry.
+    """
+    assert offset < end <= log_end
+    index = max(0, view.floor(offset))
+    while index < len(view.segments):
+        segment = view.segments[index]
+        if segment.base_offset >= end:
+            break
+        first = segment.find(offset)
+        if first is not None:
+            if view.upper(index, log_end) <= end:
+                segment.hint(end, limit := segment.size)
+            else:
+                limit = _limit(segment, end)
+            count = _count(segment, first, limit - first.position, bytes_max, at_least_one)
+            return segment.read(first.position, count) if count else b""
+        index += 1
+    return b""
+
+
+def _limit(segment: Segment, end: int) -> int:
+    """The position before which every batch ends below ``end``."""
+    beyond = segment.find(end)
+    return segment.size if beyond is None else beyond.position
+
+
+def _count(segment: Segment, first: Span, count: int, bytes_max: int, at_least_one: bool) -> int:
+    """How many of ``count`` readable bytes to take, ``first`` being the batch they begin with."""
+    if count <= bytes_max:
+        return max(0, count)
+    if first.size <= bytes_max:
+        return segment.whole_batches(first.position, bytes_max) - first.position
+    return first.size if at_least_one else 0

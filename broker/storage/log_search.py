@@ -1,0 +1,99 @@
+"""Offsets by time: what ListOffsets asks of one log.
+
+Source: log.md section 4.4; pitfalls P31 and P32.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from barnabas.protocol.errors import ErrorCode, Refused
+from barnabas.protocol.records.batch import records
+
+from .entries import Entry
+from .segment import Segment
+from .segments import SegmentView
+
+LATEST: Final = -1
+EARLIEST: Final = -2
+
+
+class TimedOffset(NamedTuple):
+    """A record found by its time."""
+
+    timestamp: int
+    offset: int
+    leader_epoch: int
+    """Of the batch it is in; -1 when that has none."""
+
+
+def first_at_or_after(
+    view: SegmentView, timestamp: int, start: int, end: int
+) -> TimedOffset | None:
+    """The first record in [start, end) whose timestamp is ``timestamp`` or later."""
+    for index, segment in enumerate(view.segments):
+        if view.upper(index, end) > start and segment.largest_timestamp >= timestamp:
+            offset = max(start, segment.indexes.offset_before(timestamp))
+            return _first_in(segment, offset, timestamp, start, end)
+    return None
+
+
+def newest(view: SegmentView, start: int, end: int) -> TimedOffset | None:
+    """The first record in [start, end) that carries the greatest timestamp of the log."""
+    chosen = None
+    for index, segment in enumerate(view.segments):
+        if view.upper(index, end) <= start:
+            continue
+        if chosen is None or segment.indexes.max_timestamp > chosen.indexes.max_timestamp:
+            chosen = segment
+    if chosen is None or chosen.indexes.max_timestamp < 0:
+        return None
+    indexes = chosen.indexes
+    return _first_in(chosen, indexes.max_timestamp_offset, indexes.max_timestamp, start, end)
+
+
+def _first_in(
+    segment: Segment, offset: int, timestamp: int, start: int, end: int
+) -> TimedOffset | None:
+    span = segment.find(offset)
+    if span is None:
+        return None
+    for entry in segment.entries(span.position):
+        if entry.base_offset >= end:
+            return None
+        if entry.max_timestamp >= timestamp:
+            found = _first_record(segment, entry, timestamp, start)
+            if found is not None:
+                return found if found.offset < end else None
+    return None
+
+
+def _first_record(segment: Segment, entry: Entry, timestamp: int, start: int) -> TimedOffset | None:
+    data = segment.read(entry.position, entry.size)
+    for record in records(data):
+        if record.timestamp >= timestamp and record.offset >= start:
+            return TimedOffset(record.timestamp, record.offset, entry.leader_epoch)
+    return None
+
+
+def offsets_before(
+    bounds: list[tuple[int, int]], timestamp: int, count: int, high_watermark: int | None
+) -> list[int]:
+    """Up to ``count`` segment offsets at or before ``timestamp``, descending: ListOffsets v0.
+
+    ``bounds`` are (offset, time of last change in ms), ascending. ``high_watermark`` takes the
+    place of all that lies above it, for consumers. Raises Refused for an unknown special time.
+    """
+    if timestamp < EARLIEST:
+        raise Refused(ErrorCode.UNSUPPORTED_VERSION, f"timestamp {timestamp}")
+    if timestamp == LATEST:
+        index = len(bounds) - 1
+    elif timestamp == EARLIEST:
+        index = 0
+    else:
+        index = max((i for i, (_, time) in enumerate(bounds) if time <= timestamp), default=-1)
+    offsets = [offset for offset, _ in reversed(bounds[: index + 1])]
+    if high_watermark is not None and any(offset > high_watermark for offset in offsets):
+        visible = [offset for offset in offsets if offset < high_watermark]
+        offsets = [high_watermark, *visible]
+    return offsets[:count]

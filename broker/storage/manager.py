@@ -1,0 +1,320 @@
+"""All logs of this node: found at the start, created, deleted, kept safe, closed in order.
+
+Source: log.md sections 2.1, 3.1, 3.2 and 4.2.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from random import Random
+
+from barnabas.protocol.errors import ErrorCode, Refused
+from barnabas.protocol.settings import ConfigError
+
+from .files import Files, StorageError
+from .housekeeping import Housekeeping, Intervals
+from .loading import load_log, new_log
+from .log import Log
+from .log_config import LogConfig
+from .log_directory import LogDirectory
+from .log_parts import LogParts
+from .partition_directory import (
+    METADATA,
+    deleted_name,
+    directory_name,
+    format_metadata,
+    is_deleted_name,
+    parse_directory_name,
+    read_topic_id,
+)
+from .stored_log import StoredLog
+
+log = logging.getLogger(__name__)
+
+Key = tuple[str, int]
+HighWatermarks = Callable[[], Iterable[tuple[str, int, int]]]
+
+
+class LogManager:
+    """The logs under one or more directories.
+
+    ``overrides`` gives a topic's own settings. Life: :meth:`load`, then :meth:`run` as a task
+    while the node works, then :meth:`close`.
+    """
+
+    def __init__(
+        self,
+        files: Files,
+        directories: Sequence[Path],
+        defaults: LogConfig,
+        overrides: Callable[[str], Mapping[str, str]],
+        now_ms: Callable[[], int],
+        *,
+        intervals: Intervals,
+        random: Random,
+    ) -> None:
+        assert directories, "a node without a log directory"
+        self._files = files
+        self._defaults = defaults
+        self._overrides = overrides
+        self._now_ms = now_ms
+        self._intervals = intervals
+        self._random = random
+        self._logs: dict[Key, Log] = {}
+        self.directories = [LogDirectory(files, path) for path in directories]
+        self.offline: list[Callable[[Path, Sequence[Key]], None]] = []
+        """Told of a failed directory and the partitions in it, on the loop."""
+        self._keeping = Housekeeping(files, self, intervals, now_ms)
+
+    # Starting
+
+    async def load(self) -> None:
+        """Open every directory and load every log in it.
+
+        A directory that fails is left out; raises StorageError when none is left or when another
+        process has one, ConfigError when two hold the same partition.
+        """
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        try:
+            for directory in self.directories:
+                self._open(directory)
+            self._check_any_online()
+            for directory in self.directories:
+                await self._load_all(directory)
+            self._check_any_online()
+        except BaseException:
+            for directory in self.directories:
+                directory.close()
+            raise
+        log.info("loaded logs=%d ms=%d", len(self._logs), (loop.time() - began) * 1000)
+
+    def _open(self, directory: LogDirectory) -> None:
+        try:
+            directory.open()
+        except StorageError as error:
+            if error.is_locked:
+                raise
+            directory.take_offline(error)
+
+    def _check_any_online(self) -> None:
+        if not any(directory.is_online for directory in self.directories):
+            paths = ", ".join(str(directory.path) for directory in self.directories)
+            raise StorageError(self.directories[0].path, f"no log directory works: {paths}")
+
+    async def _load_all(self, directory: LogDirectory) -> None:
+        if not directory.is_online:
+            return
+        try:
+            for name in self._files.list_directory(directory.path):
+                if self._files.is_directory(directory.path / name):
+                    await self._load_one(directory, name)
+            directory.is_loaded = True
+        except StorageError as error:
+            self._take_offline(directory, error)
+
+    async def _load_one(self, directory: LogDirectory, name: str) -> None:
+        path = directory.path / name
+        key = parse_directory_name(name)
+        if is_deleted_name(name):
+            self._keeping.remove_later(path, 0)
+        elif key is None:
+            log.warning("skipped a directory that is no log path=%s", path)
+        else:
+            if key in self._logs:
+                raise ConfigError(f"log.dirs: {path} and {self._logs[key].directory} are one log")
+            config = self._config(key[0])
+            parts = await load_log(
+                self._files,
+                path,
+                config=config,
+                is_clean=directory.was_clean,
+                recovery_point=directory.recovery_points.get(key, 0),
+                start_offset=directory.log_starts.get(key, 0),
+                now_ms=self._now_ms(),
+                producer_idle_ms=self._intervals.producer_id_expiration_ms,
+            )
+            self._add(key, path, parts, config, read_topic_id(self._files, path))
+
+    def _add(
+        self, key: Key, path: Path, parts: LogParts, config: LogConfig, topic_id: bytes | None
+    ) -> Log:
+        added = self._logs[key] = Log(
+            *key,
+            path,
+            parts,
+            config=config,
+            files=self._files,
+            owner=self,
+            now_ms=self._now_ms,
+            random=self._random,
+            topic_id=topic_id,
+        )
+        return added
+
+    # Using
+
+    def get(self, topic: str, partition: int) -> Log | None:
+        """The log of a partition; None when this node has none."""
+        return self._logs.get((topic, partition))
+
+    def logs(self) -> list[Log]:
+        """Every log, those of failed directories too."""
+        return list(self._logs.values())
+
+    def logs_in(self, directory: LogDirectory) -> list[Log]:
+        """The logs of one directory."""
+        return [each for each in self._logs.values() if each.directory.parent == directory.path]
+
+    def create(self, topic: str, partition: int, topic_id: bytes | None) -> Log:
+        """The log of a partition, made in the emptiest directory unless it is there already.
+
+        It is durable after its first flush, which starts at once. Raises StorageError, and
+        Refused(INCONSISTENT_TOPIC_ID) when the log there belongs to another topic of that name.
+        """
+        if found := self._logs.get((topic, partition)):
+            self._check_id(found, topic_id)
+            return found
+        self._check_any_online()
+        online = [directory for directory in self.directories if directory.is_online]
+        directory = min(online, key=lambda each: len(self.logs_in(each)))
+        path = directory.path / directory_name(topic, partition)
+        try:
+            self._files.make_directory(path, is_synced=False)
+            parts = new_log(self._files, path, self._now_ms())
+            created = self._add((topic, partition), path, parts, self._config(topic), None)
+            created.flusher.before_first.append(partial(self._files.sync_directory, directory.path))
+            self._check_id(created, topic_id)
+        except StorageError as error:
+            self._logs.pop((topic, partition), None)
+            if not error.is_full:
+                self._take_offline(directory, error)
+            raise
+        self.schedule_flush(created)
+        return created
+
+    def _check_id(self, found: Log, topic_id: bytes | None) -> None:
+        """Write the id down where there is none yet."""
+        if topic_id is None or found.topic_id == topic_id:
+            return
+        if found.topic_id is not None:
+            raise Refused(ErrorCode.INCONSISTENT_TOPIC_ID, f"{found} is of another topic")
+        path = found.directory / METADATA
+        self._files.write_atomically(path, format_metadata(topic_id), is_synced=False)
+        found.flusher.before_first.append(partial(self._files.sync_file, path))
+        found.topic_id = topic_id
+        self.schedule_flush(found)
+
+    def delete(self, topic: str, partition: int) -> None:
+        """Forget a log; its name is free at once, its files go later. Raises StorageError."""
+        gone = self._logs.pop((topic, partition), None)
+        if gone is None:
+            return
+        gone.retire()
+        self._keeping.forget(gone)
+        target = gone.directory.with_name(deleted_name(topic, partition, self._random))
+        try:
+            self._files.rename(gone.directory, target)
+        except StorageError as error:
+            self.storage_failed(gone, error)
+            raise
+        self._keeping.remove_later(target, gone.config.file_delete_delay_ms)
+        log.info("deleted log=%s", gone.directory)
+
+    def reconfigure(self, topic: str) -> None:
+        """The settings of a topic changed: its logs take them over."""
+        config = self._config(topic)
+        for (name, _), each in self._logs.items():
+            if name == topic:
+                each.config = config
+
+    def _config(self, topic: str) -> LogConfig:
+        try:
+            return self._defaults.with_overrides(self._overrides(topic))
+        except ConfigError as error:
+            log.warning("used default settings topic=%s: %s", topic, error)
+            return self._defaults
+
+    def high_watermark(self, topic: str, partition: int) -> int:
+        """As last written down, within the bounds of the log; the log must be here."""
+        found = self._logs[topic, partition]
+        mark = self._keeping.high_watermark((topic, partition), found.directory.parent)
+        return min(max(mark, found.start_offset), found.end_offset)
+
+    def record_high_watermarks(self, source: HighWatermarks) -> None:
+        """Ask ``source`` for (topic, partition, high watermark) whenever they are written down."""
+        self._keeping.high_watermark_source = source
+
+    async def run(self) -> None:
+        """Flush, write checkpoints, unlink what was deleted: until cancelled.
+
+        Raises ExceptionGroup with a StorageError when the last directory has failed.
+        """
+        await self._keeping.run()
+
+    async def write_recovery_points(self) -> None:
+        """Write them down now: to be awaited after a truncation, before the next append."""
+        await self._keeping.write_recovery_points()
+
+    # What logs ask for
+
+    def schedule_flush(self, log: StoredLog) -> None:
+        """Flush a log soon; :meth:`run` does it."""
+        self._keeping.flush_soon(log)
+
+    def storage_failed(self, log: StoredLog, error: StorageError) -> None:
+        """Take the directory of a log offline, with all that is in it."""
+        for directory in self.directories:
+            if directory.path == log.directory.parent:
+                self._take_offline(directory, error)
+
+    def directory_failed(self, directory: LogDirectory, error: StorageError) -> None:
+        """Take a directory offline, with all that is in it."""
+        self._take_offline(directory, error)
+
+    def discard(self, paths: Iterable[Path], delay_ms: int) -> None:
+        """Unlink renamed files after a while."""
+        for path in paths:
+            self._keeping.remove_later(path, delay_ms)
+
+    def _take_offline(self, directory: LogDirectory, error: StorageError) -> None:
+        if not directory.is_online:
+            return
+        directory.take_offline(error)
+        affected = self.logs_in(directory)
+        for each in affected:
+            each.take_offline(f"{directory.path} is offline: {error}")
+        for told in tuple(self.offline):
+            told(directory.path, [(each.topic, each.partition) for each in affected])
+        if not any(each.is_online for each in self.directories):
+            self._keeping.fail(error)
+
+    # Stopping
+
+    async def close(self) -> None:
+        """Make everything durable and mark what is complete; :meth:`run` must have ended."""
+        await asyncio.gather(*(self._close(directory) for directory in self.directories))
+
+    async def _close(self, directory: LogDirectory) -> None:
+        logs = self.logs_in(directory)
+        try:
+            if directory.is_online:
+                results = await asyncio.gather(
+                    *(each.close() for each in logs), return_exceptions=True
+                )
+                await self._keeping.write_all(directory)
+                if directory.is_loaded and not any(results):
+                    await directory.mark_clean()
+                for result in results:
+                    if isinstance(result, BaseException) and not isinstance(result, Refused):
+                        raise result
+        except StorageError as error:
+            log.error("could not close in order path=%s: %s", directory.path, error)
+        finally:
+            for each in logs:
+                each.retire()
+            directory.close()

@@ -1,0 +1,194 @@
+"""Snapshots of the producers of a partition, so that a start need not read the whole log.
+
+    version int16 1 | CRC-32C uint32 of what follows | count int32 | count times:
+    producer id int64 | epoch int16 | last sequence int32 | last offset int64
+    | offset delta int32 | timestamp int64 | coordinator epoch int32 | transaction start int64
+
+``<offset>.snapshot`` covers the log up to that offset, which it does not include. Only the last
+batch of a producer is kept. Source: log.md sections 2.6 and 7.4; pitfalls P12, P15 and P16.
+"""
+
+from __future__ import annotations
+
+import logging
+import struct
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Final
+
+from crc32c import crc32c
+
+from barnabas.protocol.records.header import SEQUENCE_MASK
+
+from .files import Files, StorageError
+from .producers import Producer, Producers, SentBatch
+from .segment import stem
+
+log = logging.getLogger(__name__)
+
+SUFFIX: Final = ".snapshot"
+_VERSION: Final = 1
+_HEAD: Final = struct.Struct(">hI")
+_COUNT: Final = struct.Struct(">i")
+_PRODUCER: Final = struct.Struct(">qhiqiqiq")
+_NO_BATCH: Final = (-1, -1, 0)
+
+
+class BadSnapshot(ValueError):  # noqa: N818 - what the file is
+    """A file that is no snapshot, or was damaged."""
+
+
+def format_snapshot(producers: Iterable[tuple[int, Producer]]) -> bytes:
+    """The bytes of a snapshot file."""
+    rows = []
+    for producer_id, producer in producers:
+        sequence, offset, delta = _NO_BATCH
+        if producer.batches:
+            last = producer.batches[-1]
+            sequence, offset, delta = last.last_sequence, last.last_offset, last.offset_delta
+        rows.append(
+            _PRODUCER.pack(
+                producer_id,
+                producer.epoch,
+                sequence,
+                offset,
+                delta,
+                producer.timestamp,
+                producer.coordinator_epoch,
+                producer.transaction_start,
+            )
+        )
+    body = _COUNT.pack(len(rows)) + b"".join(rows)
+    return _HEAD.pack(_VERSION, crc32c(body)) + body
+
+
+def parse_snapshot(data: bytes) -> dict[int, Producer]:
+    """The producers in a snapshot file; raises BadSnapshot."""
+    if len(data) < _HEAD.size + _COUNT.size:
+        raise BadSnapshot(f"{len(data)} bytes")
+    version, checksum = _HEAD.unpack_from(data)
+    body = data[_HEAD.size :]
+    if version != _VERSION or crc32c(body) != checksum:
+        raise BadSnapshot(f"version {version} or a wrong checksum")
+    count = _COUNT.unpack_from(body)[0]
+    if len(body) != _COUNT.size + count * _PRODUCER.size:
+        raise BadSnapshot(f"{count} producers in {len(body)} bytes")
+    return dict(_parse_producer(row) for row in _PRODUCER.iter_unpack(body[_COUNT.size :]))
+
+
+def _parse_producer(row: tuple[int, ...]) -> tuple[int, Producer]:
+    producer_id, epoch, sequence, offset, delta, timestamp, coordinator_epoch, start = row
+    producer = Producer(epoch, coordinator_epoch, timestamp, start)
+    if offset >= 0:
+        base_sequence = (sequence - delta) & SEQUENCE_MASK if sequence >= 0 else -1
+        producer.batches.append(SentBatch(base_sequence, sequence, offset, delta, timestamp))
+    return producer_id, producer
+
+
+class ProducerSnapshots:
+    """The snapshot files of one partition's directory."""
+
+    __slots__ = ("_directory", "_files", "_offsets", "_unsynced")
+
+    def __init__(self, files: Files, directory: Path, offsets: Iterable[int] = ()) -> None:
+        self._files = files
+        self._directory = directory
+        self._offsets = sorted(offsets)
+        self._unsynced: list[Path] = []
+
+    @property
+    def offsets(self) -> tuple[int, ...]:
+        """Up to where each snapshot reaches, ascending."""
+        return tuple(self._offsets)
+
+    def path(self, offset: int) -> Path:
+        """The file of the snapshot up to ``offset``."""
+        return self._directory / (stem(offset) + SUFFIX)
+
+    def take(self, producers: Producers, offset: int) -> None:
+        """Write down what is known up to ``offset``, unless that was done.
+
+        The file is not fsynced: hand :meth:`unsynced` to the next flush.
+        """
+        assert producers.end_offset <= offset
+        if self._offsets and self._offsets[-1] >= offset:
+            return
+        path = self.path(offset)
+        self._files.write_atomically(path, format_snapshot(producers), is_synced=False)
+        self._offsets.append(offset)
+        self._unsynced.append(path)
+
+    def unsynced(self) -> list[Path]:
+        """The files written since this was last asked."""
+        paths, self._unsynced = self._unsynced, []
+        return paths
+
+    def add_unsynced(self, paths: Iterable[Path]) -> None:
+        """These were not fsynced after all."""
+        self._unsynced.extend(paths)
+
+    def load_newest(self, start: int, end: int) -> Producers:
+        """The producers of the newest good snapshot above ``start`` and not above ``end``.
+
+        Bad files are removed on the way. Nobody is known when there is none.
+        """
+        producers = Producers()
+        producers.end_offset = start
+        for offset in reversed([each for each in self._offsets if start < each <= end]):
+            try:
+                found = parse_snapshot(self._files.read_whole(self.path(offset)))
+            except BadSnapshot as bad:
+                log.warning("removed a bad snapshot path=%s: %s", self.path(offset), bad)
+                self._remove(offset)
+                continue
+            for producer_id, producer in found.items():
+                producers.put(producer_id, producer)
+            producers.end_offset = offset
+            break
+        return producers
+
+    def keep_only(self, bases: Iterable[int], end: int) -> None:
+        """Remove those above ``end``, and those of no segment except the newest."""
+        wanted = set(bases)
+        for offset in [each for each in self._offsets if each > end]:
+            self._remove(offset)
+        for offset in self._offsets[:-1]:
+            if offset not in wanted:
+                self._remove(offset)
+
+    def remove_above(self, offset: int) -> list[Path]:
+        """Rename those above ``offset`` to ``.deleted``; returns the new names."""
+        return self._rename([each for each in self._offsets if each > offset])
+
+    def remove_of(self, bases: Iterable[int]) -> list[Path]:
+        """Rename those of deleted segments to ``.deleted``; returns the new names."""
+        return self._rename([each for each in bases if each in self._offsets])
+
+    def _rename(self, offsets: list[int]) -> list[Path]:
+        renamed = []
+        for offset in offsets:
+            path = self.path(offset)
+            target = path.with_name(path.name + ".deleted")
+            self._forget(offset)
+            if self._files.exists(path):
+                self._files.rename(path, target)
+                renamed.append(target)
+        return renamed
+
+    def _remove(self, offset: int) -> None:
+        self._forget(offset)
+        self._files.unlink(self.path(offset))
+
+    def _forget(self, offset: int) -> None:
+        self._offsets.remove(offset)
+        path = self.path(offset)
+        self._unsynced = [each for each in self._unsynced if each != path]
+
+
+def sync_snapshot(files: Files, path: Path) -> None:
+    """Fsync a snapshot that a truncation may have removed meanwhile."""
+    try:
+        files.sync_file(path)
+    except StorageError as error:
+        if not error.is_missing:
+            raise

@@ -1,0 +1,158 @@
+"""What one partition knows of the producers that number their batches.
+
+A batch that was appended before is recognised by its sequence numbers and answered again; one
+that does not follow the last is refused. Source: log.md sections 7.1, 7.2 and 7.5.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Final
+
+from barnabas.protocol.errors import ErrorCode, Refused
+from barnabas.protocol.records.header import CONTROL, TRANSACTIONAL, sequence_after
+
+from .entries import Entry
+
+BATCHES_MAX: Final = 5
+"""A producer has at most so many requests under way, so it repeats none older."""
+
+NO_TRANSACTION: Final = -1
+
+
+@dataclass(frozen=True, slots=True)
+class SentBatch:
+    """A batch that is in the log."""
+
+    base_sequence: int
+    last_sequence: int
+    last_offset: int
+    offset_delta: int
+    """Last minus first offset."""
+    timestamp: int
+
+    @property
+    def base_offset(self) -> int:
+        """Of the batch's first record."""
+        return self.last_offset - self.offset_delta
+
+
+@dataclass(slots=True)
+class Producer:
+    """One producer id in one partition."""
+
+    epoch: int
+    coordinator_epoch: int = -1
+    timestamp: int = -1
+    """Newest of its last batch or marker: it is idle since then."""
+    transaction_start: int = NO_TRANSACTION
+    """First offset of the transaction that is open, if any."""
+    batches: deque[SentBatch] = field(default_factory=lambda: deque(maxlen=BATCHES_MAX))
+    """The newest last; all of the current epoch."""
+
+
+class Producers:
+    """The producers of one partition by their ids."""
+
+    __slots__ = ("_producers", "end_offset")
+
+    def __init__(self) -> None:
+        self._producers: dict[int, Producer] = {}
+        self.end_offset = 0
+        """The log up to here has been taken into account."""
+
+    def __len__(self) -> int:
+        return len(self._producers)
+
+    def __iter__(self) -> Iterator[tuple[int, Producer]]:
+        return iter(self._producers.items())
+
+    def get(self, producer_id: int) -> Producer | None:
+        """None for one never heard of, or forgotten."""
+        return self._producers.get(producer_id)
+
+    def put(self, producer_id: int, producer: Producer) -> None:
+        """Take over what a snapshot says."""
+        self._producers[producer_id] = producer
+
+    def check(self, batch: Entry, last_sequence: int, *, is_client: bool) -> SentBatch | None:
+        """Judge a batch before it is written; its offsets are not looked at.
+
+        Returns the batch in the log when this one repeats it, None when it is to be appended.
+        Of the coordinators' own batches only the epoch is judged. Raises Refused.
+        """
+        producer = self._producers.get(batch.producer_id)
+        if producer is None:
+            return None
+        if is_client and batch.producer_epoch == producer.epoch:
+            for sent in producer.batches:
+                if (sent.base_sequence, sent.last_sequence) == (batch.base_sequence, last_sequence):
+                    return sent
+        if batch.producer_epoch < producer.epoch:
+            raise Refused(
+                ErrorCode.INVALID_PRODUCER_EPOCH,
+                f"producer {batch.producer_id} is at epoch {producer.epoch}",
+            )
+        if is_client:
+            self._check_sequence(batch, producer)
+        return None
+
+    def _check_sequence(self, batch: Entry, producer: Producer) -> None:
+        expected = 0
+        if batch.producer_epoch == producer.epoch:
+            if not producer.batches:
+                return
+            expected = sequence_after(producer.batches[-1].last_sequence, 1)
+        if batch.base_sequence != max(expected, 0):
+            raise Refused(
+                ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+                f"producer {batch.producer_id} sent {batch.base_sequence}, not {max(expected, 0)}",
+            )
+        is_open = producer.transaction_start != NO_TRANSACTION
+        if is_open and not batch.attributes & TRANSACTIONAL:
+            raise Refused(
+                ErrorCode.INVALID_TXN_STATE,
+                f"producer {batch.producer_id} has an open transaction",
+            )
+
+    def note(self, batch: Entry, *, coordinator_epoch: int = -1) -> None:
+        """Take a batch into account that is in the log; ``coordinator_epoch`` of a marker."""
+        producer = self._producers.get(batch.producer_id)
+        if producer is None:
+            producer = self._producers[batch.producer_id] = Producer(batch.producer_epoch)
+        if producer.epoch != batch.producer_epoch:
+            producer.epoch = batch.producer_epoch
+            producer.batches.clear()
+        producer.timestamp = batch.max_timestamp
+        if batch.attributes & CONTROL:
+            producer.transaction_start = NO_TRANSACTION
+            producer.coordinator_epoch = max(producer.coordinator_epoch, coordinator_epoch)
+            return
+        delta = batch.last_offset - batch.base_offset
+        producer.batches.append(
+            SentBatch(
+                batch.base_sequence,
+                sequence_after(batch.base_sequence, delta),
+                batch.last_offset,
+                delta,
+                batch.max_timestamp,
+            )
+        )
+        if batch.attributes & TRANSACTIONAL and producer.transaction_start == NO_TRANSACTION:
+            producer.transaction_start = batch.base_offset
+
+    def expire(self, now_ms: int, idle_ms: int) -> None:
+        """Forget producers silent for longer than ``idle_ms``, unless a transaction is open."""
+        self._producers = {
+            producer_id: producer
+            for producer_id, producer in self._producers.items()
+            if producer.transaction_start != NO_TRANSACTION
+            or now_ms - producer.timestamp <= idle_ms
+        }
+
+    def clear(self) -> None:
+        """Forget all."""
+        self._producers.clear()
+        self.end_offset = 0

@@ -1,0 +1,285 @@
+"""One segment of a log: a file of batches, with the indexes that find them.
+
+Source: log.md sections 2.1, 2.2, 4.2 (use counts) and 6.2 (finding a batch).
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from barnabas.protocol.records.header import HEADER_BYTES
+
+from .entries import CorruptEntry, Entry, Span, entries, entry_at, spans
+from .files import Data, File, Files
+from .segment_indexes import SavedState, SegmentIndexes
+
+log = logging.getLogger(__name__)
+
+SUFFIXES: Final = (".log", ".index", ".timeindex", ".txnindex")
+_HINTS_MAX: Final = 64
+_use_count = threading.Lock()
+
+
+class PreparedSync(NamedTuple):
+    """The three parts of making a segment durable, in order."""
+
+    sync: Callable[[], None]
+    """Fsync the batches; in a thread."""
+    save: Callable[[], None]
+    """Write and fsync the index files by their names; in a thread."""
+    state: SavedState
+    """For ``indexes.mark_saved``, on the loop, when both have succeeded."""
+
+
+def stem(base_offset: int) -> str:
+    """The file name of a segment without its suffix."""
+    return f"{base_offset:020d}"
+
+
+class Segment:
+    """Batches from ``base_offset`` on, in one file.
+
+    Offsets in and out are absolute. Use counts let a reader or a flush in a thread keep the file
+    open while the segment leaves the log (:meth:`hold`, :meth:`release`, :meth:`retire`).
+    """
+
+    __slots__ = (
+        "_file",
+        "_files",
+        "_hints",
+        "_is_retired",
+        "_uses",
+        "base_offset",
+        "created_ms",
+        "directory",
+        "indexes",
+        "is_new",
+        "size",
+    )
+
+    def __init__(
+        self,
+        files: Files,
+        directory: Path,
+        base_offset: int,
+        *,
+        size: int,
+        created_ms: int,
+        is_new: bool = False,
+    ) -> None:
+        self._files = files
+        self.directory = directory
+        self.base_offset = base_offset
+        self.size = size
+        """Bytes that readers may see."""
+        self.created_ms = created_ms
+        """Wall clock when the segment was created or opened."""
+        self.is_new = is_new
+        """The directory has not been fsynced since the file was created."""
+        self.indexes = SegmentIndexes(
+            files,
+            directory / stem(base_offset),
+            base_offset,
+            self.rebuild_indexes,
+            is_empty=is_new,
+        )
+        self._file: File | None = None
+        self._hints: dict[int, int] = {}
+        self._uses = 0
+        self._is_retired = False
+
+    @classmethod
+    def create(cls, files: Files, directory: Path, base_offset: int, now_ms: int) -> Segment:
+        """An empty segment; files left over under its name are removed first."""
+        for suffix in SUFFIXES:
+            files.unlink(directory / (stem(base_offset) + suffix))
+        segment = cls(files, directory, base_offset, size=0, created_ms=now_ms, is_new=True)
+        segment._opened()
+        return segment
+
+    def path(self, suffix: str) -> Path:
+        """Of the file with that suffix, dot included."""
+        return self.directory / (stem(self.base_offset) + suffix)
+
+    def append(self, data: Data, last_offset: int, max_timestamp: int) -> None:
+        """Write one batch at the end; a StorageError leaves the segment as it was."""
+        position = self.size
+        (self._file or self._opened()).append(data)
+        size = len(data)
+        self.size = position + size
+        self.indexes.note(position, size, last_offset, max_timestamp)
+
+    def read(self, position: int, count: int) -> bytes:
+        """Bytes of the file as they are."""
+        return (self._file or self._opened()).read(position, count)
+
+    def entries(self, position: int = 0) -> Iterator[Entry]:
+        """The headers from ``position`` to the end; raises CorruptEntry."""
+        return entries(self.read, position, self.size)
+
+    def find(self, offset: int) -> Span | None:
+        """The first batch that ends at ``offset`` or after; None when all end before.
+
+        An index that leads nowhere is rebuilt on the way. Raises CorruptEntry when the log
+        itself cannot be read there.
+        """
+        found = self._find(offset)
+        if found:
+            self.hint(offset, found.position)
+        return found
+
+    def _find(self, offset: int) -> Span | None:
+        if (hinted := self._hints.get(offset)) is not None:
+            return self._scan(hinted, offset)
+        position = self.indexes.position_of(offset)
+        try:
+            return self._scan(position, offset, is_index_checked=position == 0)
+        except CorruptEntry:
+            if position == 0:
+                raise
+        log.warning("rebuilt an index that led nowhere path=%s", self.path(".index"))
+        self.rebuild_indexes()
+        return self._scan(self.indexes.position_of(offset), offset)
+
+    def _scan(self, position: int, offset: int, *, is_index_checked: bool = True) -> Span | None:
+        for span in spans(self.read, position, self.size):
+            if not is_index_checked and span.base_offset > offset:
+                raise CorruptEntry(span.position, "the index points behind the offset")
+            is_index_checked = True
+            if span.last_offset >= offset:
+                return span
+        return None
+
+    def hint(self, offset: int, position: int) -> None:
+        """Remember that a batch starts at ``position`` and none before it holds ``offset``.
+
+        Readers that follow the log's end then find their place without a search.
+        """
+        if len(self._hints) >= _HINTS_MAX:
+            self._hints.clear()
+        self._hints[offset] = position
+
+    def forget_hints(self) -> None:
+        """The file is about to change below its end."""
+        self._hints.clear()
+
+    def whole_batches(self, position: int, bytes_max: int) -> int:
+        """Where the last batch ends that lies in ``bytes_max`` bytes from a batch's start."""
+        limit = position + bytes_max
+        end, next_offset = max(position, self.indexes.position_below(limit)), -1
+        for span in spans(self.read, end, self.size):
+            if span.position + span.size > limit:
+                break
+            end = span.position + span.size
+            next_offset = span.last_offset + 1
+        if next_offset >= 0:
+            self.hint(next_offset, end)
+        return end
+
+    def rebuild_indexes(self) -> None:
+        """Make both indexes from the headers, as far as these can be read."""
+        self._hints.clear()
+        self.indexes.rebuild(self.read, self.size)
+
+    def load_tail(self) -> int:
+        """Read what follows the last index entries; returns the offset after the last batch.
+
+        Raises CorruptEntry when the tail is not made of whole entries in order.
+        """
+        indexes = self.indexes
+        indexes.load_max_timestamp()
+        last_offset = self.base_offset - 1
+        for entry in self.entries(indexes.last_position):
+            if entry.last_offset <= last_offset:
+                raise CorruptEntry(entry.position, "offsets do not increase")
+            last_offset = entry.last_offset
+            if entry.max_timestamp > indexes.max_timestamp:
+                indexes.max_timestamp = entry.max_timestamp
+                indexes.max_timestamp_offset = last_offset
+        first = entry_at(self.read(0, HEADER_BYTES)).max_timestamp if self.size else -1
+        indexes.resume(self.size, first)
+        return last_offset + 1
+
+    @property
+    def largest_timestamp(self) -> int:
+        """Of a record; of the file's last change when no record has a timestamp."""
+        timestamp = self.indexes.max_timestamp
+        return timestamp if timestamp >= 0 else self.modified_ms
+
+    @property
+    def modified_ms(self) -> int:
+        """Wall clock of the file's last change."""
+        return self._files.modified_ms(self.path(".log"))
+
+    def cut(self, size: int) -> None:
+        """Drop the bytes from ``size`` on; the indexes must not point there any more."""
+        self._hints.clear()
+        (self._file or self._opened()).truncate(size)
+        self.size = size
+
+    def truncate(self, offset: int) -> int:
+        """Drop the batches that end at ``offset`` or after; returns the offset after the rest."""
+        if found := self.find(offset):
+            self.indexes.truncate(offset)
+            self.cut(found.position)
+        return self.load_tail()
+
+    def prepare_sync(self) -> PreparedSync:
+        """What a thread must do to make the present content durable.
+
+        ``sync`` must be called exactly once: the segment is held until then.
+        """
+        file = self._file or self._opened()
+        state, save = self.indexes.prepare_save()
+        self.hold()
+
+        def sync() -> None:
+            try:
+                file.sync_now()
+            finally:
+                self.release()
+
+        return PreparedSync(sync, save, state)
+
+    def _opened(self) -> File:
+        assert not self._is_retired, self.path(".log")
+        self._file = self._files.open_append(self.path(".log"))
+        return self._file
+
+    def hold(self) -> None:
+        """Keep the file open until the matching :meth:`release`, from any thread."""
+        with _use_count:
+            self._uses += 1
+
+    def release(self) -> None:
+        """End a :meth:`hold`; the last one closes a retired segment."""
+        with _use_count:
+            self._uses -= 1
+            assert self._uses >= 0
+            self._close_if_unused()
+
+    def retire(self) -> None:
+        """The segment left its log: close the file as soon as nobody uses it."""
+        with _use_count:
+            self._is_retired = True
+            self._close_if_unused()
+
+    def _close_if_unused(self) -> None:
+        if self._is_retired and self._uses == 0 and self._file is not None:
+            self._file.close()
+            self._file = None
+
+    def rename_deleted(self) -> list[Path]:
+        """Move the files out of the way of their successors; returns the new names."""
+        renamed = []
+        for suffix in SUFFIXES:
+            path = self.path(suffix)
+            if self._files.exists(path):
+                target = path.with_name(path.name + ".deleted")
+                self._files.rename(path, target)
+                renamed.append(target)
+        return renamed

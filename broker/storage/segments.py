@@ -1,0 +1,60 @@
+"""The segments of one log: a sorted list that is replaced whole, never changed.
+
+A reader takes the list once and keeps it; who changes it swaps one reference.
+Source: log.md section 4.2.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable
+from itertools import pairwise
+from typing import NamedTuple
+
+from .segment import Segment
+
+
+class SegmentView(NamedTuple):
+    """One state of the list; both tuples are sorted and of one length."""
+
+    bases: tuple[int, ...]
+    segments: tuple[Segment, ...]
+
+    def floor(self, offset: int) -> int:
+        """Index of the segment whose range holds ``offset``; -1 below the first."""
+        return bisect_right(self.bases, offset) - 1
+
+    def upper(self, index: int, end_offset: int) -> int:
+        """The offset at which segment ``index`` ends at the latest."""
+        return self.bases[index + 1] if index + 1 < len(self.bases) else end_offset
+
+
+class Segments:
+    """At least one segment; the last is active."""
+
+    __slots__ = ("active", "view")
+
+    def __init__(self, segments: Iterable[Segment]) -> None:
+        self._publish(segments)
+
+    def _publish(self, segments: Iterable[Segment]) -> None:
+        ordered = tuple(segments)
+        bases = tuple(segment.base_offset for segment in ordered)
+        assert all(one < two for one, two in pairwise(bases))
+        self.active = ordered[-1]
+        self.view = SegmentView(bases, ordered)
+
+    def add(self, segment: Segment) -> None:
+        """A new active segment, above all others."""
+        self._publish((*self.view.segments, segment))
+
+    def remove(self, gone: Iterable[Segment]) -> None:
+        """Take segments out of the list; their files are the caller's from then on."""
+        left = set(gone)
+        self._publish(segment for segment in self.view.segments if segment not in left)
+
+    def replace(self, segment: Segment) -> tuple[Segment, ...]:
+        """Only ``segment`` remains; returns those before it."""
+        old = self.view.segments
+        self._publish((segment,))
+        return old
