@@ -1,0 +1,213 @@
+"""Fetch: reads record batches for consumers, at once or when enough have come.
+
+Source: log.md sections 1.9 (older formats) and 6.1 to 6.3 (bounds, sizes); cluster.md 3.10.
+Sessions (KIP-227) are not kept: session id 0 tells the client to name everything each time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+
+from barnabas.broker.replication.partition import Partition
+from barnabas.broker.replication.replicas import Replicas
+from barnabas.broker.replication.waits import DataWait
+from barnabas.protocol.api import ApiKey
+from barnabas.protocol.errors import ErrorCode, Refused
+from barnabas.protocol.messages import fetch as messages
+from barnabas.protocol.records import batch
+from barnabas.protocol.records.convert import down_convert
+
+from .call import Answer, Call, Handler, Parked
+from .followers import refuse_strangers
+
+SIZE_RULES_SINCE = 3
+"""From here the first batch is whole even when it is larger than the limits (KIP-74)."""
+MAGIC_2_SINCE = 4
+STORAGE_ERROR_SINCE = 6
+ZSTD_SINCE = 10
+ZSTD = 4
+CONVERSION_READ_BYTES = 1 << 20
+"""Bytes read at a time when looking for something an old client can be given."""
+READ_COMMITTED = 1
+UNKNOWN_REPLICA = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.UNKNOWN_LEADER_EPOCH)
+"""What a node is told that asks as a follower of a partition it has no replica of."""
+
+
+class Wanted(NamedTuple):
+    """One partition of a request, and where its answer goes."""
+
+    topic: str
+    partition: messages.Partition
+    result: messages.PartitionResult
+
+
+class FetchHandler:
+    """Serves consumers; ``bytes_max`` is ``fetch.max.bytes``.
+
+    ``room`` says how many bytes of answers may still be made: slow readers make it small.
+    """
+
+    def __init__(
+        self,
+        replicas: Replicas,
+        *,
+        loop: asyncio.AbstractEventLoop,
+        bytes_max: int,
+        room: Callable[[], int],
+    ) -> None:
+        self._replicas = replicas
+        self._loop = loop
+        self._bytes_max = bytes_max
+        self._room = room
+
+    def handlers(self) -> Mapping[int, Handler]:
+        """What to register with the dispatcher."""
+        return {ApiKey.FETCH: self.fetch}
+
+    def fetch(self, call: Call) -> Answer:
+        """Read what is there; too little of it waits for more, up to ``max_wait_ms``."""
+        request: messages.FetchRequest = call.request
+        refuse_strangers(call)
+        if request.session_epoch > 0:
+            return messages.FetchResponse(error_code=ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
+        answer, wanted = _empty_answer(request)
+        if not self._must_wait(call, wanted):
+            return answer
+        watched = self._watched(wanted)
+        parked = Parked()
+
+        def again() -> None:
+            for partition in watched:
+                partition.forget(wait)
+            self._read_all(call, wanted)
+            parked.resolve(answer)
+
+        def drop() -> None:
+            wait.forget()
+            for partition in watched:
+                partition.forget(wait)
+
+        wait = DataWait(
+            self._loop,
+            missing=request.min_bytes - _size(wanted),
+            wait_s=request.max_wait_ms / 1000,
+            done=again,
+        )
+        parked.on_drop = drop
+        for partition in watched:
+            partition.wait_for_data(wait)
+        return parked
+
+    def _must_wait(self, call: Call, wanted: list[Wanted]) -> bool:
+        """Read once; True when nothing went wrong and too little was there."""
+        self._read_all(call, wanted)
+        request: messages.FetchRequest = call.request
+        if request.max_wait_ms <= 0 or not wanted:
+            return False
+        if any(one.result.error_code for one in wanted):
+            return False
+        return _size(wanted) < request.min_bytes
+
+    def _watched(self, wanted: list[Wanted]) -> list[Partition]:
+        found = (self._replicas.get(one.topic, one.partition.partition) for one in wanted)
+        return [partition for partition in found if partition is not None]
+
+    def _read_all(self, call: Call, wanted: list[Wanted]) -> None:
+        version = call.version
+        left = min(call.request.max_bytes, self._bytes_max, self._room())
+        is_first = version >= SIZE_RULES_SINCE
+        for one in wanted:
+            limit = one.partition.partition_max_bytes
+            if version >= SIZE_RULES_SINCE:
+                limit = min(limit, left)
+            self._read(call, one, max(0, limit), is_first)
+            count = len(one.result.records or b"")
+            left -= count
+            is_first = is_first and not count
+
+    def _read(self, call: Call, one: Wanted, bytes_max: int, at_least_one: bool) -> None:
+        """Fill in one partition's result; nothing is left of an earlier reading."""
+        asked, result = one.partition, one.result
+        result.error_code = ErrorCode.NONE
+        result.records = b""
+        try:
+            partition = self._replicas.led(one.topic, asked.partition)
+            partition.check_epoch(asked.current_leader_epoch)
+            if call.request.replica_id >= 0:
+                has_epoch = asked.current_leader_epoch != -1
+                raise Refused(UNKNOWN_REPLICA[has_epoch])
+            result.high_watermark = result.last_stable_offset = partition.high_watermark
+            result.log_start_offset = partition.log.start_offset
+            result.records = _records(
+                partition,
+                asked.fetch_offset,
+                version=call.version,
+                bytes_max=bytes_max,
+                at_least_one=at_least_one,
+            )
+        except Refused as refusal:
+            _refuse(result, refusal.code, call.version)
+
+
+def _empty_answer(request: messages.FetchRequest) -> tuple[messages.FetchResponse, list[Wanted]]:
+    """An answer that names everything asked for, and its parts in the order of the request."""
+    wanted, topics = [], []
+    aborted: list[messages.AbortedTransaction] | None = (
+        [] if request.isolation_level == READ_COMMITTED else None
+    )
+    for topic in request.topics:
+        results = []
+        for partition in topic.partitions:
+            result = messages.PartitionResult(
+                partition_index=partition.partition,
+                high_watermark=-1,
+                aborted_transactions=aborted,
+            )
+            results.append(result)
+            wanted.append(Wanted(topic.topic, partition, result))
+        topics.append(messages.TopicResult(topic=topic.topic, partitions=results))
+    return messages.FetchResponse(responses=topics), wanted
+
+
+def _size(wanted: list[Wanted]) -> int:
+    return sum(len(one.result.records or b"") for one in wanted)
+
+
+def _refuse(result: messages.PartitionResult, code: ErrorCode, version: int) -> None:
+    if code is ErrorCode.KAFKA_STORAGE_ERROR and version < STORAGE_ERROR_SINCE:
+        code = ErrorCode.NOT_LEADER_OR_FOLLOWER
+    result.error_code = code
+    result.high_watermark = result.last_stable_offset = result.log_start_offset = -1
+
+
+def _records(
+    partition: Partition, offset: int, *, version: int, bytes_max: int, at_least_one: bool
+) -> bytes:
+    config = partition.log.config
+    if MAGIC_2_SINCE <= version < ZSTD_SINCE and config.compression_type == "zstd":
+        raise Refused(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, "zstd needs Fetch version 10")
+    if version >= MAGIC_2_SINCE:
+        return partition.read(offset, bytes_max=bytes_max, at_least_one=at_least_one)
+    if not config.message_downconversion_enable:
+        raise Refused(ErrorCode.UNSUPPORTED_VERSION, "message.downconversion.enable=false")
+    converted = _converted(partition, offset, 0 if version < 2 else 1, max(bytes_max, 1))
+    # Up to version 2 a client takes a cut entry for "ask again with a larger size".
+    return converted if at_least_one else converted[:bytes_max]
+
+
+def _converted(partition: Partition, offset: int, magic: int, bytes_max: int) -> bytes:
+    """The first batches at or after ``offset`` that an old client can be given something of."""
+    start = offset
+    while True:
+        data = partition.read(
+            offset, bytes_max=min(bytes_max, CONVERSION_READ_BYTES), at_least_one=True
+        )
+        if not data:
+            return b""
+        converted = down_convert(data, magic, start, bytes_max=bytes_max)
+        if converted:
+            return converted
+        *_, (last, _) = batch.iterate(data)
+        offset = batch.next_offset(data, last)

@@ -1,0 +1,86 @@
+"""The APIs of groups and their offsets: handed to the coordinator, answered when it says so.
+
+Source: coordinator.md section 1. A commit is answered at the end of the turn that appended it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from barnabas.broker.replication.replicas import Replicas
+from barnabas.coordinator.ports import OFFSETS_TOPIC, Caller
+from barnabas.coordinator.service import GroupCoordinator
+from barnabas.protocol.api import ApiKey
+
+from .call import Answer, Call, Handler, Parked, Peer
+
+Method = Callable[[Any, int, Caller, Callable[[Any], None]], None]
+"""Request, version, caller, and where the answer goes: exactly once, perhaps at once."""
+
+
+class GroupsHandler:
+    """Adapts the coordinator's methods to calls that may be parked."""
+
+    def __init__(self, coordinator: GroupCoordinator) -> None:
+        self._coordinator = coordinator
+
+    def handlers(self) -> Mapping[int, Handler]:
+        """What to register with the dispatcher."""
+        serve = self._coordinator
+        methods: Mapping[int, Method] = {
+            ApiKey.OFFSET_COMMIT: serve.offset_commit,
+            ApiKey.OFFSET_FETCH: serve.offset_fetch,
+            ApiKey.JOIN_GROUP: serve.join_group,
+            ApiKey.SYNC_GROUP: serve.sync_group,
+            ApiKey.HEARTBEAT: serve.heartbeat,
+            ApiKey.LEAVE_GROUP: serve.leave_group,
+            ApiKey.DESCRIBE_GROUPS: serve.describe_groups,
+            ApiKey.LIST_GROUPS: serve.list_groups,
+            ApiKey.DELETE_GROUPS: serve.delete_groups,
+            ApiKey.OFFSET_DELETE: serve.offset_delete,
+        }
+        adapted = {key: _adapted(method) for key, method in methods.items()}
+        return {ApiKey.FIND_COORDINATOR: self.find_coordinator, **adapted}
+
+    def find_coordinator(self, call: Call) -> Answer:
+        """Where a group is coordinated, as seen from the peer's listener."""
+        parked = Parked()
+        self._coordinator.find_coordinator(
+            call.request, call.version, call.peer.listener, parked.resolve
+        )
+        return parked
+
+
+def _adapted(method: Method) -> Handler:
+    def handle(call: Call) -> Parked:
+        parked = Parked()
+        method(call.request, call.version, caller_of(call.peer, call.client_id), parked.resolve)
+        return parked
+
+    return handle
+
+
+def caller_of(peer: Peer, client_id: str | None) -> Caller:
+    """Who asks, made once for a connection whose client id stays the same."""
+    name = client_id or ""
+    known = peer.remembered
+    if known is None or known.client_id != name:
+        known = peer.remembered = Caller(client_id=name, host=peer.host)
+    caller: Caller = known
+    return caller
+
+
+def follow_leadership(replicas: Replicas, coordinator: GroupCoordinator) -> None:
+    """Tell the coordinator of every offsets partition that this node comes or ceases to lead."""
+
+    def elected(topic: str, partition: int, leader_epoch: int) -> None:
+        if topic == OFFSETS_TOPIC:
+            coordinator.on_elected(partition, leader_epoch)
+
+    def resigned(topic: str, partition: int, leader_epoch: int | None) -> None:
+        if topic == OFFSETS_TOPIC:
+            coordinator.on_resigned(partition, leader_epoch)
+
+    replicas.on_elected.append(elected)
+    replicas.on_resigned.append(resigned)

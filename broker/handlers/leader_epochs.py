@@ -1,0 +1,51 @@
+"""OffsetForLeaderEpoch: where an epoch of leadership ended, for readers that check their own log.
+
+Source: cluster.md section 3.5 (the lookup) and 3.10 (codes).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from barnabas.broker.replication.replicas import Replicas
+from barnabas.protocol.api import ApiKey
+from barnabas.protocol.errors import Refused
+from barnabas.protocol.messages import offset_for_leader_epoch as messages
+
+from .call import Call, Handler
+from .followers import refuse_strangers
+
+
+class LeaderEpochsHandler:
+    """Answers from the epoch cache of each leader's log."""
+
+    def __init__(self, replicas: Replicas) -> None:
+        self._replicas = replicas
+
+    def handlers(self) -> Mapping[int, Handler]:
+        """What to register with the dispatcher."""
+        return {ApiKey.OFFSET_FOR_LEADER_EPOCH: self.offset_for_leader_epoch}
+
+    def offset_for_leader_epoch(self, call: Call) -> messages.OffsetForLeaderEpochResponse:
+        """One answer for each partition; -1 and -1 where the epoch is not known."""
+        refuse_strangers(call)
+        return messages.OffsetForLeaderEpochResponse(
+            topics=[
+                messages.TopicResult(
+                    topic=topic.topic,
+                    partitions=[self._look_up(topic.topic, one) for one in topic.partitions],
+                )
+                for topic in call.request.topics
+            ]
+        )
+
+    def _look_up(self, topic: str, asked: messages.Partition) -> messages.PartitionResult:
+        try:
+            partition = self._replicas.led(topic, asked.partition)
+            partition.check_epoch(asked.current_leader_epoch)
+        except Refused as refusal:
+            return messages.PartitionResult(partition=asked.partition, error_code=refusal.code)
+        epoch, end = partition.log.epoch_end_offset(asked.leader_epoch)
+        return messages.PartitionResult(
+            partition=asked.partition, leader_epoch=epoch, end_offset=end
+        )

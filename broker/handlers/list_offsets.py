@@ -1,0 +1,134 @@
+"""ListOffsets: where a log begins and ends, and where a point in time lies in it.
+
+Source: log.md section 4.4; cluster.md sections 3.7 and 3.10.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+
+from barnabas.broker.replication.partition import Partition
+from barnabas.broker.replication.replicas import Replicas
+from barnabas.protocol.api import ApiKey
+from barnabas.protocol.errors import ErrorCode, Refused
+from barnabas.protocol.messages import list_offsets as messages
+from barnabas.protocol.messages.list_offsets import PartitionResult
+
+from .call import Call, Handler
+from .followers import refuse_strangers
+
+LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED = -1, -2, -3, -4, -5
+SINCE = {LATEST: 0, EARLIEST: 0, MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9}
+"""The first version in which each special timestamp means something."""
+NOT_AVAILABLE_SINCE = 5
+DEBUGGER = -2
+"""The replica id of a tool that may ask a follower too."""
+
+
+class ListOffsetsHandler:
+    """Answers from the leader's log, no further than the high watermark."""
+
+    def __init__(self, replicas: Replicas) -> None:
+        self._replicas = replicas
+
+    def handlers(self) -> Mapping[int, Handler]:
+        """What to register with the dispatcher."""
+        return {ApiKey.LIST_OFFSETS: self.list_offsets}
+
+    def list_offsets(self, call: Call) -> messages.ListOffsetsResponse:
+        """One answer for each partition, in the order of the request."""
+        refuse_strangers(call)
+        request: messages.ListOffsetsRequest = call.request
+        count = Counter(
+            (topic.name, one.partition_index)
+            for topic in request.topics
+            for one in topic.partitions
+        )
+        return messages.ListOffsetsResponse(
+            topics=[
+                messages.TopicResult(
+                    name=topic.name,
+                    partitions=[
+                        self._look_up(call, topic.name, one, count[topic.name, one.partition_index])
+                        for one in topic.partitions
+                    ],
+                )
+                for topic in request.topics
+            ]
+        )
+
+    def _look_up(
+        self, call: Call, topic: str, asked: messages.Partition, mentions: int
+    ) -> PartitionResult:
+        index = asked.partition_index
+        try:
+            if mentions > 1:
+                raise Refused(ErrorCode.INVALID_REQUEST, "a partition is asked about twice")
+            if asked.timestamp < 0 and call.version < SINCE.get(asked.timestamp, 99):
+                raise Refused(ErrorCode.UNSUPPORTED_VERSION)
+            partition = self._partition(call, topic, asked)
+            if call.version == 0:
+                return _segment_boundaries(partition, asked, call)
+            return _found(partition, asked, call)
+        except Refused as refusal:
+            return PartitionResult(partition_index=index, error_code=refusal.code)
+
+    def _partition(self, call: Call, topic: str, asked: messages.Partition) -> Partition:
+        if call.request.replica_id == DEBUGGER:
+            hosted = self._replicas.get(topic, asked.partition_index)
+            if hosted is not None:
+                return hosted
+        partition = self._replicas.led(topic, asked.partition_index)
+        partition.check_epoch(asked.current_leader_epoch)
+        return partition
+
+
+def _segment_boundaries(
+    partition: Partition, asked: messages.Partition, call: Call
+) -> PartitionResult:
+    """Version 0: where segments begin, newest first."""
+    mark = partition.high_watermark if call.request.replica_id < 0 else None
+    return PartitionResult(
+        partition_index=asked.partition_index,
+        old_style_offsets=partition.log.offsets_before(
+            asked.timestamp, asked.max_num_offsets, mark
+        ),
+    )
+
+
+def _found(partition: Partition, asked: messages.Partition, call: Call) -> PartitionResult:
+    log, wanted = partition.log, asked.timestamp
+    is_consumer = call.request.replica_id < 0
+    end = partition.high_watermark if is_consumer else log.end_offset
+    result = PartitionResult(
+        partition_index=asked.partition_index, leader_epoch=partition.leader_epoch
+    )
+    if wanted == LATEST:
+        _check_settled(partition, call, is_consumer)
+        result.offset = end
+    elif wanted in (EARLIEST, EARLIEST_LOCAL):
+        result.offset = log.start_offset
+        result.leader_epoch = log.epochs.at(log.start_offset)
+    elif wanted == LATEST_TIERED:
+        result.leader_epoch = -1
+    else:
+        at_newest = wanted == MAX_TIMESTAMP
+        found = log.max_timestamp_offset(end) if at_newest else log.offset_for_time(wanted, end)
+        if found is None:
+            _check_settled(partition, call, is_consumer)
+            result.leader_epoch = -1
+        else:
+            result.timestamp = found.timestamp
+            result.offset = found.offset
+            result.leader_epoch = found.leader_epoch
+    return result
+
+
+def _check_settled(partition: Partition, call: Call, is_consumer: bool) -> None:
+    """Right after an election the high watermark may lie below what consumers have seen."""
+    if is_consumer and partition.high_watermark < partition.epoch_start:
+        is_known = call.version >= NOT_AVAILABLE_SINCE
+        raise Refused(
+            ErrorCode.OFFSET_NOT_AVAILABLE if is_known else ErrorCode.LEADER_NOT_AVAILABLE
+        )

@@ -1,0 +1,23 @@
+"""One node's replicas over real logs, for the handlers of the data plane."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from barnabas.broker.replication.replicas import Replicas
+from tests.replication.logs import NODE, Shelf
+
+
+@pytest.fixture
+def shelf(tmp_path: Path) -> Iterator[Shelf]:
+    shelf = Shelf(tmp_path)
+    yield shelf
+    shelf.close()
+
+
+@pytest.fixture
+def replicas(shelf: Shelf) -> Replicas:
+    return Replicas(NODE, shelf, knows=lambda *key: key == ("elsewhere", 0))

@@ -1,0 +1,50 @@
+"""A peer as handlers see it, and calls from it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from barnabas.broker.handlers.call import Call, Parked
+from barnabas.broker.security.sasl import ANONYMOUS, PlainExchange
+from barnabas.protocol import api
+from barnabas.protocol.compiler import decode, encode
+
+
+@dataclass
+class SomePeer:
+    listener: str = "PLAINTEXT"
+    is_internal: bool = False
+    host: str = "127.0.0.1"
+    sasl: PlainExchange | None = None
+    remembered: Any = None
+    is_closed: bool = False
+
+    @property
+    def principal(self) -> str:
+        return ANONYMOUS
+
+    def close(self) -> None:
+        self.is_closed = True
+
+
+def call(
+    message: Any, version: int, *, peer: SomePeer | None = None, client_id: str | None = "test"
+) -> Call:
+    """A call as it comes off the wire: fields that the version lacks are lost on the way."""
+    spec = api.spec_of(type(message))
+    request = decode(spec.request, version, encode(message, version))
+    return Call(int(spec.key), version, client_id, request, peer or SomePeer())
+
+
+def answered(answer: Any) -> Any:
+    """The answer, which must be there."""
+    if isinstance(answer, Parked):
+        assert answer.is_resolved
+        return answer.answer
+    return answer
+
+
+def over_the_wire(answer: Any, version: int) -> Any:
+    """The answer as a client reads it."""
+    return decode(type(answer), version, encode(answer, version))

@@ -1,0 +1,302 @@
+"""Fetch in every version: limits, older formats, and waiting without polling."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from barnabas.broker.handlers.call import Parked
+from barnabas.broker.handlers.fetch import FetchHandler
+from barnabas.broker.replication.replicas import Replicas
+from barnabas.broker.storage.log_config import LogConfig
+from barnabas.protocol.errors import CorruptRequest, ErrorCode
+from barnabas.protocol.messages import fetch as messages
+from barnabas.protocol.records import batch
+from tests.handlers.peer import SomePeer, answered, call, over_the_wire
+from tests.replication.logs import NOW_MS, Shelf, a_batch, follow, lead, turns
+
+VERSIONS = range(13)
+
+
+@pytest.fixture
+async def handler(replicas: Replicas) -> FetchHandler:
+    return FetchHandler(
+        replicas, loop=asyncio.get_running_loop(), bytes_max=50 << 20, room=lambda: 50 << 20
+    )
+
+
+def wanted(
+    topic: str, offset: int = 0, bytes_max: int = 1 << 20, epoch: int = -1
+) -> messages.Topic:
+    return messages.Topic(
+        topic=topic,
+        partitions=[
+            messages.Partition(
+                partition=0,
+                fetch_offset=offset,
+                partition_max_bytes=bytes_max,
+                current_leader_epoch=epoch,
+            )
+        ],
+    )
+
+
+def request(*topics: messages.Topic, **more: Any) -> messages.FetchRequest:
+    more = {"min_bytes": 1, "max_wait_ms": 0, **more}
+    return messages.FetchRequest(topics=list(topics), **more)
+
+
+def results(answer: Any) -> list[messages.PartitionResult]:
+    return [one for topic in answer.responses for one in topic.partitions]
+
+
+def produce(replicas: Replicas, topic: str, *counts: int, **more: Any) -> None:
+    for count in counts:
+        replicas.led(topic, 0).append(a_batch(count, **more), acks=1, is_client=True)
+
+
+def offsets(data: Any) -> list[int]:
+    return [
+        record.offset
+        for position, _ in batch.iterate(data)
+        for record in batch.records(data, position)
+    ]
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+async def test_records_are_read_from_the_offset_asked_for(
+    handler: FetchHandler, replicas: Replicas, version: int
+) -> None:
+    lead(replicas, "t")
+    produce(replicas, "t", 2, 3)
+    answer = answered(handler.fetch(call(request(wanted("t", 2)), version)))
+    [result] = results(over_the_wire(answer, version))
+    assert (result.error_code, result.high_watermark) == (0, 5)
+    assert offsets(result.records) == [2, 3, 4]
+    assert result.records is not None
+    magic = batch.magic(result.records)
+    assert magic == (0 if version < 2 else 1 if version < 4 else 2)
+    if version >= 4:
+        assert result.last_stable_offset == 5
+        assert result.aborted_transactions is None
+    if version >= 5:
+        assert result.log_start_offset == 0
+
+
+async def test_a_reader_of_committed_records_is_told_of_no_aborted_transaction(
+    handler: FetchHandler, replicas: Replicas
+) -> None:
+    lead(replicas, "t")
+    answer = answered(handler.fetch(call(request(wanted("t"), isolation_level=1), 11)))
+    assert results(answer)[0].aborted_transactions == []
+
+
+async def test_each_partition_has_its_own_code(handler: FetchHandler, replicas: Replicas) -> None:
+    lead(replicas, "t", epoch=4)
+    follow(replicas, "followed")
+    asked = request(
+        wanted("nowhere"),
+        wanted("elsewhere"),
+        wanted("followed"),
+        wanted("t", 1),
+        wanted("t", epoch=3),
+        wanted("t", epoch=5),
+        wanted("t", epoch=4),
+        max_wait_ms=60_000,
+    )
+    answer = answered(handler.fetch(call(asked, 11)))
+    assert [result.error_code for result in results(answer)] == [3, 6, 6, 1, 74, 75, 0]
+    assert [result.high_watermark for result in results(answer)] == [-1] * 6 + [0]
+
+
+async def test_the_first_batch_is_whole_and_the_others_fit(
+    handler: FetchHandler, replicas: Replicas
+) -> None:
+    for topic in "abc":
+        lead(replicas, topic)
+        produce(replicas, topic, 1, 1, 1)
+    size = len(a_batch())
+    topics = [wanted(topic) for topic in "abc"]
+    one = answered(handler.fetch(call(request(*topics, max_bytes=1), 4)))
+    assert [len(result.records or b"") for result in results(one)] == [size, 0, 0]
+    some = answered(handler.fetch(call(request(*topics, max_bytes=5 * size + 1), 4)))
+    assert [len(result.records or b"") // size for result in results(some)] == [3, 2, 0]
+    small = wanted("a", bytes_max=1)
+    each = answered(handler.fetch(call(request(small, small), 4)))
+    assert [len(result.records or b"") for result in results(each)] == [size, 0]
+
+
+async def test_an_old_client_gets_a_cut_message_and_asks_again_with_more(
+    handler: FetchHandler, replicas: Replicas
+) -> None:
+    lead(replicas, "t")
+    produce(replicas, "t", 1)
+    for version in range(3):
+        [cut] = results(handler.fetch(call(request(wanted("t", bytes_max=20)), version)))
+        assert len(cut.records or b"") == 20
+
+
+async def test_answers_are_small_while_slow_readers_hold_the_memory(replicas: Replicas) -> None:
+    lead(replicas, "t")
+    produce(replicas, "t", 1, 1, 1)
+    loop = asyncio.get_running_loop()
+    handler = FetchHandler(replicas, loop=loop, bytes_max=50 << 20, room=lambda: 0)
+    [result] = results(handler.fetch(call(request(wanted("t")), 11)))
+    assert len(result.records or b"") == len(a_batch())
+
+
+async def test_zstd_is_not_given_to_those_who_cannot_read_it(
+    handler: FetchHandler, replicas: Replicas, shelf: Shelf
+) -> None:
+    shelf.config = LogConfig(compression_type="zstd")
+    lead(replicas, "configured")
+    shelf.config = LogConfig()
+    lead(replicas, "stored")
+    stored = batch.build_batch([(b"k", b"v" * 500)], timestamp_ms=NOW_MS, codec=4)
+    replicas.led("stored", 0).append(stored, acks=1, is_client=True)
+    codes = {}
+    for version in VERSIONS:
+        answer = handler.fetch(call(request(wanted("configured"), wanted("stored")), version))
+        codes[version] = tuple(result.error_code for result in results(answer))
+    assert {codes[version] for version in range(4)} == {(0, 76)}
+    assert {codes[version] for version in range(4, 10)} == {(76, 0)}
+    assert {codes[version] for version in range(10, 13)} == {(0, 0)}
+
+
+async def test_conversion_may_be_forbidden(
+    handler: FetchHandler, replicas: Replicas, shelf: Shelf
+) -> None:
+    shelf.config = LogConfig(message_downconversion_enable=False)
+    lead(replicas, "t")
+    produce(replicas, "t", 1)
+    codes = [
+        results(handler.fetch(call(request(wanted("t")), version)))[0].error_code
+        for version in (3, 4)
+    ]
+    assert codes == [ErrorCode.UNSUPPORTED_VERSION, 0]
+
+
+async def test_conversion_reads_on_past_what_an_old_client_cannot_be_given(
+    handler: FetchHandler, replicas: Replicas
+) -> None:
+    lead(replicas, "t")
+    marker = batch.build_batch(
+        [(b"\0\0\0\1", b"\0" * 6)],
+        timestamp_ms=NOW_MS,
+        producer_id=1,
+        producer_epoch=0,
+        is_transactional=True,
+        is_control=True,
+    )
+    replicas.led("t", 0).append(marker, acks=1, is_client=False)
+    [nothing] = results(handler.fetch(call(request(wanted("t")), 2)))
+    assert (nothing.error_code, nothing.records) == (0, b"")
+    produce(replicas, "t", 1)
+    [result] = results(handler.fetch(call(request(wanted("t", bytes_max=100)), 2)))
+    assert offsets(result.records) == [1]
+
+
+@pytest.mark.parametrize(("version", "code"), [(5, 6), (6, 56)])
+async def test_a_failed_disk_is_named_to_those_who_know_the_code(
+    handler: FetchHandler, replicas: Replicas, shelf: Shelf, version: int, code: int
+) -> None:
+    lead(replicas, "t")
+    shelf.logs["t", 0].take_offline("gone")
+    [result] = results(handler.fetch(call(request(wanted("t")), version)))
+    assert result.error_code == code
+
+
+async def waiting(handler: FetchHandler, *topics: messages.Topic, **more: Any) -> Parked:
+    more = {"max_wait_ms": 60_000, **more}
+    parked = handler.fetch(call(request(*topics, **more), 11))
+    assert isinstance(parked, Parked)
+    await turns()
+    assert not parked.is_resolved
+    return parked
+
+
+async def test_a_fetch_at_the_end_is_answered_when_something_comes(
+    handler: FetchHandler, replicas: Replicas
+) -> None:
+    lead(replicas, "t")
+    parked = await waiting(handler, wanted("t"))
+    produce(replicas, "t", 1, 2)
+    await turns()
+    assert offsets(results(answered(parked))[0].records) == [0, 1, 2]
+
+
+async def test_a_fetch_waits_until_its_least_number_of_bytes_is_there(
+    handler: FetchHandler, replicas: Replicas
+) -> None:
+    lead(replicas, "t")
+    lead(replicas, "u")
+    produce(replicas, "t", 1)
+    parked = await waiting(handler, wanted("t"), wanted("u"), min_bytes=2 * len(a_batch()) + 1)
+    produce(replicas, "u", 1)
+    await turns()
+    assert not parked.is_resolved
+    produce(replicas, "t", 1)
+    await turns()
+    counts = [len(offsets(result.records)) for result in results(answered(parked))]
+    assert counts == [2, 1]
+
+
+async def test_a_fetch_is_answered_empty_when_its_time_is_up(
+    handler: FetchHandler, replicas: Replicas
+) -> None:
+    lead(replicas, "t")
+    parked = handler.fetch(call(request(wanted("t"), max_wait_ms=1), 11))
+    late = asyncio.Event()
+    assert isinstance(parked, Parked)
+    parked.then(lambda _: late.set())
+    await late.wait()
+    assert results(parked.answer)[0].records == b""
+
+
+async def test_a_waiting_fetch_is_answered_when_leadership_moves(
+    handler: FetchHandler, replicas: Replicas
+) -> None:
+    lead(replicas, "t")
+    parked = await waiting(handler, wanted("t"))
+    follow(replicas, "t")
+    await turns()
+    assert results(answered(parked))[0].error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+async def test_nothing_remains_of_a_fetch_whose_peer_is_gone(
+    handler: FetchHandler, replicas: Replicas
+) -> None:
+    lead(replicas, "t")
+    parked = await waiting(handler, wanted("t"))
+    assert parked.on_drop is not None
+    parked.on_drop()
+    assert replicas.led("t", 0)._waiters == {}
+    produce(replicas, "t", 1)
+    await turns()
+    assert not parked.is_resolved
+
+
+async def test_a_consumer_that_closes_its_session_is_answered_at_once(
+    handler: FetchHandler,
+) -> None:
+    asked = request(max_wait_ms=60_000, session_id=0, session_epoch=-1)
+    assert answered(handler.fetch(call(asked, 12))).responses == []
+
+
+async def test_a_session_of_somebody_else_is_not_known(handler: FetchHandler) -> None:
+    answer = answered(handler.fetch(call(request(session_id=3, session_epoch=2), 12)))
+    assert answer.error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+
+
+async def test_a_replica_id_on_a_client_listener_ends_the_connection(
+    handler: FetchHandler, replicas: Replicas
+) -> None:
+    lead(replicas, "t")
+    with pytest.raises(CorruptRequest):
+        handler.fetch(call(request(wanted("t"), replica_id=2), 11))
+    inside = SomePeer(is_internal=True)
+    for epoch, code in ((-1, 6), (0, 75)):
+        asked = request(wanted("t", epoch=epoch), replica_id=2)
+        assert results(handler.fetch(call(asked, 11, peer=inside)))[0].error_code == code

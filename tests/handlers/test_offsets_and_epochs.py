@@ -1,0 +1,217 @@
+"""ListOffsets, OffsetForLeaderEpoch and InitProducerId."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+
+import pytest
+
+from barnabas.broker.handlers.leader_epochs import LeaderEpochsHandler
+from barnabas.broker.handlers.list_offsets import ListOffsetsHandler
+from barnabas.broker.handlers.producer_ids import ProducerIdsHandler
+from barnabas.broker.replication.replicas import Replicas
+from barnabas.broker.storage.log_config import LogConfig
+from barnabas.protocol.errors import CorruptRequest, ErrorCode, Refused
+from barnabas.protocol.messages import init_producer_id, list_offsets, offset_for_leader_epoch
+from tests.handlers.peer import SomePeer, call, over_the_wire
+from tests.replication.logs import Shelf, a_batch, follow, lead
+
+
+@pytest.fixture
+def offsets(replicas: Replicas) -> ListOffsetsHandler:
+    return ListOffsetsHandler(replicas)
+
+
+def asked(
+    topic: str, *timestamps: int, count: int = 1, epoch: int = -1, replica_id: int = -1
+) -> list_offsets.ListOffsetsRequest:
+    """One partition of a topic of its own for each timestamp."""
+    return list_offsets.ListOffsetsRequest(
+        replica_id=replica_id,
+        topics=[
+            list_offsets.Topic(
+                name=topic,
+                partitions=[
+                    list_offsets.Partition(
+                        partition_index=index,
+                        timestamp=timestamp,
+                        max_num_offsets=count,
+                        current_leader_epoch=epoch,
+                    )
+                    for index, timestamp in enumerate(timestamps)
+                ],
+            )
+        ],
+    )
+
+
+def found(
+    handler: ListOffsetsHandler, version: int, request: list_offsets.ListOffsetsRequest
+) -> list_offsets.PartitionResult:
+    answer = over_the_wire(handler.list_offsets(call(request, version)), version)
+    result: list_offsets.PartitionResult = answer.topics[0].partitions[0]
+    return result
+
+
+def three_batches(replicas: Replicas, epoch: int = 0) -> None:
+    lead(replicas, "t", epoch=epoch)
+    for time in (1000, 3000, 2000):
+        batch = a_batch(2, timestamp_ms=time)
+        replicas.led("t", 0).append(batch, acks=1, is_client=True)
+
+
+@pytest.mark.parametrize("version", range(1, 10))
+def test_the_ends_of_a_log_are_found(
+    offsets: ListOffsetsHandler, replicas: Replicas, version: int
+) -> None:
+    three_batches(replicas, epoch=2)
+    latest, earliest = (found(offsets, version, asked("t", time)) for time in (-1, -2))
+    assert (latest.error_code, latest.offset, latest.timestamp) == (0, 6, -1)
+    assert (earliest.error_code, earliest.offset, earliest.timestamp) == (0, 0, -1)
+    assert latest.leader_epoch == earliest.leader_epoch == (2 if version >= 4 else -1)
+
+
+@pytest.mark.parametrize(
+    ("timestamp", "offset", "time"),
+    [(0, 0, 1000), (1000, 0, 1000), (1001, 2, 3000), (3000, 2, 3000), (3001, -1, -1)],
+)
+def test_a_point_in_time_is_found(
+    offsets: ListOffsetsHandler, replicas: Replicas, timestamp: int, offset: int, time: int
+) -> None:
+    three_batches(replicas)
+    result = found(offsets, 7, asked("t", timestamp))
+    assert (result.error_code, result.offset, result.timestamp) == (0, offset, time)
+
+
+@pytest.mark.parametrize(("timestamp", "since", "offset"), [(-3, 7, 2), (-4, 8, 0), (-5, 9, -1)])
+def test_special_timestamps_mean_something_from_their_version_on(
+    offsets: ListOffsetsHandler, replicas: Replicas, timestamp: int, since: int, offset: int
+) -> None:
+    three_batches(replicas)
+    for version in range(10):
+        result = found(offsets, version, asked("t", timestamp))
+        if version < since:
+            assert result.error_code == ErrorCode.UNSUPPORTED_VERSION
+        else:
+            assert (result.error_code, result.offset) == (0, offset)
+
+
+def test_version_0_lists_where_segments_begin(
+    offsets: ListOffsetsHandler, replicas: Replicas
+) -> None:
+    three_batches(replicas)
+    replicas.led("t", 0).log.roll()
+    three = a_batch(3)
+    replicas.led("t", 0).append(three, acks=1, is_client=True)
+    latest = found(offsets, 0, asked("t", -1, count=10))
+    assert list(latest.old_style_offsets) == [9, 6, 0]
+    assert list(found(offsets, 0, asked("t", -2)).old_style_offsets) == [0]
+    assert list(found(offsets, 0, asked("t", -1)).old_style_offsets) == [9]
+
+
+def test_consumers_are_told_of_nothing_that_is_not_committed(
+    offsets: ListOffsetsHandler, replicas: Replicas, shelf: Shelf
+) -> None:
+    shelf.config = LogConfig(flush_messages=1)
+    lead(replicas, "t")
+    replicas.led("t", 0).append(a_batch(2, timestamp_ms=5), acks=1, is_client=True)
+    assert found(offsets, 7, asked("t", -1)).offset == 0
+    assert found(offsets, 7, asked("t", 0)).offset == -1
+    inside = SomePeer(is_internal=True)
+    answer = offsets.list_offsets(call(asked("t", -1, replica_id=2), 7, peer=inside))
+    assert answer.topics[0].partitions[0].offset == 2
+
+
+def test_after_an_election_the_end_is_not_known_until_it_is_committed(
+    offsets: ListOffsetsHandler, replicas: Replicas, shelf: Shelf
+) -> None:
+    shelf.config = LogConfig(flush_messages=1)
+    lead(replicas, "t")
+    replicas.led("t", 0).append(a_batch(2), acks=1, is_client=True)
+    lead(replicas, "t", epoch=1)
+    assert found(offsets, 5, asked("t", -1)).error_code == ErrorCode.OFFSET_NOT_AVAILABLE
+    assert found(offsets, 4, asked("t", -1)).error_code == ErrorCode.LEADER_NOT_AVAILABLE
+    assert found(offsets, 5, asked("t", 0)).error_code == ErrorCode.OFFSET_NOT_AVAILABLE
+    assert found(offsets, 5, asked("t", -2)).error_code == 0
+
+
+def test_offsets_are_refused_with_the_code_of_the_place(
+    offsets: ListOffsetsHandler, replicas: Replicas
+) -> None:
+    lead(replicas, "t", epoch=4)
+    follow(replicas, "followed")
+    codes = [found(offsets, 4, asked(topic, -1)).error_code for topic in ("nowhere", "followed")]
+    codes += [found(offsets, 4, asked("t", -1, epoch=epoch)).error_code for epoch in (3, 4, 5)]
+    assert codes == [3, 6, 74, 0, 75]
+    twice = asked("t", -1)
+    twice.topics = [twice.topics[0], twice.topics[0]]
+    assert found(offsets, 4, twice).error_code == ErrorCode.INVALID_REQUEST
+    with pytest.raises(CorruptRequest):
+        offsets.list_offsets(call(asked("t", -1, replica_id=2), 4))
+
+
+def test_a_debugging_tool_may_ask_a_follower(
+    offsets: ListOffsetsHandler, replicas: Replicas
+) -> None:
+    follow(replicas, "followed")
+    assert found(offsets, 3, asked("followed", -2)).error_code == 6
+    assert found(offsets, 3, asked("followed", -2, replica_id=-2)).offset == 0
+    assert found(offsets, 3, asked("nowhere", -2, replica_id=-2)).error_code == 3
+
+
+@pytest.mark.parametrize("version", range(5))
+def test_the_end_of_a_leader_epoch_is_found(replicas: Replicas, version: int) -> None:
+    three_batches(replicas, epoch=2)
+    lead(replicas, "t", epoch=5)
+    handler = LeaderEpochsHandler(replicas)
+    expected = {2: (2, 6), 3: (2, 6), 5: (5, 6), 6: (-1, -1), -1: (-1, -1)}
+    for epoch, (known, end) in expected.items():
+        request = offset_for_leader_epoch.OffsetForLeaderEpochRequest(
+            topics=[
+                offset_for_leader_epoch.Topic(
+                    topic=topic,
+                    partitions=[offset_for_leader_epoch.Partition(partition=0, leader_epoch=epoch)],
+                )
+                for topic in ("t", "nowhere")
+            ]
+        )
+        if version >= 3:
+            request.replica_id = -1
+        answer = over_the_wire(handler.offset_for_leader_epoch(call(request, version)), version)
+        [result], [unknown] = (topic.partitions for topic in answer.topics)
+        assert result.end_offset == end
+        assert result.leader_epoch == (known if version >= 1 else -1)
+        assert unknown.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+class Blocks:
+    """Hands out blocks of three ids."""
+
+    def __init__(self) -> None:
+        self._blocks: Iterator[range] = (range(n, n + 3) for n in range(6000, 9000, 3))
+        self.taken = 0
+
+    async def next(self) -> range:
+        self.taken += 1
+        await asyncio.sleep(0)
+        return next(self._blocks)
+
+
+async def test_every_producer_gets_an_id_of_its_own() -> None:
+    blocks = Blocks()
+    handler = ProducerIdsHandler(blocks.next)
+    requests = [init_producer_id.InitProducerIdRequest(transactional_id=None) for _ in range(7)]
+    answers = await asyncio.gather(
+        *(handler.init_producer_id(call(request, 4)) for request in requests)
+    )
+    assert sorted(answer.producer_id for answer in answers) == list(range(6000, 6007))
+    assert {answer.producer_epoch for answer in answers} == {0}
+    assert blocks.taken == 3
+
+
+async def test_a_transactional_producer_is_refused_at_once() -> None:
+    handler = ProducerIdsHandler(Blocks().next)
+    request = init_producer_id.InitProducerIdRequest(transactional_id="tx")
+    with pytest.raises(Refused, match="UNSUPPORTED_VERSION"):
+        await handler.init_producer_id(call(request, 4))

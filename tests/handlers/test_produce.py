@@ -1,0 +1,238 @@
+"""Produce in every version: acks, codes, what is stored and when it is answered."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from barnabas.broker.handlers.call import Parked
+from barnabas.broker.handlers.produce import ProduceHandler
+from barnabas.broker.replication.replicas import Replicas
+from barnabas.broker.storage.log_config import LogConfig
+from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.messages import produce as messages
+from barnabas.protocol.records import batch, message_set
+from tests.handlers.peer import SomePeer, answered, call, over_the_wire
+from tests.replication.logs import NOW_MS, Shelf, a_batch, follow, lead
+
+VERSIONS = range(3, 12)
+
+
+@pytest.fixture
+async def handler(replicas: Replicas) -> ProduceHandler:
+    return ProduceHandler(replicas, loop=asyncio.get_running_loop(), now_ms=lambda: NOW_MS)
+
+
+def request(
+    *records: tuple[str, Any], acks: int = -1, timeout_ms: int = 5000
+) -> messages.ProduceRequest:
+    return messages.ProduceRequest(
+        acks=acks,
+        timeout_ms=timeout_ms,
+        topic_data=[
+            messages.Topic(
+                name=topic, partition_data=[messages.Partition(index=0, records=bytes(data))]
+            )
+            for topic, data in records
+        ],
+    )
+
+
+def results(answer: Any) -> list[messages.PartitionResult]:
+    return [one for topic in answer.responses for one in topic.partition_responses]
+
+
+@pytest.mark.parametrize("acks", [1, -1])
+@pytest.mark.parametrize("version", VERSIONS)
+async def test_a_batch_is_appended_and_its_offset_answered(
+    handler: ProduceHandler, replicas: Replicas, version: int, acks: int
+) -> None:
+    lead(replicas, "t")
+    for expected in (0, 3):
+        answer = answered(handler.produce(call(request(("t", a_batch(3)), acks=acks), version)))
+        [result] = results(over_the_wire(answer, version))
+        assert (result.error_code, result.base_offset) == (0, expected)
+        assert result.log_append_time_ms == -1
+        assert result.log_start_offset == (0 if version >= 5 else -1)
+    assert replicas.led("t", 0).high_watermark == 6
+
+
+@pytest.mark.parametrize(("version", "magic"), [(0, 0), (1, 0), (2, 1)])
+async def test_messages_of_older_formats_become_a_batch(
+    handler: ProduceHandler, replicas: Replicas, version: int, magic: int
+) -> None:
+    lead(replicas, "t")
+    records = list(batch.records(a_batch(2), 0))
+    old = message_set.encode_messages(records, magic)
+    answer = answered(handler.produce(call(request(("t", old), acks=1), version)))
+    assert results(answer)[0].error_code == 0
+    stored = replicas.led("t", 0).read(0, bytes_max=10_000, at_least_one=True)
+    assert batch.magic(stored) == 2
+    assert [record.value for record in batch.records(stored, 0)] == [b"value", b"value"]
+
+
+async def test_a_topic_may_stamp_records_with_its_own_time(
+    handler: ProduceHandler, replicas: Replicas, shelf: Shelf
+) -> None:
+    shelf.config = LogConfig(message_timestamp_type="LogAppendTime")
+    lead(replicas, "t")
+    sent = a_batch(timestamp_ms=1000)
+    answer = answered(handler.produce(call(request(("t", sent)), 9)))
+    assert results(answer)[0].log_append_time_ms == NOW_MS
+
+
+@pytest.mark.parametrize("acks", [-2, 2, 3])
+async def test_other_acks_append_nothing(
+    handler: ProduceHandler, replicas: Replicas, acks: int
+) -> None:
+    lead(replicas, "t")
+    answer = answered(handler.produce(call(request(("t", a_batch()), acks=acks), 8)))
+    assert results(answer)[0].error_code == ErrorCode.INVALID_REQUIRED_ACKS
+    assert replicas.led("t", 0).log.end_offset == 0
+
+
+async def test_each_partition_has_its_own_code(handler: ProduceHandler, replicas: Replicas) -> None:
+    lead(replicas, "t")
+    follow(replicas, "followed")
+    damaged = a_batch()
+    damaged[-1] ^= 1
+    answer = answered(
+        handler.produce(
+            call(
+                request(
+                    ("nowhere", a_batch()),
+                    ("elsewhere", a_batch()),
+                    ("followed", a_batch()),
+                    ("t", damaged),
+                    ("t", a_batch()),
+                    ("t", b""),
+                ),
+                7,
+            )
+        )
+    )
+    assert [result.error_code for result in results(answer)] == [3, 6, 6, 2, 0, 87]
+    assert [result.base_offset for result in results(answer)] == [-1, -1, -1, -1, 0, -1]
+
+
+async def test_only_the_admin_client_writes_to_internal_topics(
+    handler: ProduceHandler, replicas: Replicas
+) -> None:
+    lead(replicas, "__consumer_offsets")
+    wanted = request(("__consumer_offsets", a_batch()))
+    refused = answered(handler.produce(call(wanted, 9)))
+    assert results(refused)[0].error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
+    allowed = answered(handler.produce(call(wanted, 9, client_id="__admin_client")))
+    assert results(allowed)[0].error_code == 0
+
+
+async def test_bad_records_are_named_one_by_one(
+    handler: ProduceHandler, replicas: Replicas, shelf: Shelf
+) -> None:
+    shelf.config = LogConfig(cleanup_policy=("compact",))
+    lead(replicas, "t")
+    sent = batch.build_batch([(b"k", b"v"), (None, b"v")], timestamp_ms=NOW_MS)
+    answer = answered(handler.produce(call(request(("t", sent)), 8)))
+    [result] = results(over_the_wire(answer, 8))
+    assert result.error_code == ErrorCode.INVALID_RECORD
+    assert [error.batch_index for error in result.record_errors] == [1]
+    assert result.error_message
+    assert results(over_the_wire(answer, 7))[0].error_code == ErrorCode.INVALID_RECORD
+
+
+async def test_what_is_sent_again_is_answered_as_before(
+    handler: ProduceHandler, replicas: Replicas
+) -> None:
+    lead(replicas, "t")
+
+    def sent(sequence: int) -> bytearray:
+        return batch.build_batch(
+            [(None, b"v")],
+            timestamp_ms=NOW_MS,
+            producer_id=9,
+            producer_epoch=0,
+            base_sequence=sequence,
+        )
+
+    offsets = []
+    for sequence in (0, 1, 1):
+        answer = answered(handler.produce(call(request(("t", sent(sequence))), 9)))
+        offsets.append(results(answer)[0].base_offset)
+    assert offsets == [0, 1, 1]
+    late = answered(handler.produce(call(request(("t", sent(5))), 9)))
+    assert results(late)[0].error_code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+
+
+async def test_too_large_a_batch_is_refused(
+    handler: ProduceHandler, replicas: Replicas, shelf: Shelf
+) -> None:
+    shelf.config = LogConfig(max_message_bytes=100)
+    lead(replicas, "t")
+    answer = answered(handler.produce(call(request(("t", a_batch(value=b"v" * 200))), 9)))
+    assert results(answer)[0].error_code == ErrorCode.MESSAGE_TOO_LARGE
+
+
+async def test_without_acks_nothing_is_answered(
+    handler: ProduceHandler, replicas: Replicas
+) -> None:
+    lead(replicas, "t")
+    peer = SomePeer()
+    assert handler.produce(call(request(("t", a_batch()), acks=0), 7, peer=peer)) is None
+    assert replicas.led("t", 0).log.end_offset == 1
+    assert not peer.is_closed
+
+
+async def test_without_acks_an_error_closes_the_connection(handler: ProduceHandler) -> None:
+    peer = SomePeer()
+    assert handler.produce(call(request(("nowhere", a_batch()), acks=0), 7, peer=peer)) is None
+    assert peer.is_closed
+
+
+async def test_acks_of_all_wait_for_the_flush_that_the_topic_asks_for(
+    handler: ProduceHandler, replicas: Replicas, shelf: Shelf
+) -> None:
+    shelf.config = LogConfig(flush_messages=1)
+    for topic in ("t", "u"):
+        lead(replicas, topic)
+    parked = handler.produce(call(request(("t", a_batch()), ("u", a_batch())), 9))
+    quick = answered(handler.produce(call(request(("t", a_batch()), acks=1), 9)))
+    assert results(quick)[0].base_offset == 1
+    assert isinstance(parked, Parked)
+    assert not parked.is_resolved
+    await shelf.flush()
+    assert [result.error_code for result in results(answered(parked))] == [0, 0]
+
+
+async def test_acks_of_all_that_do_not_come_in_time_are_timed_out(
+    handler: ProduceHandler, replicas: Replicas, shelf: Shelf
+) -> None:
+    shelf.config = LogConfig(flush_messages=1)
+    lead(replicas, "t")
+    parked = handler.produce(call(request(("t", a_batch()), timeout_ms=1), 9))
+    assert isinstance(parked, Parked)
+    late = asyncio.Event()
+    parked.then(lambda _: late.set())
+    await late.wait()
+    assert results(parked.answer)[0].error_code == ErrorCode.REQUEST_TIMED_OUT
+
+
+async def test_acks_of_all_end_with_leadership(
+    handler: ProduceHandler, replicas: Replicas, shelf: Shelf
+) -> None:
+    shelf.config = LogConfig(flush_messages=1)
+    lead(replicas, "t")
+    parked = handler.produce(call(request(("t", a_batch())), 9))
+    follow(replicas, "t")
+    assert results(answered(parked))[0].error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+@pytest.mark.parametrize(("version", "code"), [(3, 6), (4, 56)])
+async def test_a_failed_disk_is_named_to_those_who_know_the_code(
+    handler: ProduceHandler, replicas: Replicas, shelf: Shelf, version: int, code: int
+) -> None:
+    lead(replicas, "t")
+    shelf.logs["t", 0].take_offline("gone")
+    answer = answered(handler.produce(call(request(("t", a_batch())), version)))
+    assert results(answer)[0].error_code == code
