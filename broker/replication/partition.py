@@ -119,9 +119,13 @@ class Partition:
         self.isr = ()
         self.resign()
 
-    def resign(self, code: ErrorCode = ErrorCode.NOT_LEADER_OR_FOLLOWER) -> None:
-        """Stop leading, whoever does now; ``code`` is what those who wait are told."""
+    def resign(self) -> None:
+        """Stop leading, whoever does now."""
         self.is_leader = False
+        self.fail(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+
+    def fail(self, code: ErrorCode) -> None:
+        """Tell everybody who waits that nothing will come; ``code`` is for those who appended."""
         told, self._told = self._told, []
         self._unread.clear()
         for _, _, tell in told:

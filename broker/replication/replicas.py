@@ -6,12 +6,12 @@ Source: cluster.md sections 2.14 (control requests), 3.2 and 3.3 (roles), 3.10 (
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from pathlib import Path
 
 from barnabas.broker.storage.files import StorageError
-from barnabas.broker.storage.log import Log
+from barnabas.broker.storage.manager import LogManager
 from barnabas.protocol.errors import ErrorCode, Refused
 from barnabas.protocol.messages import leader_and_isr, stop_replica
 
@@ -27,22 +27,6 @@ Elected = Callable[[str, int, int], None]
 """Told topic, partition and leader epoch."""
 Resigned = Callable[[str, int, int | None], None]
 """Told topic, partition and leader epoch; None when the replica is taken away."""
-
-
-class Logs(Protocol):
-    """What is asked of storage/manager.py; each may raise StorageError or Refused(56)."""
-
-    def get(self, topic: str, partition: int) -> Log | None:
-        """The log that was found at the start, or created since."""
-
-    def create(self, topic: str, partition: int, topic_id: bytes | None) -> Log:
-        """A new, empty log."""
-
-    def delete(self, topic: str, partition: int) -> None:
-        """Take the log away; nothing happens where there is none."""
-
-    def high_watermark(self, topic: str, partition: int) -> int:
-        """What the checkpoint said at the start, else 0."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +48,7 @@ class Replicas:
     def __init__(
         self,
         node_id: int,
-        logs: Logs,
+        logs: LogManager,
         *,
         knows: Callable[[str, int], bool],
     ) -> None:
@@ -93,9 +77,18 @@ class Replicas:
             raise Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         raise Refused(ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
-    def high_watermarks(self) -> dict[tuple[str, int], int]:
-        """What the checkpoint of high watermarks is to hold."""
-        return {key: partition.high_watermark for key, partition in self._hosted.items()}
+    def high_watermarks(self) -> list[tuple[str, int, int]]:
+        """Topic, partition and mark: what the checkpoint of high watermarks is to hold."""
+        return [(*key, partition.high_watermark) for key, partition in self._hosted.items()]
+
+    def directory_failed(self, path: Path, failed: Sequence[tuple[str, int]]) -> None:
+        """A log directory is gone: its partitions answer 56, and none is coordinated here."""
+        for topic, index in failed:
+            partition = self._hosted.get((topic, index))
+            if partition is not None:
+                partition.fail(ErrorCode.KAFKA_STORAGE_ERROR)
+                for resigned in self.on_resigned:
+                    resigned(topic, index, partition.leader_epoch)
 
     # --- LeaderAndIsr --------------------------------------------------------------------------
 
@@ -148,15 +141,14 @@ class Replicas:
         return ErrorCode.NONE
 
     def _host(self, topic: str, index: int, topic_id: bytes) -> Partition:
+        log = self._logs.create(topic, index, None if topic_id == NO_TOPIC_ID else topic_id)
+        if log.is_offline:
+            raise Refused(ErrorCode.KAFKA_STORAGE_ERROR)
         partition = self._hosted.get((topic, index))
-        known_id = None if topic_id == NO_TOPIC_ID else topic_id
         if partition is None:
-            found = self._logs.get(topic, index) or self._logs.create(topic, index, known_id)
-            partition = Partition(topic, index, found, self._logs.high_watermark(topic, index))
-        stored_id = partition.log.topic_id
-        if known_id and stored_id and stored_id != known_id:
-            raise Refused(ErrorCode.INCONSISTENT_TOPIC_ID)
-        self._hosted[topic, index] = partition
+            partition = Partition(topic, index, log, self._logs.high_watermark(topic, index))
+            self._hosted[topic, index] = partition
+        assert partition.log is log
         return partition
 
     def _become(self, partition: Partition, state: leader_and_isr.PartitionState) -> None:

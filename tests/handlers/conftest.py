@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -12,10 +12,11 @@ from tests.replication.logs import NODE, Shelf
 
 
 @pytest.fixture
-def shelf(tmp_path: Path) -> Iterator[Shelf]:
+async def shelf(tmp_path: Path) -> AsyncIterator[Shelf]:
     shelf = Shelf(tmp_path)
+    await shelf.load()
     yield shelf
-    shelf.close()
+    await shelf.close()
 
 
 @pytest.fixture

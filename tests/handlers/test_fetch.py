@@ -10,7 +10,6 @@ import pytest
 from barnabas.broker.handlers.call import Parked
 from barnabas.broker.handlers.fetch import FetchHandler
 from barnabas.broker.replication.replicas import Replicas
-from barnabas.broker.storage.log_config import LogConfig
 from barnabas.protocol.errors import CorruptRequest, ErrorCode
 from barnabas.protocol.messages import fetch as messages
 from barnabas.protocol.records import batch
@@ -150,9 +149,9 @@ async def test_answers_are_small_while_slow_readers_hold_the_memory(replicas: Re
 async def test_zstd_is_not_given_to_those_who_cannot_read_it(
     handler: FetchHandler, replicas: Replicas, shelf: Shelf
 ) -> None:
-    shelf.config = LogConfig(compression_type="zstd")
+    shelf.settings = {"compression.type": "zstd"}
     lead(replicas, "configured")
-    shelf.config = LogConfig()
+    shelf.settings = {}
     lead(replicas, "stored")
     stored = batch.build_batch([(b"k", b"v" * 500)], timestamp_ms=NOW_MS, codec=4)
     replicas.led("stored", 0).append(stored, acks=1, is_client=True)
@@ -168,7 +167,7 @@ async def test_zstd_is_not_given_to_those_who_cannot_read_it(
 async def test_conversion_may_be_forbidden(
     handler: FetchHandler, replicas: Replicas, shelf: Shelf
 ) -> None:
-    shelf.config = LogConfig(message_downconversion_enable=False)
+    shelf.settings = {"message.downconversion.enable": "false"}
     lead(replicas, "t")
     produce(replicas, "t", 1)
     codes = [
@@ -203,7 +202,7 @@ async def test_a_failed_disk_is_named_to_those_who_know_the_code(
     handler: FetchHandler, replicas: Replicas, shelf: Shelf, version: int, code: int
 ) -> None:
     lead(replicas, "t")
-    shelf.logs["t", 0].take_offline("gone")
+    shelf.log("t").take_offline("gone")
     [result] = results(handler.fetch(call(request(wanted("t")), version)))
     assert result.error_code == code
 

@@ -11,7 +11,6 @@ from barnabas.broker.handlers.leader_epochs import LeaderEpochsHandler
 from barnabas.broker.handlers.list_offsets import ListOffsetsHandler
 from barnabas.broker.handlers.producer_ids import ProducerIdsHandler
 from barnabas.broker.replication.replicas import Replicas
-from barnabas.broker.storage.log_config import LogConfig
 from barnabas.protocol.errors import CorruptRequest, ErrorCode, Refused
 from barnabas.protocol.messages import init_producer_id, list_offsets, offset_for_leader_epoch
 from tests.handlers.peer import SomePeer, call, over_the_wire
@@ -113,7 +112,7 @@ def test_version_0_lists_where_segments_begin(
 def test_consumers_are_told_of_nothing_that_is_not_committed(
     offsets: ListOffsetsHandler, replicas: Replicas, shelf: Shelf
 ) -> None:
-    shelf.config = LogConfig(flush_messages=1)
+    shelf.settings = {"flush.messages": "1"}
     lead(replicas, "t")
     replicas.led("t", 0).append(a_batch(2, timestamp_ms=5), acks=1, is_client=True)
     assert found(offsets, 7, asked("t", -1)).offset == 0
@@ -126,7 +125,7 @@ def test_consumers_are_told_of_nothing_that_is_not_committed(
 def test_after_an_election_the_end_is_not_known_until_it_is_committed(
     offsets: ListOffsetsHandler, replicas: Replicas, shelf: Shelf
 ) -> None:
-    shelf.config = LogConfig(flush_messages=1)
+    shelf.settings = {"flush.messages": "1"}
     lead(replicas, "t")
     replicas.led("t", 0).append(a_batch(2), acks=1, is_client=True)
     lead(replicas, "t", epoch=1)

@@ -10,7 +10,6 @@ import pytest
 from barnabas.broker.handlers.call import Parked
 from barnabas.broker.handlers.produce import ProduceHandler
 from barnabas.broker.replication.replicas import Replicas
-from barnabas.broker.storage.log_config import LogConfig
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages import produce as messages
 from barnabas.protocol.records import batch, message_set
@@ -76,7 +75,7 @@ async def test_messages_of_older_formats_become_a_batch(
 async def test_a_topic_may_stamp_records_with_its_own_time(
     handler: ProduceHandler, replicas: Replicas, shelf: Shelf
 ) -> None:
-    shelf.config = LogConfig(message_timestamp_type="LogAppendTime")
+    shelf.settings = {"message.timestamp.type": "LogAppendTime"}
     lead(replicas, "t")
     sent = a_batch(timestamp_ms=1000)
     answer = answered(handler.produce(call(request(("t", sent)), 9)))
@@ -131,7 +130,7 @@ async def test_only_the_admin_client_writes_to_internal_topics(
 async def test_bad_records_are_named_one_by_one(
     handler: ProduceHandler, replicas: Replicas, shelf: Shelf
 ) -> None:
-    shelf.config = LogConfig(cleanup_policy=("compact",))
+    shelf.settings = {"cleanup.policy": "compact"}
     lead(replicas, "t")
     sent = batch.build_batch([(b"k", b"v"), (None, b"v")], timestamp_ms=NOW_MS)
     answer = answered(handler.produce(call(request(("t", sent)), 8)))
@@ -168,7 +167,7 @@ async def test_what_is_sent_again_is_answered_as_before(
 async def test_too_large_a_batch_is_refused(
     handler: ProduceHandler, replicas: Replicas, shelf: Shelf
 ) -> None:
-    shelf.config = LogConfig(max_message_bytes=100)
+    shelf.settings = {"max.message.bytes": "100"}
     lead(replicas, "t")
     answer = answered(handler.produce(call(request(("t", a_batch(value=b"v" * 200))), 9)))
     assert results(answer)[0].error_code == ErrorCode.MESSAGE_TOO_LARGE
@@ -193,7 +192,7 @@ async def test_without_acks_an_error_closes_the_connection(handler: ProduceHandl
 async def test_acks_of_all_wait_for_the_flush_that_the_topic_asks_for(
     handler: ProduceHandler, replicas: Replicas, shelf: Shelf
 ) -> None:
-    shelf.config = LogConfig(flush_messages=1)
+    shelf.settings = {"flush.messages": "1"}
     for topic in ("t", "u"):
         lead(replicas, topic)
     parked = handler.produce(call(request(("t", a_batch()), ("u", a_batch())), 9))
@@ -208,7 +207,7 @@ async def test_acks_of_all_wait_for_the_flush_that_the_topic_asks_for(
 async def test_acks_of_all_that_do_not_come_in_time_are_timed_out(
     handler: ProduceHandler, replicas: Replicas, shelf: Shelf
 ) -> None:
-    shelf.config = LogConfig(flush_messages=1)
+    shelf.settings = {"flush.messages": "1"}
     lead(replicas, "t")
     parked = handler.produce(call(request(("t", a_batch()), timeout_ms=1), 9))
     assert isinstance(parked, Parked)
@@ -221,7 +220,7 @@ async def test_acks_of_all_that_do_not_come_in_time_are_timed_out(
 async def test_acks_of_all_end_with_leadership(
     handler: ProduceHandler, replicas: Replicas, shelf: Shelf
 ) -> None:
-    shelf.config = LogConfig(flush_messages=1)
+    shelf.settings = {"flush.messages": "1"}
     lead(replicas, "t")
     parked = handler.produce(call(request(("t", a_batch())), 9))
     follow(replicas, "t")
@@ -233,6 +232,6 @@ async def test_a_failed_disk_is_named_to_those_who_know_the_code(
     handler: ProduceHandler, replicas: Replicas, shelf: Shelf, version: int, code: int
 ) -> None:
     lead(replicas, "t")
-    shelf.logs["t", 0].take_offline("gone")
+    shelf.log("t").take_offline("gone")
     answer = answered(handler.produce(call(request(("t", a_batch())), version)))
     assert results(answer)[0].error_code == code

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -14,10 +14,11 @@ KNOWN_ELSEWHERE = ("elsewhere", 0)
 
 
 @pytest.fixture
-def shelf(tmp_path: Path) -> Iterator[Shelf]:
+async def shelf(tmp_path: Path) -> AsyncIterator[Shelf]:
     shelf = Shelf(tmp_path)
+    await shelf.load()
     yield shelf
-    shelf.close()
+    await shelf.close()
 
 
 @pytest.fixture

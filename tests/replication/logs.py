@@ -4,20 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from barnabas.broker.config import StorageSettings
 from barnabas.broker.replication.replicas import Replicas
-from barnabas.broker.storage.files import DiskFiles, StorageError
-from barnabas.broker.storage.leader_epochs import LeaderEpochs
+from barnabas.broker.storage.files import DiskFiles
 from barnabas.broker.storage.log import Log
 from barnabas.broker.storage.log_config import LogConfig
-from barnabas.broker.storage.log_parts import LogParts
-from barnabas.broker.storage.producer_snapshots import ProducerSnapshots
-from barnabas.broker.storage.producers import Producers
-from barnabas.broker.storage.segment import Segment
-from barnabas.broker.storage.stored_log import StoredLog
+from barnabas.broker.storage.manager import LogManager
 from barnabas.protocol.messages import leader_and_isr, stop_replica
 from barnabas.protocol.messages.leader_and_isr import PartitionState, TopicState
 from barnabas.protocol.records.batch import build_batch
@@ -26,76 +21,30 @@ NODE = 1
 NOW_MS = 1_795_219_200_000
 
 
-class Shelf:
-    """Creates logs where it is told; flushes when the test says so."""
+class Shelf(LogManager):
+    """The logs of one node; flushes when the test says so, for nobody runs it."""
 
     def __init__(self, directory: Path) -> None:
-        self.directory = directory
-        self.files = DiskFiles()
-        self.config = LogConfig()
-        self.logs: dict[tuple[str, int], Log] = {}
-        self.marks: dict[tuple[str, int], int] = {}
-        self.flushes_due: list[StoredLog] = []
-        self.deleted: list[tuple[str, int]] = []
-
-    def get(self, topic: str, partition: int) -> Log | None:
-        return self.logs.get((topic, partition))
-
-    def create(self, topic: str, partition: int, topic_id: bytes | None) -> Log:
-        directory = self.directory / f"{topic}-{partition}"
-        directory.mkdir()
-        snapshots = ProducerSnapshots(self.files, directory)
-        parts = LogParts(
-            segments=[Segment.create(self.files, directory, 0, NOW_MS)],
-            start_offset=0,
-            end_offset=0,
-            recovery_point=0,
-            epochs=LeaderEpochs(),
-            producers=Producers(),
-            snapshots=snapshots,
-        )
-        log = Log(
-            topic,
-            partition,
-            directory,
-            parts,
-            config=self.config,
-            files=self.files,
-            owner=self,
-            now_ms=lambda: NOW_MS,
+        self.settings: dict[str, str] = {}
+        """Overrides of every topic that is created from now on."""
+        super().__init__(
+            DiskFiles(),
+            [directory],
+            LogConfig(),
+            lambda topic: self.settings,
+            lambda: NOW_MS,
+            intervals=StorageSettings(),
             random=random.Random(1),
-            topic_id=topic_id,
         )
-        self.logs[topic, partition] = log
-        return log
 
-    def delete(self, topic: str, partition: int) -> None:
-        self.deleted.append((topic, partition))
-        log = self.logs.pop((topic, partition), None)
-        if log is not None:
-            log.retire()
-
-    def high_watermark(self, topic: str, partition: int) -> int:
-        return self.marks.get((topic, partition), 0)
-
-    def schedule_flush(self, log: StoredLog) -> None:
-        self.flushes_due.append(log)
-
-    def storage_failed(self, log: StoredLog, error: StorageError) -> None:
-        log.take_offline(str(error))
-
-    def discard(self, paths: Iterable[Path], delay_ms: int) -> None:
-        for path in paths:
-            path.unlink()
+    def log(self, topic: str, partition: int = 0) -> Log:
+        found = self.get(topic, partition)
+        assert found is not None
+        return found
 
     async def flush(self) -> None:
-        due, self.flushes_due = self.flushes_due, []
-        for log in due:
+        for log in self.logs():
             await log.flush()
-
-    def close(self) -> None:
-        for log in self.logs.values():
-            log.retire()
 
 
 def roles(

@@ -64,7 +64,7 @@ async def test_an_append_in_another_epoch_or_elsewhere_is_refused(
 async def test_an_append_waits_for_the_flush_that_the_topic_asks_for(
     port: OffsetsLog, replicas: Replicas, shelf: Shelf
 ) -> None:
-    shelf.config = LogConfig(flush_messages=1)
+    shelf.settings = {"flush.messages": "1"}
     lead(replicas, OFFSETS_TOPIC, 3)
     done, quick = append(port), append(port, acks=1)
     assert (done, quick) == ([], [(ErrorCode.NONE, 1)])
@@ -78,7 +78,7 @@ async def test_an_append_waits_for_the_flush_that_the_topic_asks_for(
 async def test_an_append_that_is_not_committed_in_time_is_timed_out_once(
     port: OffsetsLog, replicas: Replicas, shelf: Shelf
 ) -> None:
-    shelf.config = LogConfig(flush_messages=1)
+    shelf.settings = {"flush.messages": "1"}
     lead(replicas, OFFSETS_TOPIC, 3)
     late = asyncio.Event()
     done: Done = []
@@ -96,7 +96,7 @@ async def test_an_append_that_is_not_committed_in_time_is_timed_out_once(
 async def test_an_append_and_whoever_waits_end_with_leadership(
     port: OffsetsLog, replicas: Replicas, shelf: Shelf
 ) -> None:
-    shelf.config = LogConfig(flush_messages=1)
+    shelf.settings = {"flush.messages": "1"}
     lead(replicas, OFFSETS_TOPIC, 3)
     done = append(port)
     reached: list[bool] = []

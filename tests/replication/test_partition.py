@@ -6,7 +6,6 @@ import pytest
 
 from barnabas.broker.replication.partition import Partition
 from barnabas.broker.replication.replicas import Replicas
-from barnabas.broker.storage.log_config import LogConfig
 from barnabas.protocol.errors import ErrorCode, Refused
 from barnabas.protocol.records import batch
 from tests.replication.logs import Shelf, a_batch, follow, lead
@@ -68,7 +67,7 @@ def test_a_replica_that_is_not_led_takes_no_append_and_gives_no_data(replicas: R
 def test_acks_of_all_need_as_many_replicas_as_the_topic_asks(
     replicas: Replicas, shelf: Shelf
 ) -> None:
-    shelf.config = LogConfig(min_insync_replicas=2)
+    shelf.settings = {"min.insync.replicas": "2"}
     lead(replicas, "one")
     replicas.led("one", 0).append(a_batch(), acks=-1, is_client=True)
     lead(replicas, "two", replicas=[1, 2])
@@ -93,7 +92,7 @@ def test_the_high_watermark_stays_while_others_of_the_isr_have_not_fetched(
 async def test_where_each_record_must_be_on_disk_the_flush_commits(
     replicas: Replicas, shelf: Shelf
 ) -> None:
-    shelf.config = LogConfig(flush_messages=1)
+    shelf.settings = {"flush.messages": "1"}
     lead(replicas, "t")
     partition = replicas.led("t", 0)
     told: list[tuple[int, ErrorCode]] = []
@@ -108,7 +107,7 @@ async def test_where_each_record_must_be_on_disk_the_flush_commits(
 
 
 def test_whoever_waits_is_told_when_leadership_is_lost(replicas: Replicas, shelf: Shelf) -> None:
-    shelf.config = LogConfig(flush_messages=1)
+    shelf.settings = {"flush.messages": "1"}
     lead(replicas, "t")
     partition = replicas.led("t", 0)
     partition.append(a_batch(), acks=-1, is_client=True)
@@ -136,7 +135,7 @@ def test_a_reader_is_told_how_much_further_it_can_read(partition: Partition) -> 
 async def test_a_reader_is_not_told_before_what_it_waits_for_is_committed(
     replicas: Replicas, shelf: Shelf
 ) -> None:
-    shelf.config = LogConfig(flush_messages=1)
+    shelf.settings = {"flush.messages": "1"}
     lead(replicas, "t")
     partition, reader = replicas.led("t", 0), Listening()
     partition.wait_for_data(reader)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from barnabas.broker.replication.replicas import Replicas
+from barnabas.broker.storage.files import StorageError
 from barnabas.protocol.errors import ErrorCode, Refused
 from barnabas.protocol.messages import leader_and_isr, stop_replica
 from tests.replication.logs import NODE, Shelf, a_batch, follow, lead, roles, state, stop
@@ -14,34 +15,27 @@ def codes(answer: leader_and_isr.LeaderAndIsrResponse) -> list[int]:
     return [error.error_code for error in answer.partition_errors]
 
 
-def test_a_partition_that_is_not_hosted_is_created_and_led(
+async def test_a_partition_that_is_not_hosted_is_created_and_led(
     replicas: Replicas, shelf: Shelf
 ) -> None:
     lead(replicas, "t", 3, epoch=5)
     partition = replicas.led("t", 3)
     assert (partition.leader_epoch, partition.high_watermark) == (5, 0)
-    assert shelf.logs["t", 3].epochs.pairs == [(5, 0)]
+    assert shelf.log("t", 3).epochs.pairs == [(5, 0)]
 
 
-def test_a_log_found_at_the_start_is_served_up_to_its_end(replicas: Replicas, shelf: Shelf) -> None:
+async def test_a_log_found_at_the_start_is_served_up_to_its_end(
+    replicas: Replicas, shelf: Shelf
+) -> None:
     log = shelf.create("t", 0, None)
     log.append(a_batch(4), leader_epoch=2, is_client=True)
-    shelf.marks["t", 0] = 1
     lead(replicas, "t", epoch=3)
     partition = replicas.led("t", 0)
     assert (partition.high_watermark, partition.epoch_start) == (4, 4)
     assert log.epochs.pairs == [(2, 0), (3, 4)]
 
 
-def test_a_high_watermark_beyond_the_log_is_brought_back(replicas: Replicas, shelf: Shelf) -> None:
-    shelf.marks["t", 0] = 99
-    follow(replicas, "t")
-    partition = replicas.get("t", 0)
-    assert partition is not None
-    assert partition.high_watermark == 0
-
-
-def test_an_older_controller_is_refused_and_changes_nothing(replicas: Replicas) -> None:
+async def test_an_older_controller_is_refused_and_changes_nothing(replicas: Replicas) -> None:
     replicas.apply_leader_and_isr(roles(("t", state()), controller_epoch=7))
     answer = replicas.apply_leader_and_isr(roles(("u", state()), controller_epoch=6))
     assert answer.error_code == ErrorCode.STALE_CONTROLLER_EPOCH
@@ -52,27 +46,27 @@ def test_an_older_controller_is_refused_and_changes_nothing(replicas: Replicas) 
 
 
 @pytest.mark.parametrize("epoch", [4, 5])
-def test_a_role_that_is_not_newer_is_refused(replicas: Replicas, epoch: int) -> None:
+async def test_a_role_that_is_not_newer_is_refused(replicas: Replicas, epoch: int) -> None:
     lead(replicas, "t", epoch=5)
     answer = replicas.apply_leader_and_isr(roles(("t", state(leader=2, epoch=epoch))))
     assert codes(answer) == [ErrorCode.STALE_CONTROLLER_EPOCH]
     assert replicas.led("t", 0).leader_id == NODE
 
 
-def test_a_role_with_an_older_state_version_changes_nothing(replicas: Replicas) -> None:
+async def test_a_role_with_an_older_state_version_changes_nothing(replicas: Replicas) -> None:
     lead(replicas, "t", epoch=5, partition_epoch=9)
     told = state(leader=2, epoch=6, partition_epoch=8)
     replicas.apply_leader_and_isr(roles(("t", told)))
     assert replicas.led("t", 0).leader_epoch == 5
 
 
-def test_a_node_takes_no_role_in_a_partition_assigned_to_others(replicas: Replicas) -> None:
+async def test_a_node_takes_no_role_in_a_partition_assigned_to_others(replicas: Replicas) -> None:
     answer = replicas.apply_leader_and_isr(roles(("t", state(replicas=[2, 3]))))
     assert codes(answer) == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
     assert replicas.get("t", 0) is None
 
 
-def test_a_topic_that_was_made_anew_does_not_get_the_old_log(
+async def test_a_topic_that_was_made_anew_does_not_get_the_old_log(
     replicas: Replicas, shelf: Shelf
 ) -> None:
     shelf.create("t", 0, b"a" * 16)
@@ -82,7 +76,7 @@ def test_a_topic_that_was_made_anew_does_not_get_the_old_log(
     lead(replicas, "t")
 
 
-def test_one_bad_partition_does_not_hinder_the_others(replicas: Replicas) -> None:
+async def test_one_bad_partition_does_not_hinder_the_others(replicas: Replicas) -> None:
     answer = replicas.apply_leader_and_isr(
         roles(("a", state(replicas=[2])), ("b", state()), ("c", state(replicas=[2])))
     )
@@ -91,7 +85,7 @@ def test_one_bad_partition_does_not_hinder_the_others(replicas: Replicas) -> Non
     assert replicas.led("b", 0).is_leader
 
 
-def test_a_request_of_the_first_versions_is_understood(replicas: Replicas) -> None:
+async def test_a_request_of_the_first_versions_is_understood(replicas: Replicas) -> None:
     told = state()
     told.topic_name = "old"
     request = leader_and_isr.LeaderAndIsrRequest(ungrouped_partition_states=[told])
@@ -99,7 +93,7 @@ def test_a_request_of_the_first_versions_is_understood(replicas: Replicas) -> No
     assert replicas.led("old", 0).is_leader
 
 
-def test_what_is_not_led_here_is_elsewhere_or_nowhere(replicas: Replicas) -> None:
+async def test_what_is_not_led_here_is_elsewhere_or_nowhere(replicas: Replicas) -> None:
     follow(replicas, "followed")
     for topic, code in (("followed", 6), ("elsewhere", 6), ("nowhere", 3)):
         with pytest.raises(Refused) as refused:
@@ -107,7 +101,7 @@ def test_what_is_not_led_here_is_elsewhere_or_nowhere(replicas: Replicas) -> Non
         assert refused.value.code == code
 
 
-def test_elections_and_resignations_are_told_with_their_epoch(replicas: Replicas) -> None:
+async def test_elections_and_resignations_are_told_with_their_epoch(replicas: Replicas) -> None:
     told: list[tuple[object, ...]] = []
     replicas.on_elected.append(lambda *what: told.append(("elected", *what)))
     replicas.on_resigned.append(lambda *what: told.append(("resigned", *what)))
@@ -127,18 +121,18 @@ def test_elections_and_resignations_are_told_with_their_epoch(replicas: Replicas
     ]
 
 
-def test_a_stopped_replica_keeps_its_log_unless_it_is_to_be_deleted(
+async def test_a_stopped_replica_keeps_its_log_unless_it_is_to_be_deleted(
     replicas: Replicas, shelf: Shelf
 ) -> None:
     lead(replicas, "t")
     replicas.stop(stop("t"))
     assert replicas.get("t", 0) is None
-    assert shelf.deleted == []
+    assert shelf.get("t", 0) is not None
     replicas.stop(stop("t", delete=True))
-    assert shelf.deleted == [("t", 0)]
+    assert shelf.get("t", 0) is None
 
 
-def test_a_stop_from_an_older_epoch_is_fenced(replicas: Replicas) -> None:
+async def test_a_stop_from_an_older_epoch_is_fenced(replicas: Replicas) -> None:
     lead(replicas, "t", epoch=5)
     answer = replicas.stop(stop("t", epoch=4))
     assert [error.error_code for error in answer.partition_errors] == [74]
@@ -161,17 +155,36 @@ def test_a_stop_from_an_older_epoch_is_fenced(replicas: Replicas) -> None:
     ],
     ids=["version 1", "version 0"],
 )
-def test_a_stop_of_the_first_versions_is_understood(
+async def test_a_stop_of_the_first_versions_is_understood(
     replicas: Replicas, shelf: Shelf, request_: stop_replica.StopReplicaRequest
 ) -> None:
     lead(replicas, "t")
     answer = replicas.stop(request_)
     assert [error.error_code for error in answer.partition_errors] == [0]
-    assert shelf.deleted == [("t", 0)]
+    assert shelf.get("t", 0) is None
 
 
-def test_the_checkpoint_holds_every_hosted_high_watermark(replicas: Replicas) -> None:
+async def test_a_failed_directory_is_told_to_those_who_wait_and_to_the_coordinator(
+    replicas: Replicas, shelf: Shelf
+) -> None:
+    shelf.settings = {"flush.messages": "1"}
+    shelf.offline.append(replicas.directory_failed)
+    resigned: list[tuple[object, ...]] = []
+    replicas.on_resigned.append(lambda *what: resigned.append(what))
+    lead(replicas, "t", epoch=3)
+    partition = replicas.led("t", 0)
+    partition.append(a_batch(), acks=-1, is_client=True)
+    told: list[ErrorCode] = []
+    partition.when_committed(1, told.append)
+    shelf.storage_failed(partition.log, StorageError(partition.log.directory, "broken"))
+    assert told == [ErrorCode.KAFKA_STORAGE_ERROR]
+    assert resigned == [("t", 0, 3)]
+    answer = replicas.apply_leader_and_isr(roles(("t", state(epoch=4)), ("new", state())))
+    assert codes(answer) == [ErrorCode.KAFKA_STORAGE_ERROR] * 2
+
+
+async def test_the_checkpoint_holds_every_hosted_high_watermark(replicas: Replicas) -> None:
     lead(replicas, "t")
     lead(replicas, "u", 1)
     replicas.led("u", 1).append(a_batch(3), acks=1, is_client=True)
-    assert replicas.high_watermarks() == {("t", 0): 0, ("u", 1): 3}
+    assert replicas.high_watermarks() == [("t", 0, 0), ("u", 1, 3)]
