@@ -1,0 +1,82 @@
+"""Topics that are created because somebody asked for them, in the background.
+
+Source: cluster.md section 2.9. Whoever asked is told to come back, never made to wait.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from typing import Final
+
+from barnabas.client.ensemble import ZooKeeperError
+from barnabas.coordinator.config import CoordinatorConfig
+from barnabas.coordinator.ports import OFFSETS_TOPIC
+from barnabas.protocol.errors import ErrorCode, Refused
+
+from .creation import TopicWriter, Wish
+
+log = logging.getLogger(__name__)
+
+WAITING_MAX: Final = 1000
+"""Beyond so many a wish is dropped: whoever has it asks again."""
+
+
+class AutoCreation:
+    """One topic after the other; a name that waits already is not queued again."""
+
+    def __init__(self, writer: TopicWriter, coordinator: CoordinatorConfig) -> None:
+        self._writer = writer
+        self._coordinator = coordinator
+        self._names: deque[str] = deque()
+        self._filled = asyncio.Event()
+        self._refusals: dict[str, str] = {}
+
+    def ask(self, name: str) -> None:
+        """Have a topic created soon, with the node's defaults; the name must be a valid one."""
+        if name not in self._names and len(self._names) < WAITING_MAX:
+            self._names.append(name)
+            self._filled.set()
+
+    async def run(self) -> None:
+        """Create what is asked for, until cancelled."""
+        while True:
+            while not self._names:
+                self._filled.clear()
+                await self._filled.wait()
+            await self._create(self._names[0])
+            self._names.popleft()
+
+    async def _create(self, name: str) -> None:
+        try:
+            plan = await self._writer.plan(self._wish(name))
+            await self._writer.create(plan)
+        except Refused as refusal:
+            if refusal.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
+                self._report(name, str(refusal))
+        except ZooKeeperError as error:
+            log.warning("could not create a topic topic=%s: %r", name, error)
+        else:
+            self._refusals.pop(name, None)
+            log.info("created a topic on demand topic=%s", name)
+
+    def _report(self, name: str, reason: str) -> None:
+        """Say it once: clients ask again ten times a second."""
+        if self._refusals.get(name) != reason and len(self._refusals) < WAITING_MAX:
+            self._refusals[name] = reason
+            log.error("cannot create a topic topic=%s: %s", name, reason)
+
+    def _wish(self, name: str) -> Wish:
+        if name != OFFSETS_TOPIC:
+            return Wish(name=name)
+        return Wish(
+            name=name,
+            partitions=self._coordinator.offsets_partitions,
+            factor=self._coordinator.offsets_replication_factor,
+            configs={
+                "cleanup.policy": "compact",
+                "compression.type": "producer",
+                "segment.bytes": str(self._coordinator.offsets_segment_bytes),
+            },
+        )

@@ -1,0 +1,127 @@
+"""What one event makes the controller tell the nodes, gathered and sent in the order that is safe.
+
+Source: cluster.md section 2.4. LeaderAndIsr, then UpdateMetadata, then StopReplica.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from barnabas.protocol.errors import ErrorCode
+
+from .channel import Channels, Order
+from .context import Context, Partition, Replica
+from .orders import Orders
+
+
+@dataclass(frozen=True, slots=True)
+class Replies:
+    """Who hears what the nodes answered; called on the loop, outside the event queue."""
+
+    replicas_failed: Callable[[list[Replica]], None]
+    """Replicas whose node answered KAFKA_STORAGE_ERROR to LeaderAndIsr."""
+    replicas_deleted: Callable[[list[Replica], list[Replica]], None]
+    """After a StopReplica with deletion: the replicas that are gone, and those that failed."""
+
+
+@dataclass(slots=True)
+class Batch:
+    """What to tell whom; fill it while handling one event, then :meth:`send`."""
+
+    context: Context
+    orders: Orders
+    channels: Channels
+    replies: Replies
+    _leaders: dict[int, dict[Partition, bool]] = field(default_factory=dict)
+    _metadata: set[Partition] = field(default_factory=set)
+    _metadata_for: set[int] = field(default_factory=set)
+    _stops: dict[int, dict[Partition, bool]] = field(default_factory=dict)
+
+    def lead(self, nodes: Iterable[int], partition: Partition, *, is_new: bool = False) -> None:
+        """Tell the registered ones of ``nodes`` who leads, and everybody through metadata."""
+        for node in nodes:
+            if node in self.context.nodes:
+                told = self._leaders.setdefault(node, {})
+                told[partition] = told.get(partition, False) or is_new
+        self.publish([partition])
+
+    def publish(self, partitions: Iterable[Partition], nodes: Iterable[int] | None = None) -> None:
+        """Tell ``nodes`` (all when None) of the partitions' leaders and of all live nodes."""
+        self._metadata.update(partitions)
+        self._metadata_for |= set(self.context.nodes if nodes is None else nodes)
+
+    def stop(self, replica: Replica, *, delete: bool) -> None:
+        """Have a node stop serving a replica, and delete its log if ``delete``."""
+        topic, index, node = replica
+        if node in self.context.nodes:
+            stops = self._stops.setdefault(node, {})
+            stops[topic, index] = stops.get((topic, index), False) or delete
+
+    def send(self) -> None:
+        """Queue everything, in order, and be empty again."""
+        for node, told in self._leaders.items():
+            self._send_leaders(node, told)
+        if self._metadata_for:
+            self._send_metadata()
+        for node, stops in self._stops.items():
+            self._send_stops(node, stops)
+        self._leaders, self._metadata, self._metadata_for, self._stops = {}, set(), set(), {}
+
+    def _send_leaders(self, node: int, told: dict[Partition, bool]) -> None:
+        known = {p: is_new for p, is_new in told.items() if p in self.context.leaders}
+        if known:
+            request, version = self.orders.leaders_for(node, known)
+            self.channels.send(node, Order(request, version, self._leaders_answered(node)))
+
+    def _send_metadata(self) -> None:
+        states = self.orders.topic_states(self._metadata)
+        for node in sorted(self._metadata_for & self.context.nodes.keys()):
+            request, version = self.orders.metadata_for(node, states)
+            self.channels.send(node, Order(request, version))
+
+    def _send_stops(self, node: int, stops: dict[Partition, bool]) -> None:
+        request, version = self.orders.stops_for(node, stops)
+        deleted = [(*partition, node) for partition, delete in stops.items() if delete]
+        self.channels.send(node, Order(request, version, self._stops_answered(node, deleted)))
+
+    def _leaders_answered(self, node: int) -> Callable[[Any], None]:
+        names = {topic_id: topic for topic, topic_id in self.context.topic_ids.items()}
+
+        def answered(answer: Any) -> None:
+            failed = [
+                (topic, error.partition_index, node)
+                for topic, error in _errors(answer, names)
+                if error.error_code == ErrorCode.KAFKA_STORAGE_ERROR
+            ]
+            if failed:
+                self.replies.replicas_failed(failed)
+
+        return answered
+
+    def _stops_answered(self, node: int, deleted: list[Replica]) -> Callable[[Any], None] | None:
+        if not deleted:
+            return None
+
+        def answered(answer: Any) -> None:
+            refused = {
+                (error.topic_name, error.partition_index, node)
+                for error in answer.partition_errors
+                if error.error_code
+            }
+            if answer.error_code:
+                refused = set(deleted)
+            gone = [replica for replica in deleted if replica not in refused]
+            self.replies.replicas_deleted(gone, sorted(refused & set(deleted)))
+
+        return answered
+
+
+def _errors(answer: Any, names: dict[bytes, str]) -> Iterable[tuple[str, Any]]:
+    """Each partition's error with its topic, whichever way the version of the answer names it."""
+    for error in answer.partition_errors:
+        yield error.topic_name, error
+    for topic in answer.topics:
+        for error in topic.partition_errors:
+            yield names.get(topic.topic_id, ""), error

@@ -1,0 +1,136 @@
+"""Control requests on their way: one queue a node, one request in flight, sent until it is heard.
+
+Source: cluster.md section 2.4.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from barnabas.client.errors import KafkaError
+
+log = logging.getLogger(__name__)
+
+
+class Link(Protocol):
+    """A connection to another node's inter-broker listener."""
+
+    async def request(
+        self, message: Any, version: int | None = None, timeout_ms: int | None = None
+    ) -> Any:
+        """Send one request and return its answer; raises KafkaError when none comes."""
+
+    async def close(self) -> None:
+        """End the connection."""
+
+
+Dial = Callable[[str, int], Awaitable[Link]]
+"""Connect to an inter-broker endpoint, with whatever proof of identity it asks for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """One control request and who wants its answer."""
+
+    message: Any
+    version: int
+    answered: Callable[[Any], None] | None = None
+
+
+class Channel:
+    """The way to one node: orders leave in the order given, the next when one is answered.
+
+    An order that is not answered is sent again, for as long as the node is registered.
+    """
+
+    def __init__(
+        self,
+        node_id: int,
+        address: tuple[str, int],
+        dial: Dial,
+        *,
+        timeout_ms: int,
+        backoff_s: float = 0.1,
+    ) -> None:
+        self._node_id = node_id
+        self._address = address
+        self._dial = dial
+        self._timeout_ms = timeout_ms
+        self._backoff_s = backoff_s
+        self._orders: deque[Order] = deque()
+        self._filled = asyncio.Event()
+        self._link: Link | None = None
+
+    def send(self, order: Order) -> None:
+        """Queue an order; never waits."""
+        self._orders.append(order)
+        self._filled.set()
+
+    async def run(self) -> None:
+        """Deliver until cancelled."""
+        try:
+            while True:
+                while not self._orders:
+                    self._filled.clear()
+                    await self._filled.wait()
+                await self._deliver(self._orders[0])
+                self._orders.popleft()
+        finally:
+            await self._hang_up()
+
+    async def _deliver(self, order: Order) -> None:
+        while True:
+            try:
+                if self._link is None:
+                    self._link = await self._dial(*self._address)
+                answer = await self._link.request(order.message, order.version, self._timeout_ms)
+            except (KafkaError, OSError) as error:
+                log.warning("delayed an order node=%d reason=%s", self._node_id, error)
+                await self._hang_up()
+                await asyncio.sleep(self._backoff_s)
+                continue
+            if order.answered is not None:
+                order.answered(answer)
+            return
+
+    async def _hang_up(self) -> None:
+        link, self._link = self._link, None
+        if link is not None:
+            await link.close()
+
+
+class Channels:
+    """The ways to all registered nodes, each a task of the controller's group."""
+
+    def __init__(self, tasks: asyncio.TaskGroup, dial: Dial, *, timeout_ms: int) -> None:
+        self._tasks = tasks
+        self._dial = dial
+        self._timeout_ms = timeout_ms
+        self._channels: dict[int, tuple[Channel, asyncio.Task[None]]] = {}
+
+    def open(self, node_id: int, address: tuple[str, int]) -> None:
+        """Begin to deliver to a node; a former way to it is given up first."""
+        self.close(node_id)
+        channel = Channel(node_id, address, self._dial, timeout_ms=self._timeout_ms)
+        task = self._tasks.create_task(channel.run(), name=f"orders to node {node_id}")
+        self._channels[node_id] = (channel, task)
+
+    def send(self, node_id: int, order: Order) -> None:
+        """Queue an order for a node; dropped when the node is gone."""
+        if node_id in self._channels:
+            self._channels[node_id][0].send(order)
+
+    def close(self, node_id: int) -> None:
+        """Stop delivering to a node and forget what was not delivered."""
+        if node_id in self._channels:
+            self._channels.pop(node_id)[1].cancel()
+
+    def close_all(self) -> None:
+        """Stop delivering."""
+        for node_id in list(self._channels):
+            self.close(node_id)

@@ -1,0 +1,125 @@
+"""What the active controller knows: nodes, assignments, leaders, and what is being deleted.
+
+Source: cluster.md sections 2.3 and 2.5. Loaded from ZooKeeper at each election, dropped at resign.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+from barnabas.protocol import znodes
+
+from .assignment import Assignment, Candidate
+from .machines import PartitionStatus, ReplicaStatus
+
+Partition = tuple[str, int]
+"""Topic and partition number."""
+Replica = tuple[str, int, int]
+"""Topic, partition number and the node that hosts it."""
+
+
+@dataclass(frozen=True, slots=True)
+class LiveNode:
+    """A registered node."""
+
+    id: int
+    epoch: int
+    """Broker epoch: the czxid of its registration."""
+    registration: znodes.BrokerRegistration
+    is_kafka_peer: bool = False
+    """Its registration names no roles, so it is none of ours."""
+
+    def candidate(self) -> Candidate:
+        """This node as far as placing replicas goes."""
+        return Candidate(self.id, self.registration.rack, frozenset(self.registration.roles))
+
+
+@dataclass(frozen=True, slots=True)
+class Leadership:
+    """A partition's state znode as last read or written."""
+
+    leader: int
+    leader_epoch: int
+    isr: tuple[int, ...]
+    controller_epoch: int
+    zk_version: int
+    mzxid: int
+
+
+@dataclass(slots=True)
+class Context:
+    """All of the controller's state; one instance for one term of office."""
+
+    nodes: dict[int, LiveNode] = field(default_factory=dict)
+    shutting_down: set[int] = field(default_factory=set)
+    assignments: dict[str, Assignment] = field(default_factory=dict)
+    topic_ids: dict[str, bytes] = field(default_factory=dict)
+    leaders: dict[Partition, Leadership] = field(default_factory=dict)
+    partitions: dict[Partition, PartitionStatus] = field(default_factory=dict)
+    replicas: dict[Replica, ReplicaStatus] = field(default_factory=dict)
+    deleting: set[str] = field(default_factory=set)
+    waiting: set[str] = field(default_factory=set)
+    """Topics to delete that cannot be deleted yet: a replica is offline or refused."""
+    failed_replicas: set[Replica] = field(default_factory=set)
+    """Replicas whose node is alive but answered KAFKA_STORAGE_ERROR."""
+
+    @property
+    def live(self) -> set[int]:
+        """Nodes that may lead: registered and not shutting down."""
+        return self.nodes.keys() - self.shutting_down
+
+    def is_online(self, node: int, partition: Partition) -> bool:
+        """The replica can lead: its node is live and its disk works."""
+        return node in self.live and (*partition, node) not in self.failed_replicas
+
+    def online_for(self, partition: Partition) -> set[int]:
+        """The live nodes whose replica of ``partition`` is not on a failed disk."""
+        return {node for node in self.live if (*partition, node) not in self.failed_replicas}
+
+    def assigned(self, partition: Partition) -> tuple[int, ...]:
+        """The replicas of a partition in order; none when it is unknown."""
+        return self.assignments.get(partition[0], {}).get(partition[1], ())
+
+    def address(self, node: int, listener: str) -> tuple[str, int] | None:
+        """Where a registered node listens under that name; None when it does not."""
+        return self.nodes[node].registration.endpoints.get(listener)
+
+    def partitions_of(self, topic: str) -> list[Partition]:
+        """Every known partition of a topic."""
+        return [(topic, index) for index in self.assignments.get(topic, {})]
+
+    def replicas_of(self, partitions: Iterable[Partition]) -> list[Replica]:
+        """Every assigned replica of the partitions."""
+        return [(*p, node) for p in partitions for node in self.assigned(p)]
+
+    def all_partitions(self) -> Iterator[Partition]:
+        """Every known partition of every topic."""
+        for topic in self.assignments:
+            yield from self.partitions_of(topic)
+
+    def replicas_on(self, nodes: Iterable[int]) -> list[Replica]:
+        """Every replica assigned to one of the nodes."""
+        wanted = set(nodes)
+        return [r for r in self.replicas_of(self.all_partitions()) if r[2] in wanted]
+
+    def offline_replicas(self, partition: Partition) -> list[int]:
+        """Assigned replicas whose node is gone or whose disk failed."""
+        return [
+            node
+            for node in self.assigned(partition)
+            if node not in self.nodes or (*partition, node) in self.failed_replicas
+        ]
+
+    def forget_topic(self, topic: str) -> None:
+        """Drop everything known of a topic."""
+        for partition in self.partitions_of(topic):
+            self.partitions.pop(partition, None)
+            self.leaders.pop(partition, None)
+            for node in self.assigned(partition):
+                self.replicas.pop((*partition, node), None)
+                self.failed_replicas.discard((*partition, node))
+        self.assignments.pop(topic, None)
+        self.topic_ids.pop(topic, None)
+        self.deleting.discard(topic)
+        self.waiting.discard(topic)

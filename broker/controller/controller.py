@@ -1,0 +1,216 @@
+"""The controller of a node: waits to be elected, rules while it is, resigns when it must.
+
+Source: cluster.md sections 2.1 to 2.3. Every node has one; only coordinators are candidates.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Final
+
+from barnabas.client.ensemble import SessionState, ZooKeeperError
+from barnabas.protocol.errors import ErrorCode
+
+from .batch import Replies
+from .context import Partition, Replica
+from .election import ControllerMoved, Election
+from .events import Event, Events
+from .nodes import NodeChanges
+from .notices import Notices
+from .shutdown import ControlledShutdowns
+from .takeover import Takeover
+from .term import Office, Term
+from .topic_deletion import TopicDeletion
+from .topics import TopicChanges
+
+log = logging.getLogger(__name__)
+
+FIRST_BALANCE_S: Final = 5.0
+"""How long after a takeover leadership is first balanced."""
+RETRY_S: Final = 1.0
+"""How long a controller that failed waits before it stands again."""
+VACANCY_S: Final = 10.0
+"""How often a node that cannot be elected says that nobody is controller."""
+
+Prepared = Callable[[ErrorCode, list[Partition]], None]
+"""Told how a controlled shutdown went: the code, and what the node leads still."""
+
+
+class Controller:
+    """One task handles all that happens, one event at a time; whatever fails ends the term.
+
+    A new term reads everything again, so no half-done work has to be remembered.
+    """
+
+    def __init__(
+        self,
+        office: Office,
+        *,
+        is_candidate: bool,
+        former_session: int | None = None,
+    ) -> None:
+        self._office = office
+        self._is_candidate = is_candidate
+        self._events = Events()
+        self._election = Election(
+            office.zookeeper, office.node_id, now_ms=office.now_ms, former_session=former_session
+        )
+        self._term: Term | None = None
+        self._shutdowns: ControlledShutdowns | None = None
+        self._loop = asyncio.get_running_loop()
+        self._tasks: asyncio.TaskGroup | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self.on_idle: list[Callable[[], None]] = []
+        """Called when the queue has run empty; for tests and metrics."""
+        office.zookeeper.on_state.append(self._session_changed)
+
+    @property
+    def is_active(self) -> bool:
+        """This node is the controller, as far as it knows."""
+        return self._term is not None and self._election.is_won
+
+    @property
+    def epoch(self) -> int:
+        """The controller epoch of this node's term; 0 when it is not controller."""
+        return self._election.epoch
+
+    @property
+    def controller_id(self) -> int | None:
+        """The controller last read from ZooKeeper, None when there was none."""
+        return self._election.controller_id
+
+    def campaign(self) -> None:
+        """Stand for election, or see who is controller; call it once the node is registered."""
+        self._events.signal("campaign", self._campaign)
+
+    def prepare_shutdown(self, node: int, epoch: int, prepared: Prepared) -> None:
+        """Take leadership from a node that wants to stop; answers once, perhaps much later."""
+
+        def refuse() -> None:
+            prepared(ErrorCode.STALE_CONTROLLER_EPOCH, [])
+
+        async def prepare() -> None:
+            if self._shutdowns is None or not self.is_active:
+                refuse()
+                return
+            prepared(*await self._shutdowns.prepare(node, epoch))
+
+        if not self.is_active:
+            refuse()
+            return
+        self._events.put(Event("controlled shutdown", prepare, dropped=refuse))
+
+    async def run(self) -> None:
+        """Handle events until cancelled; the tasks of a term are children of this one."""
+        try:
+            async with asyncio.TaskGroup() as self._tasks:
+                while True:
+                    await self._handle(await self._events.next())
+                    if not self._events:
+                        for told in self.on_idle:
+                            told()
+        finally:
+            self._end_term()
+
+    async def _handle(self, event: Event) -> None:
+        try:
+            await event.handle()
+        except ControllerMoved as moved:
+            log.warning("stopped ruling event=%s: %s", event.name, moved)
+            await self._resign(event)
+            self.campaign()
+        except ZooKeeperError as error:
+            log.warning("gave up a term event=%s: %r", event.name, error)
+            await self._fail(event)
+        except Exception:
+            log.exception("gave up a term event=%s", event.name)
+            await self._fail(event)
+
+    async def _fail(self, event: Event) -> None:
+        await self._resign(event)
+        self._loop.call_later(RETRY_S, self.campaign)
+
+    async def _campaign(self) -> None:
+        if self.is_active or self._office.zookeeper.state is SessionState.LOST:
+            return
+        if not self._is_candidate:
+            await self._look()
+        elif await self._election.campaign(self._controller_changed):
+            await self._take_over()
+
+    async def _look(self) -> None:
+        if await self._election.look(self._controller_changed):
+            log.warning("nobody is controller: no node with the role coordinator was elected")
+            self._loop.call_later(VACANCY_S, self.campaign)
+
+    def _controller_changed(self) -> None:
+        self._events.signal("controller changed", self._see_controller)
+
+    async def _see_controller(self) -> None:
+        """``/controller`` changed: find out whether it is still ours."""
+        if not self.is_active:
+            await self._campaign()
+            return
+        await self._election.look(self._controller_changed)
+        if self._election.controller_id != self._office.node_id:
+            raise ControllerMoved(f"controller is {self._election.controller_id}")
+
+    async def _take_over(self) -> None:
+        assert self._tasks is not None, "the controller runs"
+        term = Term(self._office, self._election, self._events, self._tasks)
+        deletion = TopicDeletion(term)
+        nodes = NodeChanges(term, deletion)
+        notices = Notices(term)
+        term.replies = _replies(term, nodes, deletion)
+        self._term = term
+        self._shutdowns = ControlledShutdowns(term)
+        await Takeover(term, nodes, TopicChanges(term, deletion), deletion, notices).run()
+        if self._office.settings.auto_leader_rebalance_enable:
+            self._balance_later(term, notices, FIRST_BALANCE_S)
+
+    def _balance_later(self, term: Term, notices: Notices, delay_s: float) -> None:
+        def due() -> None:
+            term.later("balance", notices.balance)
+            interval_s = self._office.settings.leader_imbalance_check_interval_s
+            self._balance_later(term, notices, float(interval_s))
+
+        self._timer = self._loop.call_later(delay_s, due)
+
+    async def _resign(self, event: Event) -> None:
+        if event.dropped is not None:
+            event.dropped()
+        self._end_term()
+        try:
+            await self._election.resign()
+        except ZooKeeperError as error:
+            log.warning("could not take the controller znode away: %r", error)
+
+    def _session_changed(self, state: SessionState) -> None:
+        """The session is over, and the office with it: nothing may be done in its name."""
+        if state is SessionState.LOST:
+            self._end_term()
+            self._election.step_down()
+
+    def _end_term(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if self._term is not None:
+            self._term.end()
+            self._term = None
+            self._shutdowns = None
+        self._events.clear()
+
+
+def _replies(term: Term, nodes: NodeChanges, deletion: TopicDeletion) -> Replies:
+    """Answers of nodes come back as events, in their turn."""
+
+    def failed(replicas: list[Replica]) -> None:
+        term.later("replicas failed", lambda: nodes.replicas_failed(replicas))
+
+    def deleted(gone: list[Replica], refused: list[Replica]) -> None:
+        term.later("replicas deleted", lambda: deletion.answered(gone, refused))
+
+    return Replies(replicas_failed=failed, replicas_deleted=deleted)

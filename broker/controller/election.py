@@ -1,0 +1,161 @@
+"""Who is controller: the election, and the fence that every write of a controller passes.
+
+Source: cluster.md section 2.2.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Any
+
+from barnabas.client.ensemble import (
+    BadVersion,
+    Check,
+    ConnectionLost,
+    Create,
+    Delete,
+    MultiFailed,
+    NodeExists,
+    NoNode,
+    Op,
+    Set,
+    Stat,
+    Watch,
+    ZooKeeper,
+)
+from barnabas.protocol import znodes
+
+log = logging.getLogger(__name__)
+
+
+class ControllerMoved(Exception):  # noqa: N818 - what happened
+    """Another controller was elected: this one stops at once and retries nothing."""
+
+
+class Election:
+    """One node's part in the controller election.
+
+    ``former_session`` is the ZooKeeper session of this node's former life, known to be dead: a
+    ``/controller`` it left behind is taken over at once instead of waiting for its timeout.
+    """
+
+    def __init__(
+        self,
+        zookeeper: ZooKeeper,
+        node_id: int,
+        *,
+        now_ms: Callable[[], int],
+        former_session: int | None = None,
+    ) -> None:
+        self.controller_id: int | None = None
+        """The controller as last read, None when there was none."""
+        self.epoch = 0
+        """Our controller epoch; 0 while somebody else is controller."""
+        self._zookeeper = zookeeper
+        self._node_id = node_id
+        self._now_ms = now_ms
+        self._former_session = former_session
+        self._fence = -1
+
+    @property
+    def is_won(self) -> bool:
+        """We were elected and have not resigned since."""
+        return self.epoch > 0
+
+    async def look(self, changed: Watch) -> bool:
+        """Read who is controller, watching for the next change; True when nobody is."""
+        stat = await self._zookeeper.exists(znodes.CONTROLLER, changed)
+        self.controller_id = None if stat is None else await self._read_id()
+        return self.controller_id is None or (stat is not None and self._is_left_behind(stat))
+
+    async def campaign(self, changed: Watch) -> bool:
+        """Become controller unless somebody is; True when won. ``changed`` watches the winner.
+
+        One multi creates ``/controller`` and raises the epoch, so no two controllers ever share
+        an epoch. Whoever loses, or does not learn the outcome, looks again.
+        """
+        while await self.look(changed):
+            stat = await self._zookeeper.exists(znodes.CONTROLLER)
+            if stat is not None and not self._is_left_behind(stat):
+                continue
+            epoch, version = await self._stored_epoch()
+            try:
+                results = await self._zookeeper.multi(
+                    *([Delete(znodes.CONTROLLER, stat.version)] if stat else []),
+                    Create(znodes.CONTROLLER, self._record(), ephemeral=True),
+                    Set(znodes.CONTROLLER_EPOCH, str(epoch + 1).encode(), version),
+                )
+            except (MultiFailed, ConnectionLost):
+                continue
+            self.epoch = epoch + 1
+            self._fence = results[-1].version
+            self.controller_id = self._node_id
+            log.info("elected controller node=%d epoch=%d", self._node_id, self.epoch)
+            return True
+        return False
+
+    async def fenced(self, *operations: Op) -> list[Any]:
+        """Apply the operations, all or none, provided that no other controller was elected.
+
+        Raises ControllerMoved, or what stopped the first operation that could not be applied.
+        """
+        if not self.is_won:
+            raise ControllerMoved("resigned")
+        try:
+            results = await self._zookeeper.multi(
+                Check(znodes.CONTROLLER_EPOCH, self._fence), *operations
+            )
+        except MultiFailed as failed:
+            if failed.index == 0:
+                raise ControllerMoved(f"epoch {self.epoch} is over") from None
+            raise failed.error from None
+        return results[1:]
+
+    async def resign(self) -> None:
+        """Give the role up; the znode goes too, unless it is another's by now."""
+        if not self.is_won:
+            return
+        epoch, self.epoch = self.epoch, 0
+        log.info("resigned as controller node=%d epoch=%d", self._node_id, epoch)
+        try:
+            stat = await self._zookeeper.exists(znodes.CONTROLLER)
+            if stat is not None and stat.ephemeral_owner == self._zookeeper.session_id:
+                await self._zookeeper.multi(
+                    Check(znodes.CONTROLLER_EPOCH, self._fence),
+                    Delete(znodes.CONTROLLER, stat.version),
+                )
+        except (MultiFailed, NoNode):
+            log.info("left the controller znode to its new owner node=%d", self._node_id)
+
+    def step_down(self) -> None:
+        """Forget the role without a word to ZooKeeper: the session that held it is over."""
+        self.epoch = 0
+        self.controller_id = None
+
+    def _is_left_behind(self, stat: Stat) -> bool:
+        """The znode is of a life of ours that is over, or of a campaign whose end we missed."""
+        mine = (self._zookeeper.session_id, self._former_session)
+        return not self.is_won and stat.ephemeral_owner in mine
+
+    async def _read_id(self) -> int | None:
+        try:
+            data, _stat = await self._zookeeper.get(znodes.CONTROLLER)
+        except NoNode:
+            return None
+        return znodes.ControllerRecord.from_json(data).broker_id
+
+    async def _stored_epoch(self) -> tuple[int, int]:
+        """The last controller's epoch, and the version the znode must have to be raised."""
+        try:
+            await self._zookeeper.create(znodes.CONTROLLER_EPOCH, b"0")
+        except NodeExists:
+            pass
+        data, stat = await self._zookeeper.get(znodes.CONTROLLER_EPOCH)
+        return int(data), stat.version
+
+    def _record(self) -> bytes:
+        return znodes.ControllerRecord(broker_id=self._node_id, timestamp=self._now_ms()).to_json()
+
+
+__all__ = ["BadVersion", "ControllerMoved", "Election"]

@@ -1,0 +1,144 @@
+"""Nodes that come, go, and come back faster than anybody saw them go.
+
+Source: cluster.md section 2.5. The broker epoch, a registration's czxid, tells a bounce from
+nothing having happened.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Collection
+
+from barnabas.client.ensemble import NoNode
+from barnabas.protocol import znodes
+
+from .context import LiveNode, Partition, Replica
+from .machines import PartitionStatus, ReplicaStatus
+from .term import Term
+from .topic_deletion import TopicDeletion
+
+log = logging.getLogger(__name__)
+
+
+class NodeChanges:
+    """What the controller does when ``/brokers/ids`` changes."""
+
+    def __init__(self, term: Term, deletion: TopicDeletion) -> None:
+        self._term = term
+        self._context = term.context
+        self._deletion = deletion
+
+    async def read(self) -> dict[int, LiveNode]:
+        """Every registered node, watching for nodes to come and go and for changed endpoints."""
+        watch = self._term.watch("nodes", self.changed)
+        names = await self._term.zookeeper.children(znodes.BROKER_IDS, watch)
+        ids = [int(name) for name in names if name.isdigit()]
+        nodes = await asyncio.gather(*map(self._read_one, ids))
+        return {node.id: node for node in nodes if node is not None}
+
+    async def changed(self) -> None:
+        """Compare with what was known: new nodes, bounced ones, dead ones, in this order."""
+        current = await self.read()
+        known = self._context.nodes
+        new = [node for node_id, node in current.items() if node_id not in known]
+        dead = [node_id for node_id in known if node_id not in current]
+        bounced = [
+            node
+            for node_id, node in current.items()
+            if node_id in known and node.epoch > known[node_id].epoch
+        ]
+        if new or dead or bounced:
+            log.info(
+                "nodes changed new=%s bounced=%s dead=%s",
+                sorted(node.id for node in new),
+                sorted(node.id for node in bounced),
+                sorted(dead),
+            )
+        await self.start(new)
+        await self._fail([node.id for node in bounced])
+        await self.start(bounced)
+        await self._fail(dead)
+        self._take_endpoints(current)
+
+    async def start(self, nodes: Collection[LiveNode]) -> None:
+        """Let new nodes know the cluster, then lead what they can lead."""
+        if not nodes:
+            return
+        ids = {node.id for node in nodes}
+        others = self._context.nodes.keys() - ids
+        self._context.nodes.update({node.id: node for node in nodes})
+        self._term.open_channels(ids)
+        batch = self._term.batch()
+        batch.publish([], others)
+        batch.send()
+        batch.publish(self._context.leaders, ids)
+        batch.send()
+        hosted = self._context.replicas_on(ids)
+        self._term.replicas.become(self._term.living_replicas(hosted), ReplicaStatus.ONLINE, batch)
+        await self._term.partitions.elect_wherever_missing(batch)
+        batch.send()
+        await self._deletion.retry({replica[0] for replica in hosted})
+
+    async def replicas_failed(self, replicas: list[Replica]) -> None:
+        """Live nodes answered that their disk does not serve these replicas."""
+        log.error("took replicas offline: their log directory failed replicas=%s", replicas)
+        self._context.failed_replicas |= set(replicas)
+        await self._take_offline(replicas)
+
+    async def _fail(self, node_ids: Collection[int]) -> None:
+        """Find other leaders for what dead nodes led, and take them out of in-sync sets."""
+        if not node_ids:
+            return
+        gone = set(node_ids)
+        hosted = self._context.replicas_on(gone)
+        for node_id in gone:
+            self._context.nodes.pop(node_id, None)
+            self._term.channels.close(node_id)
+        self._context.shutting_down -= gone
+        self._context.failed_replicas -= set(hosted)
+        await self._take_offline(hosted)
+
+    async def _take_offline(self, replicas: list[Replica]) -> None:
+        batch = self._term.batch()
+        living = self._term.living_replicas(replicas)
+        partitions = {replica[:2] for replica in living}
+        self._term.partitions.become(
+            filter(self._is_leaderless, sorted(partitions)), PartitionStatus.OFFLINE
+        )
+        await self._term.partitions.elect_wherever_missing(batch)
+        await self._term.replicas.go_offline(living, batch)
+        batch.publish(partitions & self._context.leaders.keys())
+        batch.send()
+        self._deletion.fail([replica for replica in replicas if replica not in living])
+
+    def _is_leaderless(self, partition: Partition) -> bool:
+        state = self._context.leaders.get(partition)
+        return state is not None and not self._context.is_online(state.leader, partition)
+
+    def _take_endpoints(self, current: dict[int, LiveNode]) -> None:
+        """A node may advertise other endpoints under the same registration: tell everybody."""
+        changed = [
+            node
+            for node in current.values()
+            if node.id in self._context.nodes
+            and node.registration != self._context.nodes[node.id].registration
+        ]
+        if changed:
+            self._context.nodes.update({node.id: node for node in changed})
+            batch = self._term.batch()
+            batch.publish([])
+            batch.send()
+
+    async def _read_one(self, node_id: int) -> LiveNode | None:
+        try:
+            data, stat = await self._term.zookeeper.get(
+                znodes.broker_path(node_id), self._term.watch("nodes", self.changed)
+            )
+            registration = znodes.BrokerRegistration.from_json(data)
+        except NoNode:
+            return None
+        except ValueError as error:
+            log.error("ignored a registration that cannot be read node=%d: %s", node_id, error)
+            return None
+        return LiveNode(node_id, stat.czxid, registration, is_kafka_peer=b'"roles"' not in data)

@@ -1,0 +1,139 @@
+"""Partitions through their states: created, led, without a leader, gone.
+
+Source: cluster.md sections 2.6 and 2.13.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable
+
+from .batch import Batch
+from .context import Context, Leadership, Partition
+from .leaders import (
+    NO_LEADER,
+    Choice,
+    of_new_partition,
+    of_offline_partition,
+    on_controlled_shutdown,
+    preferred,
+)
+from .machines import PARTITION_MOVES, PartitionStatus, movable
+from .states import States
+
+log = logging.getLogger(__name__)
+
+Strategy = Callable[[Partition, Leadership], Choice | None]
+
+
+class PartitionMachine:
+    """Moves partitions between states; elections write to ZooKeeper, then tell the nodes."""
+
+    def __init__(
+        self, context: Context, states: States, may_be_unclean: Callable[[str], bool]
+    ) -> None:
+        self._context = context
+        self._states = states
+        self._may_be_unclean = may_be_unclean
+
+    def become(self, partitions: Iterable[Partition], status: PartitionStatus) -> list[Partition]:
+        """Note a state other than ONLINE; returns those that could move there."""
+        assert status is not PartitionStatus.ONLINE, "a partition comes online by election"
+        moved = movable(partitions, status, self._context.partitions, PARTITION_MOVES)
+        for partition in moved:
+            self._context.partitions[partition] = status
+        return moved
+
+    async def create(self, partitions: Iterable[Partition], batch: Batch) -> None:
+        """Give new partitions their first leader; without a live replica they stay new."""
+        choices = {}
+        for partition in self._movable(partitions):
+            replicas = self._context.assigned(partition)
+            choice = of_new_partition(replicas, self._context.online_for(partition))
+            if choice is None:
+                log.warning("left a partition new: no replica is live partition=%s-%d", *partition)
+            else:
+                choices[partition] = choice
+        led = {topic for topic, _index in self._context.leaders}
+        has_partitions = {topic: topic in led for topic, _index in choices}
+        for partition, state in (await self._states.create(choices, has_partitions)).items():
+            self._led(partition, state)
+            batch.lead(choices[partition].isr, partition, is_new=True)
+
+    async def elect(
+        self, partitions: Iterable[Partition], strategy: Strategy, batch: Batch
+    ) -> list[Partition]:
+        """Elect from what ZooKeeper holds now, again where a leader wrote meanwhile.
+
+        Returns the partitions that have a leader by this election; the others stay as they were.
+        """
+        elected: list[Partition] = []
+        remaining = self._movable(partitions)
+        while remaining:
+            wanted = {}
+            for partition, state in (await self._states.read(remaining)).items():
+                self._context.leaders[partition] = state
+                choice = strategy(partition, state)
+                if choice is not None:
+                    wanted[partition] = (choice, state)
+                    self._report_loss(partition, choice)
+            written, remaining = await self._states.write(wanted)
+            for partition, state in written.items():
+                self._led(partition, state)
+                batch.lead(self._context.assigned(partition), partition)
+            elected += written
+        return elected
+
+    async def elect_wherever_missing(self, batch: Batch) -> None:
+        """New partitions are created, offline ones elected; those being deleted are left alone."""
+        by_status: dict[PartitionStatus, list[Partition]] = {}
+        for partition in self._context.all_partitions():
+            if partition[0] not in self._context.deleting:
+                status = self._context.partitions.get(partition, PartitionStatus.NON_EXISTENT)
+                by_status.setdefault(status, []).append(partition)
+        await self.create(by_status.get(PartitionStatus.NEW, []), batch)
+        await self.elect(by_status.get(PartitionStatus.OFFLINE, []), self.offline, batch)
+
+    def offline(self, partition: Partition, state: Leadership) -> Choice | None:
+        """The strategy when the leader is gone."""
+        return of_offline_partition(
+            self._context.assigned(partition),
+            state.isr,
+            self._context.online_for(partition),
+            may_be_unclean=self._may_be_unclean(partition[0]),
+        )
+
+    def preferred(self, partition: Partition, state: Leadership) -> Choice | None:
+        """The strategy that gives leadership back to the first replica."""
+        replicas = self._context.assigned(partition)
+        if state.leader == replicas[0]:
+            return None
+        return preferred(replicas, state.isr, self._context.online_for(partition))
+
+    def controlled_shutdown(self, partition: Partition, state: Leadership) -> Choice | None:
+        """The strategy that takes leadership from nodes about to stop."""
+        return on_controlled_shutdown(
+            self._context.assigned(partition),
+            state.isr,
+            self._context.nodes,
+            self._context.shutting_down,
+        )
+
+    def _movable(self, partitions: Iterable[Partition]) -> list[Partition]:
+        current = self._context.partitions
+        return movable(partitions, PartitionStatus.ONLINE, current, PARTITION_MOVES)
+
+    def _led(self, partition: Partition, state: Leadership) -> None:
+        self._context.leaders[partition] = state
+        self._context.partitions[partition] = (
+            PartitionStatus.OFFLINE if state.leader == NO_LEADER else PartitionStatus.ONLINE
+        )
+
+    def _report_loss(self, partition: Partition, choice: Choice) -> None:
+        if choice.is_unclean:
+            log.error(
+                "elected outside the in-sync set, acknowledged records may be lost "
+                "partition=%s-%d leader=%d",
+                *partition,
+                choice.leader,
+            )

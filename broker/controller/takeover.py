@@ -1,0 +1,106 @@
+"""The first hour of a new controller: everything is read, every node told, what is broken mended.
+
+Source: cluster.md section 2.3; the order matters. Section 6, row 26 for restarted leaders.
+"""
+
+from __future__ import annotations
+
+import logging
+
+from .context import Partition
+from .machines import PartitionStatus, ReplicaStatus
+from .nodes import NodeChanges
+from .notices import Notices
+from .term import Term
+from .topic_deletion import TopicDeletion
+from .topics import TopicChanges
+
+log = logging.getLogger(__name__)
+
+
+class Takeover:
+    """Brings a term from an election won to a cluster in order."""
+
+    def __init__(
+        self,
+        term: Term,
+        nodes: NodeChanges,
+        topics: TopicChanges,
+        deletion: TopicDeletion,
+        notices: Notices,
+    ) -> None:
+        self._term = term
+        self._context = term.context
+        self._nodes = nodes
+        self._topics = topics
+        self._deletion = deletion
+        self._notices = notices
+
+    async def run(self) -> None:
+        """Read the cluster, tell the nodes about each other, then about leaders, then elect."""
+        await self._notices.discard()
+        nodes = await self._nodes.read()
+        await self._topics.read(await self._topics.read_names())
+        marked = await self._deletion.read_markers()
+        leaders = await self._term.states.read(self._context.all_partitions())
+        self._context.leaders.update(leaders)
+        self._context.deleting |= marked & self._context.assignments.keys()
+        self._context.nodes.update(nodes)
+        log.info(
+            "took over epoch=%d nodes=%s topics=%d partitions=%d",
+            self._term.election.epoch,
+            sorted(nodes),
+            len(self._context.assignments),
+            len(list(self._context.all_partitions())),
+        )
+        self._term.open_channels(sorted(nodes))
+        batch = self._term.batch()
+        batch.publish([])
+        batch.send()
+        restarted = self._restarted()
+        await self._place_replicas(restarted)
+        self._place_partitions(restarted)
+        await self._term.partitions.elect_wherever_missing(batch)
+        batch.publish(leaders)
+        batch.send()
+        await self._deletion.changed()
+        await self._notices.preferred_election_asked()
+
+    def _restarted(self) -> set[Partition]:
+        """Partitions whose leader registered after their state was written.
+
+        It may have lost the end of its log: leading on in the same epoch it could give offsets
+        a second time, so it needs a new one.
+        """
+        return {
+            partition
+            for partition, state in self._context.leaders.items()
+            if state.leader in self._context.nodes
+            and self._context.nodes[state.leader].epoch > state.mzxid
+        }
+
+    async def _place_replicas(self, restarted: set[Partition]) -> None:
+        batch = self._term.batch()
+        replicas = self._context.replicas_of(self._context.all_partitions())
+        dead = [replica for replica in replicas if replica[2] not in self._context.nodes]
+        for replica in replicas:
+            self._context.replicas[replica] = ReplicaStatus.ONLINE
+            settled = replica[:2] in self._context.leaders and replica[:2] not in restarted
+            if replica not in dead and settled and replica[0] not in self._context.deleting:
+                batch.lead([replica[2]], replica[:2])
+        for replica in dead:
+            self._context.replicas[replica] = ReplicaStatus.DELETION_INELIGIBLE
+        batch.send()
+        await self._term.replicas.go_offline(self._term.living_replicas(dead), batch)
+        batch.send()
+
+    def _place_partitions(self, restarted: set[Partition]) -> None:
+        for partition in self._context.all_partitions():
+            state = self._context.leaders.get(partition)
+            if state is None:
+                status = PartitionStatus.NEW
+            elif state.leader in self._context.nodes and partition not in restarted:
+                status = PartitionStatus.ONLINE
+            else:
+                status = PartitionStatus.OFFLINE
+            self._context.partitions[partition] = status

@@ -1,0 +1,119 @@
+"""One term of office: everything that lives from an election to the resignation after it.
+
+Source: cluster.md section 2.3.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass
+
+from barnabas.broker.config import ControllerSettings
+from barnabas.client.ensemble import Watch, ZooKeeper
+
+from .batch import Batch, Replies
+from .channel import Channels, Dial
+from .context import Context, Replica
+from .election import Election
+from .events import Event, Events
+from .orders import Orders
+from .partitions import PartitionMachine
+from .replicas import ReplicaMachine
+from .states import States
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Office:
+    """What the controller of a node works with, term after term."""
+
+    zookeeper: ZooKeeper
+    node_id: int
+    internal_listener: str
+    """Upper-case name of the listener that control requests go to."""
+    settings: ControllerSettings
+    dial: Dial
+    now_ms: Callable[[], int]
+    chance: random.Random
+    may_be_unclean: Callable[[str], bool]
+    """Whether records of a topic may be given up to have a leader again."""
+    may_delete_topics: bool = True
+
+
+class Term:
+    """The tools of one term, made new at each election; useless once it is over."""
+
+    def __init__(
+        self, office: Office, election: Election, events: Events, tasks: asyncio.TaskGroup
+    ) -> None:
+        self.office = office
+        self.election = election
+        self.zookeeper = office.zookeeper
+        self.is_over = False
+        self.context = Context()
+        self.channels = Channels(tasks, office.dial, timeout_ms=office.settings.socket_timeout_ms)
+        self.states = States(office.zookeeper, election)
+        self.partitions = PartitionMachine(self.context, self.states, office.may_be_unclean)
+        self.replicas = ReplicaMachine(self.context, self.states)
+        self.replies: Replies | None = None
+        self._orders = Orders(
+            context=self.context,
+            controller_id=office.node_id,
+            controller_epoch=election.epoch,
+            internal_listener=office.internal_listener,
+        )
+        self._events = events
+
+    def batch(self) -> Batch:
+        """An empty batch; fill it, then send it."""
+        assert self.replies is not None, "nobody listens to replies yet"
+        return Batch(self.context, self._orders, self.channels, self.replies)
+
+    def watch(self, name: str, handle: Callable[[], Awaitable[None]]) -> Watch:
+        """A watch that queues ``handle``, once however often it fires before it is handled."""
+
+        def fired() -> None:
+            if not self.is_over:
+                self._events.signal(name, self._while_it_lasts(handle))
+
+        return fired
+
+    def later(self, name: str, handle: Callable[[], Awaitable[None]]) -> None:
+        """Queue ``handle`` behind what is queued already."""
+        if not self.is_over:
+            self._events.put(Event(name, self._while_it_lasts(handle)))
+
+    def open_channels(self, nodes: Iterable[int]) -> None:
+        """Begin to deliver orders to newly registered nodes."""
+        for node in nodes:
+            address = self.context.address(node, self.office.internal_listener)
+            if address is None:
+                log.error(
+                    "cannot reach a node: it has no listener of that name node=%d listener=%s",
+                    node,
+                    self.office.internal_listener,
+                )
+            else:
+                self.channels.open(node, address)
+
+    def end(self) -> None:
+        """Stop delivering; whatever is still queued or under way finds the term over."""
+        self.is_over = True
+        self.channels.close_all()
+
+    def living_replicas(self, replicas: Iterable[Replica]) -> list[Replica]:
+        """Those whose topic is not being deleted."""
+        return [replica for replica in replicas if replica[0] not in self.context.deleting]
+
+    def _while_it_lasts(
+        self, handle: Callable[[], Awaitable[None]]
+    ) -> Callable[[], Awaitable[None]]:
+        async def handled() -> None:
+            if not self.is_over:
+                await handle()
+
+        return handled

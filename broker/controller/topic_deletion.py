@@ -1,0 +1,161 @@
+"""Topics on their way out: marked, stopped on every node, deleted there, forgotten in ZooKeeper.
+
+Source: cluster.md section 2.11.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection, Iterable
+
+from barnabas.client.ensemble import Delete, NoNode, Op, ZooKeeper
+from barnabas.protocol import znodes
+
+from .context import Replica
+from .machines import PartitionStatus, ReplicaStatus
+from .states import chunks
+from .term import Term
+
+log = logging.getLogger(__name__)
+
+
+class TopicDeletion:
+    """Carries deletions through; a topic whose replicas cannot all be reached waits for them."""
+
+    def __init__(self, term: Term) -> None:
+        self._term = term
+        self._context = term.context
+
+    async def read_markers(self) -> set[str]:
+        """The topics whose deletion was asked for, watching for more."""
+        watch = self._term.watch("deletions", self.changed)
+        return set(await self._term.zookeeper.children(znodes.DELETE_TOPICS, watch))
+
+    async def changed(self) -> None:
+        """Take up new markers; those of unknown topics are removed, as if done."""
+        marked = await self.read_markers()
+        if not self._term.office.may_delete_topics:
+            log.warning("refused to delete topics: delete.topic.enable=false topics=%s", marked)
+            await self._remove_markers(marked)
+            return
+        await self._remove_markers(marked - self._context.assignments.keys())
+        new = (marked & self._context.assignments.keys()) - self._context.deleting
+        if new:
+            log.info("began to delete topics=%s", sorted(new))
+            self._context.deleting |= new
+        await self.resume()
+
+    async def resume(self) -> None:
+        """Take every deletion as far as it can go now."""
+        for topic in sorted(self._context.deleting):
+            replicas = self._replicas(topic)
+            states = {self._context.replicas.get(replica) for replica in replicas}
+            if states <= {ReplicaStatus.DELETION_SUCCESSFUL}:
+                await self._complete(topic)
+            elif topic in self._context.waiting or ReplicaStatus.DELETION_STARTED in states:
+                continue
+            elif all(self._is_reachable(replica) for replica in replicas):
+                await self._begin(topic)
+            else:
+                log.info("put off deleting a topic: a replica is offline topic=%s", topic)
+                self._context.waiting.add(topic)
+
+    async def retry(self, topics: Collection[str]) -> None:
+        """A node that hosts the topics is back: what waited for it goes on."""
+        for topic in self._context.deleting & set(topics):
+            self._context.waiting.discard(topic)
+            unfinished = [
+                replica
+                for replica in self._replicas(topic)
+                if self._context.replicas.get(replica) is ReplicaStatus.DELETION_STARTED
+            ]
+            self.fail(unfinished, is_final=False)
+        await self.resume()
+
+    def fail(self, replicas: Iterable[Replica], *, is_final: bool = True) -> None:
+        """Replicas that could not be deleted: their topics wait if ``is_final``."""
+        batch = self._term.batch()
+        started = [
+            replica
+            for replica in replicas
+            if self._context.replicas.get(replica)
+            in (ReplicaStatus.DELETION_STARTED, ReplicaStatus.OFFLINE)
+        ]
+        self._term.replicas.become(started, ReplicaStatus.DELETION_INELIGIBLE, batch)
+        batch.send()
+        if is_final:
+            self._context.waiting |= {topic for topic, _index, _node in replicas}
+
+    async def answered(self, gone: list[Replica], failed: list[Replica]) -> None:
+        """A node did, or did not, delete the replicas it was told to."""
+        batch = self._term.batch()
+        started = ReplicaStatus.DELETION_STARTED
+        gone = [replica for replica in gone if self._context.replicas.get(replica) is started]
+        self._term.replicas.become(gone, ReplicaStatus.DELETION_SUCCESSFUL, batch)
+        batch.send()
+        if failed:
+            log.warning("could not delete replicas=%s", failed)
+            self.fail(failed)
+        await self.resume()
+
+    async def _begin(self, topic: str) -> None:
+        """Nobody is to find the topic any more; then its replicas stop, then they are deleted."""
+        partitions = self._context.partitions_of(topic)
+        replicas = [
+            replica
+            for replica in self._replicas(topic)
+            if self._context.replicas.get(replica) is not ReplicaStatus.DELETION_SUCCESSFUL
+        ]
+        batch = self._term.batch()
+        machine = self._term.partitions
+        gone = PartitionStatus.NON_EXISTENT
+        known = [p for p in partitions if self._context.partitions.get(p, gone) is not gone]
+        machine.become(machine.become(known, PartitionStatus.OFFLINE), gone)
+        batch.publish(partitions)
+        batch.send()
+        await self._term.replicas.go_offline(replicas, batch)
+        batch.send()
+        self._term.replicas.become(replicas, ReplicaStatus.DELETION_STARTED, batch)
+        batch.send()
+
+    async def _complete(self, topic: str) -> None:
+        batch = self._term.batch()
+        replicas = self._replicas(topic)
+        self._term.replicas.become(replicas, ReplicaStatus.NON_EXISTENT, batch)
+        below = await descendants(self._term.zookeeper, znodes.topic_path(topic))
+        for chunk in chunks(below):
+            await self._term.election.fenced(*map(Delete, chunk))
+        last: list[Op] = [Delete(znodes.topic_path(topic))]
+        if await self._term.zookeeper.exists(znodes.topic_config_path(topic)):
+            last.append(Delete(znodes.topic_config_path(topic)))
+        last.append(Delete(znodes.deletion_path(topic)))
+        await self._term.election.fenced(*last)
+        self._context.forget_topic(topic)
+        log.info("deleted topic=%s", topic)
+
+    async def _remove_markers(self, topics: Collection[str]) -> None:
+        for topic in sorted(topics):
+            try:
+                await self._term.election.fenced(Delete(znodes.deletion_path(topic)))
+            except NoNode:
+                continue
+
+    def _replicas(self, topic: str) -> list[Replica]:
+        return self._context.replicas_of(self._context.partitions_of(topic))
+
+    def _is_reachable(self, replica: Replica) -> bool:
+        return replica[2] in self._context.nodes and replica not in self._context.failed_replicas
+
+
+async def descendants(zookeeper: ZooKeeper, path: str) -> list[str]:
+    """Every znode below ``path``, children before their parents."""
+    found: list[str] = []
+    try:
+        names = await zookeeper.children(path)
+    except NoNode:
+        return found
+    for name in sorted(names):
+        child = f"{path}/{name}"
+        found += await descendants(zookeeper, child)
+        found.append(child)
+    return found

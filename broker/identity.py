@@ -1,0 +1,159 @@
+"""Who this node is: its cluster, its id, and the notes about both in every log directory.
+
+Source: cluster.md section 1.2.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from barnabas.client.ensemble import NodeExists, ZooKeeper, ensure, read_if_any
+from barnabas.protocol import znodes
+from barnabas.protocol.names import uuid_text
+from barnabas.protocol.settings import ConfigError
+
+from .properties import parse_properties
+from .storage.files import Files
+
+log = logging.getLogger(__name__)
+
+META_PROPERTIES: Final = "meta.properties"
+SESSION_FILE: Final = "zookeeper-session"
+"""In the first log directory: the session that this node's registration was last made in."""
+_RESERVED_IDS: Final = frozenset((bytes(16), bytes(15) + b"\1"))
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """A node's place among all nodes of all clusters."""
+
+    node_id: int
+    cluster_id: str
+
+
+def new_uuid(chance: random.Random) -> bytes:
+    """A random (version 4) uuid, 16 bytes."""
+    value = bytearray(chance.randbytes(16))
+    value[6] = value[6] & 0x0F | 0x40
+    value[8] = value[8] & 0x3F | 0x80
+    return bytes(value)
+
+
+def new_topic_id(chance: random.Random) -> bytes:
+    """A random topic id: none that Kafka reserves, and no text form that looks like an option."""
+    while True:
+        topic_id = new_uuid(chance)
+        if topic_id not in _RESERVED_IDS and not uuid_text(topic_id).startswith("-"):
+            return topic_id
+
+
+async def lay_out(zookeeper: ZooKeeper) -> None:
+    """Create the persistent znodes that every node expects to find."""
+    for path in znodes.PERSISTENT_PATHS:
+        await ensure(zookeeper, path)
+
+
+async def cluster_id(zookeeper: ZooKeeper, chance: random.Random) -> str:
+    """The cluster's id; the first node ever makes it, and nobody changes it again."""
+    found = await read_if_any(zookeeper, znodes.CLUSTER_ID)
+    if found is None:
+        fresh = znodes.ClusterId(cluster_id=uuid_text(new_uuid(chance)))
+        try:
+            await zookeeper.create(znodes.CLUSTER_ID, fresh.to_json(), parents=True)
+        except NodeExists:
+            pass
+        found = await zookeeper.get(znodes.CLUSTER_ID)
+    return znodes.ClusterId.from_json(found[0]).cluster_id
+
+
+async def establish(
+    zookeeper: ZooKeeper,
+    files: Files,
+    directories: Sequence[Path],
+    *,
+    configured_id: int,
+    may_generate_id: bool,
+    reserved_id_max: int,
+    chance: random.Random,
+) -> Identity:
+    """Find out who this node is and note it in every log directory, which must exist.
+
+    The id is the configured one, else the noted one, else a new one. Raises ConfigError when
+    a directory belongs to another node or to another cluster, and then writes nothing.
+    """
+    cluster = await cluster_id(zookeeper, chance)
+    notes = {directory: read_note(files, directory) for directory in directories}
+    noted_id = _noted_id(notes, cluster)
+    node_id = configured_id if configured_id >= 0 else noted_id
+    if node_id is None:
+        if not may_generate_id:
+            raise ConfigError("broker.id: must be set, since broker.id.generation.enable is false")
+        node_id = await _generated_id(zookeeper, reserved_id_max)
+    if noted_id is not None and noted_id != node_id:
+        raise ConfigError(
+            f"broker.id={node_id}: the log directories belong to node {noted_id} "
+            f"({META_PROPERTIES}); set broker.id={noted_id} or use other directories"
+        )
+    for directory in directories:
+        if not notes[directory]:
+            write_note(files, directory, Identity(node_id, cluster))
+    return Identity(node_id, cluster)
+
+
+def read_note(files: Files, directory: Path) -> Mapping[str, str]:
+    """What ``meta.properties`` of a log directory says; empty when there is none."""
+    path = directory / META_PROPERTIES
+    return parse_properties(files.read_whole(path).decode()) if files.exists(path) else {}
+
+
+def write_note(files: Files, directory: Path, identity: Identity) -> None:
+    """Note in a log directory whose it is."""
+    text = f"version=0\nbroker.id={identity.node_id}\ncluster.id={identity.cluster_id}\n"
+    files.write_atomically(directory / META_PROPERTIES, text.encode())
+
+
+def read_session(files: Files, directory: Path) -> int | None:
+    """The ZooKeeper session of this node's former life, if it left word of it.
+
+    Call it while holding the directory's lock, which proves that life to be over.
+    """
+    path = directory / SESSION_FILE
+    if not files.exists(path):
+        return None
+    try:
+        return int(files.read_whole(path))
+    except ValueError:
+        log.warning("ignored a note that is no session id path=%s", path)
+        return None
+
+
+def write_session(files: Files, directory: Path, session_id: int) -> None:
+    """Leave word of the session that this node registered in."""
+    files.write_atomically(directory / SESSION_FILE, f"{session_id}\n".encode())
+
+
+def _noted_id(notes: Mapping[Path, Mapping[str, str]], cluster: str) -> int | None:
+    ids = set()
+    for directory, note in notes.items():
+        noted_cluster = note.get("cluster.id", cluster)
+        if noted_cluster != cluster:
+            raise ConfigError(
+                f"{directory}: belongs to cluster {noted_cluster}, but zookeeper.connect leads "
+                f"to cluster {cluster}"
+            )
+        if "broker.id" in note:
+            ids.add(int(note["broker.id"]))
+    if len(ids) > 1:
+        raise ConfigError(f"log.dirs: belong to different nodes {sorted(ids)}")
+    return ids.pop() if ids else None
+
+
+async def _generated_id(zookeeper: ZooKeeper, reserved_id_max: int) -> int:
+    await ensure(zookeeper, znodes.BROKER_SEQID)
+    stat = await zookeeper.set(znodes.BROKER_SEQID, b"")
+    return reserved_id_max + stat.version

@@ -1,0 +1,43 @@
+"""Blocks of producer ids, taken from ZooKeeper one by one: no two nodes hand out the same id.
+
+Source: cluster.md sections 1.4 and 2.15.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from barnabas.client.ensemble import BadVersion, ZooKeeper, ZooKeeperError
+from barnabas.protocol import znodes
+from barnabas.protocol.errors import ErrorCode, Refused
+
+BLOCK_SIZE: Final = 1000
+_ATTEMPTS: Final = 20
+
+
+class ProducerIdBlocks:
+    """Takes blocks for one node; what is left of a block when the node stops is lost."""
+
+    def __init__(self, zookeeper: ZooKeeper, node_id: int) -> None:
+        self._zookeeper = zookeeper
+        self._node_id = node_id
+
+    async def take(self) -> range:
+        """The ids of a block that is nobody else's; raises Refused(COORDINATOR_NOT_AVAILABLE).
+
+        The block is written on condition that nobody wrote another meanwhile. A lost answer may
+        have taken one: it is skipped, never shared.
+        """
+        for _ in range(_ATTEMPTS):
+            try:
+                data, stat = await self._zookeeper.get(znodes.PRODUCER_ID_BLOCK)
+                start = znodes.ProducerIdBlock.from_json(data).end + 1 if data else 0
+                end = start + BLOCK_SIZE - 1
+                block = znodes.ProducerIdBlock(broker=self._node_id, start=start, end=end)
+                await self._zookeeper.set(znodes.PRODUCER_ID_BLOCK, block.to_json(), stat.version)
+            except BadVersion:
+                continue
+            except ZooKeeperError as error:
+                raise Refused(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{error!r}") from error
+            return range(start, end + 1)
+        raise Refused(ErrorCode.COORDINATOR_NOT_AVAILABLE, "every block was taken by others")

@@ -1,0 +1,142 @@
+"""The overrides of topics in ZooKeeper: all known here, read again when a change is announced.
+
+Source: cluster.md section 1.6.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Final
+
+from barnabas.client.ensemble import (
+    NoNode,
+    SessionState,
+    ZooKeeper,
+    ZooKeeperError,
+    read_if_any,
+)
+from barnabas.protocol import znodes
+
+log = logging.getLogger(__name__)
+
+NOTE_AGE_MS_MAX: Final = 15 * 60 * 1000
+"""Announcements are deleted when they are older: every node has seen them, or reads all."""
+_CHUNK: Final = 200
+_NONE: Final[Mapping[str, str]] = {}
+
+
+class TopicConfigs:
+    """Overrides by topic. An announcement says only whose to read; its content is not trusted."""
+
+    def __init__(self, zookeeper: ZooKeeper, now_ms: Callable[[], int]) -> None:
+        self.on_change: list[Callable[[str], None]] = []
+        """Called with the topic whose overrides are others now."""
+        self._zookeeper = zookeeper
+        self._now_ms = now_ms
+        self._overrides: dict[str, Mapping[str, str]] = {}
+        self._last_seen = -1
+        self._announced = asyncio.Event()
+
+    def overrides(self, topic: str) -> Mapping[str, str]:
+        """What the topic sets itself, by Kafka's topic-level names; values as they were given."""
+        return self._overrides.get(topic, _NONE)
+
+    async def load(self) -> None:
+        """Read the overrides of all topics, watching for announcements from here on."""
+        names = await self._announcements()
+        self._last_seen = max(map(_sequence, names), default=-1)
+        await self._read(await self._zookeeper.children(znodes.CONFIG_TOPICS))
+
+    async def run(self) -> None:
+        """Follow the announcements until cancelled; :meth:`load` comes first."""
+        while True:
+            await self._announced.wait()
+            self._announced.clear()
+            try:
+                await self._follow()
+            except ZooKeeperError as error:
+                log.warning("could not read changed settings: %r", error)
+                if self._zookeeper.state is SessionState.CONNECTED:
+                    self._announced.set()
+
+    async def refresh(self, topic: str) -> Mapping[str, str]:
+        """Read one topic's overrides now: for a topic just created, which nobody announces."""
+        await self._read([topic])
+        return self.overrides(topic)
+
+    async def _announcements(self) -> list[str]:
+        return await self._zookeeper.children(znodes.CONFIG_CHANGES, self._announced.set)
+
+    async def _follow(self) -> None:
+        names = await self._announcements()
+        topics: set[str] = set()
+        last = self._last_seen
+        for name in sorted(names, key=_sequence):
+            sequence = _sequence(name)
+            if sequence > self._last_seen:
+                topics |= await self._topic_named(name)
+                last = max(last, sequence)
+        await self._read(sorted(topics))
+        self._last_seen = last
+        await self._delete_old(names)
+
+    async def _topic_named(self, name: str) -> set[str]:
+        found = await read_if_any(self._zookeeper, f"{znodes.CONFIG_CHANGES}/{name}")
+        if found is None:
+            return set()
+        try:
+            kind, _, entity = znodes.ConfigChange.from_json(found[0]).entity_path.partition("/")
+        except ValueError:
+            log.warning("ignored an announcement that cannot be read name=%s", name)
+            return set()
+        return {entity} if kind == "topics" else set()
+
+    async def _read(self, topics: Iterable[str]) -> None:
+        for chunk in _chunks(list(topics)):
+            found = await asyncio.gather(*map(self._read_one, chunk))
+            for topic, overrides in zip(chunk, found, strict=True):
+                self._take(topic, overrides)
+
+    async def _read_one(self, topic: str) -> Mapping[str, str] | None:
+        """The overrides in ZooKeeper, none for an unknown topic; None when they make no sense."""
+        found = await read_if_any(self._zookeeper, znodes.topic_config_path(topic))
+        try:
+            return znodes.TopicConfig.from_json(found[0]).config if found else {}
+        except ValueError as error:
+            log.error("kept the former settings of a topic topic=%s: %s", topic, error)
+            return None
+
+    def _take(self, topic: str, overrides: Mapping[str, str] | None) -> None:
+        if overrides is None or overrides == self.overrides(topic):
+            return
+        if overrides:
+            self._overrides[topic] = overrides
+        else:
+            self._overrides.pop(topic, None)
+        log.info("changed the settings of a topic topic=%s overrides=%s", topic, dict(overrides))
+        for told in self.on_change:
+            told(topic)
+
+    async def _delete_old(self, names: Iterable[str]) -> None:
+        for name in names:
+            path = f"{znodes.CONFIG_CHANGES}/{name}"
+            stat = await self._zookeeper.exists(path)
+            if stat is None or self._now_ms() - stat.ctime_ms <= NOTE_AGE_MS_MAX:
+                continue
+            try:
+                await self._zookeeper.delete(path)
+            except NoNode:
+                continue
+
+
+def _sequence(name: str) -> int:
+    """The number ZooKeeper gave an announcement; -1 for a name without one."""
+    digits = name[-10:]
+    return int(digits) if digits.isdigit() else -1
+
+
+def _chunks(items: list[str]) -> Iterator[list[str]]:
+    for start in range(0, len(items), _CHUNK):
+        yield items[start : start + _CHUNK]
