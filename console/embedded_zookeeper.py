@@ -18,6 +18,7 @@ from types import TracebackType
 from typing import Final, Protocol, Self
 
 from .children import Child
+from .class_archive import ClassArchive
 from .failure import Failure
 from .java import MissingPart, find_jars, find_java
 from .ports import LOOPBACK, free_ports
@@ -35,7 +36,7 @@ _MAIN: Final = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
 _START_S: Final = 30.0
 _STOP_S: Final = 5.0
 _POLL_S: Final = 0.02
-_PORT_ATTEMPTS: Final = 3
+_ATTEMPTS: Final = 3
 _EXIT_BUSY_PORT: Final = 1
 _FLAGS: Final = (
     "-Xmx128m",
@@ -103,6 +104,7 @@ class EmbeddedZooKeeper:
         self._data = data
         self._child: Child | None = None
         self._lock: int | None = None
+        self._archive: ClassArchive | None = None
 
     @property
     def hosts(self) -> str:
@@ -144,12 +146,15 @@ class EmbeddedZooKeeper:
         Raises ZooKeeperFailed, and then nothing is left running.
         """
         try:
-            for _ in range(_PORT_ATTEMPTS):
+            for _ in range(_ATTEMPTS):
                 if self._serves():
                     return
-                if not self._is_port_ours or self._running().exit_code != _EXIT_BUSY_PORT:
+                if self._archive is not None and (self._running().exit_code or 0) < 0:
+                    self._archive.discard()
+                elif self._is_port_ours and self._running().exit_code == _EXIT_BUSY_PORT:
+                    self.port = free_ports(1)[0]
+                else:
                     break
-                self.port = free_ports(1)[0]
                 self._launch()
             raise ZooKeeperFailed(self._reason())
         except BaseException:
@@ -159,12 +164,17 @@ class EmbeddedZooKeeper:
     def stop(self) -> None:
         """Ask it to end, insist after 5 s, give the directory back; stopping twice is allowed.
 
-        One whose data nobody will read is not asked: the orderly end takes 0.4 s.
+        One whose data nobody will read is not asked, for the orderly end takes 0.4 s; except by
+        the first of this machine, which leaves an archive of its classes to the next ones.
         """
         atexit.unregister(self.stop)
         if self._child is not None:
-            self._child.stop(0.0 if self._is_temporary else _STOP_S)
+            makes_archive = self._archive is not None and self._archive.is_wanted
+            is_hurried = self._is_temporary and not makes_archive
+            self._child.stop(0.0 if is_hurried else _STOP_S)
             self._child = None
+        if self._archive is not None:
+            self._archive.keep()
         self._release_directory()
 
     def kill(self) -> None:
@@ -230,15 +240,18 @@ class EmbeddedZooKeeper:
         directory = self._directory()
         configuration = directory / "zoo.cfg"
         configuration.write_text(self._configuration())
-        jars = find_jars(self._jars, with_log=with_log)
-        flags = list(_FLAGS)
+        java, jars = find_java(self._java), find_jars(self._jars, with_log=with_log)
+        flags = [*_FLAGS, f"-XX:ErrorFile={directory / 'java-error.log'}"]
         if self._is_temporary:
             flags.append("-Dzookeeper.forceSync=no")
         if with_log:
             (directory / "log4j2.properties").write_text(_LOG_CONFIGURATION)
             flags.append(f"-Dlog4j2.configurationFile={directory / 'log4j2.properties'}")
+        else:
+            self._archive = self._archive or ClassArchive(java, jars)
+            flags += self._archive.flags
         classpath = os.pathsep.join(map(str, jars))
-        argv = [str(find_java(self._java)), *flags, "-cp", classpath, _MAIN, str(configuration)]
+        argv = [str(java), *flags, "-cp", classpath, _MAIN, str(configuration)]
         self._child = Child(argv, directory / "zk.log")
         (directory / "zookeeper.pid").write_text(f"{self._child.pid}\n")
 
