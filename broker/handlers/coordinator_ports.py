@@ -1,0 +1,110 @@
+"""What the group coordinator asks of its node: topics, and the offsets of classic consumers.
+
+Source: coordinator.md section 1.6; cluster.md sections 1.7 and 4.1.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+
+from barnabas.broker.metadata import MetadataCache
+from barnabas.client.ensemble import NodeExists, NoNode, ZooKeeper, ZooKeeperError
+from barnabas.coordinator.ports import OFFSETS_TOPIC
+from barnabas.protocol import znodes
+from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.names import topic_problem
+
+log = logging.getLogger(__name__)
+
+
+class ClusterTopics:
+    """The port ``Topics`` over the metadata of this node."""
+
+    def __init__(self, cache: MetadataCache, create: Callable[[str], None]) -> None:
+        self._cache = cache
+        self._create = create
+
+    def partition_count(self, topic: str) -> int | None:
+        """How many partitions a topic has; None when no such topic is known."""
+        partitions = self._cache.snapshot.topics.get(topic)
+        return None if partitions is None else len(partitions)
+
+    def coordinator_endpoint(self, partition: int, listener: str) -> tuple[int, str, int] | None:
+        """Id, host and port of the leader of an offsets partition on ``listener``."""
+        snapshot = self._cache.snapshot
+        leader = snapshot.leader(OFFSETS_TOPIC, partition)
+        endpoint = None if leader is None else snapshot.endpoint(leader, listener)
+        return None if leader is None or endpoint is None else (leader, *endpoint)
+
+    def create_offsets_topic(self) -> None:
+        """Have ``__consumer_offsets`` created; whoever asks again does no harm."""
+        self._create(OFFSETS_TOPIC)
+
+
+class ConsumerOffsets:
+    """The port ``ZooKeeperOffsets``: decimal text, the last writer wins."""
+
+    def __init__(self, zookeeper: ZooKeeper) -> None:
+        self._zookeeper = zookeeper
+
+    async def commit(
+        self, group: str, offsets: Mapping[tuple[str, int], int]
+    ) -> Mapping[tuple[str, int], ErrorCode]:
+        """Write each offset, creating parents; one code for each partition."""
+        return {
+            partition: await self._commit(group, partition, offset)
+            for partition, offset in offsets.items()
+        }
+
+    async def fetch(
+        self, group: str, partitions: Sequence[tuple[str, int]]
+    ) -> Mapping[tuple[str, int], int | ErrorCode]:
+        """The stored number of each partition, or why there is none."""
+        return {partition: await self._fetch(group, partition) for partition in partitions}
+
+    async def _commit(self, group: str, partition: tuple[str, int], offset: int) -> ErrorCode:
+        code = _judge(group, partition)
+        if code:
+            return code
+        path = znodes.consumer_offset_path(group, *partition)
+        data = str(offset).encode()
+        try:
+            try:
+                await self._zookeeper.set(path, data)
+            except NoNode:
+                await self._create(path, data)
+        except ZooKeeperError as error:
+            log.warning("could not write an offset path=%s: %r", path, error)
+            return ErrorCode.COORDINATOR_NOT_AVAILABLE
+        return ErrorCode.NONE
+
+    async def _create(self, path: str, data: bytes) -> None:
+        try:
+            await self._zookeeper.create(path, data, parents=True)
+        except NodeExists:
+            await self._zookeeper.set(path, data)
+
+    async def _fetch(self, group: str, partition: tuple[str, int]) -> int | ErrorCode:
+        code = _judge(group, partition)
+        if code:
+            return code
+        try:
+            data, _stat = await self._zookeeper.get(znodes.consumer_offset_path(group, *partition))
+            return int(data)
+        except (NoNode, ValueError):
+            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        except ZooKeeperError as error:
+            log.warning("could not read an offset group=%s: %r", group, error)
+            return ErrorCode.COORDINATOR_NOT_AVAILABLE
+
+
+def _judge(group: str, partition: tuple[str, int]) -> ErrorCode:
+    """Both become part of a path: nothing that leaves its place may get there."""
+    is_name = group.isprintable() and "/" not in group and group not in ("", ".", "..")
+    if not is_name:
+        return ErrorCode.INVALID_GROUP_ID
+    topic, index = partition
+    if topic_problem(topic) is not None or index < 0:
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    return ErrorCode.NONE

@@ -1,0 +1,179 @@
+"""Metadata: nodes, topics and leaders as the peer's listener sees them.
+
+Source: cluster.md sections 2.9, 2.15 and 3.10; protocol.md section 2.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Final
+
+from barnabas.broker.metadata import NO_TOPIC_ID, MetadataCache, PartitionInfo, Snapshot
+from barnabas.protocol.api import ApiKey
+from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.messages import metadata
+from barnabas.protocol.names import is_internal, topic_problem
+
+from .call import Call, Handler
+
+LISTENER_NOT_FOUND_SINCE: Final = 6
+LOOKUP_BY_ID_SINCE: Final = 12
+TOPIC_OPERATIONS: Final = 3576
+CLUSTER_OPERATIONS: Final = 8096
+"""Everything that may be done to a topic, to the cluster: nobody forbids anything yet."""
+UNTOLD: Final = -(2**31)
+NO_CONTROLLER: Final = -1
+NO_LEADER: Final = -1
+
+
+class MetadataHandler:
+    """Answers from the latest snapshot; a topic that is missing may be created behind that."""
+
+    def __init__(
+        self,
+        cache: MetadataCache,
+        cluster_id: str,
+        *,
+        create: Callable[[str], None] | None,
+    ) -> None:
+        """``create`` has a missing topic created soon; None when that is switched off."""
+        self._cache = cache
+        self._cluster_id = cluster_id
+        self._create = create
+
+    def handlers(self) -> Mapping[int, Handler]:
+        """What to register with the dispatcher."""
+        return {ApiKey.METADATA: self.describe}
+
+    def describe(self, call: Call) -> metadata.MetadataResponse:
+        """Describe the nodes and the topics asked for; every topic when none is named."""
+        request: metadata.MetadataRequest = call.request
+        view = _View(self._cache.snapshot, call.peer.listener, call.version)
+        include_cluster = request.include_cluster_authorized_operations
+        return metadata.MetadataResponse(
+            brokers=view.brokers(),
+            cluster_id=self._cluster_id,
+            controller_id=controller_id(view.snapshot),
+            topics=[self._with_operations(request, topic) for topic in self._topics(request, view)],
+            cluster_authorized_operations=CLUSTER_OPERATIONS if include_cluster else UNTOLD,
+        )
+
+    def _with_operations(
+        self, request: metadata.MetadataRequest, topic: metadata.TopicResult
+    ) -> metadata.TopicResult:
+        if request.include_topic_authorized_operations and not topic.error_code:
+            topic.topic_authorized_operations = TOPIC_OPERATIONS
+        return topic
+
+    def _topics(
+        self, request: metadata.MetadataRequest, view: _View
+    ) -> Iterable[metadata.TopicResult]:
+        asks_for_all = request.topics is None or (view.version == 0 and not request.topics)
+        if asks_for_all or request.topics is None:
+            return [view.topic(name) for name in sorted(view.snapshot.topics)]
+        may_create = request.allow_auto_topic_creation and self._create is not None
+        asked = {(topic.name, topic.topic_id): None for topic in request.topics}
+        return [
+            view.by_id(topic_id)
+            if name is None
+            else self._by_name(view, name, may_create=may_create)
+            for name, topic_id in asked
+        ]
+
+    def _by_name(self, view: _View, name: str, *, may_create: bool) -> metadata.TopicResult:
+        if name in view.snapshot.topics:
+            return view.topic(name)
+        if topic_problem(name) is not None:
+            return _unknown(name, ErrorCode.INVALID_TOPIC_EXCEPTION)
+        if not may_create or self._create is None:
+            return _unknown(name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        self._create(name)
+        return _unknown(name, ErrorCode.LEADER_NOT_AVAILABLE)
+
+
+class _View:
+    """One snapshot through the eyes of one listener and one version of the request."""
+
+    def __init__(self, snapshot: Snapshot, listener: str, version: int) -> None:
+        self.snapshot = snapshot
+        self.version = version
+        self._listener = listener
+        self._reachable = {
+            node for node, broker in snapshot.brokers.items() if listener in broker.endpoints
+        }
+
+    def brokers(self) -> list[metadata.Broker]:
+        """The live nodes that have the listener."""
+        found = []
+        for node in sorted(self._reachable):
+            broker = self.snapshot.brokers[node]
+            host, port = broker.endpoints[self._listener]
+            found.append(metadata.Broker(node_id=node, host=host, port=port, rack=broker.rack))
+        return found
+
+    def topic(self, name: str) -> metadata.TopicResult:
+        """A known topic."""
+        partitions = self.snapshot.topics[name]
+        return metadata.TopicResult(
+            error_code=ErrorCode.NONE,
+            name=name,
+            topic_id=self.snapshot.topic_ids.get(name, NO_TOPIC_ID),
+            is_internal=is_internal(name),
+            partitions=[self._partition(index, partitions[index]) for index in sorted(partitions)],
+        )
+
+    def by_id(self, topic_id: bytes) -> metadata.TopicResult:
+        """A topic named by its id alone, which only v12 can answer."""
+        name = self.snapshot.names.get(topic_id)
+        if self.version < LOOKUP_BY_ID_SINCE:
+            return _unknown("", ErrorCode.INVALID_REQUEST)
+        if name is None:
+            result = _unknown(None, ErrorCode.UNKNOWN_TOPIC_ID)
+            result.topic_id = topic_id
+            return result
+        return self.topic(name)
+
+    def _partition(self, index: int, info: PartitionInfo) -> metadata.Partition:
+        replicas, isr = self._shown(info.replicas), self._shown(info.isr)
+        is_led = info.leader in self.snapshot.brokers
+        code = ErrorCode.NONE
+        if not is_led:
+            code = ErrorCode.LEADER_NOT_AVAILABLE
+        elif info.leader not in self._reachable:
+            has_code = self.version >= LISTENER_NOT_FOUND_SINCE
+            code = ErrorCode.LISTENER_NOT_FOUND if has_code else ErrorCode.LEADER_NOT_AVAILABLE
+        elif len(replicas) < len(info.replicas) or len(isr) < len(info.isr):
+            code = ErrorCode.REPLICA_NOT_AVAILABLE
+        return metadata.Partition(
+            error_code=code,
+            partition_index=index,
+            leader_id=info.leader if is_led and info.leader in self._reachable else NO_LEADER,
+            leader_epoch=info.leader_epoch,
+            replica_nodes=replicas,
+            isr_nodes=isr,
+            offline_replicas=[
+                node for node in info.replicas if node in info.offline or not self._is_live(node)
+            ],
+        )
+
+    def _is_live(self, node: int) -> bool:
+        return node in self._reachable
+
+    def _shown(self, nodes: Sequence[int]) -> list[int]:
+        """All of them; in v0, whose clients knew only live ones, those that are."""
+        return [node for node in nodes if self.version > 0 or node in self._reachable]
+
+
+def controller_id(snapshot: Snapshot) -> int:
+    """The controller if its node is live, else -1."""
+    known = snapshot.controller_id
+    return NO_CONTROLLER if known is None or known not in snapshot.brokers else known
+
+
+def _unknown(name: str | None, code: ErrorCode) -> metadata.TopicResult:
+    return metadata.TopicResult(
+        error_code=code,
+        name=name,
+        is_internal=name is not None and is_internal(name),
+        partitions=[],
+    )

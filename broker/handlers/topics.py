@@ -1,0 +1,241 @@
+"""CreateTopics and DeleteTopics: served by the controller's node, answered when all know of it.
+
+Source: cluster.md sections 2.9 and 2.11.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Final
+
+from barnabas.broker.controller.creation import Plan, TopicWriter, Wish
+from barnabas.broker.metadata import MetadataCache, Snapshot
+from barnabas.broker.storage.log_config import LogConfig
+from barnabas.client.ensemble import ZooKeeperError
+from barnabas.protocol.api import ApiKey
+from barnabas.protocol.errors import ErrorCode, Refused
+from barnabas.protocol.messages import create_topics, delete_topics
+from barnabas.protocol.settings import declared
+
+from .call import Call, Handler
+
+log = logging.getLogger(__name__)
+
+OWN_SETTING: Final = 1
+DEFAULT_SETTING: Final = 5
+"""Where a setting comes from, in Kafka's numbers."""
+DELETION_DISABLED_SINCE: Final = 3
+NAME_FREE_S_MAX: Final = 5.0
+"""How long a deletion that nobody can see any more is waited for, so that its name is free."""
+
+
+class TopicsHandler:
+    """Judges each topic by itself, writes what can be, and waits for the node to hear of it."""
+
+    def __init__(
+        self,
+        writer: TopicWriter,
+        cache: MetadataCache,
+        *,
+        is_controller: Callable[[], bool],
+        may_delete: bool,
+    ) -> None:
+        self._writer = writer
+        self._cache = cache
+        self._is_controller = is_controller
+        self._may_delete = may_delete
+
+    def handlers(self) -> Mapping[int, Handler]:
+        """What to register with the dispatcher."""
+        return {
+            ApiKey.CREATE_TOPICS: self.create,
+            ApiKey.DELETE_TOPICS: self.delete,
+        }
+
+    async def create(self, call: Call) -> create_topics.CreateTopicsResponse:
+        """Create what can be created; each topic has its own code."""
+        request: create_topics.CreateTopicsRequest = call.request
+        deadline = asyncio.get_running_loop().time() + request.timeout_ms / 1000
+        counts = Counter(topic.name for topic in request.topics)
+        results = {}
+        made: dict[str, Plan] = {}
+        for topic in request.topics:
+            if topic.name in results:
+                continue
+            try:
+                if counts[topic.name] > 1:
+                    raise Refused(ErrorCode.INVALID_REQUEST, f"{topic.name} is named twice")
+                plan = await self._create_one(topic, validate_only=request.validate_only)
+            except Refused as refusal:
+                results[topic.name] = _refused(topic.name, refusal)
+                continue
+            results[topic.name] = _created(plan)
+            made[topic.name] = plan
+        if not request.validate_only:
+            for name in await self._unled(made, deadline):
+                results[name] = _refused(name, _late(request.timeout_ms))
+        return create_topics.CreateTopicsResponse(topics=list(results.values()))
+
+    async def delete(self, call: Call) -> delete_topics.DeleteTopicsResponse:
+        """Have topics deleted; each has its own code."""
+        request: delete_topics.DeleteTopicsRequest = call.request
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + request.timeout_ms / 1000
+        asked = list(request.topics) or [
+            delete_topics.Topic(name=name) for name in request.topic_names
+        ]
+        results = []
+        marked: dict[str, delete_topics.TopicResult] = {}
+        for topic in asked:
+            result = delete_topics.TopicResult(name=topic.name, topic_id=topic.topic_id)
+            results.append(result)
+            try:
+                name = self._named(topic)
+                result.name = name
+                result.topic_id = self._cache.snapshot.topic_ids.get(name, bytes(16))
+                await self._mark(name, call.version)
+            except Refused as refusal:
+                result.error_code, result.error_message = refusal.code, refusal.message
+                continue
+            marked[name] = result
+        for name in await self._remaining(marked, deadline):
+            late = _late(request.timeout_ms)
+            marked[name].error_code, marked[name].error_message = late.code, late.message
+        return delete_topics.DeleteTopicsResponse(responses=results)
+
+    async def _create_one(self, topic: create_topics.Topic, *, validate_only: bool) -> Plan:
+        if not self._is_controller():
+            raise _elsewhere()
+        wish = Wish(
+            name=topic.name,
+            partitions=topic.num_partitions,
+            factor=topic.replication_factor,
+            assignment={item.partition_index: item.broker_ids for item in topic.assignments},
+            configs={item.name: item.value for item in topic.configs},
+        )
+        try:
+            plan = await self._writer.plan(wish)
+            if not validate_only:
+                await self._writer.create(plan)
+        except ZooKeeperError as error:
+            raise _unreachable(error) from error
+        return plan
+
+    async def _unled(self, made: Mapping[str, Plan], deadline: float) -> list[str]:
+        """The topics that this node did not hear of, with all their leaders, in time."""
+
+        def missing(snapshot: Snapshot) -> list[str]:
+            return [
+                name
+                for name, plan in made.items()
+                if any(snapshot.leader(name, index) is None for index in plan.assignment)
+            ]
+
+        left_s = deadline - asyncio.get_running_loop().time()
+        if left_s <= 0:
+            return list(made)
+        await self._cache.wait_until(lambda snapshot: not missing(snapshot), left_s)
+        return missing(self._cache.snapshot)
+
+    def _named(self, topic: delete_topics.Topic) -> str:
+        has_id = topic.topic_id != bytes(16)
+        if topic.name is not None and has_id:
+            raise Refused(ErrorCode.INVALID_REQUEST, "a topic goes by name or by id, not by both")
+        if topic.name is not None:
+            return topic.name
+        name = self._cache.snapshot.names.get(topic.topic_id)
+        if name is None:
+            raise Refused(ErrorCode.UNKNOWN_TOPIC_ID, "no topic has this id")
+        return name
+
+    async def _mark(self, name: str, version: int) -> None:
+        if not self._is_controller():
+            raise _elsewhere()
+        if not self._may_delete:
+            has_code = version >= DELETION_DISABLED_SINCE
+            raise Refused(
+                ErrorCode.TOPIC_DELETION_DISABLED if has_code else ErrorCode.INVALID_REQUEST,
+                "delete.topic.enable=false",
+            )
+        if name not in self._cache.snapshot.topics:
+            raise Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name}")
+        try:
+            await self._writer.mark_for_deletion(name)
+        except ZooKeeperError as error:
+            raise _unreachable(error) from error
+
+    async def _remaining(self, marked: Iterable[str], deadline: float) -> list[str]:
+        """The topics that this node did not see vanish in time; the others' names are free."""
+        names = list(marked)
+        loop = asyncio.get_running_loop()
+        left_s = deadline - loop.time()
+        if left_s <= 0 or not names:
+            return names
+        await self._cache.wait_until(
+            lambda snapshot: not any(name in snapshot.topics for name in names), left_s
+        )
+        remaining = [name for name in names if name in self._cache.snapshot.topics]
+        left_s = min(deadline - loop.time(), NAME_FREE_S_MAX)
+        try:
+            async with asyncio.timeout(left_s):
+                for name in names:
+                    if name not in remaining:
+                        await self._writer.deleted(name)
+        except (TimeoutError, ZooKeeperError) as error:
+            log.info("answered before a deletion was through topics=%s: %r", names, error)
+        return remaining
+
+
+def _created(plan: Plan) -> create_topics.TopicResult:
+    return create_topics.TopicResult(
+        name=plan.name,
+        topic_id=plan.topic_id,
+        error_code=ErrorCode.NONE,
+        error_message=None,
+        num_partitions=len(plan.assignment),
+        replication_factor=plan.factor,
+        configs=_settings(plan.config, plan.configs),
+    )
+
+
+def _refused(name: str, refusal: Refused) -> create_topics.TopicResult:
+    return create_topics.TopicResult(
+        name=name,
+        error_code=refusal.code,
+        error_message=refusal.message or None,
+        configs=[],
+    )
+
+
+def _settings(config: LogConfig, own: Mapping[str, str]) -> list[create_topics.ConfigResult]:
+    return [
+        create_topics.ConfigResult(
+            name=name,
+            value=_text(getattr(config, item.field)),
+            config_source=OWN_SETTING if name in own else DEFAULT_SETTING,
+        )
+        for name, item in declared(LogConfig).items()
+    ]
+
+
+def _text(value: object) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return ",".join(map(str, value))
+    return str(value)
+
+
+def _elsewhere() -> Refused:
+    return Refused(ErrorCode.NOT_CONTROLLER, "this is not the controller: ask the one in Metadata")
+
+
+def _late(timeout_ms: int) -> Refused:
+    return Refused(ErrorCode.REQUEST_TIMED_OUT, f"not finished within {timeout_ms} ms, goes on")
+
+
+def _unreachable(error: ZooKeeperError) -> Refused:
+    return Refused(ErrorCode.REQUEST_TIMED_OUT, f"ZooKeeper: {error!r}")
