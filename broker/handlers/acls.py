@@ -17,13 +17,16 @@ from .call import Call, Handler
 MESSAGE: Final = "No authorizer is configured: there are no access rules."
 
 
-def handlers() -> Mapping[int, Handler]:
-    """What to register with the dispatcher."""
-    return {
-        ApiKey.DESCRIBE_ACLS: _describe,
-        ApiKey.CREATE_ACLS: _create,
-        ApiKey.DELETE_ACLS: _delete,
-    }
+class AclsHandler:
+    """Says no to everything about access rules."""
+
+    def handlers(self) -> Mapping[int, Handler]:
+        """What to register with the dispatcher."""
+        return {
+            ApiKey.DESCRIBE_ACLS: _describe,
+            ApiKey.CREATE_ACLS: _create,
+            ApiKey.DELETE_ACLS: _delete,
+        }
 
 
 def _describe(_call: Call) -> describe_acls.DescribeAclsResponse:

@@ -18,7 +18,7 @@ from barnabas.protocol.names import topic_problem
 log = logging.getLogger(__name__)
 
 
-class ClusterTopics:
+class CoordinatorTopics:
     """The port ``Topics`` over the metadata of this node."""
 
     def __init__(self, cache: MetadataCache, create: Callable[[str], None]) -> None:
@@ -42,7 +42,7 @@ class ClusterTopics:
         self._create(OFFSETS_TOPIC)
 
 
-class ConsumerOffsets:
+class ZooKeeperOffsetsPort:
     """The port ``ZooKeeperOffsets``: decimal text, the last writer wins."""
 
     def __init__(self, zookeeper: ZooKeeper) -> None:
