@@ -9,7 +9,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from .failures import CorruptRecords
-from .varints import VARLONG_BYTES_MAX, decode_varint
+from .header import INT64_MAX, INT64_MIN
+from .varints import VARINT_BYTES_MAX, VARLONG_BYTES_MAX, decode_varint
 
 
 class Survey(NamedTuple):
@@ -26,79 +27,56 @@ class Survey(NamedTuple):
 def survey(data: bytes | bytearray, position: int, count: int) -> Survey:  # noqa: C901 - hot loop
     """Walk ``count`` >= 1 records from ``position`` to the very end of ``data``.
 
-    Raises CorruptRecords when the bytes are not exactly that many records. Numbers of one byte,
-    and of two where that is usual, are read in place: a call would cost more than the record.
+    Raises CorruptRecords when the bytes are not exactly that many records. Numbers stay in
+    zig-zag (odd is negative, 1 is null); short ones are read in place, for a call costs more.
     """
     is_sequential, has_null_keys = True, False
-    expected, previous = 0, -1
-    oldest, newest = 1 << 63, -1 << 63
+    oldest, newest, previous = INT64_MAX, INT64_MIN, -1
     try:
-        while expected != count:
-            byte = data[position]
-            if byte < 0x80:
-                position += 1
-                stop = position + (byte >> 1)
-            elif (high := data[position + 1]) < 0x80:
-                position += 2
-                stop = position + (high << 6 | (byte & 0x7F) >> 1)
-            else:
-                stop, position = decode_varint(data, position)
-                stop += position
-                byte = 0
-            if byte & 1:
-                raise CorruptRecords("a record of negative length")
+        for due in range(0, 2 * count, 2):
+            size, position = data[position], position + 1
+            if size > 0x7F:
+                if (high := data[position]) < 0x80:
+                    size, position = high << 7 | size & 0x7F, position + 1
+                else:
+                    size, position = _wide(data, position, size)
+            stop = position + (size >> 1)
+            stamp, position = data[position + 1], position + 2
+            if stamp > 0x7F:
+                if (high := data[position]) < 0x80:
+                    stamp, position = high << 7 | stamp & 0x7F, position + 1
+                else:
+                    stamp, position = _wide(data, position, stamp, VARLONG_BYTES_MAX)
+            if stamp != previous:
+                previous = stamp
+                stamp = (stamp >> 1) ^ -(stamp & 1)
+                oldest = min(oldest, stamp)
+                newest = max(newest, stamp)
 
-            position += 1
-            byte = data[position]
-            if byte < 0x80:
-                position += 1
-            elif (high := data[position + 1]) < 0x80:
-                position += 2
-                byte = high << 7 | byte & 0x7F
-            else:
-                stamp, position = decode_varint(data, position, VARLONG_BYTES_MAX)
-                byte = stamp << 1 if stamp >= 0 else ~(stamp << 1)
-            if byte != previous:
-                previous = byte
-                stamp = (byte >> 1) ^ -(byte & 1)
-                if stamp > newest:
-                    newest = stamp
-                if stamp < oldest:
-                    oldest = stamp
-
-            byte = data[position]
-            if byte < 0x80:
-                position += 1
-                delta = byte >> 1
-            elif (high := data[position + 1]) < 0x80:
-                position += 2
-                delta = high << 6 | (byte & 0x7F) >> 1
-            else:
-                delta, position = decode_varint(data, position)
-                byte = 0
-            if delta != expected or byte & 1:
+            delta, position = data[position], position + 1
+            if delta > 0x7F:
+                if (high := data[position]) < 0x80:
+                    delta, position = high << 7 | delta & 0x7F, position + 1
+                else:
+                    delta, position = _wide(data, position, delta)
+            if delta != due:
                 is_sequential = False
-            expected += 1
-
-            byte = data[position]
-            if byte < 0x80 and not byte & 1:
-                position += 1 + (byte >> 1)
-            else:
-                position, is_null = _skip_field(data, position)
-                has_null_keys = has_null_keys or is_null
-
-            byte = data[position]
-            if byte < 0x80 and not byte & 1:
-                position += 1 + (byte >> 1)
-            elif byte >= 0x80 and (high := data[position + 1]) < 0x80 and not byte & 1:
-                position += 2 + (high << 6 | (byte & 0x7F) >> 1)
-            else:
-                position, _ = _skip_field(data, position)
-
-            if data[position]:
-                position = _skip_headers(data, position, stop)
-            else:
-                position += 1
+            key, position = data[position], position + 1
+            if key > 0x7F:
+                key, position = _wide(data, position, key)
+            position += key >> 1
+            value, position = data[position], position + 1
+            if value > 0x7F:
+                if (high := data[position]) < 0x80:
+                    value, position = high << 7 | value & 0x7F, position + 1
+                else:
+                    value, position = _wide(data, position, value)
+            position += value >> 1
+            if (size | key | value) & 1:
+                has_null_keys = has_null_keys or key == 1
+                if size & 1 or (key > 1 and key & 1) or (value > 1 and value & 1):
+                    raise CorruptRecords("a negative length")
+            position = _skip_headers(data, position, stop) if data[position] else position + 1
             if position != stop:
                 raise CorruptRecords(f"a record ends at {position}, not at {stop}")
     except IndexError as error:
@@ -106,6 +84,17 @@ def survey(data: bytes | bytearray, position: int, count: int) -> Survey:  # noq
     if position != len(data):
         raise CorruptRecords(f"{len(data) - position} bytes after the last of {count} records")
     return Survey(is_sequential, oldest, newest, has_null_keys)
+
+
+def _wide(
+    data: bytes | bytearray, position: int, low: int, bytes_max: int = VARINT_BYTES_MAX
+) -> tuple[int, int]:
+    """A number in zig-zag whose first byte, ``low``, is not its last; and the position after."""
+    high = data[position]
+    if high < 0x80:
+        return high << 7 | low & 0x7F, position + 1
+    value, position = decode_varint(data, position - 1, bytes_max)
+    return (value << 1) ^ (value >> 63), position
 
 
 def _skip_field(data: bytes | bytearray, position: int) -> tuple[int, bool]:

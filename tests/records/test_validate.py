@@ -1,73 +1,33 @@
-"""What a leader refuses in produced records, with which code, and what it rewrites."""
+"""What a leader refuses in produced batches, in which order and with which code."""
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable
 
 import pytest
 
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.records import batch
-from barnabas.protocol.records.codecs import Codec, compress
-from barnabas.protocol.records.message_set import encode_message, encode_messages
+from barnabas.protocol.records.codecs import Codec
 from barnabas.protocol.records.record import Record
-from barnabas.protocol.records.validate import (
-    InvalidRecords,
-    Prepared,
-    ProduceRules,
-    prepare,
+from barnabas.protocol.records.validate import ProduceRules, prepare
+from tests.records.producing import (
+    NOW,
+    RULES,
+    STAMPED,
+    THREE,
+    accepted,
+    records_of,
+    refused,
+    with_field,
 )
 from tests.records.vectors import T0, of
-
-RULES = ProduceRules()
-STAMPED = ProduceRules(timestamp_type="LogAppendTime")
-NOW = T0 + 1_000_000
 
 TOO_LARGE = ErrorCode.MESSAGE_TOO_LARGE
 INVALID = ErrorCode.INVALID_RECORD
 CORRUPT = ErrorCode.CORRUPT_MESSAGE
 TIMESTAMP = ErrorCode.INVALID_TIMESTAMP
 UNSUPPORTED = ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
-
-
-def records_of(*timestamps: int, key: bytes | None = b"key") -> list[Record]:
-    return [Record(index, time, key, b"value") for index, time in enumerate(timestamps)]
-
-
-THREE = records_of(T0, T0 + 10, T0 + 5)
-
-
-def accepted(
-    data: bytes | bytearray | memoryview | None, *, version: int = 9, rules: ProduceRules = RULES
-) -> Prepared:
-    prepared = prepare(data, produce_version=version, rules=rules, now_ms=NOW)
-    assert prepared
-    assert batch.crc_is_valid(prepared.batch, 0, len(prepared.batch))
-    assert batch.size(prepared.batch) == len(prepared.batch)
-    assert batch.base_offset(prepared.batch) == 0
-    return prepared
-
-
-def refused(
-    data: bytes | bytearray | None, *, version: int = 9, rules: ProduceRules = RULES
-) -> InvalidRecords:
-    with pytest.raises(InvalidRecords) as caught:
-        prepare(data, produce_version=version, rules=rules, now_ms=NOW)
-    return caught.value
-
-
-def with_field(form: str, position: int, value: int, data: bytearray | None = None) -> bytearray:
-    """A batch with one header field changed and the checksum right again."""
-    data = batch.build_batch_of(THREE) if data is None else data
-    struct.pack_into(form, data, position, value)
-    batch.reseal(data)
-    return data
-
-
-def wrapped(inner: bytes, *, magic: int, codec: int = 1, attributes: int = 0) -> bytes:
-    payload = compress(codec, inner, magic=magic)
-    return encode_message(Record(0, 0, None, payload), magic, codec | attributes)
 
 
 @pytest.mark.parametrize("version", range(3, 12))
@@ -198,74 +158,6 @@ def test_an_idempotent_batch_tells_its_producer() -> None:
 
 
 @pytest.mark.parametrize("codec", Codec)
-def test_a_good_batch_is_taken_over_as_it_is(codec: Codec) -> None:
-    data = batch.build_batch_of(THREE, codec=codec)
-    prepared = accepted(data)
-    assert prepared.batch == data
-    assert prepared[1:] == (3, T0 + 10, -1, -1, -1, -1, -1, False)
-
-
-@pytest.mark.parametrize("codec", Codec)
-def test_a_lying_maximum_timestamp_is_corrected(codec: Codec) -> None:
-    data = batch.build_batch_of(THREE, codec=codec)
-    lying = with_field(">q", 35, T0 + 999, bytearray(data))
-    prepared = accepted(lying)
-    assert prepared.batch == data
-    assert prepared.max_timestamp == T0 + 10
-
-
-@pytest.mark.parametrize("codec", Codec)
-def test_a_stamping_topic_sets_bit_and_maximum_and_leaves_the_records(codec: Codec) -> None:
-    data = batch.build_batch_of(THREE, codec=codec)
-    prepared = accepted(data, rules=STAMPED)
-    assert prepared.max_timestamp == prepared.log_append_time == NOW
-    assert batch.timestamp_type(prepared.batch) == 1
-    assert prepared.batch[61:] == data[61:]
-    assert {record.timestamp for record in batch.records(prepared.batch)} == {NOW}
-
-
-@pytest.mark.parametrize("codec", Codec)
-@pytest.mark.parametrize("wanted", ["uncompressed", "gzip", "snappy", "lz4", "zstd"])
-def test_the_topics_codec_replaces_the_producers(codec: Codec, wanted: str) -> None:
-    data = batch.build_batch_of(
-        THREE, codec=codec, producer_id=7, producer_epoch=1, base_sequence=5, is_transactional=True
-    )
-    prepared = accepted(data, rules=ProduceRules(compression=wanted))
-    expected = Codec["NONE" if wanted == "uncompressed" else wanted.upper()]
-    assert batch.codec(prepared.batch) == expected
-    assert list(batch.records(prepared.batch)) == THREE
-    assert batch.header(prepared.batch)[6:12] == batch.header(data)[6:12]
-    assert batch.is_transactional(prepared.batch)
-
-
-def test_the_level_of_the_topics_codec_is_taken() -> None:
-    data = batch.build_batch([(b"k", bytes(range(256)) * 20)] * 20, timestamp_ms=T0)
-    fast, small = (
-        accepted(data, rules=ProduceRules(compression="gzip", compression_level=level))
-        for level in (1, 9)
-    )
-    assert len(small.batch) < len(fast.batch)
-
-
-GAPPED = [Record(0, T0, b"a", b"1"), Record(2, T0 + 1, b"b", b"2")]
-
-
-def test_odd_offset_deltas_are_refused_where_nothing_is_compressed() -> None:
-    """Kafka lets them pass; nobody could ever fetch by such offsets."""
-    assert refused(with_field(">i", 23, 1, batch.build_batch_of(GAPPED))).code == INVALID
-
-
-def test_odd_offset_deltas_are_renumbered_where_all_is_compressed() -> None:
-    data = batch.build_batch_of(
-        GAPPED, codec=Codec.LZ4, producer_id=7, producer_epoch=0, base_sequence=3
-    )
-    prepared = accepted(with_field(">i", 23, 1, data))
-    assert [record.offset for record in batch.records(prepared.batch)] == [0, 1]
-    assert prepared.last_sequence == 4
-    assert batch.codec(prepared.batch) == Codec.LZ4
-
-
-@pytest.mark.parametrize("codec", Codec)
 def test_more_or_fewer_records_than_counted_are_refused(codec: Codec) -> None:
     for count in (2, 4):
         data = with_field(">i", 57, count, batch.build_batch_of(THREE, codec=codec))
@@ -358,112 +250,3 @@ def test_a_batch_that_grew_by_recompression_is_measured_again() -> None:
     data = batch.build_batch([(b"k", bytes(10_000))], timestamp_ms=T0, codec=Codec.GZIP)
     rules = ProduceRules(compression="uncompressed", message_bytes_max=5000, segment_bytes=5000)
     assert refused(data, rules=rules).code == TOO_LARGE
-
-
-@pytest.mark.parametrize("magic", [0, 1])
-@pytest.mark.parametrize("codec", [Codec.NONE, Codec.GZIP, Codec.SNAPPY, Codec.LZ4])
-def test_old_messages_become_one_batch(magic: int, codec: Codec) -> None:
-    prepared = accepted(encode_messages(THREE, magic, codec=codec), version=magic + 1)
-    found = list(batch.records(prepared.batch))
-    wanted = THREE if magic else [record._replace(timestamp=-1) for record in THREE]
-    assert found == wanted
-    assert batch.codec(prepared.batch) == codec
-    assert prepared[1:] == (3, wanted[1].timestamp, -1, -1, -1, -1, -1, False)
-
-
-@pytest.mark.parametrize("magic", [0, 1])
-def test_old_messages_are_stamped_and_recompressed_as_the_topic_wants(magic: int) -> None:
-    rules = ProduceRules(timestamp_type="LogAppendTime", compression="zstd")
-    prepared = accepted(encode_messages(THREE, magic), version=2, rules=rules)
-    assert batch.codec(prepared.batch) == Codec.ZSTD
-    assert prepared.log_append_time == NOW
-    assert {record.timestamp for record in batch.records(prepared.batch)} == {NOW}
-
-
-def test_odd_inner_offsets_of_old_clients_are_renumbered() -> None:
-    """KAFKA-9669, sarama #1002."""
-    odd = [THREE[0]._replace(offset=5), THREE[1]._replace(offset=5), THREE[2]._replace(offset=1)]
-    inner = b"".join(encode_message(record, 1) for record in odd)
-    prepared = accepted(wrapped(inner, magic=1), version=2)
-    assert list(batch.records(prepared.batch)) == THREE
-
-
-def test_a_cut_inner_message_is_dropped_silently() -> None:
-    inner = encode_messages(THREE, 1)
-    assert accepted(wrapped(inner + inner[:30], magic=1), version=2).record_count == 3
-
-
-def flipped(data: bytes, position: int) -> bytes:
-    changed = bytearray(data)
-    changed[position] ^= 1
-    return bytes(changed)
-
-
-@pytest.mark.parametrize(
-    ("inner", "code"),
-    [
-        (flipped(encode_messages(THREE, 1), -1), CORRUPT),
-        (encode_messages(THREE, 0), INVALID),
-        (encode_messages(THREE, 1, codec=1), INVALID),
-        (b"", INVALID),
-        (b"not a message set, but long enough", INVALID),
-        (bytes(40), CORRUPT),
-    ],
-    ids=["checksum", "other magic", "nested", "empty", "cut", "zeros"],
-)
-def test_the_inside_of_a_wrapper_is_checked(inner: bytes, code: ErrorCode) -> None:
-    assert refused(wrapped(inner, magic=1), version=2).code == code
-
-
-def test_a_wrapper_without_value_is_refused() -> None:
-    data = encode_message(Record(0, 0, None, None), 1, Codec.GZIP)
-    assert refused(data, version=2).code == INVALID
-
-
-@pytest.mark.parametrize("codec", [4, 5, 7])
-@pytest.mark.parametrize("magic", [0, 1])
-def test_old_wrappers_know_three_codecs(magic: int, codec: int) -> None:
-    data = encode_message(Record(0, 0, None, b"x"), magic, codec)
-    assert refused(data, version=2).code == INVALID
-
-
-@pytest.mark.parametrize("magic", [0, 1])
-def test_the_checksum_of_an_old_message_is_checked(magic: int) -> None:
-    assert refused(flipped(encode_messages(THREE, magic), 20), version=2).code == CORRUPT
-
-
-def test_an_old_stamped_wrapper_is_refused_by_a_stamping_topic() -> None:
-    data = wrapped(encode_messages(THREE, 1), magic=1, attributes=8)
-    assert refused(data, version=2, rules=STAMPED).code == TIMESTAMP
-    assert accepted(data, version=2).max_timestamp == 0
-
-
-def test_old_messages_obey_the_topic_too() -> None:
-    rules = ProduceRules(is_compacted=True, timestamp_before_max_ms=1000)
-    no_key = encode_messages(records_of(NOW, NOW, key=None), 1)
-    assert [index for index, _ in refused(no_key, version=2, rules=rules).record_errors] == [0, 1]
-    late = encode_messages(records_of(NOW, T0, NOW), 1)
-    refusal = refused(late, version=2, rules=rules)
-    assert (refusal.code, [index for index, _ in refusal.record_errors]) == (TIMESTAMP, [1])
-
-
-def test_an_upconverted_batch_is_measured_again() -> None:
-    data = encode_messages(THREE, 0)
-    assert max(size for _, size in batch.iterate(data)) < 40
-    assert refused(data, version=1, rules=ProduceRules(message_bytes_max=40)).code == TOO_LARGE
-    assert refused(data, version=1, rules=ProduceRules(segment_bytes=40)).code == (
-        ErrorCode.RECORD_LIST_TOO_LARGE
-    )
-
-
-def test_old_timestamps_that_no_batch_can_hold_are_refused() -> None:
-    data = encode_messages(records_of(-(1 << 63), (1 << 63) - 1), 1)
-    assert refused(data, version=2).code == TIMESTAMP
-
-
-@pytest.mark.parametrize("build", [batch.build_batch_of, lambda found: encode_messages(found, 1)])
-def test_tombstones_and_empty_values_survive(
-    build: Callable[[list[Record]], bytes | bytearray],
-) -> None:
-    found = [Record(0, T0, b"k", None), Record(1, T0, b"", b""), Record(2, T0, None, b"v")]
-    assert list(batch.records(accepted(build(found), version=2).batch)) == found
