@@ -1,0 +1,111 @@
+"""``python -m barnabas.broker FILE``: one node in the foreground until a signal.
+
+Source: design.md section 5; precedence of settings as in Kafka's images: file, environment, --set.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import logging
+import os
+import signal
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+import uvloop
+
+from barnabas.protocol.settings import ConfigError
+
+from . import daemon
+from .config import NodeConfig, load
+from .properties import from_assignments, from_environment, parse_properties
+
+log = logging.getLogger(__name__)
+
+FAILED: Final = 1
+MISUSED: Final = 2
+LOG_FORMAT: Final = "%(asctime)s %(levelname).1s %(name)s %(message)s"
+LOG_TIME: Final = "%Y-%m-%d %H:%M:%S"
+
+
+def main(arguments: Sequence[str], defaults: Mapping[str, str] | None = None) -> int:
+    """Run one node; returns the exit code: 0 stopped, 1 failed, 2 wrong settings.
+
+    ``defaults`` are settings that the file may still change.
+    """
+    chosen = _parser().parse_args(arguments)
+    logging.basicConfig(format=LOG_FORMAT, datefmt=LOG_TIME, level=chosen.log_level)
+    logging.getLogger("kazoo").setLevel(logging.ERROR)
+    try:
+        config = _configured(chosen, defaults or {})
+    except (ConfigError, OSError, UnicodeDecodeError) as error:
+        sys.stderr.write(f"barnabas: {error}\n")
+        return MISUSED
+    for warning in config.warnings:
+        log.warning("%s", warning)
+    try:
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            runner.run(_serve(config, chosen.ready_fd))
+    except daemon.NodeFailed as error:
+        sys.stderr.write(f"barnabas: {error}\n")
+        return FAILED
+    except BaseExceptionGroup as group:
+        log.critical("ended because a part failed", exc_info=group)
+        return FAILED
+    return 0
+
+
+async def _serve(config: NodeConfig, ready_descriptor: int | None) -> None:
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+
+    def ready(ports: Mapping[str, int]) -> None:
+        if ready_descriptor is not None:
+            words = " ".join(f"{name}:{port}" for name, port in ports.items())
+            os.write(ready_descriptor, f"{words}\n".encode())
+            os.close(ready_descriptor)
+
+    await daemon.run(config, stop, ready=ready)
+
+
+def _configured(chosen: argparse.Namespace, defaults: Mapping[str, str]) -> NodeConfig:
+    if not __debug__:
+        raise ConfigError("python -O: assertions guard the data here, run without -O")
+    values = dict(defaults)
+    if chosen.file is not None:
+        values |= parse_properties(chosen.file.read_text(encoding="utf-8"))
+    values |= from_environment(os.environ)
+    values |= from_assignments(chosen.settings)
+    return load(values)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="barnabas broker", description=__doc__.splitlines()[0])
+    parser.add_argument("file", nargs="?", type=Path, metavar="FILE", help="server.properties")
+    parser.add_argument(
+        "--set",
+        dest="settings",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="one more setting, on top of file and environment",
+    )
+    parser.add_argument(
+        "--ready-fd",
+        type=int,
+        metavar="N",
+        help="write LISTENER:port words and a newline to this descriptor once the node serves",
+    )
+    parser.add_argument(
+        "--log-level", default="INFO", choices=("DEBUG", "INFO", "WARNING", "ERROR")
+    )
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,302 @@
+"""The parts of one node, put together: who is told of what, and which handler answers.
+
+No rule lives here; each is in the part that it belongs to.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import Callable, Coroutine, Mapping
+from typing import Any, Final
+
+from barnabas.client.connection import Connection
+from barnabas.client.ensemble import ZooKeeper, read_if_any
+from barnabas.coordinator.ports import OFFSETS_TOPIC
+from barnabas.coordinator.service import GroupCoordinator
+from barnabas.protocol import znodes
+
+from .config import NodeConfig
+from .controlled_shutdown import Departure
+from .controller.auto_creation import AutoCreation
+from .controller.channel import Link
+from .controller.controller import Controller
+from .controller.creation import TopicWriter
+from .controller.term import Office
+from .endpoints import Endpoint, advertised
+from .handlers import sasl
+from .handlers.acls import AclsHandler
+from .handlers.api_versions import ApiVersionsHandler
+from .handlers.cluster import ClusterHandler
+from .handlers.control import ControlHandler
+from .handlers.coordinator_ports import CoordinatorTopics, ZooKeeperOffsetsPort
+from .handlers.fetch import FetchHandler
+from .handlers.groups import GroupsHandler
+from .handlers.leader_epochs import LeaderEpochsHandler
+from .handlers.list_offsets import ListOffsetsHandler
+from .handlers.metadata import MetadataHandler
+from .handlers.produce import ProduceHandler
+from .handlers.producer_ids import ProducerIdsHandler
+from .handlers.topics import TopicsHandler
+from .identity import Identity
+from .metadata import MetadataCache
+from .net.dispatch import Dispatcher
+from .net.limits import Limits
+from .net.listener import Listener
+from .producer_id_blocks import ProducerIdBlocks
+from .registration import Registration, SessionRenewal
+from .replication.offsets_log import OffsetsLogPort
+from .replication.replicas import Replicas
+from .storage.files import Files
+from .storage.manager import LogManager
+from .topic_configs import TopicConfigs
+
+log = logging.getLogger(__name__)
+
+NODE_USER: Final = "barnabas"
+"""The name that nodes prove the cluster's secret under."""
+
+Work = Callable[[], Coroutine[Any, Any, None]]
+
+
+class Node:
+    """One node's parts. ``open``, run ``background``, ``begin``; later ``depart`` and ``close``."""
+
+    def __init__(
+        self,
+        config: NodeConfig,
+        identity: Identity,
+        zookeeper: ZooKeeper,
+        logs: LogManager,
+        topic_configs: TopicConfigs,
+        files: Files,
+        now_ms: Callable[[], int],
+        chance: random.Random,
+    ) -> None:
+        self.config = config
+        self.identity = identity
+        self._zookeeper = zookeeper
+        self._logs = logs
+        self._topic_configs = topic_configs
+        self._files = files
+        self._now_ms = now_ms
+        self._chance = chance
+        self._loop = asyncio.get_running_loop()
+        self._listeners: list[Listener] = []
+        self._registration: Registration | None = None
+        self._known_topics: frozenset[str] = frozenset()
+        self._metadata = MetadataCache()
+        self._limits = Limits(config.network)
+        self._replicas = Replicas(
+            identity.node_id,
+            logs,
+            knows=lambda topic, index: self._metadata.snapshot.partition(topic, index) is not None,
+        )
+        self._writer = TopicWriter(
+            zookeeper,
+            chance,
+            partitions=config.topics.num_partitions,
+            factor=config.topics.default_replication_factor,
+            log_defaults=config.log_defaults,
+        )
+        self._creation = AutoCreation(self._writer, config.coordinator)
+        self._coordinator = GroupCoordinator(
+            node_id=identity.node_id,
+            config=config.coordinator,
+            log=OffsetsLogPort(self._replicas, self._loop),
+            topics=CoordinatorTopics(self._metadata, self._creation.ask),
+            zookeeper_offsets=ZooKeeperOffsetsPort(zookeeper),
+            loop=self._loop,
+            now_ms=now_ms,
+            random=chance,
+        )
+        self._departure = Departure(
+            identity.node_id,
+            self._metadata,
+            self._dial,
+            config.controller,
+            config.inter_broker_listener,
+        )
+        self._tell_each_other()
+
+    async def open(self, tasks: asyncio.TaskGroup) -> None:
+        """Bind every port, then take the place in ZooKeeper; nothing is served yet."""
+        dispatcher = Dispatcher(tasks)
+        endpoints = await self._bind(dispatcher)
+        self._registration = registration = Registration(
+            self._zookeeper,
+            self.identity.node_id,
+            self._payload(endpoints),
+            files=self._files,
+            session_directory=self.config.log_directories[0],
+        )
+        self._controller = Controller(
+            self._office(),
+            is_candidate="coordinator" in self.config.node.node_roles,
+            former_session=registration.former_session,
+        )
+        self._register_handlers(dispatcher, registration)
+        self._renewal = SessionRenewal(
+            self._zookeeper,
+            [registration.register, self._topic_configs.load, self._campaign],
+        )
+        await registration.register()
+        self._coordinator.start(await self._offsets_partitions())
+
+    def background(self) -> Mapping[str, Work]:
+        """What runs as long as the node does; the end of any of it ends the node."""
+        return {
+            "logs": self._logs.run,
+            "topic settings": self._topic_configs.run,
+            "topic creation": self._creation.run,
+            "groups": self._coordinator.run,
+            "controller": self._controller.run,
+            "session renewal": self._renewal.run,
+        }
+
+    async def begin(self) -> Mapping[str, int]:
+        """Stand for election and serve; the bound port of each listener."""
+        self._controller.campaign()
+        for listener in self._listeners:
+            listener.serve()
+        ports = {listener.name: listener.port for listener in self._listeners}
+        log.info("serving node=%d ports=%s", self.identity.node_id, ports)
+        return ports
+
+    async def depart(self) -> None:
+        """Hand over what others can take."""
+        assert self._registration is not None, "opened"
+        await self._departure.announce(self._registration.broker_epoch)
+
+    async def close(self) -> None:
+        """Stop serving, then stop the coordinator; logs and session are closed by the daemon."""
+        await asyncio.gather(*(listener.close() for listener in self._listeners))
+        self._coordinator.stop()
+
+    async def _campaign(self) -> None:
+        self._controller.campaign()
+
+    async def _bind(self, dispatcher: Dispatcher) -> dict[str, Endpoint]:
+        secret = self.config.node.cluster_secret
+        endpoints = {}
+        for bound in self.config.listeners:
+            is_internal = bound.listener == self.config.inter_broker_listener
+            listener = Listener(
+                bound.listener,
+                dispatcher,
+                self._limits,
+                is_internal=is_internal,
+                passwords={NODE_USER: secret} if is_internal and secret else None,
+            )
+            self._listeners.append(listener)
+            try:
+                port = await listener.bind(bound.host, bound.port)
+            except OSError as error:
+                raise OSError(f"listeners={bound}: {error.strerror or error}") from error
+            told = self.config.advertised.get(bound.listener)
+            endpoints[bound.listener] = told or advertised(bound, port)
+        return endpoints
+
+    def _payload(self, endpoints: Mapping[str, Endpoint]) -> znodes.BrokerRegistration:
+        return znodes.BrokerRegistration(
+            endpoints={name: (each.host, each.port) for name, each in endpoints.items()},
+            security={name: each.protocol for name, each in endpoints.items()},
+            timestamp=self._now_ms(),
+            rack=self.config.node.broker_rack,
+            roles=self.config.node.node_roles,
+        )
+
+    def _office(self) -> Office:
+        return Office(
+            zookeeper=self._zookeeper,
+            node_id=self.identity.node_id,
+            internal_listener=self.config.inter_broker_listener,
+            settings=self.config.controller,
+            dial=self._dial,
+            now_ms=self._now_ms,
+            chance=self._chance,
+            may_be_unclean=self._may_be_unclean,
+            may_delete_topics=self.config.topics.delete_topic_enable,
+        )
+
+    def _may_be_unclean(self, topic: str) -> bool:
+        overrides = self._topic_configs.overrides(topic)
+        default = self.config.controller.unclean_leader_election_enable
+        return overrides.get("unclean.leader.election.enable", str(default)).lower() == "true"
+
+    async def _dial(self, host: str, port: int) -> Link:
+        secret = self.config.node.cluster_secret
+        return await Connection.open(
+            host,
+            port,
+            client_id=f"node-{self.identity.node_id}",
+            timeout_ms=self.config.controller.socket_timeout_ms,
+            sasl=(NODE_USER, secret) if secret else None,
+        )
+
+    async def _offsets_partitions(self) -> int:
+        found = await read_if_any(self._zookeeper, znodes.topic_path(OFFSETS_TOPIC))
+        if found is None:
+            return self.config.coordinator.offsets_partitions
+        return len(znodes.TopicAssignment.from_json(found[0]).partitions)
+
+    def _register_handlers(self, dispatcher: Dispatcher, registration: Registration) -> None:
+        replicas, metadata, loop = self._replicas, self._metadata, self._loop
+        topics, cluster_id = self.config.topics, self.identity.cluster_id
+        create = self._creation.ask if topics.auto_create_topics_enable else None
+        for handler in (
+            ApiVersionsHandler(dispatcher.offered),
+            ProduceHandler(replicas, loop=loop, now_ms=self._now_ms),
+            FetchHandler(
+                replicas,
+                loop=loop,
+                bytes_max=self.config.network.fetch_max_bytes,
+                room=lambda: self._limits.answers.room,
+            ),
+            ListOffsetsHandler(replicas),
+            LeaderEpochsHandler(replicas),
+            GroupsHandler(self._coordinator),
+            ProducerIdsHandler(ProducerIdBlocks(self._zookeeper, self.identity.node_id).take),
+            MetadataHandler(metadata, cluster_id, create=create),
+            TopicsHandler(
+                self._writer,
+                metadata,
+                is_controller=lambda: self._controller.is_active,
+                may_delete=topics.delete_topic_enable,
+            ),
+            ClusterHandler(metadata, cluster_id),
+            AclsHandler(),
+            ControlHandler(
+                replicas,
+                metadata,
+                self._topic_configs,
+                self._controller,
+                broker_epoch=lambda: registration.broker_epoch,
+            ),
+        ):
+            dispatcher.register(handler.handlers())
+        dispatcher.register(sasl.handlers())
+
+    def _tell_each_other(self) -> None:
+        """Elections reach the coordinator, settings the logs, deletions the offsets."""
+        self._replicas.on_elected.append(self._elected)
+        self._replicas.on_resigned.append(self._resigned)
+        self._topic_configs.on_change.append(self._logs.reconfigure)
+        self._metadata.on_change.append(self._forget_deleted_topics)
+        self._logs.record_high_watermarks(self._replicas.high_watermarks)
+
+    def _elected(self, topic: str, partition: int, leader_epoch: int) -> None:
+        if topic == OFFSETS_TOPIC:
+            self._coordinator.on_elected(partition, leader_epoch)
+
+    def _resigned(self, topic: str, partition: int, leader_epoch: int | None) -> None:
+        if topic == OFFSETS_TOPIC:
+            self._coordinator.on_resigned(partition, leader_epoch)
+
+    def _forget_deleted_topics(self) -> None:
+        topics = self._metadata.snapshot.topics
+        gone = [topic for topic in self._known_topics if topic not in topics]
+        self._known_topics = frozenset(topics)
+        if gone:
+            self._coordinator.topics_deleted(gone)

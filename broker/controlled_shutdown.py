@@ -1,0 +1,84 @@
+"""A node that is about to stop asks the controller to give its leadership to others.
+
+Source: cluster.md section 2.8.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Sequence
+
+from barnabas.client.errors import KafkaError
+from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.messages import controlled_shutdown as messages
+
+from .config import ControllerSettings
+from .controller.channel import Dial
+from .metadata import MetadataCache
+
+log = logging.getLogger(__name__)
+
+VERSION = 3
+WAIT_MS = 5000
+"""How long one answer is waited for; a node that stops must not hang."""
+
+
+class Departure:
+    """Leaves in order, as far as a controller is there to arrange it."""
+
+    def __init__(
+        self,
+        node_id: int,
+        metadata: MetadataCache,
+        dial: Dial,
+        settings: ControllerSettings,
+        internal_listener: str,
+    ) -> None:
+        self._node_id = node_id
+        self._metadata = metadata
+        self._dial = dial
+        self._settings = settings
+        self._internal_listener = internal_listener
+
+    async def announce(self, broker_epoch: int) -> None:
+        """Try until nothing that others could lead is led here, or the tries are used up."""
+        if not self._settings.controlled_shutdown_enable:
+            return
+        tries = self._settings.controlled_shutdown_max_retries + 1
+        for left in reversed(range(tries)):
+            try:
+                remaining = await self._ask(broker_epoch)
+            except (KafkaError, OSError) as error:
+                log.warning("could not announce the shutdown tries_left=%d: %s", left, error)
+            else:
+                if not remaining:
+                    return
+                log.info("still leading partitions=%d tries_left=%d", len(remaining), left)
+            if self._is_alone():
+                return
+            if left:
+                await asyncio.sleep(self._settings.controlled_shutdown_retry_backoff_ms / 1000)
+
+    def _is_alone(self) -> bool:
+        return set(self._metadata.snapshot.brokers) <= {self._node_id}
+
+    async def _ask(self, broker_epoch: int) -> Sequence[messages.RemainingPartition]:
+        snapshot = self._metadata.snapshot
+        if snapshot.controller_id is None:
+            raise KafkaError(ErrorCode.BROKER_NOT_AVAILABLE, "no controller is known")
+        address = snapshot.endpoint(snapshot.controller_id, self._internal_listener)
+        if address is None:
+            raise KafkaError(ErrorCode.BROKER_NOT_AVAILABLE, "the controller's address is unknown")
+        link = await self._dial(*address)
+        try:
+            request = messages.ControlledShutdownRequest(
+                broker_id=self._node_id, broker_epoch=broker_epoch
+            )
+            answer = await link.request(request, VERSION, WAIT_MS)
+        finally:
+            await link.close()
+        if answer.error_code:
+            raise KafkaError(answer.error_code, "the controller refused")
+        remaining: Sequence[messages.RemainingPartition] = answer.remaining_partitions
+        return remaining

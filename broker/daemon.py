@@ -1,0 +1,169 @@
+"""START HERE: one node, from its settings to its end; what starts, in which order.
+
+Starting is the order of ``async with``; stopping is its reverse, by construction.
+Source: cluster.md section 7 and 2.8.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import random
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from typing import Protocol
+
+from barnabas.client import zookeeper as kazoo_door
+from barnabas.client.ensemble import ZooKeeper, ZooKeeperError
+from barnabas.protocol.settings import ConfigError
+
+from .assembly import Node
+from .config import NodeConfig
+from .identity import Identity, establish, lay_out
+from .registration import AlreadyRegistered
+from .storage.files import DiskFiles, Files, StorageError
+from .storage.manager import LogManager
+from .topic_configs import TopicConfigs
+
+log = logging.getLogger(__name__)
+
+FAILURES = (AlreadyRegistered, ConfigError, StorageError, ZooKeeperError, OSError)
+"""What ends a node with one clear line instead of a traceback."""
+
+Ready = Callable[[Mapping[str, int]], None]
+"""Told once the node serves: the bound port of each listener."""
+
+
+class NodeFailed(Exception):  # noqa: N818 - what happened
+    """The node cannot start or go on; the text is for whoever runs it."""
+
+
+class Connect(Protocol):
+    """Opens the session with ZooKeeper."""
+
+    def __call__(
+        self, hosts: str, *, session_timeout_ms: int, connection_timeout_ms: int
+    ) -> Awaitable[ZooKeeper]:
+        """Connect, or raise ConnectionLost within ``connection_timeout_ms``."""
+
+
+def wall_clock_ms() -> int:
+    """Milliseconds since 1970, for what is written into records and znodes."""
+    return time.time_ns() // 1_000_000
+
+
+async def run(
+    config: NodeConfig,
+    stop: asyncio.Event,
+    *,
+    ready: Ready = lambda ports: None,
+    files: Files | None = None,
+    connect: Connect = kazoo_door.connect,
+    now_ms: Callable[[], int] = wall_clock_ms,
+    chance: random.Random | None = None,
+) -> None:
+    """Serve until ``stop`` is set; raises NodeFailed, or ExceptionGroup for a bug of ours.
+
+    The last four parameters are the world; the simulation hands in another one.
+    """
+    files, chance = files or DiskFiles(), chance or random.SystemRandom()
+    try:
+        async with _session(config, connect) as zookeeper:
+            identity = await _identified(config, zookeeper, files, chance)
+            topic_configs = TopicConfigs(zookeeper, now_ms)
+            await topic_configs.load()
+            async with _storage(config, files, topic_configs, now_ms, chance) as logs:
+                node = Node(config, identity, zookeeper, logs, topic_configs, files, now_ms, chance)
+                await _serve(node, stop, ready)
+    except FAILURES as failure:
+        raise NodeFailed(str(failure)) from failure
+    except BaseExceptionGroup as group:
+        raise _explained(group) from group
+
+
+async def _serve(node: Node, stop: asyncio.Event, ready: Ready) -> None:
+    async with asyncio.TaskGroup() as tasks:
+        await node.open(tasks)
+        try:
+            background = [
+                tasks.create_task(work(), name=name) for name, work in node.background().items()
+            ]
+            ready(await node.begin())
+            await stop.wait()
+            log.info("stopping node=%d", node.identity.node_id)
+            await node.depart()
+        finally:
+            await node.close()
+        for task in background:
+            task.cancel()
+
+
+@contextlib.asynccontextmanager
+async def _session(config: NodeConfig, connect: Connect) -> AsyncIterator[ZooKeeper]:
+    settings = config.node
+    session_ms = settings.zookeeper_session_timeout_ms
+    zookeeper = await connect(
+        settings.zookeeper_connect,
+        session_timeout_ms=session_ms,
+        connection_timeout_ms=settings.zookeeper_connection_timeout_ms or session_ms,
+    )
+    try:
+        yield zookeeper
+    finally:
+        await zookeeper.close()
+
+
+@contextlib.asynccontextmanager
+async def _storage(
+    config: NodeConfig,
+    files: Files,
+    topic_configs: TopicConfigs,
+    now_ms: Callable[[], int],
+    chance: random.Random,
+) -> AsyncIterator[LogManager]:
+    logs = LogManager(
+        files,
+        config.log_directories,
+        config.log_defaults,
+        topic_configs.overrides,
+        now_ms,
+        intervals=config.storage,
+        random=chance,
+    )
+    await logs.load()
+    try:
+        yield logs
+    finally:
+        await logs.close()
+
+
+async def _identified(
+    config: NodeConfig, zookeeper: ZooKeeper, files: Files, chance: random.Random
+) -> Identity:
+    await lay_out(zookeeper)
+    for directory in config.log_directories:
+        files.make_directory(directory)
+    return await establish(
+        zookeeper,
+        files,
+        config.log_directories,
+        configured_id=config.node.broker_id,
+        may_generate_id=config.node.broker_id_generation_enable,
+        reserved_id_max=config.node.reserved_broker_max_id,
+        chance=chance,
+    )
+
+
+def _explained(group: BaseExceptionGroup[BaseException]) -> BaseException:
+    """The one failure of the environment that the group is about, else the group itself."""
+    leaves = list(_leaves(group))
+    if all(isinstance(leaf, FAILURES) for leaf in leaves):
+        return NodeFailed("; ".join(dict.fromkeys(map(str, leaves))))
+    return group
+
+
+def _leaves(error: BaseException) -> list[BaseException]:
+    if isinstance(error, BaseExceptionGroup):
+        return [leaf for inner in error.exceptions for leaf in _leaves(inner)]
+    return [error]
