@@ -60,6 +60,7 @@ class Connection(asyncio.Protocol):
 
     def __init__(self, host: Host) -> None:
         self._host = host
+        self._requests = host.limits.requests
         self.listener = host.name
         self.is_internal = host.is_internal
         self.host = ""
@@ -137,47 +138,48 @@ class Connection(asyncio.Protocol):
         self._forget_answers()
         self._drop_waiting()
         self._framing.clear()
-        limits.requests.leave(self)
-        limits.requests.give(self._charged)
+        self._requests.leave(self)
+        self._requests.give(self._charged)
         self._charged = 0
         self._host.left(self)
 
     # --- frames in -----------------------------------------------------------------------------
 
     def _serve(self) -> None:
-        take, dispatch = self._framing.next, self._dispatch
+        take, dispatch, waiting = self._framing.next, self._dispatch, self._waiting
         try:
             while not self._is_blocked:
                 frame = take()
                 if frame is None:
                     break
                 reply = dispatch(frame, self)
-                if isinstance(reply, bytes) and not self._waiting:
-                    self._out.append(reply)
-                    self._out_bytes += len(reply)
-                elif reply is not None:
-                    self._put(reply)
-                if self._out_bytes >= WRITE_BUFFER_MAX:
-                    self._write()
+                if isinstance(reply, Pending):
+                    self._park(reply)
+                elif reply is None:
+                    continue
+                elif waiting:
+                    waiting.append(reply)
+                    self._ready_bytes += _size(reply)
+                    self._is_blocked = self._must_wait()
+                else:
+                    self._send(reply)
         except CorruptRequest as problem:
             self._complain(str(problem))
             self.close()
         self._settle()
 
-    def _put(self, reply: Rendered | Pending) -> None:
-        """An answer that is to come, stands behind one that is, or is made of pieces."""
-        if isinstance(reply, Pending):
-            reply.parked.then(self._woken)
-            self._waiting.append(reply)
-            if reply.held:
-                self._host.limits.requests.take(reply.held)
-            self._is_blocked = self._must_wait()
-        elif self._waiting:
-            self._waiting.append(reply)
-            self._ready_bytes += _size(reply)
-            self._is_blocked = self._must_wait()
-        else:
-            self._send(reply)
+    def _park(self, pending: Pending) -> None:
+        """Keep the place of an answer that is to come."""
+        pending.parked.then(self._woken)
+        self._waiting.append(pending)
+        requests = self._requests
+        requests.used += pending.held
+        if (
+            pending.route.is_exclusive
+            or len(self._waiting) >= PARKED_MAX
+            or requests.used > requests.bytes_max
+        ):
+            self._is_blocked = True
 
     def _must_wait(self) -> bool:
         """Whether no further frame may be served for now."""
@@ -195,7 +197,7 @@ class Connection(asyncio.Protocol):
                 and last.route.is_exclusive
                 and not last.parked.is_resolved
             )
-            or self._host.limits.requests.is_spent
+            or self._requests.is_spent
         )
 
     def _prove(self, frame: bytes, peer: Connection) -> Rendered | Pending | None:
@@ -238,18 +240,19 @@ class Connection(asyncio.Protocol):
                     break
                 waiting.popleft()
                 if head.held:
-                    self._host.limits.requests.give(head.held)
+                    self._requests.give(head.held)
                 reply = head.render()
                 if reply is not None:
                     self._send(reply)
         except CorruptRequest as problem:
             self._complain(str(problem))
             self._is_closing = True
-        self._is_blocked = self._must_wait()
-        if self._is_blocked or not self._framing.held:
-            self._settle()
-        else:
+        if self._is_blocked:
+            self._is_blocked = self._must_wait()
+        if self._framing.data and not self._is_blocked:
             self._serve()
+        else:
+            self._settle()
 
     def close(self) -> None:
         """End the connection once what is already answered has been written."""
@@ -288,15 +291,15 @@ class Connection(asyncio.Protocol):
         """After a turn: write, count what is held, and read on only if more can be held."""
         if self._out:
             self._write()
+        framing = self._framing
+        if framing.data or framing.partial or self._charged or self._is_paused or self._is_closing:
+            self._account(framing.held)
+
+    def _account(self, held: int) -> None:
         if self._is_closing:
             self._transport.close()
             return
-        held = self._framing.held
-        if held or self._charged or self._is_paused:
-            self._account(held)
-
-    def _account(self, held: int) -> None:
-        requests = self._host.limits.requests
+        requests = self._requests
         change, self._charged = held - self._charged, held
         if self._is_queued and held <= FREE_BYTES:
             self._is_queued = False
@@ -351,7 +354,7 @@ class Connection(asyncio.Protocol):
     def _drop_waiting(self) -> None:
         for reply in self._waiting:
             if isinstance(reply, Pending):
-                self._host.limits.requests.give(reply.held)
+                self._requests.give(reply.held)
                 if reply.parked.on_drop is not None and not reply.parked.is_resolved:
                     reply.parked.on_drop()
         self._waiting.clear()

@@ -6,10 +6,10 @@ Source: protocol.md sections 1.3 and 2.1 (ApiVersions exceptions, unknown APIs c
 from __future__ import annotations
 
 import asyncio
-import inspect
 import logging
 from collections.abc import Callable, Coroutine, Mapping
 from struct import Struct
+from types import CoroutineType
 from typing import Any
 
 from barnabas.broker.handlers.call import Call, Handler, Parked, Peer
@@ -98,16 +98,23 @@ class Pending:
 
 
 def render(route: Route, correlation_id: int, answer: Any) -> Rendered | None:
-    """The response frame for ``answer``; small ones in one piece."""
+    """The response frame for ``answer``; what may be large stays in pieces.
+
+    Raises CorruptRequest when the connection has to be closed instead.
+    """
     if answer is None:
         return None
     if answer is HANG_UP:
         raise CorruptRequest(f"{route.name} cannot say what went wrong")
-    if route.is_exclusive:
-        pieces = route.encode_in_pieces(answer)
-        size = sum(map(len, pieces))
-        return [response_prefix(correlation_id, route.response_header_version, size), *pieces]
-    body = route.encode(answer)
+    try:
+        if route.is_exclusive:
+            pieces = route.encode_in_pieces(answer)
+            size = sum(map(len, pieces))
+            return [response_prefix(correlation_id, route.response_header_version, size), *pieces]
+        body = route.encode(answer)
+    except Exception:
+        log.exception("could not encode an answer api=%s version=%d", route.name, route.version)
+        raise CorruptRequest(f"{route.name} cannot be answered") from None
     return response_prefix(correlation_id, route.response_header_version, len(body)) + body
 
 
@@ -159,7 +166,14 @@ class Dispatcher:
             raise CorruptRequest(f"{route.name} before authentication")
         client_id, start = _client_id(frame, name_length, route.header_version)
         request = route.decode(frame, start)
-        answer = self._answered(route, Call(key, version, client_id, request, peer))
+        try:
+            answer = route.handler(Call(key, version, client_id, request, peer))
+        except CorruptRequest:
+            raise
+        except Exception as error:  # noqa: BLE001 - judged in one place
+            answer = _excuse(route, error)
+        if type(answer) is CoroutineType:
+            answer = self._started(route, answer)
         if type(answer) is Parked:
             if not answer.is_resolved:
                 held = len(frame) if route.holds_request else 0
@@ -167,18 +181,11 @@ class Dispatcher:
             answer = answer.answer
         return render(route, correlation_id, answer)
 
-    def _answered(self, route: Route, call: Call) -> Any:
-        try:
-            answer = route.handler(call)
-        except CorruptRequest:
-            raise
-        except Exception as error:  # noqa: BLE001 - judged in one place
-            return _excuse(route, error)
-        if inspect.iscoroutine(answer):
-            parked = Parked()
-            self._tasks.create_task(_resolve(route, answer, parked), name=route.name)
-            return parked
-        return answer
+    def _started(self, route: Route, coroutine: Coroutine[Any, Any, Any]) -> Parked:
+        """A task, always: stepped outside of one, a coroutine could use no asyncio.timeout."""
+        parked = Parked()
+        self._tasks.create_task(_resolve(route, coroutine, parked), name=route.name)
+        return parked
 
     def _route(self, key: int, version: int, peer: Peer) -> Route | None:
         """Look a route up for the first time; None for ApiVersions in a version to come."""

@@ -24,7 +24,7 @@ class Framing:
     Claimed lengths cost nothing: only bytes that are really there are held.
     """
 
-    __slots__ = ("_data", "_needed", "_partial", "_position", "bytes_max", "bytes_min", "growth")
+    __slots__ = ("_needed", "_position", "bytes_max", "bytes_min", "data", "growth", "partial")
 
     def __init__(self, bytes_max: int) -> None:
         self.bytes_max = bytes_max
@@ -32,28 +32,30 @@ class Framing:
         self.bytes_min = FRAME_BYTES_MIN
         self.growth = 0
         """Bytes by which unfinished frames have grown so far."""
-        self._data = b""
+        self.data = b""
+        """What came last; empty when every frame of it was handed out."""
+        self.partial = bytearray()
+        """The beginning of a frame; then there is no ``data``."""
         self._position = 0
-        self._partial = bytearray()
         self._needed = 0
 
     @property
     def held(self) -> int:
         """Bytes that were fed and not handed out."""
-        return len(self._partial) + len(self._data) - self._position
+        return len(self.partial) + len(self.data) - self._position
 
     def feed(self, data: bytes) -> None:
         """Add what arrived."""
-        if self._partial:
+        if self.partial:
             self.growth += len(data)
-            self._partial += data
-            if len(self._partial) < self._needed:
+            self.partial += data
+            if len(self.partial) < self._needed:
                 return
-            data = bytes(self._partial)
-            self._partial = bytearray()
-        elif self._data:
-            data = self._data[self._position :] + data
-        self._data = data
+            data = bytes(self.partial)
+            self.partial = bytearray()
+        elif self.data:
+            data = self.data[self._position :] + data
+        self.data = data
         self._position = 0
 
     def next(self) -> bytes | None:
@@ -61,7 +63,9 @@ class Framing:
 
         Raises CorruptRequest for a length that no frame of ours can have.
         """
-        data, position = self._data, self._position
+        data, position = self.data, self._position
+        if not data:
+            return None
         left = len(data) - position
         needed = LENGTH_BYTES
         if left >= LENGTH_BYTES:
@@ -73,17 +77,17 @@ class Framing:
                 self._position = stop = position + needed
                 if stop < len(data):
                     return data[position:stop]
-                self._data, self._position = b"", 0
+                self.data, self._position = b"", 0
                 return data if position == 0 else data[position:]
         if left:
-            self._partial += memoryview(data)[position:]
+            self.partial += memoryview(data)[position:]
             self._needed = needed
-            self._data, self._position = b"", 0
+            self.data, self._position = b"", 0
         return None
 
     def clear(self) -> None:
         """Forget everything: the connection is gone."""
-        self._data, self._position, self._partial = b"", 0, bytearray()
+        self.data, self._position, self.partial = b"", 0, bytearray()
 
 
 def _length_problem(size: int, start: bytes) -> str:

@@ -169,16 +169,24 @@ class Partition:
         """
         if not self.is_leader:
             raise Refused(ErrorCode.NOT_LEADER_OR_FOLLOWER)
-        if acks == -1 and len(self.isr) < min(
-            self.log.config.min_insync_replicas, len(self.replicas)
-        ):
-            raise Refused(ErrorCode.NOT_ENOUGH_REPLICAS)
-        size = len(batch)
+        if acks == -1 and len(self.isr) < len(self.replicas):
+            self._check_enough_replicas()
         appended = self.log.append(batch, leader_epoch=self.leader_epoch, is_client=is_client)
-        if not appended.is_duplicate:
-            self._unread.append((self.log.end_offset, size))
+        if appended.is_duplicate:
+            return appended
+        end = appended.last_offset + 1
+        if not (self._unread or self._told) and self._committable() == end:
+            self.high_watermark = end
+            if self._waiters:
+                self._tell_readers(len(batch))
+        else:
+            self._unread.append((end, len(batch)))
             self.advance()
         return appended
+
+    def _check_enough_replicas(self) -> None:
+        if len(self.isr) < min(self.log.config.min_insync_replicas, len(self.replicas)):
+            raise Refused(ErrorCode.NOT_ENOUGH_REPLICAS)
 
     def when_committed(self, offset: int, told: Told) -> None:
         """Have ``told`` the outcome for what lies below ``offset``, perhaps before this returns.
@@ -207,8 +215,11 @@ class Partition:
         while self._told and self._told[0][0] <= mark:
             heapq.heappop(self._told)[2](ErrorCode.NONE)
         if self._waiters:
-            for waiter in tuple(self._waiters):
-                waiter.grew(readable or 1)
+            self._tell_readers(readable or 1)
+
+    def _tell_readers(self, count: int) -> None:
+        for waiter in tuple(self._waiters):
+            waiter.grew(count)
 
     def _committable(self) -> int:
         """The first offset that not every replica of the ISR has, or that a crash could take."""
