@@ -26,6 +26,7 @@ from tests.coordinator.memory_log import MemoryLog
 from tests.sim.simulated_loop import SimulatedLoop
 
 PARTITIONS = 4
+CODES = {int(code): code for code in ErrorCode}
 CALLER = Caller(client_id="app", host="10.0.0.7")
 
 
@@ -96,7 +97,7 @@ class Asked:
 
     @property
     def code(self) -> ErrorCode:
-        return ErrorCode(self.answer.error_code)
+        return CODES[self.answer.error_code]
 
 
 class Rig:
@@ -130,7 +131,7 @@ class Rig:
         if is_elected:
             for index in range(PARTITIONS):
                 self.elect(index, 0)
-            self.turn()
+        self.turn()
 
     def close(self) -> None:
         self._running.cancel()
@@ -321,7 +322,7 @@ def partition_of(group: str) -> int:
 def codes_of(asked: Asked) -> list[ErrorCode]:
     """The code of each partition in an answer, in order."""
     return [
-        ErrorCode(partition.error_code)
+        CODES[partition.error_code]
         for topic in asked.answer.topics
         for partition in topic.partitions
     ]

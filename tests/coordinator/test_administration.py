@@ -1,0 +1,221 @@
+"""What tools see and delete (coordinator.md section 1.8)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.messages import delete_groups, describe_groups, list_groups, offset_delete
+from barnabas.protocol.offsets_topic import group_key, offset_key
+from tests.coordinator.rig import CALLER, CODES, Asked, Rig, codes_of, partition_of
+
+G = partition_of("g")
+
+
+def described(rig: Rig, group: str = "g", version: int = 5) -> describe_groups.Group:
+    request = describe_groups.DescribeGroupsRequest(groups=[group])
+    found: describe_groups.Group = rig.ask("describe_groups", request, version).answer.groups[0]
+    return found
+
+
+def listed(rig: Rig, states: Sequence[str] = (), types: Sequence[str] = ()) -> dict[str, str]:
+    request = list_groups.ListGroupsRequest(states_filter=states, types_filter=types)
+    version = 5 if types else 4
+    groups = rig.ask("list_groups", request, version).answer.groups
+    return {group.group_id: group.group_state for group in groups}
+
+
+def delete(rig: Rig, *groups: str) -> Asked:
+    request = delete_groups.DeleteGroupsRequest(groups_names=groups)
+    return rig.ask("delete_groups", request, 2)
+
+
+def delete_offsets(rig: Rig, *partitions: tuple[str, int]) -> Asked:
+    request = offset_delete.OffsetDeleteRequest(
+        group_id="g",
+        topics=[
+            offset_delete.Topic(
+                name=topic, partitions=[offset_delete.Partition(partition_index=index)]
+            )
+            for topic, index in partitions
+        ],
+    )
+    return rig.ask("offset_delete", request, 0)
+
+
+def erased(rig: Rig) -> set[bytes | None]:
+    return {record.key for record in rig.log.records(G) if record.value is None}
+
+
+# -- describing ------------------------------------------------------------------------------
+
+
+def test_a_stable_group_is_described_whole(rig: Rig) -> None:
+    (member,) = rig.stable()
+    group = described(rig)
+    assert (group.group_state, group.protocol_type, group.protocol_data) == (
+        "Stable",
+        "consumer",
+        "range",
+    )
+    (seen,) = group.members
+    assert (seen.member_id, seen.client_id, seen.client_host) == (
+        member,
+        CALLER.client_id,
+        f"/{CALLER.host}",
+    )
+    assert seen.member_metadata
+    assert seen.member_assignment == b"share of " + member.encode()
+    assert group.authorized_operations == -2147483648
+
+
+def test_a_rebalancing_group_shows_its_members_without_metadata_and_assignment(rig: Rig) -> None:
+    rig.stable()
+    rig.join()
+    group = described(rig)
+    assert (group.group_state, group.protocol_data) == ("PreparingRebalance", "")
+    assert len(group.members) == 2
+    assert all(not (m.member_metadata or m.member_assignment) for m in group.members)
+
+
+def test_an_unknown_group_is_dead_without_an_error(rig: Rig) -> None:
+    group = described(rig)
+    assert (group.error_code, group.group_state, list(group.members)) == (0, "Dead", [])
+
+
+# -- listing ---------------------------------------------------------------------------------
+
+
+def test_groups_are_listed_with_their_state_and_those_of_offsets_only_as_empty(rig: Rig) -> None:
+    rig.stable(group="s")
+    rig.commit(1, group="e")
+    assert listed(rig) == {"s": "Stable", "e": "Empty"}
+
+
+@pytest.mark.parametrize(
+    ("states", "found"), [(["STABLE"], {"s"}), (["stable", "Empty"], {"s", "e"}), (["Dead"], set())]
+)
+def test_a_filter_of_states_ignores_case(rig: Rig, states: list[str], found: set[str]) -> None:
+    rig.stable(group="s")
+    rig.commit(1, group="e")
+    assert listed(rig, states=states).keys() == found
+
+
+@pytest.mark.parametrize(("types", "found"), [(["Classic"], {"e"}), (["consumer"], set())])
+def test_every_group_is_of_the_classic_type(rig: Rig, types: list[str], found: set[str]) -> None:
+    rig.commit(1, group="e")
+    assert listed(rig, types=types).keys() == found
+
+
+# -- deleting groups -------------------------------------------------------------------------
+
+
+def test_an_empty_group_is_deleted_with_its_offsets_for_good(rig: Rig) -> None:
+    (member,) = rig.stable()
+    rig.commit(1, member_id=member, generation_id_or_member_epoch=1)
+    rig.leave(member)
+    assert delete(rig, "g").answer.results[0].error_code == 0
+    assert "g" not in listed(rig)
+    assert erased(rig) == {offset_key("g", "orders", 0), group_key("g")}
+    rig.reload()
+    assert rig.committed() == -1
+
+
+def test_each_group_to_delete_has_its_own_code(rig: Rig) -> None:
+    rig.stable(group="busy")
+    rig.commit(1, group="idle")
+    answer = delete(rig, "busy", "idle", "nobody", "idle").answer
+    assert {item.group_id: CODES[item.error_code] for item in answer.results} == {
+        "busy": ErrorCode.NON_EMPTY_GROUP,
+        "idle": ErrorCode.NONE,
+        "nobody": ErrorCode.GROUP_ID_NOT_FOUND,
+    }
+
+
+def test_a_deletion_succeeds_even_when_its_tombstones_cannot_be_written(rig: Rig) -> None:
+    rig.commit(1)
+    rig.log.append_fails_with = ErrorCode.NOT_ENOUGH_REPLICAS
+    assert delete(rig, "g").answer.results[0].error_code == 0
+    assert rig.committed() == -1
+
+
+def test_a_deletion_is_answered_when_its_tombstones_are_safe(rig: Rig) -> None:
+    rig.commit(1)
+    rig.log.is_replicated = False
+    asked = delete(rig, "g")
+    assert not asked.is_answered
+    rig.log.replicate(G)
+    assert asked.is_answered
+
+
+def test_a_commit_under_way_does_not_bring_a_deleted_group_back(rig: Rig) -> None:
+    rig.log.is_replicated = False
+    commit = rig.commit(1)
+    delete(rig, "g")
+    rig.log.replicate(G)
+    assert codes_of(commit) == [ErrorCode.NONE]
+    assert "g" not in listed(rig)
+    rig.reload()
+    assert "g" not in listed(rig)
+
+
+def test_a_group_of_very_many_offsets_is_deleted_in_several_batches(rig: Rig) -> None:
+    rig.topics.counts["wide"] = 2000
+    for index in range(2000):
+        rig.commit(index, topic="wide", index=index)
+    rig.log.bytes_max = 10_000
+    assert delete(rig, "g").answer.results[0].error_code == 0
+    assert len(erased(rig)) == 2000
+
+
+def test_the_name_of_a_deleted_group_can_be_used_again(rig: Rig) -> None:
+    rig.commit(1)
+    delete(rig, "g")
+    rig.commit(2)
+    assert rig.committed() == 2
+    rig.reload()
+    assert rig.committed() == 2
+
+
+# -- deleting offsets ------------------------------------------------------------------------
+
+
+def test_offsets_of_an_empty_group_are_deleted_each_with_its_own_code(rig: Rig) -> None:
+    rig.commit(1)
+    rig.commit(2, topic="clicks")
+    asked = delete_offsets(rig, ("orders", 0), ("orders", 9), ("nowhere", 0), ("orders", 3))
+    unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert codes_of(asked) == [ErrorCode.NONE, unknown, unknown, ErrorCode.NONE]
+    assert (rig.committed(), rig.committed(topic="clicks")) == (-1, 2)
+    assert erased(rig) == {offset_key("g", "orders", 0)}
+
+
+def test_offsets_of_subscribed_topics_are_kept(rig: Rig) -> None:
+    (member,) = rig.stable(topics=["orders"])
+    for topic in ("orders", "clicks"):
+        rig.commit(1, topic=topic, member_id=member, generation_id_or_member_epoch=1)
+    asked = delete_offsets(rig, ("orders", 0), ("clicks", 0))
+    assert codes_of(asked) == [ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC, ErrorCode.NONE]
+    assert (rig.committed(), rig.committed(topic="clicks")) == (1, -1)
+
+
+def test_when_a_subscription_cannot_be_read_every_topic_counts_as_subscribed(rig: Rig) -> None:
+    rig.stable(protocols={"range": b"\xff"})
+    asked = delete_offsets(rig, ("clicks", 0))
+    assert codes_of(asked) == [ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC]
+
+
+def test_a_busy_group_of_another_protocol_type_keeps_everything(rig: Rig) -> None:
+    rig.stable(protocol_type="connect", protocols={"eager": b""})
+    asked = delete_offsets(rig, ("orders", 0))
+    assert asked.code is ErrorCode.NON_EMPTY_GROUP
+    assert not asked.answer.topics
+
+
+def test_offsets_whose_tombstones_cannot_be_written_are_not_reported_as_deleted(rig: Rig) -> None:
+    rig.commit(1)
+    rig.log.append_fails_with = ErrorCode.NOT_LEADER_OR_FOLLOWER
+    asked = delete_offsets(rig, ("orders", 0))
+    assert asked.code is ErrorCode.NOT_COORDINATOR

@@ -1,0 +1,72 @@
+"""FindCoordinator, and where groups live (coordinator.md sections 1.1 to 1.3; C1.1, C1.2)."""
+
+from __future__ import annotations
+
+import pytest
+
+from barnabas.coordinator.ports import OFFSETS_TOPIC
+from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.messages.find_coordinator import FindCoordinatorRequest
+from tests.coordinator.rig import CODES, Rig, partition_of
+
+OUTSIDE = "PLAINTEXT"
+
+
+@pytest.fixture
+def rig(rig: Rig) -> Rig:
+    rig.topics.endpoints[partition_of("g"), OUTSIDE] = (3, "node3", 9094)
+    return rig
+
+
+@pytest.mark.parametrize("version", range(4))
+def test_the_leader_of_the_offsets_partition_coordinates(rig: Rig, version: int) -> None:
+    request = FindCoordinatorRequest(key="g")
+    asked = rig.ask("find_coordinator", request, version, caller=OUTSIDE)
+    answer = asked.answer
+    assert (answer.error_code, answer.node_id, answer.host, answer.port) == (0, 3, "node3", 9094)
+
+
+def test_the_first_question_in_a_new_cluster_starts_the_creation_of_the_topic(rig: Rig) -> None:
+    del rig.topics.counts[OFFSETS_TOPIC]
+    asked = rig.ask("find_coordinator", FindCoordinatorRequest(key="g"), 3, caller=OUTSIDE)
+    assert asked.code is ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert (asked.answer.node_id, asked.answer.host, asked.answer.port) == (-1, "", -1)
+    assert rig.topics.creations == 1
+
+
+def test_without_a_leader_on_that_listener_there_is_no_coordinator_for_now(rig: Rig) -> None:
+    asked = rig.ask("find_coordinator", FindCoordinatorRequest(key="g"), 1, caller="OTHER")
+    assert asked.code is ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert rig.topics.creations == 0
+
+
+@pytest.mark.parametrize(
+    ("key_type", "code"),
+    [(1, ErrorCode.COORDINATOR_NOT_AVAILABLE), (7, ErrorCode.INVALID_REQUEST)],
+)
+def test_other_kinds_of_keys_have_no_coordinator_here(
+    rig: Rig, key_type: int, code: ErrorCode
+) -> None:
+    request = FindCoordinatorRequest(key="g", key_type=key_type)
+    assert rig.ask("find_coordinator", request, 2, caller=OUTSIDE).code is code
+
+
+def test_several_keys_are_answered_one_by_one(rig: Rig) -> None:
+    away = next(name for name in "abcdefgh" if partition_of(name) != partition_of("g"))
+    request = FindCoordinatorRequest(coordinator_keys=["g", away, "g"])
+    found = rig.ask("find_coordinator", request, 4, caller=OUTSIDE).answer.coordinators
+    assert [item.key for item in found] == ["g", away, "g"]
+    codes = [CODES[item.error_code] for item in found]
+    assert codes == [ErrorCode.NONE, ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NONE]
+
+
+def test_a_node_that_still_loads_the_group_is_its_coordinator_all_the_same(rig: Rig) -> None:
+    rig.coordinator.stop()
+    asked = rig.ask("find_coordinator", FindCoordinatorRequest(key="g"), 3, caller=OUTSIDE)
+    assert asked.code is ErrorCode.NONE
+
+
+def test_the_empty_group_lives_in_partition_0(rig: Rig) -> None:
+    rig.topics.endpoints[0, OUTSIDE] = (5, "node5", 9096)
+    asked = rig.ask("find_coordinator", FindCoordinatorRequest(key=""), 3, caller=OUTSIDE)
+    assert asked.answer.node_id == 5

@@ -1,0 +1,457 @@
+"""Taking over a partition: everything or nothing, and in slices.
+
+Source: coordinator.md sections 3.3 to 3.5; the checks C1.4, C2.2, C2.3, C3.3, C3.4, C3.6, C3.8 and
+C9.5, and the fold of C3.9.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import Callable
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from barnabas.coordinator.loader import SLICE_S
+from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.offsets_topic import (
+    group_key,
+    offset_key,
+    offset_value,
+    old_offset_key,
+)
+from barnabas.protocol.records.batch import build_batch
+from barnabas.protocol.records.control import Marker, encode_marker
+from tests.coordinator.memory_log import MemoryLog
+from tests.coordinator.rig import Rig, codes_of, partition_of
+from tests.sim.simulated_loop import SimulatedLoop
+
+G = partition_of("g")
+Pair = tuple[bytes | None, bytes | None]
+
+
+def value(offset: int) -> bytes:
+    return offset_value(offset, -1, "", 1_795_219_200_000)
+
+
+def key(index: int = 0, group: str = "g") -> bytes:
+    return offset_key(group, "orders", index)
+
+
+class OldLog:
+    """A partition as somebody else left it; the rig that is elected on it comes later."""
+
+    def __init__(self) -> None:
+        self.loop = SimulatedLoop(1)
+        self.log = MemoryLog(self.loop)
+        self.partition = self.log.partition(G)
+
+    def write(self, *pairs: Pair, **fields: int | bool) -> None:
+        data = build_batch(pairs, timestamp_ms=1, **fields)  # type: ignore[arg-type]
+        self.partition.append(data)
+        self.partition.high_watermark = self.partition.end
+
+    def end_transaction(self, producer_id: int, marker: Marker) -> None:
+        self.write(
+            encode_marker(marker, 0),
+            producer_id=producer_id,
+            producer_epoch=0,
+            is_transactional=True,
+            is_control=True,
+        )
+
+    def transactional(self, producer_id: int, *pairs: Pair) -> None:
+        self.write(
+            *pairs,
+            producer_id=producer_id,
+            producer_epoch=0,
+            base_sequence=0,
+            is_transactional=True,
+        )
+
+
+@pytest.fixture
+def old() -> OldLog:
+    return OldLog()
+
+
+@pytest.fixture
+def take_over(make_rig: Callable[..., Rig], old: OldLog) -> Callable[[], Rig]:
+    return lambda: make_rig(loop=old.loop, log=old.log)
+
+
+def test_the_last_of_commit_tombstone_commit_is_served(
+    old: OldLog, take_over: Callable[[], Rig]
+) -> None:
+    old.write((key(), value(1)))
+    old.write((key(), None), (key(1), value(5)))
+    old.write((key(), value(3)), (key(1), None))
+    rig = take_over()
+    assert rig.committed() == 3
+    assert rig.committed(index=1) == -1
+
+
+def test_an_open_transaction_is_not_served_and_unstable(
+    old: OldLog, take_over: Callable[[], Rig]
+) -> None:
+    old.write((key(), value(1)))
+    old.transactional(7, (key(), value(2)), (key(2), value(9)))
+    rig = take_over()
+    assert rig.committed() == 1
+    asked = rig.fetch(topics={"orders": [0, 1, 2]}, is_stable=True)
+    unstable = ErrorCode.UNSTABLE_OFFSET_COMMIT
+    assert codes_of(asked) == [unstable, ErrorCode.NONE, unstable]
+
+
+@pytest.mark.parametrize(("marker", "served"), [(Marker.COMMIT, 2), (Marker.ABORT, 1)])
+def test_a_marker_decides_what_a_transaction_staged(
+    old: OldLog, take_over: Callable[[], Rig], marker: Marker, served: int
+) -> None:
+    old.write((key(), value(1)))
+    old.transactional(7, (key(), value(2)))
+    old.transactional(8, (key(1), value(5)))
+    old.end_transaction(7, marker)
+    rig = take_over()
+    assert rig.committed() == served
+    assert codes_of(rig.fetch(topics={"orders": [0]}, is_stable=True)) == [ErrorCode.NONE]
+
+
+def test_a_plain_commit_after_a_transactional_one_stays_when_the_marker_comes(
+    old: OldLog, take_over: Callable[[], Rig]
+) -> None:
+    old.transactional(7, (key(), value(8)))
+    old.write((key(), value(10)))
+    old.end_transaction(7, Marker.COMMIT)
+    assert take_over().committed() == 10
+
+
+def test_a_removed_group_whose_name_was_used_again_for_offsets_loads(  # KAFKA-4704
+    old: OldLog, take_over: Callable[[], Rig]
+) -> None:
+    old.write((group_key("g"), None), (key(), value(4)))
+    rig = take_over()
+    assert rig.committed() == 4
+    assert rig.group().protocol_type is None
+
+
+def test_keys_of_later_versions_are_skipped(old: OldLog, take_over: Callable[[], Rig]) -> None:
+    old.write((b"\0\3\0\1g", b"anything"), (key(), value(4)))
+    assert take_over().committed() == 4
+
+
+def test_bytes_behind_a_known_value_are_ignored(old: OldLog, take_over: Callable[[], Rig]) -> None:
+    old.write((key(), value(4) + b"more"))
+    assert take_over().committed() == 4
+
+
+@pytest.mark.parametrize(
+    "pair",
+    [
+        (key(), b"\0\x09garbage"),
+        (key(), b"\0\3cut"),
+        (group_key("g"), b"\0\3\0"),
+        (None, value(1)),
+    ],
+    ids=["unknown value version", "value cut short", "group cut short", "no key"],
+)
+def test_a_log_that_cannot_be_read_whole_is_not_served_at_all(
+    old: OldLog, take_over: Callable[[], Rig], pair: Pair
+) -> None:
+    old.write((key(1), value(1)))
+    old.write(pair)
+    rig = take_over()
+    assert rig.fetch(topics={"orders": [1]}).code is ErrorCode.NOT_COORDINATOR
+
+
+def test_a_batch_with_a_wrong_checksum_is_not_served(
+    old: OldLog, take_over: Callable[[], Rig], caplog: pytest.LogCaptureFixture
+) -> None:
+    old.write((key(), value(1)))
+    old.partition.batches[0][-1] ^= 1
+    assert take_over().fetch(topics={"orders": [0]}).code is ErrorCode.NOT_COORDINATOR
+    assert "checksum" in caplog.text
+
+
+def test_one_bad_partition_does_not_hold_up_the_others(
+    old: OldLog, take_over: Callable[[], Rig]
+) -> None:
+    old.write((key(), b"bad"))
+    rig = take_over()
+    other = next(name for name in "abcdefgh" if partition_of(name) != G)
+    assert codes_of(rig.commit(1, group=other)) == [ErrorCode.NONE]
+
+
+def test_a_failed_load_is_tried_again_until_it_works(rig: Rig) -> None:
+    rig.commit(5)
+    rig.log.read_fails_with = ErrorCode.KAFKA_STORAGE_ERROR
+    rig.reload()
+    rig.wait(20)
+    assert rig.fetch(topics={"orders": [0]}).code is ErrorCode.NOT_COORDINATOR
+    rig.log.read_fails_with = None
+    rig.wait(10.1)
+    assert rig.committed() == 5
+
+
+def test_a_read_that_gives_nothing_below_the_end_fails_instead_of_going_on_for_ever(
+    old: OldLog, take_over: Callable[[], Rig]
+) -> None:  # KAFKA-9065
+    old.write((key(), value(1)))
+    old.partition.end += 5
+    rig = take_over()
+    assert rig.fetch(topics={"orders": [0]}).code is ErrorCode.NOT_COORDINATOR
+
+
+def test_gaps_and_batches_without_their_last_records_do_not_stall_the_loader(
+    old: OldLog, take_over: Callable[[], Rig]
+) -> None:  # KAFKA-5413, KAFKA-9065
+    old.write((key(), value(1)))
+    old.partition.end += 1000  # compacted away
+    gap = build_batch([(key(1), value(2))], timestamp_ms=1)
+    old.partition.append(gap)
+    old.partition.high_watermark = old.partition.end
+    rig = take_over()
+    assert (rig.committed(), rig.committed(index=1)) == (1, 2)
+
+
+def test_a_log_that_was_trimmed_is_read_from_its_start(
+    old: OldLog, take_over: Callable[[], Rig]
+) -> None:
+    old.write((key(), value(1)))
+    old.write((key(1), value(2)))
+    del old.partition.batches[0]
+    old.partition.start = 1
+    rig = take_over()
+    assert (rig.committed(), rig.committed(index=1)) == (-1, 2)
+
+
+def test_a_load_of_many_reads_misses_nothing(make_rig: Callable[..., Rig]) -> None:  # KAFKA-5600
+    rig = make_rig(load_buffer_bytes=1)
+    for offset in range(50):
+        rig.commit(offset, index=offset % 4)
+    rig.reload()
+    rig.wait(1)
+    assert [rig.committed(index=index) for index in range(4)] == [48, 49, 46, 47]
+
+
+def test_compressed_batches_are_loaded(make_rig: Callable[..., Rig]) -> None:
+    rig = make_rig(offsets_compression_codec=3)
+    rig.commit(5, metadata="x" * 1000)
+    rig.reload()
+    assert rig.committed() == 5
+
+
+# -- the high watermark ----------------------------------------------------------------------
+
+
+def test_nothing_is_served_before_the_high_watermark_reached_the_end_that_was_read(
+    rig: Rig,
+) -> None:
+    rig.commit(1)
+    rig.log.is_replicated = False
+    rig.commit(2)
+    rig.reload()
+    assert rig.fetch(topics={"orders": [0]}).code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    rig.log.replicate(G)
+    assert rig.committed() == 2
+
+
+def test_what_a_second_failover_takes_back_was_never_served(rig: Rig) -> None:
+    rig.commit(1)
+    rig.log.is_replicated = False
+    rig.commit(2)
+    rig.reload()
+    rig.log.resign(G, is_truncated=True)
+    rig.coordinator.on_resigned(G, 2)
+    rig.elect(G, 3)
+    rig.turn()
+    assert rig.committed() == 1
+
+
+def test_what_is_appended_while_the_watermark_is_waited_for_is_loaded_too(rig: Rig) -> None:
+    rig.commit(1)
+    rig.log.is_replicated = False
+    rig.commit(2)
+    rig.reload()
+    rig.log.partition(G).append(build_batch([(key(), value(3))], timestamp_ms=1))
+    rig.log.replicate(G)
+    rig.turn()
+    assert rig.committed() == 3
+
+
+# -- elections -------------------------------------------------------------------------------
+
+
+def test_an_election_of_an_older_epoch_is_ignored(rig: Rig) -> None:
+    rig.commit(1)
+    rig.coordinator.on_resigned(G, 5)
+    rig.coordinator.on_elected(G, 4)
+    rig.turn()
+    assert rig.fetch(topics={"orders": [0]}).code is ErrorCode.NOT_COORDINATOR
+
+
+def test_a_resignation_of_an_older_epoch_is_ignored(rig: Rig) -> None:
+    rig.commit(1)
+    rig.coordinator.on_resigned(G, 6)
+    rig.elect(G, 7)
+    rig.turn()
+    rig.coordinator.on_resigned(G, 6)
+    assert rig.committed() == 1
+
+
+def test_a_deleted_replica_resigns_whatever_the_epoch(rig: Rig) -> None:  # KAFKA-4362
+    rig.commit(1)
+    rig.coordinator.on_resigned(G, None)
+    assert rig.fetch(topics={"orders": [0]}).code is ErrorCode.NOT_COORDINATOR
+    rig.coordinator.on_elected(G, 0)
+    rig.turn()
+    assert rig.committed() == 1
+
+
+def test_a_new_epoch_of_an_owned_partition_is_written_under_without_another_load(
+    rig: Rig,
+) -> None:
+    rig.commit(1)
+    group = rig.group()
+    rig.elect(G, 9)
+    assert rig.group() is group
+    assert codes_of(rig.commit(2)) == [ErrorCode.NONE]
+
+
+def test_leadership_that_flaps_within_one_load_leaves_one_owner_and_all_data(rig: Rig) -> None:
+    for offset in range(10):
+        rig.commit(offset)
+    for epoch in itertools.count(1):
+        rig.log.lead(G, epoch)
+        rig.coordinator.on_resigned(G, epoch)
+        rig.coordinator.on_elected(G, epoch)
+        rig.turn(1)
+        if epoch == 5:
+            break
+    rig.turn()
+    assert rig.committed() == 9
+    assert sum(term.partition == G for term in rig.coordinator.directory.terms()) == 1
+    assert rig.group().term.leader_epoch == 5
+
+
+def test_a_load_that_loses_leadership_leaves_nothing_behind(rig: Rig) -> None:
+    rig.commit(1)
+    rig.coordinator.on_resigned(G, 1)
+    rig.elect(G, 2)
+    rig.coordinator.on_resigned(G, 3)
+    rig.turn()
+    assert "g" not in rig.coordinator.directory.groups
+    assert rig.fetch(topics={"orders": [0]}).code is ErrorCode.NOT_COORDINATOR
+
+
+def test_topics_deleted_while_a_partition_loads_are_cleaned_after_it(rig: Rig) -> None:
+    rig.commit(1)
+    rig.commit(2, topic="clicks")
+    rig.log.resign(G)
+    rig.coordinator.on_resigned(G, 1)
+    rig.elect(G, 1)
+    rig.coordinator.topics_deleted(["orders"])
+    rig.turn()
+    assert rig.committed() == -1
+    assert rig.committed(topic="clicks") == 2
+
+
+# -- slices ----------------------------------------------------------------------------------
+
+
+class TickingLoop(SimulatedLoop):
+    """Looking at the clock takes a tenth of a millisecond."""
+
+    def __init__(self) -> None:
+        super().__init__(1)
+        self.looks = 0
+
+    def time(self) -> float:
+        self.looks += 1
+        return super().time() + self.looks * 0.0001
+
+
+def test_others_run_while_a_large_partition_loads(make_rig: Callable[..., Rig]) -> None:
+    loop = TickingLoop()
+    log = MemoryLog(loop)
+    pairs = [(key(index, f"group {index}"), value(index)) for index in range(20_000)]
+    for start in range(0, len(pairs), 5000):
+        log.partition(G).append(build_batch(pairs[start : start + 5000], timestamp_ms=1))
+    log.replicate(G)
+    rig = make_rig(loop=loop, log=log)
+    gaps = []
+
+    async def neighbour() -> None:
+        while rig.coordinator.directory.is_loading:
+            before = loop.looks
+            await asyncio.sleep(0)
+            gaps.append((loop.looks - before) * 0.0001)
+
+    loop.run_until_complete(neighbour())
+    assert len(gaps) > 20
+    # the loop itself looks at the clock too
+    assert max(gaps) < 1.5 * SLICE_S
+    assert len(rig.coordinator.directory.groups) == 20_000
+
+
+# -- old keys and the fold -------------------------------------------------------------------
+
+
+def test_an_offset_under_an_old_key_is_erased_under_both_keys(
+    old: OldLog, take_over: Callable[[], Rig]
+) -> None:
+    old.write((old_offset_key("g", "orders", 0), value(4)))
+    rig = take_over()
+    assert rig.committed() == 4
+    rig.coordinator.topics_deleted(["orders"])
+    rig.turn()
+    erased = {record.key for record in rig.log.records(G) if record.value is None}
+    assert erased == {key(), old_offset_key("g", "orders", 0)}
+
+
+STEPS = st.lists(
+    st.one_of(
+        st.tuples(st.just("put"), st.integers(0, 3), st.integers(0, 99)),
+        st.tuples(st.just("old put"), st.integers(0, 3), st.integers(0, 99)),
+        st.tuples(st.just("drop"), st.integers(0, 3), st.just(0)),
+        st.tuples(st.just("txn put"), st.integers(0, 3), st.integers(0, 99)),
+        st.tuples(st.just("commit"), st.just(0), st.just(0)),
+        st.tuples(st.just("abort"), st.just(0), st.just(0)),
+    ),
+    max_size=40,
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(steps=STEPS, buffer_bytes=st.sampled_from([1, 200, 5_000_000]))
+def test_the_cache_after_a_load_is_the_fold_over_the_log(
+    steps: list[tuple[str, int, int]], buffer_bytes: int
+) -> None:
+    old = OldLog()
+    model: dict[int, int] = {}
+    order: dict[int, int] = {}
+    staged: dict[int, tuple[int, int]] = {}
+    for number, (step, index, offset) in enumerate(steps):
+        if step == "put" or step == "old put":
+            chosen = key(index) if step == "put" else old_offset_key("g", "orders", index)
+            old.write((chosen, value(offset)))
+            model[index], order[index] = offset, number
+        elif step == "drop":
+            old.write((key(index), None))
+            model.pop(index, None)
+            order.pop(index, None)
+        elif step == "txn put":
+            old.transactional(7, (key(index), value(offset)))
+            staged[index] = (offset, number)
+        else:
+            old.end_transaction(7, Marker.COMMIT if step == "commit" else Marker.ABORT)
+            for index, (offset, written) in staged.items():
+                if step == "commit" and order.get(index, -1) < written:
+                    model[index], order[index] = offset, written
+            staged.clear()
+    rig = Rig(loop=old.loop, log=old.log, load_buffer_bytes=buffer_bytes)
+    rig.wait(1)
+    served = {index: rig.committed(index=index) for index in range(4)}
+    rig.close()
+    assert served == {index: model.get(index, -1) for index in range(4)}
