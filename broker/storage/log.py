@@ -16,11 +16,12 @@ from barnabas.protocol.records.header import (
     ENVELOPE_BYTES,
     HEADER,
     LOG_APPEND_TIME,
+    TRANSACTIONAL,
     sequence_after,
 )
 
 from . import log_follower, log_search
-from .entries import CorruptEntry, Entry, entry_at
+from .entries import CorruptEntry, entry_at
 from .files import StorageError
 from .log_parts import Appended, LogOwner, LogParts
 from .log_reader import read_batches
@@ -66,10 +67,8 @@ class Log(StoredLog):
         ) and self._must_roll(size, last_offset, max_timestamp):
             self.roll()
             segment, position = self._active, 0
-        noted = None
         if fields[9] >= 0:
-            noted = entry_at(batch)
-            sent = self._check_producer(noted, is_client=is_client)
+            sent = self._check_producer(fields, is_client=is_client)
             if sent is not None:
                 return self._appended_before(sent, fields[5])
         if leader_epoch != self.epochs.latest:
@@ -80,8 +79,8 @@ class Log(StoredLog):
         except StorageError as error:
             self.disk_failed(error)
         end = self.end_offset = last_offset + 1
-        if noted is not None:
-            self.producers.note(noted._replace(base_offset=base_offset, last_offset=last_offset))
+        if fields[9] >= 0:
+            self.producers.note(entry_at(batch))
         if position == 0:
             self._watch_time()
         if end >= self.flusher.due_at:
@@ -89,10 +88,15 @@ class Log(StoredLog):
         stamp = max_timestamp if fields[5] & LOG_APPEND_TIME else -1
         return Appended(base_offset, last_offset, stamp, False, self.start_offset)
 
-    def _check_producer(self, batch: Entry, *, is_client: bool) -> SentBatch | None:
-        delta = batch.last_offset - batch.base_offset
-        last_sequence = sequence_after(batch.base_sequence, delta)
-        return self.producers.check(batch, last_sequence, is_client=is_client)
+    def _check_producer(self, fields: tuple[int, ...], *, is_client: bool) -> SentBatch | None:
+        return self.producers.check(
+            fields[9],
+            fields[10],
+            fields[11],
+            sequence_after(fields[11], fields[6]),
+            is_transactional=bool(fields[5] & TRANSACTIONAL),
+            is_client=is_client,
+        )
 
     def _appended_before(self, sent: SentBatch, attributes: int) -> Appended:
         stamp = sent.timestamp if attributes & LOG_APPEND_TIME else -1

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, NamedTuple
 
 from barnabas.protocol.errors import ErrorCode, Refused
 from barnabas.protocol.records.header import CONTROL, TRANSACTIONAL, sequence_after
@@ -22,8 +22,7 @@ BATCHES_MAX: Final = 5
 NO_TRANSACTION: Final = -1
 
 
-@dataclass(frozen=True, slots=True)
-class SentBatch:
+class SentBatch(NamedTuple):
     """A batch that is in the log."""
 
     base_sequence: int
@@ -52,6 +51,15 @@ class Producer:
     batches: deque[SentBatch] = field(default_factory=lambda: deque(maxlen=BATCHES_MAX))
     """The newest last; all of the current epoch."""
 
+    def next_sequence(self, epoch: int) -> int | None:
+        """What a batch of ``epoch`` must begin with; None when anything will do."""
+        if epoch != self.epoch:
+            return 0
+        if not self.batches:
+            return None
+        last = self.batches[-1].last_sequence
+        return 0 if last < 0 else sequence_after(last, 1)
+
 
 class Producers:
     """The producers of one partition by their ids."""
@@ -77,45 +85,45 @@ class Producers:
         """Take over what a snapshot says."""
         self._producers[producer_id] = producer
 
-    def check(self, batch: Entry, last_sequence: int, *, is_client: bool) -> SentBatch | None:
-        """Judge a batch before it is written; its offsets are not looked at.
+    def check(
+        self,
+        producer_id: int,
+        epoch: int,
+        base_sequence: int,
+        last_sequence: int,
+        *,
+        is_transactional: bool,
+        is_client: bool,
+    ) -> SentBatch | None:
+        """Judge a batch before it is written.
 
         Returns the batch in the log when this one repeats it, None when it is to be appended.
         Of the coordinators' own batches only the epoch is judged. Raises Refused.
         """
-        producer = self._producers.get(batch.producer_id)
+        producer = self._producers.get(producer_id)
         if producer is None:
             return None
-        if is_client and batch.producer_epoch == producer.epoch:
+        if is_client and epoch == producer.epoch:
             for sent in producer.batches:
-                if (sent.base_sequence, sent.last_sequence) == (batch.base_sequence, last_sequence):
+                if sent.base_sequence == base_sequence and sent.last_sequence == last_sequence:
                     return sent
-        if batch.producer_epoch < producer.epoch:
+        if epoch < producer.epoch:
             raise Refused(
                 ErrorCode.INVALID_PRODUCER_EPOCH,
-                f"producer {batch.producer_id} is at epoch {producer.epoch}",
+                f"producer {producer_id} is at epoch {producer.epoch}",
             )
         if is_client:
-            self._check_sequence(batch, producer)
+            expected = producer.next_sequence(epoch)
+            if expected is not None and base_sequence != expected:
+                raise Refused(
+                    ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+                    f"producer {producer_id} sent {base_sequence}, not {expected}",
+                )
+            if producer.transaction_start != NO_TRANSACTION and not is_transactional:
+                raise Refused(
+                    ErrorCode.INVALID_TXN_STATE, f"producer {producer_id} is in a transaction"
+                )
         return None
-
-    def _check_sequence(self, batch: Entry, producer: Producer) -> None:
-        expected = 0
-        if batch.producer_epoch == producer.epoch:
-            if not producer.batches:
-                return
-            expected = sequence_after(producer.batches[-1].last_sequence, 1)
-        if batch.base_sequence != max(expected, 0):
-            raise Refused(
-                ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
-                f"producer {batch.producer_id} sent {batch.base_sequence}, not {max(expected, 0)}",
-            )
-        is_open = producer.transaction_start != NO_TRANSACTION
-        if is_open and not batch.attributes & TRANSACTIONAL:
-            raise Refused(
-                ErrorCode.INVALID_TXN_STATE,
-                f"producer {batch.producer_id} has an open transaction",
-            )
 
     def note(self, batch: Entry, *, coordinator_epoch: int = -1) -> None:
         """Take a batch into account that is in the log; ``coordinator_epoch`` of a marker."""

@@ -241,12 +241,8 @@ class StoredLog:
 
     async def flush(self) -> None:
         """Make what was appended so far safe from a power cut. Raises Refused(56)."""
-        if self.is_offline:
-            raise Refused(ErrorCode.KAFKA_STORAGE_ERROR, self._refusal or "")
-        try:
+        with self._storage():
             await self.flusher.flush(self._unsafe_segments, lambda: self.end_offset)
-        except StorageError as error:
-            self.disk_failed(error)
 
     def _unsafe_segments(self) -> list[Segment]:
         view = self.segments.view
@@ -274,6 +270,8 @@ class StoredLog:
     @contextmanager
     def _storage(self) -> Iterator[None]:
         """What the disk does to us, as what a peer is told."""
+        if self.is_offline:
+            raise Refused(ErrorCode.KAFKA_STORAGE_ERROR, self._refusal or "")
         try:
             yield
         except (CorruptEntry, StorageError) as error:
