@@ -27,6 +27,8 @@ _SHORT_REQUEST: Final = Struct(">ihhi").pack
 _RESPONSE: Final = Struct(">ii").pack
 _TAGGED_RESPONSE: Final = Struct(">iix").pack
 
+_new: Final = tuple.__new__
+
 _header_versions: dict[int, int] = {}
 
 
@@ -68,7 +70,7 @@ def parse_request_header(frame: bytes) -> tuple[RequestHeader, int]:
     except (struct_error, IndexError, UnicodeDecodeError) as error:
         return _short_header(frame, error)
     key, version = api_and_version >> 16, api_and_version & 0xFFFF
-    return tuple.__new__(RequestHeader, (key, version, correlation_id, client_id)), end
+    return _new(RequestHeader, (key, version, correlation_id, client_id)), end
 
 
 def response_prefix(correlation_id: int, header_version: int, body_length: int) -> bytes:

@@ -21,6 +21,7 @@ from barnabas.protocol.wire import (
     array,
     message,
     nested,
+    schema_of,
     wire,
 )
 
@@ -45,6 +46,21 @@ class Sample:
     tagged: str = wire(STRING, since=2, tag=3)
     other: Leader | None = wire(nested(Leader), since=2, tag=1, default=None)
     cursor: Leader | None = wire(nested(Leader), since=3, null_since=3, default=None)
+
+
+@message()
+class Mistaken:
+    """Each line is refused by mypy: an ignore that were not needed would be an error itself."""
+
+    number: int = wire(STRING)  # type: ignore[assignment]
+    text: str = wire(STRING, null_since=0)  # type: ignore[assignment]
+    other: str = wire(STRING, default=None)  # type: ignore[assignment]
+    many: Sequence[int] = wire(array(STRING))  # type: ignore[arg-type]
+    inner: Leader = wire(nested(Leader), tag=0, default=None)  # type: ignore[assignment]
+
+
+def test_a_type_checker_sees_kinds_that_disagree_with_annotations() -> None:
+    assert len(schema_of(Mistaken).fields) == 5
 
 
 def test_every_field_has_a_default() -> None:
