@@ -30,13 +30,15 @@ from .probe import wait_until_complete
 _TICK_MS: Final = 500
 _SESSION_MS: Final = 3_000
 DEVELOPMENT_SETTINGS: Final = {
+    "controlled.shutdown.retry.backoff.ms": "50",
     "default.replication.factor": "1",
     "offsets.topic.replication.factor": "1",
     "group.initial.rebalance.delay.ms": "0",
     "zookeeper.session.timeout.ms": str(_SESSION_MS),
 }
 """What differs from Kafka's defaults: one copy of everything, groups that form at once, and a
-dead node that is noticed within three seconds."""
+dead node that is noticed within three seconds. A stop of all nodes at once does not wait seconds
+for a controller that is stopping, too."""
 
 Progress = Callable[[str], None]
 """Told, in a few words, what has just become ready."""
