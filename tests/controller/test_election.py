@@ -1,0 +1,101 @@
+"""The election and its fence (checks C1 and C2), against ZooKeeper in memory."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from barnabas.broker.controller.election import ControllerMoved, Election
+from barnabas.client.ensemble import BadVersion, Create, Set
+from barnabas.protocol import znodes
+from tests.sim.sim_zookeeper import SimEnsemble
+
+
+@pytest.fixture
+async def ensemble() -> SimEnsemble:
+    return SimEnsemble(asyncio.get_running_loop())
+
+
+def ignored() -> None:
+    return None
+
+
+def candidate(ensemble: SimEnsemble, node_id: int, former_session: int | None = None) -> Election:
+    session = ensemble.connect()
+    return Election(session, node_id, now_ms=lambda: 7, former_session=former_session)
+
+
+async def test_the_first_controller_has_epoch_one(ensemble: SimEnsemble) -> None:
+    first, second = candidate(ensemble, 1), candidate(ensemble, 2)
+    assert await first.campaign(ignored)
+    assert not await second.campaign(ignored)
+    assert (first.epoch, second.epoch) == (1, 0)
+    assert second.controller_id == 1
+    record = znodes.ControllerRecord.from_json((await ensemble.connect().get("/controller"))[0])
+    assert record.broker_id == 1
+
+
+async def test_of_many_who_stand_at_once_one_wins(ensemble: SimEnsemble) -> None:
+    candidates = [candidate(ensemble, node_id) for node_id in range(5)]
+    won = await asyncio.gather(*(one.campaign(ignored) for one in candidates))
+    assert sum(won) == 1
+    assert (await ensemble.connect().get("/controller_epoch"))[0] == b"1"
+
+
+async def test_the_losers_are_told_when_the_office_is_vacant(ensemble: SimEnsemble) -> None:
+    first, second = candidate(ensemble, 1), candidate(ensemble, 2)
+    await first.campaign(ignored)
+    vacant = asyncio.Event()
+    await second.campaign(vacant.set)
+    await first.resign()
+    async with asyncio.timeout(5):
+        await vacant.wait()
+    assert await second.campaign(ignored)
+    assert second.epoch == 2
+
+
+async def test_a_controller_that_was_replaced_writes_nothing(ensemble: SimEnsemble) -> None:
+    zombie, rival = candidate(ensemble, 1), candidate(ensemble, 2)
+    observer = ensemble.connect()
+    await zombie.campaign(ignored)
+    await observer.create("/state", b"before")
+    await observer.delete("/controller")
+    await rival.campaign(ignored)
+    with pytest.raises(ControllerMoved):
+        await zombie.fenced(Set("/state", b"after"))
+    await zombie.resign()
+    assert (await observer.get("/state"))[0] == b"before"
+    assert await observer.exists("/controller") is not None
+
+
+async def test_a_conflict_on_the_znode_itself_is_no_loss_of_office(ensemble: SimEnsemble) -> None:
+    election = candidate(ensemble, 1)
+    await election.campaign(ignored)
+    await election.fenced(Create("/state", b"0"))
+    with pytest.raises(BadVersion):
+        await election.fenced(Set("/state", b"1", 5))
+    assert election.is_won
+
+
+async def test_a_lost_answer_is_found_out_by_looking_again(ensemble: SimEnsemble) -> None:
+    session = ensemble.connect()
+    await session.create("/controller_epoch", b"0")
+    election = Election(session, 1, now_ms=lambda: 7)
+    session.lose_next_answer()
+    session.lose_next_answer()
+    assert await election.campaign(ignored)
+    await election.fenced(Create("/state"))
+
+
+async def test_the_office_of_a_former_life_is_taken_over_at_once(ensemble: SimEnsemble) -> None:
+    session = ensemble.connect()
+    former = Election(session, 1, now_ms=lambda: 7)
+    await former.campaign(ignored)
+    stranger = candidate(ensemble, 2)
+    assert not await stranger.campaign(ignored)
+    reborn = candidate(ensemble, 1, former_session=session.session_id)
+    assert await reborn.campaign(ignored)
+    assert reborn.epoch == 2
+    with pytest.raises(ControllerMoved):
+        await former.fenced(Create("/state"))
