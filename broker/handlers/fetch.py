@@ -75,6 +75,9 @@ class FetchHandler:
         answer, wanted = _empty_answer(request)
         if not self._must_wait(call, wanted):
             return answer
+        missing = request.min_bytes - _size(wanted)
+        for one in wanted:
+            one.result.records = b""
         watched = self._watched(wanted)
         parked = Parked()
 
@@ -91,7 +94,7 @@ class FetchHandler:
 
         wait = DataWait(
             self._loop,
-            missing=request.min_bytes - _size(wanted),
+            missing=missing,
             wait_s=request.max_wait_ms / 1000,
             done=again,
         )

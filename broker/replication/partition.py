@@ -95,13 +95,14 @@ class Partition:
 
     # --- roles ---------------------------------------------------------------------------------
 
-    def become_leader(self, role: Role) -> None:
+    def become_leader(self, role: Role) -> bool:
         """Lead from now on; the epoch is in the log's cache before anything is written in it.
 
-        A role older than the one held (by the version of the state znode) changes nothing.
+        False when the role is older than the one held, by the version of the state znode: then
+        nothing changes.
         """
         if role.zk_version < self.zk_version:
-            return
+            return False
         is_new_epoch = role.leader_epoch > self.leader_epoch
         self._adopt(role)
         if is_new_epoch:
@@ -110,14 +111,19 @@ class Partition:
         self.is_leader = True
         self._wake()
         self.advance()
+        return True
 
-    def become_follower(self, role: Role) -> None:
-        """Lead no longer: whoever waits here is told NOT_LEADER_OR_FOLLOWER."""
+    def become_follower(self, role: Role) -> bool:
+        """Lead no longer: whoever waits here is told NOT_LEADER_OR_FOLLOWER.
+
+        False, and no change, as in :meth:`become_leader`.
+        """
         if role.zk_version < self.zk_version:
-            return
+            return False
         self._adopt(role)
         self.isr = ()
         self.resign()
+        return True
 
     def resign(self) -> None:
         """Stop leading, whoever does now."""

@@ -162,15 +162,14 @@ class Replicas:
         )
         topic, index = partition.topic, partition.index
         if state.leader == self.node_id:
-            partition.become_leader(role)
-            log.info("became leader partition=%s-%d epoch=%d", topic, index, role.leader_epoch)
-            for elected in self.on_elected:
-                elected(topic, index, role.leader_epoch)
-            return
-        partition.become_follower(role)
-        log.info("became follower partition=%s-%d leader=%d", topic, index, state.leader)
-        for resigned in self.on_resigned:
-            resigned(topic, index, role.leader_epoch)
+            if partition.become_leader(role):
+                log.info("became leader partition=%s-%d epoch=%d", topic, index, role.leader_epoch)
+                for elected in self.on_elected:
+                    elected(topic, index, role.leader_epoch)
+        elif partition.become_follower(role):
+            log.info("became follower partition=%s-%d leader=%d", topic, index, state.leader)
+            for resigned in self.on_resigned:
+                resigned(topic, index, role.leader_epoch)
 
     # --- StopReplica ---------------------------------------------------------------------------
 

@@ -55,8 +55,13 @@ async def test_a_role_that_is_not_newer_is_refused(replicas: Replicas, epoch: in
 
 async def test_a_role_with_an_older_state_version_changes_nothing(replicas: Replicas) -> None:
     lead(replicas, "t", epoch=5, partition_epoch=9)
-    told = state(leader=2, epoch=6, partition_epoch=8)
-    replicas.apply_leader_and_isr(roles(("t", told)))
+    heard: list[object] = []
+    replicas.on_elected.append(lambda *what: heard.append(what))
+    replicas.on_resigned.append(lambda *what: heard.append(what))
+    for leader in (1, 2):
+        told = state(leader=leader, epoch=6, partition_epoch=8)
+        replicas.apply_leader_and_isr(roles(("t", told)))
+    assert heard == []
     assert replicas.led("t", 0).leader_epoch == 5
 
 
