@@ -15,13 +15,13 @@ from collections.abc import Sequence
 def main(arguments: Sequence[str]) -> int:
     """Serve once the parent says so; returns the daemon's exit code."""
     properties, gate, ready = arguments[0], int(arguments[1]), int(arguments[2])
-    from barnabas.broker import __main__ as broker
+    from barnabas.broker.__main__ import main as serve
 
     said = os.read(gate, 1)
     os.close(gate)
     if not said:
         return 1  # the parent went away first
-    return broker.main([properties, "--ready-fd", str(ready)])
+    return serve([properties, "--ready-fd", str(ready)])
 
 
 if __name__ == "__main__":
