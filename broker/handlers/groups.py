@@ -8,8 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from barnabas.broker.replication.replicas import Replicas
-from barnabas.coordinator.ports import OFFSETS_TOPIC, Caller
+from barnabas.coordinator.ports import Caller
 from barnabas.coordinator.service import GroupCoordinator
 from barnabas.protocol.api import ApiKey
 
@@ -69,18 +68,3 @@ def caller_of(peer: Peer, client_id: str | None) -> Caller:
         known = peer.remembered = Caller(client_id=name, host=peer.host)
     caller: Caller = known
     return caller
-
-
-def follow_leadership(replicas: Replicas, coordinator: GroupCoordinator) -> None:
-    """Tell the coordinator of every offsets partition that this node comes or ceases to lead."""
-
-    def elected(topic: str, partition: int, leader_epoch: int) -> None:
-        if topic == OFFSETS_TOPIC:
-            coordinator.on_elected(partition, leader_epoch)
-
-    def resigned(topic: str, partition: int, leader_epoch: int | None) -> None:
-        if topic == OFFSETS_TOPIC:
-            coordinator.on_resigned(partition, leader_epoch)
-
-    replicas.on_elected.append(elected)
-    replicas.on_resigned.append(resigned)

@@ -14,8 +14,6 @@ from barnabas.protocol.errors import ErrorCode, Refused
 
 MECHANISMS = ("PLAIN",)
 ANONYMOUS = "User:ANONYMOUS"
-CLUSTER_USER = "barnabas"
-"""The name under which nodes of one cluster show each other the cluster secret."""
 
 
 class Stage(Enum):
@@ -70,8 +68,3 @@ class PlainExchange:
         expected = self._passwords.get(name, "").encode()
         is_right = hmac.compare_digest(expected, password) and bool(expected)
         return name if is_right and acts_as in (b"", claimed) else None
-
-
-def plain_token(name: str, password: str) -> bytes:
-    """What a client sends to prove that it is ``name``."""
-    return b"\0" + name.encode() + b"\0" + password.encode()

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import pytest
 
 from barnabas.broker.config import NetworkSettings
-from barnabas.broker.handlers.groups import GroupsHandler, caller_of, follow_leadership
+from barnabas.broker.handlers.groups import GroupsHandler, caller_of
 from barnabas.broker.net.dispatch import Dispatcher
 from barnabas.broker.net.limits import Limits
 from barnabas.broker.net.listener import Listener
@@ -76,7 +76,8 @@ async def node(replicas: Replicas, shelf: Shelf) -> AsyncIterator[Node]:
         now_ms=lambda: NOW_MS,
         random=random.Random(1),
     )
-    follow_leadership(replicas, coordinator)
+    replicas.on_elected.append(lambda _, index, epoch: coordinator.on_elected(index, epoch))
+    replicas.on_resigned.append(lambda _, index, epoch: coordinator.on_resigned(index, epoch))
     coordinator.start(PARTITIONS)
     async with asyncio.TaskGroup() as tasks:
         background = tasks.create_task(coordinator.run())

@@ -17,7 +17,7 @@ from barnabas.broker.net import connection as connection_module
 from barnabas.broker.net.dispatch import Dispatcher
 from barnabas.broker.net.limits import Limits
 from barnabas.broker.net.listener import Listener
-from barnabas.broker.security.sasl import PlainExchange, Stage, plain_token
+from barnabas.broker.security.sasl import PlainExchange, Stage
 from barnabas.protocol.api import ApiKey
 from barnabas.protocol.errors import ErrorCode, Refused
 from barnabas.protocol.messages import (
@@ -31,6 +31,10 @@ from tests.net.client import RawClient
 
 SECRET = {"barnabas": "s3cret"}
 STOP = (stop_replica.StopReplicaRequest(), 3)
+
+
+def plain_token(name: str, password: str) -> bytes:
+    return b"\0" + name.encode() + b"\0" + password.encode()
 
 
 @dataclass
