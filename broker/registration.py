@@ -55,6 +55,7 @@ class Registration:
         *,
         files: Files,
         session_directory: Path,
+        grace_ms: int = GRACE_MS,
     ) -> None:
         self.broker_epoch = -1
         """The czxid of the registration; -1 before the first."""
@@ -64,6 +65,7 @@ class Registration:
         self._node_id = node_id
         self._payload = payload
         self._files = files
+        self._grace_ms = grace_ms
         self._session_directory = session_directory
         self._own_sessions = set() if self.former_session is None else {self.former_session}
         self._path = znodes.broker_path(node_id)
@@ -74,7 +76,7 @@ class Registration:
         Raises AlreadyRegistered when the id stays taken, or an endpoint is another node's.
         """
         loop = asyncio.get_running_loop()
-        deadline = loop.time() + (self._zookeeper.session_timeout_ms + GRACE_MS) / 1000
+        deadline = loop.time() + (self._zookeeper.session_timeout_ms + self._grace_ms) / 1000
         while True:
             await self._refuse_taken_endpoints()
             gone = asyncio.Event()

@@ -1,0 +1,207 @@
+"""Registration and identity of nodes against a real ZooKeeper (checks Z1 to Z6, L4)."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+import re
+from pathlib import Path
+
+import pytest
+
+from barnabas.broker.identity import Identity, establish, lay_out, read_note
+from barnabas.broker.registration import GRACE_MS, AlreadyRegistered, Registration, SessionRenewal
+from barnabas.broker.storage.files import DiskFiles
+from barnabas.client.ensemble import ZooKeeper
+from barnabas.console.embedded_zookeeper import EmbeddedZooKeeper
+from barnabas.protocol import znodes
+from barnabas.protocol.settings import ConfigError
+from tests.zookeeper.conftest import Connect, expire
+
+
+def registration(
+    zookeeper: ZooKeeper,
+    node_id: int,
+    directory: Path,
+    *,
+    port: int | None = None,
+    grace_ms: int = GRACE_MS,
+) -> Registration:
+    directory.mkdir(exist_ok=True)
+    return Registration(
+        zookeeper,
+        node_id,
+        znodes.BrokerRegistration(
+            endpoints={"PLAINTEXT": ("127.0.0.1", port or 9000 + node_id)}, timestamp=1234
+        ),
+        files=DiskFiles(),
+        session_directory=directory,
+        grace_ms=grace_ms,
+    )
+
+
+async def identity(
+    zookeeper: ZooKeeper, *directories: Path, configured_id: int = -1, may_generate: bool = True
+) -> Identity:
+    await lay_out(zookeeper)
+    for directory in directories:
+        directory.mkdir(exist_ok=True)
+    return await establish(
+        zookeeper,
+        DiskFiles(),
+        directories,
+        configured_id=configured_id,
+        may_generate_id=may_generate,
+        reserved_id_max=1000,
+        chance=random.Random(),
+    )
+
+
+async def test_the_broker_epoch_is_the_creation_of_the_znode(
+    session: ZooKeeper, tmp_path: Path
+) -> None:
+    await lay_out(session)
+    node = registration(session, 1, tmp_path / "a")
+    await node.register()
+    stat = await session.exists("/brokers/ids/1")
+    assert stat is not None
+    assert (node.broker_epoch, stat.version) == (stat.czxid, 1)
+    assert stat.ephemeral_owner == session.session_id
+    await node.register()
+    assert await session.exists("/brokers/ids/1") == stat
+
+
+async def test_the_payload_has_the_types_that_others_expect(
+    session: ZooKeeper, tmp_path: Path
+) -> None:
+    """Check Z6."""
+    await lay_out(session)
+    await registration(session, 1, tmp_path / "a").register()
+    await identity(session, tmp_path / "a", configured_id=1)
+    record = json.loads((await session.get("/brokers/ids/1"))[0])
+    assert record["timestamp"] == "1234"
+    assert record["version"] in (4, 5)
+    assert record["endpoints"] == ["PLAINTEXT://127.0.0.1:9001"]
+    assert (record["host"], record["port"], record["jmx_port"]) == ("127.0.0.1", 9001, -1)
+    assert record["roles"] == ["broker", "coordinator"]
+    assert json.loads((await session.get("/cluster/id"))[0])["version"] == "1"
+
+
+async def test_a_second_node_with_the_same_id_is_refused(sessions: Connect, tmp_path: Path) -> None:
+    """Check Z1."""
+    first, second = await sessions(), await sessions()
+    await lay_out(first)
+    await registration(first, 1, tmp_path / "a").register()
+    before = await first.get("/brokers/ids/1")
+    twin = registration(
+        second, 1, tmp_path / "b", port=9999, grace_ms=100 - second.session_timeout_ms
+    )
+    with pytest.raises(AlreadyRegistered, match=r"another node runs.*or this node was restarted"):
+        await twin.register()
+    assert await first.get("/brokers/ids/1") == before
+
+
+async def test_two_nodes_cannot_be_known_by_one_address(sessions: Connect, tmp_path: Path) -> None:
+    """Check Z2."""
+    first, second = await sessions(), await sessions()
+    await lay_out(first)
+    await registration(first, 1, tmp_path / "a", port=9092).register()
+    with pytest.raises(AlreadyRegistered, match=r"127.0.0.1:9092 is already registered by node 1"):
+        await registration(second, 2, tmp_path / "b", port=9092).register()
+    assert await first.exists("/brokers/ids/2") is None
+
+
+async def test_a_former_life_that_has_not_timed_out_is_waited_for(
+    sessions: Connect, server: EmbeddedZooKeeper, tmp_path: Path
+) -> None:
+    former, session = await sessions(), await sessions()
+    await lay_out(session)
+    await registration(former, 1, tmp_path / "a").register()
+    node = registration(session, 1, tmp_path / "elsewhere")
+    registered = asyncio.create_task(node.register())
+    await asyncio.to_thread(expire, former, server)
+    await registered
+    stat = await session.exists("/brokers/ids/1")
+    assert stat is not None
+    assert stat.ephemeral_owner == session.session_id
+
+
+async def test_a_former_life_in_the_same_directory_is_buried_at_once(
+    sessions: Connect, tmp_path: Path
+) -> None:
+    former, session = await sessions(), await sessions()
+    await lay_out(session)
+    first = registration(former, 1, tmp_path / "a")
+    await first.register()
+    second = registration(session, 1, tmp_path / "a")
+    assert second.former_session == former.session_id
+    await second.register()
+    assert second.broker_epoch > first.broker_epoch
+
+
+async def test_an_expired_registration_comes_back_with_a_larger_epoch(
+    session: ZooKeeper, server: EmbeddedZooKeeper, tmp_path: Path
+) -> None:
+    """Check Z5."""
+    await lay_out(session)
+    node = registration(session, 1, tmp_path / "a")
+    await node.register()
+    before = node.broker_epoch
+    renewed = asyncio.Event()
+
+    async def told() -> None:
+        renewed.set()
+
+    renewal = asyncio.create_task(SessionRenewal(session, [node.register, told]).run())
+    await asyncio.to_thread(expire, session, server)
+    async with asyncio.timeout(20):
+        await renewed.wait()
+    assert node.broker_epoch > before
+    renewal.cancel()
+
+
+async def test_all_nodes_agree_on_one_cluster_id(sessions: Connect, tmp_path: Path) -> None:
+    """Check Z3."""
+    three = [await sessions() for _ in range(3)]
+    found = await asyncio.gather(
+        *(
+            identity(session, tmp_path / str(number), configured_id=number)
+            for number, session in enumerate(three)
+        )
+    )
+    ids = {one.cluster_id for one in found}
+    assert len(ids) == 1
+    assert re.fullmatch(r"[A-Za-z0-9_-]{22}", ids.pop())
+
+
+async def test_generated_ids_are_counted_and_kept(sessions: Connect, tmp_path: Path) -> None:
+    """Check Z4."""
+    session = await sessions()
+    first = await identity(session, tmp_path / "a", tmp_path / "a2")
+    second = await identity(session, tmp_path / "b")
+    assert (first.node_id, second.node_id) == (1001, 1002)
+    assert await identity(session, tmp_path / "a", tmp_path / "a2") == first
+    note = read_note(DiskFiles(), tmp_path / "a2")
+    assert note == {"version": "0", "broker.id": "1001", "cluster.id": first.cluster_id}
+    text = (tmp_path / "a2" / "meta.properties").read_text()
+    assert text.startswith("version=0\nbroker.id=1001\n")
+
+
+async def test_directories_of_another_node_or_cluster_are_refused(
+    session: ZooKeeper, tmp_path: Path
+) -> None:
+    """Check L4."""
+    mine = await identity(session, tmp_path / "a", configured_id=1)
+    with pytest.raises(ConfigError, match="belong to node 1"):
+        await identity(session, tmp_path / "a", configured_id=2)
+    await identity(session, tmp_path / "b", configured_id=2)
+    with pytest.raises(ConfigError, match="different nodes"):
+        await identity(session, tmp_path / "a", tmp_path / "b", configured_id=1)
+    (tmp_path / "c").mkdir()
+    foreign = f"version=0\nbroker.id=1\ncluster.id={'x' * 22}\n"
+    (tmp_path / "c" / "meta.properties").write_text(foreign)
+    with pytest.raises(ConfigError, match=f"cluster {mine.cluster_id}"):
+        await identity(session, tmp_path / "c", configured_id=1)
+    with pytest.raises(ConfigError, match="must be set"):
+        await identity(session, tmp_path / "d", may_generate=False)
