@@ -102,9 +102,8 @@ class Commits:
         if group is None:
             group = self._rebalancer.found(request.group_id)
         staged.group = group
-        pending = group.offsets.pending
         for partition, commit in staged.commits:
-            pending[partition] = commit
+            group.offsets.stage(partition, commit)
         if request.member_id:
             member = group.members.get(request.member_id)
             if member is not None:

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final
 
-from barnabas.protocol.errors import CorruptRequest, ErrorCode, Refused
+from barnabas.protocol.errors import CorruptRequest, Refused
 from barnabas.protocol.records import batch
 from barnabas.protocol.records.control import parse_marker
 from barnabas.protocol.records.failures import CorruptRecords
@@ -31,12 +31,13 @@ SLICE_S: Final = 0.002
 _RECORDS_BETWEEN_LOOKS: Final = 32
 _RETRY_FIRST_S: Final = 0.1
 _RETRY_MOST_S: Final = 10.0
+_RETRY_DOUBLINGS: Final = 10
 
 Loaded = Callable[[Term, list[Group]], None]
 
 
 class _Over(Exception):  # noqa: N818 - what happened, not an error
-    """The term ended while it was loading."""
+    """Leadership ended while a partition was loading; the coordinator will be told, or was."""
 
 
 class _Job:
@@ -89,7 +90,7 @@ class Loader:
             try:
                 await self._load(job)
             except _Over:
-                log.info("load given up partition=%d: not leader", job.term.partition)
+                self._again(job.term)
             except (Refused, CorruptRequest) as problem:
                 self._failed(job.term, str(problem))
             except Exception as problem:  # a bad partition must not stop the others
@@ -116,7 +117,7 @@ class Loader:
             self._check(job.term)
             bounds = self._log.bounds(partition)
             if bounds is None:
-                raise Refused(ErrorCode.NOT_LEADER_OR_FOLLOWER, "the log is not led here")
+                raise _Over
             start, _, end = bounds
             if job.position < start:
                 job.position = start
@@ -179,7 +180,7 @@ class Loader:
             return
         bounds = self._log.bounds(term.partition)
         if not is_committed or bounds is None:
-            self._failed(term, "leadership was lost before the high watermark came")
+            self._again(term)
         elif bounds[2] > end:
             self.begin(term)  # somebody else appended meanwhile: what was made of it is outdated
         else:
@@ -200,12 +201,11 @@ class Loader:
             return
         if term.standing is not Standing.FAILED:
             term.become(Standing.FAILED)
+        log.error("offsets partition not served partition=%d: %s", term.partition, why)
+        self._again(term)
+
+    def _again(self, term: Term) -> None:
+        """Try once more after a while, unless the term is over by then."""
         delay = min(_RETRY_FIRST_S * 2**term.attempts, _RETRY_MOST_S)
-        term.attempts += 1
-        log.error(
-            "offsets partition not served partition=%d retry_s=%.1f: %s",
-            term.partition,
-            delay,
-            why,
-        )
+        term.attempts = min(term.attempts + 1, _RETRY_DOUBLINGS)
         self._loop.call_later(delay, self.begin, term)

@@ -7,19 +7,26 @@ commit is the only measure of "newer"; nothing is served before the high waterma
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 TopicPartition: TypeAlias = tuple[str, int]
+
+
+ON_ITS_WAY: Final = -1
+GONE: Final = -2
 
 
 class Commit:
     """One committed offset.
 
     ``leader_epoch`` and ``expires_ms`` are -1 for "none". ``record_offset`` is the offset of the
-    record that carries it, -1 as long as no log has taken it.
+    record that carries it; ON_ITS_WAY as long as nobody knows whether a log will keep it, GONE when
+    it is not to be served whatever the log says. ``before`` is an older commit of the same
+    partition that was on its way when this one was staged.
     """
 
     __slots__ = (
+        "before",
         "committed_ms",
         "expires_ms",
         "leader_epoch",
@@ -35,7 +42,7 @@ class Commit:
         metadata: str,
         committed_ms: int,
         expires_ms: int,
-        record_offset: int = -1,
+        record_offset: int = ON_ITS_WAY,
     ) -> None:
         self.offset = offset
         self.leader_epoch = leader_epoch
@@ -43,6 +50,7 @@ class Commit:
         self.committed_ms = committed_ms
         self.expires_ms = expires_ms
         self.record_offset = record_offset
+        self.before: Commit | None = None
 
     def __repr__(self) -> str:
         return f"Commit({self.offset}@{self.record_offset})"
@@ -68,25 +76,44 @@ class Offsets:
         """Whether nothing is stored here and nothing is on its way."""
         return not (self.committed or self.pending or self.transactional)
 
+    def stage(self, partition: TopicPartition, commit: Commit) -> None:
+        """``commit`` is about to be written."""
+        commit.before = self.pending.get(partition)
+        self.pending[partition] = commit
+
     def settle(self, partition: TopicPartition, commit: Commit, record_offset: int) -> None:
         """``commit`` is in the log for good at ``record_offset``: serve it unless outdated.
 
         Nothing happens when the partition was forgotten meanwhile (its topic was deleted).
         """
-        staged = self.pending.get(partition)
-        if staged is None:
+        if commit.record_offset == GONE:
             return
         commit.record_offset = record_offset
         served = self.committed.get(partition)
         if served is None or served.record_offset < record_offset:
             self.committed[partition] = commit
-        if staged is commit:
-            del self.pending[partition]
-
-    def withdraw(self, partition: TopicPartition, commit: Commit) -> None:
-        """``commit`` failed: what is served stays, and so does a later commit on its way."""
         if self.pending.get(partition) is commit:
             del self.pending[partition]
+        if commit.before is not None:
+            _give_up(commit.before)
+            commit.before = None
+
+    def withdraw(self, partition: TopicPartition, commit: Commit) -> None:
+        """``commit`` failed: what is served stays, and so do others that are on their way.
+
+        An older one on its way is the latest again. Were it dropped along with this one, its
+        client would be told of a success that nobody is served.
+        """
+        commit.record_offset = GONE
+        if self.pending.get(partition) is not commit:
+            return
+        before = commit.before
+        while before is not None and before.record_offset != ON_ITS_WAY:
+            before = before.before
+        if before is None:
+            del self.pending[partition]
+        else:
+            self.pending[partition] = before
 
     def end_transaction(self, producer_id: int, *, is_committed: bool) -> None:
         """Serve what a producer staged where it is newer, or forget it."""
@@ -118,8 +145,16 @@ class Offsets:
     def forget(self, partition: TopicPartition) -> None:
         """Drop whatever is known of a partition; a commit on its way will not bring it back."""
         self.committed.pop(partition, None)
-        self.pending.pop(partition, None)
+        _give_up(self.pending.pop(partition, None))
         self.old_keys.discard(partition)
         for producer_id, staged in list(self.transactional.items()):
             if staged.pop(partition, None) is not None and not staged:
                 del self.transactional[producer_id]
+
+
+def _give_up(commit: Commit | None) -> None:
+    """Let neither ``commit`` nor any older one on its way be served later on."""
+    while commit is not None:
+        if commit.record_offset == ON_ITS_WAY:
+            commit.record_offset = GONE
+        commit = commit.before

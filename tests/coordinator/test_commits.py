@@ -278,6 +278,16 @@ def test_a_failed_append_is_translated_and_leaves_what_was_served(
     assert rig.group().offsets.pending == {}
 
 
+def test_an_acknowledged_commit_is_served_although_a_later_one_failed_before_it(rig: Rig) -> None:
+    rig.log.is_replicated = False
+    first = rig.commit(1)
+    rig.log.append_fails_with = ErrorCode.NOT_ENOUGH_REPLICAS
+    assert codes_of(rig.commit(2)) == [ErrorCode.COORDINATOR_NOT_AVAILABLE]
+    rig.log.replicate(G)
+    assert codes_of(first) == [ErrorCode.NONE]
+    assert rig.committed() == 1
+
+
 def test_of_two_commits_of_one_partition_in_one_batch_the_later_record_wins(rig: Rig) -> None:
     for offset in (8, 3):
         rig.hand_in("offset_commit", commit_of([("orders", 0, offset, "")]), 8)

@@ -77,6 +77,7 @@ class GroupMachine(RuleBasedStateMachine):
         self.in_flight: list[tuple[int, Asked]] = []
         self.epoch = 0
         self.generation = 0
+        self.seen: Group | None = None
 
     @initialize(delay=st.sampled_from([0, 500]), size=st.sampled_from([2, 100]))
     def begin(self, delay: int, size: int) -> None:
@@ -157,7 +158,6 @@ class GroupMachine(RuleBasedStateMachine):
         self.rig.coordinator.on_resigned(G, self.epoch)
         self.rig.elect(G, self.epoch)
         self.rig.turn()
-        self.generation = 0  # a generation that was never stored may come again
 
     # -- what must hold ------------------------------------------------------------------------
 
@@ -237,9 +237,10 @@ class GroupMachine(RuleBasedStateMachine):
     @invariant()
     def generations_never_go_back(self) -> None:
         group = self.group() if hasattr(self, "rig") else None
-        if group is not None:
+        if group is self.seen and group is not None:
             assert group.generation >= self.generation
-            self.generation = group.generation
+        self.seen = group  # an expired group begins anew
+        self.generation = 0 if group is None else group.generation
 
 
 GroupMachine.TestCase.settings = settings(max_examples=40, stateful_step_count=40, deadline=None)

@@ -12,7 +12,8 @@ def commit(offset: int, record_offset: int = -1) -> Commit:
 
 
 def staged(offsets: Offsets, value: int) -> Commit:
-    made = offsets.pending[TP] = commit(value)
+    made = commit(value)
+    offsets.stage(TP, made)
     return made
 
 
@@ -46,6 +47,40 @@ def test_a_failed_commit_leaves_a_later_one_pending() -> None:
     assert offsets.pending[TP] is second
     offsets.withdraw(TP, second)
     assert offsets.is_empty
+
+
+def test_an_earlier_commit_is_served_although_a_later_one_failed_before_it_settled() -> None:
+    offsets = Offsets()
+    first, second, third = staged(offsets, 1), staged(offsets, 2), staged(offsets, 3)
+    offsets.withdraw(TP, second)
+    offsets.withdraw(TP, third)
+    assert offsets.pending[TP] is first
+    offsets.settle(TP, first, 10)
+    assert offsets.committed[TP] is first
+    assert not offsets.pending
+
+
+def test_commits_that_follow_each_other_without_a_pause_do_not_pile_up() -> None:
+    offsets = Offsets()
+    last = staged(offsets, 0)
+    for number in range(1, 100):
+        following = staged(offsets, number)
+        offsets.settle(TP, last, number)
+        last = following
+    assert last.before is not None
+    assert last.before.before is None
+
+
+def test_a_partition_forgotten_and_committed_anew_ignores_what_was_on_its_way() -> None:
+    offsets = Offsets()
+    first, second = staged(offsets, 1), staged(offsets, 2)
+    offsets.forget(TP)
+    third = staged(offsets, 3)
+    offsets.settle(TP, first, 10)
+    offsets.settle(TP, second, 11)
+    assert not offsets.committed
+    offsets.settle(TP, third, 12)
+    assert offsets.committed[TP] is third
 
 
 def test_a_plain_commit_stays_when_an_older_transactional_one_ends_later() -> None:
