@@ -284,6 +284,7 @@ class Node:
         self._replicas.on_resigned.append(self._resigned)
         self._topic_configs.on_change.append(self._logs.reconfigure)
         self._metadata.on_change.append(self._forget_deleted_topics)
+        self._logs.offline.append(self._replicas.directory_failed)
         self._logs.record_high_watermarks(self._replicas.high_watermarks)
 
     def _elected(self, topic: str, partition: int, leader_epoch: int) -> None:

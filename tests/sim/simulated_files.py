@@ -32,12 +32,16 @@ class Content:
     def sync(self) -> None:
         self.synced = bytes(self.data)
 
-    def lose_some(self, chance: random.Random) -> None:
+    def survivor(self, chance: random.Random) -> Content:
+        """What is left: the synced bytes, and perhaps some that were appended since."""
         kept = len(self.synced)
-        if len(self.data) > kept and self.data[:kept] == self.synced:
-            kept = chance.randint(kept, len(self.data))
-            self.synced = bytes(self.data[:kept])
-        self.data = bytearray(self.synced)
+        left = Content(self._clock)
+        left.modified_ms = self.modified_ms
+        left.data += self.synced
+        if self.data[:kept] == self.synced:
+            left.data = self.data[: chance.randint(kept, len(self.data))]
+        left.sync()
+        return left
 
 
 class SimulatedFile:
@@ -97,21 +101,18 @@ class SimulatedFiles:
         self._safe_directories: set[Path] = {Path("/")}
         self._locked: set[Path] = set()
 
-    def crash(self, chance: random.Random, *, is_power_cut: bool = True) -> None:
-        """End the process; with a power cut unsynced bytes and names may be gone."""
-        self._locked.clear()
-        if not is_power_cut:
-            return
-        self._files = {
-            path: content
-            for path, content in self._files.items()
-            if path in self._safe_files or chance.random() < 0.5
-        } | {path: c for path, c in self._safe_files.items() if path not in self._files}
-        for content in self._files.values():
-            content.lose_some(chance)
+    def after_power_cut(self, chance: random.Random) -> SimulatedFiles:
+        """The disk as the next process finds it; this object stays with the dying one."""
+        found = SimulatedFiles(self._clock)
         kept = {path for path in self._directories if chance.random() < 0.5}
-        self._directories = self._safe_directories | kept
-        self._files = {p: c for p, c in self._files.items() if p.parent in self._directories}
+        found._directories = self._safe_directories | kept
+        names = {p: c for p, c in self._files.items() if chance.random() < 0.5} | self._safe_files
+        for path, content in sorted(names.items()):
+            if path.parent in found._directories:
+                found._files[path] = content.survivor(chance)
+        found._safe_files = dict(found._files)
+        found._safe_directories = set(found._directories)
+        return found
 
     def open_append(self, path: Path) -> SimulatedFile:
         self._need(path.parent)
