@@ -1,0 +1,314 @@
+"""What clients hear about the cluster, and what happens when they create and delete topics."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from barnabas.broker.handlers.acls import AclsHandler
+from barnabas.broker.handlers.cluster import ClusterHandler
+from barnabas.broker.handlers.metadata import MetadataHandler
+from barnabas.broker.handlers.topics import TopicsHandler
+from barnabas.broker.metadata import MetadataCache
+from barnabas.protocol.api import ApiKey
+from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.messages import (
+    create_acls,
+    create_topics,
+    delete_topics,
+    describe_acls,
+    describe_cluster,
+    metadata,
+    update_metadata,
+)
+from tests.controller.small_cluster import SmallCluster, SmallNode
+from tests.handlers.peer import SomePeer, call
+
+ID = bytes(range(16))
+
+
+def broker(node: int, *listeners: str) -> update_metadata.Broker:
+    endpoints = [
+        update_metadata.Endpoint(port=9000 + node, host="h", listener=name) for name in listeners
+    ]
+    return update_metadata.Broker(id=node, endpoints=endpoints, rack=None)
+
+
+def topic(name: str, leader: int, *, topic_id: bytes = ID) -> update_metadata.TopicState:
+    return update_metadata.TopicState(
+        topic_name=name,
+        topic_id=topic_id,
+        partition_states=[
+            update_metadata.PartitionState(
+                partition_index=0,
+                leader=leader,
+                leader_epoch=3,
+                isr=[1],
+                replicas=[1, 9],
+                offline_replicas=[9],
+            )
+        ],
+    )
+
+
+@pytest.fixture
+def cache() -> MetadataCache:
+    known = MetadataCache()
+    known.update(
+        update_metadata.UpdateMetadataRequest(
+            controller_id=1,
+            controller_epoch=4,
+            topic_states=[
+                topic("led", 1),
+                topic("dead", 9, topic_id=b"d" * 16),
+                topic("hidden", 2, topic_id=b"h" * 16),
+                topic("__consumer_offsets", 1, topic_id=b"o" * 16),
+            ],
+            live_brokers=[broker(1, "PLAINTEXT", "INTERNAL"), broker(2, "INTERNAL")],
+        )
+    )
+    return known
+
+
+def described(
+    cache: MetadataCache, version: int, *names: str, created: list[str] | None = None
+) -> metadata.MetadataResponse:
+    handler = MetadataHandler(cache, "cluster", create=None if created is None else created.append)
+    request = metadata.MetadataRequest(topics=[metadata.Topic(name=name) for name in names])
+    return handler.describe(call(request, version))
+
+
+def test_metadata_tells_the_nodes_of_the_listener_that_was_asked(cache: MetadataCache) -> None:
+    answer = described(cache, 12, "led")
+    assert [(node.node_id, node.host, node.port) for node in answer.brokers] == [(1, "h", 9001)]
+    assert (answer.cluster_id, answer.controller_id) == ("cluster", 1)
+    handler = MetadataHandler(cache, "cluster", create=None)
+    inside = call(metadata.MetadataRequest(), 12, peer=SomePeer("INTERNAL"))
+    assert [node.node_id for node in handler.describe(inside).brokers] == [1, 2]
+
+
+@pytest.mark.parametrize(
+    ("version", "name", "code", "leader"),
+    [
+        (12, "led", ErrorCode.NONE, 1),
+        (12, "dead", ErrorCode.LEADER_NOT_AVAILABLE, -1),
+        (12, "hidden", ErrorCode.LISTENER_NOT_FOUND, -1),
+        (5, "hidden", ErrorCode.LEADER_NOT_AVAILABLE, -1),
+        (0, "led", ErrorCode.REPLICA_NOT_AVAILABLE, 1),
+    ],
+)
+def test_a_partition_says_why_it_cannot_be_used(
+    cache: MetadataCache, version: int, name: str, code: ErrorCode, leader: int
+) -> None:
+    (found,) = described(cache, version, name).topics
+    (partition,) = found.partitions
+    assert found.error_code == ErrorCode.NONE
+    assert (partition.error_code, partition.leader_id) == (code, leader)
+    assert list(partition.replica_nodes) == ([1, 9] if version else [1])
+
+
+def test_an_empty_list_of_topics_means_all_in_v0_and_none_later(cache: MetadataCache) -> None:
+    assert len(list(described(cache, 0).topics)) == 4
+    assert list(described(cache, 1).topics) == []
+    everything = call(metadata.MetadataRequest(topics=None), 1)
+    handler = MetadataHandler(cache, "cluster", create=None)
+    internal = {found.name: found.is_internal for found in handler.describe(everything).topics}
+    assert internal["__consumer_offsets"]
+    assert not internal["led"]
+
+
+def test_a_missing_topic_is_created_behind_the_answer_when_both_sides_agree(
+    cache: MetadataCache,
+) -> None:
+    created: list[str] = []
+    answer = described(cache, 12, "new", "no/name", "new", created=created)
+    assert [found.error_code for found in answer.topics] == [
+        ErrorCode.LEADER_NOT_AVAILABLE,
+        ErrorCode.INVALID_TOPIC_EXCEPTION,
+    ]
+    assert created == ["new"]
+    (missing,) = described(cache, 12, "new").topics
+    assert missing.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    handler = MetadataHandler(cache, "cluster", create=created.append)
+    request = metadata.MetadataRequest(
+        topics=[metadata.Topic(name="other")], allow_auto_topic_creation=False
+    )
+    (missing,) = handler.describe(call(request, 4)).topics
+    assert missing.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert created == ["new"]
+
+
+def test_topics_are_found_by_id_from_v12(cache: MetadataCache) -> None:
+    handler = MetadataHandler(cache, "cluster", create=None)
+    request = metadata.MetadataRequest(
+        topics=[metadata.Topic(name=None, topic_id=ID), metadata.Topic(topic_id=b"?" * 16)]
+    )
+    request.topics[1].name = None  # type: ignore[index]
+    known, unknown = handler.describe(call(request, 12)).topics
+    assert (known.name, known.topic_id) == ("led", ID)
+    assert (unknown.error_code, unknown.name) == (ErrorCode.UNKNOWN_TOPIC_ID, None)
+    early, _other = handler.describe(call(request, 10)).topics
+    assert early.error_code == ErrorCode.INVALID_REQUEST
+
+
+def test_a_snapshot_never_changes_and_a_deleted_topic_is_gone(cache: MetadataCache) -> None:
+    before = cache.snapshot
+    cache.update(
+        update_metadata.UpdateMetadataRequest(
+            controller_id=2, controller_epoch=5, topic_states=[topic("led", -2)], live_brokers=[]
+        )
+    )
+    assert "led" in before.topics
+    assert "led" not in cache.snapshot.topics
+    assert "led" not in cache.snapshot.topic_ids
+    assert "dead" in cache.snapshot.topics
+    assert described(cache, 12).controller_id == -1
+
+
+def test_describe_cluster_answers_for_brokers_only(cache: MetadataCache) -> None:
+    handler = ClusterHandler(cache, "cluster")
+    answer = handler.describe(call(describe_cluster.DescribeClusterRequest(), 1))
+    assert [node.broker_id for node in answer.brokers] == [1]
+    assert answer.controller_id == 1
+    wrong = describe_cluster.DescribeClusterRequest(endpoint_type=2)
+    assert handler.describe(call(wrong, 1)).error_code == ErrorCode.MISMATCHED_ENDPOINT_TYPE
+
+
+def test_access_rules_are_refused_one_by_one() -> None:
+    serve = AclsHandler().handlers()
+    listing: Any = serve[ApiKey.DESCRIBE_ACLS](call(describe_acls.DescribeAclsRequest(), 3))
+    assert listing.error_code == ErrorCode.SECURITY_DISABLED
+    request = create_acls.CreateAclsRequest(creations=[create_acls.Creation()] * 2)
+    made: Any = serve[ApiKey.CREATE_ACLS](call(request, 3))
+    assert [item.error_code for item in made.results] == [ErrorCode.SECURITY_DISABLED] * 2
+
+
+def topics_handler(
+    cluster: SmallCluster, node: SmallNode, *, may_delete: bool = True
+) -> TopicsHandler:
+    return TopicsHandler(
+        cluster.writer(),
+        node.cache,
+        is_controller=lambda: node.controller.is_active,
+        may_delete=may_delete,
+    )
+
+
+def wanted(name: str, partitions: int = 1, factor: int = 1) -> create_topics.Topic:
+    return create_topics.Topic(
+        name=name,
+        num_partitions=partitions,
+        replication_factor=factor,
+        assignments=[],
+        configs=[create_topics.Config(name="retention.ms", value="5")],
+    )
+
+
+async def test_created_topics_are_answered_when_every_partition_is_led(
+    cluster: SmallCluster,
+) -> None:
+    node = await cluster.start(1)
+    await cluster.elected()
+    handler = topics_handler(cluster, node)
+    request = create_topics.CreateTopicsRequest(
+        topics=[wanted("a", 3), wanted("b", 1, 2), wanted("c"), wanted("c")], timeout_ms=5000
+    )
+    answer = await handler.create(call(request, 7))
+    codes = {result.name: result.error_code for result in answer.topics}
+    assert codes == {
+        "a": ErrorCode.NONE,
+        "b": ErrorCode.INVALID_REPLICATION_FACTOR,
+        "c": ErrorCode.INVALID_REQUEST,
+    }
+    assert cluster.knows_leader("a", 2, 1)
+    made = answer.topics[0]
+    assert made.topic_id == node.cache.snapshot.topic_ids["a"]
+    assert (made.num_partitions, made.replication_factor) == (3, 1)
+    settings = {item.name: (item.value, item.config_source) for item in made.configs or ()}
+    assert settings["retention.ms"] == ("5", 1)
+    assert settings["preallocate"] == ("false", 5)
+    assert settings["cleanup.policy"] == ("delete", 5)
+
+
+async def test_no_time_to_wait_is_answered_as_timed_out_although_the_topic_comes(
+    cluster: SmallCluster,
+) -> None:
+    node = await cluster.start(1)
+    await cluster.elected()
+    request = create_topics.CreateTopicsRequest(topics=[wanted("a")], timeout_ms=0)
+    answer = await topics_handler(cluster, node).create(call(request, 5))
+    assert answer.topics[0].error_code == ErrorCode.REQUEST_TIMED_OUT
+    await cluster.led("a", 0, 1)
+
+
+async def test_a_wish_to_validate_writes_nothing(cluster: SmallCluster) -> None:
+    node = await cluster.start(1)
+    await cluster.elected()
+    request = create_topics.CreateTopicsRequest(topics=[wanted("a")], validate_only=True)
+    answer = await topics_handler(cluster, node).create(call(request, 5))
+    assert answer.topics[0].error_code == ErrorCode.NONE
+    assert await cluster.observer.children("/brokers/topics") == []
+
+
+async def test_another_node_than_the_controller_creates_and_deletes_nothing(
+    cluster: SmallCluster,
+) -> None:
+    await cluster.start(1)
+    await cluster.elected()
+    other = await cluster.start(2, ("broker",))
+    handler = topics_handler(cluster, other)
+    creation = create_topics.CreateTopicsRequest(topics=[wanted("a")], timeout_ms=5000)
+    made = await handler.create(call(creation, 5))
+    assert made.topics[0].error_code == ErrorCode.NOT_CONTROLLER
+    deletion = delete_topics.DeleteTopicsRequest(topic_names=["a"], timeout_ms=5000)
+    gone = await handler.delete(call(deletion, 5))
+    assert gone.responses[0].error_code == ErrorCode.NOT_CONTROLLER
+
+
+async def test_a_name_is_free_again_when_its_deletion_is_answered(cluster: SmallCluster) -> None:
+    node = await cluster.start(1)
+    await cluster.elected()
+    handler = topics_handler(cluster, node)
+    creation = create_topics.CreateTopicsRequest(topics=[wanted("a")], timeout_ms=5000)
+    for _ in range(3):
+        made = await handler.create(call(creation, 7))
+        assert made.topics[0].error_code == ErrorCode.NONE
+        deletion = delete_topics.DeleteTopicsRequest(
+            topics=[delete_topics.Topic(topic_id=made.topics[0].topic_id)], timeout_ms=5000
+        )
+        gone = await handler.delete(call(deletion, 6))
+        assert (gone.responses[0].error_code, gone.responses[0].name) == (ErrorCode.NONE, "a")
+
+
+@pytest.mark.parametrize(
+    ("version", "may_delete", "code"),
+    [
+        (3, True, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        (3, False, ErrorCode.TOPIC_DELETION_DISABLED),
+        (2, False, ErrorCode.INVALID_REQUEST),
+    ],
+)
+async def test_a_deletion_that_cannot_be_has_its_code(
+    cluster: SmallCluster, version: int, may_delete: bool, code: ErrorCode
+) -> None:
+    node = await cluster.start(1)
+    await cluster.elected()
+    handler = topics_handler(cluster, node, may_delete=may_delete)
+    request = delete_topics.DeleteTopicsRequest(topic_names=["nobody"], timeout_ms=1000)
+    answer = await handler.delete(call(request, version))
+    assert answer.responses[0].error_code == code
+
+
+async def test_waiting_for_metadata_ends_at_its_time(cache: MetadataCache) -> None:
+    assert not await cache.wait_until(lambda snapshot: "x" in snapshot.topics, 0.01)
+    waiting = asyncio.create_task(cache.wait_until(lambda snapshot: "x" in snapshot.topics, 5))
+    await asyncio.sleep(0)
+    cache.update(
+        update_metadata.UpdateMetadataRequest(
+            controller_id=1, topic_states=[topic("x", 1)], live_brokers=[]
+        )
+    )
+    assert await waiting
+    assert cache.on_change == []
