@@ -120,13 +120,18 @@ def write_note(files: Files, directory: Path, identity: Identity) -> None:
 def read_session(files: Files, directory: Path) -> int | None:
     """The ZooKeeper session of this node's former life, if it left word of it.
 
-    Call it while holding the directory's lock, which proves that life to be over.
+    Call it while holding the directory's lock, which proves that life to be over. The note names
+    its directory: in a copy of it, beside which the original may be alive, it counts for nothing.
     """
     path = directory / SESSION_FILE
     if not files.exists(path):
         return None
+    session_id, _, noted_directory = files.read_whole(path).decode().strip().partition(" ")
+    if noted_directory != str(directory):
+        log.warning("ignored a session note that was copied or moved path=%s", path)
+        return None
     try:
-        return int(files.read_whole(path))
+        return int(session_id)
     except ValueError:
         log.warning("ignored a note that is no session id path=%s", path)
         return None
@@ -134,7 +139,7 @@ def read_session(files: Files, directory: Path) -> int | None:
 
 def write_session(files: Files, directory: Path, session_id: int) -> None:
     """Leave word of the session that this node registered in."""
-    files.write_atomically(directory / SESSION_FILE, f"{session_id}\n".encode())
+    files.write_atomically(directory / SESSION_FILE, f"{session_id} {directory}\n".encode())
 
 
 def _noted_id(notes: Mapping[Path, Mapping[str, str]], cluster: str) -> int | None:

@@ -6,6 +6,7 @@ import asyncio
 import json
 import random
 import re
+import shutil
 from pathlib import Path
 
 import pytest
@@ -138,6 +139,15 @@ async def test_a_former_life_in_the_same_directory_is_buried_at_once(
     assert second.former_session == former.session_id
     await second.register()
     assert second.broker_epoch > first.broker_epoch
+
+
+async def test_a_copied_data_directory_buries_nobody(sessions: Connect, tmp_path: Path) -> None:
+    first, second = await sessions(), await sessions()
+    await lay_out(first)
+    await registration(first, 1, tmp_path / "a").register()
+    shutil.copytree(tmp_path / "a", tmp_path / "copy")
+    assert registration(second, 1, tmp_path / "copy").former_session is None
+    assert registration(second, 1, tmp_path / "a").former_session == first.session_id
 
 
 async def test_an_expired_registration_comes_back_with_a_larger_epoch(
