@@ -7,6 +7,7 @@ one small object a request that waits for the append.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from typing import Final
 
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.offset_commit import (
@@ -29,31 +30,32 @@ from .ports import Caller, Topics
 from .rebalance import Rebalancer
 from .zookeeper_commits import ZooKeeperCommits
 
+_DEAD: Final = GroupState.DEAD
+
 
 class _Staged:
     """A request on its way through the log."""
 
-    __slots__ = ("commits", "group", "reply", "response", "results")
+    __slots__ = ("commits", "group", "reply", "response")
+
+    group: Group
 
     def __init__(self, response: OffsetCommitResponse, reply: Reply) -> None:
         self.response = response
         self.reply = reply
-        self.group: Group
-        self.commits: list[tuple[TopicPartition, Commit]] = []
-        self.results: list[PartitionResult] = []
+        self.commits: list[tuple[TopicPartition, Commit, PartitionResult]] = []
 
     def decided(self, code: ErrorCode, record_offset: int) -> None:
         """The append ended: serve the offsets or withdraw them, then answer."""
         group = self.group
         if code:
             translated = COMMIT_ERRORS.get(code, code)
-            for result in self.results:
+            for partition, commit, result in self.commits:
                 result.error_code = translated
-            for partition, commit in self.commits:
                 group.offsets.withdraw(partition, commit)
-        elif group.state is not GroupState.DEAD:
+        elif group.state is not _DEAD:
             settle = group.offsets.settle
-            for partition, commit in self.commits:
+            for partition, commit, _ in self.commits:
                 settle(partition, commit, record_offset)
                 record_offset += 1
         self.reply(self.response)
@@ -92,7 +94,13 @@ class Commits:
             self._zookeeper.commit(request, reply)
             return
         group = self._groups.get(request.group_id)
-        problem = self._problem(request, group)
+        problem = (
+            self._problem(request)
+            if group is None
+            else group.commit_problem(
+                request.member_id, request.group_instance_id, request.generation_id_or_member_epoch
+            )
+        )
         response = OffsetCommitResponse()
         staged = _Staged(response, reply)
         entries = self._checked(request, problem, staged)
@@ -102,26 +110,21 @@ class Commits:
         if group is None:
             group = self._rebalancer.found(request.group_id)
         staged.group = group
-        for partition, commit in staged.commits:
-            group.offsets.stage(partition, commit)
+        stage = group.offsets.stage
+        for partition, commit, _ in staged.commits:
+            stage(partition, commit)
         if request.member_id:
             member = group.members.get(request.member_id)
             if member is not None:
                 self._rebalancer.alive(member)
         self._journal.write(group.term, entries, staged.decided)
 
-    def _problem(self, request: OffsetCommitRequest, group: Group | None) -> ErrorCode:
-        """What holds for every known partition: the gate, then the group's own opinion."""
-        if group is not None:
-            return group.commit_problem(
-                request.member_id, request.group_instance_id, request.generation_id_or_member_epoch
-            )
+    def _problem(self, request: OffsetCommitRequest) -> ErrorCode:
+        """What holds for every known partition of a group that does not exist yet."""
         code = self._directory.problem(request.group_id)
-        if code:
-            return code
-        if request.generation_id_or_member_epoch >= 0:
-            return ErrorCode.ILLEGAL_GENERATION
-        return ErrorCode.NONE
+        if not code and request.generation_id_or_member_epoch >= 0:
+            code = ErrorCode.ILLEGAL_GENERATION
+        return code
 
     def _checked(
         self, request: OffsetCommitRequest, problem: ErrorCode, staged: _Staged
@@ -153,8 +156,7 @@ class Commits:
                     if stamp < 0:
                         stamp = now
                     commit = Commit(offset, epoch, metadata, stamp, expires)
-                    staged.commits.append(((name, index), commit))
-                    staged.results.append(result)
+                    staged.commits.append(((name, index), commit, result))
                     key = offset_key(group_id, name, index)
                     expiry = None if expires < 0 else expires
                     entries.append((key, offset_value(offset, epoch, metadata, stamp, expiry)))

@@ -29,6 +29,7 @@ GROUPS_SINCE: Final = 8
 """From this version on several groups in one request (KIP-709)."""
 TOP_LEVEL_ERROR_SINCE: Final = 2
 
+_NONE: Final = ErrorCode.NONE
 _NOTHING: Final = Offsets()
 
 
@@ -88,7 +89,7 @@ class Fetches:
                 if is_stable and offsets.is_unstable((name, index)):
                     result = _nothing(index, ErrorCode.UNSTABLE_OFFSET_COMMIT)
                 elif commit is None:
-                    result = _nothing(index, ErrorCode.NONE)
+                    result = _nothing(index, _NONE)
                 else:
                     result = PartitionResult(
                         partition_index=index,
@@ -98,7 +99,7 @@ class Fetches:
                     )
                 results.append(result)
             answer.append(TopicResult(name=name, partitions=results))
-        return ErrorCode.NONE, answer
+        return _NONE, answer
 
 
 def refused(topics: Sequence[Topic], code: ErrorCode) -> list[TopicResult]:

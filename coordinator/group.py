@@ -19,6 +19,10 @@ if TYPE_CHECKING:
     from .ownership import Term
     from .sessions import Deadline
 
+_NONE: Final = ErrorCode.NONE  # an attribute of an enumeration costs more than a look-up here
+_EMPTY: Final = GroupState.EMPTY
+_DEAD: Final = GroupState.DEAD
+
 CONSUMER: Final = "consumer"
 """The one protocol type whose member metadata the coordinator reads."""
 
@@ -251,16 +255,18 @@ class Group:
             code = self.identity_problem(member_id, instance_id)
             if code:
                 return code
-        return ErrorCode.NONE if generation == self.generation else ErrorCode.ILLEGAL_GENERATION
+        return _NONE if generation == self.generation else ErrorCode.ILLEGAL_GENERATION
 
     def commit_problem(self, member_id: str, instance_id: str | None, generation: int) -> ErrorCode:
         """Whether this sender may commit now (section 1.6, steps 4 and 5)."""
-        if self.state is GroupState.DEAD:
+        state = self.state
+        if state is _DEAD:
             return ErrorCode.COORDINATOR_NOT_AVAILABLE
-        if generation < 0 and self.state is GroupState.EMPTY:
-            return ErrorCode.NONE
-        if generation < 0 and not member_id and instance_id is None:
-            return ErrorCode.UNKNOWN_MEMBER_ID
+        if generation < 0:
+            if state is _EMPTY:
+                return _NONE
+            if not member_id and instance_id is None:
+                return ErrorCode.UNKNOWN_MEMBER_ID
         return self.member_problem(member_id, instance_id, generation) or self.rules.commit
 
     # -- joining -----------------------------------------------------------------------------

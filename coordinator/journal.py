@@ -27,6 +27,8 @@ Entry: TypeAlias = tuple[bytes, bytes | None]
 Told: TypeAlias = Callable[[ErrorCode, int], None]
 """Told once how a request ended: the append's code, and the offset of its first record."""
 
+_OVER: Final = Standing.OVER
+
 BATCH_OVERHEAD: Final = 61
 RECORD_OVERHEAD: Final = 21
 """At most so many bytes around key and value: length, attributes, deltas, lengths, headers."""
@@ -112,9 +114,10 @@ class Journal:
         """Append what was written since the last time; the loop calls it once a turn."""
         batches, self._batches = self._batches, []
         self._open.clear()
+        now = self._now_ms()
         for batch in batches:
             try:
-                self._append(batch)
+                self._append(batch, now)
             except Exception:  # our bug: everyone in the batch gets an answer all the same
                 log.exception("append failed partition=%d", batch.term.partition)
                 batch.done(ErrorCode.UNKNOWN_SERVER_ERROR, -1)
@@ -126,13 +129,13 @@ class Journal:
         self._batches.append(batch)
         return batch
 
-    def _append(self, batch: _Batch) -> None:
+    def _append(self, batch: _Batch, now_ms: int) -> None:
         term, config = batch.term, self._config
-        if term.standing is Standing.OVER:
+        if term.standing is _OVER:
             batch.done(ErrorCode.NOT_LEADER_OR_FOLLOWER, -1)
             return
         data = build_batch(
-            batch.entries, timestamp_ms=self._now_ms(), codec=config.offsets_compression_codec
+            batch.entries, timestamp_ms=now_ms, codec=config.offsets_compression_codec
         )
         if 0 < batch.bytes_max < len(data):
             batch.done(ErrorCode.MESSAGE_TOO_LARGE, -1)

@@ -35,6 +35,9 @@ class Commit:
         "record_offset",
     )
 
+    before: Commit | None
+    """Set when it is staged; one that comes from a log has none."""
+
     def __init__(
         self,
         offset: int,
@@ -50,7 +53,6 @@ class Commit:
         self.committed_ms = committed_ms
         self.expires_ms = expires_ms
         self.record_offset = record_offset
-        self.before: Commit | None = None
 
     def __repr__(self) -> str:
         return f"Commit({self.offset}@{self.record_offset})"

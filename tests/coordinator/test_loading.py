@@ -7,7 +7,6 @@ C9.5, and the fold of C3.9.
 from __future__ import annotations
 
 import asyncio
-import itertools
 from collections.abc import Callable
 
 import pytest
@@ -240,121 +239,6 @@ def test_compressed_batches_are_loaded(make_rig: Callable[..., Rig]) -> None:
     rig.commit(5, metadata="x" * 1000)
     rig.reload()
     assert rig.committed() == 5
-
-
-# -- the high watermark ----------------------------------------------------------------------
-
-
-def test_nothing_is_served_before_the_high_watermark_reached_the_end_that_was_read(
-    rig: Rig,
-) -> None:
-    rig.commit(1)
-    rig.log.is_replicated = False
-    rig.commit(2)
-    rig.reload()
-    assert rig.fetch(topics={"orders": [0]}).code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
-    rig.log.replicate(G)
-    assert rig.committed() == 2
-
-
-def test_what_a_second_failover_takes_back_was_never_served(rig: Rig) -> None:
-    rig.commit(1)
-    rig.log.is_replicated = False
-    rig.commit(2)
-    rig.reload()
-    rig.log.resign(G, is_truncated=True)
-    rig.coordinator.on_resigned(G, 2)
-    rig.elect(G, 3)
-    rig.turn()
-    assert rig.committed() == 1
-
-
-def test_what_is_appended_while_the_watermark_is_waited_for_is_loaded_too(rig: Rig) -> None:
-    rig.commit(1)
-    rig.log.is_replicated = False
-    rig.commit(2)
-    rig.reload()
-    rig.log.partition(G).append(build_batch([(key(), value(3))], timestamp_ms=1))
-    rig.log.replicate(G)
-    rig.turn()
-    assert rig.committed() == 3
-
-
-# -- elections -------------------------------------------------------------------------------
-
-
-def test_an_election_of_an_older_epoch_is_ignored(rig: Rig) -> None:
-    rig.commit(1)
-    rig.coordinator.on_resigned(G, 5)
-    rig.coordinator.on_elected(G, 4)
-    rig.turn()
-    assert rig.fetch(topics={"orders": [0]}).code is ErrorCode.NOT_COORDINATOR
-
-
-def test_a_resignation_of_an_older_epoch_is_ignored(rig: Rig) -> None:
-    rig.commit(1)
-    rig.coordinator.on_resigned(G, 6)
-    rig.elect(G, 7)
-    rig.turn()
-    rig.coordinator.on_resigned(G, 6)
-    assert rig.committed() == 1
-
-
-def test_a_deleted_replica_resigns_whatever_the_epoch(rig: Rig) -> None:  # KAFKA-4362
-    rig.commit(1)
-    rig.coordinator.on_resigned(G, None)
-    assert rig.fetch(topics={"orders": [0]}).code is ErrorCode.NOT_COORDINATOR
-    rig.coordinator.on_elected(G, 0)
-    rig.turn()
-    assert rig.committed() == 1
-
-
-def test_a_new_epoch_of_an_owned_partition_is_written_under_without_another_load(
-    rig: Rig,
-) -> None:
-    rig.commit(1)
-    group = rig.group()
-    rig.elect(G, 9)
-    assert rig.group() is group
-    assert codes_of(rig.commit(2)) == [ErrorCode.NONE]
-
-
-def test_leadership_that_flaps_within_one_load_leaves_one_owner_and_all_data(rig: Rig) -> None:
-    for offset in range(10):
-        rig.commit(offset)
-    for epoch in itertools.count(1):
-        rig.log.lead(G, epoch)
-        rig.coordinator.on_resigned(G, epoch)
-        rig.coordinator.on_elected(G, epoch)
-        rig.turn(1)
-        if epoch == 5:
-            break
-    rig.turn()
-    assert rig.committed() == 9
-    assert sum(term.partition == G for term in rig.coordinator.directory.terms()) == 1
-    assert rig.group().term.leader_epoch == 5
-
-
-def test_a_load_that_loses_leadership_leaves_nothing_behind(rig: Rig) -> None:
-    rig.commit(1)
-    rig.coordinator.on_resigned(G, 1)
-    rig.elect(G, 2)
-    rig.coordinator.on_resigned(G, 3)
-    rig.turn()
-    assert "g" not in rig.coordinator.directory.groups
-    assert rig.fetch(topics={"orders": [0]}).code is ErrorCode.NOT_COORDINATOR
-
-
-def test_topics_deleted_while_a_partition_loads_are_cleaned_after_it(rig: Rig) -> None:
-    rig.commit(1)
-    rig.commit(2, topic="clicks")
-    rig.log.resign(G)
-    rig.coordinator.on_resigned(G, 1)
-    rig.elect(G, 1)
-    rig.coordinator.topics_deleted(["orders"])
-    rig.turn()
-    assert rig.committed() == -1
-    assert rig.committed(topic="clicks") == 2
 
 
 # -- slices ----------------------------------------------------------------------------------
