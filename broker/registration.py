@@ -163,26 +163,32 @@ class SessionRenewal:
     ) -> None:
         self._zookeeper = zookeeper
         self._steps = steps
-        self._is_lost = False
-        self._renewed = asyncio.Event()
+        self._is_due = False
+        self._connected = asyncio.Event()
         zookeeper.on_state.append(self._session_changed)
 
     async def run(self) -> None:
-        """Take the steps after each expiry, until cancelled; a step's own failure is raised."""
+        """Take the steps after each expiry, until cancelled; a step's own failure is raised.
+
+        Steps that an outage interrupts are all taken again once there is a connection.
+        """
         while True:
-            await self._renewed.wait()
-            self._renewed.clear()
+            await self._connected.wait()
+            self._connected.clear()
+            if not self._is_due:
+                continue
+            self._is_due = False
             try:
                 for step in self._steps:
                     await step()
             except (SessionExpired, ConnectionLost) as error:
                 log.warning("did not come back yet: %r", error)
+                self._is_due = True
                 if self._zookeeper.state is SessionState.CONNECTED:
-                    self._renewed.set()
+                    self._connected.set()
 
     def _session_changed(self, state: SessionState) -> None:
         if state is SessionState.LOST:
-            self._is_lost = True
-        elif state is SessionState.CONNECTED and self._is_lost:
-            self._is_lost = False
-            self._renewed.set()
+            self._is_due = True
+        elif state is SessionState.CONNECTED:
+            self._connected.set()

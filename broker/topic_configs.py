@@ -38,6 +38,7 @@ class TopicConfigs:
         self._overrides: dict[str, Mapping[str, str]] = {}
         self._last_seen = -1
         self._announced = asyncio.Event()
+        zookeeper.on_state.append(self._session_changed)
 
     def overrides(self, topic: str) -> Mapping[str, str]:
         """What the topic sets itself, by Kafka's topic-level names; values as they were given."""
@@ -58,8 +59,11 @@ class TopicConfigs:
                 await self._follow()
             except ZooKeeperError as error:
                 log.warning("could not read changed settings: %r", error)
-                if self._zookeeper.state is SessionState.CONNECTED:
-                    self._announced.set()
+
+    def _session_changed(self, state: SessionState) -> None:
+        """Watches do not outlive a connection: look for what was announced meanwhile."""
+        if state is SessionState.CONNECTED:
+            self._announced.set()
 
     async def refresh(self, topic: str) -> Mapping[str, str]:
         """Read one topic's overrides now: for a topic just created, which nobody announces."""

@@ -65,11 +65,21 @@ class Channel:
         self._orders: deque[Order] = deque()
         self._filled = asyncio.Event()
         self._link: Link | None = None
+        self._queued = 0
+        self._is_over = False
+        self._progress = asyncio.Event()
 
     def send(self, order: Order) -> None:
         """Queue an order; never waits."""
         self._orders.append(order)
+        self._queued += 1
         self._filled.set()
+
+    async def heard(self) -> None:
+        """Return when the node has answered all that is queued now, or is given up."""
+        last = self._queued
+        while self._queued - len(self._orders) < last and not self._is_over:
+            await self._progress.wait()
 
     async def run(self) -> None:
         """Deliver until cancelled."""
@@ -80,17 +90,27 @@ class Channel:
                     await self._filled.wait()
                 await self._deliver(self._orders[0])
                 self._orders.popleft()
+                self._report_progress()
         finally:
+            self._is_over = True
+            self._report_progress()
             await self._hang_up()
 
+    def _report_progress(self) -> None:
+        progress, self._progress = self._progress, asyncio.Event()
+        progress.set()
+
     async def _deliver(self, order: Order) -> None:
+        is_delayed = False
         while True:
             try:
                 if self._link is None:
                     self._link = await self._dial(*self._address)
                 answer = await self._link.request(order.message, order.version, self._timeout_ms)
             except (KafkaError, OSError) as error:
-                log.warning("delayed an order node=%d reason=%s", self._node_id, error)
+                if not is_delayed:
+                    log.warning("delayed an order node=%d reason=%s", self._node_id, error)
+                is_delayed = True
                 await self._hang_up()
                 await asyncio.sleep(self._backoff_s)
                 continue
@@ -124,6 +144,10 @@ class Channels:
         """Queue an order for a node; dropped when the node is gone."""
         if node_id in self._channels:
             self._channels[node_id][0].send(order)
+
+    async def heard(self) -> None:
+        """Return when every node has answered what is queued for it now."""
+        await asyncio.gather(*(channel.heard() for channel, _ in self._channels.values()))
 
     def close(self, node_id: int) -> None:
         """Stop delivering to a node and forget what was not delivered."""

@@ -102,6 +102,17 @@ class Controller:
             return
         self._events.put(Event("controlled shutdown", prepare, dropped=refuse))
 
+    async def heard(self, timeout_s: float) -> bool:
+        """True once every node has obeyed all that is ordered now; False when that took longer."""
+        if self._term is None:
+            return True
+        try:
+            async with asyncio.timeout(timeout_s):
+                await self._term.channels.heard()
+        except TimeoutError:
+            return False
+        return True
+
     async def run(self) -> None:
         """Handle events until cancelled; the tasks of a term are children of this one."""
         try:

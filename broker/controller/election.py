@@ -7,10 +7,9 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 from barnabas.client.ensemble import (
-    BadVersion,
     Check,
     ConnectionLost,
     Create,
@@ -23,10 +22,14 @@ from barnabas.client.ensemble import (
     Stat,
     Watch,
     ZooKeeper,
+    ZooKeeperError,
 )
 from barnabas.protocol import znodes
 
 log = logging.getLogger(__name__)
+
+ATTEMPTS_MAX: Final = 20
+"""Elections lost in a row to somebody who is gone again before a controller gives up for now."""
 
 
 class ControllerMoved(Exception):  # noqa: N818 - what happened
@@ -73,13 +76,17 @@ class Election:
         """Become controller unless somebody is; True when won. ``changed`` watches the winner.
 
         One multi creates ``/controller`` and raises the epoch, so no two controllers ever share
-        an epoch. Whoever loses, or does not learn the outcome, looks again.
+        an epoch. Whoever loses, or does not learn the outcome, looks again. Raises ZooKeeperError
+        when that does not come to an end.
         """
-        while await self.look(changed):
+        for _ in range(ATTEMPTS_MAX):
+            if not await self.look(changed):
+                return False
+            # The epoch is read first: a rival elected after this makes the multi fail.
+            epoch, version = await self._stored_epoch()
             stat = await self._zookeeper.exists(znodes.CONTROLLER)
             if stat is not None and not self._is_left_behind(stat):
                 continue
-            epoch, version = await self._stored_epoch()
             try:
                 results = await self._zookeeper.multi(
                     *([Delete(znodes.CONTROLLER, stat.version)] if stat else []),
@@ -93,7 +100,7 @@ class Election:
             self.controller_id = self._node_id
             log.info("elected controller node=%d epoch=%d", self._node_id, self.epoch)
             return True
-        return False
+        raise ZooKeeperError(f"no end to the election after {ATTEMPTS_MAX} attempts")
 
     async def fenced(self, *operations: Op) -> list[Any]:
         """Apply the operations, all or none, provided that no other controller was elected.
@@ -156,6 +163,3 @@ class Election:
 
     def _record(self) -> bytes:
         return znodes.ControllerRecord(broker_id=self._node_id, timestamp=self._now_ms()).to_json()
-
-
-__all__ = ["BadVersion", "ControllerMoved", "Election"]

@@ -192,6 +192,7 @@ def topics_handler(
         cluster.writer(),
         node.cache,
         is_controller=lambda: node.controller.is_active,
+        heard=lambda s: asyncio.sleep(0, True),
         may_delete=may_delete,
     )
 
@@ -230,6 +231,19 @@ async def test_created_topics_are_answered_when_every_partition_is_led(
     assert settings["retention.ms"] == ("5", 1)
     assert settings["preallocate"] == ("false", 5)
     assert settings["cleanup.policy"] == ("delete", 5)
+
+
+async def test_every_node_knows_a_topic_when_its_creation_is_answered(
+    cluster: SmallCluster,
+) -> None:
+    nodes = [await cluster.start(number) for number in (1, 2, 3)]
+    await cluster.elected()
+    controller = next(node for node in nodes if node.controller.is_active)
+    for name in "abcdefgh":
+        request = create_topics.CreateTopicsRequest(topics=[wanted(name, 6)], timeout_ms=5000)
+        answer = await topics_handler(cluster, controller).create(call(request, 7))
+        assert answer.topics[0].error_code == ErrorCode.NONE
+        assert all(name in node.cache.snapshot.topics for node in nodes)
 
 
 async def test_no_time_to_wait_is_answered_as_timed_out_although_the_topic_comes(
