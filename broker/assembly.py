@@ -263,6 +263,7 @@ class Node:
                 self._writer,
                 metadata,
                 is_controller=lambda: self._controller.is_active,
+                heard=self._controller.heard,
                 may_delete=topics.delete_topic_enable,
             ),
             ClusterHandler(metadata, cluster_id),

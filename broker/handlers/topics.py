@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Final
 
 from barnabas.broker.controller.creation import Plan, TopicWriter, Wish
@@ -28,6 +28,8 @@ OWN_SETTING: Final = 1
 DEFAULT_SETTING: Final = 5
 """Where a setting comes from, in Kafka's numbers."""
 DELETION_DISABLED_SINCE: Final = 3
+OTHERS_S: Final = 2.0
+"""How long the other nodes are given to hear of a new topic before the answer goes out."""
 NAME_FREE_S_MAX: Final = 5.0
 """How long a deletion that nobody can see any more is waited for, so that its name is free."""
 
@@ -41,11 +43,14 @@ class TopicsHandler:
         cache: MetadataCache,
         *,
         is_controller: Callable[[], bool],
+        heard: Callable[[float], Awaitable[bool]],
         may_delete: bool,
     ) -> None:
+        """``heard`` waits, so many seconds at most, until every node obeyed the controller."""
         self._writer = writer
         self._cache = cache
         self._is_controller = is_controller
+        self._heard = heard
         self._may_delete = may_delete
 
     def handlers(self) -> Mapping[int, Handler]:
@@ -138,7 +143,17 @@ class TopicsHandler:
         if left_s <= 0:
             return list(made)
         await self._cache.wait_until(lambda snapshot: not missing(snapshot), left_s)
+        await self._await_others(deadline)
         return missing(self._cache.snapshot)
+
+    async def _await_others(self, deadline: float) -> None:
+        """Let the other nodes hear of it, too: the client may ask any of them next.
+
+        Kafka does not wait for them, so nothing fails when one of them is slow.
+        """
+        left_s = deadline - asyncio.get_running_loop().time()
+        if left_s > 0:
+            await self._heard(min(left_s, OTHERS_S))
 
     def _named(self, topic: delete_topics.Topic) -> str:
         has_id = topic.topic_id != bytes(16)

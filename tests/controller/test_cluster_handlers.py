@@ -192,7 +192,7 @@ def topics_handler(
         cluster.writer(),
         node.cache,
         is_controller=lambda: node.controller.is_active,
-        heard=lambda s: asyncio.sleep(0, True),
+        heard=node.controller.heard,
         may_delete=may_delete,
     )
 
