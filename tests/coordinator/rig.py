@@ -109,6 +109,7 @@ class Rig:
         loop: SimulatedLoop | None = None,
         log: MemoryLog | None = None,
         is_elected: bool = True,
+        partitions: int = PARTITIONS,
         **settings: Any,
     ) -> None:
         self.loop = loop or SimulatedLoop(1)
@@ -126,10 +127,10 @@ class Rig:
             now_ms=self.loop.wall_ms,
             random=random.Random(7),
         )
-        self.coordinator.start(PARTITIONS)
+        self.coordinator.start(partitions)
         self._running = self.loop.create_task(self.coordinator.run())
         if is_elected:
-            for index in range(PARTITIONS):
+            for index in range(partitions):
                 self.elect(index, 0)
         self.turn()
 

@@ -130,3 +130,40 @@ def test_topics_deleted_while_a_partition_loads_are_cleaned_after_it(rig: Rig) -
     rig.turn()
     assert rig.committed() == -1
     assert rig.committed(topic="clicks") == 2
+
+
+def test_an_election_told_twice_is_one_load(rig: Rig) -> None:
+    rig.commit(1)
+    rig.log.resign(G)
+    rig.coordinator.on_resigned(G, 1)
+    rig.elect(G, 1)
+    term = next(term for term in rig.coordinator.directory.terms() if term.partition == G)
+    rig.elect(G, 1)
+    rig.turn()
+    assert rig.group().term is term
+
+
+def test_a_newer_election_while_a_partition_loads_starts_the_load_again(rig: Rig) -> None:
+    rig.commit(1)
+    rig.log.is_replicated = False
+    rig.commit(2)
+    rig.reload(1)
+    rig.elect(G, 2)
+    rig.turn()
+    rig.log.replicate(G)
+    rig.turn()
+    assert rig.committed() == 2
+    assert rig.group().term.leader_epoch == 2
+
+
+def test_a_load_waits_for_a_log_that_is_not_led_yet(rig: Rig) -> None:
+    rig.commit(1)
+    rig.log.resign(G)
+    rig.coordinator.on_resigned(G, 1)
+    rig.coordinator.on_elected(G, 2)
+    rig.turn()
+    loading = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    assert rig.fetch(topics={"orders": [0]}).code is loading
+    rig.log.lead(G, 2)
+    rig.wait(0.2)
+    assert rig.committed() == 1

@@ -167,6 +167,13 @@ def test_a_pending_commit_keeps_its_partition_from_expiring(rig: Rig) -> None:
     assert rig.committed() == 1
 
 
+def test_a_group_that_died_while_others_were_looked_at_is_left_alone(rig: Rig) -> None:
+    rig.commit(1)
+    group = rig.group()
+    rig.coordinator.on_resigned(G, None)
+    assert rig.coordinator._expiry.sweep(group) == 0
+
+
 # -- the rule by itself --------------------------------------------------------------------------
 
 R = 1000

@@ -6,6 +6,7 @@ Source: coordinator.md section 5; the checks C5.1 to C5.4, C5.6 and C5.7.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -316,3 +317,31 @@ def test_a_group_that_was_empty_again_waits_but_not_longer(make_rig: Callable[..
     assert not asked.is_answered
     rig.wait(1.1)
     assert asked.answer.generation_id == 3
+
+
+def test_members_that_all_stay_away_are_waited_for_until_their_sessions_end(rig: Rig) -> None:
+    fields: dict[str, Any] = {
+        "version": 5,
+        "group_instance_id": "a",
+        "rebalance_timeout_ms": 10_000,
+        "session_timeout_ms": 60_000,
+    }
+    member = rig.join(**fields).answer.member_id
+    rig.sync(member, 1, {}, group_instance_id="a")
+    newcomer = rig.join(rebalance_timeout_ms=10_000)  # and then only the static one is left
+    rig.leave(next(name for name in rig.group().members if name != member))
+    assert newcomer.code is ErrorCode.UNKNOWN_MEMBER_ID
+    for _ in range(2):
+        rig.wait(10.1)
+        assert rig.group().state is GroupState.PREPARING
+    assert rig.join(member, **fields).answer.generation_id == 2
+
+
+def test_what_cannot_be_stored_of_an_emptied_group_does_not_keep_it_from_being_empty(
+    rig: Rig, caplog: pytest.LogCaptureFixture
+) -> None:
+    (member,) = rig.stable()
+    rig.log.append_fails_with = ErrorCode.NOT_ENOUGH_REPLICAS
+    rig.leave(member)
+    assert rig.group().state is GroupState.EMPTY
+    assert "empty group not stored" in caplog.text

@@ -234,6 +234,35 @@ def test_a_load_of_many_reads_misses_nothing(make_rig: Callable[..., Rig]) -> No
     assert [rig.committed(index=index) for index in range(4)] == [48, 49, 46, 47]
 
 
+def test_a_bug_while_loading_is_a_failed_load_and_not_the_end_of_the_loader(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def explode(*_: object) -> bytes:
+        raise RuntimeError("planted")
+
+    rig.commit(1)
+    with monkeypatch.context() as patched:
+        patched.setattr(rig.log, "read", explode)
+        rig.reload()
+        assert rig.fetch(topics={"orders": [0]}).code is ErrorCode.NOT_COORDINATOR
+    assert "planted" in caplog.text
+    rig.wait(10)
+    assert rig.committed() == 1
+
+
+def test_a_marker_of_a_kind_nobody_knows_is_skipped(
+    old: OldLog, take_over: Callable[[], Rig]
+) -> None:
+    old.transactional(7, (key(), value(2)), (key(1), value(3)), (key(1), None))
+    old.transactional(8, (key(2), value(2)), (key(2), None))
+    old.write((b"\0\0\0\7", b"\0\0\0\0\0\0"), is_transactional=True, is_control=True)
+    rig = take_over()
+    assert rig.committed() == -1
+    asked = rig.fetch(topics={"orders": [0, 1, 2]}, is_stable=True)
+    unstable, none = ErrorCode.UNSTABLE_OFFSET_COMMIT, ErrorCode.NONE
+    assert codes_of(asked) == [unstable, none, none]
+
+
 def test_compressed_batches_are_loaded(make_rig: Callable[..., Rig]) -> None:
     rig = make_rig(offsets_compression_codec=3)
     rig.commit(5, metadata="x" * 1000)
