@@ -55,7 +55,9 @@ class SmallNode:
         self.cache = MetadataCache()
         self.hosted: dict[Partition, Replica] = {}
         self.broken: set[Partition] = set()
-        self.deaf = asyncio.Event()
+        self.listens = asyncio.Event()
+        """Cleared: orders arrive, and are obeyed once it is set again."""
+        self.listens.set()
         self.zookeeper: SimZooKeeper = cluster.ensemble.connect()
         self.is_up = True
         self._cluster = cluster
@@ -163,6 +165,7 @@ class SmallLink:
         assert version is not None
         spec = api.spec_of(type(message))
         request = decode(spec.request, version, encode(message, version))
+        await self._node.listens.wait()
         await asyncio.sleep(0)
         if not self._node.is_up or self._cluster.nodes.get(self._node.id) is not self._node:
             raise Disconnected(f"node {self._node.id} is down")
