@@ -144,13 +144,22 @@ class _Loading:
         return [*bases[1:], *[base + OFFSETS_MAX + 1 for base in bases[-1:]]]
 
     async def _recover(self, segments: list[Segment]) -> None:
+        """Verify segments in order, and drop what lies behind lost or stale data."""
+        expected: int | None = None
         for index, segment in enumerate(segments):
+            base = segment.base_offset
+            if index and (base < self._end_offset or (expected is not None and base != expected)):
+                self._drop(segments[index:])
+                return
             found = await in_slices(recover_segment(segment, epochs=self._epochs, may_cut=True))
             self._end_offset = found.next_offset
             self._changed.append(segment)
             if found.cut_bytes:
                 self._drop(segments[index + 1 :])
                 return
+            # Our logs roll at their end, so that a hole between two segments is a tail that a
+            # power cut took, at the end of a batch by chance; only compaction leaves others.
+            expected = found.next_offset if found.is_contiguous else None
 
     def _drop(self, segments: list[Segment]) -> None:
         """Remove segments that a crash made unreachable, and their snapshots."""
@@ -178,6 +187,10 @@ class _Loading:
             replay_producers(self._segments, self._snapshots, start_offset, end_offset)
         )
         self._snapshots.take(producers, end_offset)
+        if self._changed:
+            await uninterrupted(
+                self._files.off_loop(lambda: self._files.sync_directory(self._directory))
+            )
         return LogParts(
             segments=self._segments,
             start_offset=start_offset,

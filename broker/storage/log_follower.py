@@ -46,13 +46,13 @@ def truncate_to(log: Log, offset: int) -> None:
     if offset < view.bases[0]:
         truncate_fully(log, offset, None)
         return
-    log.flusher.lower(offset)
+    last = view.segments[view.floor(offset)]
+    inside = last.find(offset)
+    end_offset = min(offset, inside.base_offset) if inside else offset
+    log.flusher.lower(end_offset)
     gone = [segment for segment in view.segments if segment.base_offset > offset]
     log.segments.remove(gone)
-    active = log.segments.active
-    inside = active.find(offset)
-    end_offset = min(offset, inside.base_offset) if inside else offset
-    active.truncate(offset)
+    last.truncate(offset)
     log.start_offset = min(log.start_offset, end_offset)
     log.epochs.truncate_from_end(end_offset)
     renamed = log.snapshots.remove_above(end_offset)

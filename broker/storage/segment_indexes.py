@@ -43,6 +43,7 @@ class SegmentIndexes:
         "_files",
         "_generation",
         "_interval",
+        "_is_on_disk",
         "_offsets",
         "_rebuild",
         "_stem",
@@ -69,6 +70,7 @@ class SegmentIndexes:
         self._base_offset = base_offset
         self._offsets = OffsetIndex() if is_empty else None
         self._times = TimeIndex() if is_empty else None
+        self._is_on_disk = not is_empty
         self._interval = 4096
         self._entries_max = (1, 1)
         self._unindexed = 0
@@ -210,6 +212,7 @@ class SegmentIndexes:
         """Forget both indexes and what was derived with them, to note every batch again."""
         self._offsets, self._times = OffsetIndex(), TimeIndex()
         self._generation += 1
+        self._is_on_disk = False
         self._unindexed = 0
         self.max_timestamp = self.first_timestamp = -1
         self.max_timestamp_offset = self._base_offset
@@ -229,6 +232,7 @@ class SegmentIndexes:
         self.offsets.truncate(offset - self._base_offset)
         self.times.truncate(offset - self._base_offset)
         self._generation += 1
+        self._is_on_disk = False
         self.load_max_timestamp()
 
     def prepare_save(self) -> tuple[SavedState, Callable[[], None]]:
@@ -238,10 +242,12 @@ class SegmentIndexes:
         """
         works = []
         state = SavedState(self._generation, len(self._offsets or ()), len(self._times or ()))
-        if self._offsets is not None and self._times is not None:
-            offsets, times = self._offsets, self._times
-            works.append((".index", offsets.saved * 8, offsets.to_bytes(offsets.saved)))
-            works.append((".timeindex", times.saved * 12, times.to_bytes(times.saved)))
+        offsets, times = self._offsets, self._times
+        if offsets is not None and times is not None:
+            if not self._is_on_disk or len(offsets) > offsets.saved:
+                works.append((".index", offsets.saved * 8, offsets.to_bytes(offsets.saved)))
+            if not self._is_on_disk or len(times) > times.saved:
+                works.append((".timeindex", times.saved * 12, times.to_bytes(times.saved)))
 
         def save() -> None:
             for suffix, keep_bytes, data in works:
@@ -264,3 +270,4 @@ class SegmentIndexes:
         """The entries of ``state`` are in their files, unless something was dropped since."""
         if state.generation == self._generation and self._offsets is not None:
             self._offsets.saved, self.times.saved = state.offset_entries, state.time_entries
+            self._is_on_disk = True

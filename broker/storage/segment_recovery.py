@@ -27,6 +27,8 @@ class Recovered(NamedTuple):
     """After the last good batch; the segment's base when there is none."""
     cut_bytes: int
     """How much was no good; it is gone unless cutting was forbidden."""
+    is_contiguous: bool
+    """No offset is missing from the segment's base on: nothing was compacted away."""
 
 
 def recover_segment(
@@ -38,7 +40,7 @@ def recover_segment(
     offsets do not fit, which must be split and not cut.
     """
     indexes, size = segment.indexes, segment.size
-    next_offset, since_pause = segment.base_offset, 0
+    next_offset, since_pause, is_contiguous = segment.base_offset, 0, True
     segment.forget_hints()
     indexes.reset()
     walk = Walk(segment.read, end=size, base_offset=segment.base_offset)
@@ -47,6 +49,7 @@ def recover_segment(
         indexes.note(entry.position, count, entry.last_offset, entry.max_timestamp)
         if epochs is not None and entry.leader_epoch > epochs.latest:
             epochs.assign(entry.leader_epoch, entry.base_offset)
+        is_contiguous = is_contiguous and entry.base_offset == next_offset
         next_offset = entry.last_offset + 1
         since_pause += count
         if since_pause >= _SLICE_BYTES:
@@ -62,4 +65,4 @@ def recover_segment(
         )
         if may_cut:
             segment.cut(walk.valid_bytes)
-    return Recovered(next_offset, size - walk.valid_bytes)
+    return Recovered(next_offset, size - walk.valid_bytes, is_contiguous)

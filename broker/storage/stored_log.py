@@ -169,6 +169,11 @@ class StoredLog:
         old.indexes.finish()
         self.producers.end_offset = self.end_offset
         try:
+            if old.is_new:
+                # A segment's name must never be lost while its successor's is kept. This blocks,
+                # but only when no flush has ended since the last roll, which asked for one.
+                self._files.sync_directory(self.directory)
+                old.is_new = False
             self.snapshots.take(self.producers, base_offset)
             segment = self.new_segment(base_offset)
         except StorageError as error:
@@ -187,7 +192,8 @@ class StoredLog:
         if self._refusal is not None:
             raise Refused(ErrorCode.KAFKA_STORAGE_ERROR, self._refusal)
         if self._must_roll(entry.size, entry.last_offset, entry.max_timestamp):
-            self.roll(max(entry.base_offset, self.end_offset))
+            is_far = entry.last_offset - self.end_offset > OFFSETS_MAX
+            self.roll(entry.base_offset if is_far else self.end_offset)
         try:
             self._active.append(data, entry.last_offset, entry.max_timestamp)
         except StorageError as error:
@@ -215,6 +221,7 @@ class StoredLog:
         for segment in gone:
             segment.retire()
         self._arm_roll()
+        self._active.is_new = True  # so that the next flush makes the renames durable
         self._owner.discard(renamed, self._config.file_delete_delay_ms)
 
     # Durability
@@ -308,6 +315,8 @@ class StoredLog:
         assert self.is_full
         segment, end_offset = self._active, self.end_offset
         with self._storage():
+            if self._files.size(segment.path(".log")) < segment.size:
+                raise StorageError(segment.path(".log"), "is shorter than what was written")
             recovered = yield from recover_segment(segment, may_cut=False)
             if recovered.next_offset != end_offset or recovered.cut_bytes:
                 raise StorageError(segment.path(".log"), f"lost batches below {end_offset}")

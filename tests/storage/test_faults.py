@@ -1,0 +1,138 @@
+"""What a log does when the disk refuses: log.md sections 2.9 and 3.1."""
+
+from __future__ import annotations
+
+import resource
+import signal
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from barnabas.broker.storage.slices import at_once
+from barnabas.protocol.errors import ErrorCode, Refused
+from tests.storage.faulty_files import FaultyFiles
+from tests.storage.rig import Rig, batch, offsets_of, read_all
+
+
+@pytest.fixture
+def files() -> FaultyFiles:
+    return FaultyFiles()
+
+
+@pytest.fixture
+def rig(tmp_path: Path, files: FaultyFiles) -> Rig:
+    rig = Rig(tmp_path / "t-0", files, segment_bytes=250)
+    rig.append(batch(size=100))
+    return rig
+
+
+def refused(rig: Rig) -> ErrorCode:
+    with pytest.raises(Refused) as error:
+        rig.append(batch(size=100))
+    return error.value.code
+
+
+def test_a_failed_write_moves_no_offset_and_takes_the_log_offline(
+    rig: Rig, files: FaultyFiles
+) -> None:
+    files.fail_next("write")
+    assert refused(rig) == ErrorCode.KAFKA_STORAGE_ERROR
+    assert (rig.log.end_offset, rig.log.is_offline) == (1, True)
+    assert refused(rig) == ErrorCode.KAFKA_STORAGE_ERROR
+    assert len(rig.keeper.failures) == 1
+
+
+def test_a_failed_read_takes_the_log_offline(rig: Rig, files: FaultyFiles) -> None:
+    files.fail_next("read")
+    with pytest.raises(Refused) as error:
+        read_all(rig.log)
+    assert (error.value.code, rig.log.is_offline) == (ErrorCode.KAFKA_STORAGE_ERROR, True)
+
+
+def test_a_full_disk_stops_appends_only_until_the_tail_was_verified(
+    rig: Rig, files: FaultyFiles
+) -> None:
+    files.is_full = True
+    assert refused(rig) == ErrorCode.KAFKA_STORAGE_ERROR
+    assert (rig.log.is_full, rig.log.is_offline, rig.keeper.failures) == (True, False, [])
+    assert offsets_of(read_all(rig.log)) == [0]
+    files.is_full = False
+    assert refused(rig) == ErrorCode.KAFKA_STORAGE_ERROR
+    at_once(rig.log.verify_again())
+    assert rig.append(batch(size=100)).base_offset == 1
+    assert offsets_of(read_all(rig.log)) == [0, 1]
+
+
+def test_a_disk_that_is_full_at_a_roll_leaves_the_log_as_it_was(
+    rig: Rig, files: FaultyFiles
+) -> None:
+    rig.append(batch(size=100))
+    files.is_full = True
+    assert refused(rig) == ErrorCode.KAFKA_STORAGE_ERROR
+    assert rig.log.segments.active.base_offset == 0
+    files.is_full = False
+    at_once(rig.log.verify_again())
+    assert rig.append(batch(size=100)).base_offset == 2
+    assert rig.log.segments.active.base_offset == 2
+
+
+def test_a_tail_that_is_gone_after_a_full_disk_takes_the_log_offline(
+    rig: Rig, files: FaultyFiles
+) -> None:
+    rig.append(batch(size=100))
+    files.is_full = True
+    refused(rig)
+    files.is_full = False
+    path = rig.segment_file(0)
+    path.write_bytes(path.read_bytes()[:150])
+    with pytest.raises(Refused):
+        at_once(rig.log.verify_again())
+    assert rig.log.is_offline
+
+
+async def test_a_full_disk_during_a_flush_keeps_what_is_still_to_be_flushed(
+    rig: Rig, files: FaultyFiles
+) -> None:
+    for number in range(1, 4):
+        rig.append(batch(size=100), epoch=number)
+    files.is_full = True
+    with pytest.raises(Refused):
+        await rig.log.flush()
+    assert (rig.log.recovery_point, rig.log.is_full, rig.log.is_offline) == (0, True, False)
+    files.is_full = False
+    at_once(rig.log.verify_again())
+    await rig.log.flush()
+    rig.recovery_point = rig.log.recovery_point
+    assert rig.recovery_point == 4
+    assert len((await rig.crash()).epochs.pairs) == 4
+
+
+@pytest.mark.parametrize("nth", range(6))
+async def test_no_acknowledged_batch_is_lost_whichever_write_fails(
+    tmp_path: Path, files: FaultyFiles, nth: int
+) -> None:
+    rig = Rig(tmp_path / "t-0", files, segment_bytes=250)
+    files.fail_next("write", after=nth)
+    acknowledged = 0
+    with suppress(Refused):
+        for _ in range(9):
+            rig.append(batch(size=100))
+            acknowledged += 1
+    assert acknowledged == nth
+    log = await rig.crash()
+    assert offsets_of(read_all(log)) == list(range(acknowledged))
+
+
+def test_a_short_write_is_undone(tmp_path: Path) -> None:
+    rig = Rig(tmp_path / "t-0")
+    rig.append(batch(size=100))
+    old_limit = resource.getrlimit(resource.RLIMIT_FSIZE)
+    old_handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    try:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (150, old_limit[1]))
+        assert refused(rig) == ErrorCode.KAFKA_STORAGE_ERROR
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, old_limit)
+        signal.signal(signal.SIGXFSZ, old_handler)
+    assert rig.segment_file(0).stat().st_size == 100

@@ -1,0 +1,160 @@
+"""A log against a list: whatever happens, it is a prefix of what was appended, and long enough.
+
+Appends, rolls, flushes, truncations, clean stops, killed processes, torn tails and power cuts in
+any order, on the simulated disk (reliability.md P11).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import hypothesis.strategies as st
+import pytest
+from hypothesis import settings
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from barnabas.protocol.errors import ErrorCode, Refused
+from barnabas.protocol.records.batch import build_batch, iterate, records
+from tests.sim.simulated_files import SimulatedFiles
+from tests.sim.simulated_loop import SimulatedLoop
+from tests.storage.rig import T0, Rig, read_all
+
+DIRECTORY = Path("/data/t-0")
+
+
+class LogMachine(RuleBasedStateMachine):
+    """One log, and the list of the values that it should hold."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.runner = asyncio.Runner(loop_factory=lambda: SimulatedLoop(1))
+        self.values: list[bytes] = []
+        self.count = 0
+        self.sequence = 0
+        self.producer_epoch = 0
+
+    def teardown(self) -> None:
+        self.runner.close()
+
+    def run(self, work: Coroutine[Any, Any, Any]) -> None:
+        self.runner.run(work)
+
+    @initialize(
+        segment_bytes=st.integers(100, 2000),
+        interval=st.integers(0, 500),
+        segment_ms=st.integers(1, 100),
+    )
+    def begin(self, segment_bytes: int, interval: int, segment_ms: int) -> None:
+        self.disk = SimulatedFiles(lambda: T0)
+        self.rig = Rig(
+            DIRECTORY,
+            self.disk,
+            segment_bytes=segment_bytes,
+            index_interval_bytes=interval,
+            segment_ms=segment_ms,
+        )
+
+    @rule(sizes=st.lists(st.integers(0, 300), min_size=1, max_size=4), time=st.integers(0, 300))
+    def append(self, sizes: list[int], time: int) -> None:
+        values = [b"%d." % (self.count + i) + b"." * size for i, size in enumerate(sizes)]
+        self.count += len(values)
+        built = build_batch(
+            [(None, value) for value in values],
+            timestamp_ms=T0 + time,
+            producer_id=7,
+            producer_epoch=self.producer_epoch,
+            base_sequence=self.sequence,
+        )
+        self.sequence += len(values)
+        appended = self.rig.log.append(built, leader_epoch=self.producer_epoch, is_client=True)
+        assert appended.base_offset == len(self.values)
+        self.values += values
+
+    @precondition(lambda self: self.rig.log.segments.active.size > 0)
+    @rule()
+    def roll(self) -> None:
+        self.rig.log.roll()
+
+    @rule()
+    def flush(self) -> None:
+        self.run(self.rig.log.flush())
+        assert self.rig.log.recovery_point == len(self.values)
+
+    @rule(data=st.data())
+    def truncate(self, data: st.DataObject) -> None:
+        offset = data.draw(st.integers(0, len(self.values)))
+        self.rig.log.truncate_to(offset)
+        self.run(self.rig.log.flush())
+        self.resume(self.rig.log.end_offset)
+
+    @rule()
+    def restart(self) -> None:
+        self.run(self.rig.restart())
+        assert self.rig.log.end_offset == len(self.values)
+
+    @rule(garbage=st.binary(max_size=200))
+    def kill(self, garbage: bytes) -> None:
+        active = self.rig.log.segments.active
+        file = self.disk.open_append(active.path(".log"))
+        file.append(garbage)
+        self.crash()
+        assert self.rig.log.end_offset == len(self.values)
+
+    @rule(seed=st.integers(0, 2**32))
+    def power_cut(self, seed: int) -> None:
+        safe = self.rig.log.recovery_point
+        self.disk = self.rig.files = self.disk.after_power_cut(Random(seed))
+        self.crash()
+        assert self.rig.log.end_offset >= safe
+        self.resume(self.rig.log.end_offset)
+
+    def crash(self) -> None:
+        self.rig.recovery_point = self.rig.log.recovery_point
+        self.run(self.rig.crash())
+
+    def resume(self, end_offset: int) -> None:
+        """The log is shorter: a new leader epoch and a new producer epoch go on from there."""
+        del self.values[end_offset:]
+        self.producer_epoch += 1
+        self.sequence = 0
+
+    @invariant()
+    def holds_what_was_appended(self) -> None:
+        if not hasattr(self, "rig"):
+            return
+        data = read_all(self.rig.log)
+        held = [each for at, _ in iterate(data) for each in records(data, at)]
+        assert [each.offset for each in held] == list(range(len(self.values)))
+        assert [each.value for each in held] == self.values
+
+    @invariant()
+    def finds_every_batch(self) -> None:
+        if not hasattr(self, "rig"):
+            return
+        log = self.rig.log
+        for offset in range(0, len(self.values), 3):
+            data = log.read(offset, bytes_max=1, end=log.end_offset, at_least_one=True)
+            assert any(each.offset == offset for each in records(data))
+
+    @invariant()
+    def knows_its_producer(self) -> None:
+        if not hasattr(self, "rig") or not self.sequence:
+            return
+        gap = build_batch(
+            [(None, b"x")],
+            timestamp_ms=T0,
+            producer_id=7,
+            producer_epoch=self.producer_epoch,
+            base_sequence=self.sequence + 1,
+        )
+        with pytest.raises(Refused) as refused:
+            self.rig.log.append(gap, leader_epoch=self.producer_epoch, is_client=True)
+        assert refused.value.code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+
+
+TestLog = LogMachine.TestCase
+TestLog.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
