@@ -5,9 +5,8 @@ Source: cluster.md section 2.8.
 
 from __future__ import annotations
 
-import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from barnabas.client.errors import KafkaError
 from barnabas.protocol.errors import ErrorCode
@@ -34,16 +33,20 @@ class Departure:
         dial: Dial,
         settings: ControllerSettings,
         internal_listener: str,
+        *,
+        leads_for_others: Callable[[], bool],
     ) -> None:
+        """``leads_for_others`` says whether anything led here has a replica elsewhere."""
         self._node_id = node_id
         self._metadata = metadata
         self._dial = dial
         self._settings = settings
         self._internal_listener = internal_listener
+        self._leads_for_others = leads_for_others
 
     async def announce(self, broker_epoch: int) -> None:
         """Try until nothing that others could lead is led here, or the tries are used up."""
-        if not self._settings.controlled_shutdown_enable:
+        if not self._settings.controlled_shutdown_enable or not self._leads_for_others():
             return
         tries = self._settings.controlled_shutdown_max_retries + 1
         for left in reversed(range(tries)):
@@ -55,13 +58,16 @@ class Departure:
                 if not remaining:
                     return
                 log.info("still leading partitions=%d tries_left=%d", len(remaining), left)
-            if self._is_alone():
-                return
             if left:
-                await asyncio.sleep(self._settings.controlled_shutdown_retry_backoff_ms / 1000)
+                await self._await_change()
 
-    def _is_alone(self) -> bool:
-        return set(self._metadata.snapshot.brokers) <= {self._node_id}
+    async def _await_change(self) -> None:
+        """Until the back-off is over, or another controller is known."""
+        former = self._metadata.snapshot.controller_id
+        await self._metadata.wait_until(
+            lambda snapshot: snapshot.controller_id not in (former, None),
+            self._settings.controlled_shutdown_retry_backoff_ms / 1000,
+        )
 
     async def _ask(self, broker_epoch: int) -> Sequence[messages.RemainingPartition]:
         snapshot = self._metadata.snapshot
