@@ -19,6 +19,7 @@ from barnabas.console.ports import LOOPBACK
 from benchmarks.apache_kafka import kafka_jars, kafka_node
 from benchmarks.server_process import ServerProcess
 
+from .client_libraries import ClientLibrary
 from .raw import Address, Closed, RawConnection
 from .raw_calls import leaders, live_brokers
 from .waiting import eventually
@@ -194,6 +195,14 @@ def await_leaders(cluster: Deployment, topic: str, partitions: int) -> dict[int,
         eventually(lambda at=address: known_by(at), what=f"leaders of {topic}")  # type: ignore[misc]
         for address in cluster.addresses
     ][-1]
+
+
+def create_topic(
+    cluster: Deployment, library: ClientLibrary, topic: str, partitions: int
+) -> dict[int, Address]:
+    """Create a topic through a library's admin client; returns its leaders when all know them."""
+    library.create_topic(cluster.bootstrap, topic, partitions)
+    return await_leaders(cluster, topic, partitions)
 
 
 class ElsewhereCluster:

@@ -6,7 +6,7 @@ import pytest
 
 from tests.harness.client_libraries import ClientLibrary
 from tests.harness.consumer_groups import ConsumerGroup
-from tests.harness.deployments import Deployment
+from tests.harness.deployments import Deployment, create_topic
 from tests.harness.fixtures import LIBRARIES
 from tests.harness.records import Received, numbered
 
@@ -37,7 +37,7 @@ def ends(records: list[Received]) -> dict[int, int]:
 def test_a_group_of_two_reads_everything_once_and_continues_where_it_stopped(
     cluster: Deployment, library: ClientLibrary, codec: str, topic: str, group: str
 ) -> None:
-    library.create_topic(cluster.bootstrap, topic, PARTITIONS)
+    create_topic(cluster, library, topic, PARTITIONS)
     with ConsumerGroup(library, cluster.bootstrap, group, topic, members=2) as members:
         members.await_shares(PARTITIONS)
         library.produce(cluster.bootstrap, topic, numbered(0, RECORDS), codec)

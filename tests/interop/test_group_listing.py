@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.harness.client_libraries import ClientLibrary
 from tests.harness.consumer_groups import ConsumerGroup
-from tests.harness.deployments import Deployment
+from tests.harness.deployments import Deployment, create_topic
 from tests.harness.fixtures import LIBRARIES
 from tests.harness.records import Sent
 
@@ -13,7 +13,7 @@ def test_a_group_is_listed_described_and_its_offsets_are_shown(
     cluster: Deployment, library: ClientLibrary, topic: str, group: str
 ) -> None:
     bootstrap = cluster.bootstrap
-    library.create_topic(bootstrap, topic, 2)
+    create_topic(cluster, library, topic, 2)
     sent = [Sent(b"x", partition=0)] * 3 + [Sent(b"y", partition=1)] * 4
     with ConsumerGroup(library, bootstrap, group, topic, members=2) as members:
         members.await_shares(2)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.harness.confluent_client import Confluent
-from tests.harness.deployments import Deployment, await_leaders
+from tests.harness.deployments import Deployment, create_topic
 from tests.harness.raw import RawConnection
 from tests.harness.raw_batches import sequenced_batch
 from tests.harness.raw_calls import (
@@ -23,8 +23,7 @@ from tests.harness.waiting import eventually
 @pytest.fixture
 def leader_link(cluster: Deployment, topic: str) -> Iterator[RawConnection]:
     """A connection to the leader of the only partition of a new topic."""
-    Confluent().create_topic(cluster.bootstrap, topic, 1)
-    with RawConnection(await_leaders(cluster, topic, 1)[0]) as link:
+    with RawConnection(create_topic(cluster, Confluent(), topic, 1)[0]) as link:
         yield link
 
 
@@ -76,7 +75,7 @@ def test_a_gap_in_the_sequence_is_refused(leader_link: RawConnection, topic: str
 
 def test_librdkafka_writes_every_record_once_in_order(cluster: Deployment, topic: str) -> None:
     library = Confluent()
-    library.create_topic(cluster.bootstrap, topic, 1)
+    create_topic(cluster, library, topic, 1)
     sent = numbered(0, 10_000)
     library.produce_with(cluster.bootstrap, topic, sent, {"enable.idempotence": True})
     found = library.read(cluster.bootstrap, topic, {0: "beginning"})

@@ -6,7 +6,7 @@ import struct
 from collections import Counter
 
 from tests.harness.confluent_client import Confluent
-from tests.harness.deployments import Deployment, await_leaders, is_apache_kafka
+from tests.harness.deployments import Deployment, create_topic, is_apache_kafka
 from tests.harness.fixtures import Deploy
 from tests.harness.raw import RawConnection, request_frame
 from tests.harness.raw_calls import (
@@ -46,8 +46,7 @@ def test_what_was_acknowledged_survives_the_kill_of_every_node(
 ) -> None:
     cluster = deploy_fresh(3)
     library = Confluent()
-    library.create_topic(cluster.bootstrap, topic, PARTITIONS)
-    await_leaders(cluster, topic, PARTITIONS)
+    create_topic(cluster, library, topic, PARTITIONS)
     groups = [f"group-{number}" for number in range(30)]
     with IdempotentProducer(cluster.bootstrap, topic, PARTITIONS) as producer:
         with Committer(cluster, groups, topic) as committer:
@@ -71,8 +70,7 @@ def test_while_offsets_load_a_coordinator_says_so_and_never_that_there_are_none(
     deploy_fresh: Deploy, topic: str, group: str
 ) -> None:
     cluster = deploy_fresh(1)
-    Confluent().create_topic(cluster.bootstrap, topic, 1)
-    await_leaders(cluster, topic, 1)
+    create_topic(cluster, Confluent(), topic, 1)
     last = fill_one_group(cluster, group, topic, MANY_COMMITS)
     cluster.kill_all()
     with OffsetReader(cluster.addresses[0], [group], topic) as reader:
@@ -87,8 +85,7 @@ def test_while_offsets_load_a_coordinator_says_so_and_never_that_there_are_none(
 def test_an_orderly_stop_keeps_everything_too(deploy_fresh: Deploy, topic: str) -> None:
     cluster = deploy_fresh(2)
     library = Confluent()
-    library.create_topic(cluster.bootstrap, topic, PARTITIONS)
-    await_leaders(cluster, topic, PARTITIONS)
+    create_topic(cluster, library, topic, PARTITIONS)
     with (
         IdempotentProducer(cluster.bootstrap, topic, PARTITIONS) as producer,
         Committer(cluster, ["one", "two"], topic) as committer,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.harness.client_libraries import ClientLibrary
-from tests.harness.deployments import Deployment
+from tests.harness.deployments import Deployment, create_topic
 from tests.harness.fixtures import LIBRARIES
 from tests.harness.records import Received, Sent, numbered
 from tests.harness.stored_batches import stored_codecs
@@ -31,7 +31,7 @@ def as_received(sent: list[Sent]) -> list[Received]:
 def test_keys_values_headers_and_timestamps_come_back_as_written(
     cluster: Deployment, library: ClientLibrary, topic: str
 ) -> None:
-    library.create_topic(cluster.bootstrap, topic, 1)
+    create_topic(cluster, library, topic, 1)
     library.produce(cluster.bootstrap, topic, KINDS)
     for reader in LIBRARIES:
         found = reader.read(cluster.bootstrap, topic, {0: "beginning"})
@@ -50,7 +50,7 @@ def test_a_batch_is_stored_in_the_codec_it_was_sent_in_and_everybody_reads_it(
     cluster: Deployment, library: ClientLibrary, codec: str, topic: str
 ) -> None:
     sent = [Sent(b"the same again %d" % (index // 9), partition=0) for index in range(300)]
-    library.create_topic(cluster.bootstrap, topic, 1)
+    create_topic(cluster, library, topic, 1)
     library.produce(cluster.bootstrap, topic, sent, codec)
     assert stored_codecs(cluster, topic, 0) == {codec}
     for reader in LIBRARIES:
@@ -62,7 +62,7 @@ def test_a_record_close_to_the_largest_size_comes_back(
     cluster: Deployment, library: ClientLibrary, topic: str
 ) -> None:
     value = bytes(index * 7919 % 251 for index in range(1000)) * 1_000
-    library.create_topic(cluster.bootstrap, topic, 1)
+    create_topic(cluster, library, topic, 1)
     library.produce(cluster.bootstrap, topic, [Sent(value, partition=0)])
     (found,) = library.read(cluster.bootstrap, topic, {0: "beginning"})
     assert found.value == value
@@ -71,7 +71,7 @@ def test_a_record_close_to_the_largest_size_comes_back(
 def test_a_record_above_the_largest_size_is_refused(
     cluster: Deployment, library: ClientLibrary, topic: str
 ) -> None:
-    library.create_topic(cluster.bootstrap, topic, 1)
+    create_topic(cluster, library, topic, 1)
     with pytest.raises(Exception, match=r"(?i)message.?size.?too.?large"):
         library.produce(cluster.bootstrap, topic, [Sent(bytes(2 << 20), partition=0)])
     assert library.read(cluster.bootstrap, topic, {0: "beginning"}) == []
@@ -79,7 +79,7 @@ def test_a_record_above_the_largest_size_is_refused(
 
 def test_offsets_are_found_by_time(cluster: Deployment, library: ClientLibrary, topic: str) -> None:
     sent = [Sent(b"x", partition=0, timestamp_ms=NOW_MS + 1_000 * index) for index in range(50)]
-    library.create_topic(cluster.bootstrap, topic, 1)
+    create_topic(cluster, library, topic, 1)
     library.produce(cluster.bootstrap, topic, sent)
     bootstrap = cluster.bootstrap
     assert library.offsets_at(bootstrap, topic, 0, NOW_MS) == (0, 50, 0)
@@ -93,7 +93,7 @@ def test_reading_starts_at_the_offset_asked_for(
     cluster: Deployment, library: ClientLibrary, topic: str
 ) -> None:
     sent = [Sent(one.value, one.key, partition=0) for one in numbered(0, 2_000)]
-    library.create_topic(cluster.bootstrap, topic, 1)
+    create_topic(cluster, library, topic, 1)
     library.produce(cluster.bootstrap, topic, sent, "gzip")
     found = library.read(cluster.bootstrap, topic, {0: 1_234})
     assert [one.offset for one in found] == list(range(1_234, 2_000))

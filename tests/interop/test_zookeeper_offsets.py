@@ -8,7 +8,7 @@ from __future__ import annotations
 import pytest
 
 from tests.harness.confluent_client import Confluent
-from tests.harness.deployments import Deployment, await_leaders
+from tests.harness.deployments import Deployment, create_topic
 from tests.harness.raw import RawConnection
 from tests.harness.raw_calls import (
     NO_ERROR,
@@ -24,8 +24,7 @@ from tests.harness.znodes import data
 
 @pytest.fixture
 def made_topic(cluster: Deployment, topic: str) -> str:
-    Confluent().create_topic(cluster.bootstrap, topic, 2)
-    await_leaders(cluster, topic, 2)
+    create_topic(cluster, Confluent(), topic, 2)
     return topic
 
 
