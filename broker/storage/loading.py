@@ -130,7 +130,7 @@ class _Loading:
         bases = [segment.base_offset for segment in self._segments]
         first = max(0, bisect_right(bases, recovery_point) - 1)
         await self._check_indexes(self._segments[:first])
-        await self._recover(self._segments[first:])
+        await self._recover(self._segments[first:], recovery_point)
 
     async def _check_indexes(self, segments: Iterable[Segment]) -> None:
         for segment, upper in zip(segments, self._uppers(), strict=False):
@@ -143,15 +143,20 @@ class _Loading:
         bases = [segment.base_offset for segment in self._segments]
         return [*bases[1:], *[base + OFFSETS_MAX + 1 for base in bases[-1:]]]
 
-    async def _recover(self, segments: list[Segment]) -> None:
-        """Verify segments in order, and drop what lies behind lost or stale data."""
+    async def _recover(self, segments: list[Segment], trusted: int = 0) -> None:
+        """Verify segments in order, and drop what lies behind lost or stale data.
+
+        Of the first one only what lies at ``trusted`` or above.
+        """
         expected: int | None = None
         for index, segment in enumerate(segments):
             base = segment.base_offset
             if index and (base < self._end_offset or (expected is not None and base != expected)):
                 self._drop(segments[index:])
                 return
-            found = await in_slices(recover_segment(segment, epochs=self._epochs, may_cut=True))
+            found = await in_slices(
+                recover_segment(segment, epochs=self._epochs, trusted=trusted, may_cut=True)
+            )
             self._end_offset = found.next_offset
             self._changed.append(segment)
             if found.cut_bytes:

@@ -53,10 +53,12 @@ class Log(StoredLog):
         if self._refusal is not None:
             raise Refused(ErrorCode.KAFKA_STORAGE_ERROR, self._refusal)
         fields = HEADER.unpack_from(batch)
+        size = len(batch)
+        assert fields[1] + ENVELOPE_BYTES == size
+        assert fields[6] >= 0
         base_offset = self.end_offset
         last_offset = base_offset + fields[6]
         max_timestamp = fields[8]
-        size = len(batch)
         segment = self._active
         position = segment.size
         if (

@@ -113,6 +113,7 @@ class LogManager:
             for name in self._files.list_directory(directory.path):
                 if self._files.is_directory(directory.path / name):
                     await self._load_one(directory, name)
+                    await asyncio.sleep(0)
             directory.is_loaded = True
         except StorageError as error:
             self._take_offline(directory, error)

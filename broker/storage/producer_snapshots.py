@@ -111,7 +111,7 @@ class ProducerSnapshots:
         The file is not fsynced: hand :meth:`unsynced` to the next flush.
         """
         assert producers.end_offset <= offset
-        if self._offsets and self._offsets[-1] >= offset:
+        if offset == 0 or (self._offsets and self._offsets[-1] >= offset):
             return
         path = self.path(offset)
         self._files.write_atomically(path, format_snapshot(producers), is_synced=False)

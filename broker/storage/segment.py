@@ -15,7 +15,7 @@ from barnabas.protocol.records.header import HEADER_BYTES
 
 from .entries import CorruptEntry, Entry, Span, entries, entry_at, spans
 from .files import Data, File, Files
-from .segment_indexes import SavedState, SegmentIndexes
+from .segment_indexes import OFFSETS_MAX, SavedState, SegmentIndexes
 
 log = logging.getLogger(__name__)
 
@@ -197,12 +197,34 @@ class Segment:
             if entry.last_offset <= last_offset:
                 raise CorruptEntry(entry.position, "offsets do not increase")
             last_offset = entry.last_offset
-            if entry.max_timestamp > indexes.max_timestamp:
-                indexes.max_timestamp = entry.max_timestamp
-                indexes.max_timestamp_offset = last_offset
+            indexes.notice_time(entry.max_timestamp, last_offset)
         first = entry_at(self.read(0, HEADER_BYTES)).max_timestamp if self.size else -1
         indexes.resume(self.size, first)
         return last_offset + 1
+
+    def trust_below(self, offset: int) -> tuple[int, int] | None:
+        """Keep the indexes of what was flushed, below ``offset``; the rest is to be noted again.
+
+        Returns where the rest begins, as (position, last offset before it). None when the files
+        do not bear it out: then nothing is trusted.
+        """
+        indexes, last_offset = self.indexes, self.base_offset - 1
+        if offset <= self.base_offset or not indexes.are_sound(offset + OFFSETS_MAX, self.size):
+            return None
+        indexes.truncate(offset)
+        try:
+            for entry in self.entries(indexes.last_position):
+                if not last_offset < entry.last_offset < offset:
+                    return None
+                last_offset = entry.last_offset
+                indexes.notice_time(entry.max_timestamp, last_offset)
+                if last_offset + 1 == offset:
+                    end = entry.position + entry.size
+                    indexes.resume(end, entry_at(self.read(0, HEADER_BYTES)).max_timestamp)
+                    return end, last_offset
+        except CorruptEntry:
+            pass  # the reason is found again, and told, by who verifies everything
+        return None
 
     @property
     def largest_timestamp(self) -> int:

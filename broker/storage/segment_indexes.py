@@ -202,6 +202,11 @@ class SegmentIndexes:
         self.max_timestamp, relative = self.times.last
         self.max_timestamp_offset = self._base_offset + relative
 
+    def notice_time(self, timestamp: int, last_offset: int) -> None:
+        """A batch that was indexed before has this timestamp."""
+        if timestamp > self.max_timestamp:
+            self.max_timestamp, self.max_timestamp_offset = timestamp, last_offset
+
     def resume(self, log_bytes: int, first_timestamp: int) -> None:
         """Go on as if all ``log_bytes`` had been noted; the tail's timestamps were given."""
         self._unindexed = log_bytes - self.last_position

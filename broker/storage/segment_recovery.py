@@ -28,22 +28,37 @@ class Recovered(NamedTuple):
     cut_bytes: int
     """How much was no good; it is gone unless cutting was forbidden."""
     is_contiguous: bool
-    """No offset is missing from the segment's base on: nothing was compacted away."""
+    """No offset is missing in what was verified: nothing was compacted away."""
 
 
 def recover_segment(
-    segment: Segment, *, epochs: LeaderEpochs | None = None, may_cut: bool
+    segment: Segment,
+    *,
+    epochs: LeaderEpochs | None = None,
+    trusted: int = 0,
+    may_cut: bool,
 ) -> Generator[None, None, Recovered]:
     """Verify every batch of a segment and rebuild its indexes, pausing now and then.
 
-    New leader epochs are noted in ``epochs``. Raises StorageError, also for a segment whose
-    offsets do not fit, which must be split and not cut.
+    What lies below the offset ``trusted`` was fsynced with its indexes and is left alone. New
+    leader epochs are noted in ``epochs``. Raises StorageError, also for a segment whose offsets
+    do not fit, which must be split and not cut.
     """
     indexes, size = segment.indexes, segment.size
-    next_offset, since_pause, is_contiguous = segment.base_offset, 0, True
     segment.forget_hints()
-    indexes.reset()
-    walk = Walk(segment.read, end=size, base_offset=segment.base_offset)
+    begin = segment.trust_below(trusted)
+    if begin is None:
+        indexes.reset()
+        begin = 0, segment.base_offset - 1
+    position, last_offset = begin
+    walk = Walk(
+        segment.read,
+        end=size,
+        start=position,
+        base_offset=segment.base_offset,
+        previous_offset=last_offset,
+    )
+    next_offset, since_pause, is_contiguous = last_offset + 1, 0, True
     for entry in walk:
         count = len(entry.data)
         indexes.note(entry.position, count, entry.last_offset, entry.max_timestamp)

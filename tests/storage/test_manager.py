@@ -250,6 +250,18 @@ async def test_policy_s_flushes_what_is_old_enough(tmp_path: Path) -> None:
 
 
 @in_simulated_time
+async def test_without_a_policy_a_crash_still_costs_no_more_than_some_minutes_of_checks(
+    tmp_path: Path,
+) -> None:
+    async with running(manager([tmp_path])) as logs:
+        logs.create("t", 0, None)
+        await asyncio.sleep(1)
+        append(logs, count=5)
+        await asyncio.sleep(121)
+        assert checkpoint(tmp_path, "recovery-point-offset-checkpoint") == {("t", 0): 5}
+
+
+@in_simulated_time
 async def test_a_failing_directory_goes_offline_and_the_other_goes_on(tmp_path: Path) -> None:
     files = FaultyFiles()
     told: list[tuple[Path, list[tuple[str, int]]]] = []

@@ -10,7 +10,7 @@ from barnabas.broker.storage.files import StorageError
 from barnabas.broker.storage.segment_indexes import OFFSETS_MAX
 from barnabas.protocol.records.batch import assign
 from tests.records.vectors import RECOVERED, VECTORS, of
-from tests.storage.rig import Rig, batch, offsets_of, read_all, spans_of
+from tests.storage.rig import T0, Rig, batch, offsets_of, read_all, spans_of
 
 
 @pytest.fixture
@@ -85,6 +85,63 @@ async def test_recovery_begins_with_the_segment_that_holds_the_recovery_point(ri
     damage(rig, 4, 150)
     damage(rig, 8, 150)
     assert (await rig.crash()).end_offset == 10
+
+
+@pytest.fixture
+async def long_rig(tmp_path: Path) -> Rig:
+    """Forty batches in one segment, the first twenty flushed, an index entry for each second."""
+    rig = Rig(tmp_path / "t-0", index_interval_bytes=150)
+    for number in range(40):
+        rig.append(batch(size=100, time=T0 + number))
+        if number == 19:
+            await rig.log.flush()
+    rig.recovery_point = rig.log.recovery_point
+    return rig
+
+
+async def test_recovery_begins_at_the_recovery_point_inside_a_segment(long_rig: Rig) -> None:
+    damage(long_rig, 0, 550)
+    damage(long_rig, 0, 3050)
+    log = await long_rig.crash()
+    assert (log.end_offset, log.segments.active.size) == (30, 3000)
+
+
+async def test_a_recovery_from_the_middle_makes_the_indexes_of_an_undisturbed_log(
+    long_rig: Rig,
+) -> None:
+    indexes = long_rig.log.segments.active.indexes
+    indexes.finish()
+    before = indexes.offsets.to_bytes(), indexes.times.to_bytes()
+    indexes = (await long_rig.crash()).segments.active.indexes
+    assert (indexes.offsets.to_bytes(), indexes.times.to_bytes()) == before
+    assert (indexes.first_timestamp, indexes.max_timestamp) == (T0, T0 + 39)
+
+
+async def test_index_entries_above_the_recovery_point_are_made_anew(long_rig: Rig) -> None:
+    await long_rig.log.flush()
+    damage(long_rig, 0, 2550)
+    log = await long_rig.crash()
+    assert log.end_offset == 25
+    assert long_rig.segment_file(0, ".index").stat().st_size == 8 * 12
+    assert rig_reads(long_rig) == list(range(25))
+
+
+@pytest.mark.parametrize("point", [7, 39, 41, 2**40])
+async def test_a_recovery_point_that_the_files_do_not_bear_out_trusts_nothing(
+    long_rig: Rig, point: int
+) -> None:
+    long_rig.recovery_point = point
+    path = long_rig.segment_file(0)
+    path.write_bytes(path.read_bytes()[: 35 * 100 + 50])
+    if point == 7:
+        long_rig.segment_file(0, ".index").unlink()
+    log = await long_rig.crash()
+    assert log.end_offset == 35
+    assert rig_reads(long_rig) == list(range(35))
+
+
+def rig_reads(rig: Rig) -> list[int]:
+    return offsets_of(read_all(rig.log))
 
 
 async def test_nothing_is_verified_after_a_clean_stop(rig: Rig) -> None:
