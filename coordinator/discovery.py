@@ -23,6 +23,9 @@ KEYS_SINCE: Final = 4
 """From this version on several keys in one request (KIP-699)."""
 GROUP: Final = 0
 TRANSACTION: Final = 1
+NO_TRANSACTIONS: Final = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+"""The one code that ends a transactional producer at once in every client; librdkafka takes
+any other for "ask again" until its patience is over."""
 
 
 class Discovery:
@@ -57,7 +60,7 @@ class Discovery:
 
     def _found(self, key: str, key_type: int, listener: str) -> Coordinator:
         if key_type == TRANSACTION:
-            return _none(key, ErrorCode.COORDINATOR_NOT_AVAILABLE, "transactions are not served")
+            return _none(key, NO_TRANSACTIONS, "transactions are not served")
         if key_type != GROUP:
             return _none(key, ErrorCode.INVALID_REQUEST, f"no key type {key_type}")
         count = self._topics.partition_count(OFFSETS_TOPIC)

@@ -40,15 +40,16 @@ def test_without_a_leader_on_that_listener_there_is_no_coordinator_for_now(rig: 
     assert rig.topics.creations == 0
 
 
-@pytest.mark.parametrize(
-    ("key_type", "code"),
-    [(1, ErrorCode.COORDINATOR_NOT_AVAILABLE), (7, ErrorCode.INVALID_REQUEST)],
-)
-def test_other_kinds_of_keys_have_no_coordinator_here(
-    rig: Rig, key_type: int, code: ErrorCode
-) -> None:
-    request = FindCoordinatorRequest(key="g", key_type=key_type)
-    assert rig.ask("find_coordinator", request, 2, caller=OUTSIDE).code is code
+def test_a_transactional_producer_is_refused_for_good_and_told_why(rig: Rig) -> None:
+    request = FindCoordinatorRequest(key="t", key_type=1)
+    asked = rig.ask("find_coordinator", request, 2, caller=OUTSIDE)
+    assert asked.code is ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+    assert asked.answer.error_message == "transactions are not served"
+
+
+def test_other_kinds_of_keys_have_no_coordinator_here(rig: Rig) -> None:
+    request = FindCoordinatorRequest(key="g", key_type=7)
+    assert rig.ask("find_coordinator", request, 2, caller=OUTSIDE).code is ErrorCode.INVALID_REQUEST
 
 
 def test_several_keys_are_answered_one_by_one(rig: Rig) -> None:
