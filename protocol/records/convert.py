@@ -39,13 +39,15 @@ def down_convert(
     Stops before the next entry once ``bytes_max`` is reached. Empty when nothing was to be
     converted: then read on from the last entry's next offset.
 
-    Raises Refused(UNSUPPORTED_COMPRESSION_TYPE) for zstd, which old clients cannot know, and
-    CorruptRecords.
+    Stops before zstd, too, which old clients cannot know; where nothing comes before it, raises
+    Refused(UNSUPPORTED_COMPRESSION_TYPE). Raises CorruptRecords.
     """
     out: list[bytes] = []
     total = 0
     for position, size in batch.iterate(data):
         if bytes_max is not None and total >= bytes_max:
+            break
+        if total and batch.codec(data, position) == Codec.ZSTD:
             break
         if batch.magic(data, position) <= magic:
             out.append(bytes(memoryview(data)[position : position + size]))

@@ -85,6 +85,12 @@ def test_zstd_is_refused() -> None:
     assert caught.value.code == ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
 
 
+def test_what_comes_before_zstd_is_still_given() -> None:
+    readable = bytes(batch.build_batch_of(FOUND))
+    zstd = bytes(batch.build_batch_of(FOUND, codec=Codec.ZSTD))
+    assert down_convert(readable + zstd + readable, 1, 0) == down_convert(readable, 1, 0)
+
+
 @pytest.mark.parametrize("magic", [0, 1])
 def test_what_is_old_enough_is_copied(magic: int) -> None:
     data = encode_messages(BARE, magic) + encode_messages(BARE, magic, codec=Codec.GZIP)
