@@ -13,6 +13,9 @@ with warnings.catch_warnings():
 from .records import GroupDescription, Received, Sent
 
 POLL_MS = 100
+JOIN_POLL_MS = 500
+"""A poll that ends within a rebalance may lose the assignment (kafka-python 3.0.12, seen against
+Apache Kafka as well), so a member polls seldom; records end a poll at once."""
 
 
 class KafkaPython:
@@ -58,12 +61,13 @@ class KafkaPython:
 
     def join(self, bootstrap: str, group: str, topic: str) -> KafkaPythonMember:
         consumer = KafkaConsumer(
-            topic,
             bootstrap_servers=bootstrap,
             group_id=group,
             auto_offset_reset="earliest",
             enable_auto_commit=False,
         )
+        consumer.partitions_for_topic(topic)  # a leader without metadata assigns nothing at first
+        consumer.subscribe([topic])
         return KafkaPythonMember(consumer)
 
     def groups(self, bootstrap: str) -> set[str]:
@@ -129,7 +133,7 @@ class KafkaPythonMember:
         self._consumer = consumer
 
     def poll(self) -> list[Received]:
-        return _received(self._consumer.poll(timeout_ms=POLL_MS))
+        return _received(self._consumer.poll(timeout_ms=JOIN_POLL_MS))
 
     def assigned(self) -> set[int]:
         return {place.partition for place in self._consumer.assignment()}
