@@ -18,6 +18,7 @@ from barnabas.protocol.messages.offset_fetch import (
     Topic,
     TopicResult,
 )
+from barnabas.protocol.wire import factory
 
 from .group import Reply
 from .offsets import Offsets
@@ -32,6 +33,18 @@ TOP_LEVEL_ERROR_SINCE: Final = 2
 _NONE: Final = ErrorCode.NONE
 _NOTHING: Final = Offsets()
 
+_of_groups: Final = factory(OffsetFetchResponse, "groups")
+_of_group: Final = factory(GroupResult, "group_id", "topics", "error_code")
+_of_topic: Final = factory(TopicResult, "name", "partitions")
+_of_partition: Final = factory(
+    PartitionResult,
+    "partition_index",
+    "committed_offset",
+    "committed_leader_epoch",
+    "metadata",
+    "error_code",
+)
+
 
 class Fetches:
     """Serves OffsetFetch."""
@@ -44,29 +57,29 @@ class Fetches:
     def offset_fetch(
         self, request: OffsetFetchRequest, version: int, _caller: Caller, reply: Reply
     ) -> None:
-        """Answer at once; whatever state a group is in, its offsets are served."""
+        """Answer at once, but version 0 when ZooKeeper has answered."""
         if version == 0:
             self._zookeeper.fetch(request, reply)
-        elif version < GROUPS_SINCE:
-            code, topics = self._fetched(
-                request.group_id, request.topics, is_stable=request.require_stable
-            )
-            if code and version < TOP_LEVEL_ERROR_SINCE:
-                # clients of 0.8.2 take an empty answer for "no offsets"
-                topics = refused(request.topics or (), code)
-            reply(OffsetFetchResponse(topics=topics, error_code=code))
         else:
+            reply(self.answer(request, version))
+
+    def answer(self, request: OffsetFetchRequest, version: int) -> OffsetFetchResponse:
+        """The answer from version 1 on; whatever state a group is in, its offsets are served."""
+        is_stable = request.require_stable
+        if version >= GROUPS_SINCE:
             groups = []
             for asked in request.groups:
-                code, topics = self._fetched(
-                    asked.group_id, asked.topics, is_stable=request.require_stable
-                )
-                result = GroupResult(group_id=asked.group_id, topics=topics, error_code=code)
-                groups.append(result)
-            reply(OffsetFetchResponse(groups=groups))
+                code, topics = self._fetched(asked.group_id, asked.topics, is_stable)
+                groups.append(_of_group(asked.group_id, topics, code))
+            return _of_groups(groups)
+        code, topics = self._fetched(request.group_id, request.topics, is_stable)
+        if code and version < TOP_LEVEL_ERROR_SINCE:
+            # clients of 0.8.2 take an empty answer for "no offsets"
+            topics = refused(request.topics or (), code)
+        return OffsetFetchResponse(topics=topics, error_code=code)
 
     def _fetched(
-        self, group_id: str, topics: Sequence[Topic] | None, *, is_stable: bool
+        self, group_id: str, topics: Sequence[Topic] | None, is_stable: bool
     ) -> tuple[ErrorCode, Sequence[TopicResult]]:
         """The offsets of one group: those asked for, or all; or the code of the gate."""
         group = self._groups.get(group_id)
@@ -91,14 +104,11 @@ class Fetches:
                 elif commit is None:
                     result = _nothing(index, _NONE)
                 else:
-                    result = PartitionResult(
-                        partition_index=index,
-                        committed_offset=commit.offset,
-                        committed_leader_epoch=commit.leader_epoch,
-                        metadata=commit.metadata,
+                    result = _of_partition(
+                        index, commit.offset, commit.leader_epoch, commit.metadata, _NONE
                     )
                 results.append(result)
-            answer.append(TopicResult(name=name, partitions=results))
+            answer.append(_of_topic(name, results))
         return _NONE, answer
 
 
@@ -114,7 +124,7 @@ def refused(topics: Sequence[Topic], code: ErrorCode) -> list[TopicResult]:
 
 
 def _nothing(index: int, code: ErrorCode) -> PartitionResult:
-    return PartitionResult(partition_index=index, committed_offset=-1, metadata="", error_code=code)
+    return _of_partition(index, -1, -1, "", code)
 
 
 def _all_of(offsets: Offsets, *, is_stable: bool) -> list[Topic]:

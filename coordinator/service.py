@@ -75,7 +75,10 @@ class GroupCoordinator:
         self.offset_commit = Commits(
             directory, topics, self._journal, rebalancer, self.config, now_ms, self._zookeeper
         ).offset_commit
-        self.offset_fetch = Fetches(directory, self._zookeeper).offset_fetch
+        fetches = Fetches(directory, self._zookeeper)
+        self.offset_fetch = fetches.offset_fetch
+        self.answer_offset_fetch = fetches.answer
+        """The same without waiting, from version 1 on: ``(request, version)`` gives the answer."""
         self.join_group = Joining(directory, rebalancer, self.config, randomness).join_group
         membership = Membership(directory, rebalancer)
         self.sync_group = membership.sync_group

@@ -216,6 +216,25 @@ def message(
     return decorate
 
 
+def factory(message_class: type[T], *names: str) -> Callable[..., T]:
+    """A function that makes one message from the values of these fields, in this order.
+
+    For hot paths: the interpreter takes a third of the time for it that it takes for a constructor
+    with keywords. The other fields get their defaults.
+    """
+    fields = {field.name: field for field in schema_of(message_class).fields}
+    others = {name: field for name, field in fields.items() if name not in names}
+    assert fields.keys() >= set(names), f"{message_class.__name__} lacks one of {names}"
+    assert not any(field.makes_default for field in others.values()), "a default to be made"
+    known: dict[str, Any] = {"new": object.__new__, "message_class": message_class}
+    known |= {f"default_{name}": field.default for name, field in others.items()}
+    lines = [f" m.{name} = {name if name in names else f'default_{name}'}" for name in fields]
+    body = "\n".join([" m = new(message_class)", *lines, " return m"])
+    exec(f"def make({', '.join(names)}):\n{body}", known)  # noqa: S102 - our own declarations
+    made: Callable[..., T] = known["make"]
+    return made
+
+
 def schema_of(message_class: type) -> Schema:
     """The declaration behind a message class."""
     schema: Schema = message_class.__schema__  # type: ignore[attr-defined]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import Any, Protocol
+from typing import Any, Protocol, final
 
 from barnabas.broker.security.sasl import PlainExchange
 
@@ -45,6 +45,7 @@ class Call:
         self.peer = peer
 
 
+@final
 class Parked:
     """An answer to come; :meth:`resolve` gives it, once, from anywhere on the loop.
 
@@ -52,7 +53,13 @@ class Parked:
     went away first, so that whoever waits can forget it.
     """
 
-    __slots__ = ("_then", "answer", "is_resolved", "on_drop")
+    __slots__ = ("_then", "answer", "correlation_id", "held", "is_resolved", "on_drop", "route")
+
+    route: Any
+    """How the answer is to be written; noted, with the next two, by the dispatcher alone."""
+    correlation_id: int
+    held: int
+    """Bytes of the request that live on in what the handler keeps."""
 
     def __init__(self, on_drop: Callable[[], None] | None = None) -> None:
         self.answer: Any = None

@@ -29,7 +29,6 @@ class GroupsHandler:
         serve = self._coordinator
         methods: Mapping[int, Method] = {
             ApiKey.OFFSET_COMMIT: serve.offset_commit,
-            ApiKey.OFFSET_FETCH: serve.offset_fetch,
             ApiKey.JOIN_GROUP: serve.join_group,
             ApiKey.SYNC_GROUP: serve.sync_group,
             ApiKey.HEARTBEAT: serve.heartbeat,
@@ -40,7 +39,24 @@ class GroupsHandler:
             ApiKey.OFFSET_DELETE: serve.offset_delete,
         }
         adapted = {key: _adapted(method) for key, method in methods.items()}
-        return {ApiKey.FIND_COORDINATOR: self.find_coordinator, **adapted}
+        return {
+            ApiKey.FIND_COORDINATOR: self.find_coordinator,
+            ApiKey.OFFSET_FETCH: self._offset_fetch(),
+            **adapted,
+        }
+
+    def _offset_fetch(self) -> Handler:
+        """Only version 0 has anything to wait for."""
+        wait, answer = (
+            _adapted(self._coordinator.offset_fetch),
+            self._coordinator.answer_offset_fetch,
+        )
+
+        def handle(call: Call) -> Answer:
+            version = call.version
+            return answer(call.request, version) if version else wait(call)
+
+        return handle
 
     def find_coordinator(self, call: Call) -> Answer:
         """Where a group is coordinated, as seen from the peer's listener."""

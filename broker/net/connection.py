@@ -15,7 +15,7 @@ from barnabas.broker.security.sasl import ANONYMOUS, PlainExchange, Stage
 from barnabas.protocol.errors import CorruptRequest, Refused
 from barnabas.protocol.wire import Buffer
 
-from .dispatch import Dispatcher, Pending, Rendered
+from .dispatch import Dispatcher, Rendered, render
 from .framing import FRAME_BYTES_MIN, LENGTH_BYTES, Framing
 from .limits import (
     AUTHENTICATION_S,
@@ -28,7 +28,7 @@ from .limits import (
 )
 from .outbox import Outbox
 
-Dispatch = Callable[[bytes, "Connection"], Rendered | Pending | None]
+Dispatch = Callable[[bytes, "Connection"], Rendered | Parked | None]
 
 
 class Host(Protocol):
@@ -71,7 +71,7 @@ class Connection(asyncio.Protocol):
         if self.sasl is not None:
             self._dispatch = self._prove
             self._framing.bytes_max = min(self._framing.bytes_max, UNAUTHENTICATED_BYTES_MAX)
-        self._waiting: deque[Pending | Rendered] = deque()
+        self._waiting: deque[Parked | Rendered] = deque()
         self._out: list[Buffer] = []
         self._out_bytes = self._ready_bytes = 0
         self._charged = self._answer_bytes = self._growth_seen = 0
@@ -111,8 +111,24 @@ class Connection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         """Serve every whole frame that is there now."""
         self._is_heard = True
-        self._framing.feed(data)
-        self._serve()
+        framing = self._framing
+        if not framing.is_alone(data) or self._waiting or self._is_blocked:
+            framing.feed(data)
+            self._serve()
+            return
+        # How most clients ask: one frame, then silence until its answer is there.
+        try:
+            reply = self._dispatch(data, self)
+        except CorruptRequest as problem:
+            self._refuse(problem)
+            return
+        if type(reply) is bytes:
+            self._transport.write(reply)
+        elif type(reply) is Parked:
+            self._park(reply)
+        elif reply is not None:
+            self._send(reply)
+            self._settle()
 
     def pause_writing(self) -> None:
         """The peer reads slowly: make no more answers for it, and count those that lie here."""
@@ -146,14 +162,14 @@ class Connection(asyncio.Protocol):
     # --- frames in -----------------------------------------------------------------------------
 
     def _serve(self) -> None:
-        take, dispatch, waiting = self._framing.next, self._dispatch, self._waiting
+        take, waiting = self._framing.next, self._waiting
         try:
             while not self._is_blocked:
                 frame = take()
                 if frame is None:
                     break
-                reply = dispatch(frame, self)
-                if isinstance(reply, Pending):
+                reply = self._dispatch(frame, self)
+                if type(reply) is Parked:
                     self._park(reply)
                 elif reply is None:
                     continue
@@ -164,18 +180,24 @@ class Connection(asyncio.Protocol):
                 else:
                     self._send(reply)
         except CorruptRequest as problem:
-            self._complain(str(problem))
-            self.close()
+            self._refuse(problem)
+        else:
+            self._settle()
+
+    def _refuse(self, problem: CorruptRequest) -> None:
+        """Nothing behind a frame like this one can be understood."""
+        self._complain(str(problem))
+        self.close()
         self._settle()
 
-    def _park(self, pending: Pending) -> None:
+    def _park(self, parked: Parked) -> None:
         """Keep the place of an answer that is to come."""
-        pending.parked.then(self._woken)
-        self._waiting.append(pending)
+        parked.then(self._woken)
+        self._waiting.append(parked)
         requests = self._requests
-        requests.used += pending.held
+        requests.used += parked.held
         if (
-            pending.route.is_exclusive
+            parked.route.is_exclusive
             or len(self._waiting) >= PARKED_MAX
             or requests.used > requests.bytes_max
         ):
@@ -192,19 +214,15 @@ class Connection(asyncio.Protocol):
         return (
             len(waiting) >= PARKED_MAX
             or self._ready_bytes >= WRITE_BUFFER_MAX
-            or (
-                isinstance(last, Pending)
-                and last.route.is_exclusive
-                and not last.parked.is_resolved
-            )
+            or (isinstance(last, Parked) and last.route.is_exclusive and not last.is_resolved)
             or self._requests.is_spent
         )
 
-    def _prove(self, frame: bytes, peer: Connection) -> Rendered | Pending | None:
+    def _prove(self, frame: bytes, peer: Connection) -> Rendered | Parked | None:
         """Stands in for the dispatcher until the peer has proved who it is."""
         exchange = peer.sasl
         assert exchange is not None
-        reply: Rendered | Pending | None = _EMPTY_TOKEN
+        reply: Rendered | Parked | None = _EMPTY_TOKEN
         if exchange.stage is Stage.BARE_TOKEN:
             try:
                 exchange.authenticate(frame[LENGTH_BYTES:])
@@ -231,17 +249,17 @@ class Connection(asyncio.Protocol):
         try:
             while waiting and not self._is_stalled:
                 head = waiting[0]
-                if not isinstance(head, Pending):
+                if not isinstance(head, Parked):
                     waiting.popleft()
                     self._ready_bytes -= _size(head)
                     self._send(head)
                     continue
-                if not head.parked.is_resolved:
+                if not head.is_resolved:
                     break
                 waiting.popleft()
                 if head.held:
                     self._requests.give(head.held)
-                reply = head.render()
+                reply = render(head.route, head.correlation_id, head.answer)
                 if reply is not None:
                     self._send(reply)
         except CorruptRequest as problem:
@@ -353,10 +371,10 @@ class Connection(asyncio.Protocol):
 
     def _drop_waiting(self) -> None:
         for reply in self._waiting:
-            if isinstance(reply, Pending):
+            if isinstance(reply, Parked):
                 self._requests.give(reply.held)
-                if reply.parked.on_drop is not None and not reply.parked.is_resolved:
-                    reply.parked.on_drop()
+                if reply.on_drop is not None and not reply.is_resolved:
+                    reply.on_drop()
         self._waiting.clear()
 
     def _complain(self, reason: str) -> None:

@@ -32,8 +32,11 @@ API_VERSIONS = 18
 UNAUTHENTICATED = frozenset({API_VERSIONS, 17, 36})
 """What a peer may ask before it has proved who it is: ApiVersions and the two SASL APIs."""
 
-# int32 length | int16 key | int16 version | int32 correlation id | int16 client id length
-_HEAD = Struct(">ihhih")
+# int32 length | int16 key, int16 version | int32 correlation id | int16 client id length
+_HEAD = Struct(">iiih").unpack_from
+_HEAD_BYTES = 14
+# int32 length | int32 correlation id | in flexible versions an empty tag section
+_PREFIXES = (Struct(">ii").pack, Struct(">iix").pack)
 
 HANG_UP: Any = object()
 """Stands for an answer that cannot be given: the connection is closed instead."""
@@ -53,9 +56,10 @@ class Route:
         "key",
         "name",
         "needs_no_proof",
+        "prefix",
+        "prefix_bytes",
         "response",
         "response_fields",
-        "response_header_version",
         "version",
     )
 
@@ -72,7 +76,10 @@ class Route:
             field.name for field in schema_of(spec.response).fields if field.exists(version)
         )
         self.header_version = api.request_header_version(spec.key, version)
-        self.response_header_version = api.response_header_version(spec.key, version)
+        header_version = api.response_header_version(spec.key, version)
+        self.prefix: Callable[[int, int], bytes] = _PREFIXES[header_version]
+        """What stands before the body, from the size of all but the size itself."""
+        self.prefix_bytes = LENGTH_BYTES + header_version
         self.needs_no_proof = self.key in UNAUTHENTICATED
         self.is_exclusive = self.key == api.ApiKey.FETCH
         """Its answer may be large: not joined, and nothing behind it is served while it waits."""
@@ -80,27 +87,11 @@ class Route:
         """A parked produce request keeps nothing: its records are in the log already."""
 
 
-class Pending:
-    """The place in the order of answers of one that is still to come."""
-
-    __slots__ = ("correlation_id", "held", "parked", "route")
-
-    def __init__(self, route: Route, correlation_id: int, parked: Parked, held: int) -> None:
-        self.route = route
-        self.correlation_id = correlation_id
-        self.parked = parked
-        self.held = held
-        """Bytes of the request that live on in what the handler keeps."""
-
-    def render(self) -> Rendered | None:
-        """The frame to send once the answer is there; None when nothing is to be sent."""
-        return render(self.route, self.correlation_id, self.parked.answer)
-
-
 def render(route: Route, correlation_id: int, answer: Any) -> Rendered | None:
     """The response frame for ``answer``; what may be large stays in pieces.
 
-    Raises CorruptRequest when the connection has to be closed instead.
+    None when nothing is to be sent. Raises CorruptRequest when the connection has to be closed
+    instead.
     """
     if answer is None:
         return None
@@ -110,12 +101,12 @@ def render(route: Route, correlation_id: int, answer: Any) -> Rendered | None:
         if route.is_exclusive:
             pieces = route.encode_in_pieces(answer)
             size = sum(map(len, pieces))
-            return [response_prefix(correlation_id, route.response_header_version, size), *pieces]
+            return [route.prefix(route.prefix_bytes + size, correlation_id), *pieces]
         body = route.encode(answer)
     except Exception:
         log.exception("could not encode an answer api=%s version=%d", route.name, route.version)
         raise CorruptRequest(f"{route.name} cannot be answered") from None
-    return response_prefix(correlation_id, route.response_header_version, len(body)) + body
+    return route.prefix(route.prefix_bytes + len(body), correlation_id) + body
 
 
 class Dispatcher:
@@ -149,17 +140,17 @@ class Dispatcher:
                 offers.append((key, highest))
         return offers
 
-    def dispatch(self, frame: bytes, peer: Peer) -> Rendered | Pending | None:
+    def dispatch(self, frame: bytes, peer: Peer) -> Rendered | Parked | None:
         """Serve one frame, length included; what comes back goes out in the order of arrival.
 
         Raises CorruptRequest when the connection has to be closed.
         """
-        if len(frame) < _HEAD.size:
+        if len(frame) < _HEAD_BYTES:
             raise CorruptRequest(f"a frame of {len(frame)} bytes holds no header")
-        _, key, version, correlation_id, name_length = _HEAD.unpack_from(frame)
-        route = self._routes[peer.is_internal].get(key << 16 | version)
+        _, key_and_version, correlation_id, name_length = _HEAD(frame)
+        route = self._routes[peer.is_internal].get(key_and_version)
         if route is None:
-            route = self._route(key, version, peer)
+            route = self._route(key_and_version, peer)
             if route is None:
                 return _unknown_api_versions(correlation_id)
         if peer.sasl is not None and peer.sasl.stage is not Stage.DONE and not route.needs_no_proof:
@@ -167,7 +158,7 @@ class Dispatcher:
         client_id, start = _client_id(frame, name_length, route.header_version)
         request = route.decode(frame, start)
         try:
-            answer = route.handler(Call(key, version, client_id, request, peer))
+            answer = route.handler(Call(route.key, route.version, client_id, request, peer))
         except CorruptRequest:
             raise
         except Exception as error:  # noqa: BLE001 - judged in one place
@@ -176,8 +167,9 @@ class Dispatcher:
             answer = self._started(route, answer)
         if type(answer) is Parked:
             if not answer.is_resolved:
-                held = len(frame) if route.holds_request else 0
-                return Pending(route, correlation_id, answer, held)
+                answer.route, answer.correlation_id = route, correlation_id
+                answer.held = len(frame) if route.holds_request else 0
+                return answer
             answer = answer.answer
         return render(route, correlation_id, answer)
 
@@ -187,8 +179,10 @@ class Dispatcher:
         self._tasks.create_task(_resolve(route, coroutine, parked), name=route.name)
         return parked
 
-    def _route(self, key: int, version: int, peer: Peer) -> Route | None:
+    def _route(self, key_and_version: int, peer: Peer) -> Route | None:
         """Look a route up for the first time; None for ApiVersions in a version to come."""
+        key = key_and_version >> 16
+        version = (key_and_version & 0xFFFF ^ 0x8000) - 0x8000  # its sign bit counts
         spec = api.lookup(key)
         handler = self._handlers.get(key)
         if spec is None or handler is None or (spec.is_inter_broker and not peer.is_internal):
@@ -198,7 +192,8 @@ class Dispatcher:
             if key == API_VERSIONS:
                 return None
             raise CorruptRequest(f"unknown version key={key} version={version}")
-        route = self._routes[peer.is_internal][key << 16 | version] = Route(spec, version, handler)
+        route = Route(spec, version, handler)
+        self._routes[peer.is_internal][key_and_version] = route
         return route
 
 
@@ -210,18 +205,12 @@ def _highest(spec: api.ApiSpec, is_internal: bool) -> int | None:
 
 def _client_id(frame: bytes, name_length: int, header_version: int) -> tuple[str | None, int]:
     """Client id and start of the body; the rare shapes are left to protocol/frame.py."""
-    start = _HEAD.size + max(0, name_length)
+    end = _HEAD_BYTES + name_length
     is_tagged = header_version == 2
-    if (
-        start >= len(frame)
-        or name_length < -1
-        or not header_version
-        or (is_tagged and frame[start])
-    ):
+    if name_length < 0 or end >= len(frame) or not header_version or (is_tagged and frame[end]):
         header, start = parse_request_header(frame[LENGTH_BYTES:])
         return header.client_id, start + LENGTH_BYTES
-    name = frame[_HEAD.size : start].decode("utf-8", "replace") if name_length >= 0 else None
-    return name, start + is_tagged
+    return frame[_HEAD_BYTES:end].decode("utf-8", "replace"), end + is_tagged
 
 
 def _unknown_api_versions(correlation_id: int) -> bytes:

@@ -14,7 +14,7 @@ LENGTH_BYTES = 4
 FRAME_BYTES_MIN = 8
 """The smallest request header: key, version, correlation id."""
 
-_LENGTH = Struct(">i")
+_LENGTH = Struct(">i").unpack_from
 _HELLOS = {b"GET ": "HTTP", b"POST": "HTTP", b"HEAD": "HTTP", b"PUT ": "HTTP", b"\x16\x03": "TLS"}
 
 
@@ -44,6 +44,16 @@ class Framing:
         """Bytes that were fed and not handed out."""
         return len(self.partial) + len(self.data) - self._position
 
+    def is_alone(self, data: bytes) -> bool:
+        """Whether ``data``, just arrived, is one whole frame, and nothing came before it."""
+        size = len(data) - LENGTH_BYTES
+        return (
+            self.bytes_min <= size <= self.bytes_max
+            and _LENGTH(data)[0] == size
+            and not self.data
+            and not self.partial
+        )
+
     def feed(self, data: bytes) -> None:
         """Add what arrived."""
         if self.partial:
@@ -69,7 +79,7 @@ class Framing:
         left = len(data) - position
         needed = LENGTH_BYTES
         if left >= LENGTH_BYTES:
-            size: int = _LENGTH.unpack_from(data, position)[0]
+            size: int = _LENGTH(data, position)[0]
             if not self.bytes_min <= size <= self.bytes_max:
                 raise CorruptRequest(_length_problem(size, data[position : position + 4]))
             needed += size

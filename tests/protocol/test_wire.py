@@ -19,6 +19,7 @@ from barnabas.protocol.wire import (
     STRING,
     Buffer,
     array,
+    factory,
     message,
     nested,
     schema_of,
@@ -200,3 +201,9 @@ def one_batch(records: Buffer) -> object:
     partition = produce.Partition(index=0, records=records)
     topic = produce.Topic(name="t", partition_data=[partition])
     return produce.ProduceRequest(acks=-1, topic_data=[topic])
+
+
+def test_a_factory_makes_what_the_constructor_makes() -> None:
+    make = factory(Leader, "epoch")
+    assert make(5) == Leader(epoch=5)
+    assert make(6) is not make(6)
