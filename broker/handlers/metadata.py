@@ -9,10 +9,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
 from barnabas.broker.metadata import NO_TOPIC_ID, MetadataCache, PartitionInfo, Snapshot
+from barnabas.coordinator.ports import OFFSETS_TOPIC
 from barnabas.protocol.api import ApiKey
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages import metadata
-from barnabas.protocol.names import is_internal, topic_problem
+from barnabas.protocol.names import INTERNAL_TOPICS, is_internal, topic_problem
 
 from .call import Call, Handler
 
@@ -22,6 +23,8 @@ TOPIC_OPERATIONS: Final = 3576
 CLUSTER_OPERATIONS: Final = 8096
 """Everything that may be done to a topic, to the cluster: nobody forbids anything yet."""
 UNTOLD: Final = -(2**31)
+NOT_SERVED: Final = INTERNAL_TOPICS - {OFFSETS_TOPIC}
+"""Never made like an ordinary topic because a client, such as sarama, asks for it by name."""
 NO_CONTROLLER: Final = -1
 NO_LEADER: Final = -1
 
@@ -85,7 +88,7 @@ class MetadataHandler:
             return view.topic(name)
         if topic_problem(name) is not None:
             return _unknown(name, ErrorCode.INVALID_TOPIC_EXCEPTION)
-        if not may_create or self._create is None:
+        if not may_create or self._create is None or name in NOT_SERVED:
             return _unknown(name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         self._create(name)
         return _unknown(name, ErrorCode.LEADER_NOT_AVAILABLE)

@@ -140,6 +140,13 @@ def test_a_missing_topic_is_created_behind_the_answer_when_both_sides_agree(
     assert created == ["new"]
 
 
+def test_the_topic_of_transactions_is_not_made_for_whoever_names_it(cache: MetadataCache) -> None:
+    created: list[str] = []
+    (missing,) = described(cache, 12, "__transaction_state", created=created).topics
+    assert missing.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert created == []
+
+
 def test_topics_are_found_by_id_from_v12(cache: MetadataCache) -> None:
     handler = MetadataHandler(cache, "cluster", create=None)
     request = metadata.MetadataRequest(
