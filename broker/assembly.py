@@ -29,6 +29,7 @@ from .handlers import sasl
 from .handlers.acls import AclsHandler
 from .handlers.api_versions import ApiVersionsHandler
 from .handlers.cluster import ClusterHandler
+from .handlers.configs import ConfigsHandler
 from .handlers.control import ControlHandler
 from .handlers.coordinator_ports import CoordinatorTopics, ZooKeeperOffsetsPort
 from .handlers.fetch import FetchHandler
@@ -271,6 +272,7 @@ class Node:
             ),
             ClusterHandler(metadata, cluster_id),
             AclsHandler(),
+            ConfigsHandler(self.identity.node_id, self.config, metadata, self._topic_configs),
             ControlHandler(
                 replicas,
                 metadata,

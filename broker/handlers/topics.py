@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Final
 
 from barnabas.broker.controller.creation import Plan, TopicWriter, Wish
@@ -21,12 +21,10 @@ from barnabas.protocol.messages import create_topics, delete_topics
 from barnabas.protocol.settings import declared
 
 from .call import Call, Handler
+from .configs import DEFAULT_SETTING, OWN_SETTING, as_text
 
 log = logging.getLogger(__name__)
 
-OWN_SETTING: Final = 1
-DEFAULT_SETTING: Final = 5
-"""Where a setting comes from, in Kafka's numbers."""
 DELETION_DISABLED_SINCE: Final = 3
 OTHERS_S: Final = 2.0
 """How long the other nodes are given to hear of a new topic before the answer goes out."""
@@ -229,19 +227,11 @@ def _settings(config: LogConfig, own: Mapping[str, str]) -> list[create_topics.C
     return [
         create_topics.ConfigResult(
             name=name,
-            value=_text(getattr(config, item.field)),
+            value=as_text(getattr(config, item.field)),
             config_source=OWN_SETTING if name in own else DEFAULT_SETTING,
         )
         for name, item in declared(LogConfig).items()
     ]
-
-
-def _text(value: object) -> str:
-    if isinstance(value, bool):
-        return str(value).lower()
-    if isinstance(value, Sequence) and not isinstance(value, str):
-        return ",".join(map(str, value))
-    return str(value)
 
 
 def _elsewhere() -> Refused:

@@ -20,7 +20,7 @@ class Resource:
     """None asks for all."""
 
 
-@message(key=32, versions=(0, 4), flexible=4)
+@message(key=32, versions=(0, 4), advertised=4, flexible=4)
 class DescribeConfigsRequest:
     """Whose settings to show."""
 

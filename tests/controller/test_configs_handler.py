@@ -1,0 +1,114 @@
+"""The settings of topics and of a node, as clients are told them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from barnabas.broker.config import load
+from barnabas.broker.controller.creation import Wish
+from barnabas.broker.handlers.configs import NODE, TOPIC, ConfigsHandler
+from barnabas.broker.topic_configs import TopicConfigs
+from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.messages import describe_configs as messages
+from tests.controller.small_cluster import SmallCluster
+from tests.handlers.peer import call, over_the_wire
+
+SETTINGS = {
+    "zookeeper.connect": "z:1",
+    "log.dirs": "d",
+    "log.retention.hours": "1",
+    "cluster.secret": "hush",
+}
+
+
+@pytest.fixture
+async def handler(cluster: SmallCluster) -> ConfigsHandler:
+    """Node 1 of a cluster with one topic, which sets one thing itself."""
+    node = await cluster.start(1)
+    await cluster.elected()
+    writer = cluster.writer()
+    await writer.create(await writer.plan(Wish(name="t", configs={"segment.bytes": "77"})))
+    await cluster.led("t", 0, 1)
+    configs = TopicConfigs(cluster.observer, lambda: 0)
+    return ConfigsHandler(1, load(SETTINGS), node.cache, configs)
+
+
+async def described(
+    handler: ConfigsHandler,
+    kind: int,
+    name: str,
+    version: int = 4,
+    keys: Sequence[str] | None = None,
+    **wishes: bool,
+) -> Any:
+    resource = messages.Resource(resource_type=kind, resource_name=name, configuration_keys=keys)
+    request = messages.DescribeConfigsRequest(resources=[resource], **wishes)
+    answer = await handler.describe(call(request, version))
+    return over_the_wire(answer, version).results[0]
+
+
+async def test_a_topic_has_its_own_settings_the_nodes_and_the_defaults(
+    handler: ConfigsHandler,
+) -> None:
+    result = await described(handler, TOPIC, "t")
+    found = {config.name: (config.value, config.config_source) for config in result.configs}
+    assert result.error_code == ErrorCode.NONE
+    assert found["segment.bytes"] == ("77", 1)
+    assert found["retention.ms"] == ("3600000", 4)
+    assert found["cleanup.policy"] == ("delete", 5)
+    assert found["preallocate"] == ("false", 5)
+
+
+async def test_only_what_is_asked_for_is_told_with_what_would_hold_without_it(
+    handler: ConfigsHandler,
+) -> None:
+    result = await described(handler, TOPIC, "t", keys=["segment.bytes"], include_synonyms=True)
+    (config,) = result.configs
+    assert (config.config_type, config.documentation) == (3, None)
+    assert [(other.name, other.value, other.source) for other in config.synonyms] == [
+        ("segment.bytes", "77", 1),
+        ("log.segment.bytes", str(1 << 30), 5),
+    ]
+    documented = await described(handler, TOPIC, "t", include_documentation=True)
+    assert all(config.documentation for config in documented.configs)
+
+
+async def test_version_0_tells_defaults_apart(handler: ConfigsHandler) -> None:
+    result = await described(handler, TOPIC, "t", version=0)
+    defaults = {config.name: config.is_default for config in result.configs}
+    assert not defaults["segment.bytes"]
+    assert defaults["cleanup.policy"]
+
+
+async def test_a_node_tells_what_consoles_look_for_and_no_secret(handler: ConfigsHandler) -> None:
+    result = await described(handler, NODE, "1", include_synonyms=True)
+    found = {config.name: config for config in result.configs}
+    assert len(found) == len(result.configs)
+    assert found["delete.topic.enable"].value == "true"
+    assert found["inter.broker.protocol.version"].value == "2.7-IV1"
+    assert found["log.retention.ms"].value == "3600000"
+    assert found["offsets.topic.num.partitions"].value == "50"
+    assert found["broker.rack"].value is None
+    assert found["cluster.secret"].is_sensitive
+    assert "hush" not in repr(result)
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "code"),
+    [
+        (TOPIC, "nobody", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        (TOPIC, "no/name", ErrorCode.INVALID_TOPIC_EXCEPTION),
+        (NODE, "2", ErrorCode.INVALID_REQUEST),
+        (NODE, "", ErrorCode.NONE),
+        (8, "1", ErrorCode.INVALID_REQUEST),
+    ],
+)
+async def test_what_is_not_there_to_describe_has_its_code(
+    handler: ConfigsHandler, kind: int, name: str, code: ErrorCode
+) -> None:
+    result = await described(handler, kind, name)
+    assert result.error_code == code
+    assert not result.configs
