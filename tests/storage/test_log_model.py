@@ -96,24 +96,25 @@ class LogMachine(RuleBasedStateMachine):
         self.run(self.rig.restart())
         assert self.rig.log.end_offset == len(self.values)
 
-    @rule(garbage=st.binary(max_size=200))
-    def kill(self, garbage: bytes) -> None:
+    @rule(garbage=st.binary(max_size=200), lag=st.integers(0, 9))
+    def kill(self, garbage: bytes, lag: int) -> None:
         active = self.rig.log.segments.active
         file = self.disk.open_append(active.path(".log"))
         file.append(garbage)
-        self.crash()
+        self.crash(lag)
         assert self.rig.log.end_offset == len(self.values)
 
-    @rule(seed=st.integers(0, 2**32))
-    def power_cut(self, seed: int) -> None:
+    @rule(seed=st.integers(0, 2**32), lag=st.integers(0, 9))
+    def power_cut(self, seed: int, lag: int) -> None:
         safe = self.rig.log.recovery_point
         self.disk = self.rig.files = self.disk.after_power_cut(Random(seed))
-        self.crash()
+        self.crash(lag)
         assert self.rig.log.end_offset >= safe
         self.resume(self.rig.log.end_offset)
 
-    def crash(self) -> None:
-        self.rig.recovery_point = self.rig.log.recovery_point
+    def crash(self, lag: int) -> None:
+        """Start again; the checkpoint may be older than the recovery point, never newer."""
+        self.rig.recovery_point = max(0, self.rig.log.recovery_point - lag)
         self.run(self.rig.crash())
 
     def resume(self, end_offset: int) -> None:
