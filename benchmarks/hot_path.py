@@ -28,6 +28,7 @@ import uvloop
 if not __package__:
     sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+from barnabas.broker import collector
 from barnabas.broker.config import NetworkSettings, StorageSettings
 from barnabas.broker.daemon import wall_clock_ms
 from barnabas.broker.handlers.coordinator_ports import CoordinatorTopics
@@ -270,6 +271,7 @@ async def measure(directory: Path, rounds: int, only: str | None) -> None:
     async with node(directory) as served:
         for number in range(64):
             await _commit_all(served, number)
+        collector.spare()
         for cell in CELLS:
             load = Load(served.listener, cell)
             repeat = TURNS if cell.connections > 1 else TURNS * 16

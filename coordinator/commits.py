@@ -18,6 +18,7 @@ from barnabas.protocol.messages.offset_commit import (
     TopicResult,
 )
 from barnabas.protocol.offsets_topic import offset_key, offset_value
+from barnabas.protocol.wire import factory
 
 from .config import CoordinatorConfig
 from .group import Group, Reply
@@ -30,7 +31,12 @@ from .ports import Caller, Topics
 from .rebalance import Rebalancer
 from .zookeeper_commits import ZooKeeperCommits
 
+_NONE: Final = ErrorCode.NONE
 _DEAD: Final = GroupState.DEAD
+
+_of_topics: Final = factory(OffsetCommitResponse, "topics")
+_of_topic: Final = factory(TopicResult, "name", "partitions")
+_of_partition: Final = factory(PartitionResult, "partition_index", "error_code")
 
 
 class _Staged:
@@ -101,7 +107,7 @@ class Commits:
                 request.member_id, request.group_instance_id, request.generation_id_or_member_epoch
             )
         )
-        response = OffsetCommitResponse()
+        response = _of_topics(())
         staged = _Staged(response, reply)
         entries = self._checked(request, problem, staged)
         if not entries:
@@ -141,7 +147,7 @@ class Commits:
             results: list[PartitionResult] = []
             for asked in partitions:
                 index = asked.partition_index
-                result = PartitionResult(partition_index=index)
+                result = _of_partition(index, _NONE)
                 results.append(result)
                 metadata = asked.committed_metadata or ""
                 if not 0 <= index < count:
@@ -160,7 +166,7 @@ class Commits:
                     key = offset_key(group_id, name, index)
                     expiry = None if expires < 0 else expires
                     entries.append((key, offset_value(offset, epoch, metadata, stamp, expiry)))
-            topics.append(TopicResult(name=name, partitions=results))
+            topics.append(_of_topic(name, results))
         staged.response.topics = topics
         return entries
 
