@@ -126,14 +126,14 @@ class Node:
 
     async def open(self, tasks: asyncio.TaskGroup) -> None:
         """Bind every port, then take the place in ZooKeeper; nothing is served yet."""
-        dispatcher = Dispatcher(tasks)
+        self._dispatcher = dispatcher = Dispatcher(tasks)
         endpoints = await self._bind(dispatcher)
         self._registration = registration = Registration(
             self._zookeeper,
             self.identity.node_id,
             self._payload(endpoints),
             files=self._files,
-            session_directory=self.config.log_directories[0],
+            session_directory=self._logs.locked_directory,
         )
         self._controller = Controller(
             self._office(),
@@ -176,6 +176,7 @@ class Node:
     async def close(self) -> None:
         """Stop serving, then stop the coordinator; logs and session are closed by the daemon."""
         await asyncio.gather(*(listener.close() for listener in self._listeners))
+        self._dispatcher.stop()
         self._coordinator.stop()
 
     async def _campaign(self) -> None:

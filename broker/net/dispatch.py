@@ -119,6 +119,7 @@ class Dispatcher:
         self._tasks = tasks
         self._handlers: dict[int, Handler] = {}
         self._routes: dict[bool, dict[int, Route]] = {False: {}, True: {}}
+        self._running: set[asyncio.Task[None]] = set()
 
     def register(self, handlers: Mapping[int, Handler]) -> None:
         """Serve these APIs from now on, by key."""
@@ -176,8 +177,15 @@ class Dispatcher:
     def _started(self, route: Route, coroutine: Coroutine[Any, Any, Any]) -> Parked:
         """A task, always: stepped outside of one, a coroutine could use no asyncio.timeout."""
         parked = Parked()
-        self._tasks.create_task(_resolve(route, coroutine, parked), name=route.name)
+        task = self._tasks.create_task(_resolve(route, coroutine, parked), name=route.name)
+        self._running.add(task)
+        task.add_done_callback(self._running.discard)
         return parked
+
+    def stop(self) -> None:
+        """Abandon what handlers wait for: a client's patience must not keep the node alive."""
+        for task in self._running:
+            task.cancel()
 
     def _route(self, key_and_version: int, peer: Peer) -> Route | None:
         """Look a route up for the first time; None for ApiVersions in a version to come."""

@@ -133,6 +133,25 @@ async def test_a_handler_may_be_a_coroutine_and_still_answers_in_order(start: St
     assert [(await client.receive())[1].throttle_time_ms for _ in range(2)] == [3, 7]
 
 
+async def test_a_stopping_node_waits_for_no_handler(start: Start) -> None:
+    node = await start()
+    begun, ended = asyncio.Event(), asyncio.Event()
+
+    async def describe(call: Call) -> None:
+        begun.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.set()
+
+    node.dispatcher.register({ApiKey.DESCRIBE_GROUPS: describe})
+    client = await node.connect()
+    client.send((describe_groups.DescribeGroupsRequest(), 5))
+    await begun.wait()
+    node.dispatcher.stop()
+    await ended.wait()
+
+
 async def test_a_refusal_becomes_the_code_of_the_answer(start: Start) -> None:
     node = await start()
 
