@@ -142,8 +142,6 @@ async def _identified(
     config: NodeConfig, zookeeper: ZooKeeper, files: Files, chance: random.Random
 ) -> Identity:
     await lay_out(zookeeper)
-    for directory in config.log_directories:
-        files.make_directory(directory)
     return await establish(
         zookeeper,
         files,

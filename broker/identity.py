@@ -18,13 +18,13 @@ from barnabas.protocol.names import uuid_text
 from barnabas.protocol.settings import ConfigError
 
 from .properties import parse_properties
-from .storage.files import Files
+from .storage.files import Files, StorageError
 
 log = logging.getLogger(__name__)
 
 META_PROPERTIES: Final = "meta.properties"
 SESSION_FILE: Final = "zookeeper-session"
-"""In the first log directory: the session that this node's registration was last made in."""
+"""In a log directory: the session that this node's registration was last made in."""
 _RESERVED_IDS: Final = frozenset((bytes(16), bytes(15) + b"\1"))
 
 
@@ -81,13 +81,14 @@ async def establish(
     reserved_id_max: int,
     chance: random.Random,
 ) -> Identity:
-    """Find out who this node is and note it in every log directory, which must exist.
+    """Find out who this node is and note it in every log directory that works.
 
     The id is the configured one, else the noted one, else a new one. Raises ConfigError when
-    a directory belongs to another node or to another cluster, and then writes nothing.
+    a directory belongs to another node or to another cluster, and then writes nothing;
+    StorageError when no directory works.
     """
     cluster = await cluster_id(zookeeper, chance)
-    notes = {directory: read_note(files, directory) for directory in directories}
+    notes = _read_notes(files, directories)
     noted_id = _noted_id(notes, cluster)
     node_id = configured_id if configured_id >= 0 else noted_id
     if node_id is None:
@@ -99,16 +100,26 @@ async def establish(
             f"broker.id={node_id}: the log directories belong to node {noted_id} "
             f"({META_PROPERTIES}); set broker.id={noted_id} or use other directories"
         )
-    for directory in directories:
-        if not notes[directory]:
+    for directory, note in notes.items():
+        if not note:
             write_note(files, directory, Identity(node_id, cluster))
     return Identity(node_id, cluster)
 
 
 def read_note(files: Files, directory: Path) -> Mapping[str, str]:
-    """What ``meta.properties`` of a log directory says; empty when there is none."""
+    """What ``meta.properties`` of a log directory says; empty when there is none.
+
+    Raises ConfigError for nonsense, StorageError.
+    """
     path = directory / META_PROPERTIES
-    return parse_properties(files.read_whole(path).decode()) if files.exists(path) else {}
+    if not files.exists(path):
+        return {}
+    try:
+        note = parse_properties(files.read_whole(path).decode())
+        int(note.get("broker.id", 0))
+    except ValueError as error:
+        raise ConfigError(f"{path}: cannot be read: {error}") from None
+    return note
 
 
 def write_note(files: Files, directory: Path, identity: Identity) -> None:
@@ -126,7 +137,8 @@ def read_session(files: Files, directory: Path) -> int | None:
     path = directory / SESSION_FILE
     if not files.exists(path):
         return None
-    session_id, _, noted_directory = files.read_whole(path).decode().strip().partition(" ")
+    text = files.read_whole(path).decode(errors="replace")
+    session_id, _, noted_directory = text.strip().partition(" ")
     if noted_directory != str(directory):
         log.warning("ignored a session note that was copied or moved path=%s", path)
         return None
@@ -140,6 +152,21 @@ def read_session(files: Files, directory: Path) -> int | None:
 def write_session(files: Files, directory: Path, session_id: int) -> None:
     """Leave word of the session that this node registered in."""
     files.write_atomically(directory / SESSION_FILE, f"{session_id} {directory}\n".encode())
+
+
+def _read_notes(files: Files, directories: Sequence[Path]) -> dict[Path, Mapping[str, str]]:
+    """The note of each directory; one that fails is left out, as the logs in it will be."""
+    notes, failures = {}, []
+    for directory in directories:
+        try:
+            files.make_directory(directory)
+            notes[directory] = read_note(files, directory)
+        except StorageError as error:
+            log.error("left out a log directory: %s", error)
+            failures.append(error)
+    if not notes:
+        raise failures[0]
+    return notes
 
 
 def _noted_id(notes: Mapping[Path, Mapping[str, str]], cluster: str) -> int | None:

@@ -27,7 +27,7 @@ from barnabas.client.ensemble import (
 from barnabas.protocol import znodes
 
 from .identity import read_session, write_session
-from .storage.files import Files
+from .storage.files import Files, StorageError
 
 log = logging.getLogger(__name__)
 
@@ -42,7 +42,7 @@ class AlreadyRegistered(Exception):  # noqa: N818 - what is the matter
 class Registration:
     """The ephemeral znode that says that this node is alive, and where.
 
-    ``session_directory`` is the first log directory: its lock, which is held, proves that the
+    ``session_directory`` is a log directory: its lock, which is held, proves that the
     process whose session is noted there is dead, so what that session left behind is removed
     at once instead of waiting for its timeout.
     """
@@ -122,7 +122,10 @@ class Registration:
     def _registered(self, stat: Stat) -> None:
         self.broker_epoch = stat.czxid
         self._own_sessions.add(stat.ephemeral_owner)
-        write_session(self._files, self._session_directory, stat.ephemeral_owner)
+        try:
+            write_session(self._files, self._session_directory, stat.ephemeral_owner)
+        except StorageError as error:
+            log.warning("the next start will have to wait for this session's timeout: %s", error)
         log.info("registered node=%d epoch=%d", self._node_id, self.broker_epoch)
 
     async def _bury(self, stat: Stat) -> None:

@@ -129,7 +129,7 @@ class Replicas:
         if self.node_id not in state.replicas:
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         try:
-            partition = self._host(topic, state.partition_index, topic_id)
+            partition = self._host(topic, state.partition_index, topic_id, state.is_new)
             if state.leader_epoch <= partition.leader_epoch:
                 return ErrorCode.STALE_CONTROLLER_EPOCH
             self._become(partition, state)
@@ -140,7 +140,10 @@ class Replicas:
             return ErrorCode.KAFKA_STORAGE_ERROR
         return ErrorCode.NONE
 
-    def _host(self, topic: str, index: int, topic_id: bytes) -> Partition:
+    def _host(self, topic: str, index: int, topic_id: bytes, is_new: bool) -> Partition:
+        if not (is_new or self._logs.is_complete or self._logs.get(topic, index)):
+            # Its log may be in the directory that failed: an empty one must not take its place.
+            raise Refused(ErrorCode.KAFKA_STORAGE_ERROR)
         log = self._logs.create(topic, index, None if topic_id == NO_TOPIC_ID else topic_id)
         if log.is_offline:
             raise Refused(ErrorCode.KAFKA_STORAGE_ERROR)

@@ -163,6 +163,16 @@ class LogManager:
         """The log of a partition; None when this node has none."""
         return self._logs.get((topic, partition))
 
+    @property
+    def locked_directory(self) -> Path:
+        """The first directory that works."""
+        return next(each.path for each in self.directories if each.is_online)
+
+    @property
+    def is_complete(self) -> bool:
+        """Every directory works, so that a log which is not here is nowhere on this node."""
+        return all(each.is_online for each in self.directories)
+
     def logs(self) -> list[Log]:
         """Every log, those of failed directories too."""
         return list(self._logs.values())

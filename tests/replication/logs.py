@@ -24,12 +24,12 @@ NOW_MS = 1_795_219_200_000
 class Shelf(LogManager):
     """The logs of one node; flushes when the test says so, for nobody runs it."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, *directories: Path) -> None:
         self.settings: dict[str, str] = {}
         """Overrides of every topic that is created from now on."""
         super().__init__(
             DiskFiles(),
-            [directory],
+            directories,
             LogConfig(),
             lambda topic: self.settings,
             lambda: NOW_MS,

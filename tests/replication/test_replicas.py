@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from barnabas.broker.replication.replicas import Replicas
@@ -79,6 +81,23 @@ async def test_a_topic_that_was_made_anew_does_not_get_the_old_log(
     assert codes(answer) == [ErrorCode.INCONSISTENT_TOPIC_ID]
     assert replicas.get("t", 0) is None
     lead(replicas, "t")
+
+
+async def test_no_empty_log_takes_the_place_of_one_in_a_failed_directory(tmp_path: Path) -> None:
+    (tmp_path / "a").write_text("a file")
+    shelf = Shelf(tmp_path / "a", tmp_path / "b")
+    await shelf.load()
+    try:
+        shelf.create("kept", 0, None)
+        replicas = Replicas(NODE, shelf, knows=lambda *key: False)
+        lead(replicas, "kept")
+        assert codes(replicas.apply_leader_and_isr(roles(("lost", state())))) == [
+            ErrorCode.KAFKA_STORAGE_ERROR
+        ]
+        assert shelf.get("lost", 0) is None
+        lead(replicas, "new", is_new=True)
+    finally:
+        await shelf.close()
 
 
 async def test_one_bad_partition_does_not_hinder_the_others(replicas: Replicas) -> None:

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from barnabas.broker.identity import Identity, establish, lay_out, read_note
+from barnabas.broker.identity import SESSION_FILE, Identity, establish, lay_out, read_note
 from barnabas.broker.registration import GRACE_MS, AlreadyRegistered, Registration, SessionRenewal
-from barnabas.broker.storage.files import DiskFiles
+from barnabas.broker.storage.files import DiskFiles, StorageError
 from barnabas.client.ensemble import ZooKeeper
 from barnabas.console.embedded_zookeeper import EmbeddedZooKeeper
 from barnabas.protocol import znodes
@@ -215,3 +215,50 @@ async def test_directories_of_another_node_or_cluster_are_refused(
         await identity(session, tmp_path / "c", configured_id=1)
     with pytest.raises(ConfigError, match="must be set"):
         await identity(session, tmp_path / "d", may_generate=False)
+
+
+async def test_a_note_that_is_nonsense_is_named(session: ZooKeeper, tmp_path: Path) -> None:
+    for nonsense in (b"broker.id=first\n", b"\xff\xfe"):
+        (tmp_path / "meta.properties").write_bytes(nonsense)
+        with pytest.raises(ConfigError, match=r"meta\.properties: cannot be read"):
+            await identity(session, tmp_path)
+
+
+async def test_a_directory_that_fails_leaves_the_others(session: ZooKeeper, tmp_path: Path) -> None:
+    broken, sound = tmp_path / "a file" / "logs", tmp_path / "b"
+    broken.parent.touch()
+    await lay_out(session)
+    for _ in range(2):
+        found = await establish(
+            session,
+            DiskFiles(),
+            [broken, sound],
+            configured_id=7,
+            may_generate_id=False,
+            reserved_id_max=1000,
+            chance=random.Random(),
+        )
+        assert found.node_id == 7
+    with pytest.raises(StorageError):
+        await establish(
+            session,
+            DiskFiles(),
+            [broken],
+            configured_id=7,
+            may_generate_id=False,
+            reserved_id_max=1000,
+            chance=random.Random(),
+        )
+
+
+async def test_a_session_note_is_a_help_and_no_condition(
+    session: ZooKeeper, tmp_path: Path
+) -> None:
+    (tmp_path / SESSION_FILE).write_bytes(b"\xff\xfe")
+    gone = tmp_path / "gone"
+    assert registration(session, 1, tmp_path).former_session is None
+    await lay_out(session)
+    registering = registration(session, 1, gone)
+    gone.rmdir()
+    await registering.register()
+    assert registering.broker_epoch > 0
