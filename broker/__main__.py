@@ -19,7 +19,7 @@ import uvloop
 
 from barnabas.protocol.settings import ConfigError
 
-from . import daemon
+from . import collector, daemon
 from .config import NodeConfig, load
 from .properties import from_assignments, from_environment, parse_properties
 
@@ -52,6 +52,8 @@ def main(arguments: Sequence[str], defaults: Mapping[str, str] | None = None) ->
     except daemon.NodeFailed as error:
         sys.stderr.write(f"barnabas: {error}\n")
         return FAILED
+    except asyncio.CancelledError:
+        log.info("stopped before it served")
     except BaseExceptionGroup as group:
         log.critical("ended because a part failed", exc_info=group)
         return FAILED
@@ -59,12 +61,22 @@ def main(arguments: Sequence[str], defaults: Mapping[str, str] | None = None) ->
 
 
 async def _serve(config: NodeConfig, ready_descriptor: int | None) -> None:
-    stop = asyncio.Event()
-    loop = asyncio.get_running_loop()
+    stop, serves = asyncio.Event(), asyncio.Event()
+    loop, this = asyncio.get_running_loop(), asyncio.current_task()
+    assert this is not None
+
+    def end() -> None:
+        """A start is broken off, whatever it waits for: there is nothing to hand over yet."""
+        stop.set()
+        if not serves.is_set():
+            this.cancel()
+
     for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stop.set)
+        loop.add_signal_handler(number, end)
 
     def ready(ports: Mapping[str, int]) -> None:
+        serves.set()
+        collector.spare()
         if ready_descriptor is not None:
             words = " ".join(f"{name}:{port}" for name, port in ports.items())
             os.write(ready_descriptor, f"{words}\n".encode())

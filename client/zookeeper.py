@@ -72,15 +72,19 @@ async def connect(
 ) -> ZooKeeper:
     """Open a session with ``host:port,...[/chroot]``; creates the chroot where it is missing.
 
-    Raises ConnectionLost when no server gave a session within ``connection_timeout_ms``.
+    Raises ConnectionLost when no server gave a session within ``connection_timeout_ms``,
+    ZooKeeperError for what is no list of servers.
     """
     servers, slash, chroot = hosts.partition("/")
-    session = KazooSession(
-        servers,
-        slash + chroot.rstrip("/") if chroot else "",
-        session_timeout_ms,
-        loop or asyncio.get_running_loop(),
-    )
+    try:
+        session = KazooSession(
+            servers,
+            slash + chroot.rstrip("/") if chroot else "",
+            session_timeout_ms,
+            loop or asyncio.get_running_loop(),
+        )
+    except ValueError as error:
+        raise ZooKeeperError(f"{servers}: must read host:port,host:port,...: {error}") from error
     await session.start(connection_timeout_ms)
     return session
 
@@ -151,6 +155,9 @@ class KazooSession:
             raise ConnectionLost(
                 f"no session with ZooKeeper at {self._servers} within {timeout_ms} ms"
             ) from error
+        except asyncio.CancelledError:
+            await self.close()
+            raise
 
     async def get(self, path: str, watch: Watch | None = None) -> tuple[bytes, Stat]:
         """Data of a znode; raises NoNode, and then watches nothing."""

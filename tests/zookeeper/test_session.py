@@ -21,6 +21,7 @@ from barnabas.client.ensemble import (
     SessionState,
     Set,
     ZooKeeper,
+    ZooKeeperError,
 )
 from barnabas.client.zookeeper import connect
 from barnabas.console.embedded_zookeeper import EmbeddedZooKeeper
@@ -170,6 +171,12 @@ async def test_the_negotiated_session_timeout_is_known(
     session = await connect(hosts, session_timeout_ms=100_000)
     assert session.session_timeout_ms == 10_000
     await session.close()
+
+
+async def test_what_is_no_list_of_servers_is_said_to_be_none() -> None:
+    for hosts in ("::::", "host:port"):
+        with pytest.raises(ZooKeeperError, match="must read host:port"):
+            await connect(hosts)
 
 
 async def test_connecting_to_nobody_fails_in_time_and_leaves_no_thread() -> None:

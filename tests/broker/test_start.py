@@ -1,0 +1,32 @@
+"""The daemon as a process: what ends a start that waits for somebody."""
+
+from __future__ import annotations
+
+import signal
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_start_that_waits_for_zookeeper_is_broken_off_by_a_signal(
+    number: signal.Signals, tmp_path: Path
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        settings = {
+            "zookeeper.connect": f"127.0.0.1:{silent.getsockname()[1]}",
+            "zookeeper.connection.timeout.ms": str(2**31 - 1),
+            "log.dirs": str(tmp_path / "data"),
+        }
+        words = [word for item in settings.items() for word in ("--set", "=".join(item))]
+        argv = [sys.executable, "-m", "barnabas.broker", *words]
+        with subprocess.Popen(argv, stderr=subprocess.PIPE, text=True) as node:
+            silent.accept()[0].close()
+            node.send_signal(number)
+            _, said = node.communicate(timeout=60)
+    assert node.returncode == 0
+    assert "stopped before it served" in said
+    assert "Traceback" not in said
