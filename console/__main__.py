@@ -43,6 +43,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # nobody reads: be quiet
         return _FAILED
+    except OSError as refusal:  # a directory that cannot be written, a file that is none
+        print(f"barnabas: {refusal}", file=sys.stderr)
+        return _FAILED
     except KeyboardInterrupt:
         return _INTERRUPTED
     return code

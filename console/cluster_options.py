@@ -18,6 +18,7 @@ from barnabas.client.cluster import Unreachable
 from barnabas.client.config import ClientConfig
 
 from .failure import Failure
+from .numbers import whole_number
 
 T = TypeVar("T")
 
@@ -42,7 +43,7 @@ def add_cluster_options(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--timeout-ms",
-        type=int,
+        type=whole_number(1),
         default=_TIMEOUT_MS,
         metavar="MS",
         help=f"give up after this (default: {_TIMEOUT_MS})",

@@ -24,6 +24,7 @@ from .embedded_zookeeper import (
 )
 from .failure import Failure
 from .node import Node
+from .numbers import PORT_MAX
 from .ports import LOOPBACK, free_ports, is_free
 from .probe import wait_until_complete
 
@@ -45,7 +46,7 @@ Progress = Callable[[str], None]
 
 
 class PortTaken(Failure):
-    """A port that was asked for is in use; the text names it and the way out."""
+    """A port that was asked for cannot be had; the text names it and the way out."""
 
 
 class Cluster:
@@ -77,6 +78,7 @@ class Cluster:
         self._settings = {**DEVELOPMENT_SETTINGS, **(settings or {})}
         self._zookeeper: ZooKeeperServer | None = None
         self._chroot = ""
+        self._is_described = False
 
     @property
     def bootstrap(self) -> str:
@@ -128,8 +130,9 @@ class Cluster:
             self._zookeeper = None
         if self._data is None and self.directory != Path():
             shutil.rmtree(self.directory, ignore_errors=True)
-        else:
+        elif self._is_described:  # else it is of the cluster that has the directory
             self._description.unlink(missing_ok=True)
+        self._is_described = False
         self.directory = Path()
 
     def kill(self, node_id: int) -> None:
@@ -176,8 +179,8 @@ class Cluster:
         if self._data is None:
             self.directory = Path(tempfile.mkdtemp(prefix="barnabas-"))
         else:
+            self._data.mkdir(parents=True, exist_ok=True)
             self.directory = self._data.absolute()
-            self.directory.mkdir(parents=True, exist_ok=True)
         self.secret = secrets.token_urlsafe(24)
         self.nodes = [
             Node(index + 1, port, self.directory / f"node-{index + 1}")
@@ -188,6 +191,8 @@ class Cluster:
         if self._port == 0:
             return free_ports(self._brokers)
         ports = list(range(self._port, self._port + self._brokers))
+        if ports[-1] > PORT_MAX:
+            raise PortTaken(f"port {ports[-1]} does not exist; --port 0 takes free ones")
         for port in ports:
             if not is_free(port):
                 raise PortTaken(f"port {port} is in use; --port 0 takes free ones")
@@ -234,6 +239,7 @@ class Cluster:
         descriptor = os.open(self._description, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
         with os.fdopen(descriptor, "w") as file:
             file.write(text)
+        self._is_described = True
 
     def description(self) -> dict[str, Any]:
         """What ``cluster.json`` says: addresses, secret, and the process of every part."""

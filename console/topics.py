@@ -15,6 +15,7 @@ from barnabas.client.errors import KafkaError
 from barnabas.protocol.errors import ErrorCode
 
 from .cluster_options import add_cluster_options, administer
+from .numbers import INT16_MAX, whole_number
 from .output import print_json, print_table, shown
 
 
@@ -23,8 +24,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
     create = commands.add_parser("create", help="make a topic")
     create.add_argument("name")
-    create.add_argument("--partitions", type=int, default=-1, metavar="N")
-    create.add_argument("--replication-factor", type=int, default=-1, metavar="N")
+    create.add_argument("--partitions", type=whole_number(1), default=-1, metavar="N")
+    create.add_argument(
+        "--replication-factor", type=whole_number(1, INT16_MAX), default=-1, metavar="N"
+    )
     create.add_argument("--config", action="append", type=setting, default=[], metavar="NAME=VALUE")
     create.add_argument("--if-not-exists", action="store_true", help="be content with one there")
     listing = commands.add_parser("list", help="name all topics")

@@ -24,10 +24,12 @@ from barnabas.client.errors import KafkaError
 from barnabas.protocol.errors import ErrorCode
 
 from .development_cluster import Cluster, Progress
+from .numbers import PORT_MAX, whole_number
 from .output import note
 from .snippets import snippets
 
 _BROKERS: Final = 3
+_BROKERS_MAX: Final = 100
 _PORT: Final = 9092
 _LOOK_S: Final = 0.5
 
@@ -35,11 +37,16 @@ _LOOK_S: Final = 0.5
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Size, place and first topics of the cluster."""
     parser.add_argument(
-        "-n", "--brokers", type=_count, default=_BROKERS, metavar="N", help="nodes (default: 3)"
+        "-n",
+        "--brokers",
+        type=whole_number(1, _BROKERS_MAX),
+        default=_BROKERS,
+        metavar="N",
+        help=f"nodes (default: {_BROKERS})",
     )
     parser.add_argument(
         "--port",
-        type=int,
+        type=whole_number(0, PORT_MAX),
         default=_PORT,
         metavar="PORT",
         help=f"port of the first node, the next ones follow; 0: free ones (default: {_PORT})",
@@ -79,16 +86,10 @@ def run(chosen: argparse.Namespace) -> int:
 
 def topic(text: str) -> NewTopic:
     """``name`` or ``name:partitions``."""
-    name, _, partitions = text.partition(":")
-    if not name or (partitions and not partitions.isdigit()):
+    name, colon, partitions = text.partition(":")
+    if not name:
         raise argparse.ArgumentTypeError(f"{text} must read NAME:PARTITIONS")
-    return NewTopic(name=name, partitions=int(partitions or 1))
-
-
-def _count(text: str) -> int:
-    if not text.isdigit() or not 0 < int(text) <= 100:
-        raise argparse.ArgumentTypeError(f"{text} must be a number from 1 to 100")
-    return int(text)
+    return NewTopic(name=name, partitions=whole_number(1)(partitions) if colon else 1)
 
 
 async def _create(bootstrap: str, topics: list[NewTopic]) -> None:

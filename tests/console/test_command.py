@@ -14,7 +14,7 @@ from barnabas.console.__main__ import main
 from barnabas.console.groups import OFFSET_COLUMNS, offset_cells, progress_as_json
 from barnabas.console.output import print_table
 from barnabas.console.ports import free_ports
-from barnabas.console.snippets import snippets
+from barnabas.console.snippets import first_programs, snippets
 from barnabas.console.up import topic
 
 ROOT = Path(__file__).parents[2]
@@ -48,7 +48,14 @@ def test_help_names_every_verb(capsys: pytest.CaptureFixture[str]) -> None:
         ["groups", "list", "--bootstrap", "a:1", "--cluster", "d"],
         ["up", "-n", "0"],
         ["up", "--topic", ":3"],
+        ["up", "--port", "-1"],
+        ["up", "--port", "65536"],
         ["up", "--topic", "t:x"],
+        ["up", "--topic", "t:0"],
+        ["up", "--topic", "t:99999999999"],
+        ["topics", "create", "t", "--partitions", "99999999999"],
+        ["topics", "create", "t", "--replication-factor", "0"],
+        ["topics", "list", "--timeout-ms", "0"],
     ],
 )
 def test_wrong_usage_is_exit_code_2(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
@@ -185,7 +192,18 @@ def test_a_topic_is_named_with_its_partitions(text: str, name: str, partitions: 
     assert (made.name, made.partitions) == (name, partitions)
 
 
-def test_the_snippets_of_python_clients_are_python() -> None:
-    for line in snippets("127.0.0.1:9092").splitlines():
-        if line.startswith("  ") and "kcat" not in line:
-            compile(line.strip(), "snippet", "exec")
+def test_what_up_prints_holds_every_first_program_ready_to_be_copied() -> None:
+    shown = snippets("127.0.0.1:9092")
+    for client, program in first_programs("127.0.0.1:9092").items():
+        assert f"# {client}\n{program}" in shown
+
+
+def test_what_the_system_refuses_is_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "file"
+    file.touch()
+    assert main(["up", "--data", str(file), "--port", "0"]) == 1
+    told = capsys.readouterr().err
+    assert str(file) in told
+    assert told.count("\n") == 1

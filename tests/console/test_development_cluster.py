@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import select
+import shutil
 import signal
 import socket
 import stat
@@ -18,8 +19,10 @@ import pytest
 from barnabas.console import demo
 from barnabas.console.__main__ import main
 from barnabas.console.development_cluster import Cluster, PortTaken
+from barnabas.console.embedded_zookeeper import ZooKeeperFailed
 from barnabas.console.node import NodeFailed
 from barnabas.console.ports import LOOPBACK, free_ports, is_free
+from barnabas.console.snippets import first_programs
 
 ROOT = Path(__file__).parents[2]
 
@@ -113,6 +116,32 @@ def test_a_directory_of_ones_own_keeps_topics_over_a_restart(
     with Cluster(1, tmp_path) as cluster:
         assert main(["topics", "list", "--bootstrap", cluster.bootstrap]) == 0
     assert "kept" in capsys.readouterr().out.split()
+
+
+def test_a_directory_in_use_is_left_to_the_cluster_that_has_it(tmp_path: Path) -> None:
+    with Cluster(1, tmp_path) as cluster:
+        with pytest.raises(ZooKeeperFailed, match="in use"):
+            Cluster(1, tmp_path).start()
+        told = json.loads((tmp_path / "cluster.json").read_text())
+        assert told["bootstrap"] == cluster.bootstrap
+
+
+@pytest.mark.parametrize("client", sorted(first_programs("")))
+def test_a_first_program_runs_as_it_is_printed(cluster: Cluster, client: str) -> None:
+    program = first_programs(cluster.bootstrap)[client]
+    if client != "kcat":
+        command = [sys.executable, "-c", program]
+    elif shutil.which("kcat"):
+        command = ["sh", "-c", program]
+    else:
+        pytest.skip("kcat is not installed")
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120)
+    assert "world" in done.stdout
+
+
+def test_a_node_without_a_port_left_is_refused_before_anything_starts() -> None:
+    with pytest.raises(PortTaken, match="port 65536 does not exist"):
+        Cluster(2, port=65535).start()
 
 
 def test_a_port_in_use_is_refused_before_anything_starts() -> None:
