@@ -220,9 +220,10 @@ class _DecoderWriter:
             return
         items, item = self.fresh("a"), self.fresh("m")
         self.line(f"{target} = {items} = []")
-        self.line(f"for _ in range({count}):")
+        self.line(f"while {count}:")  # mostly once: a range would cost more than it brings
 
         def one() -> None:
+            self.line(f"{count} -= 1")
             if isinstance(element, Kind):
                 self.value(element, item, is_nullable=False)
             else:
