@@ -48,7 +48,8 @@ def test_the_scripts_of_kafka_create_produce_consume_and_describe(
     cluster: Deployment, tool: Tool, topic: str, group: str
 ) -> None:
     at = ("--bootstrap-server", cluster.bootstrap)
-    tool(TOPICS, *at, "--create", "--topic", topic, "--partitions", "3")
+    settings = ("--partitions", "3", "--config", "retention.ms=86400000")
+    tool(TOPICS, *at, "--create", "--topic", topic, *settings)
     assert topic in tool(TOPICS, *at, "--list").splitlines()
 
     tool(PRODUCER, *at, "--topic", topic, given="\n".join(LINES))

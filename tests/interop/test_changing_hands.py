@@ -1,0 +1,81 @@
+"""Apache Kafka serves what Barnabas wrote, and Barnabas what Kafka made of it: files and znodes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from barnabas.console.development_cluster import Cluster
+from barnabas.console.embedded_zookeeper import EmbeddedZooKeeper
+from benchmarks.apache_kafka import CACHE, kafka_node
+from tests.harness.confluent_client import Confluent
+from tests.harness.deployments import SMALL_JVM, kafka_libs
+from tests.harness.records import numbered
+from tests.harness.waiting import eventually
+
+pytestmark = pytest.mark.kafka
+
+RECORDS = 1_000
+CLIENT = Confluent()
+
+
+@contextmanager
+def ours(directory: Path) -> Iterator[str]:
+    """A node of ours on the directory, and its address."""
+    with Cluster(1, directory) as cluster:
+        yield cluster.bootstrap
+
+
+@contextmanager
+def apache_kafka(directory: Path) -> Iterator[str]:
+    """A node of Kafka in the place of ours: its id, its log directory, its ZooKeeper."""
+    jars = kafka_libs() or CACHE / "libs"
+    settings = {"log.dirs": str(directory / "node-1" / "data")}
+    with (
+        EmbeddedZooKeeper(directory / "zookeeper") as zookeeper,
+        kafka_node(
+            jars, directory / "kafka", zookeeper.hosts, settings=settings, jvm_flags=SMALL_JVM
+        ) as node,
+    ):
+        yield node.bootstrap
+
+
+def read_and_commit(bootstrap: str, group: str, topic: str, count: int) -> list[bytes]:
+    """What a lone member is given after what its group has committed."""
+    member = CLIENT.join(bootstrap, group, topic)
+    values: list[bytes] = []
+
+    def has_all() -> bool:
+        values.extend(record.value or b"" for record in member.poll())
+        return len(values) >= count
+
+    eventually(has_all, what="every record")
+    member.commit()
+    member.close()
+    return values
+
+
+def test_records_and_commits_pass_to_apache_kafka_and_back(
+    tmp_path: Path, topic: str, group: str
+) -> None:
+    if not list((kafka_libs() or CACHE / "libs").glob("kafka_2.13-*.jar")):
+        pytest.skip("no jars of Apache Kafka: benchmarks/commit.py --against kafka fetches them")
+    sent = [numbered(start, RECORDS) for start in (0, RECORDS, 2 * RECORDS)]
+    values = [[record.value for record in records] for records in sent]
+    with ours(tmp_path) as bootstrap:
+        CLIENT.create_topic(bootstrap, topic, 1)
+        CLIENT.produce(bootstrap, topic, sent[0], "zstd")
+        assert read_and_commit(bootstrap, group, topic, RECORDS) == values[0]
+    with apache_kafka(tmp_path) as bootstrap:
+        assert CLIENT.committed(bootstrap, group) == {0: RECORDS}
+        CLIENT.produce(bootstrap, topic, sent[1], "lz4")
+        assert read_and_commit(bootstrap, group, topic, RECORDS) == values[1]
+    with ours(tmp_path) as bootstrap:
+        assert CLIENT.committed(bootstrap, group) == {0: 2 * RECORDS}
+        CLIENT.produce(bootstrap, topic, sent[2])
+        assert read_and_commit(bootstrap, group, topic, RECORDS) == values[2]
+        stored = CLIENT.read(bootstrap, topic, {0: "beginning"})
+        assert [record.value for record in stored] == [value for part in values for value in part]
