@@ -18,6 +18,7 @@ from barnabas.client.ensemble import (
     MultiFailed,
     NodeExists,
     Op,
+    PayloadTooLarge,
     Set,
     ZooKeeper,
     read_if_any,
@@ -33,6 +34,8 @@ UNSET: Final = -1
 """In place of a count: the node's default, or as the assignment says."""
 FACTOR_MAX: Final = 1
 """Replication is not built yet: a partition has one replica."""
+PARTITIONS_MAX: Final = 50_000
+"""No assignment of more fits into a znode; refused before a node works it out."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,7 +106,10 @@ class TopicWriter:
         )
 
     async def create(self, plan: Plan) -> None:
-        """Write settings and assignment, both or none; raises Refused(TOPIC_ALREADY_EXISTS)."""
+        """Write settings and assignment, both or none.
+
+        Raises Refused: TOPIC_ALREADY_EXISTS, or INVALID_REQUEST for more than a znode can hold.
+        """
         record = znodes.TopicAssignment(partitions=plan.assignment, topic_id=plan.topic_id)
         settings = znodes.TopicConfig(config=plan.configs).to_json()
         path = znodes.topic_config_path(plan.name)
@@ -116,6 +122,9 @@ class TopicWriter:
             if isinstance(failed.error, NodeExists):
                 raise _exists(plan.name) from None
             raise failed.error from None
+        except PayloadTooLarge:
+            reason = "assignment and settings are more than a znode can hold"
+            raise Refused(ErrorCode.INVALID_REQUEST, reason) from None
 
     async def mark_for_deletion(self, name: str) -> None:
         """Ask the controller to delete a topic; asking twice is asking once."""
@@ -181,6 +190,9 @@ class TopicWriter:
         factor = self._factor if wish.factor == UNSET else wish.factor
         if partitions <= 0:
             raise Refused(ErrorCode.INVALID_PARTITIONS, "at least one partition is needed")
+        if partitions > PARTITIONS_MAX:
+            reason = f"at most {PARTITIONS_MAX} partitions fit into a topic's znode"
+            raise Refused(ErrorCode.INVALID_PARTITIONS, reason)
         _judge_factor(factor, len(nodes))
         return assign_new(nodes, partitions=partitions, factor=factor, chance=self._chance)
 

@@ -33,6 +33,7 @@ async def refusal(cluster: SmallCluster, **wish: Any) -> Refused:
         ({"name": "going"}, ErrorCode.TOPIC_ALREADY_EXISTS),
         ({"name": "t", "partitions": 0}, ErrorCode.INVALID_PARTITIONS),
         ({"name": "t", "partitions": -2}, ErrorCode.INVALID_PARTITIONS),
+        ({"name": "t", "partitions": 2**31 - 1}, ErrorCode.INVALID_PARTITIONS),
         ({"name": "t", "factor": 0}, ErrorCode.INVALID_REPLICATION_FACTOR),
         ({"name": "t", "factor": 2}, ErrorCode.INVALID_REPLICATION_FACTOR),
         ({"name": OFFSETS_TOPIC}, ErrorCode.INVALID_REPLICATION_FACTOR),
@@ -86,6 +87,15 @@ async def test_settings_and_assignment_are_written_together(cluster: SmallCluste
     with pytest.raises(Refused) as refused:
         await cluster.create_by_wish(name="t")
     assert refused.value.code is ErrorCode.TOPIC_ALREADY_EXISTS
+
+
+async def test_a_topic_too_large_for_a_znode_is_refused_for_good(cluster: SmallCluster) -> None:
+    await cluster.start(1)
+    with pytest.raises(Refused) as refused:
+        await cluster.create_by_wish(name="t", assignment=dict.fromkeys(range(90_000), (1,)))
+    assert refused.value.code is ErrorCode.INVALID_REQUEST
+    assert not refused.value.code.retriable
+    await cluster.create_by_wish(name="t")
 
 
 async def test_of_two_who_create_one_topic_at_once_the_second_is_refused(
