@@ -245,11 +245,11 @@ class Connection(asyncio.Protocol):
 
     def flush(self) -> None:
         """Write the answers that are there, in order, and serve what waited behind them."""
-        waiting = self._waiting
+        waiting, released = self._waiting, 0
         try:
             while waiting and not self._is_stalled:
                 head = waiting[0]
-                if not isinstance(head, Parked):
+                if type(head) is not Parked:
                     waiting.popleft()
                     self._ready_bytes -= _size(head)
                     self._send(head)
@@ -257,14 +257,15 @@ class Connection(asyncio.Protocol):
                 if not head.is_resolved:
                     break
                 waiting.popleft()
-                if head.held:
-                    self._requests.give(head.held)
+                released += head.held
                 reply = render(head.route, head.correlation_id, head.answer)
                 if reply is not None:
                     self._send(reply)
         except CorruptRequest as problem:
             self._complain(str(problem))
             self._is_closing = True
+        if released:
+            self._requests.give(released)
         if self._is_blocked:
             self._is_blocked = self._must_wait()
         if self._framing.data and not self._is_blocked:
