@@ -24,6 +24,7 @@ from .controller.channel import Link
 from .controller.controller import Controller
 from .controller.creation import TopicWriter
 from .controller.term import Office
+from .disk_notices import DiskNotices
 from .endpoints import Endpoint, advertised
 from .handlers import sasl
 from .handlers.acls import AclsHandler
@@ -89,6 +90,7 @@ class Node:
         self._known_topics: frozenset[str] = frozenset()
         self._metadata = MetadataCache()
         self._limits = Limits(config.network)
+        self._disk_notices = DiskNotices(zookeeper, identity.node_id)
         self._replicas = Replicas(
             identity.node_id,
             logs,
@@ -157,6 +159,7 @@ class Node:
             "groups": self._coordinator.run,
             "controller": self._controller.run,
             "session renewal": self._renewal.run,
+            "disk notices": self._disk_notices.run,
         }
 
     async def begin(self) -> Mapping[str, int]:
@@ -292,6 +295,8 @@ class Node:
         self._topic_configs.on_change.append(self._logs.reconfigure)
         self._metadata.on_change.append(self._forget_deleted_topics)
         self._logs.offline.append(self._replicas.directory_failed)
+        self._logs.offline.append(lambda path, failed: self._disk_notices.tell())
+        self._logs.on_room.append(self._disk_notices.tell)
         self._logs.record_high_watermarks(self._replicas.high_watermarks)
 
     def _elected(self, topic: str, partition: int, leader_epoch: int) -> None:

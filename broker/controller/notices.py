@@ -12,6 +12,7 @@ from barnabas.client.ensemble import Delete, NoNode, read_if_any
 from barnabas.protocol import znodes
 
 from .context import Partition
+from .machines import ReplicaStatus
 from .term import Term
 
 log = logging.getLogger(__name__)
@@ -28,7 +29,7 @@ class Notices:
         """Begin to watch; what is there already says nothing that a takeover does not read."""
         watched = (
             (znodes.ISR_CHANGES, self._term.watch("isr changes", self._in_sync_sets_changed)),
-            (znodes.LOG_DIR_EVENTS, self._term.watch("log directories", self._directories_failed)),
+            (znodes.LOG_DIR_EVENTS, self._term.watch("log directories", self._disks_changed)),
         )
         for folder, watch in watched:
             await self._remove(folder, await self._term.zookeeper.children(folder, watch))
@@ -95,9 +96,9 @@ class Notices:
         batch.send()
         await self._remove(znodes.ISR_CHANGES, names)
 
-    async def _directories_failed(self) -> None:
-        """Ask the nodes which replicas they still serve: those that do not answer 56."""
-        watch = self._term.watch("log directories", self._directories_failed)
+    async def _disks_changed(self) -> None:
+        """Ask the nodes which replicas they serve, failed ones again: those not answered 56."""
+        watch = self._term.watch("log directories", self._disks_changed)
         names = await self._term.zookeeper.children(znodes.LOG_DIR_EVENTS, watch)
         nodes = set()
         for name in names:
@@ -106,11 +107,20 @@ class Notices:
                 nodes.add(znodes.LogDirEvent.from_json(found[0] if found else b"").broker)
             except ValueError:
                 continue
-        batch = self._term.batch()
-        for topic, index, node in self._term.living_replicas(self._context.replicas_on(nodes)):
-            batch.lead([node], (topic, index))
-        batch.send()
+        await self._ask_again(nodes & self._context.nodes.keys())
         await self._remove(znodes.LOG_DIR_EVENTS, names)
+
+    async def _ask_again(self, nodes: set[int]) -> None:
+        hosted = self._term.living_replicas(self._context.replicas_on(nodes))
+        failed = self._context.failed_replicas.intersection(hosted)
+        self._context.failed_replicas -= failed
+        batch = self._term.batch()
+        self._term.replicas.become(sorted(failed), ReplicaStatus.ONLINE, batch)
+        for topic, index, node in set(hosted) - failed:
+            batch.lead([node], (topic, index))
+        await self._term.partitions.elect_wherever_missing(batch)
+        batch.publish({replica[:2] for replica in failed} & self._context.leaders.keys())
+        batch.send()
 
     async def _remove(self, folder: str, names: Iterable[str]) -> None:
         for name in names:

@@ -85,7 +85,8 @@ class Housekeeping:
         self._failed = asyncio.Event()
         self._failure: StorageError | None = None
         self._removals: list[tuple[float, Path]] = []
-        self._removed_marks: set[tuple[str, int]] = set()
+        self._short_of_room: set[Path] = set()
+        self.on_room: list[Callable[[], None]] = []
         self._marks: dict[Path, dict[tuple[str, int], int]] = {}
         self.high_watermark_source: Callable[[], Iterable[tuple[str, int, int]]] = tuple
 
@@ -102,6 +103,7 @@ class Housekeeping:
                 (intervals.high_watermark_interval_ms, self._write_high_watermarks),
                 (_CHECK_MS, self._remove_due),
                 (_CHECK_MS, self._verify_full),
+                (_CHECK_MS, self._look_for_room),
                 (_EXPIRY_MS, self._expire_producers),
             ):
                 tasks.create_task(_every(interval_ms, action))
@@ -276,6 +278,22 @@ class Housekeeping:
                 each.note_failure(error)
             except Refused as refusal:
                 log.error("log=%s is not as it was: %s", each, refusal)
+
+    def wait_for_room(self, path: Path) -> None:
+        """A log could not be created in a directory because its disk is full."""
+        self._short_of_room.add(path)
+
+    async def _look_for_room(self) -> None:
+        for path in tuple(self._short_of_room):
+            try:
+                if self._files.free_bytes(path) < FREE_BYTES_MIN:
+                    continue
+            except StorageError as error:
+                log.warning("gave up waiting for room: %s", error)
+            else:
+                for told in tuple(self.on_room):
+                    told()
+            self._short_of_room.discard(path)
 
     async def _expire_producers(self) -> None:
         for each in self._online_logs():

@@ -69,6 +69,8 @@ class LogManager:
         self.offline: list[Callable[[Path, Sequence[Key]], None]] = []
         """Told of a failed directory and the partitions in it, on the loop."""
         self._keeping = Housekeeping(files, self, intervals, now_ms)
+        self.on_room = self._keeping.on_room
+        """Told when a log that a full disk refused to create may be asked for again."""
 
     # Starting
 
@@ -202,7 +204,9 @@ class LogManager:
             self._check_id(created, topic_id)
         except StorageError as error:
             self._logs.pop((topic, partition), None)
-            if not error.is_full:
+            if error.is_full:
+                self._keeping.wait_for_room(directory.path)
+            else:
                 self._take_offline(directory, error)
             raise
         self.schedule_flush(created)

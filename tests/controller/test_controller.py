@@ -229,6 +229,21 @@ async def test_a_replica_on_a_failed_disk_is_taken_offline(cluster: SmallCluster
     assert info.offline == (1,)
 
 
+async def test_a_replica_serves_again_when_its_node_tells_of_its_disk(
+    cluster: SmallCluster,
+) -> None:
+    node = await cluster.start(1)
+    node.broken.add(("t", 0))
+    await cluster.create("t", {0: (1,), 1: (1,)})
+    await cluster.led("t", 0, -1)
+    node.broken.clear()
+    note = znodes.LogDirEvent(broker=1).to_json()
+    await cluster.observer.create(znodes.LOG_DIR_EVENT_PREFIX, note, sequence=True)
+    await cluster.led("t", 0, 1)
+    assert (await cluster.state("t", 0)).leader_epoch > 0
+    assert node.hosted["t", 0].leader == 1
+
+
 async def test_a_tool_may_ask_for_preferred_leaders(cluster: SmallCluster) -> None:
     for node_id in (1, 2):
         await cluster.start(node_id)

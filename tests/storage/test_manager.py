@@ -316,6 +316,22 @@ async def test_a_full_disk_heals_by_itself(tmp_path: Path) -> None:
 
 
 @in_simulated_time
+async def test_a_log_that_found_no_room_is_asked_for_again(tmp_path: Path) -> None:
+    files = FaultyFiles()
+    async with running(manager([tmp_path], files)) as logs:
+        told: list[bool] = []
+        logs.on_room.append(lambda: told.append(files.is_full))
+        files.is_full = True
+        with pytest.raises(StorageError):
+            logs.create("t", 0, b"i" * 16)
+        await asyncio.sleep(10)
+        files.is_full = False
+        await asyncio.sleep(10)
+        assert told == [False]
+        assert logs.create("t", 0, b"i" * 16).end_offset == 0
+
+
+@in_simulated_time
 async def test_a_full_disk_keeps_the_old_checkpoints(tmp_path: Path) -> None:
     files = FaultyFiles()
     async with running(manager([tmp_path], files)) as logs:
