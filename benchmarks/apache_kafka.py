@@ -112,3 +112,7 @@ def kafka_node(
     command += [f"-Dlog4j.configuration=file:{logging}", "-cp", class_path(jars)]
     command += ["kafka.Kafka", str(file)]
     return ServerProcess(f"kafka-{node_id}", command, port, directory / "node.log")
+
+
+if __name__ == "__main__":
+    print(kafka_jars())
