@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import shutil
 import subprocess
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -58,7 +59,7 @@ def kafka_jars(libs: Path | None = None) -> Path:
     project.write_text(_project())
     fetch = ["mvn", "-q", "-B", "-f", str(project), "dependency:copy-dependencies"]
     try:
-        subprocess.run([*fetch, f"-DoutputDirectory={folder}"], check=True)
+        subprocess.run([*fetch, f"-DoutputDirectory={folder}"], check=True, stdout=sys.stderr)
     except subprocess.CalledProcessError as failure:
         raise ServerFailed(f"mvn could not fetch Apache Kafka {KAFKA_VERSION}") from failure
     return folder
