@@ -314,12 +314,20 @@ class StoredLog:
         """
         assert self.is_full
         segment, end_offset = self._active, self.end_offset
-        with self._storage():
-            if self._files.size(segment.path(".log")) < segment.size:
-                raise StorageError(segment.path(".log"), "is shorter than what was written")
-            recovered = yield from recover_segment(segment, may_cut=False)
-            if recovered.next_offset != end_offset or recovered.cut_bytes:
-                raise StorageError(segment.path(".log"), f"lost batches below {end_offset}")
+        segment.hold()
+        try:
+            with self._storage():
+                if self._files.size(segment.path(".log")) < segment.size:
+                    raise StorageError(segment.path(".log"), "is shorter than what was written")
+                recovered = yield from recover_segment(segment, may_cut=False)
+                if recovered.next_offset != end_offset or recovered.cut_bytes:
+                    raise StorageError(segment.path(".log"), f"lost batches below {end_offset}")
+        finally:
+            segment.release()
+        if self.is_offline:
+            return  # deleted meanwhile, or its directory failed
         self._arm_roll()
         self.is_full, self._refusal = False, None
+        if self.end_offset >= self.flusher.due_at:
+            self._owner.schedule_flush(self)
         log.info("takes appends again log=%s end_offset=%d", self.directory, end_offset)

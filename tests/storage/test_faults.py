@@ -136,3 +136,34 @@ def test_a_short_write_is_undone(tmp_path: Path) -> None:
         resource.setrlimit(resource.RLIMIT_FSIZE, old_limit)
         signal.signal(signal.SIGXFSZ, old_handler)
     assert rig.segment_file(0).stat().st_size == 100
+
+
+def test_a_log_may_be_deleted_while_its_tail_is_verified(
+    tmp_path: Path, files: FaultyFiles
+) -> None:
+    rig = Rig(tmp_path / "t-0", files)
+    for _ in range(4):
+        rig.append(batch(size=1 << 20))
+    files.is_full = True
+    assert refused(rig) == ErrorCode.KAFKA_STORAGE_ERROR
+    files.is_full = False
+    steps = rig.log.verify_again()
+    next(steps)
+    rig.log.retire()
+    at_once(steps)
+    assert refused(rig) == ErrorCode.KAFKA_STORAGE_ERROR
+
+
+async def test_a_flush_that_a_full_disk_hindered_is_made_up_for(
+    tmp_path: Path, files: FaultyFiles
+) -> None:
+    """Whoever waits for it sends the same batch again, and that is no append."""
+    rig = Rig(tmp_path / "t-0", files, flush_messages=1)
+    rig.append()
+    files.is_full = True
+    with pytest.raises(Refused):
+        await rig.log.flush()
+    files.is_full = False
+    rig.keeper.flushes.clear()
+    at_once(rig.log.verify_again())
+    assert rig.keeper.flushes == [rig.log]
