@@ -15,6 +15,8 @@ from barnabas.protocol.messages import update_metadata
 NO_TOPIC_ID: Final = bytes(16)
 _DELETED: Final = -2
 _NO_LEADER: Final = -1
+WHOLE: Final = 2
+"""The type of an UpdateMetadata that tells everything: what it does not name is gone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,9 +84,20 @@ class MetadataCache:
         """Called after each new snapshot."""
 
     def update(self, request: update_metadata.UpdateMetadataRequest) -> None:
-        """Take in what changed: live nodes are replaced, partitions merged, -2 removes."""
+        """Take in what changed: live nodes are replaced, partitions merged, -2 removes.
+
+        A topic that has another id by now was deleted and made anew behind this node's back: those
+        who listen see it gone before they see the new one.
+        """
         topics = dict(self.snapshot.topics)
         topic_ids = dict(self.snapshot.topic_ids)
+        outdated = [state.topic_name for state in request.topic_states if self._is_another(state)]
+        for topic in outdated:
+            del topics[topic], topic_ids[topic]
+        if outdated:
+            self._publish(request, dict(topics), dict(topic_ids))
+        if request.type == WHOLE:
+            topics, topic_ids = {}, {}
         for state in request.topic_states:
             partitions = _merged(topics.get(state.topic_name, {}), state.partition_states)
             if partitions:
@@ -93,6 +106,18 @@ class MetadataCache:
             else:
                 topics.pop(state.topic_name, None)
                 topic_ids.pop(state.topic_name, None)
+        self._publish(request, topics, topic_ids)
+
+    def _is_another(self, state: update_metadata.TopicState) -> bool:
+        known = self.snapshot.topic_ids.get(state.topic_name, NO_TOPIC_ID)
+        return NO_TOPIC_ID not in (known, state.topic_id) and known != state.topic_id
+
+    def _publish(
+        self,
+        request: update_metadata.UpdateMetadataRequest,
+        topics: Mapping[str, Mapping[int, PartitionInfo]],
+        topic_ids: Mapping[str, bytes],
+    ) -> None:
         self.snapshot = Snapshot(
             controller_id=request.controller_id if request.controller_id >= 0 else None,
             brokers={broker.id: _broker(broker) for broker in request.live_brokers},

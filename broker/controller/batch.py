@@ -37,6 +37,7 @@ class Batch:
     _leaders: dict[int, dict[Partition, bool]] = field(default_factory=dict)
     _metadata: set[Partition] = field(default_factory=set)
     _metadata_for: set[int] = field(default_factory=set)
+    _whole_for: set[int] = field(default_factory=set)
     _stops: dict[int, dict[Partition, bool]] = field(default_factory=dict)
 
     def lead(self, nodes: Iterable[int], partition: Partition, *, is_new: bool = False) -> None:
@@ -51,6 +52,16 @@ class Batch:
         """Tell ``nodes`` (all when None) of the partitions' leaders and of all live nodes."""
         self._metadata.update(partitions)
         self._metadata_for |= set(self.context.nodes if nodes is None else nodes)
+
+    def publish_all(self, nodes: Iterable[int] | None = None) -> None:
+        """Tell ``nodes`` of every partition, and that there is no other topic.
+
+        Not the latter while a topic's znode cannot be read: its offsets would be forgotten.
+        """
+        told = set(self.context.nodes if nodes is None else nodes)
+        self.publish(self.context.leaders, told)
+        if not self.context.unreadable:
+            self._whole_for |= told
 
     def stop(self, replica: Replica, *, delete: bool) -> None:
         """Have a node stop serving a replica, and delete its log if ``delete``."""
@@ -67,7 +78,8 @@ class Batch:
             self._send_metadata()
         for node, stops in self._stops.items():
             self._send_stops(node, stops)
-        self._leaders, self._metadata, self._metadata_for, self._stops = {}, set(), set(), {}
+        self._leaders, self._stops = {}, {}
+        self._metadata, self._metadata_for, self._whole_for = set(), set(), set()
 
     def _send_leaders(self, node: int, told: dict[Partition, bool]) -> None:
         known = {p: is_new for p, is_new in told.items() if p in self.context.leaders}
@@ -78,7 +90,8 @@ class Batch:
     def _send_metadata(self) -> None:
         states = self.orders.topic_states(self._metadata)
         for node in sorted(self._metadata_for & self.context.nodes.keys()):
-            request, version = self.orders.metadata_for(node, states)
+            is_whole = node in self._whole_for
+            request, version = self.orders.metadata_for(node, states, is_whole=is_whole)
             self.channels.send(node, Order(request, version))
 
     def _send_stops(self, node: int, stops: dict[Partition, bool]) -> None:

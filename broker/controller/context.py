@@ -55,6 +55,8 @@ class Context:
     shutting_down: set[int] = field(default_factory=set)
     assignments: dict[str, Assignment] = field(default_factory=dict)
     topic_ids: dict[str, bytes] = field(default_factory=dict)
+    unreadable: set[str] = field(default_factory=set)
+    """Topics that exist, but whose assignment nobody can make sense of."""
     leaders: dict[Partition, Leadership] = field(default_factory=dict)
     partitions: dict[Partition, PartitionStatus] = field(default_factory=dict)
     replicas: dict[Replica, ReplicaStatus] = field(default_factory=dict)

@@ -72,7 +72,7 @@ class NodeChanges:
         batch = self._term.batch()
         batch.publish([], others)
         batch.send()
-        batch.publish(self._context.leaders, ids)
+        batch.publish_all(ids)
         batch.send()
         hosted = self._context.replicas_on(ids)
         self._term.replicas.become(self._term.living_replicas(hosted), ReplicaStatus.ONLINE, batch)

@@ -9,6 +9,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from barnabas.broker.metadata import WHOLE
 from barnabas.protocol.messages import leader_and_isr, stop_replica, update_metadata
 
 from .context import Context, Partition
@@ -17,6 +18,8 @@ from .leaders import DELETED
 LEADER_AND_ISR_VERSION: Final = 5
 UPDATE_METADATA_VERSION: Final = 7
 """The first versions that carry topic ids: among nodes of ours every topic has one."""
+WHOLE_METADATA_VERSION: Final = 8
+"""The first that can say that it tells everything."""
 PEER_LEADER_AND_ISR_VERSION: Final = 4
 PEER_UPDATE_METADATA_VERSION: Final = 6
 """Those of 2.7-IV1, for all nodes while a Kafka peer is among them: ids for all or for none."""
@@ -80,18 +83,23 @@ class Orders:
         ]
 
     def metadata_for(
-        self, node: int, states: list[update_metadata.TopicState]
+        self, node: int, states: list[update_metadata.TopicState], *, is_whole: bool = False
     ) -> tuple[update_metadata.UpdateMetadataRequest, int]:
-        """Changed partitions and all registered nodes, for one node."""
+        """Changed partitions and all registered nodes, for one node.
+
+        ``is_whole``: there are no other topics; a node that missed their deletion forgets them.
+        """
         request = update_metadata.UpdateMetadataRequest(
+            type=WHOLE if is_whole else INCREMENTAL,
             controller_id=self.controller_id,
             controller_epoch=self.controller_epoch,
             broker_epoch=self.context.nodes[node].epoch,
             topic_states=states,
             live_brokers=[self._live_broker(other) for other in sorted(self.context.nodes)],
         )
-        old = PEER_UPDATE_METADATA_VERSION
-        return request, old if self._has_kafka_peer() else UPDATE_METADATA_VERSION
+        if self._has_kafka_peer():
+            return request, PEER_UPDATE_METADATA_VERSION
+        return request, WHOLE_METADATA_VERSION if is_whole else UPDATE_METADATA_VERSION
 
     def stops_for(
         self, node: int, partitions: Mapping[Partition, bool]

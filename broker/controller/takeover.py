@@ -44,7 +44,8 @@ class Takeover:
         marked = await self._deletion.read_markers()
         leaders = await self._term.states.read(self._context.all_partitions())
         self._context.leaders.update(leaders)
-        self._context.deleting |= marked & self._context.assignments.keys()
+        if self._term.office.may_delete_topics:
+            self._context.deleting |= marked & self._context.assignments.keys()
         self._context.nodes.update(nodes)
         log.info(
             "took over epoch=%d nodes=%s topics=%d partitions=%d",
@@ -61,7 +62,7 @@ class Takeover:
         await self._place_replicas(restarted)
         self._place_partitions(restarted)
         await self._term.partitions.elect_wherever_missing(batch)
-        batch.publish(leaders)
+        batch.publish_all()
         batch.send()
         await self._deletion.changed()
         await self._notices.preferred_election_asked()

@@ -53,6 +53,7 @@ class TopicChanges:
         names = await self.read_names()
         for gone in self._context.assignments.keys() - names:
             self._context.forget_topic(gone)
+        self._context.unreadable &= names
         new = names - self._context.assignments.keys()
         await self.read(new)
         partitions = [p for name in sorted(new) for p in self._context.partitions_of(name)]
@@ -117,7 +118,9 @@ class TopicChanges:
             return None
         except ValueError as error:
             log.error("ignored a topic that cannot be read topic=%s: %s", name, error)
+            self._context.unreadable.add(name)
             return None
+        self._context.unreadable.discard(name)
         if assignment.topic_id is None:
             return await self._with_id(name, assignment, stat)
         return assignment

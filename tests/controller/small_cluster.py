@@ -84,6 +84,7 @@ class SmallNode:
             now_ms=lambda: 1,
             chance=cluster.chance,
             may_be_unclean=lambda topic: topic in cluster.unclean_topics,
+            may_delete_topics=cluster.may_delete_topics,
         )
         self.controller = Controller(
             office,
@@ -189,6 +190,7 @@ class SmallCluster:
     nodes: dict[int, SmallNode] = field(default_factory=dict)
     orders: list[Order] = field(default_factory=list)
     unclean_topics: set[str] = field(default_factory=set)
+    may_delete_topics: bool = True
     changed: asyncio.Event = field(default_factory=asyncio.Event)
 
     def __post_init__(self) -> None:

@@ -106,3 +106,69 @@ async def test_a_topic_on_its_way_out_does_not_grow(cluster: SmallCluster) -> No
         await changed.wait()
     data, _stat = await cluster.observer.get("/brokers/topics/t")
     assert set(znodes.TopicAssignment.from_json(data).partitions) == {0}
+
+
+async def test_a_node_that_missed_a_deletion_hears_of_it_when_it_is_back(
+    cluster: SmallCluster,
+) -> None:
+    await cluster.start(1)
+    frozen = await cluster.start(2, ("broker",))
+    await cluster.create("deleted", {0: (1,)})
+    await cluster.create("anew", {0: (1,), 1: (1,)})
+    await cluster.led("deleted", 0, 1)
+    await cluster.led("anew", 1, 1)
+    frozen.is_up = False
+    for name in ("deleted", "anew"):
+        await cluster.observer.create(znodes.deletion_path(name))
+        await gone(cluster, znodes.deletion_path(name))
+    await cluster.create("anew", {0: (1,)})
+    frozen.zookeeper.expire()
+    frozen.is_up = True
+    await cluster.until(lambda: "deleted" not in frozen.cache.snapshot.topics)
+    await cluster.until(lambda: list(frozen.cache.snapshot.topics.get("anew", ())) == [0])
+
+
+async def test_a_new_controller_tells_of_deletions_its_predecessor_could_not(
+    cluster: SmallCluster,
+) -> None:
+    for node_id in (1, 2):
+        await cluster.start(node_id)
+    first = await cluster.elected()
+    deaf = await cluster.start(3, ("broker",))
+    await cluster.create("t", {0: (first.id,)})
+    await cluster.led("t", 0, first.id)
+    deaf.is_up = False
+    await cluster.observer.create(znodes.deletion_path("t"))
+    await gone(cluster, znodes.deletion_path("t"))
+    await cluster.bury(first.id)
+    deaf.is_up = True
+    await cluster.until(lambda: "t" not in deaf.cache.snapshot.topics)
+
+
+async def test_a_topic_that_a_new_controller_cannot_read_is_not_taken_for_deleted(
+    cluster: SmallCluster,
+) -> None:
+    for node_id in (1, 2):
+        await cluster.start(node_id)
+    first = await cluster.elected()
+    await cluster.create("t", {0: (3 - first.id,)})
+    await cluster.led("t", 0, 3 - first.id)
+    await cluster.observer.set("/brokers/topics/t", b"{")
+    await cluster.bury(first.id)
+    await cluster.create("later", {0: (3 - first.id,)})
+    await cluster.led("later", 0, 3 - first.id)
+    assert cluster.knows_leader("t", 0, 3 - first.id)
+
+
+async def test_a_marker_is_no_deletion_for_a_new_controller_that_may_not_delete(
+    cluster: SmallCluster,
+) -> None:
+    cluster.may_delete_topics = False
+    await cluster.start(1)
+    await cluster.create("t", {0: (1,)})
+    await cluster.led("t", 0, 1)
+    await cluster.bury(1)
+    await cluster.observer.create(znodes.deletion_path("t"))
+    await cluster.start(1)
+    await gone(cluster, znodes.deletion_path("t"))
+    await cluster.led("t", 0, 1)
