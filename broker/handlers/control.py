@@ -65,20 +65,26 @@ class ControlHandler:
         """
         request: leader_and_isr.LeaderAndIsrRequest = call.request
         code = self._judge(request.controller_epoch, request.broker_epoch)
-        if code:
-            return leader_and_isr.LeaderAndIsrResponse(
-                error_code=code, partition_errors=[], topics=[]
-            )
         try:
-            for topic in request.topic_states:
-                if any(self._is_new(topic.topic_name, state) for state in topic.partition_states):
-                    await self._configs.refresh(topic.topic_name)
+            if not code:
+                await self._read_settings(request)
         except ZooKeeperError as error:
             log.warning("put an order off: settings cannot be read: %r", error)
             call.peer.close()
             return None
+        # judged again: a later controller may have spoken, or our life may have ended meanwhile
+        code = code or self._judge(request.controller_epoch, request.broker_epoch)
+        if code:
+            return leader_and_isr.LeaderAndIsrResponse(
+                error_code=code, partition_errors=[], topics=[]
+            )
         self._note(request.controller_epoch)
         return self._replicas.apply_leader_and_isr(request)
+
+    async def _read_settings(self, request: leader_and_isr.LeaderAndIsrRequest) -> None:
+        for topic in request.topic_states:
+            if any(self._is_new(topic.topic_name, state) for state in topic.partition_states):
+                await self._configs.refresh(topic.topic_name)
 
     def stop(self, call: Call) -> stop_replica.StopReplicaResponse:
         """Stop serving replicas, perhaps for ever."""

@@ -119,6 +119,17 @@ async def test_a_controller_of_the_past_is_refused_whatever_it_orders(receiver: 
     assert receiver.replicas.led("t", 0).leader_epoch == 5
 
 
+async def test_an_order_is_refused_when_a_later_controller_speaks_while_it_waits(
+    receiver: Receiver,
+) -> None:
+    waiting = asyncio.create_task(led(receiver, leadership(3, 0)))
+    await asyncio.sleep(0)
+    assert not waiting.done()
+    assert receiver.handler.learn(call(news(4, EPOCH), 7)).error_code == ErrorCode.NONE
+    assert (await waiting).error_code == ErrorCode.STALE_CONTROLLER_EPOCH
+    assert receiver.replicas.get("t", 0) is None
+
+
 @pytest.mark.parametrize(
     ("broker_epoch", "code"),
     [
