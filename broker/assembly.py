@@ -203,7 +203,7 @@ class Node:
             except OSError as error:
                 raise OSError(f"listeners={bound}: {error.strerror or error}") from error
             told = self.config.advertised.get(bound.listener)
-            endpoints[bound.listener] = told or advertised(bound, port)
+            endpoints[bound.listener] = advertised(told or bound, port)
         return endpoints
 
     def _payload(self, endpoints: Mapping[str, Endpoint]) -> znodes.BrokerRegistration:

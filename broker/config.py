@@ -6,7 +6,7 @@ Source: cluster.md section 5 (names, defaults, the three classes of names and th
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -173,7 +173,7 @@ class NodeConfig:
     listeners: tuple[Endpoint, ...]
     """What is bound: the inter-broker listener is among them."""
     advertised: Mapping[str, Endpoint]
-    """By listener name; a listener missing here is advertised as it was bound."""
+    """By listener name, port 0 for the bound one; one missing here is advertised as bound."""
     warnings: tuple[str, ...] = ()
     """One line for each accepted name that has no meaning here."""
 
@@ -263,7 +263,10 @@ def _with_inter_broker_listener(
         )
     if named:
         return listeners
-    return (*listeners, Endpoint(name, protocol, listeners[0].host or LOCAL_HOST, 0))
+    host = listeners[0].host
+    if not host and network.advertised_listeners is None:
+        host = LOCAL_HOST  # what is advertised then
+    return (*listeners, Endpoint(name, protocol, host, 0))
 
 
 def _advertised(
@@ -280,7 +283,12 @@ def _advertised(
             raise ConfigError(f"advertised.listeners={endpoint}: no such listener is bound")
         if endpoint.host in ("", "0.0.0.0", "::"):  # noqa: S104 - refused, not bound
             raise ConfigError(f"advertised.listeners={endpoint}: nobody can dial that host")
-    return {endpoint.listener: endpoint for endpoint in endpoints}
+    told = {endpoint.listener: endpoint for endpoint in endpoints}
+    first, inner = listeners[0], listeners[-1]
+    if first.listener in told and inner.listener not in told and not inner.port:
+        # The inter-broker listener opened by itself: where the first one is, under its name.
+        told[inner.listener] = replace(inner, host=told[first.listener].host)
+    return told
 
 
 def _log_defaults(values: Mapping[str, str]) -> LogConfig:

@@ -73,17 +73,17 @@ def parse_endpoints(setting: str, text: str, protocols: Mapping[str, str]) -> tu
     return tuple(endpoints)
 
 
-def advertised(bound: Endpoint, port: int) -> Endpoint:
-    """What to tell others when nothing is advertised: the bound host, and the port it got.
+def advertised(told: Endpoint, port: int) -> Endpoint:
+    """What to tell others: ``told``, or the bound endpoint; ``port`` is the one it got.
 
     Raises ConfigError for a wildcard address, which nobody can dial.
     """
-    host = bound.host or LOCAL_HOST
+    host = told.host or LOCAL_HOST
     if host in ("0.0.0.0", "::"):  # noqa: S104 - refused here, never bound by default
         raise ConfigError(
-            f"listeners={bound}: nobody can dial {host}; name the host in advertised.listeners"
+            f"listeners={told}: nobody can dial {host}; name the host in advertised.listeners"
         )
-    return replace(bound, host=host, port=port)
+    return replace(told, host=host, port=told.port or port)
 
 
 def _refuse_twins(setting: str, text: str, endpoints: list[Endpoint]) -> None:

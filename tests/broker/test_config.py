@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from barnabas.broker.config import NodeConfig, load
-from barnabas.broker.endpoints import Endpoint
+from barnabas.broker.endpoints import Endpoint, advertised
 from barnabas.protocol.settings import ConfigError
 
 LEAST = {"zookeeper.connect": "127.0.0.1:2181", "log.dirs": "/data"}
@@ -28,6 +28,14 @@ def test_the_inter_broker_listener_opens_by_itself_on_a_free_port_of_the_same_ho
     node = config(listeners="PLAINTEXT://127.0.0.9:9092")
     assert node.listeners[1] == Endpoint("INTERNAL", "PLAINTEXT", "127.0.0.9", 0)
     assert node.inter_broker_listener == "INTERNAL"
+
+
+@pytest.mark.parametrize("bound", ["0.0.0.0", ""])
+def test_the_inter_broker_listener_is_advertised_under_the_name_of_the_first(bound: str) -> None:
+    node = config(listeners=f"PLAINTEXT://{bound}:9092", advertised_listeners="PLAINTEXT://h:1")
+    assert node.listeners[1].host == bound
+    assert str(advertised(node.advertised["INTERNAL"], 5000)) == "INTERNAL://h:5000"
+    assert config(listeners="PLAINTEXT://:9092").listeners[1].host == "127.0.0.1"
 
 
 def test_a_cluster_secret_makes_the_inter_broker_listener_ask_for_it() -> None:
