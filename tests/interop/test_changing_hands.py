@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient
 
 from barnabas.console.development_cluster import Cluster
 from barnabas.console.embedded_zookeeper import EmbeddedZooKeeper
@@ -41,7 +42,15 @@ def apache_kafka(directory: Path) -> Iterator[str]:
             jars, directory / "kafka", zookeeper.hosts, settings=settings, jvm_flags=SMALL_JVM
         ) as node,
     ):
+        eventually(lambda: leads(node.bootstrap), what="Kafka leads what is on its disk")
         yield node.bootstrap
+
+
+def leads(bootstrap: str) -> bool:
+    """A client that comes before every leader is known may wait a minute with its question."""
+    topics = AdminClient({"bootstrap.servers": bootstrap}).list_topics(timeout=10).topics
+    partitions = [one for topic in topics.values() for one in topic.partitions.values()]
+    return bool(partitions) and all(one.leader >= 0 for one in partitions)
 
 
 def read_and_commit(bootstrap: str, group: str, topic: str, count: int) -> list[bytes]:
