@@ -35,7 +35,7 @@ class AutoCreation:
 
     def ask(self, name: str) -> None:
         """Have a topic created soon, with the node's defaults; the name must be a valid one."""
-        if name not in self._names and len(self._names) < WAITING_MAX:
+        if len(self._names) < WAITING_MAX and name not in self._names:
             self._names.append(name)
             self._filled.set()
 

@@ -22,6 +22,7 @@ from barnabas.protocol.messages import api_versions
 from barnabas.protocol.wire import Buffer, schema_of
 
 from .framing import LENGTH_BYTES
+from .limits import LIST_BYTES_MAX
 
 log = logging.getLogger(__name__)
 
@@ -31,6 +32,9 @@ Rendered = bytes | list[Buffer]
 API_VERSIONS = 18
 UNAUTHENTICATED = frozenset({API_VERSIONS, 17, 36})
 """What a peer may ask before it has proved who it is: ApiVersions and the two SASL APIs."""
+
+BULKY = frozenset({api.ApiKey.PRODUCE, api.ApiKey.JOIN_GROUP, api.ApiKey.SYNC_GROUP})
+"""What carries the bytes of others: records, and what the members of a group tell each other."""
 
 # int32 length | int16 key, int16 version | int32 correlation id | int16 client id length
 _HEAD = Struct(">iiih").unpack_from
@@ -154,8 +158,8 @@ class Dispatcher:
             route = self._route(key_and_version, peer)
             if route is None:
                 return _unknown_api_versions(correlation_id)
-        if peer.sasl is not None and peer.sasl.stage is not Stage.DONE and not route.needs_no_proof:
-            raise CorruptRequest(f"{route.name} before authentication")
+        if peer.sasl is not None or len(frame) > LIST_BYTES_MAX:
+            _check_rights(route, len(frame), peer)
         client_id, start = _client_id(frame, name_length, route.header_version)
         request = route.decode(frame, start)
         try:
@@ -203,6 +207,14 @@ class Dispatcher:
         route = Route(spec, version, handler)
         self._routes[peer.is_internal][key_and_version] = route
         return route
+
+
+def _check_rights(route: Route, size: int, peer: Peer) -> None:
+    """Raises CorruptRequest for what a peer may not ask yet, or not at such length."""
+    if peer.sasl is not None and peer.sasl.stage is not Stage.DONE and not route.needs_no_proof:
+        raise CorruptRequest(f"{route.name} before authentication")
+    if size > LIST_BYTES_MAX and not (peer.is_internal or route.key in BULKY):
+        raise CorruptRequest(f"{route.name} of {size} bytes")
 
 
 def _highest(spec: api.ApiSpec, is_internal: bool) -> int | None:

@@ -16,6 +16,11 @@ log = logging.getLogger(__name__)
 
 FREE_BYTES = 64 << 10
 """A connection may hold so much of an unfinished frame without asking the budget."""
+LIST_BYTES_MAX = 4 << 20
+"""A client's request that is a list of names and numbers may be so long, 200,000 partitions say.
+
+Each byte of it costs the loop a microsecond and the memory a hundredfold while it is served.
+"""
 PARKED_MAX = 256
 """Requests of one connection that may wait for their answers at once."""
 WRITE_BUFFER_MAX = 1 << 20

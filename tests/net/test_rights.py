@@ -15,10 +15,11 @@ from barnabas.broker.handlers.api_versions import ApiVersionsHandler
 from barnabas.broker.handlers.call import Call
 from barnabas.broker.net import connection as connection_module
 from barnabas.broker.net.dispatch import Dispatcher
-from barnabas.broker.net.limits import Limits
+from barnabas.broker.net.limits import LIST_BYTES_MAX, Limits
 from barnabas.broker.net.listener import Listener
 from barnabas.broker.security.sasl import PlainExchange, Stage
 from barnabas.protocol.api import ApiKey
+from barnabas.protocol.compiler import encode
 from barnabas.protocol.errors import ErrorCode, Refused
 from barnabas.protocol.messages import (
     api_versions,
@@ -97,6 +98,18 @@ async def test_control_requests_are_served_on_the_inter_broker_listener_only(
     assert (await inside.ask(*STOP)).error_code == 11
     outside = await RawClient.open(doors.client.port)
     outside.send(STOP)
+    assert await outside.is_closed()
+    await inside.close()
+    await outside.close()
+
+
+async def test_lists_of_megabytes_are_served_to_nodes_only(doors: Doors) -> None:
+    long_list = list_groups.ListGroupsRequest(states_filter=["Stable" * 1000] * 700)
+    assert len(encode(long_list, 4)) > LIST_BYTES_MAX
+    inside = await RawClient.open(doors.internal.port)
+    assert (await inside.ask(long_list, 4)).error_code == 0
+    outside = await RawClient.open(doors.client.port)
+    outside.send((long_list, 4))
     assert await outside.is_closed()
     await inside.close()
     await outside.close()
