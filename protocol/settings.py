@@ -65,8 +65,15 @@ def setting(
     return field
 
 
-def declared(settings: type[S]) -> dict[str, Setting]:
+def declared(settings: type[Any]) -> Mapping[str, Setting]:
     """Every setting of a class, by Kafka name, in the order of declaration."""
+    found = _DECLARED.get(settings)
+    if found is None:  # each new log asks, and reading type hints takes half a millisecond
+        found = _DECLARED[settings] = _read_declarations(settings)
+    return found
+
+
+def _read_declarations(settings: type[Any]) -> dict[str, Setting]:
     hints = get_type_hints(settings)
     return {
         field.metadata["name"]: Setting(
@@ -140,6 +147,8 @@ def _words(text: str) -> tuple[str, ...]:
 def _optional(convert: Callable[[str], Any]) -> Callable[[str], Any]:
     return lambda text: None if text in ("", "null") else convert(text)
 
+
+_DECLARED: dict[type[Any], Mapping[str, Setting]] = {}
 
 _CONVERTERS: dict[Any, Callable[[str], Any]] = {
     bool: _boolean,

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -193,8 +194,7 @@ class LogManager:
             self._check_id(found, topic_id)
             return found
         self._check_any_online()
-        online = [directory for directory in self.directories if directory.is_online]
-        directory = min(online, key=lambda each: len(self.logs_in(each)))
+        directory = self._emptiest()
         path = directory.path / directory_name(topic, partition)
         try:
             self._files.make_directory(path, is_synced=False)
@@ -211,6 +211,14 @@ class LogManager:
             raise
         self.schedule_flush(created)
         return created
+
+    def _emptiest(self) -> LogDirectory:
+        """Of several directories; one alone needs no count, which a large topic takes often."""
+        online = [directory for directory in self.directories if directory.is_online]
+        if len(online) == 1:
+            return online[0]
+        counts = Counter(each.directory.parent for each in self._logs.values())
+        return min(online, key=lambda each: counts[each.path])
 
     def _check_id(self, found: Log, topic_id: bytes | None) -> None:
         """Write the id down where there is none yet."""
