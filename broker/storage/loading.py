@@ -45,15 +45,13 @@ async def load_log(
     ``recovery_point`` and ``start_offset`` are what the checkpoints say, 0 when they say nothing.
     Raises StorageError.
     """
-    loading = _Loading(files, directory, config, now_ms)
+    loading = _Loading(files, directory, config, now_ms, producer_idle_ms)
     loading.open_segments()
     if is_clean:
         await loading.trust()
     else:
         await loading.recover(recovery_point)
-    parts = await loading.parts(start_offset)
-    parts.producers.expire(now_ms, producer_idle_ms)
-    return parts
+    return await loading.parts(start_offset)
 
 
 def new_log(files: Files, directory: Path, now_ms: int) -> LogParts:
@@ -72,11 +70,14 @@ def new_log(files: Files, directory: Path, now_ms: int) -> LogParts:
 class _Loading:
     """One log while it is being loaded; its steps in order."""
 
-    def __init__(self, files: Files, directory: Path, config: LogConfig, now_ms: int) -> None:
+    def __init__(
+        self, files: Files, directory: Path, config: LogConfig, now_ms: int, producer_idle_ms: int
+    ) -> None:
         self._files = files
         self._directory = directory
         self._config = config
         self._now_ms = now_ms
+        self._silent_since_ms = now_ms - producer_idle_ms
         self._segments: list[Segment] = []
         self._snapshots = ProducerSnapshots(files, directory)
         self._changed: list[Segment] = []
@@ -189,7 +190,13 @@ class _Loading:
         await self._save_epochs()
         self._snapshots.keep_only((each.base_offset for each in self._segments), end_offset)
         producers = await in_slices(
-            replay_producers(self._segments, self._snapshots, start_offset, end_offset)
+            replay_producers(
+                self._segments,
+                self._snapshots,
+                start_offset,
+                end_offset,
+                silent_since_ms=self._silent_since_ms,
+            )
         )
         self._snapshots.take(producers, end_offset)
         if self._changed:

@@ -12,7 +12,7 @@ from typing import Final
 from barnabas.protocol.errors import Refused
 from barnabas.protocol.records.batch import records
 from barnabas.protocol.records.control import coordinator_epoch
-from barnabas.protocol.records.header import CONTROL
+from barnabas.protocol.records.header import CONTROL, NO_TIMESTAMP
 
 from .entries import CorruptEntry, Entry
 from .producer_snapshots import ProducerSnapshots
@@ -25,10 +25,19 @@ _SLICE_ENTRIES: Final = 500
 
 
 def replay_producers(
-    segments: Sequence[Segment], snapshots: ProducerSnapshots, start: int, end: int
+    segments: Sequence[Segment],
+    snapshots: ProducerSnapshots,
+    start: int,
+    end: int,
+    *,
+    silent_since_ms: int = NO_TIMESTAMP,
 ) -> Generator[None, None, Producers]:
-    """What batches in [``start``, ``end``) tell of producers, pausing now and then."""
+    """What batches in [``start``, ``end``) tell of producers, pausing now and then.
+
+    Those of the snapshot that are ``silent_since_ms`` or longer count no more.
+    """
     producers = snapshots.load_newest(start, end)
+    producers.expire(silent_since_ms, 0)
     first = producers.end_offset
     bases = [segment.base_offset for segment in segments]
     uppers = [*bases[1:], end]

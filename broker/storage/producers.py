@@ -45,11 +45,15 @@ class Producer:
     epoch: int
     coordinator_epoch: int = -1
     timestamp: int = -1
-    """Newest of its last batch or marker: it is idle since then."""
+    """Newest of its last batch or marker; records may tell of a time long past."""
     transaction_start: int = NO_TRANSACTION
     """First offset of the transaction that is open, if any."""
     batches: deque[SentBatch] = field(default_factory=lambda: deque(maxlen=BATCHES_MAX))
     """The newest last; all of the current epoch."""
+    heard_ms: int = field(default=-1, compare=False)
+    """Wall clock of the first look after its last batch."""
+    is_fresh: bool = field(default=False, compare=False)
+    """It has sent something since the last look."""
 
     def next_sequence(self, epoch: int) -> int | None:
         """What a batch of ``epoch`` must begin with; None when anything will do."""
@@ -134,6 +138,7 @@ class Producers:
             producer.epoch = batch.producer_epoch
             producer.batches.clear()
         producer.timestamp = batch.max_timestamp
+        producer.is_fresh = True
         if batch.attributes & CONTROL:
             producer.transaction_start = NO_TRANSACTION
             producer.coordinator_epoch = max(producer.coordinator_epoch, coordinator_epoch)
@@ -152,13 +157,18 @@ class Producers:
             producer.transaction_start = batch.base_offset
 
     def expire(self, now_ms: int, idle_ms: int) -> None:
-        """Forget producers silent for longer than ``idle_ms``, unless a transaction is open."""
-        self._producers = {
-            producer_id: producer
-            for producer_id, producer in self._producers.items()
-            if producer.transaction_start != NO_TRANSACTION
-            or now_ms - producer.timestamp <= idle_ms
-        }
+        """Forget producers silent for longer than ``idle_ms``, unless a transaction is open.
+
+        Who sends records of long ago is not silent, as Kafka takes it to be.
+        """
+        kept = {}
+        for producer_id, producer in self._producers.items():
+            if producer.is_fresh:
+                producer.is_fresh, producer.heard_ms = False, now_ms
+            heard_ms = max(producer.timestamp, producer.heard_ms)
+            if producer.transaction_start != NO_TRANSACTION or now_ms - heard_ms <= idle_ms:
+                kept[producer_id] = producer
+        self._producers = kept
 
     def clear(self) -> None:
         """Forget all."""

@@ -18,6 +18,8 @@ from tests.storage.rig import T0, Rig, batch
 
 ID = 99
 
+DAY_MS = 86_400_000
+
 
 @pytest.fixture
 def rig(tmp_path: Path) -> Rig:
@@ -128,10 +130,25 @@ def test_silent_producers_are_forgotten_unless_a_transaction_is_open(rig: Rig) -
     send(rig, 0)
     open_one = batch(producer_id=7, producer_epoch=0, base_sequence=0, is_transactional=True)
     rig.append(open_one)
-    rig.log.producers.expire(T0 + 1000, 1000)
-    assert len(rig.log.producers) == 2
-    rig.log.producers.expire(T0 + 1001, 1000)
+    for now in (T0 + 5000, T0 + 6000):
+        rig.log.producers.expire(now, 1000)
+        assert len(rig.log.producers) == 2
+    rig.log.producers.expire(T0 + 6001, 1000)
     assert [producer_id for producer_id, _ in rig.log.producers] == [7]
+
+
+async def test_a_producer_of_old_records_is_not_silent(rig: Rig) -> None:
+    send(rig, 0, time=T0 - 10 * DAY_MS)
+    await rig.crash()
+    assert send(rig, 0, time=T0 - 10 * DAY_MS).is_duplicate
+    rig.log.producers.expire(T0, DAY_MS)
+    assert send(rig, 0, time=T0 - 10 * DAY_MS).is_duplicate
+
+
+async def test_a_producer_long_silent_is_forgotten_at_the_start(rig: Rig) -> None:
+    send(rig, 0, time=T0 - 10 * DAY_MS)
+    await rig.restart()
+    assert len(rig.log.producers) == 0
 
 
 @pytest.mark.parametrize("how", [Rig.restart, Rig.crash])
