@@ -112,7 +112,7 @@ class Connection(asyncio.Protocol):
         """Serve every whole frame that is there now."""
         self._is_heard = True
         framing = self._framing
-        if not framing.is_alone(data) or self._waiting or self._is_blocked:
+        if not framing.is_alone(data) or self._waiting or self._is_blocked or self._out:
             framing.feed(data)
             self._serve()
             return
@@ -123,7 +123,12 @@ class Connection(asyncio.Protocol):
             self._refuse(problem)
             return
         if type(reply) is bytes:
-            self._transport.write(reply)
+            if self._host.outbox.is_turn_of(self):
+                self._transport.write(reply)
+            else:
+                self._out.append(reply)
+                self._out_bytes = len(reply)
+                self._on_answer(_NOBODY)
         elif type(reply) is Parked:
             self._park(reply)
         elif reply is not None:

@@ -21,11 +21,22 @@ class Sender(Protocol):
 class Outbox:
     """One for the whole node: however many answers a turn resolves, it costs one callback."""
 
-    __slots__ = ("_dirty", "_loop")
+    __slots__ = ("_dirty", "_loop", "_served_last")
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
         self._dirty: list[Sender] = []
+        self._served_last: Sender | None = None
+
+    def is_turn_of(self, sender: Sender) -> bool:
+        """Whether ``sender`` may write at once: only who asked last as well, and so asks alone.
+
+        Where many take turns all are read before any is answered: a write wakes a client, which
+        then competes with us for the machine.
+        """
+        is_alone = self._served_last is sender
+        self._served_last = sender
+        return is_alone
 
     def add(self, sender: Sender) -> None:
         """Have ``sender`` flushed soon; it has set its ``is_dirty``, so that it comes once."""
