@@ -56,6 +56,8 @@ from .topic_configs import TopicConfigs
 
 log = logging.getLogger(__name__)
 
+INFORMED_S: Final = 10.0
+"""How long a node that serves is not called ready because it does not know the cluster yet."""
 NODE_USER: Final = "barnabas"
 """The name that nodes prove the cluster's secret under."""
 
@@ -108,7 +110,7 @@ class Node:
             node_id=identity.node_id,
             config=config.coordinator,
             log=OffsetsLogPort(self._replicas, self._loop),
-            topics=CoordinatorTopics(self._metadata, self._creation.ask),
+            topics=CoordinatorTopics(identity.node_id, self._metadata, self._creation.ask),
             zookeeper_offsets=ZooKeeperOffsetsPort(zookeeper),
             loop=self._loop,
             now_ms=now_ms,
@@ -163,12 +165,17 @@ class Node:
         }
 
     async def begin(self) -> Mapping[str, int]:
-        """Stand for election and serve; the bound port of each listener."""
+        """Stand for election and serve; the bound port of each listener.
+
+        Returns when a controller has told this node what there is, or after INFORMED_S without.
+        """
         self._controller.campaign()
         for listener in self._listeners:
             listener.serve()
         ports = {listener.name: listener.port for listener in self._listeners}
         log.info("serving node=%d ports=%s", self.identity.node_id, ports)
+        if not await self._metadata.wait_until(lambda _: self._metadata.is_whole, INFORMED_S):
+            log.warning("heard of no controller yet node=%d", self.identity.node_id)
         return ports
 
     async def depart(self) -> None:

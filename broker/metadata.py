@@ -80,6 +80,8 @@ class MetadataCache:
         """The largest epoch of a controller that spoke to this node, by any request."""
         self.version = 0
         """Grows with each snapshot."""
+        self.is_whole = False
+        """Whether a controller has told everything, not only which nodes there are."""
         self.on_change: list[Callable[[], None]] = []
         """Called after each new snapshot."""
 
@@ -89,6 +91,7 @@ class MetadataCache:
         A topic that has another id by now was deleted and made anew behind this node's back: those
         who listen see it gone before they see the new one.
         """
+        self.is_whole = self.is_whole or request.type == WHOLE or bool(request.topic_states)
         topics = dict(self.snapshot.topics)
         topic_ids = dict(self.snapshot.topic_ids)
         outdated = [state.topic_name for state in request.topic_states if self._is_another(state)]

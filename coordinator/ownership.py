@@ -6,7 +6,7 @@ as its partition is owned: a lookup finds it, or the gate says 14, 15 or 16.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from enum import Enum
 from typing import Final
 
@@ -70,7 +70,9 @@ class Term:
 class Directory:
     """The terms of this node and every group of the owned ones."""
 
-    def __init__(self) -> None:
+    def __init__(self, may_lead: Callable[[int], bool] = lambda partition: False) -> None:
+        """``may_lead`` says of a partition without a term whether one may be about to begin."""
+        self._may_lead = may_lead
         self.groups: dict[str, Group] = {}
         """All groups by id: a hit means that the partition is owned."""
         self._terms: dict[int, Term] = {}
@@ -102,8 +104,13 @@ class Directory:
         """What the gate answers to a group that is not in the directory; NONE when owned here."""
         if not self._partition_count:
             return ErrorCode.COORDINATOR_NOT_AVAILABLE
-        term = self._terms.get(self.partition_of(group_id))
-        return ErrorCode.NOT_COORDINATOR if term is None else term.problem
+        partition = self.partition_of(group_id)
+        term = self._terms.get(partition)
+        if term is not None:
+            return term.problem
+        # A node that was just started does not know what it leads: unknown is not "somebody else".
+        is_early = self._may_lead(partition)
+        return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if is_early else ErrorCode.NOT_COORDINATOR
 
     def term_of(self, group_id: str) -> Term:
         """The term in which a new group of this id is made; the gate was passed."""

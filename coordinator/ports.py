@@ -82,6 +82,12 @@ class Topics(Protocol):
         None when the topic, its leader or the leader's endpoint is missing.
         """
 
+    def may_lead(self, partition: int) -> bool:
+        """Whether this node may be about to lead an offsets partition it does not lead yet.
+
+        It does not know the cluster yet, or it has a replica and nobody else is known to lead it.
+        """
+
     def create_offsets_topic(self) -> None:
         """Start creating ``__consumer_offsets`` unless that is under way; returns at once."""
 

@@ -57,7 +57,7 @@ class GroupCoordinator:
     ) -> None:
         self.node_id = node_id
         self.config = config
-        self.directory = Directory()
+        self.directory = Directory(topics.may_lead)
         self._deadlines = Deadlines(loop)
         self._journal = Journal(log, config, loop, now_ms)
         self._rebalancer = Rebalancer(

@@ -21,7 +21,8 @@ log = logging.getLogger(__name__)
 class CoordinatorTopics:
     """The port ``Topics`` over the metadata of this node."""
 
-    def __init__(self, cache: MetadataCache, create: Callable[[str], None]) -> None:
+    def __init__(self, node_id: int, cache: MetadataCache, create: Callable[[str], None]) -> None:
+        self._node_id = node_id
         self._cache = cache
         self._create = create
 
@@ -36,6 +37,14 @@ class CoordinatorTopics:
         leader = snapshot.leader(OFFSETS_TOPIC, partition)
         endpoint = None if leader is None else snapshot.endpoint(leader, listener)
         return None if leader is None or endpoint is None else (leader, *endpoint)
+
+    def may_lead(self, partition: int) -> bool:
+        """Whether nobody else is known to lead an offsets partition that has a replica here."""
+        found = self._cache.snapshot.partition(OFFSETS_TOPIC, partition)
+        if found is None:
+            return not self._cache.is_whole
+        others = self._cache.snapshot.brokers.keys() - {self._node_id}
+        return self._node_id in found.replicas and found.leader not in others
 
     def create_offsets_topic(self) -> None:
         """Have ``__consumer_offsets`` created; whoever asks again does no harm."""

@@ -88,6 +88,8 @@ class MetadataHandler:
             return view.topic(name)
         if topic_problem(name) is not None:
             return _unknown(name, ErrorCode.INVALID_TOPIC_EXCEPTION)
+        if not self._cache.is_whole:
+            return _unknown(name, ErrorCode.LEADER_NOT_AVAILABLE)
         if not may_create or self._create is None or name in NOT_SERVED:
             return _unknown(name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         self._create(name)

@@ -9,6 +9,7 @@ import pytest
 
 from barnabas.broker.handlers.acls import AclsHandler
 from barnabas.broker.handlers.cluster import ClusterHandler
+from barnabas.broker.handlers.coordinator_ports import CoordinatorTopics
 from barnabas.broker.handlers.metadata import MetadataHandler
 from barnabas.broker.handlers.topics import TopicsHandler
 from barnabas.broker.metadata import MetadataCache
@@ -70,6 +71,38 @@ def cache() -> MetadataCache:
         )
     )
     return known
+
+
+def test_a_node_that_was_told_nothing_yet_knows_no_topic_to_be_missing() -> None:
+    created: list[str] = []
+    answer = described(MetadataCache(), 8, "t", created=created)
+    assert answer.topics[0].error_code == ErrorCode.LEADER_NOT_AVAILABLE
+    assert not created
+
+
+@pytest.mark.parametrize(
+    ("leader", "replicas", "may_lead"),
+    [(1, [1], True), (-1, [1], True), (9, [1, 9], True), (2, [1, 2], False), (2, [2], False)],
+)
+def test_a_node_may_lead_what_it_has_a_replica_of_and_nobody_else_leads(
+    leader: int, replicas: list[int], may_lead: bool
+) -> None:
+    cache = MetadataCache()
+    ports = CoordinatorTopics(1, cache, lambda topic: None)
+    assert ports.may_lead(0), "it does not know the cluster"
+    state = update_metadata.PartitionState(leader=leader, replicas=replicas, isr=replicas)
+    offsets = update_metadata.TopicState(
+        topic_name="__consumer_offsets", topic_id=b"o" * 16, partition_states=[state]
+    )
+    cache.update(
+        update_metadata.UpdateMetadataRequest(
+            controller_id=1,
+            topic_states=[offsets],
+            live_brokers=[broker(1, "INTERNAL"), broker(2, "INTERNAL")],
+        )
+    )
+    assert ports.may_lead(0) is may_lead
+    assert not ports.may_lead(1)
 
 
 def described(

@@ -37,12 +37,16 @@ class KnownTopics:
         self.counts: dict[str, int] = {"orders": 4, "clicks": 4, OFFSETS_TOPIC: PARTITIONS}
         self.endpoints: dict[tuple[int, str], tuple[int, str, int]] = {}
         self.creations = 0
+        self.may_be_led: set[int] = set()
 
     def partition_count(self, topic: str) -> int | None:
         return self.counts.get(topic)
 
     def coordinator_endpoint(self, partition: int, listener: str) -> tuple[int, str, int] | None:
         return self.endpoints.get((partition, listener))
+
+    def may_lead(self, partition: int) -> bool:
+        return partition in self.may_be_led
 
     def create_offsets_topic(self) -> None:
         self.creations += 1

@@ -167,3 +167,14 @@ def test_a_load_waits_for_a_log_that_is_not_led_yet(rig: Rig) -> None:
     rig.log.lead(G, 2)
     rig.wait(0.2)
     assert rig.committed() == 1
+
+
+# -- before the first orders -----------------------------------------------------------------
+
+
+def test_a_node_that_may_be_about_to_lead_says_loading_and_not_somebody_else(rig: Rig) -> None:
+    rig.log.resign(G)
+    rig.coordinator.on_resigned(G, 1)
+    assert rig.fetch(topics={"orders": [0]}).code is ErrorCode.NOT_COORDINATOR
+    rig.topics.may_be_led.add(G)
+    assert rig.fetch(topics={"orders": [0]}).code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS

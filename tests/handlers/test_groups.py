@@ -39,6 +39,9 @@ class Cluster:
     def coordinator_endpoint(self, partition: int, listener: str) -> tuple[int, str, int] | None:
         return 1, f"{listener.lower()}.host", 9000 + partition
 
+    def may_lead(self, partition: int) -> bool:
+        return False
+
     def create_offsets_topic(self) -> None:
         raise AssertionError("it is there")
 
