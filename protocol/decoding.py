@@ -29,6 +29,9 @@ def decoder_source(
     schema = schema_of(message_class)
     writer = _DecoderWriter(version, is_flexible=version >= schema.flexible)
     writer.indent = "        "
+    if schema.elements_max is not None:
+        writer.is_rationed = True
+        writer.line(f"ration = {schema.elements_max}")
     writer.message(message_class, "m")
     writer.settle()
     if to_the_end:
@@ -87,6 +90,7 @@ class _DecoderWriter:
     def __init__(self, version: int, *, is_flexible: bool) -> None:
         self.version = version
         self.is_flexible = is_flexible
+        self.is_rationed = False
         self.names: dict[str, Any] = {
             "Corrupt": CorruptRequest,
             "ReadError": struct_error,
@@ -218,6 +222,9 @@ class _DecoderWriter:
             self.line(f"{target} = {unpackers}[{count}](b, o)")
             self.line(f"o += {count} * {calcsize('>' + element.code)}")
             return
+        if self.is_rationed:
+            self.line(f"ration -= {count}")
+            self.line("if ration < 0: raise Corrupt('too many elements')")
         items, item = self.fresh("a"), self.fresh("m")
         self.line(f"{target} = {items} = []")
         self.line(f"while {count}:")  # mostly once: a range would cost more than it brings

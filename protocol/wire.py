@@ -174,6 +174,7 @@ class Schema:
     versions: tuple[int, int] | None
     advertised: int | None
     flexible: int
+    elements_max: int | None
 
 
 @dataclass_transform(kw_only_default=True)
@@ -183,18 +184,23 @@ def message(
     versions: tuple[int, int] | None = None,
     advertised: int | None = None,
     flexible: int | None = None,
+    elements_max: int | None = None,
 ) -> Callable[[type[T]], type[T]]:
     """Make a class of :func:`wire` fields a message: slots, keywords with defaults, ``==``, repr.
 
     ``versions`` are what we can read and write, ``advertised`` the highest we offer to clients
     (None: not offered), ``flexible`` the first with compact lengths and tag sections. Nested
-    classes give none of them: they follow the message they are part of.
+    classes give none of them: they follow the message they are part of. ``elements_max`` bounds the
+    structs and strings in all arrays of one message together, for requests whose frames may be
+    large: each costs a hundred times the bytes that announce it.
     """
 
     def decorate(declared: type[T]) -> type[T]:
         fields = tuple(_named_fields(declared))
         ever_flexible = EVER + 1 if flexible is None else flexible
-        schema = Schema(declared.__name__, fields, key, versions, advertised, ever_flexible)
+        schema = Schema(
+            declared.__name__, fields, key, versions, advertised, ever_flexible, elements_max
+        )
         names = tuple(field.name for field in fields)
         kept = {
             name: value

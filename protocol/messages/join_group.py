@@ -18,7 +18,7 @@ class Protocol:
     metadata: bytes = wire(BYTES)
 
 
-@message(key=11, versions=(0, 9), advertised=9, flexible=6)
+@message(key=11, versions=(0, 9), advertised=9, flexible=6, elements_max=10_000)
 class JoinGroupRequest:
     """A member, and the assignment protocols it can follow."""
 

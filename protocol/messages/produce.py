@@ -37,7 +37,7 @@ class Topic:
     partition_data: Sequence[Partition] = wire(array(Partition))
 
 
-@message(key=0, versions=(0, 11), advertised=11, flexible=9)
+@message(key=0, versions=(0, 11), advertised=11, flexible=9, elements_max=100_000)
 class ProduceRequest:
     """The batches of one producer, by topic and partition."""
 

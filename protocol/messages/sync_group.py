@@ -18,7 +18,7 @@ class Assignment:
     assignment: bytes = wire(BYTES)
 
 
-@message(key=14, versions=(0, 5), advertised=5, flexible=4)
+@message(key=14, versions=(0, 5), advertised=5, flexible=4, elements_max=100_000)
 class SyncGroupRequest:
     """From the leader: what everyone is to have; from others: nothing but the question."""
 

@@ -10,6 +10,7 @@ import pytest
 
 from barnabas.protocol.compiler import decode, decoder, encode
 from barnabas.protocol.errors import CorruptRequest
+from barnabas.protocol.messages import produce
 from barnabas.protocol.messages.fetch import FetchRequest
 from barnabas.protocol.messages.metadata import MetadataRequest
 from barnabas.protocol.messages.offset_commit import OffsetCommitRequest
@@ -116,3 +117,18 @@ def test_text_that_is_not_utf8_is_corrupt(version: int) -> None:
 def test_null_where_no_null_may_be_is_corrupt() -> None:
     with pytest.raises(CorruptRequest):
         decode(OffsetCommitRequest, 0, b"\xff\xff" + bytes(4))
+
+
+@pytest.mark.parametrize(("topics", "partitions"), [(100_001, 0), (400, 250)])
+@pytest.mark.parametrize("version", [3, 9])
+def test_the_elements_of_a_bulky_request_are_rationed_over_all_its_arrays(
+    version: int, topics: int, partitions: int
+) -> None:
+    part = produce.Topic(
+        name="t", partition_data=[produce.Partition(index=0, records=None)] * partitions
+    )
+    body = encode(produce.ProduceRequest(topic_data=[part] * topics), version)
+    with pytest.raises(CorruptRequest, match="too many elements"):
+        decode(produce.ProduceRequest, version, body)
+    fewer = encode(produce.ProduceRequest(topic_data=[part] * (topics // 2)), version)
+    assert len(decode(produce.ProduceRequest, version, fewer).topic_data) == topics // 2
