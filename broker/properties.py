@@ -13,7 +13,7 @@ from barnabas.protocol.settings import ConfigError
 
 PREFIXES = ("KAFKA_CFG_", "KAFKA_")
 IGNORED_VARIABLES = re.compile(
-    r"KAFKA_(HEAP_OPTS|OPTS|HOME|VERSION|DEBUG|(JMX|LOG4J|GC_LOG|JVM).*)"
+    r"KAFKA_(HEAP_OPTS|OPTS|HOME|VERSION|DEBUG|PORT|(JMX|LOG4J|GC_LOG|JVM|PORT_|SERVICE_).*)"
 )
 _SEPARATOR = re.compile(r"(?<!\\)[=:\s]")
 _ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}

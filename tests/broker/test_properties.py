@@ -54,3 +54,8 @@ def test_an_assignment_without_a_name_is_refused() -> None:
     assert from_assignments(["a=b=c"]) == {"a": "b=c"}
     with pytest.raises(ConfigError, match="name=value"):
         from_assignments(["nothing"])
+
+
+def test_what_kubernetes_says_of_a_service_named_kafka_is_no_setting() -> None:
+    names = ("KAFKA_PORT", "KAFKA_PORT_9092_TCP_ADDR", "KAFKA_SERVICE_HOST", "KAFKA_SERVICE_PORT")
+    assert from_environment(dict.fromkeys(names, "tcp://10.0.0.1:9092")) == {}
