@@ -122,7 +122,7 @@ async def node(directory: Path) -> AsyncIterator[Node]:
         node_id=NODE,
         config=CoordinatorConfig(),
         log=OffsetsLogPort(replicas, loop),
-        topics=CoordinatorTopics(cache, lambda topic: None),
+        topics=CoordinatorTopics(NODE, cache, lambda topic: None),
         zookeeper_offsets=None,
         loop=loop,
         now_ms=wall_clock_ms,
