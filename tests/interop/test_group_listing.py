@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from tests.harness.client_libraries import ClientLibrary
 from tests.harness.consumer_groups import ConsumerGroup
 from tests.harness.deployments import Deployment, create_topic
 from tests.harness.fixtures import LIBRARIES
-from tests.harness.records import Sent
+from tests.harness.records import GroupDescription, Sent
+from tests.harness.waiting import eventually
+
+
+def stable(admin: ClientLibrary, bootstrap: str, group: str) -> GroupDescription | None:
+    """The group once its members have settled: they may have shares before they rest."""
+    described = admin.describe_group(bootstrap, group)
+    return described if described.state == "Stable" else None
 
 
 def test_a_group_is_listed_described_and_its_offsets_are_shown(
@@ -18,8 +27,8 @@ def test_a_group_is_listed_described_and_its_offsets_are_shown(
     with ConsumerGroup(library, bootstrap, group, topic, members=2) as members:
         members.await_shares(2)
         for admin in LIBRARIES:
-            described = admin.describe_group(bootstrap, group)
-            assert (described.state, described.member_count) == ("Stable", 2), admin.name
+            described = eventually(partial(stable, admin, bootstrap, group), what=admin.name)
+            assert described.member_count == 2, admin.name
             assert described.protocol in ("range", "roundrobin", "sticky"), admin.name
             assert group in admin.groups(bootstrap), admin.name
         library.produce(bootstrap, topic, sent)
