@@ -28,6 +28,7 @@ def test_a_group_is_listed_described_and_its_offsets_are_shown(
         members.await_shares(2)
         for admin in LIBRARIES:
             described = eventually(partial(stable, admin, bootstrap, group), what=admin.name)
+            assert described is not None, admin.name
             assert described.member_count == 2, admin.name
             assert described.protocol in ("range", "roundrobin", "sticky"), admin.name
             assert group in admin.groups(bootstrap), admin.name
