@@ -7,6 +7,7 @@ one small object a request that waits for the append.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from functools import lru_cache
 from typing import Final
 
 from barnabas.protocol.errors import ErrorCode
@@ -15,6 +16,7 @@ from barnabas.protocol.messages.offset_commit import (
     OffsetCommitResponse,
     Partition,
     PartitionResult,
+    Topic,
     TopicResult,
 )
 from barnabas.protocol.offsets_topic import offset_key, offset_value
@@ -39,8 +41,43 @@ _of_topic: Final = factory(TopicResult, "name", "partitions")
 _of_partition: Final = factory(PartitionResult, "partition_index", "error_code")
 
 
-class _Staged:
-    """A request on its way through the log."""
+def _answer_of_one(name: str, index: int, code: ErrorCode) -> OffsetCommitResponse:
+    return _of_topics([_of_topic(name, [_of_partition(index, code)])])
+
+
+@lru_cache(maxsize=4096)
+def _success_of_one(name: str, index: int) -> OffsetCommitResponse:
+    """Kept: the same few are given over and over, and nobody changes an answer."""
+    return _answer_of_one(name, index, _NONE)
+
+
+class _One:
+    """A request of one partition on its way through the log, as most are."""
+
+    __slots__ = ("commit", "group", "partition", "reply")
+
+    def __init__(
+        self, group: Group, partition: TopicPartition, commit: Commit, reply: Reply
+    ) -> None:
+        self.group = group
+        self.partition = partition
+        self.commit = commit
+        self.reply = reply
+
+    def decided(self, code: ErrorCode, record_offset: int) -> None:
+        """The append ended: serve the offset or withdraw it, then answer."""
+        group, partition = self.group, self.partition
+        if code:
+            group.offsets.withdraw(partition, self.commit)
+            self.reply(_answer_of_one(*partition, COMMIT_ERRORS.get(code, code)))
+            return
+        if group.state is not _DEAD:
+            group.offsets.settle(partition, self.commit, record_offset)
+        self.reply(_success_of_one(*partition))
+
+
+class _Many:
+    """A request of several partitions on its way through the log."""
 
     __slots__ = ("commits", "group", "reply", "response")
 
@@ -107,8 +144,42 @@ class Commits:
                 request.member_id, request.group_instance_id, request.generation_id_or_member_epoch
             )
         )
+        topics = request.topics
+        if len(topics) == 1 and len(topics[0].partitions) == 1:
+            self._commit_one(request, topics[0], group, problem, reply)
+        else:
+            self._commit_many(request, group, problem, reply)
+
+    def _commit_one(
+        self,
+        request: OffsetCommitRequest,
+        topic: Topic,
+        group: Group | None,
+        problem: ErrorCode,
+        reply: Reply,
+    ) -> None:
+        name, asked = topic.name, topic.partitions[0]
+        index = asked.partition_index
+        code = self._problem_of(asked, self._partition_count(name) or 0, problem)
+        if code:
+            reply(_answer_of_one(name, index, code))
+            return
+        if group is None:
+            group = self._rebalancer.found(request.group_id)
+        commit = _commit_of(asked, self._now_ms(), request.retention_time_ms)
+        partition = (name, index)
+        group.offsets.stage(partition, commit)
+        if request.member_id:
+            self._alive(group, request.member_id)
+        entry = _entry_of(request.group_id, name, index, commit)
+        told = _One(group, partition, commit, reply).decided
+        self._journal.write(group.term, (entry,), told)
+
+    def _commit_many(
+        self, request: OffsetCommitRequest, group: Group | None, problem: ErrorCode, reply: Reply
+    ) -> None:
         response = _of_topics(())
-        staged = _Staged(response, reply)
+        staged = _Many(response, reply)
         entries = self._checked(request, problem, staged)
         if not entries:
             reply(response)
@@ -120,10 +191,13 @@ class Commits:
         for partition, commit, _ in staged.commits:
             stage(partition, commit)
         if request.member_id:
-            member = group.members.get(request.member_id)
-            if member is not None:
-                self._rebalancer.alive(member)
+            self._alive(group, request.member_id)
         self._journal.write(group.term, entries, staged.decided)
+
+    def _alive(self, group: Group, member_id: str) -> None:
+        member = group.members.get(member_id)
+        if member is not None:
+            self._rebalancer.alive(member)
 
     def _problem(self, request: OffsetCommitRequest) -> ErrorCode:
         """What holds for every known partition of a group that does not exist yet."""
@@ -132,14 +206,22 @@ class Commits:
             code = ErrorCode.ILLEGAL_GENERATION
         return code
 
+    def _problem_of(self, asked: Partition, count: int, problem: ErrorCode) -> ErrorCode:
+        """What is wrong with one partition of a request, ``problem`` being that of its group."""
+        if not 0 <= asked.partition_index < count:
+            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        if problem:
+            return problem
+        metadata = asked.committed_metadata
+        if metadata and is_too_long(metadata, self._metadata_units_max):
+            return ErrorCode.OFFSET_METADATA_TOO_LARGE
+        return _NONE
+
     def _checked(
-        self, request: OffsetCommitRequest, problem: ErrorCode, staged: _Staged
+        self, request: OffsetCommitRequest, problem: ErrorCode, staged: _Many
     ) -> list[Entry]:
         """Fill in the response and what is to be staged; gives the records to write."""
         now = self._now_ms()
-        retention = request.retention_time_ms
-        expires = now + retention if retention >= 0 else -1
-        group_id, units_max = request.group_id, self._metadata_units_max
         entries: list[Entry] = []
         topics: list[TopicResult] = []
         for name, partitions in _each_once(request):
@@ -147,38 +229,44 @@ class Commits:
             results: list[PartitionResult] = []
             for asked in partitions:
                 index = asked.partition_index
-                result = _of_partition(index, _NONE)
+                result = _of_partition(index, self._problem_of(asked, count, problem))
                 results.append(result)
-                metadata = asked.committed_metadata or ""
-                if not 0 <= index < count:
-                    result.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-                elif problem:
-                    result.error_code = problem
-                elif metadata and is_too_long(metadata, units_max):
-                    result.error_code = ErrorCode.OFFSET_METADATA_TOO_LARGE
-                else:
-                    offset, epoch = asked.committed_offset, asked.committed_leader_epoch
-                    stamp = asked.commit_timestamp
-                    if stamp < 0:
-                        stamp = now
-                    commit = Commit(offset, epoch, metadata, stamp, expires)
+                if not result.error_code:
+                    commit = _commit_of(asked, now, request.retention_time_ms)
                     staged.commits.append(((name, index), commit, result))
-                    key = offset_key(group_id, name, index)
-                    expiry = None if expires < 0 else expires
-                    entries.append((key, offset_value(offset, epoch, metadata, stamp, expiry)))
+                    entries.append(_entry_of(request.group_id, name, index, commit))
             topics.append(_of_topic(name, results))
         staged.response.topics = topics
         return entries
 
 
+def _commit_of(asked: Partition, now: int, retention: int) -> Commit:
+    stamp = asked.commit_timestamp
+    return Commit(
+        asked.committed_offset,
+        asked.committed_leader_epoch,
+        asked.committed_metadata or "",
+        now if stamp < 0 else stamp,
+        now + retention if retention >= 0 else -1,
+    )
+
+
+def _entry_of(group_id: str, name: str, index: int, commit: Commit) -> Entry:
+    expires = commit.expires_ms
+    value = offset_value(
+        commit.offset,
+        commit.leader_epoch,
+        commit.metadata,
+        commit.committed_ms,
+        None if expires < 0 else expires,
+    )
+    return offset_key(group_id, name, index), value
+
+
 def _each_once(request: OffsetCommitRequest) -> Iterable[tuple[str, Sequence[Partition]]]:
     """The partitions of a request by topic; of one named twice only the later entry."""
-    topics = request.topics
-    if len(topics) == 1 and len(topics[0].partitions) == 1:
-        topic = topics[0]
-        return ((topic.name, topic.partitions),)
     merged: dict[str, dict[int, Partition]] = {}
-    for topic in topics:
+    for topic in request.topics:
         partitions = merged.setdefault(topic.name, {})
         for partition in topic.partitions:
             partitions[partition.partition_index] = partition
