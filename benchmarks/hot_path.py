@@ -43,10 +43,12 @@ from barnabas.broker.replication.replicas import Replicas
 from barnabas.broker.storage.files import DiskFiles
 from barnabas.broker.storage.log_config import LogConfig
 from barnabas.broker.storage.manager import LogManager
+from barnabas.broker.storage.slices import at_once
 from barnabas.coordinator.config import CoordinatorConfig
 from barnabas.coordinator.ports import OFFSETS_TOPIC, Caller
 from barnabas.coordinator.service import GroupCoordinator
 from barnabas.protocol.compiler import decoder, encoder
+from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages import (
     leader_and_isr,
     offset_commit,
@@ -132,7 +134,7 @@ async def node(directory: Path) -> AsyncIterator[Node]:
     coordinator.start(OFFSETS_PARTITIONS)
     async with asyncio.TaskGroup() as tasks:
         running = tasks.create_task(coordinator.run())
-        replicas.apply_leader_and_isr(_leads_all())
+        at_once(replicas.apply_leader_and_isr(_leads_all(), lambda: ErrorCode.NONE))
         await until(lambda: not coordinator.directory.is_loading)
         dispatcher = Dispatcher(tasks)
         dispatcher.register(GroupsHandler(coordinator).handlers())

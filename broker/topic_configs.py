@@ -48,7 +48,7 @@ class TopicConfigs:
         """Read the overrides of all topics, watching for announcements from here on."""
         names = await self._announcements()
         self._last_seen = max(map(_sequence, names), default=-1)
-        await self._read(await self._zookeeper.children(znodes.CONFIG_TOPICS))
+        await self.read(await self._zookeeper.children(znodes.CONFIG_TOPICS))
 
     async def run(self) -> None:
         """Follow the announcements until cancelled; :meth:`load` comes first."""
@@ -67,8 +67,15 @@ class TopicConfigs:
 
     async def refresh(self, topic: str) -> Mapping[str, str]:
         """Read one topic's overrides now: for a topic just created, which nobody announces."""
-        await self._read([topic])
+        await self.read([topic])
         return self.overrides(topic)
+
+    async def read(self, topics: Iterable[str]) -> None:
+        """Read the overrides of some topics now, many at a time."""
+        for chunk in _chunks(list(topics)):
+            found = await asyncio.gather(*map(self._read_one, chunk))
+            for topic, overrides in zip(chunk, found, strict=True):
+                self._take(topic, overrides)
 
     async def _announcements(self) -> list[str]:
         return await self._zookeeper.children(znodes.CONFIG_CHANGES, self._announced.set)
@@ -82,7 +89,7 @@ class TopicConfigs:
             if sequence > self._last_seen:
                 topics |= await self._topic_named(name)
                 last = max(last, sequence)
-        await self._read(sorted(topics))
+        await self.read(sorted(topics))
         self._last_seen = last
         await self._delete_old(names)
 
@@ -96,12 +103,6 @@ class TopicConfigs:
             log.warning("ignored an announcement that cannot be read name=%s", name)
             return set()
         return {entity} if kind == "topics" else set()
-
-    async def _read(self, topics: Iterable[str]) -> None:
-        for chunk in _chunks(list(topics)):
-            found = await asyncio.gather(*map(self._read_one, chunk))
-            for topic, overrides in zip(chunk, found, strict=True):
-                self._take(topic, overrides)
 
     async def _read_one(self, topic: str) -> Mapping[str, str] | None:
         """The overrides in ZooKeeper, none for an unknown topic; None when they make no sense."""

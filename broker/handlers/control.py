@@ -5,13 +5,20 @@ Source: cluster.md sections 2.2 (epochs), 2.8 and 2.14. Served on the inter-brok
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Callable, Mapping
 
 from barnabas.broker.controller.context import Partition
 from barnabas.broker.controller.controller import Controller
 from barnabas.broker.metadata import MetadataCache
-from barnabas.broker.replication.replicas import Replicas
+from barnabas.broker.replication.replicas import (
+    Judge,
+    Replicas,
+    refused_roles,
+    refused_stops,
+)
+from barnabas.broker.storage.slices import in_slices
 from barnabas.broker.topic_configs import TopicConfigs
 from barnabas.client.ensemble import ZooKeeperError
 from barnabas.protocol.api import ApiKey
@@ -48,6 +55,8 @@ class ControlHandler:
         self._configs = configs
         self._controller = controller
         self._broker_epoch = broker_epoch
+        self._turn = asyncio.Lock()
+        """Replicas obey one order after another, as they came; news never wait for orders."""
 
     def handlers(self) -> Mapping[int, Handler]:
         """What to register with the dispatcher."""
@@ -61,46 +70,43 @@ class ControlHandler:
     async def lead(self, call: Call) -> Answer:
         """Lead or follow partitions; the settings of new topics are read before their logs open.
 
+        In slices: a log takes up to a millisecond to make, and an order may name thousands.
         Without ZooKeeper they cannot be read: then the connection ends, and the order comes again.
         """
         request: leader_and_isr.LeaderAndIsrRequest = call.request
-        code = self._judge(request.controller_epoch, request.broker_epoch)
-        try:
-            if not code:
+        judge = self._judge_of(request)
+        async with self._turn:
+            if code := judge():
+                return refused_roles(code)
+            try:
                 await self._read_settings(request)
-        except ZooKeeperError as error:
-            log.warning("put an order off: settings cannot be read: %r", error)
-            call.peer.close()
-            return None
-        # judged again: a later controller may have spoken, or our life may have ended meanwhile
-        code = code or self._judge(request.controller_epoch, request.broker_epoch)
-        if code:
-            return leader_and_isr.LeaderAndIsrResponse(
-                error_code=code, partition_errors=[], topics=[]
-            )
-        self._note(request.controller_epoch)
-        return self._replicas.apply_leader_and_isr(request)
+            except ZooKeeperError as error:
+                log.warning("put an order off: settings cannot be read: %r", error)
+                call.peer.close()
+                return None
+            return await in_slices(self._replicas.apply_leader_and_isr(request, judge))
 
     async def _read_settings(self, request: leader_and_isr.LeaderAndIsrRequest) -> None:
-        for topic in request.topic_states:
-            if any(self._is_new(topic.topic_name, state) for state in topic.partition_states):
-                await self._configs.refresh(topic.topic_name)
+        await self._configs.read(
+            topic.topic_name
+            for topic in request.topic_states
+            if any(self._is_new(topic.topic_name, state) for state in topic.partition_states)
+        )
 
-    def stop(self, call: Call) -> stop_replica.StopReplicaResponse:
+    async def stop(self, call: Call) -> Answer:
         """Stop serving replicas, perhaps for ever."""
         request: stop_replica.StopReplicaRequest = call.request
-        code = self._judge(request.controller_epoch, request.broker_epoch)
-        if code:
-            return stop_replica.StopReplicaResponse(error_code=code, partition_errors=[])
-        self._note(request.controller_epoch)
-        return self._replicas.stop(request)
+        judge = self._judge_of(request)
+        async with self._turn:
+            if code := judge():
+                return refused_stops(code)
+            return await in_slices(self._replicas.stop(request, judge))
 
     def learn(self, call: Call) -> update_metadata.UpdateMetadataResponse:
         """Take the news about nodes and partitions."""
         request: update_metadata.UpdateMetadataRequest = call.request
         code = self._judge(request.controller_epoch, request.broker_epoch)
         if not code:
-            self._note(request.controller_epoch)
             self._cache.update(request)
         return update_metadata.UpdateMetadataResponse(error_code=code)
 
@@ -125,6 +131,11 @@ class ControlHandler:
         self._controller.prepare_shutdown(request.broker_id, request.broker_epoch, prepared)
         return parked
 
+    def _judge_of(
+        self, request: leader_and_isr.LeaderAndIsrRequest | stop_replica.StopReplicaRequest
+    ) -> Judge:
+        return lambda: self._judge(request.controller_epoch, request.broker_epoch)
+
     def _judge(self, controller_epoch: int, broker_epoch: int) -> ErrorCode:
         """A broker epoch of -1 is not known to the sender; a larger one is only newer news."""
         if controller_epoch < self._cache.controller_epoch:
@@ -133,10 +144,8 @@ class ControlHandler:
         if 0 <= broker_epoch < self._broker_epoch():
             log.warning("refused an order to a former life of this node epoch=%d", broker_epoch)
             return ErrorCode.STALE_BROKER_EPOCH
+        self._cache.controller_epoch = controller_epoch
         return ErrorCode.NONE
-
-    def _note(self, controller_epoch: int) -> None:
-        self._cache.controller_epoch = max(self._cache.controller_epoch, controller_epoch)
 
     def _is_new(self, topic: str, state: leader_and_isr.PartitionState) -> bool:
         return self._replicas.get(topic, state.partition_index) is None

@@ -6,7 +6,7 @@ Source: cluster.md sections 2.14 (control requests), 3.2 and 3.3 (roles), 3.10 (
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -27,6 +27,8 @@ Elected = Callable[[str, int, int], None]
 """Told topic, partition and leader epoch."""
 Resigned = Callable[[str, int, int | None], None]
 """Told topic, partition and leader epoch; None when the replica is taken away."""
+Judge = Callable[[], ErrorCode]
+"""Says before each step whether the order still stands: others may have spoken between two."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,8 +55,6 @@ class Replicas:
         knows: Callable[[str, int], bool],
     ) -> None:
         self.node_id = node_id
-        self.controller_epoch = -1
-        """The highest seen in a control request; an older controller is refused."""
         self.on_elected: list[Elected] = []
         self.on_resigned: list[Resigned] = []
         self._logs = logs
@@ -93,35 +93,29 @@ class Replicas:
     # --- LeaderAndIsr --------------------------------------------------------------------------
 
     def apply_leader_and_isr(
-        self, request: leader_and_isr.LeaderAndIsrRequest
-    ) -> leader_and_isr.LeaderAndIsrResponse:
-        """Take over the roles that the controller gives; one code for each partition."""
-        if not self._accepts(request.controller_epoch):
-            return leader_and_isr.LeaderAndIsrResponse(error_code=ErrorCode.STALE_CONTROLLER_EPOCH)
+        self, request: leader_and_isr.LeaderAndIsrRequest, judge: Judge
+    ) -> Generator[None, None, leader_and_isr.LeaderAndIsrResponse]:
+        """Take over the roles that the controller gives, one a step; each has its own code.
+
+        Nothing more is taken over once ``judge`` refuses.
+        """
         errors, topics = [], []
         for topic, topic_id, states in _states(request):
-            outcomes = [
-                leader_and_isr.PartitionError(
-                    topic_name=topic,
-                    partition_index=state.partition_index,
-                    error_code=self._take_role(topic, topic_id, state),
+            outcomes = []
+            for state in states:
+                if code := judge():
+                    return refused_roles(code)
+                outcomes.append(
+                    leader_and_isr.PartitionError(
+                        topic_name=topic,
+                        partition_index=state.partition_index,
+                        error_code=self._take_role(topic, topic_id, state),
+                    )
                 )
-                for state in states
-            ]
+                yield
             errors.extend(outcomes)
             topics.append(leader_and_isr.TopicError(topic_id=topic_id, partition_errors=outcomes))
         return leader_and_isr.LeaderAndIsrResponse(partition_errors=errors, topics=topics)
-
-    def _accepts(self, controller_epoch: int) -> bool:
-        if controller_epoch < self.controller_epoch:
-            log.warning(
-                "refused a controller of the past epoch=%d seen=%d",
-                controller_epoch,
-                self.controller_epoch,
-            )
-            return False
-        self.controller_epoch = controller_epoch
-        return True
 
     def _take_role(
         self, topic: str, topic_id: bytes, state: leader_and_isr.PartitionState
@@ -176,18 +170,24 @@ class Replicas:
 
     # --- StopReplica ---------------------------------------------------------------------------
 
-    def stop(self, request: stop_replica.StopReplicaRequest) -> stop_replica.StopReplicaResponse:
-        """Stop serving replicas, and delete the logs of those that are to go."""
-        if not self._accepts(request.controller_epoch):
-            return stop_replica.StopReplicaResponse(error_code=ErrorCode.STALE_CONTROLLER_EPOCH)
-        return stop_replica.StopReplicaResponse(
-            partition_errors=[
+    def stop(
+        self, request: stop_replica.StopReplicaRequest, judge: Judge
+    ) -> Generator[None, None, stop_replica.StopReplicaResponse]:
+        """Stop serving replicas, and delete the logs of those that are to go, one a step.
+
+        None is stopped any more once ``judge`` refuses.
+        """
+        errors = []
+        for stop in _stops(request):
+            if code := judge():
+                return refused_stops(code)
+            errors.append(
                 stop_replica.PartitionError(
                     topic_name=stop.topic, partition_index=stop.index, error_code=self._stop(stop)
                 )
-                for stop in _stops(request)
-            ]
-        )
+            )
+            yield
+        return stop_replica.StopReplicaResponse(partition_errors=errors)
 
     def _stop(self, stop: Stop) -> ErrorCode:
         partition = self._hosted.get((stop.topic, stop.index))
@@ -206,6 +206,16 @@ class Replicas:
             log.error("could not delete partition=%s-%d: %s", stop.topic, stop.index, error)
             return ErrorCode.KAFKA_STORAGE_ERROR
         return ErrorCode.NONE
+
+
+def refused_roles(code: ErrorCode) -> leader_and_isr.LeaderAndIsrResponse:
+    """The answer to a LeaderAndIsr that does not stand."""
+    return leader_and_isr.LeaderAndIsrResponse(error_code=code, partition_errors=[], topics=[])
+
+
+def refused_stops(code: ErrorCode) -> stop_replica.StopReplicaResponse:
+    """The answer to a StopReplica that does not stand."""
+    return stop_replica.StopReplicaResponse(error_code=code, partition_errors=[])
 
 
 def _states(

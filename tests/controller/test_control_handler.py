@@ -68,22 +68,25 @@ async def receiver(cluster: SmallCluster) -> AsyncIterator[Receiver]:
 
 
 def leadership(
-    controller_epoch: int, leader_epoch: int, *, broker_epoch: int = EPOCH
+    controller_epoch: int, leader_epoch: int, *, broker_epoch: int = EPOCH, partitions: int = 1
 ) -> leader_and_isr.LeaderAndIsrRequest:
-    state = leader_and_isr.PartitionState(
-        partition_index=0,
-        controller_epoch=controller_epoch,
-        leader=1,
-        leader_epoch=leader_epoch,
-        isr=[1],
-        replicas=[1],
-        is_new=True,
-    )
+    states = [
+        leader_and_isr.PartitionState(
+            partition_index=index,
+            controller_epoch=controller_epoch,
+            leader=1,
+            leader_epoch=leader_epoch,
+            isr=[1],
+            replicas=[1],
+            is_new=True,
+        )
+        for index in range(partitions)
+    ]
     return leader_and_isr.LeaderAndIsrRequest(
         controller_epoch=controller_epoch,
         broker_epoch=broker_epoch,
         topic_states=[
-            leader_and_isr.TopicState(topic_name="t", topic_id=b"t" * 16, partition_states=[state])
+            leader_and_isr.TopicState(topic_name="t", topic_id=b"t" * 16, partition_states=states)
         ],
         live_leaders=[],
     )
@@ -91,6 +94,18 @@ def leadership(
 
 async def led(receiver: Receiver, request: leader_and_isr.LeaderAndIsrRequest) -> Any:
     return await receiver.handler.lead(call(request, 5, peer=SomePeer("INTERNAL")))
+
+
+def deletion(partitions: int = 1) -> stop_replica.StopReplicaRequest:
+    states = [
+        stop_replica.PartitionState(partition_index=index, leader_epoch=-2, delete_partition=True)
+        for index in range(partitions)
+    ]
+    return stop_replica.StopReplicaRequest(
+        controller_epoch=3,
+        broker_epoch=EPOCH,
+        topic_states=[stop_replica.TopicState(topic_name="t", partition_states=states)],
+    )
 
 
 def news(controller_epoch: int, broker_epoch: int) -> update_metadata.UpdateMetadataRequest:
@@ -113,7 +128,9 @@ async def test_a_controller_of_the_past_is_refused_whatever_it_orders(receiver: 
     await led(receiver, leadership(3, 5))
     assert (await led(receiver, leadership(2, 9))).error_code == ErrorCode.STALE_CONTROLLER_EPOCH
     stop = stop_replica.StopReplicaRequest(controller_epoch=2, broker_epoch=EPOCH, topic_states=[])
-    assert receiver.handler.stop(call(stop, 3)).error_code == ErrorCode.STALE_CONTROLLER_EPOCH
+    assert (
+        await receiver.handler.stop(call(stop, 3))
+    ).error_code == ErrorCode.STALE_CONTROLLER_EPOCH
     learned = receiver.handler.learn(call(news(2, EPOCH), 7))
     assert learned.error_code == ErrorCode.STALE_CONTROLLER_EPOCH
     assert receiver.replicas.led("t", 0).leader_epoch == 5
@@ -128,6 +145,29 @@ async def test_an_order_is_refused_when_a_later_controller_speaks_while_it_waits
     assert receiver.handler.learn(call(news(4, EPOCH), 7)).error_code == ErrorCode.NONE
     assert (await waiting).error_code == ErrorCode.STALE_CONTROLLER_EPOCH
     assert receiver.replicas.get("t", 0) is None
+
+
+async def test_a_later_controller_breaks_off_a_long_order_of_a_former_one(
+    receiver: Receiver,
+) -> None:
+    def speak(*_what: object) -> None:
+        asyncio.get_running_loop().call_soon(receiver.handler.learn, call(news(4, EPOCH), 7))
+
+    receiver.replicas.on_elected.append(speak)
+    answer = await led(receiver, leadership(3, 0, partitions=500))
+    assert answer.error_code == ErrorCode.STALE_CONTROLLER_EPOCH
+    assert receiver.replicas.get("t", 0) is not None
+    assert receiver.replicas.get("t", 499) is None
+
+
+async def test_a_deletion_waits_until_the_order_before_it_is_obeyed(receiver: Receiver) -> None:
+    leading = asyncio.create_task(led(receiver, leadership(3, 0, partitions=500)))
+    stopping = asyncio.create_task(receiver.handler.stop(call(deletion(500), 3)))
+    answer = await stopping
+    assert leading.done()
+    assert {error.error_code for error in answer.partition_errors} == {ErrorCode.NONE}
+    assert not list(receiver.replicas)
+    assert not receiver.logs.logs()
 
 
 @pytest.mark.parametrize(
@@ -151,13 +191,7 @@ async def test_a_stopped_replica_is_gone_and_a_deleted_one_leaves_no_log(
     receiver: Receiver,
 ) -> None:
     await led(receiver, leadership(3, 0))
-    state = stop_replica.PartitionState(partition_index=0, leader_epoch=-2, delete_partition=True)
-    stop = stop_replica.StopReplicaRequest(
-        controller_epoch=3,
-        broker_epoch=EPOCH,
-        topic_states=[stop_replica.TopicState(topic_name="t", partition_states=[state])],
-    )
-    answer = receiver.handler.stop(call(stop, 3))
+    answer = await receiver.handler.stop(call(deletion(), 3))
     assert [error.error_code for error in answer.partition_errors] == [ErrorCode.NONE]
     assert receiver.replicas.get("t", 0) is None
     assert receiver.logs.get("t", 0) is None

@@ -13,6 +13,8 @@ from barnabas.broker.storage.files import DiskFiles
 from barnabas.broker.storage.log import Log
 from barnabas.broker.storage.log_config import LogConfig
 from barnabas.broker.storage.manager import LogManager
+from barnabas.broker.storage.slices import at_once
+from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages import leader_and_isr, stop_replica
 from barnabas.protocol.messages.leader_and_isr import PartitionState, TopicState
 from barnabas.protocol.records.batch import build_batch
@@ -48,10 +50,10 @@ class Shelf(LogManager):
 
 
 def roles(
-    *states: tuple[str, PartitionState], controller_epoch: int = 1, topic_id: bytes = bytes(16)
+    *states: tuple[str, PartitionState], topic_id: bytes = bytes(16)
 ) -> leader_and_isr.LeaderAndIsrRequest:
     return leader_and_isr.LeaderAndIsrRequest(
-        controller_epoch=controller_epoch,
+        controller_epoch=1,
         topic_states=[
             TopicState(topic_name=topic, topic_id=topic_id, partition_states=[state])
             for topic, state in states
@@ -67,16 +69,30 @@ def state(index: int = 0, *, leader: int = NODE, epoch: int = 0, **more: Any) ->
     )
 
 
+def obey(
+    replicas: Replicas, request: leader_and_isr.LeaderAndIsrRequest
+) -> leader_and_isr.LeaderAndIsrResponse:
+    """Have an order obeyed that stands to its end."""
+    return at_once(replicas.apply_leader_and_isr(request, lambda: ErrorCode.NONE))
+
+
+def halt(
+    replicas: Replicas, request: stop_replica.StopReplicaRequest
+) -> stop_replica.StopReplicaResponse:
+    """Have replicas stopped, all that the order names."""
+    return at_once(replicas.stop(request, lambda: ErrorCode.NONE))
+
+
 def lead(hosted: Replicas, topic: str, index: int = 0, epoch: int = 0, **more: Any) -> None:
     """Make this node the leader; the test fails when it will not be."""
-    answer = hosted.apply_leader_and_isr(roles((topic, state(index, epoch=epoch, **more))))
+    answer = obey(hosted, roles((topic, state(index, epoch=epoch, **more))))
     assert [error.error_code for error in answer.partition_errors] == [0]
 
 
 def follow(replicas: Replicas, topic: str, index: int = 0, epoch: int = 1) -> None:
     """Make another node the leader."""
     told = state(index, leader=2, epoch=epoch, replicas=[NODE, 2], partition_epoch=epoch)
-    replicas.apply_leader_and_isr(roles((topic, told)))
+    obey(replicas, roles((topic, told)))
 
 
 def stop(

@@ -8,9 +8,21 @@ import pytest
 
 from barnabas.broker.replication.replicas import Replicas
 from barnabas.broker.storage.files import StorageError
+from barnabas.broker.storage.slices import at_once
 from barnabas.protocol.errors import ErrorCode, Refused
 from barnabas.protocol.messages import leader_and_isr, stop_replica
-from tests.replication.logs import NODE, Shelf, a_batch, follow, lead, roles, state, stop
+from tests.replication.logs import (
+    NODE,
+    Shelf,
+    a_batch,
+    follow,
+    halt,
+    lead,
+    obey,
+    roles,
+    state,
+    stop,
+)
 
 
 def codes(answer: leader_and_isr.LeaderAndIsrResponse) -> list[int]:
@@ -37,20 +49,23 @@ async def test_a_log_found_at_the_start_is_served_up_to_its_end(
     assert log.epochs.pairs == [(2, 0), (3, 4)]
 
 
-async def test_an_older_controller_is_refused_and_changes_nothing(replicas: Replicas) -> None:
-    replicas.apply_leader_and_isr(roles(("t", state()), controller_epoch=7))
-    answer = replicas.apply_leader_and_isr(roles(("u", state()), controller_epoch=6))
-    assert answer.error_code == ErrorCode.STALE_CONTROLLER_EPOCH
+async def test_an_order_ends_where_it_does_not_stand_any_more(replicas: Replicas) -> None:
+    verdicts = iter([ErrorCode.NONE, ErrorCode.STALE_CONTROLLER_EPOCH])
+    answer = at_once(
+        replicas.apply_leader_and_isr(roles(("t", state()), ("u", state())), lambda: next(verdicts))
+    )
+    assert (answer.error_code, codes(answer)) == (ErrorCode.STALE_CONTROLLER_EPOCH, [])
+    assert replicas.led("t", 0).is_leader
     assert replicas.get("u", 0) is None
-    stopped = replicas.stop(stop("t"))
-    assert stopped.error_code == ErrorCode.STALE_CONTROLLER_EPOCH
-    assert replicas.get("t", 0) is not None
+    stopped = at_once(replicas.stop(stop("t"), lambda: ErrorCode.STALE_BROKER_EPOCH))
+    assert stopped.error_code == ErrorCode.STALE_BROKER_EPOCH
+    assert replicas.led("t", 0).is_leader
 
 
 @pytest.mark.parametrize("epoch", [4, 5])
 async def test_a_role_that_is_not_newer_is_refused(replicas: Replicas, epoch: int) -> None:
     lead(replicas, "t", epoch=5)
-    answer = replicas.apply_leader_and_isr(roles(("t", state(leader=2, epoch=epoch))))
+    answer = obey(replicas, roles(("t", state(leader=2, epoch=epoch))))
     assert codes(answer) == [ErrorCode.STALE_CONTROLLER_EPOCH]
     assert replicas.led("t", 0).leader_id == NODE
 
@@ -62,13 +77,13 @@ async def test_a_role_with_an_older_state_version_changes_nothing(replicas: Repl
     replicas.on_resigned.append(lambda *what: heard.append(what))
     for leader in (1, 2):
         told = state(leader=leader, epoch=6, partition_epoch=8)
-        replicas.apply_leader_and_isr(roles(("t", told)))
+        obey(replicas, roles(("t", told)))
     assert heard == []
     assert replicas.led("t", 0).leader_epoch == 5
 
 
 async def test_a_node_takes_no_role_in_a_partition_assigned_to_others(replicas: Replicas) -> None:
-    answer = replicas.apply_leader_and_isr(roles(("t", state(replicas=[2, 3]))))
+    answer = obey(replicas, roles(("t", state(replicas=[2, 3]))))
     assert codes(answer) == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
     assert replicas.get("t", 0) is None
 
@@ -77,7 +92,7 @@ async def test_a_topic_that_was_made_anew_does_not_get_the_old_log(
     replicas: Replicas, shelf: Shelf
 ) -> None:
     shelf.create("t", 0, b"a" * 16)
-    answer = replicas.apply_leader_and_isr(roles(("t", state()), topic_id=b"b" * 16))
+    answer = obey(replicas, roles(("t", state()), topic_id=b"b" * 16))
     assert codes(answer) == [ErrorCode.INCONSISTENT_TOPIC_ID]
     assert replicas.get("t", 0) is None
     lead(replicas, "t")
@@ -91,9 +106,7 @@ async def test_no_empty_log_takes_the_place_of_one_in_a_failed_directory(tmp_pat
         shelf.create("kept", 0, None)
         replicas = Replicas(NODE, shelf, knows=lambda *key: False)
         lead(replicas, "kept")
-        assert codes(replicas.apply_leader_and_isr(roles(("lost", state())))) == [
-            ErrorCode.KAFKA_STORAGE_ERROR
-        ]
+        assert codes(obey(replicas, roles(("lost", state())))) == [ErrorCode.KAFKA_STORAGE_ERROR]
         assert shelf.get("lost", 0) is None
         lead(replicas, "new", is_new=True)
     finally:
@@ -101,8 +114,8 @@ async def test_no_empty_log_takes_the_place_of_one_in_a_failed_directory(tmp_pat
 
 
 async def test_one_bad_partition_does_not_hinder_the_others(replicas: Replicas) -> None:
-    answer = replicas.apply_leader_and_isr(
-        roles(("a", state(replicas=[2])), ("b", state()), ("c", state(replicas=[2])))
+    answer = obey(
+        replicas, roles(("a", state(replicas=[2])), ("b", state()), ("c", state(replicas=[2])))
     )
     assert codes(answer) == [3, 0, 3]
     assert [error.topic_name for error in answer.partition_errors] == ["a", "b", "c"]
@@ -113,7 +126,7 @@ async def test_a_request_of_the_first_versions_is_understood(replicas: Replicas)
     told = state()
     told.topic_name = "old"
     request = leader_and_isr.LeaderAndIsrRequest(ungrouped_partition_states=[told])
-    assert codes(replicas.apply_leader_and_isr(request)) == [0]
+    assert codes(obey(replicas, request)) == [0]
     assert replicas.led("old", 0).is_leader
 
 
@@ -132,9 +145,9 @@ async def test_elections_and_resignations_are_told_with_their_epoch(replicas: Re
     lead(replicas, "t", 2, epoch=4)
     follow(replicas, "t", 2, epoch=5)
     lead(replicas, "t", 2, epoch=6, partition_epoch=6)
-    replicas.stop(stop("t", 2, epoch=6))
+    halt(replicas, stop("t", 2, epoch=6))
     lead(replicas, "t", 2, epoch=7)
-    replicas.stop(stop("t", 2, epoch=-2, delete=True))
+    halt(replicas, stop("t", 2, epoch=-2, delete=True))
     assert told == [
         ("elected", "t", 2, 4),
         ("resigned", "t", 2, 5),
@@ -149,16 +162,16 @@ async def test_a_stopped_replica_keeps_its_log_unless_it_is_to_be_deleted(
     replicas: Replicas, shelf: Shelf
 ) -> None:
     lead(replicas, "t")
-    replicas.stop(stop("t"))
+    halt(replicas, stop("t"))
     assert replicas.get("t", 0) is None
     assert shelf.get("t", 0) is not None
-    replicas.stop(stop("t", delete=True))
+    halt(replicas, stop("t", delete=True))
     assert shelf.get("t", 0) is None
 
 
 async def test_a_stop_from_an_older_epoch_is_fenced(replicas: Replicas) -> None:
     lead(replicas, "t", epoch=5)
-    answer = replicas.stop(stop("t", epoch=4))
+    answer = halt(replicas, stop("t", epoch=4))
     assert [error.error_code for error in answer.partition_errors] == [74]
     assert replicas.led("t", 0).is_leader
 
@@ -183,7 +196,7 @@ async def test_a_stop_of_the_first_versions_is_understood(
     replicas: Replicas, shelf: Shelf, request_: stop_replica.StopReplicaRequest
 ) -> None:
     lead(replicas, "t")
-    answer = replicas.stop(request_)
+    answer = halt(replicas, request_)
     assert [error.error_code for error in answer.partition_errors] == [0]
     assert shelf.get("t", 0) is None
 
@@ -203,7 +216,7 @@ async def test_a_failed_directory_is_told_to_those_who_wait_and_to_the_coordinat
     shelf.storage_failed(partition.log, StorageError(partition.log.directory, "broken"))
     assert told == [ErrorCode.KAFKA_STORAGE_ERROR]
     assert resigned == [("t", 0, 3)]
-    answer = replicas.apply_leader_and_isr(roles(("t", state(epoch=4)), ("new", state())))
+    answer = obey(replicas, roles(("t", state(epoch=4)), ("new", state())))
     assert codes(answer) == [ErrorCode.KAFKA_STORAGE_ERROR] * 2
 
 
