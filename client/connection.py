@@ -77,7 +77,7 @@ class Connection:
                 await connection._agree_on_versions()
                 if sasl is not None:
                     await connection._authenticate(*sasl)
-        except OSError as error:
+        except (OSError, OverflowError, ValueError) as error:  # the last two: no such address
             await answers.close()
             raise Disconnected(f"no connection to {peer}: {_reason(error, timeout_ms)}") from error
         except BaseException:
@@ -203,10 +203,11 @@ class Connection:
             raise AuthenticationFailed(answer.error_code, answer.error_message or self.peer)
 
 
-def _reason(error: OSError, timeout_ms: int) -> str:
+def _reason(error: Exception, timeout_ms: int) -> str:
     if isinstance(error, TimeoutError):
         return f"nothing within {timeout_ms} ms"
-    return os.strerror(error.errno) if error.errno and error.errno > 0 else str(error)
+    number = error.errno if isinstance(error, OSError) else None
+    return os.strerror(number) if number and number > 0 else str(error)
 
 
 def _error_code(frame: bytes) -> int:

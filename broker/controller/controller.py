@@ -62,6 +62,7 @@ class Controller:
         self._loop = asyncio.get_running_loop()
         self._tasks: asyncio.TaskGroup | None = None
         self._timer: asyncio.TimerHandle | None = None
+        self._next_campaign: asyncio.TimerHandle | None = None
         self.on_idle: list[Callable[[], None]] = []
         """Called when the queue has run empty; for tests and metrics."""
         office.zookeeper.on_state.append(self._session_changed)
@@ -141,7 +142,7 @@ class Controller:
 
     async def _fail(self, event: Event) -> None:
         await self._resign(event)
-        self._loop.call_later(RETRY_S, self.campaign)
+        self._campaign_later(RETRY_S)
 
     async def _campaign(self) -> None:
         if self.is_active or self._office.zookeeper.state is SessionState.LOST:
@@ -154,7 +155,13 @@ class Controller:
     async def _look(self) -> None:
         if await self._election.look(self._controller_changed):
             log.warning("nobody is controller: no node with the role coordinator was elected")
-            self._loop.call_later(VACANCY_S, self.campaign)
+            self._campaign_later(VACANCY_S)
+
+    def _campaign_later(self, delay_s: float) -> None:
+        """One timer: each change that is seen while nobody rules would begin another."""
+        if self._next_campaign is not None:
+            self._next_campaign.cancel()
+        self._next_campaign = self._loop.call_later(delay_s, self.campaign)
 
     def _controller_changed(self) -> None:
         self._events.signal("controller changed", self._see_controller)

@@ -156,7 +156,7 @@ class TopicWriter:
 
     async def _live_nodes(self) -> list[Candidate]:
         found = []
-        for name in await self._zookeeper.children(znodes.BROKER_IDS):
+        for name in filter(str.isdigit, await self._zookeeper.children(znodes.BROKER_IDS)):
             record = await read_if_any(self._zookeeper, f"{znodes.BROKER_IDS}/{name}")
             try:
                 node = znodes.BrokerRegistration.from_json(record[0] if record else b"")

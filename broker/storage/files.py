@@ -18,6 +18,7 @@ T = TypeVar("T")
 Data = bytes | bytearray | memoryview
 
 _FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
+_LOCKED: Final = frozenset({errno.EAGAIN, errno.EACCES})
 
 
 class StorageError(Exception):
@@ -241,6 +242,8 @@ class DiskLock:
             fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
             os.close(self._descriptor)
+            if error.errno not in _LOCKED:
+                raise failure(path, "could not lock", error) from error
             raise StorageError(path, "is locked by another process", is_locked=True) from error
 
     def release(self) -> None:
@@ -332,11 +335,17 @@ class DiskFiles:
 
     def exists(self, path: Path) -> bool:
         """Look without opening."""
-        return path.exists()
+        try:
+            return path.exists()
+        except OSError as error:
+            raise failure(path, "could not stat", error) from error
 
     def is_directory(self, path: Path) -> bool:
         """Look without opening."""
-        return path.is_dir()
+        try:
+            return path.is_dir()
+        except OSError as error:
+            raise failure(path, "could not stat", error) from error
 
     def size(self, path: Path) -> int:
         """Stat the path."""

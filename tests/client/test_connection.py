@@ -189,6 +189,16 @@ async def test_nobody_listening_is_told_with_the_address() -> None:
     assert failure.value.name == "NETWORK_EXCEPTION"
 
 
+@pytest.mark.parametrize(
+    ("host", "port"), [("no..host", 9092), ("x" * 64, 9092), ("127.0.0.1", 65536)]
+)
+async def test_what_can_be_no_address_is_told_as_one_where_nobody_listens(
+    host: str, port: int
+) -> None:
+    with pytest.raises(Disconnected, match="no connection to"):
+        await Connection.open(host, port)
+
+
 async def test_a_server_that_accepts_and_says_nothing_is_given_up() -> None:
     async with speaking(b"") as port:
         with pytest.raises(Disconnected, match="nothing within 20 ms"):

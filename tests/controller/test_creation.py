@@ -110,6 +110,12 @@ async def test_of_two_who_create_one_topic_at_once_the_second_is_refused(
     assert refused.value.code is ErrorCode.TOPIC_ALREADY_EXISTS
 
 
+async def test_a_registration_that_is_no_nodes_is_passed_over(cluster: SmallCluster) -> None:
+    await cluster.start(1)
+    await cluster.observer.create(f"{znodes.BROKER_IDS}/stray", b"")
+    assert (await cluster.writer().plan(Wish(name="t"))).assignment == {0: (1,)}
+
+
 async def test_the_offsets_topic_is_created_on_demand_on_coordinators(
     cluster: SmallCluster,
 ) -> None:

@@ -58,6 +58,12 @@ def test_directories_are_made_with_their_parents_and_removed_with_their_content(
     assert not FILES.exists(tmp_path / "a")
 
 
+def test_what_cannot_be_looked_at_is_a_failure_of_the_disk(tmp_path: Path) -> None:
+    for look in (FILES.exists, FILES.is_directory):
+        with pytest.raises(StorageError, match="could not stat"):
+            look(tmp_path / ("x" * 300))
+
+
 def test_a_lock_is_exclusive_until_it_is_released(tmp_path: Path) -> None:
     lock = FILES.lock(tmp_path / "l")
     with pytest.raises(StorageError) as error:
