@@ -15,6 +15,7 @@ ALL_ROLES: Final = ("broker", "coordinator")
 """The roles of a node that names none, such as a Kafka broker."""
 
 _PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+_PORT_MAX: Final = 65535
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,10 +74,12 @@ class BrokerRegistration:
         else:
             endpoints = dict(map(endpoint, js.strings(values, "endpoints")))
         plain = {name: name for name in endpoints if name in _PROTOCOLS}
+        security = js.texts(values, "listener_security_protocol_map", plain)
+        _check_reachable(endpoints, security)
         return cls(
             endpoints=endpoints,
             timestamp=js.number_text(values, "timestamp", -1),
-            security=js.texts(values, "listener_security_protocol_map", plain),
+            security=security,
             rack=js.text(values, "rack") if values.get("rack") is not None else None,
             roles=js.strings(values, "roles", list(ALL_ROLES)),
             jmx_port=js.number(values, "jmx_port", -1),
@@ -87,6 +90,14 @@ class BrokerRegistration:
     def protocol(self, listener: str) -> str:
         """The security protocol of a listener."""
         return self.security.get(listener, "PLAINTEXT")
+
+
+def _check_reachable(endpoints: Mapping[str, tuple[str, int]], security: Mapping[str, str]) -> None:
+    """Raises ValueError for what could not be told to others, let alone dialled."""
+    if any(not 0 <= port <= _PORT_MAX for _, port in endpoints.values()):
+        raise ValueError(f"endpoints {endpoints} name a port that is none")
+    if not set(security.values()) <= set(_PROTOCOLS):
+        raise ValueError(f"security protocols {security}")
 
 
 def endpoint_text(listener: str, host: str, port: int) -> str:

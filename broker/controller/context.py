@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from barnabas.protocol import znodes
 
-from .assignment import Assignment, Candidate
+from .assignment import Assignment
 from .machines import PartitionStatus, ReplicaStatus
 
 Partition = tuple[str, int]
@@ -29,10 +29,6 @@ class LiveNode:
     registration: znodes.BrokerRegistration
     is_kafka_peer: bool = False
     """Its registration names no roles, so it is none of ours."""
-
-    def candidate(self) -> Candidate:
-        """This node as far as placing replicas goes."""
-        return Candidate(self.id, self.registration.rack, frozenset(self.registration.roles))
 
 
 @dataclass(frozen=True, slots=True)

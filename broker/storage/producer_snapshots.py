@@ -158,15 +158,8 @@ class ProducerSnapshots:
 
     def remove_above(self, offset: int) -> list[Path]:
         """Rename those above ``offset`` to ``.deleted``; returns the new names."""
-        return self._rename([each for each in self._offsets if each > offset])
-
-    def remove_of(self, bases: Iterable[int]) -> list[Path]:
-        """Rename those of deleted segments to ``.deleted``; returns the new names."""
-        return self._rename([each for each in bases if each in self._offsets])
-
-    def _rename(self, offsets: list[int]) -> list[Path]:
         renamed = []
-        for offset in offsets:
+        for offset in [each for each in self._offsets if each > offset]:
             path = self.path(offset)
             target = path.with_name(path.name + ".deleted")
             self._forget(offset)

@@ -148,6 +148,9 @@ def test_a_node_without_data_has_no_overrides() -> None:
         b'{"version":1,"partitions":{"x":[1]}}',
         b'{"version":1,"partitions":{"0":[true]}}',
         b'{"version":3,"partitions":{},"topic_id":"short"}',
+        b'{"version":3,"endpoints":["PLAINTEXT://h:65536"],"timestamp":"5"}',
+        b'{"version":4,"endpoints":["P://h:1"],"timestamp":"5",'
+        b'"listener_security_protocol_map":{"P":"NONE"}}',
     ],
 )
 def test_other_bytes_are_a_value_error(data: bytes) -> None:
