@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final, TypeAlias
 
 from barnabas.protocol.errors import ErrorCode
-from barnabas.protocol.records.batch import build_batch
+from barnabas.protocol.records.batch import build_batch, build_single
 
 from .config import CoordinatorConfig
 from .ownership import Standing, Term
@@ -134,9 +134,11 @@ class Journal:
         if term.standing is _OVER:
             batch.done(ErrorCode.NOT_LEADER_OR_FOLLOWER, -1)
             return
-        data = build_batch(
-            batch.entries, timestamp_ms=now_ms, codec=config.offsets_compression_codec
-        )
+        entries, codec = batch.entries, config.offsets_compression_codec
+        if len(entries) == 1 and not codec:
+            data = build_single(*entries[0], now_ms)
+        else:
+            data = build_batch(entries, timestamp_ms=now_ms, codec=codec)
         if 0 < batch.bytes_max < len(data):
             batch.done(ErrorCode.MESSAGE_TOO_LARGE, -1)
             return

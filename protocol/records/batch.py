@@ -20,7 +20,7 @@ from crc32c import crc32c
 from barnabas.protocol.errors import ErrorCode
 
 from . import message_set
-from .builder import build_batch, build_batch_of, encode_record, reseal
+from .builder import build_batch, build_batch_of, build_single, encode_record, reseal
 from .codecs import READ_BYTES_MAX, decompress
 from .failures import CorruptRecords
 from .header import (
@@ -53,6 +53,7 @@ __all__ = [
     "base_sequence",
     "build_batch",
     "build_batch_of",
+    "build_single",
     "codec",
     "crc_is_valid",
     "encode_record",

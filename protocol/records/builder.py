@@ -8,6 +8,7 @@ Source: log.md sections 1.4 and 1.5.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from struct import Struct
 from typing import Final
 
@@ -88,6 +89,30 @@ def build_batch(
         base_sequence,
         index,
     )
+
+
+def build_single(key: bytes, value: bytes | None, timestamp_ms: int) -> bytearray:
+    """What :func:`build_batch` makes of one pair, at two thirds of its price."""
+    size = len(key)
+    key_size = SMALL[size] if size < SMALL_COUNT else encode_varint(size)
+    if value is None:
+        value_size, value = _NULL, b""
+    else:
+        size = len(value)
+        value_size = SMALL[size] if size < SMALL_COUNT else encode_varint(size)
+    body = b"".join((b"\0\0\0", key_size, key, value_size, value, b"\0"))
+    size = len(body)
+    body = (SMALL[size] if size < SMALL_COUNT else encode_varint(size)) + body
+    covered, crc = _single_covered(timestamp_ms)
+    front = _FRONT.pack(0, _LENGTH_BEFORE_BODY + len(body), -1, 2, crc32c(body, crc))
+    return bytearray(front + covered + body)
+
+
+@lru_cache(maxsize=4)
+def _single_covered(timestamp_ms: int) -> tuple[bytes, int]:
+    """The same for all batches of one turn: the fields under the checksum, and theirs."""
+    covered = _COVERED.pack(0, 0, timestamp_ms, timestamp_ms, -1, -1, -1, 1)
+    return covered, crc32c(covered)
 
 
 def build_batch_of(

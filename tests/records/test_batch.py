@@ -48,6 +48,16 @@ def test_both_builders_agree_byte_for_byte() -> None:
     assert batch.build_batch(PAIRS, timestamp_ms=T0) == batch.build_batch_of(found)
 
 
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [(key, value) for key, value in PAIRS if key is not None] + [(b"k" * 70_000, b"v")],
+)
+def test_a_single_pair_makes_the_same_batch_either_way(key: bytes, value: bytes | None) -> None:
+    for stamp in (T0, T0 + 1, T0):
+        expected = batch.build_batch([(key, value)], timestamp_ms=stamp)
+        assert batch.build_single(key, value, stamp) == expected
+
+
 def test_more_pairs_than_small_varints_are_numbered_on() -> None:
     data = batch.build_batch([(b"k", b"v")] * 9000, timestamp_ms=T0)
     assert [record.offset for record in batch.records(data)] == list(range(9000))
