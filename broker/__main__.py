@@ -31,12 +31,16 @@ LOG_FORMAT: Final = "%(asctime)s %(levelname).1s %(name)s %(message)s"
 LOG_TIME: Final = "%Y-%m-%d %H:%M:%S"
 
 
-def main(arguments: Sequence[str], defaults: Mapping[str, str] | None = None) -> int:
+def main(
+    arguments: Sequence[str],
+    defaults: Mapping[str, str] | None = None,
+    program: str = "barnabas broker",
+) -> int:
     """Run one node; returns the exit code: 0 stopped, 1 failed, 2 wrong settings.
 
     ``defaults`` are settings that the file may still change.
     """
-    chosen = _parser().parse_args(arguments)
+    chosen = _parser(program).parse_args(arguments)
     logging.basicConfig(format=LOG_FORMAT, datefmt=LOG_TIME, level=chosen.log_level)
     logging.getLogger("kazoo").setLevel(logging.ERROR)
     try:
@@ -96,8 +100,8 @@ def _configured(chosen: argparse.Namespace, defaults: Mapping[str, str]) -> Node
     return load(values)
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="barnabas broker", description=__doc__.splitlines()[0])
+def _parser(program: str) -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog=program, description=__doc__.splitlines()[0])
     parser.add_argument("file", nargs="?", type=Path, metavar="FILE", help="server.properties")
     parser.add_argument(
         "--set",

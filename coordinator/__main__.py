@@ -10,7 +10,7 @@ from barnabas.broker import __main__ as broker
 
 def main(arguments: Sequence[str]) -> int:
     """Run one node with the role coordinator, unless its file names other roles."""
-    return broker.main(arguments, {"node.roles": "coordinator"})
+    return broker.main(arguments, {"node.roles": "coordinator"}, "barnabas coordinator")
 
 
 if __name__ == "__main__":
