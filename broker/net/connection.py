@@ -123,7 +123,7 @@ class Connection(asyncio.Protocol):
             self._refuse(problem)
             return
         if type(reply) is bytes:
-            if self._host.outbox.is_turn_of(self):
+            if self._host.outbox.takes_turn(self):
                 self._transport.write(reply)
             else:
                 self._out.append(reply)

@@ -19,7 +19,7 @@ class Sender(Protocol):
 
 
 class Outbox:
-    """One for the whole node: however many answers a turn resolves, it costs one callback."""
+    """One for each listener: however many answers a turn resolves, it costs one callback."""
 
     __slots__ = ("_dirty", "_loop", "_served_last")
 
@@ -28,8 +28,8 @@ class Outbox:
         self._dirty: list[Sender] = []
         self._served_last: Sender | None = None
 
-    def is_turn_of(self, sender: Sender) -> bool:
-        """Whether ``sender`` may write at once: only who asked last as well, and so asks alone.
+    def takes_turn(self, sender: Sender) -> bool:
+        """Note who asks now; True when it may write at once, since it asked last as well.
 
         Where many take turns all are read before any is answered: a write wakes a client, which
         then competes with us for the machine.
