@@ -237,7 +237,7 @@ class Node:
 
     def _may_be_unclean(self, topic: str) -> bool:
         overrides = self._topic_configs.overrides(topic)
-        default = self.config.controller.unclean_leader_election_enable
+        default = self.config.log_defaults.unclean_leader_election_enable
         return overrides.get("unclean.leader.election.enable", str(default)).lower() == "true"
 
     async def _dial(self, host: str, port: int) -> Link:

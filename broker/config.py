@@ -111,9 +111,6 @@ class ControllerSettings:
     leader_imbalance_percentage: int = setting(
         "leader.imbalance.per.broker.percentage", 10, "moved above this share", least=0
     )
-    unclean_leader_election_enable: bool = setting(
-        "unclean.leader.election.enable", False, "elect outside the ISR, losing records"
-    )
     controlled_shutdown_enable: bool = setting(
         "controlled.shutdown.enable", True, "hand leadership over before stopping"
     )
