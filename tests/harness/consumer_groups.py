@@ -24,12 +24,19 @@ class MemberThread:
         self._join = join
         self._received = received
         self._is_leaving = threading.Event()
+        self._has_committed = threading.Event()
+        self._may_close = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
 
-    def leave(self) -> None:
-        """Commit what was read, leave the group, and return when that is done."""
+    def commit(self) -> None:
+        """Stop reading, commit what was read, and return when that is done."""
         self._is_leaving.set()
+        assert self._has_committed.wait(WAIT_S), "a member does not commit"
+
+    def leave(self) -> None:
+        """Leave the group after :meth:`commit`, and return when that is done."""
+        self._may_close.set()
         self._thread.join(WAIT_S)
         assert not self._thread.is_alive(), "a member does not leave"
 
@@ -38,10 +45,14 @@ class MemberThread:
             member = self._join()
             try:
                 self._poll(member)
+                self._has_committed.set()
+                self._may_close.wait(WAIT_S)
             finally:
                 member.close()
         except BaseException as failure:  # noqa: BLE001 - raised again where the test reads
             self.failure = failure
+        finally:
+            self._has_committed.set()
 
     def _poll(self, member: GroupMember) -> None:
         has_read = False
@@ -75,6 +86,8 @@ class ConsumerGroup:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        for member in self._members:
+            member.commit()  # all of them before any leaves, which would disturb the others
         for member in self._members:
             member.leave()
         if error is None:
