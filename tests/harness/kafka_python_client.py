@@ -9,8 +9,11 @@ from typing import Any
 with warnings.catch_warnings():
     warnings.filterwarnings("ignore", "(open|read)_text is deprecated", DeprecationWarning)
     from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
+    from kafka.errors import RebalanceInProgressError
+    from kafka.structs import OffsetAndMetadata
 
 from .records import GroupDescription, Received, Sent
+from .waiting import eventually
 
 POLL_MS = 100
 JOIN_POLL_MS = 500
@@ -139,7 +142,21 @@ class KafkaPythonMember:
         return {place.partition for place in self._consumer.assignment()}
 
     def commit(self) -> None:
-        self._consumer.commit()
+        """Commit where it stands; a rebalance that is under way is gone through first."""
+        places = {
+            place: OffsetAndMetadata(self._consumer.position(place), "", -1)
+            for place in self._consumer.assignment()
+        }
+
+        def committed() -> bool:
+            try:
+                self._consumer.commit(places)
+            except RebalanceInProgressError:
+                self._consumer.poll(timeout_ms=500)
+                return False
+            return True
+
+        eventually(committed, what="a commit outside of rebalances")
 
     def close(self) -> None:
         self._consumer.close()
