@@ -9,6 +9,7 @@ Source: log.md sections 2.9, 4.4 and 6.2.
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
 from typing import Final
 
 from barnabas.protocol.errors import ErrorCode, Refused
@@ -20,13 +21,14 @@ from barnabas.protocol.records.header import (
     sequence_after,
 )
 
-from . import log_follower, log_search
+from . import log_follower, log_search, log_trimming
 from .entries import CorruptEntry, entry_at
 from .files import StorageError
 from .log_parts import Appended, LogOwner, LogParts
 from .log_reader import read_batches
 from .log_search import TimedOffset
 from .producers import SentBatch
+from .segment import Segment
 from .segment_indexes import OFFSETS_MAX
 from .stored_log import StoredLog
 
@@ -135,6 +137,16 @@ class Log(StoredLog):
         """
         with self._storage():
             log_follower.truncate_fully(self, offset, start_offset)
+
+    def replace_segments(self, new: Sequence[Segment], old: Sequence[Segment]) -> None:
+        """Let ``new`` take the place of ``old``, which compaction wrote it from.
+
+        Raises Refused(56). ``segments.holds(old)`` is true, and what is in ``old`` lies below the recovery point. The
+        files of ``new`` are complete and durable, under their names plus ``.swap``. Readers that
+        hold an old segment go on; its files are unlinked later.
+        """
+        with self._storage():
+            log_trimming.replace_segments(self, new, old)
 
     # Reading
 

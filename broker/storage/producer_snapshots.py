@@ -158,8 +158,12 @@ class ProducerSnapshots:
 
     def remove_above(self, offset: int) -> list[Path]:
         """Rename those above ``offset`` to ``.deleted``; returns the new names."""
+        return self.rename(each for each in self._offsets if each > offset)
+
+    def rename(self, offsets: Iterable[int]) -> list[Path]:
+        """Rename those at ``offsets`` to ``.deleted``, where there are any; returns the names."""
         renamed = []
-        for offset in [each for each in self._offsets if each > offset]:
+        for offset in sorted(set(offsets).intersection(self._offsets)):
             path = self.path(offset)
             target = path.with_name(path.name + ".deleted")
             self._forget(offset)

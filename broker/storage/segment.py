@@ -20,6 +20,8 @@ from .segment_indexes import OFFSETS_MAX, SavedState, SegmentIndexes
 log = logging.getLogger(__name__)
 
 SUFFIXES: Final = (".log", ".index", ".timeindex", ".txnindex")
+SWAP: Final = ".swap"
+DELETED: Final = ".deleted"
 _HINTS_MAX: Final = 64
 _use_count = threading.Lock()
 
@@ -295,13 +297,21 @@ class Segment:
             self._file.close()
             self._file = None
 
+    def rename_swapped(self) -> None:
+        """Give the files their final names: they end in ``.swap``, as compaction left them."""
+        for suffix in SUFFIXES:
+            path = self.path(suffix)
+            swap = path.with_name(path.name + SWAP)
+            if self._files.exists(swap):
+                self._files.rename(swap, path)
+
     def rename_deleted(self) -> list[Path]:
         """Move the files out of the way of their successors; returns the new names."""
         renamed = []
         for suffix in SUFFIXES:
             path = self.path(suffix)
             if self._files.exists(path):
-                target = path.with_name(path.name + ".deleted")
+                target = path.with_name(path.name + DELETED)
                 self._files.rename(path, target)
                 renamed.append(target)
         return renamed

@@ -7,7 +7,7 @@ Source: log.md section 4.2.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -52,6 +52,22 @@ class Segments:
         """Take segments out of the list; their files are the caller's from then on."""
         left = set(gone)
         self._publish(segment for segment in self.view.segments if segment not in left)
+
+    def swap(self, new: Sequence[Segment], old: Sequence[Segment]) -> None:
+        """Let ``new`` take the place of ``old``, for which :meth:`holds` is true."""
+        assert new
+        assert self.holds(old)
+        segments = self.view.segments
+        first = segments.index(old[0])
+        self._publish((*segments[:first], *new, *segments[first + len(old) :]))
+
+    def holds(self, run: Sequence[Segment]) -> bool:
+        """Whether ``run`` is a run of neighbours in the list, all of them closed."""
+        segments = self.view.segments
+        if not run or run[0] not in segments:
+            return False
+        first = segments.index(run[0])
+        return segments[first : first + len(run)] == tuple(run) and run[-1] is not self.active
 
     def replace(self, segment: Segment) -> tuple[Segment, ...]:
         """Only ``segment`` remains; returns those before it."""

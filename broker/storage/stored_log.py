@@ -218,9 +218,16 @@ class StoredLog:
         ``gone`` are closed as soon as nobody reads them; the ``renamed`` files are unlinked later.
         """
         self.end_offset = end_offset
+        self._arm_roll()
+        self.removed(gone, renamed)
+
+    def removed(self, gone: Iterable[Segment], renamed: Iterable[Path]) -> None:
+        """``gone`` left the list: close them as soon as nobody reads them.
+
+        The ``renamed`` files are unlinked later.
+        """
         for segment in gone:
             segment.retire()
-        self._arm_roll()
         self._active.is_new = True  # so that the next flush makes the renames durable
         self._owner.discard(renamed, self._config.file_delete_delay_ms)
 

@@ -1,0 +1,35 @@
+"""What takes segments out of a log: compaction that rewrote them.
+
+Source: log.md sections 3.5 (steps 3 to 5) and 4.2; pitfall P16.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from .segment import Segment
+
+if TYPE_CHECKING:
+    from .log import Log
+
+
+def replace_segments(log: Log, new: Sequence[Segment], old: Sequence[Segment]) -> None:
+    """See :meth:`Log.replace_segments`."""
+    view = log.segments.view
+    after = view.upper(view.segments.index(old[-1]), log.end_offset)
+    assert after <= log.recovery_point, f"{log}: a flush may still write the indexes of {old}"
+    assert all(old[0].base_offset <= segment.base_offset < after for segment in new)
+    kept = {segment.base_offset for segment in new}
+    renamed = log.snapshots.rename(
+        segment.base_offset for segment in old if segment.base_offset not in kept
+    )
+    for segment in old:
+        renamed += segment.rename_deleted()
+    for segment, upper in zip(new, [*[each.base_offset for each in new[1:]], after], strict=True):
+        segment.rename_swapped()
+        segment.indexes.configure(log.config)
+        if not segment.indexes.are_sound(upper, segment.size):
+            segment.rebuild_indexes()
+    log.segments.swap(new, old)
+    log.removed(old, renamed)
