@@ -141,9 +141,9 @@ class Log(StoredLog):
     def replace_segments(self, new: Sequence[Segment], old: Sequence[Segment]) -> None:
         """Let ``new`` take the place of ``old``, which compaction wrote it from.
 
-        Raises Refused(56). ``segments.holds(old)`` is true, and what is in ``old`` lies below the recovery point. The
-        files of ``new`` are complete and durable, under their names plus ``.swap``. Readers that
-        hold an old segment go on; its files are unlinked later.
+        Raises Refused(56). ``segments.holds(old)`` is true, and what is in ``old`` lies below the
+        recovery point. The files of ``new`` are complete and durable, under their names plus
+        ``.swap``. Readers that hold an old segment go on; its files are unlinked later.
         """
         with self._storage():
             log_trimming.replace_segments(self, new, old)
