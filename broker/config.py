@@ -145,12 +145,43 @@ class StorageSettings:
     )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplicationSettings:
+    """How replicas are kept alike, and what readers may have remembered for them."""
+
+    lag_time_max_ms: int = setting(
+        "replica.lag.time.max.ms", 30_000, "behind for longer, a replica is not in sync", least=1
+    )
+    fetch_wait_max_ms: int = setting(
+        "replica.fetch.wait.max.ms", 500, "a leader with nothing new answers after", least=0
+    )
+    fetch_min_bytes: int = setting(
+        "replica.fetch.min.bytes", 1, "a leader waits for so much", least=0
+    )
+    fetch_max_bytes: int = setting(
+        "replica.fetch.max.bytes", 1_048_576, "of one partition in one answer", least=0
+    )
+    fetch_response_max_bytes: int = setting(
+        "replica.fetch.response.max.bytes", 10_485_760, "one answer to a follower", least=0
+    )
+    fetch_backoff_ms: int = setting(
+        "replica.fetch.backoff.ms", 1000, "before a leader that failed is asked again", least=0
+    )
+    socket_timeout_ms: int = setting(
+        "replica.socket.timeout.ms", 30_000, "a leader that is silent for so long is gone", least=1
+    )
+    fetch_session_slots: int = setting(
+        "max.incremental.fetch.session.cache.slots", 1000, "readers remembered at once", least=0
+    )
+
+
 SECTIONS: tuple[type[Any], ...] = (
     NodeSettings,
     NetworkSettings,
     TopicSettings,
     ControllerSettings,
     StorageSettings,
+    ReplicationSettings,
     CoordinatorConfig,
 )
 """Every class of settings that a node's file may fill, in the order of the generated table."""
@@ -165,6 +196,7 @@ class NodeConfig:
     topics: TopicSettings
     controller: ControllerSettings
     storage: StorageSettings
+    replication: ReplicationSettings
     coordinator: CoordinatorConfig
     log_defaults: LogConfig
     listeners: tuple[Endpoint, ...]
@@ -206,6 +238,7 @@ def load(values: Mapping[str, str]) -> NodeConfig:
         topics=parts[TopicSettings],
         controller=parts[ControllerSettings],
         storage=storage,
+        replication=_checked_replication(parts[ReplicationSettings]),
         coordinator=parts[CoordinatorConfig],
         log_defaults=_log_defaults(values),
         listeners=listeners,
@@ -242,6 +275,18 @@ def _check_id(node: NodeSettings) -> None:
             f"broker.id={node.broker_id}: must not exceed reserved.broker.max.id="
             f"{node.reserved_broker_max_id} while broker.id.generation.enable is true"
         )
+
+
+def _checked_replication(settings: ReplicationSettings) -> ReplicationSettings:
+    """A follower that is caught up must be heard more often than its lag is judged."""
+    wait_ms = settings.fetch_wait_max_ms
+    for name, limit_ms in (
+        ("replica.lag.time.max.ms", settings.lag_time_max_ms),
+        ("replica.socket.timeout.ms", settings.socket_timeout_ms),
+    ):
+        if wait_ms > limit_ms:
+            raise ConfigError(f"replica.fetch.wait.max.ms={wait_ms}: exceeds {name}={limit_ms}")
+    return settings
 
 
 def _with_inter_broker_listener(

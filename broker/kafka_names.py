@@ -40,8 +40,7 @@ WITHOUT_MEANING: Final = frozenset(
     log.dir.failure.timeout.ms log.local.retention.bytes log.local.retention.ms
     log.message.format.version log.message.timestamp.difference.max.ms
     log.retention.check.interval.ms max.connection.creation.rate
-    max.connections.per.ip.overrides max.incremental.fetch.session.cache.slots
-    max.request.partition.size.limit metadata.log.dir
+    max.connections.per.ip.overrides max.request.partition.size.limit metadata.log.dir
     metadata.log.max.record.bytes.between.snapshots metadata.log.max.snapshot.interval.ms
     metadata.log.segment.bytes metadata.log.segment.ms metadata.max.idle.interval.ms
     metadata.max.retention.bytes metadata.max.retention.ms metric.reporters metrics.num.samples
@@ -62,10 +61,8 @@ WITHOUT_MEANING: Final = frozenset(
     remote.log.metadata.manager.listener.name remote.log.reader.max.pending.tasks
     remote.log.reader.threads remote.log.storage.manager.class.name
     remote.log.storage.manager.class.path remote.log.storage.manager.impl.prefix
-    replica.fetch.backoff.ms replica.fetch.max.bytes replica.fetch.min.bytes
-    replica.fetch.response.max.bytes replica.fetch.wait.max.ms replica.lag.max.messages
-    replica.lag.time.max.ms replica.selector.class replica.socket.receive.buffer.bytes
-    replica.socket.timeout.ms replication.quota.window.num replication.quota.window.size.seconds
+    replica.lag.max.messages replica.selector.class replica.socket.receive.buffer.bytes
+    replication.quota.window.num replication.quota.window.size.seconds
     security.inter.broker.protocol security.providers socket.connection.setup.timeout.max.ms
     socket.connection.setup.timeout.ms socket.listen.backlog.size socket.nagle.disable
     socket.receive.buffer.bytes socket.send.buffer.bytes telemetry.max.bytes

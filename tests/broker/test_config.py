@@ -122,3 +122,10 @@ def test_a_bad_value_stops_the_start_and_names_its_setting(
 def test_of_two_units_for_one_setting_the_finer_wins() -> None:
     node = load(LEAST | {"log.retention.minutes": "1", "log.retention.hours": "168"})
     assert node.log_defaults.retention_ms == 60_000
+
+
+@pytest.mark.parametrize("limit", ["replica.lag.time.max.ms", "replica.socket.timeout.ms"])
+def test_a_follower_that_would_be_heard_too_seldom_is_refused(limit: str) -> None:
+    values = LEAST | {"replica.fetch.wait.max.ms": "600", limit: "599"}
+    with pytest.raises(ConfigError, match=rf"replica\.fetch\.wait\.max\.ms=600: exceeds {limit}"):
+        load(values)
