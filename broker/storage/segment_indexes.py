@@ -19,6 +19,8 @@ from .offset_index import ENTRY_BYTES as OFFSET_ENTRY_BYTES
 from .offset_index import OffsetIndex
 from .time_index import ENTRY_BYTES as TIME_ENTRY_BYTES
 from .time_index import TimeIndex
+from .transaction_index import SUFFIX as TRANSACTION_SUFFIX
+from .transaction_index import TransactionIndex
 
 log = logging.getLogger(__name__)
 
@@ -32,6 +34,7 @@ class SavedState(NamedTuple):
     generation: int
     offset_entries: int
     time_entries: int
+    aborted: int
 
 
 class SegmentIndexes:
@@ -53,6 +56,7 @@ class SegmentIndexes:
         "is_full",
         "max_timestamp",
         "max_timestamp_offset",
+        "transactions",
     )
 
     def __init__(
@@ -70,6 +74,10 @@ class SegmentIndexes:
         self._base_offset = base_offset
         self._offsets = OffsetIndex() if is_empty else None
         self._times = TimeIndex() if is_empty else None
+        self.transactions = TransactionIndex(
+            files, stem.with_suffix(TRANSACTION_SUFFIX), is_empty=is_empty
+        )
+        """The aborted ones; rebuilding the other two leaves it alone (P12)."""
         self._is_on_disk = not is_empty
         self._interval = 4096
         self._entries_max = (1, 1)
@@ -236,6 +244,7 @@ class SegmentIndexes:
         """Drop what points at ``offset`` or after it."""
         self.offsets.truncate(offset - self._base_offset)
         self.times.truncate(offset - self._base_offset)
+        self.transactions.truncate(offset)
         self._generation += 1
         self._is_on_disk = False
         self.load_max_timestamp()
@@ -246,7 +255,13 @@ class SegmentIndexes:
         Afterwards, on the loop, :meth:`mark_saved`.
         """
         works = []
-        state = SavedState(self._generation, len(self._offsets or ()), len(self._times or ()))
+        aborted = self.transactions.unsaved()
+        state = SavedState(
+            self._generation,
+            len(self._offsets or ()),
+            len(self._times or ()),
+            len(self.transactions) if aborted else -1,
+        )
         offsets, times = self._offsets, self._times
         if offsets is not None and times is not None:
             if not self._is_on_disk or len(offsets) > offsets.saved:
@@ -257,6 +272,8 @@ class SegmentIndexes:
         def save() -> None:
             for suffix, keep_bytes, data in works:
                 self._save(self._stem.with_suffix(suffix), keep_bytes, data)
+            if aborted:
+                self._save_transactions(*aborted)
 
         return state, save
 
@@ -271,8 +288,20 @@ class SegmentIndexes:
         finally:
             file.close()
 
+    def _save_transactions(self, keep_bytes: int, data: bytes) -> None:
+        path = self._stem.with_suffix(TRANSACTION_SUFFIX)
+        if keep_bytes or data:
+            self._save(path, keep_bytes, data)
+        else:
+            self._files.unlink(path)
+        if not keep_bytes:
+            # Unlike the others this file comes long after its segment, or goes before it.
+            self._files.sync_directory(path.parent)
+
     def mark_saved(self, state: SavedState) -> None:
         """The entries of ``state`` are in their files, unless something was dropped since."""
         if state.generation == self._generation and self._offsets is not None:
             self._offsets.saved, self.times.saved = state.offset_entries, state.time_entries
             self._is_on_disk = True
+        if state.generation == self._generation and state.aborted >= 0:
+            self.transactions.mark_saved(state.aborted)
