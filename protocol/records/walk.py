@@ -1,8 +1,9 @@
 """The verified walk through the bytes of a segment, for recovery and for tools.
 
 It goes from entry to entry, checks what can be checked without decompressing, and stops at the
-first that is cut, nonsense or stale; nobody needs to have opened a log. Source: log.md section
-3.4, both corruptions of the log document.
+first that is cut, nonsense or stale; nobody needs to have opened a log. Whoever only wants to
+know what is where takes header_walk.py, which is faster and looks at no checksum.
+Source: log.md section 3.4, both corruptions of the log document.
 """
 
 from __future__ import annotations
@@ -10,14 +11,17 @@ from __future__ import annotations
 import zlib
 from collections.abc import Callable, Iterator
 from enum import Enum
+from mmap import mmap
 from typing import Final, NamedTuple
 
 from crc32c import crc32c
 
 from . import batch
-from .batch import HEADER_BYTES, SIZES_MIN, Buffer
-from .codecs import Codec
-from .header import ATTRIBUTES_AT, CRC_AT, ENVELOPE_BYTES, MAGIC_AT
+from .batch import HEADER, HEADER_BYTES, SIZES_MIN, Buffer
+from .codecs import READ_BYTES_MAX, Codec
+from .failures import CorruptRecords
+from .header import ATTRIBUTES_AT, CODEC_MASK, CRC_AT, ENVELOPE_BYTES, MAGIC_AT
+from .record import Record
 
 OFFSETS_MAX: Final = (1 << 31) - 1
 """How far an offset may be from the base offset of its segment."""
@@ -25,6 +29,11 @@ WINDOW_BYTES: Final = 1 << 20
 
 Read = Callable[[int, int], bytes]
 """Up to ``count`` bytes from ``position``; fewer at the end of the file only."""
+
+Source = Buffer | mmap | Read
+"""A segment: its bytes, the mapped file, or what reads it."""
+
+_SHORTER: Final = "the file is shorter than it was"
 
 
 class Stop(Enum):
@@ -70,14 +79,14 @@ class Walk:
 
     def __init__(
         self,
-        source: Buffer | Read,
+        source: Source,
         *,
         end: int | None = None,
         start: int = 0,
         base_offset: int = 0,
         previous_offset: int | None = None,
     ) -> None:
-        """``source`` is the bytes themselves, or reads them up to ``end``, the file's size.
+        """``source`` is read up to ``end``, the file's size, which only a function must be told.
 
         ``previous_offset`` is the last offset before ``start``, None at the segment's beginning.
         """
@@ -86,14 +95,9 @@ class Walk:
         self.reason = ""
         self._base_offset = base_offset
         self._previous = base_offset - 1 if previous_offset is None else previous_offset
-        if callable(source):
-            assert end is not None, "a file's size must be known"
-            self._read, self._window, self._window_at = source, b"", 0
-            self._end = end
-        else:
-            self._window, self._window_at = bytes(source), 0
-            self._read = self._beyond
-            self._end = len(self._window) if end is None else min(end, len(self._window))
+        self._window = source if isinstance(source, bytes) else b""
+        self._window_at = 0
+        self._read, self._end = reader(source, end)
 
     def __iter__(self) -> Iterator[Entry]:
         """Yield entries in order; the walk goes on where it was left."""
@@ -107,13 +111,58 @@ class Walk:
             self._previous = entry.last_offset
             yield entry
 
+    def records(
+        self, from_offset: int = 0, *, bytes_max: int = READ_BYTES_MAX
+    ) -> Iterator[tuple[Entry, Record]]:
+        """Every record from ``from_offset`` on with the entry that holds it, markers included.
+
+        An entry whose records cannot be read, or expand to more than ``bytes_max``, ends the
+        walk as CORRUPT; ``valid_bytes`` is then where that entry begins.
+        """
+        for entry in self:
+            if entry.last_offset < from_offset:
+                continue
+            try:
+                for record in batch.records(entry.data, bytes_max=bytes_max):
+                    if record.offset >= from_offset:
+                        yield entry, record
+            except CorruptRecords as bad:
+                self.valid_bytes = entry.position
+                self.stop, self.reason = Stop.CORRUPT, str(bad)
+
     def _next(self) -> Entry:
+        return self._at_hand() or self._slowly()
+
+    def _at_hand(self) -> Entry | None:
+        """The next entry if it is a sound batch in the window: nearly every one is."""
+        position, window = self.valid_bytes, self._window
+        at = position - self._window_at
+        if at + HEADER_BYTES > len(window):
+            return None
+        fields = HEADER.unpack_from(window, at)
+        base_offset, length, epoch, magic, crc, attributes, delta, _, max_timestamp = fields[:9]
+        stop, last_offset = at + length + ENVELOPE_BYTES, base_offset + delta
+        if (
+            magic != 2
+            or not at + HEADER_BYTES <= stop <= min(len(window), self._end - self._window_at)
+            or delta < 0
+            or not self._previous < last_offset <= self._base_offset + OFFSETS_MAX
+            or attributes & CODEC_MASK > Codec.ZSTD
+        ):
+            return None
+        data = window[at:stop]
+        if crc32c(memoryview(data)[ATTRIBUTES_AT:]) != crc:
+            return None
+        return Entry(position, data, magic, base_offset, last_offset, max_timestamp, epoch)
+
+    def _slowly(self) -> Entry:
+        """The next entry of whatever kind, or why there is none."""
         position, remaining = self.valid_bytes, self._end - self.valid_bytes
         if remaining <= MAGIC_AT + 1:
             raise _Ended(Stop.PARTIAL if remaining > 0 else Stop.END)
         front = self._bytes(position, min(HEADER_BYTES, remaining))
-        if len(front) <= MAGIC_AT:
-            raise _Ended(Stop.PARTIAL, "the file is shorter than it was")
+        if len(front) < min(HEADER_BYTES, remaining):
+            raise _Ended(Stop.PARTIAL, _SHORTER)
         size, magic = batch.size(front), front[MAGIC_AT]
         if magic > 2 or size < ENVELOPE_BYTES + max(SIZES_MIN[0], SIZES_MIN[magic]):
             raise _Ended(Stop.CORRUPT, f"size {size}, magic {magic}")
@@ -140,7 +189,7 @@ class Walk:
             raise _Ended(Stop.CORRUPT, "checksum")
         data = self._bytes(position, size)
         if len(data) < size:
-            raise _Ended(Stop.PARTIAL, "the file is shorter than it was")
+            raise _Ended(Stop.PARTIAL, _SHORTER)
         if size <= WINDOW_BYTES and not batch.crc_is_valid(data, 0, size):
             raise _Ended(Stop.CORRUPT, "checksum")
         last_offset = batch.last_offset(data)
@@ -162,7 +211,10 @@ class Walk:
         stored = int.from_bytes(self._bytes(position + crc_at, 4), "big")
         crc = 0
         for at in range(position + covered_at, position + size, WINDOW_BYTES):
-            part = self._bytes(at, min(WINDOW_BYTES, position + size - at))
+            due = min(WINDOW_BYTES, position + size - at)
+            part = self._bytes(at, due)
+            if len(part) < due:
+                raise _Ended(Stop.PARTIAL, _SHORTER)
             crc = crc32c(part, crc) if magic == 2 else zlib.crc32(part, crc)
         return crc == stored
 
@@ -174,12 +226,23 @@ class Walk:
             self._window, self._window_at, at = bytes(self._read(position, ahead)), position, 0
         return self._window[at : at + count]
 
-    def _beyond(self, position: int, count: int) -> bytes:
-        raise AssertionError(f"{count} bytes at {position} of {len(self._window)}")
+
+def reader(source: Source, end: int | None) -> tuple[Read, int]:
+    """What reads ``source``, and where to stop: at ``end`` or its own end if that comes first.
+
+    Nothing is kept of a mapped file but what was read, so it may be closed afterwards.
+    """
+    if callable(source):
+        assert end is not None, "a file's size must be known"
+        return source, end
+    return (
+        lambda position, count: bytes(source[position : position + count]),
+        len(source) if end is None else min(end, len(source)),
+    )
 
 
 def walk(
-    source: Buffer | Read,
+    source: Source,
     *,
     end: int | None = None,
     start: int = 0,
