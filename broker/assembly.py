@@ -305,6 +305,7 @@ class Node:
         self._logs.offline.append(lambda path, failed: self._disk_notices.tell())
         self._logs.on_room.append(self._disk_notices.tell)
         self._logs.record_high_watermarks(self._replicas.high_watermarks)
+        self._logs.bound_deletion(self._replicas.high_watermark)
 
     def _elected(self, topic: str, partition: int, leader_epoch: int) -> None:
         if topic == OFFSETS_TOPIC:

@@ -140,6 +140,17 @@ class StorageSettings:
     high_watermark_interval_ms: int = setting(
         "replica.high.watermark.checkpoint.interval.ms", 5000, "between high watermarks", least=1
     )
+    retention_check_interval_ms: int = setting(
+        "log.retention.check.interval.ms", 300_000, "look for old segments this often", least=1
+    )
+    initial_task_delay_ms: int = setting(
+        "log.initial.task.delay.ms", 30_000, "before the first such look", least=0
+    )
+    retention_policy: str = setting(
+        "log.retention.policy.class",
+        "barnabas.broker.storage.retention:TimeAndSize",
+        "what decides which segments go, as module:Class",
+    )
     producer_id_expiration_ms: int = setting(
         "producer.id.expiration.ms", 86_400_000, "a silent producer is forgotten after", least=1
     )

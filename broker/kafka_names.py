@@ -39,7 +39,7 @@ WITHOUT_MEANING: Final = frozenset(
     log.cleaner.io.buffer.size log.cleaner.io.max.bytes.per.second log.cleaner.threads
     log.dir.failure.timeout.ms log.local.retention.bytes log.local.retention.ms
     log.message.format.version log.message.timestamp.difference.max.ms
-    log.retention.check.interval.ms max.connection.creation.rate
+    max.connection.creation.rate
     max.connections.per.ip.overrides max.request.partition.size.limit metadata.log.dir
     metadata.log.max.record.bytes.between.snapshots metadata.log.max.snapshot.interval.ms
     metadata.log.segment.bytes metadata.log.segment.ms metadata.max.idle.interval.ms

@@ -77,6 +77,11 @@ class Replicas:
             raise Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         raise Refused(ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
+    def high_watermark(self, topic: str, index: int) -> int | None:
+        """Of a replica hosted here; None when it is not."""
+        partition = self._hosted.get((topic, index))
+        return None if partition is None else partition.high_watermark
+
     def high_watermarks(self) -> list[tuple[str, int, int]]:
         """Topic, partition and mark: what the checkpoint of high watermarks is to hold."""
         return [(*key, partition.high_watermark) for key, partition in self._hosted.items()]

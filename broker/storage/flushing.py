@@ -31,7 +31,6 @@ class Flusher:
         "_files",
         "_generation",
         "_is_abandoned",
-        "_lock",
         "_messages_max",
         "_names",
         "_saved_epochs",
@@ -40,6 +39,7 @@ class Flusher:
         "due_at",
         "flushed_at",
         "on_durable",
+        "quiet",
         "recovery_point",
     )
 
@@ -58,7 +58,8 @@ class Flusher:
         self._saved_epochs = 0
         self._messages_max = 1
         self._generation = 0
-        self._lock = asyncio.Lock()
+        self.quiet = asyncio.Lock()
+        """Who holds it may rename files: no flush is under way that writes by their names."""
         self._names = threading.Lock()
         self._is_abandoned = False
         self.recovery_point = recovery_point
@@ -90,6 +91,11 @@ class Flusher:
         self._generation += 1
         self._move(min(self.recovery_point, offset))
 
+    def skip_to(self, offset: int) -> None:
+        """The log begins at ``offset`` now: what lay below cannot be lost any more."""
+        if offset > self.recovery_point:
+            self._rise(offset)
+
     def restart(self, offset: int) -> None:
         """The log was emptied and begins at ``offset``."""
         self._generation += 1
@@ -99,6 +105,11 @@ class Flusher:
         self.recovery_point = offset
         self.due_at = offset + self._messages_max
 
+    def _rise(self, offset: int) -> None:
+        self._move(offset)
+        for told in tuple(self.on_durable):
+            told()
+
     async def flush(
         self, segments: Callable[[], Iterable[Segment]], end: Callable[[], int]
     ) -> None:
@@ -107,7 +118,7 @@ class Flusher:
         ``segments()`` are those at or above the recovery point; both are asked once it is this
         flush's turn. Raises StorageError: the disk can then not be trusted any more.
         """
-        async with self._lock:
+        async with self.quiet:
             upto, generation, version = end(), self._generation, self._epochs.version
             first, self.before_first = self.before_first, []
             snapshots = self._snapshots.unsynced()
@@ -122,9 +133,7 @@ class Flusher:
             self._saved_epochs = max(self._saved_epochs, version)
             self.flushed_at = asyncio.get_running_loop().time()
             if generation == self._generation and upto > self.recovery_point:
-                self._move(upto)
-                for told in tuple(self.on_durable):
-                    told()
+                self._rise(upto)
 
     async def _write(self, work: list[Work], segments: list[Segment]) -> None:
         states = []

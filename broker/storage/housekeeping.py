@@ -1,6 +1,6 @@
 """What goes on in the background of all logs: flushes, checkpoints, removals, second looks.
 
-Source: log.md section 3.1 (policy S, intervals of the checkpoints, disk full) and 4.2.
+Source: log.md section 3.1 (policy S, intervals of the checkpoints, disk full), 4.1 and 4.2.
 """
 
 from __future__ import annotations
@@ -18,6 +18,8 @@ from .checkpoints import HIGH_WATERMARKS, LOG_STARTS, RECOVERY_POINTS, Offsets
 from .files import Files, StorageError
 from .log_config import FOREVER
 from .log_directory import LogDirectory
+from .retention import load_policy
+from .retention_pass import RetentionPass
 from .slices import in_slices, uninterrupted
 from .stored_log import StoredLog
 
@@ -51,6 +53,18 @@ class Intervals(Protocol):
     @property
     def high_watermark_interval_ms(self) -> int:
         """Between two writings of the high watermarks."""
+
+    @property
+    def retention_check_interval_ms(self) -> int:
+        """Between two looks for segments that may go."""
+
+    @property
+    def initial_task_delay_ms(self) -> int:
+        """From the start to the first of those looks."""
+
+    @property
+    def retention_policy(self) -> str:
+        """What decides on them, as module:Class."""
 
     @property
     def producer_id_expiration_ms(self) -> int:
@@ -88,7 +102,11 @@ class Housekeeping:
         self._short_of_room: set[Path] = set()
         self.on_room: list[Callable[[], None]] = []
         self._marks: dict[Path, dict[tuple[str, int], int]] = {}
+        self._retention = RetentionPass(
+            load_policy(intervals.retention_policy), now_ms, self._committed
+        )
         self.high_watermark_source: Callable[[], Iterable[tuple[str, int, int]]] = tuple
+        self.committed: Callable[[str, int], int | None] = lambda topic, partition: None
 
     async def run(self) -> None:
         """All of it, until cancelled or until no directory is left."""
@@ -96,6 +114,7 @@ class Housekeeping:
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._watch_failure())
             tasks.create_task(self._flush_due(tasks))
+            tasks.create_task(self._delete_old())
             for interval_ms, action in (
                 (intervals.flush_scheduler_interval_ms, self._flush_old),
                 (intervals.recovery_point_interval_ms, self._advance_recovery_points),
@@ -243,6 +262,23 @@ class Housekeeping:
         return 0
 
     # Removals, second looks
+
+    async def _delete_old(self) -> None:
+        await asyncio.sleep(self._intervals.initial_task_delay_ms / 1000)
+        while True:
+            await self.delete_old()
+            await asyncio.sleep(self._intervals.retention_check_interval_ms / 1000)
+
+    async def delete_old(self) -> None:
+        """One look at every log for segments that may go."""
+        await self._retention.run(self._online_logs())
+
+    def _committed(self, each: Log) -> int:
+        """The high watermark of a log that a replica uses; else what was written down of it."""
+        mark = self.committed(each.topic, each.partition)
+        if mark is None:
+            mark = self.high_watermark((each.topic, each.partition), each.directory.parent)
+        return mark
 
     def remove_later(self, path: Path, delay_ms: int) -> None:
         """Remove a renamed file or directory; a start finishes what a stop interrupts."""

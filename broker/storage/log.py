@@ -28,6 +28,7 @@ from .log_parts import Appended, LogOwner, LogParts
 from .log_reader import read_batches
 from .log_search import TimedOffset
 from .producers import SentBatch
+from .retention import RetentionPolicy, count_deletable
 from .segment import Segment
 from .segment_indexes import OFFSETS_MAX
 from .stored_log import StoredLog
@@ -137,6 +138,39 @@ class Log(StoredLog):
         """
         with self._storage():
             log_follower.truncate_fully(self, offset, start_offset)
+
+    # Losing the oldest
+
+    def advance_start(self, offset: int) -> None:
+        """Nothing below ``offset`` is to be read any more; a lower one changes nothing.
+
+        The files go with the next look for old segments. Never above the high watermark.
+        """
+        assert offset <= self.end_offset
+        log_trimming.advance_start(self, offset)
+
+    def count_deletable(self, policy: RetentionPolicy, high_watermark: int, now_ms: int) -> int:
+        """How many of the oldest segments may go. Raises Refused(56)."""
+        with self._storage():
+            return count_deletable(
+                self.segments.view,
+                self.topic,
+                self.config,
+                policy,
+                start_offset=self.start_offset,
+                end_offset=self.end_offset,
+                high_watermark=high_watermark,
+                now_ms=now_ms,
+            )
+
+    def delete_oldest(self, count: int) -> None:
+        """Delete so many segments, of which ``flusher.quiet`` is held. Raises Refused(56).
+
+        All of them means that an empty one takes over at the log's end. Readers that hold a
+        segment go on; the files are unlinked later.
+        """
+        with self._storage():
+            log_trimming.delete_oldest(self, count)
 
     def replace_segments(self, new: Sequence[Segment], old: Sequence[Segment]) -> None:
         """Let ``new`` take the place of ``old``, which compaction wrote it from.

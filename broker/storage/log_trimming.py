@@ -1,6 +1,6 @@
-"""What takes segments out of a log: compaction that rewrote them.
+"""What takes segments out of a log: its start that moved, its age, compaction that rewrote them.
 
-Source: log.md sections 3.5 (steps 3 to 5) and 4.2; pitfall P16.
+Source: log.md sections 3.5 (steps 3 to 5) and 4.1 to 4.3; pitfall P16.
 """
 
 from __future__ import annotations
@@ -12,6 +12,35 @@ from .segment import Segment
 
 if TYPE_CHECKING:
     from .log import Log
+
+
+def advance_start(log: Log, offset: int) -> None:
+    """See :meth:`Log.advance_start`."""
+    if offset > log.start_offset:
+        log.start_offset = offset
+        log.epochs.truncate_from_start(offset)
+
+
+def delete_oldest(log: Log, count: int) -> None:
+    """See :meth:`Log.delete_oldest`."""
+    view = log.segments.view
+    if count == len(view.segments):
+        assert view.segments[-1].size, f"{log}: an empty active segment stays"
+        if log.is_full:
+            count -= 1  # no room for another one; the next pass finds some
+        else:
+            log.roll()
+            view = log.segments.view
+    if not count:
+        return
+    gone = view.segments[:count]
+    advance_start(log, view.bases[count])
+    log.segments.remove(gone)
+    log.flusher.skip_to(log.start_offset)
+    renamed = log.snapshots.rename(segment.base_offset for segment in gone)
+    for segment in gone:
+        renamed += segment.rename_deleted()
+    log.removed(gone, renamed)
 
 
 def replace_segments(log: Log, new: Sequence[Segment], old: Sequence[Segment]) -> None:

@@ -272,6 +272,17 @@ class LogManager:
         """Ask ``source`` for (topic, partition, high watermark) whenever they are written down."""
         self._keeping.high_watermark_source = source
 
+    def bound_deletion(self, committed: Callable[[str, int], int | None]) -> None:
+        """Ask ``committed`` for a partition's high watermark before a segment goes.
+
+        None when nobody uses the log: what was last written down counts then.
+        """
+        self._keeping.committed = committed
+
+    async def delete_old(self) -> None:
+        """Look at every log now for segments that may go; :meth:`run` does it regularly."""
+        await self._keeping.delete_old()
+
     async def run(self) -> None:
         """Flush, write checkpoints, unlink what was deleted: until cancelled.
 

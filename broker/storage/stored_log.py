@@ -54,6 +54,7 @@ class StoredLog:
         "end_offset",
         "epochs",
         "flusher",
+        "is_being_cleaned",
         "is_full",
         "is_offline",
         "partition",
@@ -100,6 +101,8 @@ class StoredLog:
         """The disk was full: nothing is appended until :meth:`verify_again` has ended."""
         self.is_offline = False
         """The directory failed: nothing works any more."""
+        self.is_being_cleaned = False
+        """Compaction has the closed segments: retention leaves the log alone until it is done."""
         self._refusal: str | None = None
         self._active = self.segments.active
         self._roll_timestamp = _NEVER
