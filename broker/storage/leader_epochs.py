@@ -12,9 +12,11 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable
 from typing import Final, Self
 
-from .checkpoints import BadCheckpoint, format_lines, parse_lines
+from barnabas.protocol.log_files.checkpoints import LEADER_EPOCHS as FILE_NAME
+from barnabas.protocol.log_files.checkpoints import format_lines, parse_epochs
 
-FILE_NAME: Final = "leader-epoch-checkpoint"
+__all__ = ["FILE_NAME", "NONE", "LeaderEpochs"]
+
 NONE: Final = -1
 
 
@@ -35,13 +37,7 @@ class LeaderEpochs:
     @classmethod
     def from_text(cls, text: str) -> Self:
         """As the file has it; raises BadCheckpoint."""
-        try:
-            pairs = [(int(epoch), int(start)) for epoch, start in parse_lines(text, 2)]
-        except ValueError as error:
-            raise BadCheckpoint(str(error)) from None
-        if pairs != sorted(pairs) or any(epoch < 0 or start < 0 for epoch, start in pairs):
-            raise BadCheckpoint("epochs are not in order")
-        return cls(pairs)
+        return cls(parse_epochs(text))
 
     def to_bytes(self) -> bytes:
         """The whole file."""

@@ -1,0 +1,1 @@
+"""The files beside the batches of a log, as values: indexes, snapshots, checkpoints."""
