@@ -6,11 +6,12 @@ Source: log.md section 3.1 (what must be fsynced, in which order) and design dec
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import errno
 import fcntl
 import os
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final, Protocol, TypeVar
 
@@ -85,6 +86,9 @@ class Files(Protocol):
     def open_append(self, path: Path) -> File:
         """The file at ``path``, created when missing, readable anywhere, written at its end."""
 
+    def open_existing(self, path: Path) -> File:
+        """As :meth:`open_append`, but StorageError with ``is_missing`` where there is no file."""
+
     def read_whole(self, path: Path) -> bytes:
         """All bytes of a small file; StorageError with ``is_missing`` where there is none."""
 
@@ -127,6 +131,9 @@ class Files(Protocol):
     def modified_ms(self, path: Path) -> int:
         """Wall-clock time of the last change, in milliseconds."""
 
+    def set_modified_ms(self, path: Path, modified_ms: int) -> None:
+        """Date the last change of a file otherwise."""
+
     def free_bytes(self, path: Path) -> int:
         """Space left for us on the file system that holds ``path``."""
 
@@ -150,16 +157,24 @@ def failure(path: Path, what: str, error: OSError) -> StorageError:
     )
 
 
+@contextlib.contextmanager
+def _refusals(path: Path, what: str) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise failure(path, what, error) from error
+
+
 class DiskFile:
     """A file of the operating system, written with one system call an append."""
 
     __slots__ = ("_descriptor", "path", "size")
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, creates: int = os.O_CREAT) -> None:
         self.path = path
         self._descriptor = -1
         try:
-            self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
+            self._descriptor = os.open(path, os.O_RDWR | creates | os.O_APPEND, 0o644)
             self.size = os.fstat(self._descriptor).st_size
         except OSError as error:
             raise failure(path, "could not open", error) from error
@@ -260,12 +275,14 @@ class DiskFiles:
         """Open with O_APPEND, so that no position can go wrong."""
         return DiskFile(path)
 
+    def open_existing(self, path: Path) -> File:
+        """Open without O_CREAT."""
+        return DiskFile(path, creates=0)
+
     def read_whole(self, path: Path) -> bytes:
         """Read at once."""
-        try:
+        with _refusals(path, "could not read"):
             return path.read_bytes()
-        except OSError as error:
-            raise failure(path, "could not read", error) from error
 
     def write_atomically(self, path: Path, data: Data, *, is_synced: bool = True) -> None:
         """Temporary name, fsync, rename, fsync of the directory."""
@@ -305,17 +322,13 @@ class DiskFiles:
 
     def rename(self, source: Path, target: Path) -> None:
         """Rename within one file system."""
-        try:
+        with _refusals(source, f"could not rename to {target.name}"):
             source.rename(target)
-        except OSError as error:
-            raise failure(source, f"could not rename to {target.name}", error) from error
 
     def unlink(self, path: Path) -> None:
         """Unlink, if it is there."""
-        try:
+        with _refusals(path, "could not delete"):
             path.unlink(missing_ok=True)
-        except OSError as error:
-            raise failure(path, "could not delete", error) from error
 
     def remove_tree(self, path: Path) -> None:
         """Remove recursively, following no links."""
@@ -328,45 +341,38 @@ class DiskFiles:
 
     def list_directory(self, path: Path) -> list[str]:
         """List and sort."""
-        try:
+        with _refusals(path, "could not list"):
             return sorted(entry.name for entry in path.iterdir())
-        except OSError as error:
-            raise failure(path, "could not list", error) from error
 
     def exists(self, path: Path) -> bool:
         """Look without opening."""
-        try:
+        with _refusals(path, "could not stat"):
             return path.exists()
-        except OSError as error:
-            raise failure(path, "could not stat", error) from error
 
     def is_directory(self, path: Path) -> bool:
         """Look without opening."""
-        try:
+        with _refusals(path, "could not stat"):
             return path.is_dir()
-        except OSError as error:
-            raise failure(path, "could not stat", error) from error
 
     def size(self, path: Path) -> int:
         """Stat the path."""
-        try:
+        with _refusals(path, "could not stat"):
             return path.stat().st_size
-        except OSError as error:
-            raise failure(path, "could not stat", error) from error
 
     def modified_ms(self, path: Path) -> int:
         """Stat the path."""
-        try:
+        with _refusals(path, "could not stat"):
             return path.stat().st_mtime_ns // 1_000_000
-        except OSError as error:
-            raise failure(path, "could not stat", error) from error
+
+    def set_modified_ms(self, path: Path, modified_ms: int) -> None:
+        """Set both times of the inode."""
+        with _refusals(path, "could not date"):
+            os.utime(path, ns=(modified_ms * 1_000_000, modified_ms * 1_000_000))
 
     def free_bytes(self, path: Path) -> int:
         """What an unprivileged process may still write."""
-        try:
+        with _refusals(path, "could not stat"):
             return shutil.disk_usage(path).free
-        except OSError as error:
-            raise failure(path, "could not stat", error) from error
 
     def lock(self, path: Path) -> Lock:
         """Lock without waiting."""

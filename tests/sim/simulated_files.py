@@ -121,6 +121,9 @@ class SimulatedFiles:
             content = self._files[path] = Content(self._clock)
         return SimulatedFile(self, path, content)
 
+    def open_existing(self, path: Path) -> SimulatedFile:
+        return SimulatedFile(self, path, self._content(path))
+
     def read_whole(self, path: Path) -> bytes:
         return bytes(self._content(path).data)
 
@@ -181,6 +184,9 @@ class SimulatedFiles:
 
     def modified_ms(self, path: Path) -> int:
         return self._content(path).modified_ms
+
+    def set_modified_ms(self, path: Path, modified_ms: int) -> None:
+        self._content(path).modified_ms = modified_ms
 
     def free_bytes(self, path: Path) -> int:
         return 1 << 40

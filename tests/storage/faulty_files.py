@@ -40,6 +40,9 @@ class FaultyFiles(DiskFiles):
             self.check(path, "create")
         return FaultyFile(self, super().open_append(path))
 
+    def open_existing(self, path: Path) -> File:
+        return FaultyFile(self, super().open_existing(path))
+
     def write_atomically(self, path: Path, data: Data, *, is_synced: bool = True) -> None:
         self.check(path, "checkpoint")
         super().write_atomically(path, data, is_synced=is_synced)
