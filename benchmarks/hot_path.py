@@ -103,6 +103,32 @@ class Node:
     coordinator: GroupCoordinator
 
 
+class Alone:
+    """No other node: one replica of everything, nobody to fetch from."""
+
+    lag_max_s = 0.0
+
+    def now(self) -> float:
+        """Nothing is timed."""
+        return 0.0
+
+    def live_nodes(self) -> Sequence[int]:
+        """Nobody else."""
+        return ()
+
+    def propose(self, change: object) -> None:
+        """In-sync sets never change."""
+
+    def follow(self, partition: object) -> None:
+        """Everything is led here."""
+
+    def stop(self, partition: object) -> None:
+        """Nothing is fetched."""
+
+    def hurry(self) -> None:
+        """Nothing is fetched."""
+
+
 @asynccontextmanager
 async def node(directory: Path) -> AsyncIterator[Node]:
     """A node that leads every offsets partition, and knows the topic of the load."""
@@ -117,7 +143,9 @@ async def node(directory: Path) -> AsyncIterator[Node]:
         random=random.Random(1),
     )
     await logs.load()
-    replicas = Replicas(NODE, logs, knows=lambda topic, index: True)
+    replicas = Replicas(
+        NODE, logs, knows=lambda topic, index: True, around=Alone(), following=Alone()
+    )
     cache = MetadataCache()
     cache.update(_known_topics())
     coordinator = GroupCoordinator(

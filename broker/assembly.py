@@ -20,7 +20,6 @@ from barnabas.protocol import znodes
 from .config import NodeConfig
 from .controlled_shutdown import Departure
 from .controller.auto_creation import AutoCreation
-from .controller.channel import Link
 from .controller.controller import Controller
 from .controller.creation import TopicWriter
 from .controller.term import Office
@@ -48,6 +47,8 @@ from .net.limits import Limits
 from .net.listener import Listener
 from .producer_id_blocks import ProducerIdBlocks
 from .registration import Registration, SessionRenewal
+from .replication.following import Followings
+from .replication.in_sync_sets import InSyncSets
 from .replication.offsets_log import OffsetsLogPort
 from .replication.replicas import Replicas
 from .storage.files import Files
@@ -93,10 +94,26 @@ class Node:
         self._metadata = MetadataCache()
         self._limits = Limits(config.network)
         self._disk_notices = DiskNotices(zookeeper, identity.node_id)
+        self._in_sync_sets = InSyncSets(
+            zookeeper,
+            identity.node_id,
+            self._loop,
+            lag_max_ms=config.replication.lag_time_max_ms,
+            live_nodes=lambda: self._metadata.snapshot.brokers.keys(),
+        )
+        self._followings = Followings(
+            identity.node_id,
+            config.replication,
+            dial=self._dial,
+            locate=self._internal_address,
+            truncated=logs.write_recovery_points,
+        )
         self._replicas = Replicas(
             identity.node_id,
             logs,
             knows=lambda topic, index: self._metadata.snapshot.partition(topic, index) is not None,
+            around=self._in_sync_sets,
+            following=self._followings,
         )
         self._writer = TopicWriter(
             zookeeper,
@@ -162,6 +179,8 @@ class Node:
             "controller": self._controller.run,
             "session renewal": self._renewal.run,
             "disk notices": self._disk_notices.run,
+            "in-sync sets": lambda: self._in_sync_sets.run(self._replicas),
+            "followers": self._followings.run,
         }
 
     async def begin(self) -> Mapping[str, int]:
@@ -240,7 +259,10 @@ class Node:
         default = self.config.log_defaults.unclean_leader_election_enable
         return overrides.get("unclean.leader.election.enable", str(default)).lower() == "true"
 
-    async def _dial(self, host: str, port: int) -> Link:
+    def _internal_address(self, node: int) -> tuple[str, int] | None:
+        return self._metadata.snapshot.endpoint(node, self.config.inter_broker_listener)
+
+    async def _dial(self, host: str, port: int) -> Connection:
         secret = self.config.node.cluster_secret
         return await Connection.open(
             host,
@@ -301,6 +323,7 @@ class Node:
         self._replicas.on_resigned.append(self._resigned)
         self._topic_configs.on_change.append(self._logs.reconfigure)
         self._metadata.on_change.append(self._forget_deleted_topics)
+        self._metadata.on_change.append(self._followings.hurry)
         self._logs.offline.append(self._replicas.directory_failed)
         self._logs.offline.append(lambda path, failed: self._disk_notices.tell())
         self._logs.on_room.append(self._disk_notices.tell)

@@ -1,6 +1,6 @@
 """One hosted replica of a partition: who leads it, how far it is committed, who waits for it.
 
-Source: cluster.md sections 3.1-3.3, 3.7 and 3.8; log.md section 6. This is the one place that
+Source: cluster.md sections 3.1-3.3 and 3.6-3.8; log.md section 6. This is the one place that
 acknowledges: whoever appended is told when the high watermark passes, and only then.
 """
 
@@ -8,56 +8,42 @@ from __future__ import annotations
 
 import heapq
 import itertools
+import logging
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import Protocol
+from collections.abc import Iterator, Sequence
 
 from barnabas.broker.storage.log import Log
 from barnabas.broker.storage.log_parts import Appended
 from barnabas.protocol.errors import ErrorCode, Refused
 
-Told = Callable[[ErrorCode], None]
+from .followers import Followers
+from .partition_parts import IsrChange, Role, Surroundings, Told, Waiter
 
+__all__ = ["Partition", "Role", "Told", "Waiter"]
 
-class Waiter(Protocol):
-    """Somebody who waits for readable bytes."""
-
-    def grew(self, count: int) -> None:
-        """So many bytes more can be read."""
-
-    def end(self) -> None:
-        """Nothing more will come from here: ask again."""
-
-
-@dataclass(frozen=True, slots=True)
-class Role:
-    """What the controller decided about one replica, as LeaderAndIsr tells it."""
-
-    leader_id: int
-    leader_epoch: int
-    controller_epoch: int
-    isr: Sequence[int]
-    replicas: Sequence[int]
-    zk_version: int
+log = logging.getLogger(__name__)
 
 
 class Partition:
     """A replica on this node, led here or not.
 
-    ``high_watermark`` is the first offset that is not committed. With one replica it follows the
-    log end, or what is on disk where ``flush.messages`` asks for that.
+    ``high_watermark`` is the first offset that is not committed: the least log end of the
+    replicas in sync, the leader's being what is on disk where ``flush.messages`` asks for that.
+    ``isr`` is what stands in the state znode. A replica that joins counts before that is written,
+    one that leaves counts until it is: ``pending`` is the change under way.
     """
 
     __slots__ = (
-        "_appended",
-        "_readable_bytes",
+        "_around",
+        "_followers_waiting",
+        "_is_alone",
         "_sequence",
         "_told",
         "_unread",
         "_waiters",
         "controller_epoch",
         "epoch_start",
+        "followers",
         "high_watermark",
         "index",
         "is_leader",
@@ -65,12 +51,15 @@ class Partition:
         "leader_epoch",
         "leader_id",
         "log",
+        "pending",
         "replicas",
         "topic",
         "zk_version",
     )
 
-    def __init__(self, topic: str, index: int, log: Log, high_watermark: int) -> None:
+    def __init__(
+        self, topic: str, index: int, log: Log, high_watermark: int, around: Surroundings
+    ) -> None:
         self.topic = topic
         self.index = index
         self.log = log
@@ -81,12 +70,17 @@ class Partition:
         self.controller_epoch = -1
         self.zk_version = -1
         self.isr: Sequence[int] = ()
+        self.pending: IsrChange | None = None
         self.replicas: Sequence[int] = ()
+        self.followers = Followers()
+        self._around = around
+        self._is_alone = True
         self.epoch_start = -1
         """Log end when this epoch of leadership began."""
         self._told: list[tuple[int, int, Told]] = []
         self._sequence: Iterator[int] = itertools.count()
         self._waiters: dict[Waiter, None] = {}
+        self._followers_waiting: dict[Waiter, None] = {}
         self._unread: deque[tuple[int, int]] = deque()
         log.on_durable.append(self.advance)
 
@@ -105,6 +99,12 @@ class Partition:
             return False
         is_new_epoch = role.leader_epoch > self.leader_epoch
         self._adopt(role)
+        self.followers.begin(
+            (node for node in role.replicas if node != role.leader_id),
+            role.isr,
+            self._around.now(),
+            is_new_leader=not self.is_leader,
+        )
         if is_new_epoch:
             self.log.assign_epoch(role.leader_epoch, self.log.end_offset)
             self.epoch_start = self.log.end_offset
@@ -128,6 +128,8 @@ class Partition:
     def resign(self) -> None:
         """Stop leading, whoever does now."""
         self.is_leader = False
+        self.pending = None
+        self.followers.end()
         self.fail(ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
     def fail(self, code: ErrorCode) -> None:
@@ -144,7 +146,7 @@ class Partition:
         self.log.on_durable.remove(self.advance)
 
     def _wake(self) -> None:
-        for waiter in tuple(self._waiters):
+        for waiter in (*self._waiters, *self._followers_waiting):
             waiter.end()
 
     def check_epoch(self, claimed: int) -> None:
@@ -163,7 +165,9 @@ class Partition:
         self.leader_epoch = role.leader_epoch
         self.controller_epoch = role.controller_epoch
         self.isr = role.isr
+        self.pending = None
         self.replicas = role.replicas
+        self._is_alone = len(role.replicas) == 1
         self.zk_version = role.zk_version
 
     # --- writing -------------------------------------------------------------------------------
@@ -188,11 +192,18 @@ class Partition:
         else:
             self._unread.append((end, len(batch)))
             self.advance()
+        for waiter in tuple(self._followers_waiting):
+            waiter.grew(len(batch))
         return appended
 
     def _check_enough_replicas(self) -> None:
-        if len(self.isr) < min(self.log.config.min_insync_replicas, len(self.replicas)):
+        if not self.has_enough_replicas:
             raise Refused(ErrorCode.NOT_ENOUGH_REPLICAS)
+
+    @property
+    def has_enough_replicas(self) -> bool:
+        """As many in sync as ``min.insync.replicas`` asks for, of those there are at all."""
+        return len(self.isr) >= min(self.log.config.min_insync_replicas, len(self.replicas))
 
     def when_committed(self, offset: int, told: Told) -> None:
         """Have ``told`` the outcome for what lies below ``offset``, perhaps before this returns.
@@ -228,10 +239,114 @@ class Partition:
             waiter.grew(count)
 
     def _committable(self) -> int:
-        """The first offset that not every replica of the ISR has, or that a crash could take."""
-        if len(self.isr) > 1:
+        """The first offset that not every replica in sync has, or that a crash could take.
+
+        With fewer in sync than the topic asks for, nothing more is committed (KAFKA-15583).
+        """
+        end = self.log.durable_offset
+        if self._is_alone:
+            return end
+        if not self.has_enough_replicas:
             return self.high_watermark
-        return self.log.durable_offset
+        counted = self.isr if self.pending is None else {*self.isr, *self.pending.isr}
+        recent = self._around.now() - self._around.lag_max_s
+        return self.followers.least_end(end, counted, recent, self._around.live_nodes())
+
+    # --- the in-sync set -----------------------------------------------------------------------
+
+    def follower_fetched(self, node: int, offset: int, log_start: int) -> None:
+        """A replica has everything below ``offset``; the role and its epoch were checked.
+
+        It joins the in-sync set when it has all that is committed and all that former leaders
+        wrote; appends may be acknowledged before this returns.
+        """
+        now = self._around.now()
+        self.followers.fetched(node, offset, log_start, self.log.end_offset, now)
+        if (
+            node not in self.isr
+            and self.pending is None
+            and offset >= max(self.high_watermark, self.epoch_start)
+            and node in self._around.live_nodes()
+        ):
+            self._propose((*self.isr, node))
+        self.advance()
+
+    def drop_laggards(self) -> None:
+        """Take replicas out of the in-sync set that have been behind for too long."""
+        if not self.is_leader or self.pending is not None or len(self.isr) == 1:
+            return
+        since = self._around.now() - self._around.lag_max_s
+        lagging = self.followers.lagging(self.isr, self.log.end_offset, since)
+        if lagging:
+            self._propose([node for node in self.isr if node not in lagging])
+
+    def _propose(self, isr: Sequence[int]) -> None:
+        change = self.pending = IsrChange(
+            self, isr, self.leader_epoch, self.controller_epoch, self.zk_version
+        )
+        self._around.propose(change)
+
+    def isr_written(self, change: IsrChange, isr: Sequence[int], zk_version: int) -> None:
+        """The state znode has ``isr`` in this epoch; nothing changes when ``change`` is outdated.
+
+        That is what was proposed, or what an earlier proposal left there.
+        """
+        if self.pending is not change:
+            return
+        log.info(
+            "changed in-sync set partition=%s-%d from=%s to=%s version=%d",
+            self.topic,
+            self.index,
+            list(self.isr),
+            list(isr),
+            zk_version,
+        )
+        self.pending = None
+        self.isr = tuple(isr)
+        self.zk_version = zk_version
+        self.advance()
+
+    def isr_given_up(self, change: IsrChange) -> None:
+        """The state znode is gone: the partition is being deleted."""
+        if self.pending is change:
+            self.pending = None
+
+    # --- following -----------------------------------------------------------------------------
+
+    def truncate_to(self, offset: int) -> None:
+        """Drop what the leader has not; committed records are never among that.
+
+        Only an election outside of the in-sync set makes them so. Raises Refused(56).
+        """
+        if offset < self.high_watermark:
+            log.error(
+                "lost committed records partition=%s-%d from=%d to=%d",
+                self.topic,
+                self.index,
+                offset,
+                self.high_watermark,
+            )
+        self.log.truncate_to(offset)
+        self.high_watermark = min(self.high_watermark, self.log.end_offset)
+
+    def restart_at(self, offset: int) -> None:
+        """Drop everything: the leader's log begins at ``offset``, above the end of this one.
+
+        Raises Refused(56).
+        """
+        assert offset > self.log.end_offset
+        self.log.truncate_fully(offset)
+        self.high_watermark = offset
+
+    def follow_log_start(self, leaders: int) -> None:
+        """Forget what the leader has deleted, as far as it is committed. Raises Refused(56)."""
+        if self.log.start_offset < leaders <= self.high_watermark:
+            self.log.advance_start(leaders)
+
+    def follow_high_watermark(self, leaders: int) -> None:
+        """Take over the leader's high watermark as far as this log goes; it never falls."""
+        assert not self.is_leader
+        self.high_watermark = max(self.high_watermark, min(leaders, self.log.end_offset))
 
     # --- reading -------------------------------------------------------------------------------
 
@@ -251,6 +366,11 @@ class Partition:
         """Tell ``waiter`` of every move of the high watermark until it is forgotten."""
         self._waiters[waiter] = None
 
+    def wait_for_append(self, waiter: Waiter) -> None:
+        """Tell ``waiter``, who reads for a follower, of every append until it is forgotten."""
+        self._followers_waiting[waiter] = None
+
     def forget(self, waiter: Waiter) -> None:
         """Tell ``waiter`` no more; harmless when it never waited."""
         self._waiters.pop(waiter, None)
+        self._followers_waiting.pop(waiter, None)

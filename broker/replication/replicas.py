@@ -9,6 +9,7 @@ import logging
 from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 from barnabas.broker.storage.files import StorageError
 from barnabas.broker.storage.manager import LogManager
@@ -16,6 +17,7 @@ from barnabas.protocol.errors import ErrorCode, Refused
 from barnabas.protocol.messages import leader_and_isr, stop_replica
 
 from .partition import Partition, Role
+from .partition_parts import Surroundings
 
 log = logging.getLogger(__name__)
 
@@ -41,6 +43,19 @@ class Stop:
     is_deleted: bool
 
 
+class Following(Protocol):
+    """Who fetches for the partitions that are led elsewhere."""
+
+    def follow(self, partition: Partition) -> None:
+        """Fetch from the leader and in the epoch that the partition knows, from now on."""
+
+    def stop(self, partition: Partition) -> None:
+        """Fetch no more; what is still on its way is not appended."""
+
+    def hurry(self) -> None:
+        """An order was obeyed: fetch at once what it brought."""
+
+
 class Replicas:
     """The hosted partitions by topic and index.
 
@@ -53,12 +68,16 @@ class Replicas:
         logs: LogManager,
         *,
         knows: Callable[[str, int], bool],
+        around: Surroundings,
+        following: Following,
     ) -> None:
         self.node_id = node_id
         self.on_elected: list[Elected] = []
         self.on_resigned: list[Resigned] = []
         self._logs = logs
         self._knows = knows
+        self._around = around
+        self._following = following
         self._hosted: dict[tuple[str, int], Partition] = {}
 
     def __iter__(self) -> Iterator[Partition]:
@@ -91,9 +110,17 @@ class Replicas:
         for topic, index in failed:
             partition = self._hosted.get((topic, index))
             if partition is not None:
+                self._following.stop(partition)
                 partition.fail(ErrorCode.KAFKA_STORAGE_ERROR)
                 for resigned in self.on_resigned:
                     resigned(topic, index, partition.leader_epoch)
+
+    def depose(self, partition: Partition, leader_epoch: int) -> None:
+        """A later epoch has begun: lead no longer, and wait for the order that says who does."""
+        if partition.is_leader and partition.leader_epoch == leader_epoch:
+            partition.resign()
+            for resigned in self.on_resigned:
+                resigned(partition.topic, partition.index, leader_epoch)
 
     # --- LeaderAndIsr --------------------------------------------------------------------------
 
@@ -105,21 +132,26 @@ class Replicas:
         Nothing more is taken over once ``judge`` refuses.
         """
         errors, topics = [], []
-        for topic, topic_id, states in _states(request):
-            outcomes = []
-            for state in states:
-                if code := judge():
-                    return refused_roles(code)
-                outcomes.append(
-                    leader_and_isr.PartitionError(
-                        topic_name=topic,
-                        partition_index=state.partition_index,
-                        error_code=self._take_role(topic, topic_id, state),
+        try:
+            for topic, topic_id, states in _states(request):
+                outcomes = []
+                for state in states:
+                    if code := judge():
+                        return refused_roles(code)
+                    outcomes.append(
+                        leader_and_isr.PartitionError(
+                            topic_name=topic,
+                            partition_index=state.partition_index,
+                            error_code=self._take_role(topic, topic_id, state),
+                        )
                     )
+                    yield
+                errors.extend(outcomes)
+                topics.append(
+                    leader_and_isr.TopicError(topic_id=topic_id, partition_errors=outcomes)
                 )
-                yield
-            errors.extend(outcomes)
-            topics.append(leader_and_isr.TopicError(topic_id=topic_id, partition_errors=outcomes))
+        finally:
+            self._following.hurry()
         return leader_and_isr.LeaderAndIsrResponse(partition_errors=errors, topics=topics)
 
     def _take_role(
@@ -148,7 +180,8 @@ class Replicas:
             raise Refused(ErrorCode.KAFKA_STORAGE_ERROR)
         partition = self._hosted.get((topic, index))
         if partition is None:
-            partition = Partition(topic, index, log, self._logs.high_watermark(topic, index))
+            mark = self._logs.high_watermark(topic, index)
+            partition = Partition(topic, index, log, mark, self._around)
             self._hosted[topic, index] = partition
         assert partition.log is log
         return partition
@@ -164,12 +197,14 @@ class Replicas:
         )
         topic, index = partition.topic, partition.index
         if state.leader == self.node_id:
+            self._following.stop(partition)
             if partition.become_leader(role):
                 log.info("became leader partition=%s-%d epoch=%d", topic, index, role.leader_epoch)
                 for elected in self.on_elected:
                     elected(topic, index, role.leader_epoch)
         elif partition.become_follower(role):
             log.info("became follower partition=%s-%d leader=%d", topic, index, state.leader)
+            self._following.follow(partition)
             for resigned in self.on_resigned:
                 resigned(topic, index, role.leader_epoch)
 
@@ -200,6 +235,7 @@ class Replicas:
             if stop.leader_epoch not in NO_EPOCH and stop.leader_epoch < partition.leader_epoch:
                 return ErrorCode.FENCED_LEADER_EPOCH
             del self._hosted[stop.topic, stop.index]
+            self._following.stop(partition)
             partition.retire()
             for resigned in self.on_resigned:
                 resigned(stop.topic, stop.index, None if stop.is_deleted else stop.leader_epoch)

@@ -30,6 +30,7 @@ from barnabas.protocol.messages import (
 )
 from tests.controller.small_cluster import SmallCluster
 from tests.handlers.peer import SomePeer, call
+from tests.replication.logs import hosting
 from tests.sim.simulated_files import SimulatedFiles
 
 EPOCH = 70
@@ -61,7 +62,7 @@ async def receiver(cluster: SmallCluster) -> AsyncIterator[Receiver]:
     )
     await logs.load()
     cache = MetadataCache()
-    replicas = Replicas(1, logs, knows=lambda topic, index: True)
+    replicas = hosting(logs, lambda topic, index: True)
     handler = ControlHandler(replicas, cache, configs, node.controller, broker_epoch=lambda: EPOCH)
     yield Receiver(handler, replicas, logs, cluster.observer)
     await logs.close()

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from barnabas.broker.replication.replicas import Replicas
-from tests.replication.logs import NODE, Shelf
+from tests.replication.logs import Shelf, hosting
 
 
 @pytest.fixture
@@ -21,4 +21,4 @@ async def shelf(tmp_path: Path) -> AsyncIterator[Shelf]:
 
 @pytest.fixture
 def replicas(shelf: Shelf) -> Replicas:
-    return Replicas(NODE, shelf, knows=lambda *key: key == ("elsewhere", 0))
+    return hosting(shelf, lambda *key: key == ("elsewhere", 0))

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from barnabas.broker.replication.replicas import Replicas
-from tests.replication.logs import NODE, Shelf
+from tests.replication.logs import Around, Following, Shelf, hosting
 
 KNOWN_ELSEWHERE = ("elsewhere", 0)
 
@@ -22,5 +22,15 @@ async def shelf(tmp_path: Path) -> AsyncIterator[Shelf]:
 
 
 @pytest.fixture
-def replicas(shelf: Shelf) -> Replicas:
-    return Replicas(NODE, shelf, knows=lambda *key: key == KNOWN_ELSEWHERE)
+def around() -> Around:
+    return Around()
+
+
+@pytest.fixture
+def following() -> Following:
+    return Following()
+
+
+@pytest.fixture
+def replicas(shelf: Shelf, around: Around, following: Following) -> Replicas:
+    return hosting(shelf, lambda *key: key == KNOWN_ELSEWHERE, around, following)

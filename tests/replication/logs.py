@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import random
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any
 
 from barnabas.broker.config import StorageSettings
+from barnabas.broker.replication.partition import Partition
+from barnabas.broker.replication.partition_parts import IsrChange, Surroundings
 from barnabas.broker.replication.replicas import Replicas
 from barnabas.broker.storage.files import DiskFiles
 from barnabas.broker.storage.log import Log
@@ -21,6 +24,65 @@ from barnabas.protocol.records.batch import build_batch
 
 NODE = 1
 NOW_MS = 1_795_219_200_000
+
+
+class Around:
+    """The node around a leader: a clock that the test moves, and what was proposed."""
+
+    lag_max_s = 30.0
+
+    def __init__(self) -> None:
+        self.time = 100.0
+        self.live = {1, 2, 3}
+        self.proposed: list[IsrChange] = []
+
+    def now(self) -> float:
+        return self.time
+
+    def live_nodes(self) -> Collection[int]:
+        return self.live
+
+    def propose(self, change: IsrChange) -> None:
+        self.proposed.append(change)
+
+    def write(self) -> None:
+        """What is proposed stands in the state znode now."""
+        proposed, self.proposed = self.proposed, []
+        for change in proposed:
+            change.partition.isr_written(change, change.isr, change.zk_version + 1)
+
+
+class Following:
+    """Notes what is followed, and fetches nothing."""
+
+    def __init__(self) -> None:
+        self.followed: dict[tuple[str, int], int] = {}
+        self.hurried = 0
+
+    def follow(self, partition: Partition) -> None:
+        self.followed[partition.topic, partition.index] = partition.leader_id
+
+    def stop(self, partition: Partition) -> None:
+        self.followed.pop((partition.topic, partition.index), None)
+
+    def hurry(self) -> None:
+        self.hurried += 1
+
+
+def hosting(
+    logs: LogManager,
+    knows: Callable[[str, int], bool],
+    around: Surroundings | None = None,
+    following: Following | None = None,
+) -> Replicas:
+    """The replicas of one node; who follows here fetches nothing."""
+    return Replicas(
+        NODE,
+        logs,
+        knows=knows,
+        around=around or Around(),
+        following=following or Following(),
+    )
 
 
 class Shelf(LogManager):

@@ -17,6 +17,7 @@ from tests.replication.logs import (
     a_batch,
     follow,
     halt,
+    hosting,
     lead,
     obey,
     roles,
@@ -104,7 +105,7 @@ async def test_no_empty_log_takes_the_place_of_one_in_a_failed_directory(tmp_pat
     await shelf.load()
     try:
         shelf.create("kept", 0, None)
-        replicas = Replicas(NODE, shelf, knows=lambda *key: False)
+        replicas = hosting(shelf, lambda *key: False)
         lead(replicas, "kept")
         assert codes(obey(replicas, roles(("lost", state())))) == [ErrorCode.KAFKA_STORAGE_ERROR]
         assert shelf.get("lost", 0) is None

@@ -1,0 +1,108 @@
+"""What a follower does with one partition's part of a fetch answer.
+
+Source: cluster.md sections 3.4 and 3.5; pitfalls 10 to 13.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from enum import Enum
+from typing import Final
+
+from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.messages.fetch import DivergingEpoch, PartitionResult
+
+from .partition import Partition
+
+log = logging.getLogger(__name__)
+
+
+class Next(Enum):
+    """What is to be done with a partition after an answer."""
+
+    FETCH = "fetch"
+    FETCH_AFTER_TRUNCATION = "fetch after truncation"
+    """The recovery point was lowered: it is written down before anything is appended."""
+    WAIT = "wait"
+    STOP = "stop"
+    """Until the controller's next order."""
+    ASK_BOUNDS = "ask bounds"
+    """The leader's log begins after, or ends before, where this one ends."""
+
+
+NEXT_BY_ERROR: Final[Mapping[int, Next]] = {
+    ErrorCode.OFFSET_OUT_OF_RANGE: Next.ASK_BOUNDS,
+    ErrorCode.FENCED_LEADER_EPOCH: Next.STOP,
+}
+"""Every other error of the leader passes: news are on their way, here or there."""
+
+
+def begin(partition: Partition) -> bool:
+    """Make a log fit to be compared by epochs; True when it was truncated. Raises Refused(56).
+
+    A log without epochs, written in older formats, can only be trusted as far as it is committed.
+    """
+    log = partition.log
+    if log.epochs.latest >= 0 or log.end_offset <= partition.high_watermark:
+        return False
+    partition.truncate_to(partition.high_watermark)
+    return True
+
+
+def apply(partition: Partition, result: PartitionResult) -> Next:
+    """Append or truncate as the leader says; it was asked for what follows this log's end.
+
+    Raises Refused: 2 and 87 for what the leader must not have sent, 56.
+    """
+    if result.error_code:
+        log.info("could not fetch %s code=%d", partition, result.error_code)
+        return NEXT_BY_ERROR.get(result.error_code, Next.WAIT)
+    if result.diverging_epoch is not None and result.diverging_epoch.end_offset >= 0:
+        truncate(partition, result.diverging_epoch)
+        return Next.FETCH_AFTER_TRUNCATION
+    if result.records:
+        partition.log.append_as_follower(bytes(result.records))
+    partition.follow_high_watermark(result.high_watermark)
+    partition.follow_log_start(result.log_start_offset)
+    return Next.FETCH
+
+
+def truncate(partition: Partition, leaders: DivergingEpoch) -> None:
+    """Cut where this log left the leader's, or one epoch on the way there.
+
+    Also where nothing is cut: the epochs that begin at the end must go, or the leader is asked
+    about them for ever (KAFKA-7415).
+    """
+    own = partition.log
+    epoch, end = own.epoch_end_offset(leaders.epoch)
+    if epoch == leaders.epoch:
+        target = min(end, leaders.end_offset, own.end_offset)
+    elif epoch >= 0:
+        target = min(end, own.end_offset)
+    else:
+        target = min(leaders.end_offset, own.end_offset)
+    log.info(
+        "truncated %s from=%d to=%d diverging_epoch=%d",
+        partition,
+        own.end_offset,
+        target,
+        leaders.epoch,
+    )
+    partition.truncate_to(target)
+
+
+def restart(partition: Partition, leaders_start: int, leaders_end: int) -> bool:
+    """The leader's log does not reach this one's end: True when this one was changed for that.
+
+    Raises Refused(56).
+    """
+    own = partition.log
+    if leaders_end < own.end_offset:
+        partition.truncate_to(leaders_end)
+        return True
+    if leaders_start > own.end_offset:
+        log.warning("began anew %s at=%d from=%d", partition, leaders_start, own.end_offset)
+        partition.restart_at(leaders_start)
+        return True
+    return False

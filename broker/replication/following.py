@@ -1,0 +1,78 @@
+"""All partitions this node follows, each fetched from its leader.
+
+Source: cluster.md sections 3.3 and 3.4.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+from barnabas.broker.config import ReplicationSettings
+
+from .fetcher import Dial, Fetcher, Locate
+from .partition import Partition
+
+
+class Followings:
+    """One fetcher a leader, made when the first partition asks for it; :meth:`run` runs them."""
+
+    def __init__(
+        self,
+        node_id: int,
+        settings: ReplicationSettings,
+        *,
+        dial: Dial,
+        locate: Locate,
+        truncated: Callable[[], Awaitable[None]],
+    ) -> None:
+        """``truncated`` writes recovery points down, before more is appended."""
+        self._node_id = node_id
+        self._settings = settings
+        self._dial = dial
+        self._locate = locate
+        self._truncated = truncated
+        self._fetchers: dict[int, Fetcher] = {}
+        self._unstarted: asyncio.Queue[Fetcher] = asyncio.Queue()
+        self._leaders: dict[Partition, int] = {}
+
+    def follow(self, partition: Partition) -> None:
+        """Fetch from the partition's leader, in its present epoch; from nobody without one."""
+        self.stop(partition)
+        leader = partition.leader_id
+        if leader < 0:
+            return
+        self._leaders[partition] = leader
+        self._fetcher(leader).add(partition)
+
+    def stop(self, partition: Partition) -> None:
+        """Fetch no more; harmless for a partition that was not followed."""
+        leader = self._leaders.pop(partition, None)
+        if leader is not None:
+            self._fetchers[leader].remove(partition)
+
+    def hurry(self) -> None:
+        """Fetch at once what was added."""
+        for fetcher in self._fetchers.values():
+            fetcher.hurry()
+
+    async def run(self) -> None:
+        """Run every fetcher until cancelled."""
+        async with asyncio.TaskGroup() as tasks:
+            while True:
+                fetcher = await self._unstarted.get()
+                tasks.create_task(fetcher.run(), name="fetcher")
+
+    def _fetcher(self, leader: int) -> Fetcher:
+        fetcher = self._fetchers.get(leader)
+        if fetcher is None:
+            fetcher = self._fetchers[leader] = Fetcher(
+                leader,
+                self._node_id,
+                self._settings,
+                dial=self._dial,
+                locate=self._locate,
+                truncated=self._truncated,
+            )
+            self._unstarted.put_nowait(fetcher)
+        return fetcher

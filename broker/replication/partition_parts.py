@@ -1,0 +1,66 @@
+"""What a hosted partition is given, what it asks of the node, and who waits for it.
+
+Source: cluster.md sections 2.14 (roles) and 3.6 (changes of the in-sync set).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+from barnabas.protocol.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from .partition import Partition
+
+Told = Callable[[ErrorCode], None]
+
+
+class Waiter(Protocol):
+    """Somebody who waits for readable bytes."""
+
+    def grew(self, count: int) -> None:
+        """So many bytes more can be read."""
+
+    def end(self) -> None:
+        """Nothing more will come from here: ask again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Role:
+    """What the controller decided about one replica, as LeaderAndIsr tells it."""
+
+    leader_id: int
+    leader_epoch: int
+    controller_epoch: int
+    isr: Sequence[int]
+    replicas: Sequence[int]
+    zk_version: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class IsrChange:
+    """An in-sync set on its way into the state znode, which must have ``zk_version`` for it."""
+
+    partition: Partition
+    isr: Sequence[int]
+    leader_epoch: int
+    controller_epoch: int
+    zk_version: int
+
+
+class Surroundings(Protocol):
+    """What a leader asks of the node around it."""
+
+    lag_max_s: float
+    """A replica that was not caught up for longer is not in sync."""
+
+    def now(self) -> float:
+        """The loop's time in seconds."""
+
+    def live_nodes(self) -> Collection[int]:
+        """Nodes that are registered, as far as this one was told."""
+
+    def propose(self, change: IsrChange) -> None:
+        """Have an in-sync set written down; the partition is told how that went."""
