@@ -7,13 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 from barnabas.protocol.errors import ErrorCode
 
 from .channel import Channels, Order
 from .context import Context, Partition, Replica
 from .orders import Orders
+
+HEARD: Final = (ErrorCode.NONE, ErrorCode.STALE_CONTROLLER_EPOCH)
+"""Answers of a replica that knows its role: it took it over, or had it, or a newer one, before."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,11 +106,15 @@ class Batch:
         names = {topic_id: topic for topic, topic_id in self.context.topic_ids.items()}
 
         def answered(answer: Any) -> None:
-            failed = [
-                (topic, error.partition_index, node)
-                for topic, error in _errors(answer, names)
-                if error.error_code == ErrorCode.KAFKA_STORAGE_ERROR
-            ]
+            failed = []
+            for topic, error in _errors(answer, names):
+                replica = (topic, error.partition_index, node)
+                if error.error_code in HEARD:
+                    self.context.unheard.discard(replica)
+                elif error.error_code == ErrorCode.KAFKA_STORAGE_ERROR:
+                    failed.append(replica)
+                else:
+                    self.context.unheard.add(replica)
             if failed:
                 self.replies.replicas_failed(failed)
 

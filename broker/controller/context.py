@@ -43,6 +43,14 @@ class Leadership:
     mzxid: int
 
 
+@dataclass(frozen=True, slots=True)
+class Move:
+    """A reassignment under way: while it lasts a partition has its old replicas and its new."""
+
+    adding: tuple[int, ...]
+    removing: tuple[int, ...]
+
+
 @dataclass(slots=True)
 class Context:
     """All of the controller's state; one instance for one term of office."""
@@ -61,6 +69,11 @@ class Context:
     """Topics to delete that cannot be deleted yet: a replica is offline or refused."""
     failed_replicas: set[Replica] = field(default_factory=set)
     """Replicas whose node is alive but answered KAFKA_STORAGE_ERROR."""
+    moves: dict[Partition, Move] = field(default_factory=dict)
+    unheard: set[Replica] = field(default_factory=set)
+    """Replicas whose node answered LeaderAndIsr with an error that may pass: told again later."""
+    leftovers: set[Replica] = field(default_factory=set)
+    """Replicas moved away whose node has not said yet that they are deleted."""
 
     @property
     def live(self) -> set[int]:
@@ -78,6 +91,18 @@ class Context:
     def assigned(self, partition: Partition) -> tuple[int, ...]:
         """The replicas of a partition in order; none when it is unknown."""
         return self.assignments.get(partition[0], {}).get(partition[1], ())
+
+    def target(self, partition: Partition) -> tuple[int, ...]:
+        """The replicas a partition is to have once its reassignment, if any, is through."""
+        move = self.moves.get(partition)
+        gone = move.removing if move else ()
+        return tuple(node for node in self.assigned(partition) if node not in gone)
+
+    def origin(self, partition: Partition) -> tuple[int, ...]:
+        """The replicas a partition had before its reassignment, if any."""
+        move = self.moves.get(partition)
+        new = move.adding if move else ()
+        return tuple(node for node in self.assigned(partition) if node not in new)
 
     def address(self, node: int, listener: str) -> tuple[str, int] | None:
         """Where a registered node listens under that name; None when it does not."""
@@ -114,9 +139,11 @@ class Context:
         for partition in self.partitions_of(topic):
             self.partitions.pop(partition, None)
             self.leaders.pop(partition, None)
+            self.moves.pop(partition, None)
             for node in self.assigned(partition):
                 self.replicas.pop((*partition, node), None)
                 self.failed_replicas.discard((*partition, node))
+                self.unheard.discard((*partition, node))
         self.assignments.pop(topic, None)
         self.topic_ids.pop(topic, None)
         self.deleting.discard(topic)

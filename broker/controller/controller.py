@@ -7,32 +7,31 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
-from typing import Final
+from collections.abc import Awaitable, Callable
+from typing import Final, TypeVar
 
 from barnabas.client.ensemble import SessionState, ZooKeeperError
-from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.errors import ErrorCode, Refused
 
 from .batch import Replies
 from .context import Partition, Replica
 from .election import ControllerMoved, Election
 from .events import Event, Events
-from .nodes import NodeChanges
-from .notices import Notices
-from .shutdown import ControlledShutdowns
-from .takeover import Takeover
+from .staff import Staff
 from .term import Office, Term
-from .topic_deletion import TopicDeletion
-from .topics import TopicChanges
 
 log = logging.getLogger(__name__)
 
 FIRST_BALANCE_S: Final = 5.0
 """How long after a takeover leadership is first balanced."""
+RECONCILIATION_S: Final = 10.0
+"""How often a part of what is known is compared with ZooKeeper."""
 RETRY_S: Final = 1.0
 """How long a controller that failed waits before it stands again."""
 VACANCY_S: Final = 10.0
 """How often a node that cannot be elected says that nobody is controller."""
+
+T = TypeVar("T")
 
 Prepared = Callable[[ErrorCode, list[Partition]], None]
 """Told how a controlled shutdown went: the code, and what the node leads still."""
@@ -58,10 +57,10 @@ class Controller:
             office.zookeeper, office.node_id, now_ms=office.now_ms, former_session=former_session
         )
         self._term: Term | None = None
-        self._shutdowns: ControlledShutdowns | None = None
+        self._staff: Staff | None = None
         self._loop = asyncio.get_running_loop()
         self._tasks: asyncio.TaskGroup | None = None
-        self._timer: asyncio.TimerHandle | None = None
+        self._timers: dict[str, asyncio.TimerHandle] = {}
         self._next_campaign: asyncio.TimerHandle | None = None
         self.on_idle: list[Callable[[], None]] = []
         """Called when the queue has run empty; for tests and metrics."""
@@ -93,15 +92,50 @@ class Controller:
             prepared(ErrorCode.STALE_CONTROLLER_EPOCH, [])
 
         async def prepare() -> None:
-            if self._shutdowns is None or not self.is_active:
+            if self._staff is None or not self.is_active:
                 refuse()
                 return
-            prepared(*await self._shutdowns.prepare(node, epoch))
+            prepared(*await self._staff.shutdowns.prepare(node, epoch))
 
         if not self.is_active:
             refuse()
             return
         self._events.put(Event("controlled shutdown", prepare, dropped=refuse))
+
+    async def ask(self, name: str, work: Callable[[Staff], Awaitable[T]]) -> T:
+        """Have something done in the controller's turn; raises Refused(NOT_CONTROLLER).
+
+        Also when the term ends first: then part of it may be done, and the next term goes on.
+        """
+        done: asyncio.Future[T] = self._loop.create_future()
+
+        def refuse() -> None:
+            if not done.done():
+                done.set_exception(Refused(ErrorCode.NOT_CONTROLLER, "this is not the controller"))
+
+        async def perform() -> None:
+            if self._staff is None or not self.is_active:
+                refuse()
+                return
+            result = await work(self._staff)
+            if not done.done():
+                done.set_result(result)
+
+        if self.is_active:
+            self._events.put(Event(name, perform, dropped=refuse))
+        else:
+            refuse()
+        return await done
+
+    def settings_changed(self) -> None:
+        """Settings may allow an election that they did not allow before: look again."""
+
+        async def elect() -> None:
+            if self._staff is not None and self.is_active:
+                await self._staff.elect_wherever_missing()
+
+        if self.is_active:
+            self._events.signal("settings changed", elect)
 
     async def heard(self, timeout_s: float) -> bool:
         """True once every node has obeyed all that is ordered now; False when that took longer."""
@@ -178,23 +212,30 @@ class Controller:
     async def _take_over(self) -> None:
         assert self._tasks is not None, "the controller runs"
         term = Term(self._office, self._election, self._events, self._tasks)
-        deletion = TopicDeletion(term)
-        nodes = NodeChanges(term, deletion)
-        notices = Notices(term)
-        term.replies = _replies(term, nodes, deletion)
+        staff = Staff(term)
+        term.replies = _replies(term, staff)
         self._term = term
-        self._shutdowns = ControlledShutdowns(term)
-        await Takeover(term, nodes, TopicChanges(term, deletion), deletion, notices).run()
-        if self._office.settings.auto_leader_rebalance_enable:
-            self._balance_later(term, notices, FIRST_BALANCE_S)
+        self._staff = staff
+        await staff.takeover.run()
+        settings = self._office.settings
+        reconcile = staff.reconciliation.step
+        self._every("reconcile", RECONCILIATION_S, reconcile, first_s=RECONCILIATION_S)
+        if settings.auto_leader_rebalance_enable:
+            interval_s = float(settings.leader_imbalance_check_interval_s)
+            self._every("balance", interval_s, staff.notices.balance, first_s=FIRST_BALANCE_S)
 
-    def _balance_later(self, term: Term, notices: Notices, delay_s: float) -> None:
-        def due() -> None:
-            term.later("balance", notices.balance)
-            interval_s = self._office.settings.leader_imbalance_check_interval_s
-            self._balance_later(term, notices, float(interval_s))
+    def _every(
+        self, name: str, interval_s: float, work: Callable[[], Awaitable[None]], *, first_s: float
+    ) -> None:
+        """Queue ``work`` again and again; the next time counts from the end of the last."""
+        term = self._term
+        assert term is not None
 
-        self._timer = self._loop.call_later(delay_s, due)
+        async def perform() -> None:
+            await work()
+            self._every(name, interval_s, work, first_s=interval_s)
+
+        self._timers[name] = self._loop.call_later(first_s, lambda: term.later(name, perform))
 
     async def _resign(self, event: Event) -> None:
         if event.dropped is not None:
@@ -212,23 +253,23 @@ class Controller:
             self._election.step_down()
 
     def _end_term(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+        for timer in self._timers.values():
+            timer.cancel()
+        self._timers.clear()
         if self._term is not None:
             self._term.end()
             self._term = None
-            self._shutdowns = None
+            self._staff = None
         self._events.clear()
 
 
-def _replies(term: Term, nodes: NodeChanges, deletion: TopicDeletion) -> Replies:
+def _replies(term: Term, staff: Staff) -> Replies:
     """Answers of nodes come back as events, in their turn."""
 
     def failed(replicas: list[Replica]) -> None:
-        term.later("replicas failed", lambda: nodes.replicas_failed(replicas))
+        term.later("replicas failed", lambda: staff.nodes.replicas_failed(replicas))
 
     def deleted(gone: list[Replica], refused: list[Replica]) -> None:
-        term.later("replicas deleted", lambda: deletion.answered(gone, refused))
+        term.later("replicas deleted", lambda: staff.deletion.answered(gone, refused))
 
     return Replies(replicas_failed=failed, replicas_deleted=deleted)

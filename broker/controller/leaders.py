@@ -52,6 +52,16 @@ def preferred(replicas: Sequence[int], isr: Sequence[int], live: Collection[int]
     return Choice(first, tuple(isr)) if first in live and first in isr else None
 
 
+def of_moved_partition(
+    target: Sequence[int], isr: Sequence[int], live: Collection[int]
+) -> Choice | None:
+    """The first live replica in sync among those that stay; the in-sync set is unchanged."""
+    for node in target:
+        if node in live and node in isr:
+            return Choice(node, tuple(isr))
+    return None
+
+
 def on_controlled_shutdown(
     replicas: Sequence[int],
     isr: Sequence[int],

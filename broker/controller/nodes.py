@@ -15,6 +15,7 @@ from barnabas.protocol import znodes
 
 from .context import LiveNode, Partition, Replica
 from .machines import PartitionStatus, ReplicaStatus
+from .reassignment import Reassignments
 from .term import Term
 from .topic_deletion import TopicDeletion
 
@@ -24,10 +25,11 @@ log = logging.getLogger(__name__)
 class NodeChanges:
     """What the controller does when ``/brokers/ids`` changes."""
 
-    def __init__(self, term: Term, deletion: TopicDeletion) -> None:
+    def __init__(self, term: Term, deletion: TopicDeletion, moves: Reassignments) -> None:
         self._term = term
         self._context = term.context
         self._deletion = deletion
+        self._moves = moves
 
     async def read(self) -> dict[int, LiveNode]:
         """Every registered node, watching for nodes to come and go and for changed endpoints."""
@@ -76,9 +78,22 @@ class NodeChanges:
         batch.send()
         hosted = self._context.replicas_on(ids)
         self._term.replicas.become(self._term.living_replicas(hosted), ReplicaStatus.ONLINE, batch)
+        for replica in sorted(self._context.leftovers):
+            if replica[2] in ids:
+                batch.stop(replica, delete=True)
         await self._term.partitions.elect_wherever_missing(batch)
         batch.send()
+        await self._moves.resume({replica[:2] for replica in hosted})
         await self._deletion.retry({replica[0] for replica in hosted})
+
+    async def are_others_registered(self) -> bool:
+        """Whether the registrations are others than those known; watches nothing."""
+        names = await self._term.zookeeper.children(znodes.BROKER_IDS)
+        ids = [int(name) for name in names if name.isdigit()]
+        paths = map(znodes.broker_path, ids)
+        stats = await asyncio.gather(*map(self._term.zookeeper.exists, paths))
+        found = {node: stat.czxid for node, stat in zip(ids, stats, strict=True) if stat}
+        return found != {node.id: node.epoch for node in self._context.nodes.values()}
 
     async def replicas_failed(self, replicas: list[Replica]) -> None:
         """Live nodes answered that their disk does not serve these replicas."""
@@ -97,6 +112,7 @@ class NodeChanges:
             self._term.channels.close(node_id)
         self._context.shutting_down -= gone
         self._context.failed_replicas -= set(hosted)
+        self._context.unheard -= set(hosted)
         await self._take_offline(hosted)
 
     async def _take_offline(self, replicas: list[Replica]) -> None:
@@ -110,7 +126,7 @@ class NodeChanges:
         await self._term.replicas.go_offline(living, batch)
         batch.publish(partitions & self._context.leaders.keys())
         batch.send()
-        self._deletion.fail([replica for replica in replicas if replica not in living])
+        self._deletion.fail(sorted(set(replicas) - set(living)))
 
     def _is_leaderless(self, partition: Partition) -> bool:
         state = self._context.leaders.get(partition)

@@ -64,12 +64,23 @@ class Notices:
         if elected:
             log.info("gave leadership to preferred replicas partitions=%d", len(elected))
 
+    async def look_again(self) -> None:
+        """Act on whatever lies there: for a watch that was lost."""
+        zookeeper = self._term.zookeeper
+        if await zookeeper.children(znodes.ISR_CHANGES):
+            await self._in_sync_sets_changed()
+        if await zookeeper.children(znodes.LOG_DIR_EVENTS):
+            await self._disks_changed()
+        if await zookeeper.exists(znodes.PREFERRED_ELECTION):
+            await self.preferred_election_asked()
+
     async def balance(self) -> None:
         """Give leadership back to nodes that lead too few of those they are first for."""
         share = self._term.office.settings.leader_imbalance_percentage / 100
         by_first: dict[int, list[Partition]] = {}
         for partition in self._context.leaders:
-            if partition[0] not in self._context.deleting:
+            is_settled = partition not in self._context.moves
+            if is_settled and partition[0] not in self._context.deleting:
                 by_first.setdefault(self._context.assigned(partition)[0], []).append(partition)
         for node, partitions in sorted(by_first.items()):
             astray = [p for p in partitions if self._context.leaders[p].leader != node]

@@ -128,6 +128,7 @@ class Orders:
 
     def _leader_state(self, partition: Partition, *, is_new: bool) -> leader_and_isr.PartitionState:
         state = self.context.leaders[partition]
+        move = self.context.moves.get(partition)
         return leader_and_isr.PartitionState(
             partition_index=partition[1],
             controller_epoch=state.controller_epoch,
@@ -136,8 +137,8 @@ class Orders:
             isr=list(state.isr),
             partition_epoch=state.zk_version,
             replicas=self.context.assigned(partition),
-            adding_replicas=[],
-            removing_replicas=[],
+            adding_replicas=move.adding if move else [],
+            removing_replicas=move.removing if move else [],
             is_new=is_new,
         )
 

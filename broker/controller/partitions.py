@@ -13,6 +13,7 @@ from .context import Context, Leadership, Partition
 from .leaders import (
     NO_LEADER,
     Choice,
+    of_moved_partition,
     of_new_partition,
     of_offline_partition,
     on_controlled_shutdown,
@@ -102,6 +103,21 @@ class PartitionMachine:
             self._context.online_for(partition),
             may_be_unclean=self._may_be_unclean(partition[0]),
         )
+
+    def unclean(self, partition: Partition, state: Leadership) -> Choice | None:
+        """The strategy of an administrator who gives records up to have a leader again."""
+        replicas = self._context.assigned(partition)
+        live = self._context.online_for(partition)
+        return of_offline_partition(replicas, state.isr, live, may_be_unclean=True)
+
+    def moved(self, partition: Partition, state: Leadership) -> Choice | None:
+        """The strategy at the end of a reassignment: only replicas that stay may lead."""
+        target = self._context.target(partition)
+        return of_moved_partition(target, state.isr, self._context.online_for(partition))
+
+    def unchanged(self, partition: Partition, state: Leadership) -> Choice | None:
+        """No election: the same leader in a new epoch, so that what was said before is stale."""
+        return Choice(state.leader, state.isr)
 
     def preferred(self, partition: Partition, state: Leadership) -> Choice | None:
         """The strategy that gives leadership back to the first replica."""

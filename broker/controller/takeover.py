@@ -11,6 +11,7 @@ from .context import Partition
 from .machines import PartitionStatus, ReplicaStatus
 from .nodes import NodeChanges
 from .notices import Notices
+from .reassignment import Reassignments
 from .term import Term
 from .topic_deletion import TopicDeletion
 from .topics import TopicChanges
@@ -28,6 +29,7 @@ class Takeover:
         topics: TopicChanges,
         deletion: TopicDeletion,
         notices: Notices,
+        moves: Reassignments,
     ) -> None:
         self._term = term
         self._context = term.context
@@ -35,6 +37,7 @@ class Takeover:
         self._topics = topics
         self._deletion = deletion
         self._notices = notices
+        self._moves = moves
 
     async def run(self) -> None:
         """Read the cluster, tell the nodes about each other, then about leaders, then elect."""
@@ -64,6 +67,8 @@ class Takeover:
         await self._term.partitions.elect_wherever_missing(batch)
         batch.publish_all()
         batch.send()
+        await self._moves.resume()
+        await self._moves.asked()
         await self._deletion.changed()
         await self._notices.preferred_election_asked()
 

@@ -54,6 +54,9 @@ class TopicDeletion:
                 await self._complete(topic)
             elif topic in self._context.waiting or ReplicaStatus.DELETION_STARTED in states:
                 continue
+            elif self._is_moving(topic):
+                log.info("put off deleting a topic: it is being reassigned topic=%s", topic)
+                self._context.waiting.add(topic)
             elif all(self._is_reachable(replica) for replica in replicas):
                 await self._begin(topic)
             else:
@@ -89,6 +92,8 @@ class TopicDeletion:
     async def answered(self, gone: list[Replica], failed: list[Replica]) -> None:
         """A node did, or did not, delete the replicas it was told to."""
         batch = self._term.batch()
+        self._context.leftovers -= set(gone)
+        failed = [replica for replica in failed if replica[0] in self._context.deleting]
         started = ReplicaStatus.DELETION_STARTED
         gone = [replica for replica in gone if self._context.replicas.get(replica) is started]
         self._term.replicas.become(gone, ReplicaStatus.DELETION_SUCCESSFUL, batch)
@@ -142,6 +147,9 @@ class TopicDeletion:
 
     def _replicas(self, topic: str) -> list[Replica]:
         return self._context.replicas_of(self._context.partitions_of(topic))
+
+    def _is_moving(self, topic: str) -> bool:
+        return any(p in self._context.moves for p in self._context.partitions_of(topic))
 
     def _is_reachable(self, replica: Replica) -> bool:
         return replica[2] in self._context.nodes and replica not in self._context.failed_replicas

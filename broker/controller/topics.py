@@ -17,6 +17,7 @@ from barnabas.protocol.names import topic_problem
 
 from .context import Partition
 from .machines import PartitionStatus, ReplicaStatus
+from .reassignment import moves_in
 from .states import chunks
 from .term import Term
 from .topic_deletion import TopicDeletion
@@ -45,6 +46,8 @@ class TopicChanges:
             for name, assignment in zip(chunk, assignments, strict=True):
                 if assignment is not None:
                     self._context.assignments[name] = dict(assignment.partitions)
+                    for index, move in moves_in(assignment).items():
+                        self._context.moves[name, index] = move
                     if assignment.topic_id is not None:
                         self._context.topic_ids[name] = assignment.topic_id
 
@@ -62,8 +65,8 @@ class TopicChanges:
         await self._begin(partitions)
         await self._deletion.changed()
 
-    async def _partitions_changed(self, name: str) -> None:
-        """Begin partitions that were added; a topic being deleted is not to grow."""
+    async def partitions_changed(self, name: str) -> None:
+        """Begin partitions that were added to a znode; a topic being deleted is not to grow."""
         known = self._context.assignments.get(name)
         if known is None:
             return
@@ -108,7 +111,7 @@ class TopicChanges:
 
     async def _read_one(self, name: str) -> znodes.TopicAssignment | None:
         async def changed() -> None:
-            await self._partitions_changed(name)
+            await self.partitions_changed(name)
 
         watch = self._term.watch(f"topic {name}", changed)
         try:

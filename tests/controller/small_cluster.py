@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import random
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -55,6 +56,8 @@ class SmallNode:
         self.cache = MetadataCache()
         self.hosted: dict[Partition, Replica] = {}
         self.broken: set[Partition] = set()
+        self.refusals: dict[Partition, ErrorCode] = {}
+        """What roles are answered with instead of being taken over."""
         self.listens = asyncio.Event()
         """Cleared: orders arrive, and are obeyed once it is set again."""
         self.listens.set()
@@ -126,6 +129,8 @@ class SmallNode:
                 code = ErrorCode.NONE
                 if key in self.broken:
                     code = ErrorCode.KAFKA_STORAGE_ERROR
+                elif key in self.refusals:
+                    code = self.refusals[key]
                 elif known is not None and state.leader_epoch <= known.leader_epoch:
                     code = ErrorCode.STALE_CONTROLLER_EPOCH
                 else:
@@ -281,6 +286,24 @@ class SmallCluster:
     async def state(self, topic: str, index: int) -> znodes.PartitionState:
         data, _stat = await self.observer.get(znodes.partition_state_path(topic, index))
         return znodes.PartitionState.from_json(data)
+
+    async def assignment(self, topic: str) -> znodes.TopicAssignment:
+        data, _stat = await self.observer.get(znodes.topic_path(topic))
+        return znodes.TopicAssignment.from_json(data)
+
+    async def set_in_sync(self, topic: str, index: int, isr: tuple[int, ...]) -> None:
+        """Change the in-sync set as the leader does: same epoch, and nobody is told yet."""
+        state = dataclasses.replace(await self.state(topic, index), isr=isr)
+        await self.observer.set(znodes.partition_state_path(topic, index), state.to_json())
+
+    async def gone(self, path: str) -> None:
+        """Return when a znode does not exist."""
+        async with asyncio.timeout(5):
+            while True:
+                changed = asyncio.Event()
+                if await self.observer.exists(path, changed.set) is None:
+                    return
+                await changed.wait()
 
     def end(self) -> None:
         for node in self.nodes.values():

@@ -139,6 +139,10 @@ class SimZooKeeper:
         """The next write is applied, but its answer is lost."""
         self._answers_to_lose += 1
 
+    def lose_watches(self) -> None:
+        """Every watch is gone without having fired: what must not happen, and is survived."""
+        self._drop_watches(fire=False)
+
     def suspend(self) -> None:
         """Cut the connection; the session itself lives on until it expires."""
         self._connected.clear()

@@ -1,0 +1,298 @@
+"""Partitions that are given other replicas: the new ones catch up, then the old ones go.
+
+Source: cluster.md section 2.12. The plain target is written last, so a new controller goes on.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from typing import Final
+
+from barnabas.client.ensemble import BadVersion, Delete, NoNode, Set, ZooKeeperError, read_if_any
+from barnabas.protocol import znodes
+from barnabas.protocol.errors import ErrorCode, Refused
+
+from .assignment import Candidate, candidates_for
+from .context import Leadership, Move, Partition
+from .machines import ReplicaStatus
+from .term import Term
+
+log = logging.getLogger(__name__)
+
+ATTEMPTS_MAX: Final = 20
+"""Writes lost in a row to others who change the same znode."""
+
+RetryDeletions = Callable[[Collection[str]], Awaitable[None]]
+Outcome = Refused | None
+"""Why a partition is not moved; None when it is."""
+
+
+class Reassignments:
+    """Moves partitions, for requests and for the znode that tools write."""
+
+    def __init__(
+        self, term: Term, retry_deletions: Callable[[Collection[str]], Awaitable[None]]
+    ) -> None:
+        self._term = term
+        self._context = term.context
+        self._retry_deletions = retry_deletions
+        self._watched: set[Partition] = set()
+        self._by_znode: set[Partition] = set()
+
+    async def alter(
+        self, wishes: Mapping[Partition, Sequence[int] | None]
+    ) -> dict[Partition, Outcome]:
+        """Begin to move each partition, or call its move off (None); what became of each wish.
+
+        UNKNOWN_TOPIC_OR_PARTITION, INVALID_REPLICA_ASSIGNMENT or NO_REASSIGNMENT_IN_PROGRESS.
+        """
+        outcomes: dict[Partition, Outcome] = {}
+        for partition, wish in wishes.items():
+            try:
+                await self._start(partition, self._judged(partition, wish))
+                outcomes[partition] = None
+            except Refused as refusal:
+                outcomes[partition] = refusal
+        return outcomes
+
+    async def resume(self, partitions: Iterable[Partition] | None = None) -> None:
+        """Take moves as far as they can go now; all of them when none is named."""
+        wanted = self._context.moves.keys() if partitions is None else set(partitions)
+        for partition in sorted(wanted & self._context.moves.keys()):
+            await self._advance(partition)
+
+    async def asked(self) -> None:
+        """Move what a tool wrote into the admin znode; what is done, or refused, is struck out."""
+        watch = self._term.watch("reassignments", self.asked)
+        if await self._term.zookeeper.exists(znodes.REASSIGN_PARTITIONS, watch) is None:
+            return
+        found = await read_if_any(self._term.zookeeper, znodes.REASSIGN_PARTITIONS)
+        try:
+            items = znodes.ReassignPartitions.from_json(found[0] if found else b"").partitions
+        except ValueError as error:
+            log.error("removed a wish for other replicas that cannot be read: %s", error)
+            await self._strike(None)
+            return
+        outcomes = await self.alter({(t, index): nodes for t, index, nodes in items})
+        for partition, refusal in outcomes.items():
+            if refusal is not None:
+                log.warning("refused to move partition=%s-%d: %s", *partition, refusal)
+        self._by_znode |= outcomes.keys() & self._context.moves.keys()
+        done = outcomes.keys() - self._context.moves.keys()
+        if done or not items:
+            await self._strike(done)
+
+    def _judged(self, partition: Partition, wish: Sequence[int] | None) -> tuple[int, ...]:
+        topic, _index = partition
+        if topic in self._context.deleting or not self._context.assigned(partition):
+            raise Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "there is no such partition")
+        if wish is None:
+            if partition not in self._context.moves:
+                raise Refused(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, "it is not being moved")
+            return self._context.origin(partition)
+        if not wish or len(set(wish)) != len(wish):
+            raise _misassigned("at least one replica is needed, and none twice")
+        strangers = sorted(set(wish) - self._hosts(topic))
+        if strangers:
+            raise _misassigned(f"nodes {strangers} are not live or not of the topic's role")
+        return tuple(wish)
+
+    def _hosts(self, topic: str) -> set[int]:
+        nodes = (
+            Candidate(node.id, roles=frozenset(node.registration.roles))
+            for node in self._context.nodes.values()
+        )
+        return {node.id for node in candidates_for(topic, nodes)}
+
+    async def _start(self, partition: Partition, target: tuple[int, ...]) -> None:
+        """Write the goal down, tell the new replicas; a former goal of the partition is dropped."""
+        former = self._context.assigned(partition)
+        origin = self._context.origin(partition)
+        if target == self._context.target(partition):
+            await self.resume([partition])
+            return
+        both = tuple(dict.fromkeys((*target, *origin)))
+        move = Move(
+            adding=tuple(node for node in both if node not in origin),
+            removing=tuple(node for node in both if node not in target),
+        )
+        await self._write(partition, both, move)
+        self._context.assignments[partition[0]][partition[1]] = both
+        self._context.moves[partition] = move
+        log.info("began to move partition=%s-%d from=%s to=%s", *partition, origin, target)
+        dropped = [node for node in former if node not in both]
+        if await self._announce(partition):
+            await self._remove(partition, dropped)
+            await self._advance(partition)
+
+    async def _announce(self, partition: Partition) -> bool:
+        """A new epoch with the new replicas; whether the partition has a state at all."""
+        machine = self._term.partitions
+        batch = self._term.batch()
+        self._add_replicas(partition)
+        if partition not in self._context.leaders:
+            await machine.elect_wherever_missing(batch)
+        state = self._context.leaders.get(partition)
+        if state is not None:
+            may_stay = state.leader in self._context.assigned(partition)
+            strategy = machine.unchanged if may_stay else machine.moved
+            await machine.elect([partition], strategy, batch)
+        new = [
+            replica
+            for replica in self._context.replicas_of([partition])
+            if self._context.replicas.get(replica) is ReplicaStatus.NEW
+            and replica[2] in self._context.nodes
+        ]
+        self._term.replicas.become(new, ReplicaStatus.ONLINE, batch)
+        batch.send()
+        return partition in self._context.leaders
+
+    def _add_replicas(self, partition: Partition) -> None:
+        new = [
+            replica
+            for replica in self._context.replicas_of([partition])
+            if replica not in self._context.replicas
+        ]
+        self._context.leftovers -= set(new)
+        self._term.replicas.become(new, ReplicaStatus.NEW, self._term.batch())
+
+    async def _advance(self, partition: Partition) -> None:
+        """Finish a move whose new replicas are all in sync; otherwise look again at a change."""
+        state = await self._watched_state(partition)
+        if state is None:
+            return
+        move, target = self._context.moves[partition], self._context.target(partition)
+        if (move.adding or move.removing) and not set(target) <= set(state.isr):
+            self._publish(partition)
+            return
+        replicas = self._context.assignments[partition[0]]
+        former, replicas[partition[1]] = replicas[partition[1]], target
+        del self._context.moves[partition]
+        if not await self._lead_from(target, partition):
+            log.warning(
+                "put off the end of a move: no replica that stays can lead %s-%d", *partition
+            )
+            replicas[partition[1]], self._context.moves[partition] = former, move
+            return
+        await self._remove(partition, move.removing)
+        await self._write(partition, target, None)
+        self._publish(partition)
+        log.info("moved partition=%s-%d replicas=%s", *partition, target)
+        if partition in self._by_znode:
+            self._by_znode.discard(partition)
+            await self._strike({partition})
+        await self._retry_deletions({partition[0]})
+
+    async def _watched_state(self, partition: Partition) -> Leadership | None:
+        async def changed() -> None:
+            self._watched.discard(partition)
+            await self.resume([partition])
+
+        if partition not in self._watched:
+            path = znodes.partition_state_path(*partition)
+            watch = self._term.watch(f"state of {partition[0]}-{partition[1]}", changed)
+            if await self._term.zookeeper.exists(path, watch) is not None:
+                self._watched.add(partition)
+        states = await self._term.states.read([partition])
+        self._context.leaders.update(states)
+        return states.get(partition)
+
+    async def _lead_from(self, target: Collection[int], partition: Partition) -> bool:
+        """Have a replica that stays lead, in a new epoch; whether one does."""
+        leader = self._context.leaders[partition].leader
+        machine = self._term.partitions
+        may_stay = leader in target and self._context.is_online(leader, partition)
+        batch = self._term.batch()
+        strategy = machine.unchanged if may_stay else machine.moved
+        elected = await machine.elect([partition], strategy, batch)
+        batch.send()
+        return bool(elected)
+
+    async def _remove(self, partition: Partition, nodes: Iterable[int]) -> None:
+        """Take replicas out of the in-sync set and delete them; an absent node does it later."""
+        replicas = [(*partition, node) for node in nodes]
+        if not replicas:
+            return
+        machine, batch = self._term.replicas, self._term.batch()
+        present = [each for each in replicas if each in self._context.replicas]
+        await machine.go_offline(present, batch)
+        self._context.leftovers |= set(replicas)
+        for status in (
+            ReplicaStatus.DELETION_STARTED,
+            ReplicaStatus.DELETION_SUCCESSFUL,
+            ReplicaStatus.NON_EXISTENT,
+        ):
+            machine.become(present, status, batch)
+        batch.send()
+
+    def _publish(self, partition: Partition) -> None:
+        batch = self._term.batch()
+        batch.publish([partition])
+        batch.send()
+
+    async def _write(
+        self, partition: Partition, replicas: tuple[int, ...], move: Move | None
+    ) -> None:
+        """Change one partition in the topic's znode; others may add partitions meanwhile."""
+        topic, index = partition
+        for _ in range(ATTEMPTS_MAX):
+            data, stat = await self._term.zookeeper.get(znodes.topic_path(topic))
+            record = znodes.TopicAssignment.from_json(data)
+            changed = dataclasses.replace(
+                record,
+                partitions={**record.partitions, index: replicas},
+                adding=_with(record.adding, index, move.adding if move else ()),
+                removing=_with(record.removing, index, move.removing if move else ()),
+            )
+            operation = Set(znodes.topic_path(topic), changed.to_json(), stat.version)
+            try:
+                await self._term.election.fenced(operation)
+                return
+            except BadVersion:
+                continue
+        raise ZooKeeperError(f"others keep changing {znodes.topic_path(topic)}")
+
+    async def _strike(self, partitions: Collection[Partition] | None) -> None:
+        """Take partitions out of the admin znode, which goes when empty; None takes it away."""
+        path = znodes.REASSIGN_PARTITIONS
+        while (found := await read_if_any(self._term.zookeeper, path)) is not None:
+            data, stat = found
+            left: list[znodes.Reassignment] = []
+            if partitions is not None:
+                items = znodes.ReassignPartitions.from_json(data).partitions
+                left = [item for item in items if (item.topic, item.partition) not in partitions]
+            rest = znodes.ReassignPartitions(partitions=tuple(left)).to_json()
+            try:
+                await self._term.election.fenced(
+                    Set(path, rest, stat.version) if left else Delete(path, stat.version)
+                )
+            except (BadVersion, NoNode):
+                continue
+            if not left:
+                await self.asked()
+            return
+
+
+def moves_in(record: znodes.TopicAssignment) -> dict[int, Move]:
+    """The reassignments that a topic's znode says are under way, by partition."""
+    return {
+        index: Move(
+            adding=tuple(record.adding.get(index, ())),
+            removing=tuple(record.removing.get(index, ())),
+        )
+        for index in record.adding.keys() | record.removing.keys()
+        if index in record.partitions
+    }
+
+
+def _with(
+    known: Mapping[int, tuple[int, ...]], index: int, nodes: tuple[int, ...]
+) -> dict[int, tuple[int, ...]]:
+    rest = {other: replicas for other, replicas in known.items() if other != index}
+    return {**rest, index: nodes} if nodes else rest
+
+
+def _misassigned(message: str) -> Refused:
+    return Refused(ErrorCode.INVALID_REPLICA_ASSIGNMENT, message)

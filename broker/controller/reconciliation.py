@@ -1,0 +1,118 @@
+"""What the controller believes, compared with ZooKeeper a bit at a time: nothing stays lost.
+
+Source: the issue of the cluster ("one lost message never leaves a partition stuck"); cluster.md
+section 1.9, whose watches this backs up.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Final
+
+from barnabas.client.ensemble import read_if_any
+from barnabas.protocol import znodes
+
+from .context import Partition
+from .nodes import NodeChanges
+from .notices import Notices
+from .reassignment import Reassignments
+from .states import chunks
+from .term import Term
+from .topic_deletion import TopicDeletion
+from .topics import TopicChanges
+
+log = logging.getLogger(__name__)
+
+PARTITIONS_MAX: Final = 1000
+"""How many partitions one step reads again; the next goes on behind them."""
+
+
+class Reconciliation:
+    """Reads without watches; only what differs goes the way it would have gone with them."""
+
+    def __init__(
+        self,
+        term: Term,
+        nodes: NodeChanges,
+        topics: TopicChanges,
+        deletion: TopicDeletion,
+        notices: Notices,
+        moves: Reassignments,
+    ) -> None:
+        self._term = term
+        self._context = term.context
+        self._nodes = nodes
+        self._topics = topics
+        self._deletion = deletion
+        self._notices = notices
+        self._moves = moves
+        self._last: Partition = ("", -1)
+
+    async def step(self) -> None:
+        """Nodes, topics and wishes whole; of the partitions the next few."""
+        if await self._nodes.are_others_registered():
+            await self._nodes.changed()
+        await self._compare_topics()
+        await self._notices.look_again()
+        if await self._term.zookeeper.exists(znodes.REASSIGN_PARTITIONS):
+            await self._moves.asked()
+        await self._compare(self._next_partitions())
+        await self._moves.resume()
+        await self._tell_again()
+
+    async def _compare_topics(self) -> None:
+        zookeeper = self._term.zookeeper
+        names = set(await zookeeper.children(znodes.BROKER_TOPICS))
+        known = self._context.assignments.keys() | self._context.unreadable
+        if names != known:
+            await self._topics.changed()
+        elif set(await zookeeper.children(znodes.DELETE_TOPICS)) != self._context.deleting:
+            await self._deletion.changed()
+
+    def _next_partitions(self) -> list[Partition]:
+        """A run of whole topics where possible, begun anew behind the last partition."""
+        everything = sorted(self._context.all_partitions())
+        following = [partition for partition in everything if partition > self._last]
+        chosen = (following or everything)[:PARTITIONS_MAX]
+        self._last = chosen[-1] if chosen else ("", -1)
+        return chosen
+
+    async def _compare(self, partitions: list[Partition]) -> None:
+        """Read assignments and states again; what leaders or others changed is told."""
+        for chunk in chunks(sorted({topic for topic, _index in partitions})):
+            found = await asyncio.gather(*map(self._has_grown, chunk))
+            for topic, has_grown in zip(chunk, found, strict=True):
+                if has_grown:
+                    await self._topics.partitions_changed(topic)
+        changed = []
+        for partition, state in (await self._term.states.read(partitions)).items():
+            known = self._context.leaders.get(partition)
+            if known is None or known.zk_version != state.zk_version:
+                self._context.leaders[partition] = state
+                changed.append(partition)
+        if changed:
+            log.info("found changed states partitions=%s", changed[:10])
+            batch = self._term.batch()
+            batch.publish(changed)
+            batch.send()
+
+    async def _has_grown(self, topic: str) -> bool:
+        found = await read_if_any(self._term.zookeeper, znodes.topic_path(topic))
+        try:
+            record = znodes.TopicAssignment.from_json(found[0] if found else b"")
+        except ValueError:
+            return False
+        return not record.partitions.keys() <= self._context.assignments.get(topic, {}).keys()
+
+    async def _tell_again(self) -> None:
+        """Replicas that did not take their role over, and partitions that still lack a leader."""
+        batch = self._term.batch()
+        unheard = self._term.living_replicas(self._context.unheard)
+        self._context.unheard.clear()
+        for topic, index, node in sorted(unheard):
+            if node in self._context.assigned((topic, index)):
+                log.info("told a replica again partition=%s-%d node=%d", topic, index, node)
+                batch.lead([node], (topic, index))
+        await self._term.partitions.elect_wherever_missing(batch)
+        batch.send()

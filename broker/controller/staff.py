@@ -1,0 +1,44 @@
+"""Who does what during one term of office: every part of the controller, made for one term.
+
+Source: cluster.md section 2.3.
+"""
+
+from __future__ import annotations
+
+from .elections import RequestedElections
+from .nodes import NodeChanges
+from .notices import Notices
+from .reassignment import Reassignments
+from .reconciliation import Reconciliation
+from .shutdown import ControlledShutdowns
+from .takeover import Takeover
+from .term import Term
+from .topic_deletion import TopicDeletion
+from .topics import TopicChanges
+
+
+class Staff:
+    """The parts of one term; all share its context and are called in its turn alone."""
+
+    def __init__(self, term: Term) -> None:
+        self._term = term
+        self.context = term.context
+        self.deletion = TopicDeletion(term)
+        self.moves = Reassignments(term, self.deletion.retry)
+        self.nodes = NodeChanges(term, self.deletion, self.moves)
+        self.topics = TopicChanges(term, self.deletion)
+        self.notices = Notices(term)
+        self.shutdowns = ControlledShutdowns(term)
+        self.elections = RequestedElections(term)
+        self.takeover = Takeover(
+            term, self.nodes, self.topics, self.deletion, self.notices, self.moves
+        )
+        self.reconciliation = Reconciliation(
+            term, self.nodes, self.topics, self.deletion, self.notices, self.moves
+        )
+
+    async def elect_wherever_missing(self) -> None:
+        """Elect whatever has no leader and may have one now."""
+        batch = self._term.batch()
+        await self._term.partitions.elect_wherever_missing(batch)
+        batch.send()

@@ -1,0 +1,206 @@
+"""Partitions that get other replicas (cluster.md section 2.12)."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+from typing import Any
+
+import pytest
+
+from barnabas.broker.controller.staff import Staff
+from barnabas.protocol import znodes
+from barnabas.protocol.errors import ErrorCode, Refused
+from tests.controller.small_cluster import SmallCluster
+
+Wishes = dict[tuple[str, int], tuple[int, ...] | None]
+
+
+@pytest.fixture
+async def four(cluster: SmallCluster) -> SmallCluster:
+    for node_id in (1, 2, 3, 4):
+        await cluster.start(node_id)
+    await cluster.elected()
+    await cluster.create("t", {0: (1, 2)})
+    await cluster.led("t", 0, 1)
+    return cluster
+
+
+async def alter(cluster: SmallCluster, wishes: Wishes) -> dict[tuple[str, int], Refused | None]:
+    controller = (await cluster.elected()).controller
+
+    async def work(staff: Staff) -> Any:
+        return await staff.moves.alter(wishes)
+
+    outcomes: dict[tuple[str, int], Refused | None] = await controller.ask("reassign", work)
+    return outcomes
+
+
+async def moved(cluster: SmallCluster, replicas: tuple[int, ...]) -> None:
+    """Every node knows the replicas of t-0 by now."""
+    await cluster.until(
+        lambda: all(
+            (info := node.cache.snapshot.partition("t", 0)) is not None
+            and info.replicas == replicas
+            for node in cluster.nodes.values()
+        )
+    )
+
+
+async def settled(cluster: SmallCluster, replicas: tuple[int, ...]) -> None:
+    """No move of t-0 is written down any more: that is the last thing a move does."""
+    await moved(cluster, replicas)
+    goal = znodes.TopicAssignment(partitions={0: replicas}).to_json()
+    async with asyncio.timeout(5):
+        while True:
+            changed = asyncio.Event()
+            data, _stat = await cluster.observer.get(znodes.topic_path("t"), changed.set)
+            record = znodes.TopicAssignment.from_json(data)
+            if dataclasses.replace(record, topic_id=None).to_json() == goal:
+                return
+            await changed.wait()
+
+
+async def test_a_move_waits_for_the_new_replicas_and_takes_the_old_ones_away(
+    four: SmallCluster,
+) -> None:
+    assert await alter(four, {("t", 0): (3, 4)}) == {("t", 0): None}
+    await moved(four, (3, 4, 1, 2))
+    record = await four.assignment("t")
+    assert record.partitions == {0: (3, 4, 1, 2)}
+    assert (record.adding, record.removing) == ({0: (3, 4)}, {0: (1, 2)})
+    await four.until(lambda: ("t", 0) in four.nodes[3].hosted and ("t", 0) in four.nodes[4].hosted)
+    assert four.nodes[3].hosted["t", 0].is_new
+    assert (await four.state("t", 0)).leader == 1
+
+    await four.set_in_sync("t", 0, (1, 2, 3))
+    await four.set_in_sync("t", 0, (1, 2, 3, 4))
+    await moved(four, (3, 4))
+    await four.until(lambda: ("t", 0) not in four.nodes[1].hosted)
+    await four.until(lambda: ("t", 0) not in four.nodes[2].hosted)
+    state = await four.state("t", 0)
+    assert (state.leader, state.isr) == (3, (3, 4))
+    await settled(four, (3, 4))
+    assert four.nodes[3].hosted["t", 0].leader_epoch == state.leader_epoch
+
+
+async def test_a_move_that_only_reorders_replicas_is_over_at_once(four: SmallCluster) -> None:
+    await alter(four, {("t", 0): (2, 1)})
+    await settled(four, (2, 1))
+    assert (await four.state("t", 0)).leader == 1
+
+
+async def test_a_move_called_off_takes_the_new_replicas_away(four: SmallCluster) -> None:
+    """As in Kafka, the old order of the replicas is not remembered."""
+    await alter(four, {("t", 0): (3, 2)})
+    await four.until(lambda: ("t", 0) in four.nodes[3].hosted)
+    assert await alter(four, {("t", 0): None}) == {("t", 0): None}
+    await moved(four, (2, 1))
+    await four.until(lambda: ("t", 0) not in four.nodes[3].hosted)
+    await settled(four, (2, 1))
+    assert (await four.state("t", 0)).leader == 1
+
+
+async def test_a_second_wish_replaces_the_first(four: SmallCluster) -> None:
+    await alter(four, {("t", 0): (3, 2)})
+    await alter(four, {("t", 0): (4, 2)})
+    await moved(four, (4, 2, 1))
+    await four.until(lambda: ("t", 0) not in four.nodes[3].hosted)
+    await four.set_in_sync("t", 0, (1, 2, 4))
+    await moved(four, (4, 2))
+    assert (await four.state("t", 0)).leader == 4
+
+
+async def test_a_new_controller_goes_on_with_a_move(four: SmallCluster) -> None:
+    await alter(four, {("t", 0): (3, 4)})
+    first = await four.elected()
+    await four.bury(first.id)
+    second = await four.elected()
+    assert second.id != first.id
+    others = tuple(sorted({1, 2, 3, 4} - {first.id}))
+    await four.until(lambda: all(four.nodes[node].hosted.get(("t", 0)) for node in others))
+    await four.start(first.id)
+    await four.until(lambda: ("t", 0) in four.nodes[first.id].hosted)
+    await four.set_in_sync("t", 0, (1, 2, 3, 4))
+    await settled(four, (3, 4))
+
+
+@pytest.mark.parametrize(
+    ("partition", "target", "code"),
+    [
+        (("t", 0), (), ErrorCode.INVALID_REPLICA_ASSIGNMENT),
+        (("t", 0), (1, 1), ErrorCode.INVALID_REPLICA_ASSIGNMENT),
+        (("t", 0), (1, 9), ErrorCode.INVALID_REPLICA_ASSIGNMENT),
+        (("t", 0), (-1,), ErrorCode.INVALID_REPLICA_ASSIGNMENT),
+        (("t", 5), (1,), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        (("u", 0), (1,), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        (("t", 0), None, ErrorCode.NO_REASSIGNMENT_IN_PROGRESS),
+    ],
+)
+async def test_what_cannot_be_moved_has_its_code(
+    four: SmallCluster,
+    partition: tuple[str, int],
+    target: tuple[int, ...] | None,
+    code: ErrorCode,
+) -> None:
+    refusal = (await alter(four, {partition: target}))[partition]
+    assert refusal is not None
+    assert refusal.code == code
+    assert (await four.assignment("t")).partitions == {0: (1, 2)}
+
+
+async def test_a_replica_goes_only_to_nodes_of_the_topics_role(four: SmallCluster) -> None:
+    await four.start(5, ("coordinator",))
+    await four.until(lambda: 5 in four.nodes[1].cache.snapshot.brokers)
+    refusal = (await alter(four, {("t", 0): (5,)}))["t", 0]
+    assert refusal is not None
+    assert refusal.code == ErrorCode.INVALID_REPLICA_ASSIGNMENT
+
+
+async def test_the_znode_of_tools_is_obeyed_and_taken_away(four: SmallCluster) -> None:
+    wish = znodes.ReassignPartitions(
+        partitions=(znodes.Reassignment("t", 0, (2, 3)), znodes.Reassignment("no", 0, (1,)))
+    )
+    await four.observer.create(znodes.REASSIGN_PARTITIONS, wish.to_json())
+    await moved(four, (2, 3, 1))
+    await four.set_in_sync("t", 0, (1, 2, 3))
+    await moved(four, (2, 3))
+    await four.gone(znodes.REASSIGN_PARTITIONS)
+    again = znodes.ReassignPartitions(partitions=(znodes.Reassignment("t", 0, (3, 2)),))
+    await four.observer.create(znodes.REASSIGN_PARTITIONS, again.to_json())
+    await moved(four, (3, 2))
+    await four.gone(znodes.REASSIGN_PARTITIONS)
+
+
+async def test_a_znode_nobody_can_read_is_taken_away(four: SmallCluster) -> None:
+    await four.observer.create(znodes.REASSIGN_PARTITIONS, b"{nonsense")
+    await four.gone(znodes.REASSIGN_PARTITIONS)
+
+
+async def test_a_topic_being_moved_is_deleted_when_the_move_is_over(four: SmallCluster) -> None:
+    await alter(four, {("t", 0): (3, 2)})
+    await four.observer.create(znodes.deletion_path("t"))
+    await four.until(lambda: ("t", 0) in four.nodes[3].hosted)
+    assert await four.observer.exists(znodes.topic_path("t")) is not None
+    await four.set_in_sync("t", 0, (1, 2, 3))
+    await four.gone(znodes.deletion_path("t"))
+    assert await four.observer.exists(znodes.topic_path("t")) is None
+
+
+async def test_a_replica_moved_away_is_deleted_when_its_node_is_back(four: SmallCluster) -> None:
+    """The old replica's node is away at the end of the move."""
+    ruler = (await four.elected()).id
+    away = next(node for node in (1, 2) if node != ruler)
+    rest = 3 - away
+    await four.bury(away)
+    await four.led("t", 0, rest)
+    await alter(four, {("t", 0): (rest, 3)})
+    await four.set_in_sync("t", 0, (rest, 3))
+    await moved(four, (rest, 3))
+    back = await four.start(away)
+    await four.until(
+        lambda: any(
+            order.node == away and order.kind == "StopReplica" and back.is_up
+            for order in four.orders[-20:]
+        )
+    )
