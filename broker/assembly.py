@@ -139,8 +139,8 @@ class Node:
             self._dial,
             config.controller,
             config.inter_broker_listener,
-            leads_for_others=lambda: any(
-                partition.is_leader and len(partition.replicas) > 1 for partition in self._replicas
+            shares_replicas=lambda: any(
+                len(partition.replicas) > 1 for partition in self._replicas
             ),
         )
         self._tell_each_other()

@@ -1,4 +1,4 @@
-"""A node that is about to stop asks the controller to give its leadership to others.
+"""A node that is about to stop asks the controller to do without it: to lead, and to follow.
 
 Source: cluster.md section 2.8.
 """
@@ -34,19 +34,19 @@ class Departure:
         settings: ControllerSettings,
         internal_listener: str,
         *,
-        leads_for_others: Callable[[], bool],
+        shares_replicas: Callable[[], bool],
     ) -> None:
-        """``leads_for_others`` says whether anything led here has a replica elsewhere."""
+        """``shares_replicas`` says whether anything hosted here has a replica elsewhere."""
         self._node_id = node_id
         self._metadata = metadata
         self._dial = dial
         self._settings = settings
         self._internal_listener = internal_listener
-        self._leads_for_others = leads_for_others
+        self._shares_replicas = shares_replicas
 
     async def announce(self, broker_epoch: int) -> None:
         """Try until nothing that others could lead is led here, or the tries are used up."""
-        if not self._settings.controlled_shutdown_enable or not self._leads_for_others():
+        if not self._settings.controlled_shutdown_enable or not self._shares_replicas():
             return
         tries = self._settings.controlled_shutdown_max_retries + 1
         for left in reversed(range(tries)):

@@ -10,11 +10,15 @@ import logging
 from collections import deque
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from barnabas.client.errors import KafkaError
 
 log = logging.getLogger(__name__)
+
+
+LAGGING_FAILURES: Final = 2
+"""So many in a row, and nobody waits for the node any more."""
 
 
 class Link(Protocol):
@@ -68,6 +72,8 @@ class Channel:
         self._queued = 0
         self._is_over = False
         self._progress = asyncio.Event()
+        self.is_lagging = False
+        """The node does not answer: whoever can go on without it does not wait for it."""
 
     def send(self, order: Order) -> None:
         """Queue an order; never waits."""
@@ -76,10 +82,14 @@ class Channel:
         self._filled.set()
 
     async def heard(self) -> None:
-        """Return when the node has answered all that is queued now, or is given up."""
+        """Return when the node has answered all that is queued now, or is given up or lagging."""
         last = self._queued
-        while self._queued - len(self._orders) < last and not self._is_over:
+        while self._queued - len(self._orders) < last and not (self._is_over or self.is_lagging):
             await self._progress.wait()
+
+    def give_up_waiting(self) -> None:
+        """Count the node as lagging until it answers, if it still owes an answer."""
+        self.is_lagging = bool(self._orders)
 
     async def run(self) -> None:
         """Deliver until cancelled."""
@@ -90,6 +100,7 @@ class Channel:
                     await self._filled.wait()
                 await self._deliver(self._orders[0])
                 self._orders.popleft()
+                self.is_lagging = False
                 self._report_progress()
         finally:
             self._is_over = True
@@ -101,16 +112,19 @@ class Channel:
         progress.set()
 
     async def _deliver(self, order: Order) -> None:
-        is_delayed = False
+        failures = 0
         while True:
             try:
                 if self._link is None:
                     self._link = await self._dial(*self._address)
                 answer = await self._link.request(order.message, order.version, self._timeout_ms)
             except (KafkaError, OSError) as error:
-                if not is_delayed:
+                if not failures:
                     log.warning("delayed an order node=%d reason=%s", self._node_id, error)
-                is_delayed = True
+                failures += 1
+                if failures == LAGGING_FAILURES:  # the first may be of a connection that idled
+                    self.is_lagging = True
+                    self._report_progress()
                 await self._hang_up()
                 await asyncio.sleep(self._backoff_s)
                 continue
@@ -145,9 +159,20 @@ class Channels:
         if node_id in self._channels:
             self._channels[node_id][0].send(order)
 
-    async def heard(self) -> None:
-        """Return when every node has answered what is queued for it now."""
-        await asyncio.gather(*(channel.heard() for channel, _ in self._channels.values()))
+    async def heard(self, timeout_s: float) -> bool:
+        """True once every node that answers has answered what is queued for it now.
+
+        One that took longer than ``timeout_s`` is not waited for again before it answers.
+        """
+        channels = [channel for channel, _ in self._channels.values()]
+        try:
+            async with asyncio.timeout(timeout_s):
+                await asyncio.gather(*(channel.heard() for channel in channels))
+        except TimeoutError:
+            for channel in channels:
+                channel.give_up_waiting()
+            return False
+        return True
 
     def close(self, node_id: int) -> None:
         """Stop delivering to a node and forget what was not delivered."""

@@ -24,6 +24,8 @@ log = logging.getLogger(__name__)
 
 FIRST_BALANCE_S: Final = 5.0
 """How long after a takeover leadership is first balanced."""
+HANDOVER_S: Final = 1.0
+"""How long a node that stops is made to wait for others to hear what they lead now."""
 RECONCILIATION_S: Final = 10.0
 """How often a part of what is known is compared with ZooKeeper."""
 RETRY_S: Final = 1.0
@@ -95,7 +97,14 @@ class Controller:
             if self._staff is None or not self.is_active:
                 refuse()
                 return
-            prepared(*await self._staff.shutdowns.prepare(node, epoch))
+            outcome = await self._staff.shutdowns.prepare(node, epoch)
+            assert self._tasks is not None, "the controller runs"
+            self._tasks.create_task(answer(*outcome), name="answer to a node that stops")
+
+        async def answer(code: ErrorCode, left: list[Partition]) -> None:
+            """The node goes on serving until those that take over know that they do."""
+            await self.heard(HANDOVER_S)
+            prepared(code, left)
 
         if not self.is_active:
             refuse()
@@ -138,15 +147,8 @@ class Controller:
             self._events.signal("settings changed", elect)
 
     async def heard(self, timeout_s: float) -> bool:
-        """True once every node has obeyed all that is ordered now; False when that took longer."""
-        if self._term is None:
-            return True
-        try:
-            async with asyncio.timeout(timeout_s):
-                await self._term.channels.heard()
-        except TimeoutError:
-            return False
-        return True
+        """True once every node that answers has obeyed all that is ordered now; False if late."""
+        return self._term is None or await self._term.channels.heard(timeout_s)
 
     async def run(self) -> None:
         """Handle events until cancelled; the tasks of a term are children of this one."""
