@@ -16,6 +16,7 @@ from barnabas.protocol.errors import Refused
 
 from .checkpoints import HIGH_WATERMARKS, LOG_STARTS, RECOVERY_POINTS, Offsets
 from .files import Files, StorageError
+from .index_repair import IndexRepair
 from .log_config import FOREVER
 from .log_directory import LogDirectory
 from .retention import load_policy
@@ -102,6 +103,7 @@ class Housekeeping:
         self._short_of_room: set[Path] = set()
         self.on_room: list[Callable[[], None]] = []
         self._marks: dict[Path, dict[tuple[str, int], int]] = {}
+        self.repair = IndexRepair(files)
         self._retention = RetentionPass(
             load_policy(intervals.retention_policy), now_ms, self._committed
         )
@@ -115,6 +117,7 @@ class Housekeeping:
             tasks.create_task(self._watch_failure())
             tasks.create_task(self._flush_due(tasks))
             tasks.create_task(self._delete_old())
+            tasks.create_task(self.repair.run())
             for interval_ms, action in (
                 (intervals.flush_scheduler_interval_ms, self._flush_old),
                 (intervals.recovery_point_interval_ms, self._advance_recovery_points),

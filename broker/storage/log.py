@@ -29,7 +29,7 @@ from .log_reader import read_batches
 from .log_search import TimedOffset
 from .producers import SentBatch
 from .retention import RetentionPolicy, count_deletable
-from .segment import Segment
+from .segment import IndexLost, Segment
 from .segment_indexes import OFFSETS_MAX
 from .stored_log import StoredLog
 
@@ -206,7 +206,7 @@ class Log(StoredLog):
                 bytes_max=bytes_max,
                 at_least_one=at_least_one,
             )
-        except (CorruptEntry, StorageError) as error:
+        except (CorruptEntry, IndexLost, StorageError) as error:
             self.disk_failed(error)
 
     def offset_for_time(self, timestamp: int, end: int) -> TimedOffset | None:

@@ -47,7 +47,7 @@ def truncate_to(log: Log, offset: int) -> None:
         truncate_fully(log, offset, None)
         return
     last = view.segments[view.floor(offset)]
-    inside = last.find(offset)
+    inside = last.find_now(offset)
     end_offset = min(offset, inside.base_offset) if inside else offset
     log.flusher.lower(end_offset)
     gone = [segment for segment in view.segments if segment.base_offset > offset]

@@ -36,6 +36,9 @@ class LogOwner(Protocol):
     def schedule_flush(self, log: StoredLog) -> None:
         """Have ``flush`` called soon; often said again before that has happened."""
 
+    def repair(self, log: StoredLog, segment: Segment) -> None:
+        """Make the indexes of a segment again; often said again before that has happened."""
+
     def storage_failed(self, log: StoredLog, error: StorageError) -> None:
         """The log's directory cannot be trusted any more: take it offline."""
 

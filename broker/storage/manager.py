@@ -32,6 +32,7 @@ from .partition_directory import (
     parse_directory_name,
     read_topic_id,
 )
+from .segment import Segment
 from .stored_log import StoredLog
 
 log = logging.getLogger(__name__)
@@ -299,6 +300,10 @@ class LogManager:
     def schedule_flush(self, log: StoredLog) -> None:
         """Flush a log soon; :meth:`run` does it."""
         self._keeping.flush_soon(log)
+
+    def repair(self, log: StoredLog, segment: Segment) -> None:
+        """Make the indexes of a segment again; :meth:`run` does it."""
+        self._keeping.repair.ask(log, segment)
 
     def storage_failed(self, log: StoredLog, error: StorageError) -> None:
         """Take the directory of a log offline, with all that is in it."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -22,8 +22,18 @@ log = logging.getLogger(__name__)
 SUFFIXES: Final = (".log", ".index", ".timeindex", ".txnindex")
 SWAP: Final = ".swap"
 DELETED: Final = ".deleted"
+REPAIR_AT_ONCE_BYTES: Final = 4 << 20
+"""A segment of this size has new indexes within milliseconds; a larger one makes readers wait."""
 _HINTS_MAX: Final = 64
 _use_count = threading.Lock()
+
+
+class IndexLost(Exception):  # noqa: N818 - what has happened
+    """The indexes of a large segment are bad and must be made again before it is searched."""
+
+    def __init__(self, segment: Segment) -> None:
+        super().__init__(f"{segment.path('.index')}: is being made again")
+        self.segment = segment
 
 
 class PreparedSync(NamedTuple):
@@ -53,6 +63,7 @@ class Segment:
         "_file",
         "_files",
         "_hints",
+        "_is_index_lost",
         "_is_retired",
         "_uses",
         "base_offset",
@@ -86,9 +97,10 @@ class Segment:
             files,
             directory / stem(base_offset),
             base_offset,
-            self.rebuild_indexes,
+            self._index_lost,
             is_empty=is_new,
         )
+        self._is_index_lost = False
         self._file: File | None = None
         self._hints: dict[int, int] = {}
         self._uses = 0
@@ -126,26 +138,58 @@ class Segment:
     def find(self, offset: int) -> Span | None:
         """The first batch that ends at ``offset`` or after; None when all end before.
 
-        An index that leads nowhere is rebuilt on the way. Raises CorruptEntry when the log
-        itself cannot be read there.
+        Raises CorruptEntry when the log itself cannot be read there, IndexLost when an index leads
+        nowhere and the segment is too large to make it again on the way.
         """
-        found = self._find(offset)
+        if (hinted := self._hints.get(offset)) is not None:
+            return self._scan(hinted, offset)
+        if self._is_index_lost:
+            raise IndexLost(self)
+        found = self._search(offset)
         if found:
             self.hint(offset, found.position)
         return found
 
-    def _find(self, offset: int) -> Span | None:
-        if (hinted := self._hints.get(offset)) is not None:
-            return self._scan(hinted, offset)
+    def find_now(self, offset: int) -> Span | None:
+        """As :meth:`find`, but whoever asks would rather block than be told IndexLost."""
+        try:
+            return self.find(offset)
+        except IndexLost:
+            self.rebuild_indexes()
+            return self.find(offset)
+
+    def _search(self, offset: int) -> Span | None:
         position = self.indexes.position_of(offset)
         try:
             return self._scan(position, offset, is_index_checked=position == 0)
         except CorruptEntry:
             if position == 0:
                 raise
-        log.warning("rebuilt an index that led nowhere path=%s", self.path(".index"))
-        self.rebuild_indexes()
+        log.warning("found an index that leads nowhere path=%s", self.path(".index"))
+        self._index_lost()
         return self._scan(self.indexes.position_of(offset), offset)
+
+    def _index_lost(self) -> None:
+        """Make the indexes again at once, or have that done: raises IndexLost."""
+        if self.size > REPAIR_AT_ONCE_BYTES:
+            self._is_index_lost = True
+            raise IndexLost(self)
+        self.rebuild_indexes()
+
+    def repair(self) -> Generator[None, None, bool]:
+        """Make the indexes again after IndexLost, pausing now and then.
+
+        False when the segment was truncated or left its log meanwhile.
+        """
+        self.hold()
+        try:
+            is_done = yield from self.indexes.rebuild_in_slices(self.read, lambda: self.size)
+        finally:
+            self.release()
+        if is_done:
+            self._hints.clear()
+            self._is_index_lost = False
+        return is_done
 
     def _scan(self, position: int, offset: int, *, is_index_checked: bool = True) -> Span | None:
         for span in spans(self.read, position, self.size):
@@ -172,7 +216,16 @@ class Segment:
     def whole_batches(self, position: int, bytes_max: int) -> int:
         """Where the last batch ends that lies in ``bytes_max`` bytes from a batch's start."""
         limit = position + bytes_max
-        end, next_offset = max(position, self.indexes.position_below(limit)), -1
+        indexed = self.indexes.position_below(limit)
+        if indexed > position:
+            try:
+                return self._last_end(indexed, limit)
+            except CorruptEntry:
+                log.warning("did without a bad index path=%s", self.path(".index"))
+        return self._last_end(position, limit)
+
+    def _last_end(self, position: int, limit: int) -> int:
+        end, next_offset = position, -1
         for span in spans(self.read, end, self.size):
             if span.position + span.size > limit:
                 break
@@ -186,6 +239,7 @@ class Segment:
         """Make both indexes from the headers, as far as these can be read."""
         self._hints.clear()
         self.indexes.rebuild(self.read, self.size)
+        self._is_index_lost = False
 
     def load_tail(self) -> int:
         """Read what follows the last index entries; returns the offset after the last batch.
@@ -193,7 +247,10 @@ class Segment:
         Raises CorruptEntry when the tail is not made of whole entries in order.
         """
         indexes = self.indexes
-        indexes.load_max_timestamp()
+        try:
+            indexes.load_max_timestamp()
+        except IndexLost:
+            self.rebuild_indexes()
         last_offset = self.base_offset - 1
         for entry in self.entries(indexes.last_position):
             if entry.last_offset <= last_offset:
@@ -213,8 +270,8 @@ class Segment:
         indexes, last_offset = self.indexes, self.base_offset - 1
         if offset <= self.base_offset or not indexes.are_sound(offset + OFFSETS_MAX, self.size):
             return None
-        indexes.truncate(offset)
         try:
+            indexes.truncate(offset)
             for entry in self.entries(indexes.last_position):
                 if not last_offset < entry.last_offset < offset:
                     return None
@@ -224,7 +281,7 @@ class Segment:
                     end = entry.position + entry.size
                     indexes.resume(end, entry_at(self.read(0, HEADER_BYTES)).max_timestamp)
                     return end, last_offset
-        except CorruptEntry:
+        except (CorruptEntry, IndexLost):
             pass  # the reason is found again, and told, by who verifies everything
         return None
 
@@ -247,7 +304,7 @@ class Segment:
 
     def truncate(self, offset: int) -> int:
         """Drop the batches that end at ``offset`` or after; returns the offset after the rest."""
-        if found := self.find(offset):
+        if found := self.find_now(offset):
             self.indexes.truncate(offset)
             self.cut(found.position)
         return self.load_tail()

@@ -8,7 +8,7 @@ Source: log.md sections 2.3, 2.4 and 3.3 step 3; pitfalls P1 and P2.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -26,6 +26,8 @@ log = logging.getLogger(__name__)
 
 OFFSETS_MAX: Final = 2**31 - 1
 """The greatest offset relative to a segment's base, and the greatest size of its file."""
+
+_ENTRIES_BETWEEN_PAUSES: Final = 64
 
 
 class SavedState(NamedTuple):
@@ -166,7 +168,7 @@ class SegmentIndexes:
             ):
                 self._offsets, self._times = offsets, times
                 return
-        log.warning("rebuilt implausible indexes stem=%s", self._stem)
+        log.warning("found implausible indexes stem=%s", self._stem)
         self._rebuild()
 
     def _read(self, suffix: str, entry_bytes: int) -> bytes | None:
@@ -245,6 +247,41 @@ class SegmentIndexes:
         self.offsets.truncate(offset - self._base_offset)
         self.times.truncate(offset - self._base_offset)
         self.transactions.truncate(offset)
+    def rebuild_in_slices(
+        self, read: Read, log_bytes: Callable[[], int]
+    ) -> Generator[None, None, bool]:
+        """As :meth:`rebuild`, pausing now and then; the old ones serve appends until the end.
+
+        False when something was dropped meanwhile: then nothing has changed.
+        """
+        generation, position = self._generation, 0
+        fresh = SegmentIndexes(
+            self._files, self._stem, self._base_offset, self._rebuild, is_empty=True
+        )
+        fresh._interval, fresh._entries_max = self._interval, self._entries_max
+        try:
+            while (end := log_bytes()) > position:
+                for count, entry in enumerate(entries(read, position, end)):
+                    if count % _ENTRIES_BETWEEN_PAUSES == 0:
+                        yield
+                        if generation != self._generation:
+                            return False
+                    fresh.note(entry.position, entry.size, entry.last_offset, entry.max_timestamp)
+                    position = entry.position + entry.size
+        except CorruptEntry as corrupt:
+            log.error("found a corrupt log stem=%s %s", self._stem, corrupt)
+        fresh.finish()
+        self._adopt(fresh)
+        return True
+
+    def _adopt(self, fresh: SegmentIndexes) -> None:
+        self.reset()
+        self._offsets, self._times, self._unindexed = fresh.offsets, fresh.times, fresh._unindexed
+        self.first_timestamp = fresh.first_timestamp
+        self.max_timestamp = fresh.max_timestamp
+        self.max_timestamp_offset = fresh.max_timestamp_offset
+        self._notice_full()
+
         self._generation += 1
         self._is_on_disk = False
         self.load_max_timestamp()

@@ -20,7 +20,7 @@ from .files import Files, StorageError
 from .flushing import Flusher
 from .log_config import FOREVER, LogConfig
 from .log_parts import LogOwner, LogParts
-from .segment import Segment
+from .segment import IndexLost, Segment
 from .segment_indexes import OFFSETS_MAX
 from .segment_recovery import recover_segment
 from .segments import Segments
@@ -291,10 +291,10 @@ class StoredLog:
             raise Refused(ErrorCode.KAFKA_STORAGE_ERROR, self._refusal or "")
         try:
             yield
-        except (CorruptEntry, StorageError) as error:
+        except (CorruptEntry, IndexLost, StorageError) as error:
             self.disk_failed(error)
 
-    def disk_failed(self, error: CorruptEntry | StorageError) -> NoReturn:
+    def disk_failed(self, error: CorruptEntry | IndexLost | StorageError) -> NoReturn:
         """Do what the failure asks for, then raise Refused with what a peer is told."""
         if isinstance(error, CorruptEntry):
             log.error("found a corrupt log directory=%s %s", self.directory, error)
@@ -307,6 +307,9 @@ class StoredLog:
         if self.is_offline:
             return
         if error.is_full:
+        if isinstance(error, IndexLost):
+            self._owner.repair(self, error.segment)
+            raise Refused(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
             log.error("stopped taking appends, the disk is full: %s", error)
             self.is_full, self._refusal = True, str(error)
         else:

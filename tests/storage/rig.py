@@ -16,6 +16,7 @@ from barnabas.broker.storage.loading import load_log, new_log
 from barnabas.broker.storage.log import Appended, Log
 from barnabas.broker.storage.log_config import LogConfig
 from barnabas.broker.storage.manager import LogManager
+from barnabas.broker.storage.segment import Segment
 from barnabas.broker.storage.stored_log import StoredLog
 from barnabas.protocol.records.batch import build_batch, iterate, records
 
@@ -39,9 +40,13 @@ class Keeper:
         self.flushes: list[StoredLog] = []
         self.failures: list[StorageError] = []
         self.discarded: list[Path] = []
+        self.repairs: list[Segment] = []
 
     def schedule_flush(self, log: StoredLog) -> None:
         self.flushes.append(log)
+
+    def repair(self, log: StoredLog, segment: Segment) -> None:
+        self.repairs.append(segment)
 
     def storage_failed(self, log: StoredLog, error: StorageError) -> None:
         self.failures.append(error)
