@@ -25,6 +25,7 @@ from .segment import SUFFIXES, Segment
 from .segment_indexes import OFFSETS_MAX
 from .segment_recovery import recover_segment
 from .slices import in_slices, uninterrupted
+from .transaction_recovery import TransactionRecovery
 
 log = logging.getLogger(__name__)
 
@@ -81,6 +82,7 @@ class _Loading:
         self._segments: list[Segment] = []
         self._snapshots = ProducerSnapshots(files, directory)
         self._changed: list[Segment] = []
+        self._transactions = TransactionRecovery()
         self._end_offset = 0
         self._epochs = LeaderEpochs()
         self._are_epochs_lost = False
@@ -102,6 +104,7 @@ class _Loading:
                 self._files, self._directory, base, size=size, created_ms=self._now_ms
             )
             segment.indexes.configure(self._config)
+            self._transactions.open(segment, names)
             self._segments.append(segment)
         self._read_epochs()
 
@@ -139,6 +142,7 @@ class _Loading:
                 log.warning("rebuilt indexes path=%s", segment.path(".index"))
                 await in_slices(recover_segment(segment, may_cut=False))
                 self._changed.append(segment)
+            self._transactions.check(segment, upper)
 
     def _uppers(self) -> list[int]:
         bases = [segment.base_offset for segment in self._segments]
@@ -159,6 +163,9 @@ class _Loading:
                 recover_segment(segment, epochs=self._epochs, trusted=trusted, may_cut=True)
             )
             self._end_offset = found.next_offset
+            self._transactions.verified(
+                segment, trusted, found.next_offset, has_markers=found.has_markers
+            )
             self._changed.append(segment)
             if found.cut_bytes:
                 self._drop(segments[index + 1 :])
@@ -178,6 +185,9 @@ class _Loading:
 
     async def parts(self, start_offset: int) -> LogParts:
         """Bounds, epochs and producers, once the segments are in order and safe."""
+        self._changed += await in_slices(
+            self._transactions.find(self._segments, self._snapshots, start_offset, self._end_offset)
+        )
         await self._sync()
         if not self._segments or self._end_offset < start_offset:
             self._restart(start_offset)

@@ -14,6 +14,7 @@ from typing import Final
 
 from barnabas.protocol.errors import ErrorCode, Refused
 from barnabas.protocol.records.header import (
+    CONTROL,
     ENVELOPE_BYTES,
     HEADER,
     LOG_APPEND_TIME,
@@ -32,6 +33,7 @@ from .retention import RetentionPolicy, count_deletable
 from .segment import IndexLost, Segment
 from .segment_indexes import OFFSETS_MAX
 from .stored_log import StoredLog
+from .transaction_index import AbortedTransaction
 
 __all__ = ["Appended", "Log", "LogOwner", "LogParts", "TimedOffset"]
 
@@ -50,7 +52,7 @@ class Log(StoredLog):
 
         The batch was validated, or built here. A client's batch with a producer id is checked
         against the last ones of that producer. Raises Refused: 6 for an epoch that has ended,
-        45, 47, 48 about the producer, 56 when the disk will not have it; nothing was written
+        45, 47, 48, 52 about the producer, 56 when the disk will not have it; nothing was written
         then. What may be acknowledged is bounded by :attr:`durable_offset`.
         """
         if self._refusal is not None:
@@ -73,7 +75,7 @@ class Log(StoredLog):
             self.roll()
             segment, position = self._active, 0
         if fields[9] >= 0:
-            sent = self._check_producer(fields, is_client=is_client)
+            sent = self._check_producer(fields, batch, is_client=is_client)
             if sent is not None:
                 return self._appended_before(sent, fields[5])
         if leader_epoch != self.epochs.latest:
@@ -85,7 +87,7 @@ class Log(StoredLog):
             self.disk_failed(error)
         end = self.end_offset = last_offset + 1
         if fields[9] >= 0:
-            self.producers.note(entry_at(batch))
+            self.note_producer(entry_at(batch), batch)
         if position == 0:
             self._watch_time()
         if end >= self.flusher.due_at:
@@ -93,7 +95,11 @@ class Log(StoredLog):
         stamp = max_timestamp if fields[5] & LOG_APPEND_TIME else -1
         return Appended(base_offset, last_offset, stamp, False, self.start_offset)
 
-    def _check_producer(self, fields: tuple[int, ...], *, is_client: bool) -> SentBatch | None:
+    def _check_producer(
+        self, fields: tuple[int, ...], batch: bytearray, *, is_client: bool
+    ) -> SentBatch | None:
+        if fields[5] & CONTROL:
+            self.producers.check_marker(fields[9], batch)
         return self.producers.check(
             fields[9],
             fields[10],
@@ -208,6 +214,29 @@ class Log(StoredLog):
             )
         except (CorruptEntry, IndexLost, StorageError) as error:
             self.disk_failed(error)
+
+    def last_stable_offset(self, high_watermark: int) -> int:
+        """Up to where consumers of committed records may read; never above the mark.
+
+        That is where the earliest transaction begins which is open or has its marker at the mark
+        or above it.
+        """
+        if not self.producers.transactions:
+            return high_watermark
+        first = self.producers.transactions.first_unstable(high_watermark)
+        if first is None:
+            return high_watermark
+        return min(max(first, self.start_offset), high_watermark)
+
+    def aborted_in(self, offset: int, count: int) -> list[AbortedTransaction]:
+        """The aborted transactions in ``count`` bytes of batches that were read at ``offset``.
+
+        Perhaps some that begin a little behind. Raises Refused as :meth:`read`.
+        """
+        if not (self.has_aborted and count):
+            return []
+        with self._storage():
+            return log_search.aborted(self.segments.view, offset, count, self.end_offset)
 
     def offset_for_time(self, timestamp: int, end: int) -> TimedOffset | None:
         """The first record at ``timestamp`` or later; None when there is none below ``end``.

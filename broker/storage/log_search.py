@@ -1,6 +1,6 @@
-"""Offsets by time: what ListOffsets asks of one log.
+"""What is looked for in one log: offsets by time, aborted transactions.
 
-Source: log.md section 4.4; pitfalls P31 and P32.
+Source: log.md sections 4.4 and 6.5; pitfalls P31 and P32.
 """
 
 from __future__ import annotations
@@ -10,9 +10,10 @@ from typing import Final, NamedTuple
 from barnabas.protocol.errors import ErrorCode, Refused
 from barnabas.protocol.records.batch import records
 
-from .entries import Entry
+from .entries import CorruptEntry, Entry
 from .segment import Segment
 from .segments import SegmentView
+from .transaction_index import AbortedTransaction, BadTransactionIndex, aborted_transactions
 
 LATEST: Final = -1
 EARLIEST: Final = -2
@@ -74,6 +75,26 @@ def _first_record(segment: Segment, entry: Entry, timestamp: int, start: int) ->
         if record.timestamp >= timestamp and record.offset >= start:
             return TimedOffset(record.timestamp, record.offset, entry.leader_epoch)
     return None
+
+
+def aborted(view: SegmentView, offset: int, count: int, end: int) -> list[AbortedTransaction]:
+    """The aborted transactions in ``count`` bytes from the batch that holds ``offset``.
+
+    Raises CorruptEntry also for a transaction index that cannot be read.
+    """
+    index = max(0, view.floor(offset))
+    upper = end
+    while index < len(view.segments):
+        segment = view.segments[index]
+        if first := segment.find(offset):
+            behind = segment.indexes.offset_from(first.position + count)
+            upper = view.upper(index, end) if behind is None else behind
+            break
+        index += 1
+    try:
+        return list(aborted_transactions(view.segments[index:], offset, upper))
+    except BadTransactionIndex as bad:
+        raise CorruptEntry(0, f"a transaction index: {bad}") from bad
 
 
 def offsets_before(

@@ -64,6 +64,11 @@ class OffsetIndex:
         place = bisect_right(self._entries, position, key=lambda entry: entry & _POSITION) - 1
         return self._entries[place] & _POSITION if place >= 0 else 0
 
+    def offset_from(self, position: int) -> int | None:
+        """Of the first entry whose position is ``position`` or greater; None when none is."""
+        place = bisect_left(self._entries, position, key=lambda entry: entry & _POSITION)
+        return self._entries[place] >> 32 if place < len(self._entries) else None
+
     def truncate(self, offset: int) -> None:
         """Drop the entries at ``offset`` or above it."""
         del self._entries[bisect_left(self._entries, offset << 32) :]

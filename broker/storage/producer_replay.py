@@ -1,20 +1,18 @@
 """The producers of a log, from the newest snapshot and the batches after it.
 
-Source: log.md section 7.4.
+The same walk finds the aborted transactions again where a transaction index was lost.
+Source: log.md sections 3.4 and 7.4.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from typing import Final
 
-from barnabas.protocol.errors import Refused
-from barnabas.protocol.records.batch import records
-from barnabas.protocol.records.control import coordinator_epoch
 from barnabas.protocol.records.header import CONTROL, NO_TIMESTAMP
 
-from .entries import CorruptEntry, Entry
+from .entries import CorruptEntry
 from .producer_snapshots import ProducerSnapshots
 from .producers import Producers
 from .segment import Segment
@@ -22,6 +20,7 @@ from .segment import Segment
 log = logging.getLogger(__name__)
 
 _SLICE_ENTRIES: Final = 500
+_NOWHERE: Final[Mapping[Segment, int]] = {}
 
 
 def replay_producers(
@@ -38,32 +37,47 @@ def replay_producers(
     """
     producers = snapshots.load_newest(start, end)
     producers.expire(silent_since_ms, 0)
+    yield from _replay(producers, segments, end, _NOWHERE)
+    producers.end_offset = end
+    return producers
+
+
+def find_aborted(
+    segments: Sequence[Segment],
+    snapshots: ProducerSnapshots,
+    start: int,
+    end: int,
+    lost: Mapping[Segment, int],
+) -> Generator[None, None, None]:
+    """Complete the transaction indexes of ``lost``, which hold no marker at the given offset or
+    behind it, from the batches in [``start``, ``end``), pausing now and then.
+    """
+    if lost:
+        producers = snapshots.load_newest(start, min(lost.values()))
+        yield from _replay(producers, segments, end, lost)
+
+
+def _replay(
+    producers: Producers, segments: Sequence[Segment], end: int, lost: Mapping[Segment, int]
+) -> Generator[None, None, None]:
     first = producers.end_offset
-    bases = [segment.base_offset for segment in segments]
-    uppers = [*bases[1:], end]
+    uppers = [*[segment.base_offset for segment in segments][1:], end]
     count = 0
     for segment, upper in zip(segments, uppers, strict=True):
         if upper <= first:
             continue
+        lost_from = lost.get(segment, end)
         try:
             span = segment.find(first)
             for entry in segment.entries(span.position) if span else ():
                 if entry.producer_id >= 0:
-                    producers.note(entry, coordinator_epoch=_marker_epoch(segment, entry))
+                    is_control = entry.attributes & CONTROL
+                    data = segment.read(entry.position, entry.size) if is_control else b""
+                    aborted = producers.note(entry, data)
+                    if aborted and entry.last_offset >= lost_from:
+                        segment.indexes.transactions.add(aborted)
                 count += 1
                 if count % _SLICE_ENTRIES == 0:
                     yield
         except CorruptEntry as corrupt:
             log.error("could not read producers path=%s %s", segment.path(".log"), corrupt)
-    producers.end_offset = end
-    return producers
-
-
-def _marker_epoch(segment: Segment, entry: Entry) -> int:
-    if not entry.attributes & CONTROL:
-        return -1
-    try:
-        marker = next(iter(records(segment.read(entry.position, entry.size))))
-        return coordinator_epoch(marker.value)
-    except (Refused, StopIteration):
-        return -1

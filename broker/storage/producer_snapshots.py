@@ -132,8 +132,6 @@ class ProducerSnapshots:
 
         Bad files are removed on the way. Nobody is known when there is none.
         """
-        producers = Producers()
-        producers.end_offset = start
         for offset in reversed([each for each in self._offsets if start < each <= end]):
             try:
                 found = parse_snapshot(self._files.read_whole(self.path(offset)))
@@ -141,10 +139,11 @@ class ProducerSnapshots:
                 log.warning("removed a bad snapshot path=%s: %s", self.path(offset), bad)
                 self._remove(offset)
                 continue
-            for producer_id, producer in found.items():
-                producers.put(producer_id, producer)
+            producers = Producers(found)
             producers.end_offset = offset
-            break
+            return producers
+        producers = Producers()
+        producers.end_offset = start
         return producers
 
     def keep_only(self, bases: Iterable[int], end: int) -> None:

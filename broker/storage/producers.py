@@ -1,25 +1,27 @@
 """What one partition knows of the producers that number their batches.
 
 A batch that was appended before is recognised by its sequence numbers and answered again; one
-that does not follow the last is refused. Source: log.md sections 7.1, 7.2 and 7.5.
+that does not follow the last is refused. Source: log.md sections 7.1 to 7.3.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from barnabas.protocol.errors import ErrorCode, Refused
+from barnabas.protocol.records.batch import Buffer
+from barnabas.protocol.records.control import Marker
 from barnabas.protocol.records.header import CONTROL, TRANSACTIONAL, sequence_after
 
 from .entries import Entry
+from .transaction_index import AbortedTransaction
+from .transactions import NO_TRANSACTION, Ending, Transactions, ending_in
 
 BATCHES_MAX: Final = 5
 """A producer has at most so many requests under way, so it repeats none older."""
-
-NO_TRANSACTION: Final = -1
 
 
 class SentBatch(NamedTuple):
@@ -55,12 +57,10 @@ class Producer:
     is_fresh: bool = field(default=False, compare=False)
     """It has sent something since the last look."""
 
-    def next_sequence(self, epoch: int) -> int | None:
-        """What a batch of ``epoch`` must begin with; None when anything will do."""
-        if epoch != self.epoch:
+    def next_sequence(self, epoch: int) -> int:
+        """What a batch of ``epoch`` must begin with."""
+        if epoch != self.epoch or not self.batches:
             return 0
-        if not self.batches:
-            return None
         last = self.batches[-1].last_sequence
         return 0 if last < 0 else sequence_after(last, 1)
 
@@ -68,10 +68,17 @@ class Producer:
 class Producers:
     """The producers of one partition by their ids."""
 
-    __slots__ = ("_producers", "end_offset")
+    __slots__ = ("_producers", "end_offset", "transactions")
 
-    def __init__(self) -> None:
-        self._producers: dict[int, Producer] = {}
+    def __init__(self, known: Mapping[int, Producer] | None = None) -> None:
+        self._producers = dict(known or {})
+        self.transactions = Transactions(
+            {
+                producer_id: producer.transaction_start
+                for producer_id, producer in self._producers.items()
+                if producer.transaction_start != NO_TRANSACTION
+            }
+        )
         self.end_offset = 0
         """The log up to here has been taken into account."""
 
@@ -84,10 +91,6 @@ class Producers:
     def get(self, producer_id: int) -> Producer | None:
         """None for one never heard of, or forgotten."""
         return self._producers.get(producer_id)
-
-    def put(self, producer_id: int, producer: Producer) -> None:
-        """Take over what a snapshot says."""
-        self._producers[producer_id] = producer
 
     def check(
         self,
@@ -118,7 +121,7 @@ class Producers:
             )
         if is_client:
             expected = producer.next_sequence(epoch)
-            if expected is not None and base_sequence != expected:
+            if base_sequence != expected:
                 raise Refused(
                     ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
                     f"producer {producer_id} sent {base_sequence}, not {expected}",
@@ -129,20 +132,27 @@ class Producers:
                 )
         return None
 
-    def note(self, batch: Entry, *, coordinator_epoch: int = -1) -> None:
-        """Take a batch into account that is in the log; ``coordinator_epoch`` of a marker."""
-        producer = self._producers.get(batch.producer_id)
-        if producer is None:
-            producer = self._producers[batch.producer_id] = Producer(batch.producer_epoch)
-        if producer.epoch != batch.producer_epoch:
-            producer.epoch = batch.producer_epoch
-            producer.batches.clear()
-        producer.timestamp = batch.max_timestamp
-        producer.is_fresh = True
+    def check_marker(self, producer_id: int, control_batch: Buffer) -> None:
+        """Judge a control batch before it is written; of the producer itself see :meth:`check`.
+
+        Raises Refused for a coordinator that has a successor.
+        """
+        producer, ending = self._producers.get(producer_id), ending_in(control_batch)
+        if producer and ending and ending.coordinator_epoch < producer.coordinator_epoch:
+            raise Refused(
+                ErrorCode.TRANSACTION_COORDINATOR_FENCED,
+                f"a coordinator of epoch {producer.coordinator_epoch} wrote for {producer_id}",
+            )
+
+    def note(self, batch: Entry, data: Buffer) -> AbortedTransaction | None:
+        """Take a batch into account that is in the log; of ``data`` only a marker is looked at.
+
+        Returns the transaction that it aborted, if it did.
+        """
         if batch.attributes & CONTROL:
-            producer.transaction_start = NO_TRANSACTION
-            producer.coordinator_epoch = max(producer.coordinator_epoch, coordinator_epoch)
-            return
+            ending = ending_in(data)
+            return None if ending is None else self._end(batch, ending)
+        producer = self._heard(batch)
         delta = batch.last_offset - batch.base_offset
         producer.batches.append(
             SentBatch(
@@ -155,6 +165,32 @@ class Producers:
         )
         if batch.attributes & TRANSACTIONAL and producer.transaction_start == NO_TRANSACTION:
             producer.transaction_start = batch.base_offset
+            self.transactions.begin(batch.producer_id, batch.base_offset)
+        return None
+
+    def _heard(self, batch: Entry) -> Producer:
+        producer = self._producers.get(batch.producer_id)
+        if producer is None:
+            producer = self._producers[batch.producer_id] = Producer(batch.producer_epoch)
+        if producer.epoch != batch.producer_epoch:
+            producer.epoch = batch.producer_epoch
+            producer.batches.clear()
+        producer.timestamp = batch.max_timestamp
+        producer.is_fresh = True
+        return producer
+
+    def _end(self, batch: Entry, ending: Ending) -> AbortedTransaction | None:
+        producer_id, marker_offset = batch.producer_id, batch.last_offset
+        producer = self._heard(batch)
+        producer.coordinator_epoch = max(producer.coordinator_epoch, ending.coordinator_epoch)
+        start, producer.transaction_start = producer.transaction_start, NO_TRANSACTION
+        if start == NO_TRANSACTION:
+            return None
+        self.transactions.end(producer_id, marker_offset)
+        if ending.marker is Marker.COMMIT:
+            return None
+        stable = self.transactions.stable_after(marker_offset)
+        return AbortedTransaction(producer_id, start, marker_offset, stable)
 
     def expire(self, now_ms: int, idle_ms: int) -> None:
         """Forget producers silent for longer than ``idle_ms``, unless a transaction is open.
@@ -173,4 +209,5 @@ class Producers:
     def clear(self) -> None:
         """Forget all."""
         self._producers.clear()
+        self.transactions = Transactions()
         self.end_offset = 0

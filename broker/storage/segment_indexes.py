@@ -133,6 +133,11 @@ class SegmentIndexes:
         """The greatest known start of a batch that is not above ``position``."""
         return self.offsets.position_below(position)
 
+    def offset_from(self, position: int) -> int | None:
+        """The last offset of the first indexed batch that starts at ``position`` or behind it."""
+        offset = self.offsets.offset_from(position)
+        return None if offset is None else self._base_offset + offset
+
     @property
     def last_position(self) -> int:
         """Of the last offset index entry; 0 when there is none."""

@@ -9,6 +9,7 @@ import logging
 from collections.abc import Generator
 from typing import NamedTuple
 
+from barnabas.protocol.records.batch import is_control
 from barnabas.protocol.records.walk import Stop, Walk
 
 from .files import StorageError
@@ -29,6 +30,8 @@ class Recovered(NamedTuple):
     """How much was no good; it is gone unless cutting was forbidden."""
     is_contiguous: bool
     """No offset is missing in what was verified: nothing was compacted away."""
+    has_markers: bool
+    """A control batch is in what was verified."""
 
 
 def recover_segment(
@@ -58,12 +61,13 @@ def recover_segment(
         base_offset=segment.base_offset,
         previous_offset=last_offset,
     )
-    next_offset, since_pause, is_contiguous = last_offset + 1, 0, True
+    next_offset, since_pause, is_contiguous, has_markers = last_offset + 1, 0, True, False
     for entry in walk:
         count = len(entry.data)
         indexes.note(entry.position, count, entry.last_offset, entry.max_timestamp)
         if epochs is not None and entry.leader_epoch > epochs.latest:
             epochs.assign(entry.leader_epoch, entry.base_offset)
+        has_markers = has_markers or is_control(entry.data)
         is_contiguous = is_contiguous and entry.base_offset == next_offset
         next_offset = entry.last_offset + 1
         since_pause += count
@@ -80,4 +84,4 @@ def recover_segment(
         )
         if may_cut:
             segment.cut(walk.valid_bytes)
-    return Recovered(next_offset, size - walk.valid_bytes, is_contiguous)
+    return Recovered(next_offset, size - walk.valid_bytes, is_contiguous, has_markers)

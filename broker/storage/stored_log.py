@@ -14,6 +14,7 @@ from random import Random
 from typing import Final, NoReturn
 
 from barnabas.protocol.errors import ErrorCode, Refused
+from barnabas.protocol.records.batch import Buffer
 
 from .entries import CorruptEntry, Entry
 from .files import Files, StorageError
@@ -54,6 +55,7 @@ class StoredLog:
         "end_offset",
         "epochs",
         "flusher",
+        "has_aborted",
         "is_being_cleaned",
         "is_full",
         "is_offline",
@@ -94,6 +96,8 @@ class StoredLog:
         self.epochs = parts.epochs
         self.producers = parts.producers
         self.snapshots = parts.snapshots
+        self.has_aborted = any(len(each.indexes.transactions) for each in parts.segments)
+        """A transaction was aborted, perhaps in a segment that is gone by now."""
         self.flusher = Flusher(
             files, directory, parts.recovery_point, parts.epochs, parts.snapshots
         )
@@ -205,11 +209,18 @@ class StoredLog:
         if entry.leader_epoch > self.epochs.latest:
             self.epochs.assign(entry.leader_epoch, entry.base_offset)
         if entry.producer_id >= 0:
-            self.producers.note(entry)
+            self.note_producer(entry, data)
         if self._active.size == entry.size:
             self._watch_time()
         if self.end_offset >= self.flusher.due_at:
             self._owner.schedule_flush(self)
+
+    def note_producer(self, entry: Entry, data: Buffer) -> None:
+        """Take over what a batch at the log's end says of the producer that it names."""
+        aborted = self.producers.note(entry, data)
+        if aborted is not None:
+            self._active.indexes.transactions.add(aborted)
+            self.has_aborted = True
 
     def new_segment(self, base_offset: int) -> Segment:
         """An empty segment on disk, not yet in the log. Raises StorageError."""

@@ -111,6 +111,10 @@ class TransactionIndex:
             self._fields.extend(each)
         self._saved, self._has_surplus = len(self), False
 
+    def mark_missing(self) -> None:
+        """There is no file: nothing was aborted here so far."""
+        self._fields = array("q")
+
     def unsaved(self) -> tuple[int, bytes] | None:
         """Bytes of the file to keep and what must follow them; None when it holds all."""
         if self._fields is None or (self._saved == len(self) and not self._has_surplus):

@@ -1,0 +1,75 @@
+"""Which transactions of a partition are open, and which have ended but not yet for good.
+
+Readers of committed records stop at the first offset of either kind: a marker above the high
+watermark may still be lost. Source: log.md sections 7.1 and 7.3.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Mapping
+from typing import Final, NamedTuple
+
+from barnabas.protocol.errors import Refused
+from barnabas.protocol.records.batch import Buffer, records
+from barnabas.protocol.records.control import Marker, coordinator_epoch, parse_marker
+
+NO_TRANSACTION: Final = -1
+
+
+class Ending(NamedTuple):
+    """What a marker says."""
+
+    marker: Marker
+    coordinator_epoch: int
+
+
+def ending_in(control_batch: Buffer) -> Ending | None:
+    """The marker in a control batch; None when it has no record left, or none that we know."""
+    try:
+        for record in records(control_batch):
+            marker = parse_marker(record.key)
+            return None if marker is None else Ending(marker, coordinator_epoch(record.value))
+    except Refused:
+        pass  # what a transaction's end is to readers, no damage is
+    return None
+
+
+class Transactions:
+    """First offsets of the transactions of one partition, by producer id."""
+
+    __slots__ = ("_ended", "_open")
+
+    def __init__(self, first_offsets: Mapping[int, int] | None = None) -> None:
+        self._open = dict(sorted((first_offsets or {}).items(), key=lambda pair: pair[1]))
+        """In order of offsets: whoever begins later does so behind all others."""
+        self._ended: list[tuple[int, int]] = []
+        """A heap of (first offset, offset of the marker)."""
+
+    def __bool__(self) -> bool:
+        return bool(self._open or self._ended)
+
+    def begin(self, producer_id: int, first_offset: int) -> None:
+        """A transaction is open from ``first_offset`` on."""
+        self._open[producer_id] = first_offset
+
+    def end(self, producer_id: int, marker_offset: int) -> None:
+        """It is over once ``marker_offset`` is committed."""
+        heapq.heappush(self._ended, (self._open.pop(producer_id), marker_offset))
+
+    def stable_after(self, marker_offset: int) -> int:
+        """The first offset of those open, else the one after the marker that ended the last."""
+        return next(iter(self._open.values()), marker_offset + 1)
+
+    def first_unstable(self, high_watermark: int) -> int | None:
+        """Where the earliest transaction begins that is open, or ended at the mark or above it.
+
+        The mark never falls, unless the log is cut: what ended below it is forgotten.
+        """
+        ended = self._ended
+        while ended and ended[0][1] < high_watermark:
+            heapq.heappop(ended)
+        first = next(iter(self._open.values()), None)
+        if ended and (first is None or ended[0][0] < first):
+            return ended[0][0]
+        return first
