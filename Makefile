@@ -21,7 +21,8 @@ test: $(READY)             ## every test, against real ZooKeeper and real client
 	$(BIN)/python -m pytest
 
 test-all: $(READY)         ## the same in development mode, with Apache Kafka beside us (Maven fetches it)
-	BARNABAS_KAFKA_LIBS="$$($(BIN)/python -m benchmarks.apache_kafka)" $(BIN)/python -X dev -m pytest
+	BARNABAS_KAFKA_LIBS="$$($(BIN)/python -m benchmarks.apache_kafka)" $(BIN)/python -X dev -m pytest \
+	  -m "nightly or not nightly"
 
 check: $(READY)            ## style, types and layers
 	$(BIN)/python -m ruff format --check .

@@ -1,0 +1,80 @@
+"""Nothing durable is lost when the power goes: reliability.md P11, on a real file system."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.crash.history import BrokenPromise, History
+from tests.crash.powered_disk import why_not
+
+ROOT = Path(__file__).parents[2]
+CYCLES = [
+    pytest.param(8, id="8"),
+    pytest.param(100, id="100", marks=pytest.mark.nightly),
+]
+
+
+@pytest.mark.skipif(bool(why_not()), reason=f"cannot cut any power here: {why_not()}")
+@pytest.mark.parametrize("cycles", CYCLES)
+def test_a_log_is_a_prefix_of_what_was_appended_after_every_power_cut(
+    tmp_path: Path, cycles: int
+) -> None:
+    kept = tmp_path / "kept"
+    command = [sys.executable, "-m", "tests.crash.bench", f"--cycles={cycles}", f"--keep={kept}"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    figures = json.loads(done.stdout)
+    assert (figures["cycles"], figures["lost"], figures["broken"]) == (cycles, 0, [])
+    assert figures["durable"] > 0
+
+
+@pytest.fixture
+def history() -> History:
+    """Ten records, five of them durable, then the last three cut off and two others appended."""
+    history = History()
+    history.about_to_append(0, list(range(10)))
+    history.made_durable(5)
+    history.about_to_truncate(7)
+    history.about_to_append(7, [20, 21])
+    return history
+
+
+@pytest.mark.parametrize(
+    "ids",
+    [
+        [0, 1, 2, 3, 4],
+        [0, 1, 2, 3, 4, 5, 6, 20],
+        [0, 1, 2, 3, 4, 5, 6, 7, 8, 9],
+    ],
+)
+def test_the_checker_accepts_each_state_that_a_power_cut_may_bring_back(
+    history: History, ids: list[int]
+) -> None:
+    assert history.accept(0, ids, is_power_cut=True) == ids
+
+
+@pytest.mark.parametrize(
+    ("ids", "complaint"),
+    [
+        ([0, 1, 2, 3], "5 was durable"),
+        ([0, 1, 2, 3, 4, 5, 6, 20, 8], "never was like this"),
+        ([0, 1, 2, 3, 5], "never was like this"),
+        ([0, 1, 2, 3, 4, 99], "never was like this"),
+    ],
+)
+def test_the_checker_finds_losses_phantoms_and_mixtures(
+    history: History, ids: list[int], complaint: str
+) -> None:
+    with pytest.raises(BrokenPromise, match=complaint):
+        history.accept(0, ids, is_power_cut=True)
+
+
+def test_the_checker_wants_all_but_the_last_batch_after_a_mere_kill(history: History) -> None:
+    with pytest.raises(BrokenPromise, match="7 was written"):
+        history.accept(0, list(range(6)), is_power_cut=False)
+    assert history.accept(0, list(range(7)), is_power_cut=False) == list(range(7))

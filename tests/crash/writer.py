@@ -1,0 +1,241 @@
+"""The process that is going to lose its power: it recovers, checks, then writes and reports.
+
+It runs the shipped log code with all its background work. What it reports it says before it does
+it (appends, truncations) or after it is done (durable): so that whatever was heard holds when the
+process dies at any instant.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from random import Random
+from typing import Any, Final
+
+from barnabas.broker.config import StorageSettings
+from barnabas.broker.storage.files import DiskFiles
+from barnabas.broker.storage.log import Log
+from barnabas.broker.storage.log_config import LogConfig
+from barnabas.broker.storage.manager import LogManager
+from barnabas.protocol.errors import Refused
+from barnabas.protocol.records.batch import build_batch, iterate, records
+from tests.crash.history import BrokenPromise, History
+from tests.storage.rig import T0, Clock
+
+TOPICS: Final = {
+    "each": {"flush.messages": "1"},
+    "ten": {"flush.messages": "10"},
+    "often": {"flush.ms": "20"},
+    "never": {},
+}
+INTERVALS: Final = StorageSettings(
+    flush_scheduler_interval_ms=10,
+    recovery_point_interval_ms=40,
+    start_offset_interval_ms=30,
+    high_watermark_interval_ms=15,
+)
+TRUNCATED_MAX: Final = 30
+VALUE_BYTES_MAX: Final = 1500
+
+
+@dataclass(frozen=True)
+class Orders:
+    """What one process is to do, given to it when it is born."""
+
+    root: Path
+    seed: int
+    histories: dict[str, History]
+    first_id: int
+    is_power_cut: bool
+    """What the process before this one died of; else it was killed or stopped."""
+    is_clean_stop: bool
+    """Stop in order when told to."""
+    report: int
+    """The descriptor of a pipe."""
+
+
+class Writer:
+    """One life: recover, check, write until the end."""
+
+    def __init__(self, orders: Orders) -> None:
+        self._orders = orders
+        self._random = Random(orders.seed)
+        self._next_id = orders.first_id
+        self._segment_bytes = self._random.choice((2_000, 8_000, 40_000))
+        defaults = LogConfig(
+            segment_bytes=self._segment_bytes, index_interval_bytes=500, file_delete_delay_ms=20
+        )
+        self._logs = LogManager(
+            DiskFiles(),
+            [orders.root / "data"],
+            defaults,
+            TOPICS.__getitem__,
+            Clock(),
+            intervals=INTERVALS,
+            random=self._random,
+        )
+        self._epoch = 0
+
+    def say(self, what: str, topic: str = "", **details: Any) -> None:
+        """Report; the parent hears it even when this process is gone a moment later."""
+        line = json.dumps({"what": what, "topic": topic, **details})
+        os.write(self._orders.report, line.encode() + b"\n")
+
+    async def live(self) -> None:
+        """Until the disk fails, or for good when stopped in order."""
+        counts = _Counts()
+        logging.getLogger("barnabas").addHandler(counts)
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        await self._logs.load()
+        seconds = loop.time() - began
+        for topic in TOPICS:
+            self._check(topic)
+        self.say("loaded", seconds=seconds, found=counts.found)
+        stop = asyncio.Event()
+        if self._orders.is_clean_stop:
+            loop.call_later(0.05, stop.set)
+        keeping = asyncio.create_task(self._logs.run())
+        writing = asyncio.create_task(self._write())
+        stopping = asyncio.create_task(stop.wait())
+        await asyncio.wait([keeping, writing, stopping], return_when=asyncio.FIRST_COMPLETED)
+        writing.cancel()
+        keeping.cancel()
+        await asyncio.wait([keeping, writing])
+        await self._logs.close()
+        if stopping.done():
+            self.say("stopped")
+
+    def _check(self, topic: str) -> None:
+        """Raises BrokenPromise when a log is not what it must be."""
+        history = self._orders.histories[topic]
+        log = self._logs.get(topic, 0)
+        start, ids = (log.start_offset, contents(log)) if log else (0, [])
+        accepted = history.accept(start, ids, is_power_cut=self._orders.is_power_cut)
+        if log is None:
+            log = self._logs.create(topic, 0, bytes(16))
+        else:
+            check_lookups(log, ids, self._random)
+            check_checkpoints(self._logs, log, history.longest)
+        self._epoch = max(self._epoch, log.epochs.latest + 1)
+        self.say("accepted", topic, start=start, ids=accepted)
+        log.on_durable.append(
+            lambda: self.say("durable", topic, offset=self._logs.get(topic, 0).recovery_point)  # type: ignore[union-attr]
+        )
+
+    async def _write(self) -> None:
+        self._logs.record_high_watermarks(
+            lambda: [(each.topic, 0, each.end_offset) for each in self._logs.logs()]
+        )
+        actions = [self._append, self._flush, self._roll, self._truncate, self._pause]
+        weights = [70, 4, 3, 2, 21]
+        while True:
+            action = self._random.choices(actions, weights)[0]
+            topic = self._random.choice(tuple(TOPICS))
+            log = self._logs.get(topic, 0)
+            assert log is not None
+            try:
+                await action(log)
+            except Refused:
+                await asyncio.sleep(3600)  # the disk is gone, and soon this process too
+
+    async def _append(self, log: Log) -> None:
+        count = self._random.randint(1, 5)
+        ids = list(range(self._next_id, self._next_id + count))
+        self._next_id += count
+        size = self._random.randrange(VALUE_BYTES_MAX)
+        built = build_batch(
+            [(None, b"%d." % each + bytes(size)) for each in ids], timestamp_ms=T0 + ids[0]
+        )
+        self.say("append", log.topic, base=log.end_offset, ids=ids)
+        log.append(built, leader_epoch=self._epoch, is_client=True)
+
+    async def _flush(self, log: Log) -> None:
+        await log.flush()
+
+    async def _roll(self, log: Log) -> None:
+        if log.segments.active.size:
+            log.roll()
+
+    async def _truncate(self, log: Log) -> None:
+        low = max(log.start_offset, log.end_offset - TRUNCATED_MAX)
+        offset = self._random.randint(low, log.end_offset)
+        end = _boundary(log, offset)
+        self.say("truncate", log.topic, offset=end)
+        log.truncate_to(offset)
+        assert log.end_offset == end
+        self._epoch += 1
+        await self._logs.write_recovery_points()
+
+    async def _pause(self, log: Log) -> None:
+        await asyncio.sleep(self._random.random() * 0.004)
+
+
+def contents(log: Log) -> list[int]:
+    """The ids a log holds, read the way a consumer does; every checksum is looked at."""
+    ids: list[int] = []
+    offset = log.start_offset
+    while offset < log.end_offset:
+        data = log.read(offset, bytes_max=1 << 16, end=log.end_offset, at_least_one=True)
+        for at, _ in iterate(data):
+            for record in records(data, at):
+                if record.offset < offset:
+                    continue
+                if record.offset != offset or record.value is None:
+                    raise BrokenPromise(f"{log}: {record.offset} was read at {offset}")
+                ids.append(int(record.value.split(b".")[0]))
+                offset += 1
+    return ids
+
+
+def check_lookups(log: Log, ids: list[int], random: Random) -> None:
+    """Some offsets and times are found where they are."""
+    for _ in range(5 if ids else 0):
+        index = random.randrange(len(ids))
+        offset = log.start_offset + index
+        data = log.read(offset, bytes_max=1, end=log.end_offset, at_least_one=True)
+        if not any(record.offset == offset for record in records(data)):
+            raise BrokenPromise(f"{log}: offset {offset} is not found")
+
+
+def check_checkpoints(logs: LogManager, log: Log, longest: int) -> None:
+    """A recovery point may be old, it never lies; the high watermark is inside the log."""
+    points = logs.directories[0].recovery_points
+    if points.get((log.topic, 0), 0) > longest:
+        raise BrokenPromise(f"{log}: its recovery point is {points[log.topic, 0]}")
+    mark = logs.high_watermark(log.topic, 0)
+    if not log.start_offset <= mark <= log.end_offset:
+        raise BrokenPromise(f"{log}: its high watermark is {mark}")
+
+
+def _boundary(log: Log, offset: int) -> int:
+    """Where a truncation to ``offset`` ends: batches are never cut."""
+    if offset >= log.end_offset:
+        return log.end_offset
+    data = log.read(offset, bytes_max=1, end=log.end_offset, at_least_one=True)
+    return next(iter(records(data))).offset
+
+
+class _Counts(logging.Handler):
+    """How often recovery met what, by the first words of its warnings."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.WARNING)
+        self.found: dict[str, int] = {}
+
+    def emit(self, record: logging.LogRecord) -> None:
+        kind = record.msg.split(" path=")[0].split(" directory=")[0].split(":")[0]
+        self.found[kind] = self.found.get(kind, 0) + 1
+
+
+def run(orders: Orders) -> None:
+    """The whole life of the process; a broken promise is reported like the rest."""
+    writer = Writer(orders)
+    try:
+        asyncio.run(writer.live())
+    except BrokenPromise as broken:
+        writer.say("broken", message=str(broken))
