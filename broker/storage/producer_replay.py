@@ -68,7 +68,7 @@ def _replay(
             continue
         lost_from = lost.get(segment, end)
         try:
-            span = segment.find(first)
+            span = segment.find_now(first)
             for entry in segment.entries(span.position) if span else ():
                 if entry.producer_id >= 0:
                     is_control = entry.attributes & CONTROL
