@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from barnabas.protocol.records import batch
 from barnabas.protocol.records.failures import CorruptRecords
 from barnabas.protocol.records.record import Record
-from barnabas.protocol.records.survey import Survey, survey
+from barnabas.protocol.records.survey import Survey, _walk, survey
 from tests.records.vectors import T0
 
 LONG = b"x" * 9000
@@ -68,3 +70,53 @@ def test_a_huge_count_ends_with_the_bytes() -> None:
     data = batch.build_batch([(b"k", b"v")], timestamp_ms=T0)
     with pytest.raises(CorruptRecords):
         survey(data, batch.HEADER_BYTES, (1 << 31) - 1)
+
+
+def surveyed_one_by_one(data: bytes, count: int) -> Survey | None:
+    """The facts as the walk alone finds them; None for what it refuses."""
+    try:
+        facts, stop = _walk(data, batch.HEADER_BYTES, 0, count)
+    except CorruptRecords:
+        return None
+    return facts if stop == len(data) else None
+
+
+@given(
+    size=st.integers(0, 200),
+    key=st.sampled_from([None, b"", b"key"]),
+    times=st.lists(st.integers(-3, 200), min_size=1, max_size=6),
+    count=st.sampled_from([40, 64, 100, 8230]),
+    damage=st.lists(st.tuples(st.integers(0, 1 << 20), st.integers(0, 255)), max_size=2),
+)
+def test_runs_of_one_shape_are_judged_as_record_after_record_would_be(
+    size: int,
+    key: bytes | None,
+    times: list[int],
+    count: int,
+    damage: list[tuple[int, int]],
+) -> None:
+    stamps = [T0 + times[index * len(times) // count] for index in range(count)]
+    found = [Record(index, stamps[index], key, b"v" * size) for index in range(count)]
+    data = bytearray(batch.build_batch_of(found))
+    for place, byte in damage:
+        start = batch.HEADER_BYTES
+        data[start + place % (len(data) - start)] = byte
+    expected = surveyed_one_by_one(bytes(data), count)
+    for form in (bytes(data), data, memoryview(data)):
+        if expected is None:
+            with pytest.raises(CorruptRecords):
+                survey(form, batch.HEADER_BYTES, count)
+        else:
+            assert survey(form, batch.HEADER_BYTES, count) == expected
+
+
+def test_a_run_goes_on_where_numbers_become_wider() -> None:
+    found = [
+        Record(index, T0 + index, b"k", b"v" * (90 + (index > 20_000))) for index in range(30_000)
+    ]
+    assert surveyed(found) == Survey(True, 0, 29_999, False)
+
+
+def test_records_that_change_their_length_all_the_time_are_walked() -> None:
+    found = [Record(index, T0, None, b"v" * (index % 3)) for index in range(10_000)]
+    assert surveyed(found) == Survey(True, 0, 0, True)
