@@ -1,0 +1,156 @@
+"""Produces and fetches in bulk with confluent-kafka: one job a line in, one result a line out.
+
+It runs as a process of its own, so that what it costs is never counted as the server's. Settings
+are librdkafka's defaults, but for acks=1 and queues that hold neither side up.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from dataclasses import asdict, dataclass
+
+from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
+
+from benchmarks.server_process import cpu_seconds
+
+PAYLOADS = 64
+"""Different values, taken in turn; none of them can be compressed."""
+CONSUME_MAX = 10_000
+DEADLINE_S = 120.0
+PRODUCER = {
+    "acks": 1,
+    "queue.buffering.max.messages": 10_000_000,
+    "queue.buffering.max.kbytes": 256 << 10,
+}
+CONSUMER = {
+    "group.id": "bench",
+    "enable.auto.commit": False,
+    "auto.offset.reset": "earliest",
+    "queued.min.messages": 1_000_000,
+    "queued.max.messages.kbytes": 256 << 10,
+    "fetch.queue.backoff.ms": 10,
+}
+
+
+class WentWrong(Exception):  # noqa: N818 - says what happened
+    """The server refused, or answered something else than was produced."""
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """``records`` of ``size`` bytes, to or from partition 0 of ``topic``; ``pid`` is watched."""
+
+    do: str
+    """create, produce, fetch or delete."""
+    bootstrap: str
+    pid: int
+    topic: str
+    size: int = 0
+    records: int = 0
+    times: int = 1
+    """How often a fetch reads all of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What one job cost; ``value_bytes`` counts the values of its records alone."""
+
+    value_bytes: int = 0
+    wall_seconds: float = 0.0
+    cpu_seconds: float = 0.0
+
+
+def create(job: Job) -> None:
+    """A topic of one partition."""
+    admin = AdminClient({"bootstrap.servers": job.bootstrap})
+    for made in admin.create_topics([NewTopic(job.topic, 1, 1)]).values():
+        made.result(DEADLINE_S)
+
+
+def delete(job: Job) -> None:
+    """Give the disk back."""
+    admin = AdminClient({"bootstrap.servers": job.bootstrap})
+    for gone in admin.delete_topics([job.topic]).values():
+        gone.result(DEADLINE_S)
+
+
+def produce(job: Job) -> None:
+    """Every record delivered, or WentWrong."""
+    failed: list[KafkaError] = []
+    delivered = 0
+
+    def told(error: KafkaError | None, _: Message) -> None:
+        nonlocal delivered
+        if error is not None:
+            failed.append(error)
+        delivered += 1
+
+    producer = Producer({"bootstrap.servers": job.bootstrap, **PRODUCER})
+    values = [os.urandom(job.size) for _ in range(PAYLOADS)]
+    send = producer.produce
+    for number in range(job.records):
+        try:
+            send(job.topic, values[number % PAYLOADS], partition=0, on_delivery=told)
+        except BufferError:
+            producer.poll(0.05)
+            send(job.topic, values[number % PAYLOADS], partition=0, on_delivery=told)
+        if not number % 1000:
+            producer.poll(0)
+    left = producer.flush(DEADLINE_S)
+    if failed or left or delivered != job.records:
+        raise WentWrong(f"{delivered} of {job.records} delivered, {failed[:1]}")
+
+
+def fetch(job: Job) -> None:
+    """Everything in order from the beginning, as often as asked, or WentWrong."""
+    consumer = Consumer({"bootstrap.servers": job.bootstrap, **CONSUMER})
+    try:
+        for _ in range(job.times):
+            consumer.assign([TopicPartition(job.topic, 0, 0)])
+            _read_all(consumer, job)
+    finally:
+        consumer.close()
+
+
+def _read_all(consumer: Consumer, job: Job) -> None:
+    due, deadline = 0, time.monotonic() + DEADLINE_S
+    while due < job.records:
+        found = consumer.consume(CONSUME_MAX, 1.0)
+        if not found and time.monotonic() > deadline:
+            raise WentWrong(f"{due} of {job.records} fetched")
+        if not found:
+            continue
+        last = found[-1]
+        if last.error() or found[0].offset() != due or len(last.value() or b"") != job.size:
+            raise WentWrong(f"offset {found[0].offset()} not {due}: {last.error()}")
+        due += len(found)
+        if last.offset() != due - 1:
+            raise WentWrong(f"offset {last.offset()} not {due - 1}")
+
+
+DO = {"create": create, "produce": produce, "fetch": fetch, "delete": delete}
+
+
+def run(job: Job) -> Result:
+    """Do it, watching the server's CPU and the clock."""
+    cpu, wall = cpu_seconds(job.pid), time.monotonic()
+    DO[job.do](job)
+    return Result(
+        job.size * job.records * job.times,
+        time.monotonic() - wall,
+        cpu_seconds(job.pid) - cpu,
+    )
+
+
+def main() -> None:
+    """Serve jobs until standard input ends."""
+    for line in sys.stdin:
+        print(json.dumps(asdict(run(Job(**json.loads(line))))), flush=True)
+
+
+if __name__ == "__main__":
+    main()
