@@ -247,11 +247,6 @@ class SegmentIndexes:
             log.error("found a corrupt log stem=%s %s", self._stem, corrupt)
         self.finish()
 
-    def truncate(self, offset: int) -> None:
-        """Drop what points at ``offset`` or after it."""
-        self.offsets.truncate(offset - self._base_offset)
-        self.times.truncate(offset - self._base_offset)
-        self.transactions.truncate(offset)
     def rebuild_in_slices(
         self, read: Read, log_bytes: Callable[[], int]
     ) -> Generator[None, None, bool]:
@@ -287,6 +282,11 @@ class SegmentIndexes:
         self.max_timestamp_offset = fresh.max_timestamp_offset
         self._notice_full()
 
+    def truncate(self, offset: int) -> None:
+        """Drop what points at ``offset`` or after it."""
+        self.offsets.truncate(offset - self._base_offset)
+        self.times.truncate(offset - self._base_offset)
+        self.transactions.truncate(offset)
         self._generation += 1
         self._is_on_disk = False
         self.load_max_timestamp()

@@ -307,6 +307,9 @@ class StoredLog:
 
     def disk_failed(self, error: CorruptEntry | IndexLost | StorageError) -> NoReturn:
         """Do what the failure asks for, then raise Refused with what a peer is told."""
+        if isinstance(error, IndexLost):
+            self._owner.repair(self, error.segment)
+            raise Refused(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
         if isinstance(error, CorruptEntry):
             log.error("found a corrupt log directory=%s %s", self.directory, error)
             raise Refused(ErrorCode.CORRUPT_MESSAGE, str(error)) from error
@@ -318,9 +321,6 @@ class StoredLog:
         if self.is_offline:
             return
         if error.is_full:
-        if isinstance(error, IndexLost):
-            self._owner.repair(self, error.segment)
-            raise Refused(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
             log.error("stopped taking appends, the disk is full: %s", error)
             self.is_full, self._refusal = True, str(error)
         else:
