@@ -32,7 +32,9 @@ from .handlers.cluster import ClusterHandler
 from .handlers.configs import ConfigsHandler
 from .handlers.control import ControlHandler
 from .handlers.coordinator_ports import CoordinatorTopics, ZooKeeperOffsetsPort
+from .handlers.delete_records import DeleteRecordsHandler
 from .handlers.fetch import FetchHandler
+from .handlers.fetch_sessions import FetchSessions
 from .handlers.groups import GroupsHandler
 from .handlers.leader_epochs import LeaderEpochsHandler
 from .handlers.list_offsets import ListOffsetsHandler
@@ -290,8 +292,12 @@ class Node:
                 loop=loop,
                 bytes_max=self.config.network.fetch_max_bytes,
                 room=lambda: self._limits.answers.room,
+                sessions=FetchSessions(
+                    self.config.replication.fetch_session_slots, now=loop.time, chance=self._chance
+                ),
             ),
             ListOffsetsHandler(replicas),
+            DeleteRecordsHandler(replicas, self._logs.write_log_starts, loop=loop),
             LeaderEpochsHandler(replicas),
             GroupsHandler(self._coordinator),
             ProducerIdsHandler(ProducerIdBlocks(self._zookeeper, self.identity.node_id).take),

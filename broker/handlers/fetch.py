@@ -1,14 +1,13 @@
-"""Fetch: reads record batches for consumers, at once or when enough have come.
+"""Fetch: reads record batches for consumers and followers, at once or when enough have come.
 
-Source: log.md sections 1.9 (older formats) and 6.1 to 6.3 (bounds, sizes); cluster.md 3.10.
-Sessions (KIP-227) are not kept: session id 0 tells the client to name everything each time.
+Source: log.md sections 1.9 (older formats) and 6.1 to 6.3 (bounds, sizes); cluster.md 3.5, 3.6
+and 3.10.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
-from typing import NamedTuple
 
 from barnabas.broker.replication.partition import Partition
 from barnabas.broker.replication.replicas import Replicas
@@ -20,7 +19,8 @@ from barnabas.protocol.records import batch
 from barnabas.protocol.records.convert import down_convert
 
 from .call import Answer, Call, Handler, Parked
-from .followers import refuse_strangers
+from .fetch_sessions import FetchSessions, Wanted
+from .followers import check_replica, divergence, is_position, refuse_strangers
 
 SIZE_RULES_SINCE = 3
 """From here the first batch is whole even when it is larger than the limits (KIP-74)."""
@@ -30,21 +30,10 @@ ZSTD_SINCE = 10
 ZSTD = 4
 CONVERSION_READ_BYTES = 1 << 20
 """Bytes read at a time when looking for something an old client can be given."""
-READ_COMMITTED = 1
-UNKNOWN_REPLICA = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.UNKNOWN_LEADER_EPOCH)
-"""What a node is told that asks as a follower of a partition it has no replica of."""
-
-
-class Wanted(NamedTuple):
-    """One partition of a request, and where its answer goes."""
-
-    topic: str
-    partition: messages.Partition
-    result: messages.PartitionResult
 
 
 class FetchHandler:
-    """Serves consumers; ``bytes_max`` is ``fetch.max.bytes``.
+    """Serves consumers and followers; ``bytes_max`` is ``fetch.max.bytes``.
 
     ``room`` says how many bytes of answers may still be made: slow readers make it small.
     """
@@ -56,8 +45,10 @@ class FetchHandler:
         loop: asyncio.AbstractEventLoop,
         bytes_max: int,
         room: Callable[[], int],
+        sessions: FetchSessions,
     ) -> None:
         self._replicas = replicas
+        self._sessions = sessions
         self._loop = loop
         self._bytes_max = bytes_max
         self._room = room
@@ -70,11 +61,13 @@ class FetchHandler:
         """Read what is there; too little of it waits for more, up to ``max_wait_ms``."""
         request: messages.FetchRequest = call.request
         refuse_strangers(call)
-        if request.session_epoch > 0:
-            return messages.FetchResponse(error_code=ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
-        answer, wanted = _empty_answer(request)
+        try:
+            reading = self._sessions.begin(request)
+        except Refused as refusal:
+            return messages.FetchResponse(error_code=refusal.code)
+        wanted = reading.wanted
         if not self._must_wait(call, wanted):
-            return answer
+            return reading.answer()
         missing = request.min_bytes - _size(wanted)
         for one in wanted:
             one.result.records = b""
@@ -85,7 +78,7 @@ class FetchHandler:
             for partition in watched:
                 partition.forget(wait)
             self._read_all(call, wanted)
-            parked.resolve(answer)
+            parked.resolve(reading.answer())
 
         def drop() -> None:
             wait.forget()
@@ -100,24 +93,40 @@ class FetchHandler:
         )
         parked.on_drop = drop
         for partition in watched:
-            partition.wait_for_data(wait)
+            if request.replica_id >= 0:
+                partition.wait_for_append(wait)
+            else:
+                partition.wait_for_data(wait)
         return parked
 
     def _must_wait(self, call: Call, wanted: list[Wanted]) -> bool:
         """Read once; True when nothing went wrong and too little was there."""
-        self._read_all(call, wanted)
+        self._read_all(call, wanted, is_first_time=True)
         request: messages.FetchRequest = call.request
         if request.max_wait_ms <= 0 or not wanted:
             return False
-        if any(one.result.error_code for one in wanted):
+        if any(one.result.error_code or one.result.diverging_epoch for one in wanted):
             return False
         return _size(wanted) < request.min_bytes
+
+    def _note_positions(self, node: int, wanted: list[Wanted]) -> None:
+        """A follower has what lies below the offsets it asks for: appends may be committed now.
+
+        Before anything is read, so that the answer brings the high watermark that comes of it.
+        """
+        for one in wanted:
+            asked = one.partition
+            partition = self._replicas.get(one.topic, asked.partition)
+            if partition is not None and is_position(partition, node, asked):
+                partition.follower_fetched(node, asked.fetch_offset, asked.log_start_offset)
 
     def _watched(self, wanted: list[Wanted]) -> list[Partition]:
         found = (self._replicas.get(one.topic, one.partition.partition) for one in wanted)
         return [partition for partition in found if partition is not None]
 
-    def _read_all(self, call: Call, wanted: list[Wanted]) -> None:
+    def _read_all(self, call: Call, wanted: list[Wanted], *, is_first_time: bool = False) -> None:
+        if is_first_time and call.request.replica_id >= 0:
+            self._note_positions(call.request.replica_id, wanted)
         version = call.version
         left = min(call.request.max_bytes, self._bytes_max, self._room())
         is_first = version >= SIZE_RULES_SINCE
@@ -135,43 +144,26 @@ class FetchHandler:
         asked, result = one.partition, one.result
         result.error_code = ErrorCode.NONE
         result.records = b""
+        result.diverging_epoch = None
         try:
             partition = self._replicas.led(one.topic, asked.partition)
             partition.check_epoch(asked.current_leader_epoch)
             if call.request.replica_id >= 0:
-                has_epoch = asked.current_leader_epoch != -1
-                raise Refused(UNKNOWN_REPLICA[has_epoch])
+                check_replica(partition, call.request.replica_id, asked)
+            result.diverging_epoch = divergence(partition, asked)
             result.high_watermark = result.last_stable_offset = partition.high_watermark
             result.log_start_offset = partition.log.start_offset
-            result.records = _records(
-                partition,
-                asked.fetch_offset,
-                version=call.version,
-                bytes_max=bytes_max,
-                at_least_one=at_least_one,
-            )
+            if result.diverging_epoch is None:
+                result.records = _records(
+                    partition,
+                    asked.fetch_offset,
+                    version=call.version,
+                    bytes_max=bytes_max,
+                    at_least_one=at_least_one,
+                    is_follower=call.request.replica_id >= 0,
+                )
         except Refused as refusal:
             _refuse(result, refusal.code, call.version)
-
-
-def _empty_answer(request: messages.FetchRequest) -> tuple[messages.FetchResponse, list[Wanted]]:
-    """An answer that names everything asked for, and its parts in the order of the request."""
-    wanted, topics = [], []
-    aborted: list[messages.AbortedTransaction] | None = (
-        [] if request.isolation_level == READ_COMMITTED else None
-    )
-    for topic in request.topics:
-        results = []
-        for partition in topic.partitions:
-            result = messages.PartitionResult(
-                partition_index=partition.partition,
-                high_watermark=-1,
-                aborted_transactions=aborted,
-            )
-            results.append(result)
-            wanted.append(Wanted(topic.topic, partition, result))
-        topics.append(messages.TopicResult(topic=topic.topic, partitions=results))
-    return messages.FetchResponse(responses=topics), wanted
 
 
 def _size(wanted: list[Wanted]) -> int:
@@ -186,13 +178,21 @@ def _refuse(result: messages.PartitionResult, code: ErrorCode, version: int) -> 
 
 
 def _records(
-    partition: Partition, offset: int, *, version: int, bytes_max: int, at_least_one: bool
+    partition: Partition,
+    offset: int,
+    *,
+    version: int,
+    bytes_max: int,
+    at_least_one: bool,
+    is_follower: bool,
 ) -> bytes:
     config = partition.log.config
     if MAGIC_2_SINCE <= version < ZSTD_SINCE and config.compression_type == "zstd":
         raise Refused(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, "zstd needs Fetch version 10")
     if version >= MAGIC_2_SINCE:
-        return partition.read(offset, bytes_max=bytes_max, at_least_one=at_least_one)
+        return partition.read(
+            offset, bytes_max=bytes_max, at_least_one=at_least_one, is_follower=is_follower
+        )
     if not config.message_downconversion_enable:
         raise Refused(ErrorCode.UNSUPPORTED_VERSION, "message.downconversion.enable=false")
     converted = _converted(partition, offset, 0 if version < 2 else 1, max(bytes_max, 1))

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import random
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from barnabas.broker.handlers.call import Parked
 from barnabas.broker.handlers.fetch import FetchHandler
+from barnabas.broker.handlers.fetch_sessions import FetchSessions
 from barnabas.broker.replication.replicas import Replicas
 from barnabas.protocol.errors import CorruptRequest, ErrorCode
 from barnabas.protocol.messages import fetch as messages
@@ -21,8 +24,19 @@ VERSIONS = range(13)
 
 @pytest.fixture
 async def handler(replicas: Replicas) -> FetchHandler:
+    return serving(replicas)
+
+
+def serving(
+    replicas: Replicas, *, room: Callable[[], int] = lambda: 50 << 20, slots: int = 10
+) -> FetchHandler:
+    loop = asyncio.get_running_loop()
     return FetchHandler(
-        replicas, loop=asyncio.get_running_loop(), bytes_max=50 << 20, room=lambda: 50 << 20
+        replicas,
+        loop=loop,
+        bytes_max=50 << 20,
+        room=room,
+        sessions=FetchSessions(slots, now=loop.time, chance=random.Random(1)),
     )
 
 
@@ -140,8 +154,7 @@ async def test_an_old_client_gets_a_cut_message_and_asks_again_with_more(
 async def test_answers_are_small_while_slow_readers_hold_the_memory(replicas: Replicas) -> None:
     lead(replicas, "t")
     produce(replicas, "t", 1, 1, 1)
-    loop = asyncio.get_running_loop()
-    handler = FetchHandler(replicas, loop=loop, bytes_max=50 << 20, room=lambda: 0)
+    handler = serving(replicas, room=lambda: 0)
     [result] = results(handler.fetch(call(request(wanted("t")), 11)))
     assert len(result.records or b"") == len(a_batch())
 

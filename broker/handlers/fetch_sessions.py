@@ -1,0 +1,247 @@
+"""Fetch sessions: a reader names its partitions once, then only what changes, and hears only news.
+
+Source: KIP-227; cluster.md section 3.10 (70 and 71).
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final, NamedTuple
+
+from barnabas.protocol.errors import ErrorCode, Refused
+from barnabas.protocol.messages import fetch as messages
+
+NO_SESSION: Final = 0
+FINAL_EPOCH: Final = -1
+FIRST_EPOCH: Final = 0
+EPOCH_MAX: Final = 2**31 - 1
+IDLE_S: Final = 120.0
+"""A session that was used since is only given up for a larger one, or for a follower's."""
+PARTITIONS_MAX: Final = 500_000
+"""Remembered in all sessions together, whatever their number may be."""
+UNKNOWN: Final = -1
+READ_COMMITTED: Final = 1
+
+Key = tuple[str, int]
+
+
+class Wanted(NamedTuple):
+    """One partition to read, and where its answer goes."""
+
+    topic: str
+    partition: messages.Partition
+    result: messages.PartitionResult
+
+
+class Remembered:
+    """One partition of a session: where it is read, and what the reader was last told."""
+
+    __slots__ = ("asked", "high_watermark", "log_start_offset", "topic")
+
+    def __init__(self, topic: str, asked: messages.Partition) -> None:
+        self.topic = topic
+        self.asked = asked
+        self.high_watermark = UNKNOWN
+        self.log_start_offset = UNKNOWN
+
+    def takes(self, result: messages.PartitionResult) -> bool:
+        """Note what the reader is told; False when that is no news. After an error all is news."""
+        is_news = bool(
+            result.records
+            or result.error_code
+            or result.diverging_epoch is not None
+            or result.high_watermark != self.high_watermark
+            or result.log_start_offset != self.log_start_offset
+        )
+        self.high_watermark = UNKNOWN if result.error_code else result.high_watermark
+        self.log_start_offset = result.log_start_offset
+        return is_news
+
+
+class Session:
+    """What one reader wants, in the order in which it is served."""
+
+    __slots__ = ("created_at", "epoch", "id", "is_follower", "partitions", "used_at")
+
+    def __init__(self, session_id: int, now: float, *, is_follower: bool) -> None:
+        self.id = session_id
+        self.is_follower = is_follower
+        self.created_at = self.used_at = now
+        self.epoch = 1
+        self.partitions: dict[Key, Remembered] = {}
+
+    @property
+    def rank(self) -> tuple[bool, int, int]:
+        """Who has to go first: consumers, small sessions, old ones."""
+        return self.is_follower, len(self.partitions), self.id
+
+    def update(self, request: messages.FetchRequest) -> None:
+        """Take over what the request says differently."""
+        for topic in request.topics:
+            for asked in topic.partitions:
+                known = self.partitions.get((topic.topic, asked.partition))
+                if known is None:
+                    known = Remembered(topic.topic, asked)
+                    self.partitions[topic.topic, asked.partition] = known
+                known.asked = asked
+        for gone in request.forgotten_topics_data:
+            for index in gone.partitions:
+                self.partitions.pop((gone.topic, index), None)
+
+    def news(self, wanted: Iterable[Wanted]) -> list[Wanted]:
+        """What the reader does not know yet; partitions with records go to the end of the line."""
+        told = []
+        for one in wanted:
+            key = (one.topic, one.partition.partition)
+            known = self.partitions.get(key)
+            if known is None or known.takes(one.result):
+                told.append(one)
+            if known is not None and one.result.records:
+                self.partitions[key] = self.partitions.pop(key)
+        return told
+
+
+class Reading:
+    """One request under way: what it wants, and how it is answered."""
+
+    def __init__(
+        self, sessions: FetchSessions, request: messages.FetchRequest, session: Session | None
+    ) -> None:
+        """``session`` None: everything was named, and is answered."""
+        self._sessions = sessions
+        self._request = request
+        self._session = session
+        aborted: list[messages.AbortedTransaction] | None = (
+            [] if request.isolation_level == READ_COMMITTED else None
+        )
+        self.wanted = [
+            Wanted(
+                topic,
+                asked,
+                messages.PartitionResult(
+                    partition_index=asked.partition,
+                    high_watermark=UNKNOWN,
+                    aborted_transactions=aborted,
+                ),
+            )
+            for topic, asked in _asked(request, session)
+        ]
+
+    def answer(self) -> messages.FetchResponse:
+        """The answer, with the results as they are now."""
+        session = self._session
+        if session is not None:
+            return _response(session.news(self.wanted), session.id)
+        if self._request.session_epoch != FIRST_EPOCH:
+            return _response(self.wanted, NO_SESSION)
+        return _response(self.wanted, self._sessions.remember(self._request, self.wanted))
+
+
+class FetchSessions:
+    """At most ``slots`` sessions; ``now`` gives seconds."""
+
+    def __init__(self, slots: int, *, now: Callable[[], float], chance: random.Random) -> None:
+        self._slots = slots
+        self._now = now
+        self._chance = chance
+        self._sessions: dict[int, Session] = {}
+        """Least recently used first."""
+        self._partitions = 0
+
+    def begin(self, request: messages.FetchRequest) -> Reading:
+        """What a request wants.
+
+        Raises Refused: FETCH_SESSION_ID_NOT_FOUND, and INVALID_FETCH_SESSION_EPOCH when a request
+        before it was lost.
+        """
+        if request.session_epoch in (FIRST_EPOCH, FINAL_EPOCH):
+            if request.session_id != NO_SESSION:
+                self._forget(request.session_id)
+            return Reading(self, request, None)
+        session = self._sessions.get(request.session_id)
+        if session is None:
+            raise Refused(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
+        if request.session_epoch != session.epoch:
+            raise Refused(ErrorCode.INVALID_FETCH_SESSION_EPOCH)
+        before = len(session.partitions)
+        session.update(request)
+        self._partitions += len(session.partitions) - before
+        session.epoch = 1 if session.epoch == EPOCH_MAX else session.epoch + 1
+        session.used_at = self._now()
+        self._sessions[session.id] = self._sessions.pop(session.id)
+        if not session.partitions or self._partitions > PARTITIONS_MAX:
+            self._forget(session.id)
+        return Reading(self, request, session)
+
+    def remember(self, request: messages.FetchRequest, wanted: list[Wanted]) -> int:
+        """A session that knows ``wanted``; NO_SESSION when there is no room for it."""
+        is_follower = request.replica_id >= 0
+        if not wanted or self._partitions + len(wanted) > PARTITIONS_MAX:
+            return NO_SESSION
+        if len(self._sessions) >= self._slots and not self._evict(len(wanted), is_follower):
+            return NO_SESSION
+        session = Session(self._new_id(), self._now(), is_follower=is_follower)
+        for one in wanted:
+            known = Remembered(one.topic, one.partition)
+            known.takes(one.result)
+            session.partitions[one.topic, one.partition.partition] = known
+        self._sessions[session.id] = session
+        self._partitions += len(session.partitions)
+        return session.id
+
+    def _new_id(self) -> int:
+        while True:
+            session_id = self._chance.randrange(1, 1 << 31)
+            if session_id not in self._sessions:
+                return session_id
+
+    def _evict(self, size: int, is_follower: bool) -> bool:
+        """Make room: the one idle for long, else the least of those that rank below a new one.
+
+        Followers push consumers out at any age; other sessions are safe for their first while.
+        """
+        now = self._now()
+        oldest = next(iter(self._sessions.values()), None)
+        if oldest is None:
+            return False
+        if now - oldest.used_at > IDLE_S:
+            self._forget(oldest.id)
+            return True
+        candidates = [
+            session
+            for session in self._sessions.values()
+            if now - session.created_at > IDLE_S or (is_follower and not session.is_follower)
+        ]
+        least = min(candidates, key=lambda session: session.rank, default=None)
+        if least is None or least.rank[:2] >= (is_follower, size):
+            return False
+        self._forget(least.id)
+        return True
+
+    def _forget(self, session_id: int) -> None:
+        session = self._sessions.pop(session_id, None)
+        if session is not None:
+            self._partitions -= len(session.partitions)
+            session.id = NO_SESSION  # what an answer still on its way says
+
+
+def _asked(
+    request: messages.FetchRequest, session: Session | None
+) -> Iterable[tuple[str, messages.Partition]]:
+    if session is not None:
+        return [(known.topic, known.asked) for known in session.partitions.values()]
+    return [(topic.topic, asked) for topic in request.topics for asked in topic.partitions]
+
+
+def _response(told: Iterable[Wanted], session_id: int) -> messages.FetchResponse:
+    topics: dict[str, list[messages.PartitionResult]] = {}
+    for one in told:
+        topics.setdefault(one.topic, []).append(one.result)
+    return messages.FetchResponse(session_id=session_id, responses=_topics(topics))
+
+
+def _topics(
+    topics: Mapping[str, list[messages.PartitionResult]],
+) -> list[messages.TopicResult]:
+    return [messages.TopicResult(topic=name, partitions=found) for name, found in topics.items()]
