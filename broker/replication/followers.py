@@ -86,6 +86,14 @@ class Followers:
                 end = known.log_end
         return end
 
+    def least_start(self, alive: Collection[int]) -> int | None:
+        """The least log start of the live replicas, UNKNOWN for one that was not heard of.
+
+        None when there is none.
+        """
+        starts = [known.log_start for node, known in self._known.items() if node in alive]
+        return min(starts, default=None)
+
     def lagging(self, of: Sequence[int], leader_end: int, since: float) -> list[int]:
         """Those of ``of`` that are behind and have not been caught up after ``since``."""
         return [

@@ -18,6 +18,7 @@ from barnabas.protocol.errors import ErrorCode, Refused
 
 from .followers import Followers
 from .partition_parts import IsrChange, Role, Surroundings, Told, Waiter
+from .start_waits import StartWaits
 
 __all__ = ["Partition", "Role", "Told", "Waiter"]
 
@@ -53,6 +54,7 @@ class Partition:
         "log",
         "pending",
         "replicas",
+        "starts",
         "topic",
         "zk_version",
     )
@@ -81,6 +83,7 @@ class Partition:
         self._sequence: Iterator[int] = itertools.count()
         self._waiters: dict[Waiter, None] = {}
         self._followers_waiting: dict[Waiter, None] = {}
+        self.starts = StartWaits()
         self._unread: deque[tuple[int, int]] = deque()
         log.on_durable.append(self.advance)
 
@@ -138,6 +141,7 @@ class Partition:
         self._unread.clear()
         for _, _, tell in told:
             tell(code)
+        self.starts.fail(code)
         self._wake()
 
     def retire(self) -> None:
@@ -252,6 +256,24 @@ class Partition:
         recent = self._around.now() - self._around.lag_max_s
         return self.followers.least_end(end, counted, recent, self._around.live_nodes())
 
+    @property
+    def low_watermark(self) -> int:
+        """The least log start of the live replicas, as far as this leader was told."""
+        others = self.followers.least_start(self._around.live_nodes())
+        return self.log.start_offset if others is None else min(self.log.start_offset, others)
+
+    def when_all_start_at(self, offset: int, told: Told) -> None:
+        """Have ``told`` the outcome when no live replica starts below ``offset``.
+
+        Perhaps before this returns. NONE then, NOT_LEADER_OR_FOLLOWER when leadership ends first.
+        """
+        if not self.is_leader:
+            told(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        elif offset <= self.low_watermark:
+            told(ErrorCode.NONE)
+        else:
+            self.starts.add(offset, told)
+
     # --- the in-sync set -----------------------------------------------------------------------
 
     def follower_fetched(self, node: int, offset: int, log_start: int) -> None:
@@ -262,6 +284,7 @@ class Partition:
         """
         now = self._around.now()
         self.followers.fetched(node, offset, log_start, self.log.end_offset, now)
+        self.starts.moved(self.low_watermark)
         if (
             node not in self.isr
             and self.pending is None

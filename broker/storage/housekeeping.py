@@ -121,7 +121,7 @@ class Housekeeping:
             for interval_ms, action in (
                 (intervals.flush_scheduler_interval_ms, self._flush_old),
                 (intervals.recovery_point_interval_ms, self._advance_recovery_points),
-                (intervals.start_offset_interval_ms, self._write_log_starts),
+                (intervals.start_offset_interval_ms, self.write_log_starts),
                 (intervals.high_watermark_interval_ms, self._write_high_watermarks),
                 (_CHECK_MS, self._remove_due),
                 (_CHECK_MS, self._verify_full),
@@ -209,7 +209,8 @@ class Housekeeping:
             if each.flusher.is_behind(each.end_offset):
                 self.flush_soon(each)
 
-    async def _write_log_starts(self) -> None:
+    async def write_log_starts(self) -> None:
+        """One line for each log that does not start where its first segment does."""
         await self._write_each(LOG_STARTS, self._log_starts)
 
     async def _write_high_watermarks(self) -> None:

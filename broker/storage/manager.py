@@ -301,6 +301,10 @@ class LogManager:
         """Flush a log soon; :meth:`run` does it."""
         self._keeping.flush_soon(log)
 
+    async def write_log_starts(self) -> None:
+        """Write them down now: to be awaited before somebody is told that records are gone."""
+        await self._keeping.write_log_starts()
+
     def repair(self, log: StoredLog, segment: Segment) -> None:
         """Make the indexes of a segment again; :meth:`run` does it."""
         self._keeping.repair.ask(log, segment)
