@@ -42,6 +42,8 @@ def truncate_to(log: Log, offset: int) -> None:
     if offset >= log.end_offset:
         log.epochs.truncate_from_end(log.end_offset)
         return
+    for told in tuple(log.before_cut):
+        told(offset)
     view = log.segments.view
     if offset < view.bases[0]:
         truncate_fully(log, offset, None)
@@ -68,6 +70,8 @@ def truncate_to(log: Log, offset: int) -> None:
 
 def truncate_fully(log: Log, offset: int, start_offset: int | None) -> None:
     """Drop everything; one empty segment at ``offset`` remains."""
+    for told in tuple(log.before_cut):
+        told(offset)
     log.flusher.restart(offset)
     old = log.segments.view.segments
     renamed = log.snapshots.remove_above(-1)

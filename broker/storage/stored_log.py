@@ -51,6 +51,7 @@ class StoredLog:
         "_roll_ms",
         "_roll_timestamp",
         "_segment_bytes",
+        "before_cut",
         "directory",
         "end_offset",
         "epochs",
@@ -107,6 +108,8 @@ class StoredLog:
         """The directory failed: nothing works any more."""
         self.is_being_cleaned = False
         """Compaction has the closed segments: retention leaves the log alone until it is done."""
+        self.before_cut: list[Callable[[int], None]] = []
+        """Told the offset from which on records are about to go; -1 when the log itself is."""
         self._refusal: str | None = None
         self._active = self.segments.active
         self._roll_timestamp = _NEVER
@@ -287,6 +290,8 @@ class StoredLog:
 
     def retire(self) -> None:
         """Let the files go as they are; the log must not be used any more."""
+        for told in tuple(self.before_cut):
+            told(-1)
         self._refusal = self._refusal or "the log is closed"
         self.is_offline = True
         self.flusher.abandon()
