@@ -13,15 +13,17 @@ from collections.abc import Callable
 from importlib import import_module
 from typing import Any, TypeVar
 
-from .decoding import decoder_source
+from .decoding import Surplus, decoder_source
 from .encoding import encoder_source
 from .wire import Buffer, schema_of
 
 T = TypeVar("T")
 
+_SURPLUS: dict[str, Surplus] = {"decode": "corrupt", "request": "ignored", "prefix": "told"}
 _encoders: dict[tuple[type, int], Callable[[Any], bytes]] = {}
 _chunkers: dict[tuple[type, int], Callable[[Any], list[Buffer]]] = {}
 _decoders: dict[tuple[type, int], Callable[[bytes, int], Any]] = {}
+_request_decoders: dict[tuple[type, int], Callable[[bytes, int], Any]] = {}
 _prefix_decoders: dict[tuple[type, int], Callable[[bytes, int], tuple[Any, int]]] = {}
 
 
@@ -70,8 +72,16 @@ def decoder(message_class: type[T], version: int) -> Callable[[bytes, int], T]:
     )
 
 
+def request_decoder(message_class: type[T], version: int) -> Callable[[bytes, int], T]:
+    """Like :func:`decoder`, for what clients send: as in Kafka, bytes behind the body are ignored.
+
+    librdkafka 2.16 sends three of them when it asks for the metadata of all topics.
+    """
+    return _cached(_request_decoders, message_class, version, "request")
+
+
 def source(message_class: type, version: int, direction: str) -> tuple[str, dict[str, Any]]:
-    """The generated text of ``encode``, ``chunks``, ``decode`` or ``prefix``, and its names.
+    """The generated text and its names; directions: encode, chunks, decode, request, prefix.
 
     Raises ValueError for a version that the declaration does not have.
     """
@@ -80,7 +90,7 @@ def source(message_class: type, version: int, direction: str) -> tuple[str, dict
         raise ValueError(f"{schema.name} has no version {version}")
     if direction in ("encode", "chunks"):
         return encoder_source(schema, version, joined=direction == "encode")
-    return decoder_source(message_class, version, to_the_end=direction == "decode")
+    return decoder_source(message_class, version, surplus=_SURPLUS[direction])
 
 
 def _cached(

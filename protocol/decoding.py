@@ -11,20 +11,22 @@ from collections.abc import Callable
 from functools import partial
 from struct import Struct, calcsize
 from struct import error as struct_error
-from typing import Any
+from typing import Any, Literal
 
 from .errors import CorruptRequest
 from .primitives import Unpackers, read_uvarint, skip_tags
 from .wire import Field, Kind, schema_of
 
+Surplus = Literal["corrupt", "ignored", "told"]
+
 
 def decoder_source(
-    message_class: type, version: int, *, to_the_end: bool
+    message_class: type, version: int, *, surplus: Surplus
 ) -> tuple[str, dict[str, Any]]:
-    """Source of ``decode(b, o)`` and the names it needs.
+    """Source of ``decode(b, o)`` and the names it needs; it returns the message.
 
-    With ``to_the_end`` bytes that are left over are corrupt and the message alone is returned,
-    else the message and the offset behind it.
+    ``surplus`` says what becomes of bytes behind the message: they are corrupt, they are ignored,
+    or the offset where they begin is returned, too.
     """
     schema = schema_of(message_class)
     writer = _DecoderWriter(version, is_flexible=version >= schema.flexible)
@@ -34,12 +36,11 @@ def decoder_source(
         writer.line(f"ration = {schema.elements_max}")
     writer.message(message_class, "m")
     writer.settle()
-    if to_the_end:
+    if surplus == "corrupt":
         writer.line("if o != size: raise Corrupt(f'ends at {o} of {size} bytes')")
-        writer.line("return m")
     else:
         writer.line("if o > size: raise Corrupt('cut short')")
-        writer.line("return m, o")
+    writer.line("return m, o" if surplus == "told" else "return m")
     lines = [
         "def decode(b, o=0):",
         "    size = len(b)",

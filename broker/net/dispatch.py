@@ -15,7 +15,7 @@ from typing import Any
 from barnabas.broker.handlers.call import Call, Handler, Parked, Peer
 from barnabas.broker.security.sasl import Stage
 from barnabas.protocol import api
-from barnabas.protocol.compiler import chunk_encoder, decoder, encoder
+from barnabas.protocol.compiler import chunk_encoder, encoder, request_decoder
 from barnabas.protocol.errors import CorruptRequest, ErrorCode, Refused
 from barnabas.protocol.frame import parse_request_header, response_prefix
 from barnabas.protocol.messages import api_versions
@@ -72,7 +72,7 @@ class Route:
         self.version = version
         self.name = spec.name
         self.handler = handler
-        self.decode: Callable[[Any, int], Any] = decoder(spec.request, version)
+        self.decode: Callable[[Any, int], Any] = request_decoder(spec.request, version)
         self.encode: Callable[[Any], bytes] = encoder(spec.response, version)
         self.encode_in_pieces: Callable[[Any], list[Buffer]] = chunk_encoder(spec.response, version)
         self.response = spec.response

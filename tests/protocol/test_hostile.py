@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from barnabas.protocol.compiler import decode, decoder, encode
+from barnabas.protocol.compiler import decode, decoder, encode, request_decoder
 from barnabas.protocol.errors import CorruptRequest
 from barnabas.protocol.messages import produce
 from barnabas.protocol.messages.fetch import FetchRequest
@@ -66,6 +66,19 @@ def test_a_byte_too_many_is_corrupt(pair: tuple[type, int]) -> None:
     for body in bodies(pair):
         with pytest.raises(CorruptRequest):
             decode(*pair, body.data + b"\0")
+
+
+def test_bytes_behind_a_request_are_ignored_as_kafka_does() -> None:
+    request = MetadataRequest(topics=None, allow_auto_topic_creation=False)
+    body = encode(request, 12) + bytes(3)
+    assert request_decoder(MetadataRequest, 12)(body, 0) == request
+
+
+def test_a_request_cut_anywhere_is_corrupt_whatever_else_is_ignored() -> None:
+    body = encode(MetadataRequest(topics=None), 12)
+    for end in range(len(body)):
+        with pytest.raises(CorruptRequest):
+            request_decoder(MetadataRequest, 12)(body[:end], 0)
 
 
 @pytest.mark.parametrize("pair", message_versions(), ids=label)
