@@ -350,3 +350,4 @@ class Node:
         self._known_topics = frozenset(topics)
         if gone:
             self._coordinator.topics_deleted(gone)
+            self._topic_configs.topics_deleted(gone)

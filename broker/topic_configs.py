@@ -40,6 +40,7 @@ class TopicConfigs:
         self._announced = asyncio.Event()
         zookeeper.on_state.append(self._session_changed)
 
+        self._deleted: set[str] = set()
     def overrides(self, topic: str) -> Mapping[str, str]:
         """What the topic sets itself, by Kafka's topic-level names; values as they were given."""
         return self._overrides.get(topic, _NONE)
@@ -59,6 +60,7 @@ class TopicConfigs:
                 await self._follow()
             except ZooKeeperError as error:
                 log.warning("could not read changed settings: %r", error)
+                await self._look_again()
 
     def _session_changed(self, state: SessionState) -> None:
         """Watches do not outlive a connection: look for what was announced meanwhile."""
@@ -67,6 +69,20 @@ class TopicConfigs:
 
     async def refresh(self, topic: str) -> Mapping[str, str]:
         """Read one topic's overrides now: for a topic just created, which nobody announces."""
+    def topics_deleted(self, topics: Iterable[str]) -> None:
+        """These are gone, or were created again by now: nobody announces that their settings are.
+
+        Read again soon; what topics set that do not exist is not kept.
+        """
+        self._deleted.update(topic for topic in topics if topic in self._overrides)
+        if self._deleted:
+            self._announced.set()
+
+    async def _look_again(self) -> None:
+        deleted = sorted(self._deleted)
+        await self.read(deleted)
+        self._deleted.difference_update(deleted)
+
         await self.read([topic])
         return self.overrides(topic)
 
