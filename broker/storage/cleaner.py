@@ -1,0 +1,278 @@
+"""Compaction of the logs that ask for it: which is next, and what its pass may change.
+
+    choose -> flush, so that nothing compacted is ever recovered -> worker reads and writes
+           -> each run of segments is swapped in -> checkpoint
+
+A log that is cut, deleted or no longer to be compacted ends its pass; whatever the worker had
+written is thrown away. Source: log.md sections 5.2 and 5.8; pitfalls P22 and P26.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from barnabas.protocol.errors import Refused
+
+from .checkpoints import RECOVERY_POINTS
+from .cleanable import Cleanable, cleanable
+from .cleaner_checkpoints import CleanerCheckpoints, LogKeeper
+from .cleaner_settings import CleanerSettings
+from .compaction_job import ActiveProducer, Compacted, CompactionJob, Rewritten
+from .compaction_worker import CompactionWorker, PassFailed, PassStopped, WorkerLost
+from .files import Files, StorageError
+from .log import Log
+from .swap import Swap
+from .transaction_index import AbortedTransaction, BadTransactionIndex, aborted_transactions
+
+log = logging.getLogger(__name__)
+
+StableOffset = Callable[[Log], int]
+"""What lies below is committed and of no open transaction."""
+
+_LOGS_A_SLICE = 50
+
+
+@dataclass(slots=True)
+class _Pass:
+    """One log under compaction."""
+
+    log: Log
+    worker: CompactionWorker
+    end: int
+    """Where the segments end that it reads."""
+    is_aborted: bool = False
+    swap: Swap | None = None
+
+    def abort(self) -> None:
+        """The log is about to be cut or closed: nothing of this pass may appear any more."""
+        self.is_aborted = True
+        self.worker.stop()
+        if self.swap is not None:
+            self.swap.take_back()
+
+    @property
+    def may_go_on(self) -> bool:
+        """Whether the log is still one to be compacted."""
+        return not (self.is_aborted or self.log.is_offline) and self.log.config.is_compacted
+
+
+class Cleaner:
+    """The compaction of one node; :meth:`run` is its life.
+
+    ``uncleanable`` are the logs that are left alone until the next start, with the reason.
+    """
+
+    def __init__(
+        self,
+        files: Files,
+        keeper: LogKeeper,
+        settings: CleanerSettings,
+        stable_offset: StableOffset,
+        now_ms: Callable[[], int],
+        start_worker: Callable[[], CompactionWorker],
+    ) -> None:
+        self._files = files
+        self._keeper = keeper
+        self._settings = settings
+        self._stable_offset = stable_offset
+        self._now_ms = now_ms
+        self._start_worker = start_worker
+        self._checkpoints = CleanerCheckpoints(files, keeper)
+        self._passes: dict[Log, _Pass] = {}
+        self._is_loaded = False
+        self.uncleanable: dict[Log, str] = {}
+
+    async def run(self) -> None:
+        """Compact whatever needs it, until cancelled."""
+        count = self._settings.threads if self._settings.is_enabled else 0
+        async with asyncio.TaskGroup() as tasks:
+            for _ in range(count):
+                tasks.create_task(self._work())
+            await asyncio.Event().wait()
+
+    async def _work(self) -> None:
+        worker = self._start_worker()
+        try:
+            while True:
+                if not await self.clean_next(worker):
+                    await asyncio.sleep(self._settings.backoff_ms / 1000)
+        finally:
+            await worker.close()
+
+    async def clean_next(self, worker: CompactionWorker) -> bool:
+        """Compact the log that needs it most; False when none does, or when that failed."""
+        chosen = await self._choose()
+        return chosen is not None and await self._clean(*chosen, worker)
+
+    # Choosing
+
+    async def _choose(self) -> tuple[Log, Cleanable] | None:
+        if not self._is_loaded:
+            self._checkpoints.load()
+            self._is_loaded = True
+        best: tuple[Log, Cleanable] | None = None
+        logs = [each for one in self._keeper.directories for each in self._keeper.logs_in(one)]
+        self._checkpoints.forget_all_but({(each.topic, each.partition) for each in logs})
+        self.uncleanable = {
+            each: self.uncleanable[each] for each in logs if each in self.uncleanable
+        }
+        for index, each in enumerate(logs):
+            if index % _LOGS_A_SLICE == _LOGS_A_SLICE - 1:
+                await asyncio.sleep(0)
+            found = self._look_at(each)
+            if found and (best is None or found.ratio > best[1].ratio):
+                best = each, found
+        return best
+
+    def _look_at(self, each: Log) -> Cleanable | None:
+        """What may be compacted of a log, when it is time to."""
+        if not each.config.is_compacted or each.is_offline or each.is_being_cleaned:
+            return None
+        if each in self.uncleanable:
+            return None
+        try:
+            found = cleanable(
+                each, self._checkpoints.first_dirty(each), self._stable_offset(each), self._now_ms()
+            )
+        except StorageError as error:
+            self._keeper.storage_failed(each, error)
+            return None
+        is_due = found.ratio > each.config.min_cleanable_dirty_ratio or found.is_overdue
+        return found if found.segments and is_due else None
+
+    # One pass
+
+    async def _clean(self, each: Log, found: Cleanable, worker: CompactionWorker) -> bool:
+        current = self._passes[each] = _Pass(each, worker, found.end)
+        each.is_being_cleaned = True
+        before_cut = _on_cut(current, self._checkpoints)
+        each.before_cut.append(before_cut)
+        try:
+            await self._make_safe(each, found.end)
+            if not current.may_go_on:
+                raise PassStopped
+            began = asyncio.get_running_loop().time()
+            done = await worker.compact(
+                self._job(each, found), lambda run: self._publish(current, run)
+            )
+            if current.may_go_on:
+                await self._checkpoints.advance(each, done.clean_upto)
+                _tell(each, done, asyncio.get_running_loop().time() - began)
+            return current.may_go_on
+        except StorageError as error:
+            self._disk_failed(current, error)
+        except (PassStopped, Refused) as reason:
+            log.info("ended a compaction early log=%s %s", each, reason)
+        except WorkerLost as lost:
+            log.warning("lost a compaction, it will be tried again log=%s: %s", each, lost)
+        except (PassFailed, BadTransactionIndex) as failed:
+            self._give_up(each, str(failed))
+        except Exception as bug:
+            log.exception("compaction failed log=%s", each)
+            self._give_up(each, repr(bug))
+        finally:
+            each.before_cut.remove(before_cut)
+            each.is_being_cleaned = False
+            del self._passes[each]
+        return False
+
+    def _give_up(self, each: Log, reason: str) -> None:
+        log.error("will not compact a log again before the next start log=%s: %s", each, reason)
+        self.uncleanable[each] = reason
+
+    def _disk_failed(self, current: _Pass, error: StorageError) -> None:
+        each = current.log
+        if error.is_full:
+            log.warning("put a compaction off, the disk is full log=%s: %s", each, error)
+        elif error.is_missing and not current.may_go_on:
+            log.info("ended a compaction early log=%s: %s", each, error)
+        else:
+            self._keeper.storage_failed(each, error)
+
+    async def _make_safe(self, each: Log, end: int) -> None:
+        """Have the recovery point on disk above what will be compacted.
+
+        A start after a crash takes a hole between two segments above it for lost data.
+        """
+        if each.recovery_point < end:
+            await each.flush()
+        for directory in self._keeper.directories:
+            if directory.path == each.directory.parent:
+                logs = self._keeper.logs_in(directory)
+                points = {(one.topic, one.partition): one.recovery_point for one in logs}
+                await directory.write(RECOVERY_POINTS, points)
+
+    def _job(self, each: Log, found: Cleanable) -> CompactionJob:
+        settings, config = self._settings, each.config
+        workers = max(1, settings.threads)
+        return CompactionJob(
+            directory=each.directory,
+            bases=[segment.base_offset for segment in found.segments],
+            sizes=[segment.size for segment in found.segments],
+            end=found.end,
+            first_dirty=found.first_dirty,
+            now_ms=self._now_ms(),
+            delete_retention_ms=config.delete_retention_ms,
+            segment_bytes=config.segment_bytes,
+            segment_index_bytes=config.segment_index_bytes,
+            index_interval_bytes=config.index_interval_bytes,
+            map_bytes=settings.map_bytes // workers,
+            map_load_factor=settings.map_load_factor,
+            buffer_bytes=settings.buffer_bytes // workers // 2,
+            bytes_per_second=settings.bytes_per_second / workers,
+            producers=_active_producers(each, found.end),
+            aborted=_aborted(each, found.end),
+        )
+
+    async def _publish(self, current: _Pass, run: Rewritten) -> bool:
+        """Swap a run of segments in, unless the log has changed below it."""
+        each = current.log
+        bases = set(run.old)
+        old = [one for one in each.segments.view.segments if one.base_offset in bases]
+        if len(old) != len(bases):
+            current.is_aborted = True
+        current.swap = swap = Swap(self._files, each, old, run.new)
+        try:
+            return await swap.publish(lambda: current.may_go_on, self._now_ms())
+        except Refused as refusal:
+            # Files may have been renamed by then: only a start can put them right.
+            path = each.directory
+            raise StorageError(path, f"could not swap segments: {refusal}") from refusal
+        finally:
+            current.swap = None
+
+
+def _on_cut(current: _Pass, checkpoints: CleanerCheckpoints) -> Callable[[int], None]:
+    def before_cut(offset: int) -> None:
+        if offset < current.end:
+            current.abort()
+        if offset >= 0:
+            checkpoints.lower(current.log, offset)
+
+    return before_cut
+
+
+def _active_producers(each: Log, end: int) -> list[ActiveProducer]:
+    """Those whose last batch may be among what is compacted."""
+    found = []
+    for producer_id, producer in each.producers:
+        last = producer.batches[-1].last_offset if producer.batches else -1
+        if last < end:
+            found.append(ActiveProducer(producer_id, producer.epoch, last))
+    return found
+
+
+def _aborted(each: Log, end: int) -> list[AbortedTransaction]:
+    segments = each.segments.view.segments
+    return list(aborted_transactions(segments, segments[0].base_offset, end))
+
+
+def _tell(each: Log, done: Compacted, seconds: float) -> None:
+    log.info(
+        "compacted log=%s upto=%d bytes_read=%d bytes_written=%d records_dropped=%d ms=%d",
+        *(each, done.clean_upto, done.bytes_read, done.bytes_written, done.records_dropped),
+        seconds * 1000,
+    )

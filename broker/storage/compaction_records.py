@@ -1,0 +1,167 @@
+"""One entry of a log without some of its records.
+
+What stays is copied as it is, byte for byte wherever the batch's base timestamp does not move;
+only sizes, counts and checksums are made anew. The magic never changes.
+Source: log.md sections 5.4 and 5.5; pitfalls P19 and P36.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final, NamedTuple
+
+from barnabas.protocol.records import batch
+from barnabas.protocol.records.builder import seal
+from barnabas.protocol.records.codecs import READ_BYTES_MAX, compress, decompress
+from barnabas.protocol.records.failures import CorruptRecords
+from barnabas.protocol.records.header import (
+    CODEC_MASK,
+    DELETE_HORIZON,
+    HEADER_BYTES,
+    LOG_APPEND_TIME,
+    NO_TIMESTAMP,
+    Header,
+)
+from barnabas.protocol.records.message_set import encode_messages
+from barnabas.protocol.records.record import Record
+from barnabas.protocol.records.varints import VARLONG_BYTES_MAX, decode_varint, encode_varint
+
+_TIMESTAMP_TYPE_AT: Final = 17
+
+
+class Place(NamedTuple):
+    """One record of magic 2 where it lies in the plain record section."""
+
+    start: int
+    """Of its length."""
+    after_stamp: int
+    """Where its offset delta begins, which with all that follows never changes."""
+    stop: int
+    timestamp_delta: int
+    offset_delta: int
+    key: bytes | None
+    has_value: bool
+
+
+def section_of(entry: bytes, head: Header) -> bytes:
+    """The plain record section of a batch of magic 2; raises CorruptRecords."""
+    section = entry[HEADER_BYTES:]
+    codec = head.attributes & CODEC_MASK
+    return decompress(codec, section, bytes_max=READ_BYTES_MAX) if codec else section
+
+
+def places(section: bytes, count: int) -> Iterator[Place]:
+    """Each of ``count`` records in a plain section; raises CorruptRecords."""
+    position, end = 0, len(section)
+    make = tuple.__new__
+    try:
+        for _ in range(count):
+            start = position
+            length, position = _number(section, position)
+            stop = position + length
+            if not position < stop <= end:
+                raise CorruptRecords(f"a record of {length} bytes, {end - position} are left")
+            stamp = section[position + 1]
+            if stamp < 0x80:
+                stamp, after_stamp = (stamp >> 1) ^ -(stamp & 1), position + 2
+            else:
+                stamp, after_stamp = decode_varint(section, position + 1, VARLONG_BYTES_MAX)
+            delta, position = _number(section, after_stamp)
+            length, position = _number(section, position)
+            key = None if length < 0 else section[position : position + length]
+            position += max(0, length)
+            length, position = _number(section, position)
+            if position + max(0, length) > stop:
+                raise CorruptRecords(f"a record reaches beyond {stop}")
+            yield make(Place, (start, after_stamp, stop, stamp, delta, key, length >= 0))
+            position = stop
+    except IndexError as error:
+        raise CorruptRecords("the last record is cut") from error
+    if position != end:
+        raise CorruptRecords(f"{end - position} bytes after the last of {count} records")
+
+
+def _number(section: bytes, position: int) -> tuple[int, int]:
+    low = section[position]
+    if low < 0x80:
+        return (low >> 1) ^ -(low & 1), position + 1
+    return decode_varint(section, position)
+
+
+def rewritten(
+    head: Header, section: bytes, kept: Sequence[Place], delete_horizon_ms: int | None
+) -> bytearray:
+    """A batch of magic 2 with only the records ``kept``, at least one, in its old place.
+
+    A ``delete_horizon_ms`` becomes its base timestamp; None leaves one that is there. Offsets,
+    epoch, producer and sequence stay, so that nobody sees a gap that was not there.
+    """
+    attributes, base = head.attributes, head.base_timestamp
+    is_stamped = bool(attributes & LOG_APPEND_TIME)
+    if delete_horizon_ms is not None:
+        attributes |= DELETE_HORIZON
+        base = delete_horizon_ms
+    elif not (attributes & DELETE_HORIZON or is_stamped):
+        base += kept[0].timestamp_delta
+    shift = 0 if is_stamped else head.base_timestamp - base
+    newest = head.max_timestamp
+    if not is_stamped:
+        newest = head.base_timestamp + max(place.timestamp_delta for place in kept)
+    codec = attributes & CODEC_MASK
+    body = b"".join(_parts(section, kept, shift))
+    built = seal(
+        compress(codec, body) if codec else body,
+        0,
+        attributes,
+        head.last_offset_delta,
+        base,
+        newest,
+        head.producer_id,
+        head.producer_epoch,
+        head.base_sequence,
+        len(kept),
+    )
+    batch.assign(built, head.base_offset, head.leader_epoch)
+    return built
+
+
+def _parts(section: bytes, kept: Sequence[Place], shift: int) -> Iterator[bytes]:
+    """The records with their timestamp deltas moved by ``shift``."""
+    for start, after_stamp, stop, stamp, _, _, _ in kept:
+        if shift:
+            stamp_bytes = encode_varint(stamp + shift)
+            yield encode_varint(1 + len(stamp_bytes) + stop - after_stamp)
+            yield b"\0" + stamp_bytes
+            yield section[after_stamp:stop]
+        else:
+            yield section[start:stop]
+
+
+def emptied(head: Header) -> bytearray:
+    """A batch of magic 2 without records, kept for what its header says of its producer."""
+    built = seal(
+        b"",
+        0,
+        head.attributes & ~(CODEC_MASK | DELETE_HORIZON),
+        head.last_offset_delta,
+        NO_TIMESTAMP,
+        head.max_timestamp,
+        head.producer_id,
+        head.producer_epoch,
+        head.base_sequence,
+        0,
+    )
+    batch.assign(built, head.base_offset, head.leader_epoch)
+    return built
+
+
+def rewritten_messages(entry: bytes, kept: Sequence[Record]) -> bytes:
+    """A wrapper of magic 0 or 1 around the messages ``kept``, at least one."""
+    magic, attributes = batch.magic(entry), entry[_TIMESTAMP_TYPE_AT]
+    is_stamped = bool(magic and attributes & LOG_APPEND_TIME)
+    return encode_messages(
+        kept,
+        magic,
+        codec=attributes & CODEC_MASK,
+        append_time=kept[0].timestamp if is_stamped else None,
+    )
