@@ -11,9 +11,10 @@ from typing import Final, Protocol
 
 from .checkpoints import BadCheckpoint, Offsets, read_offsets
 from .cleanable import clamped
-from .files import Files
+from .files import Files, StorageError
 from .log import Log
 from .log_directory import LogDirectory
+from .stored_log import StoredLog
 
 log = logging.getLogger(__name__)
 
@@ -28,7 +29,7 @@ class LogKeeper(Protocol):
     def logs_in(self, directory: LogDirectory) -> Sequence[Log]:
         """The logs of one directory."""
 
-    def storage_failed(self, log: Log, error: Exception) -> None:
+    def storage_failed(self, log: StoredLog, error: StorageError) -> None:
         """The directory of a log cannot be trusted any more."""
 
 
