@@ -21,6 +21,7 @@ from barnabas.protocol.records.convert import down_convert
 from .call import Answer, Call, Handler, Parked
 from .fetch_sessions import FetchSessions, Wanted
 from .followers import check_replica, divergence, is_position, refuse_strangers
+from .read_committed import note_aborted, wants_committed
 
 SIZE_RULES_SINCE = 3
 """From here the first batch is whole even when it is larger than the limits (KIP-74)."""
@@ -76,14 +77,14 @@ class FetchHandler:
 
         def again() -> None:
             for partition in watched:
-                partition.forget(wait)
+                partition.readers.forget(wait)
             self._read_all(call, wanted)
             parked.resolve(reading.answer())
 
         def drop() -> None:
             wait.forget()
             for partition in watched:
-                partition.forget(wait)
+                partition.readers.forget(wait)
 
         wait = DataWait(
             self._loop,
@@ -94,9 +95,9 @@ class FetchHandler:
         parked.on_drop = drop
         for partition in watched:
             if request.replica_id >= 0:
-                partition.wait_for_append(wait)
+                partition.readers.wait_for_append(wait)
             else:
-                partition.wait_for_data(wait)
+                partition.readers.wait(wait, is_committed=wants_committed(request))
         return parked
 
     def _must_wait(self, call: Call, wanted: list[Wanted]) -> bool:
@@ -145,13 +146,15 @@ class FetchHandler:
         result.error_code = ErrorCode.NONE
         result.records = b""
         result.diverging_epoch = None
+        result.aborted_transactions = result.aborted_transactions and []
         try:
             partition = self._replicas.led(one.topic, asked.partition)
             partition.check_epoch(asked.current_leader_epoch)
             if call.request.replica_id >= 0:
                 check_replica(partition, call.request.replica_id, asked)
             result.diverging_epoch = divergence(partition, asked)
-            result.high_watermark = result.last_stable_offset = partition.high_watermark
+            result.high_watermark = partition.high_watermark
+            result.last_stable_offset = partition.last_stable_offset
             result.log_start_offset = partition.log.start_offset
             if result.diverging_epoch is None:
                 result.records = _records(
@@ -161,7 +164,9 @@ class FetchHandler:
                     bytes_max=bytes_max,
                     at_least_one=at_least_one,
                     is_follower=call.request.replica_id >= 0,
+                    is_committed=wants_committed(call.request),
                 )
+                note_aborted(partition, asked.fetch_offset, result)
         except Refused as refusal:
             _refuse(result, refusal.code, call.version)
 
@@ -185,13 +190,18 @@ def _records(
     bytes_max: int,
     at_least_one: bool,
     is_follower: bool,
+    is_committed: bool,
 ) -> bytes:
     config = partition.log.config
     if MAGIC_2_SINCE <= version < ZSTD_SINCE and config.compression_type == "zstd":
         raise Refused(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, "zstd needs Fetch version 10")
     if version >= MAGIC_2_SINCE:
         return partition.read(
-            offset, bytes_max=bytes_max, at_least_one=at_least_one, is_follower=is_follower
+            offset,
+            bytes_max=bytes_max,
+            at_least_one=at_least_one,
+            is_follower=is_follower,
+            is_committed=is_committed,
         )
     if not config.message_downconversion_enable:
         raise Refused(ErrorCode.UNSUPPORTED_VERSION, "message.downconversion.enable=false")

@@ -17,6 +17,7 @@ from barnabas.protocol.messages.list_offsets import PartitionResult
 
 from .call import Call, Handler
 from .followers import refuse_strangers
+from .read_committed import wants_committed
 
 LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED = -1, -2, -3, -4, -5
 SINCE = {LATEST: 0, EARLIEST: 0, MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9}
@@ -27,7 +28,7 @@ DEBUGGER = -2
 
 
 class ListOffsetsHandler:
-    """Answers from the leader's log, no further than the high watermark."""
+    """Answers from the leader's log, no further than the asker may read."""
 
     def __init__(self, replicas: Replicas) -> None:
         self._replicas = replicas
@@ -101,6 +102,8 @@ def _found(partition: Partition, asked: messages.Partition, call: Call) -> Parti
     log, wanted = partition.log, asked.timestamp
     is_consumer = call.request.replica_id < 0
     end = partition.high_watermark if is_consumer else log.end_offset
+    if wants_committed(call.request):
+        end = partition.last_stable_offset
     result = PartitionResult(
         partition_index=asked.partition_index, leader_epoch=partition.leader_epoch
     )

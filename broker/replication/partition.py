@@ -18,6 +18,7 @@ from barnabas.protocol.errors import ErrorCode, Refused
 
 from .followers import Followers
 from .partition_parts import IsrChange, Role, Surroundings, Told, Waiter
+from .readers import Readers
 from .start_waits import StartWaits
 
 __all__ = ["Partition", "Role", "Told", "Waiter"]
@@ -36,12 +37,10 @@ class Partition:
 
     __slots__ = (
         "_around",
-        "_followers_waiting",
         "_is_alone",
         "_sequence",
         "_told",
         "_unread",
-        "_waiters",
         "controller_epoch",
         "epoch_start",
         "followers",
@@ -53,6 +52,7 @@ class Partition:
         "leader_id",
         "log",
         "pending",
+        "readers",
         "replicas",
         "starts",
         "topic",
@@ -81,8 +81,7 @@ class Partition:
         """Log end when this epoch of leadership began."""
         self._told: list[tuple[int, int, Told]] = []
         self._sequence: Iterator[int] = itertools.count()
-        self._waiters: dict[Waiter, None] = {}
-        self._followers_waiting: dict[Waiter, None] = {}
+        self.readers = Readers()
         self.starts = StartWaits()
         self._unread: deque[tuple[int, int]] = deque()
         log.on_durable.append(self.advance)
@@ -150,8 +149,8 @@ class Partition:
         self.log.on_durable.remove(self.advance)
 
     def _wake(self) -> None:
-        for waiter in (*self._waiters, *self._followers_waiting):
-            waiter.end()
+        stable = self.last_stable_offset
+        self.readers.end(stable if stable < self.high_watermark else None)
 
     def check_epoch(self, claimed: int) -> None:
         """Raises Refused unless ``claimed`` is this leader's epoch, or -1 for "do not check"."""
@@ -190,14 +189,13 @@ class Partition:
             return appended
         end = appended.last_offset + 1
         if not (self._unread or self._told) and self._committable() == end:
-            self.high_watermark = end
-            if self._waiters:
-                self._tell_readers(len(batch))
+            before, self.high_watermark = self.high_watermark, end
+            self._tell_readers(len(batch), before)
         else:
             self._unread.append((end, len(batch)))
             self.advance()
-        for waiter in tuple(self._followers_waiting):
-            waiter.grew(len(batch))
+        if not self._is_alone:
+            self.readers.appended(len(batch))
         return appended
 
     def _check_enough_replicas(self) -> None:
@@ -229,18 +227,18 @@ class Partition:
         if mark <= self.high_watermark:
             return
         assert mark <= self.log.end_offset
-        self.high_watermark = mark
+        before, self.high_watermark = self.high_watermark, mark
         readable = 0
         while self._unread and self._unread[0][0] <= mark:
             readable += self._unread.popleft()[1]
         while self._told and self._told[0][0] <= mark:
             heapq.heappop(self._told)[2](ErrorCode.NONE)
-        if self._waiters:
-            self._tell_readers(readable or 1)
+        self._tell_readers(readable or 1, before)
 
-    def _tell_readers(self, count: int) -> None:
-        for waiter in tuple(self._waiters):
-            waiter.grew(count)
+    def _tell_readers(self, count: int, before: int) -> None:
+        if self.readers or self.log.producers.transactions:
+            mark = self.high_watermark
+            self.readers.committed(count, before, mark, self.last_stable_offset)
 
     def _committable(self) -> int:
         """The first offset that not every replica in sync has, or that a crash could take.
@@ -370,30 +368,32 @@ class Partition:
         """Take over the leader's high watermark as far as this log goes; it never falls."""
         assert not self.is_leader
         self.high_watermark = max(self.high_watermark, min(leaders, self.log.end_offset))
+        self.log.producers.transactions.settle(self.high_watermark)
 
     # --- reading -------------------------------------------------------------------------------
 
-    def read(
-        self, offset: int, *, bytes_max: int, at_least_one: bool, is_follower: bool = False
-    ) -> bytes:
-        """Whole batches from the one that holds ``offset``; consumers see what is committed.
+    @property
+    def last_stable_offset(self) -> int:
+        """Up to where consumers of committed records may read: no open transaction is below."""
+        return self.log.last_stable_offset(self.high_watermark)
 
+    def read(
+        self,
+        offset: int,
+        *,
+        bytes_max: int,
+        at_least_one: bool,
+        is_follower: bool = False,
+        is_committed: bool = False,
+    ) -> bytes:
+        """Whole batches from the one that holds ``offset``, up to the high watermark.
+
+        A follower sees all, ``is_committed`` nothing above the last stable offset.
         Raises Refused: 1 outside the log, 6 when not led here, 56.
         """
         if not self.is_leader:
             raise Refused(ErrorCode.NOT_LEADER_OR_FOLLOWER)
-        end = self.log.end_offset if is_follower else self.high_watermark
+        end = self.log.end_offset
+        if not is_follower:
+            end = self.last_stable_offset if is_committed else self.high_watermark
         return self.log.read(offset, bytes_max=bytes_max, end=end, at_least_one=at_least_one)
-
-    def wait_for_data(self, waiter: Waiter) -> None:
-        """Tell ``waiter`` of every move of the high watermark until it is forgotten."""
-        self._waiters[waiter] = None
-
-    def wait_for_append(self, waiter: Waiter) -> None:
-        """Tell ``waiter``, who reads for a follower, of every append until it is forgotten."""
-        self._followers_waiting[waiter] = None
-
-    def forget(self, waiter: Waiter) -> None:
-        """Tell ``waiter`` no more; harmless when it never waited."""
-        self._waiters.pop(waiter, None)
-        self._followers_waiting.pop(waiter, None)

@@ -61,14 +61,15 @@ class Transactions:
         """The first offset of those open, else the one after the marker that ended the last."""
         return next(iter(self._open.values()), marker_offset + 1)
 
-    def first_unstable(self, high_watermark: int) -> int | None:
-        """Where the earliest transaction begins that is open, or ended at the mark or above it.
+    def settle(self, high_watermark: int) -> None:
+        """Forget what ended below the mark, which never falls unless the log is cut."""
+        while self._ended and self._ended[0][1] < high_watermark:
+            heapq.heappop(self._ended)
 
-        The mark never falls, unless the log is cut: what ended below it is forgotten.
-        """
+    def first_unstable(self, high_watermark: int) -> int | None:
+        """Where the earliest transaction begins that is open, or ended at the mark or above it."""
+        self.settle(high_watermark)
         ended = self._ended
-        while ended and ended[0][1] < high_watermark:
-            heapq.heappop(ended)
         first = next(iter(self._open.values()), None)
         if ended and (first is None or ended[0][0] < first):
             return ended[0][0]

@@ -284,7 +284,7 @@ async def test_nothing_remains_of_a_fetch_whose_peer_is_gone(
     parked = await waiting(handler, wanted("t"))
     assert parked.on_drop is not None
     parked.on_drop()
-    assert replicas.led("t", 0)._waiters == {}
+    assert not replicas.led("t", 0).readers
     produce(replicas, "t", 1)
     await turns()
     assert not parked.is_resolved

@@ -1,0 +1,69 @@
+"""Who waits for bytes of one partition: consumers, consumers of committed records, followers.
+
+Source: log.md sections 6.1, 6.3 and 7.3.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from .partition_parts import Waiter
+
+_ENOUGH: Final = 1 << 62
+"""Bytes, more than anybody waits for: how many a transaction held back is not counted."""
+
+
+class Readers:
+    """Whoever waits is told of each move until it is forgotten."""
+
+    __slots__ = ("_committed", "_consumers", "_followers", "_stable")
+
+    def __init__(self) -> None:
+        self._consumers: dict[Waiter, None] = {}
+        self._committed: dict[Waiter, None] = {}
+        self._followers: dict[Waiter, None] = {}
+        self._stable: int | None = None
+
+    def __bool__(self) -> bool:
+        return bool(self._consumers or self._committed)
+
+    def wait(self, waiter: Waiter, *, is_committed: bool) -> None:
+        """Tell ``waiter`` of moves of the high watermark, or of the last stable offset."""
+        (self._committed if is_committed else self._consumers)[waiter] = None
+
+    def wait_for_append(self, waiter: Waiter) -> None:
+        """Tell ``waiter`` of every append."""
+        self._followers[waiter] = None
+
+    def forget(self, waiter: Waiter) -> None:
+        """Tell ``waiter`` no more; harmless when it never waited."""
+        for waiting in (self._consumers, self._committed, self._followers):
+            waiting.pop(waiter, None)
+
+    def appended(self, count: int) -> None:
+        """The log has ``count`` bytes more."""
+        for waiter in tuple(self._followers):
+            waiter.grew(count)
+
+    def committed(self, count: int, before: int, mark: int, stable: int) -> None:
+        """The high watermark moved ``count`` bytes on, from the offset ``before`` to ``mark``.
+
+        To be told of every move while the last stable offset, now ``stable``, lags behind it.
+        """
+        for waiter in tuple(self._consumers):
+            waiter.grew(count)
+        former, self._stable = self._stable, stable if stable < mark else None
+        if former is None and stable == mark:
+            held = count
+        elif stable > (before if former is None else former):
+            held = _ENOUGH
+        else:
+            return
+        for waiter in tuple(self._committed):
+            waiter.grew(held)
+
+    def end(self, stable: int | None = None) -> None:
+        """Whoever waits must ask again; ``stable`` is the last stable offset where it lags."""
+        self._stable = stable
+        for waiter in (*self._consumers, *self._committed, *self._followers):
+            waiter.end()
