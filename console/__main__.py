@@ -21,8 +21,10 @@ _VERBS: Final = {
     "up": "start a development cluster: ZooKeeper and nodes, gone with Ctrl-C",
     "broker": "run one broker from a server.properties file",
     "coordinator": "run one coordinator from a server.properties file",
+    "zookeeper": "run one ZooKeeper server in the foreground",
     "topics": "create, list, describe and delete topics",
     "groups": "list and describe consumer groups, with their lag",
+    "log": "print or verify the files of a log, with no node running",
 }
 _FAILED: Final = 1
 _INTERRUPTED: Final = 130

@@ -97,6 +97,28 @@ def _inner(plain: bytes, magic: int, verify: bool) -> Iterator[Record]:
         position = stop
 
 
+def checksums(entry: Buffer, *, bytes_max: int = READ_BYTES_MAX) -> list[tuple[int, bool]]:
+    """The checksum of each message of one whole entry, and whether it is right.
+
+    Those inside of a wrapper, in the order of :func:`messages`, or else the entry's own.
+    Raises CorruptRecords.
+    """
+    data = bytes(entry)
+    codec = data[17] & CODEC_MASK
+    if codec:
+        value = _message(data, 0, len(data)).value
+        data = decompress(codec, value or b"", bytes_max=bytes_max, magic=data[16])
+    found, position = [], 0
+    while len(data) - position >= ENVELOPE_BYTES:
+        stop = position + ENVELOPE_BYTES + _LENGTH.unpack_from(data, position + 8)[0]
+        if not position + SIZES_MIN[0] <= stop <= len(data):
+            break
+        crc = int.from_bytes(data[position + 12 : position + 16], "big")
+        found.append((crc, checksum_is_valid(data, position, stop)))
+        position = stop
+    return found
+
+
 def checksum_is_valid(data: Buffer, position: int, stop: int) -> bool:
     """Whether the CRC-32 of the entry from ``position`` to ``stop`` is what it says."""
     stored = int.from_bytes(data[position + 12 : position + 16], "big")

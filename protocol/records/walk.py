@@ -128,7 +128,7 @@ class Walk:
                         yield entry, record
             except CorruptRecords as bad:
                 self.valid_bytes = entry.position
-                self.stop, self.reason = Stop.CORRUPT, str(bad)
+                self.stop, self.reason = Stop.CORRUPT, bad.message
 
     def _next(self) -> Entry:
         return self._at_hand() or self._slowly()
