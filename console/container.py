@@ -1,0 +1,109 @@
+"""What a container of ours runs: the ``barnabas`` command, and the question whether it serves.
+
+``broker`` and ``coordinator`` also read a mounted server.properties, and can be told only after
+their start what to advertise. Source: pipeline.md sections 14.2 and 14.3.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import FrameType
+from typing import Final, NoReturn
+
+from barnabas.broker.config import NodeConfig, load
+from barnabas.broker.properties import from_environment, parse_properties
+from barnabas.protocol.settings import ConfigError
+
+from .__main__ import main as barnabas
+from .embedded_zookeeper import four_letter_word
+from .failure import Failure
+from .probe import Address, is_complete
+from .zookeeper import DEFAULT_PORT
+
+MOUNTED_SETTINGS: Final = Path("/mnt/shared/config/server.properties")
+"""Where Kafka's own image looks for a settings file, too."""
+ADVERTISED_FILE: Final = "BARNABAS_ADVERTISED_FILE"
+"""Names a file to wait for; its text becomes ``advertised.listeners``.
+
+For starters that learn the published port only from the running container, as testcontainers do.
+"""
+_NODES: Final = ("broker", "coordinator")
+_LOOPBACK: Final = "127.0.0.1"
+_POLL_S: Final = 0.05
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run ``barnabas`` with these words, or answer ``healthy`` with exit code 0 or 1."""
+    signal.signal(signal.SIGTERM, _end)  # the first process of a container ignores it otherwise
+    words = list(arguments)
+    if words == ["healthy"]:
+        return _report_health(os.environ)
+    if words and words[0] in _NODES:
+        if path := os.environ.get(ADVERTISED_FILE):
+            os.environ["KAFKA_ADVERTISED_LISTENERS"] = _awaited(Path(path))
+        if len(words) == 1 and MOUNTED_SETTINGS.exists():
+            words.append(str(MOUNTED_SETTINGS))
+    return barnabas(words)
+
+
+def health_problem(environment: Mapping[str, str]) -> str | None:
+    """Why the part that ``environment`` describes does not serve; None when it does.
+
+    A node serves when its clients' listener names a controller; ZooKeeper, when it has a mode.
+    """
+    if not _is_node(environment):
+        port = int(environment.get("ZOO_PORT") or environment.get("ZOOKEEPER_CLIENT_PORT") or 0)
+        port = port or DEFAULT_PORT
+        return None if "Mode:" in four_letter_word(port, b"srvr") else f"no ZooKeeper on {port}"
+    try:
+        host, port = client_address(load(_settings(environment)))
+    except (ConfigError, Failure) as error:
+        return str(error)
+    return None if is_complete(host, port, 1) else f"{host}:{port} knows no controller"
+
+
+def client_address(config: NodeConfig) -> Address:
+    """Where a process beside the node reaches it without a password. Raises Failure."""
+    for listener in config.listeners:
+        if listener.listener != config.inter_broker_listener and listener.protocol == "PLAINTEXT":
+            host = listener.host
+            return (_LOOPBACK if host in ("", "0.0.0.0", "::") else host), listener.port  # noqa: S104
+    raise Failure("no PLAINTEXT listener to ask")
+
+
+def _report_health(environment: Mapping[str, str]) -> int:
+    problem = health_problem(environment)
+    print(problem or "serves")
+    return 0 if problem is None else 1
+
+
+def _is_node(environment: Mapping[str, str]) -> bool:
+    return MOUNTED_SETTINGS.exists() or "zookeeper.connect" in from_environment(environment)
+
+
+def _settings(environment: Mapping[str, str]) -> dict[str, str]:
+    settings = parse_properties(MOUNTED_SETTINGS.read_text()) if MOUNTED_SETTINGS.exists() else {}
+    return settings | from_environment(environment)
+
+
+def _awaited(path: Path) -> str:
+    """The first line of a file that somebody writes into the container after its start."""
+    while True:
+        text = path.read_text() if path.exists() else ""
+        if text.endswith("\n"):
+            return text.strip()
+        time.sleep(_POLL_S)
+
+
+def _end(number: int, frame: FrameType | None) -> NoReturn:
+    del frame
+    sys.exit(128 + number)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,101 @@
+"""A Docker engine and our image for the tests: started and built here where that can be done.
+
+Source: pipeline.md section 14.2. Nothing is pulled unless the base image is already known or asked
+for with BASE_IMAGE: a registry that cannot be reached takes minutes to say so.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+from typing import Final
+
+from docker import DockerClient
+from docker.errors import DockerException
+
+from tests.harness.waiting import eventually
+
+REPOSITORY: Final = Path(__file__).parents[2]
+IMAGE: Final = "barnabas:test"
+_DEBIAN: Final = "debian:bookworm-slim"
+_OWN_BASE: Final = "barnabas-base:bookworm"
+
+
+class NoEngine(Exception):  # noqa: N818 - says what is missing
+    """No container can run on this machine; the text says what is missing."""
+
+
+class Engine:
+    """The engine that runs, or one that is started and ended with the tests."""
+
+    def __init__(self) -> None:
+        self._daemon: subprocess.Popen[bytes] | None = None
+        self._folder: tempfile.TemporaryDirectory[str] | None = None
+
+    def start(self) -> None:
+        """Return when an engine answers. Raises NoEngine."""
+        if _answers():
+            return
+        if shutil.which("dockerd") is None:
+            raise NoEngine("dockerd is not installed: apt-get install docker.io")
+        if os.geteuid() != 0:
+            raise NoEngine("the Docker engine does not run, and only root may start it")
+        self._folder = tempfile.TemporaryDirectory(prefix="barnabas-dockerd-")
+        log = Path(self._folder.name) / "dockerd.log"
+        with log.open("wb") as output:
+            self._daemon = subprocess.Popen(
+                ["dockerd"], stdout=output, stderr=output, start_new_session=True
+            )
+        daemon = self._daemon
+        eventually(lambda: _answers() or daemon.poll() is not None, what="the engine answers")
+        if daemon.poll() is not None:
+            words = log.read_text(errors="replace").splitlines()[-3:]
+            raise NoEngine("dockerd does not start here: " + " / ".join(words))
+
+    def stop(self) -> None:
+        """End the engine if it is ours."""
+        if self._daemon is not None and self._daemon.poll() is None:
+            self._daemon.terminate()
+            self._daemon.wait(30)
+        if self._folder is not None:
+            self._folder.cleanup()
+
+
+def build_image() -> str:
+    """Build the image of this checkout; what did not change comes from the engine's cache.
+
+    Returns its name. Raises NoEngine when there is no base to build on.
+    """
+    base = os.environ.get("BASE_IMAGE") or _base_image()
+    words = ["docker", "build", "--network", "host", "--build-arg", f"BASE_IMAGE={base}"]
+    built = subprocess.run(
+        [*words, "--tag", IMAGE, str(REPOSITORY)], capture_output=True, text=True, check=False
+    )
+    assert built.returncode == 0, f"the image does not build:\n{built.stdout}{built.stderr}"
+    return IMAGE
+
+
+def _answers() -> bool:
+    try:
+        client = DockerClient.from_env()
+        client.ping()
+        client.close()
+    except DockerException:
+        return False
+    return True
+
+
+def _base_image() -> str:
+    client = DockerClient.from_env()
+    with_tags = {tag for image in client.images.list() for tag in image.tags}
+    client.close()
+    for known in (_OWN_BASE, _DEBIAN):
+        if known in with_tags:
+            return known
+    if shutil.which("debootstrap") is None or os.geteuid() != 0:
+        raise NoEngine("no Debian base: docker pull it, or apt-get install debootstrap (as root)")
+    subprocess.run([REPOSITORY / "container" / "base.sh", _OWN_BASE], check=True)
+    return _OWN_BASE
