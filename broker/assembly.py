@@ -41,6 +41,7 @@ from .handlers.list_offsets import ListOffsetsHandler
 from .handlers.metadata import MetadataHandler
 from .handlers.produce import ProduceHandler
 from .handlers.producer_ids import ProducerIdsHandler
+from .handlers.producers import ProducersHandler
 from .handlers.topics import TopicsHandler
 from .identity import Identity
 from .metadata import MetadataCache
@@ -300,6 +301,7 @@ class Node:
             DeleteRecordsHandler(replicas, self._logs.write_log_starts, loop=loop),
             LeaderEpochsHandler(replicas),
             GroupsHandler(self._coordinator),
+            ProducersHandler(replicas),
             ProducerIdsHandler(ProducerIdBlocks(self._zookeeper, self.identity.node_id).take),
             MetadataHandler(metadata, cluster_id, create=create),
             TopicsHandler(

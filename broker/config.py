@@ -154,6 +154,9 @@ class StorageSettings:
     producer_id_expiration_ms: int = setting(
         "producer.id.expiration.ms", 86_400_000, "a silent producer is forgotten after", least=1
     )
+    producer_id_check_interval_ms: int = setting(
+        "producer.id.expiration.check.interval.ms", 600_000, "look for silent ones", least=1
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

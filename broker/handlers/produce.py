@@ -21,6 +21,7 @@ from barnabas.protocol.names import is_internal
 from barnabas.protocol.records.validate import InvalidRecords, ProduceRules, prepare
 
 from .call import Answer, Call, Handler, Parked
+from .transactional import check_transaction
 
 log = logging.getLogger(__name__)
 
@@ -113,6 +114,8 @@ class ProduceHandler:
                 index=wanted.index, base_offset=-1, log_start_offset=start
             )
             return nothing, None
+        if prepared.is_transactional:
+            check_transaction(call.request.transactional_id, prepared, partition.log.producers)
         appended = partition.append(prepared.batch, acks=acks, is_client=True)
         result = messages.PartitionResult(
             index=wanted.index,

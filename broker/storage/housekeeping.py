@@ -33,7 +33,6 @@ FREE_BYTES_MIN: Final = 1 << 20
 """A full disk with so much space again is worth a second look."""
 
 _CHECK_MS: Final = 1000
-_EXPIRY_MS: Final = 600_000
 
 
 class Intervals(Protocol):
@@ -70,6 +69,10 @@ class Intervals(Protocol):
     @property
     def producer_id_expiration_ms(self) -> int:
         """A producer silent for longer is forgotten."""
+
+    @property
+    def producer_id_check_interval_ms(self) -> int:
+        """Between two looks for silent producers."""
 
 
 class Keeper(Protocol):
@@ -126,7 +129,7 @@ class Housekeeping:
                 (_CHECK_MS, self._remove_due),
                 (_CHECK_MS, self._verify_full),
                 (_CHECK_MS, self._look_for_room),
-                (_EXPIRY_MS, self._expire_producers),
+                (intervals.producer_id_check_interval_ms, self._expire_producers),
             ):
                 tasks.create_task(_every(interval_ms, action))
 

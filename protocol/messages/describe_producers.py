@@ -18,7 +18,7 @@ class Topic:
     partition_indexes: Sequence[int] = wire(array(INT32))
 
 
-@message(key=61, versions=(0, 0), flexible=0)
+@message(key=61, versions=(0, 0), advertised=0, flexible=0)
 class DescribeProducersRequest:
     """The partitions to look at."""
 
@@ -55,7 +55,7 @@ class TopicResult:
     partitions: Sequence[PartitionResult] = wire(array(PartitionResult))
 
 
-@message(key=61, versions=(0, 0), flexible=0)
+@message(key=61, versions=(0, 0), advertised=0, flexible=0)
 class DescribeProducersResponse:
     """The producers found."""
 

@@ -1,0 +1,63 @@
+"""DescribeProducers: who writes to a partition, and whose transaction holds its readers back.
+
+Source: protocol.md section 2; KIP-664; Kafka 3.9 ReplicaManager.activeProducerState.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from barnabas.broker.replication.replicas import Replicas
+from barnabas.broker.storage.producers import Producer
+from barnabas.protocol.api import ApiKey
+from barnabas.protocol.errors import Refused
+from barnabas.protocol.messages import describe_producers as messages
+
+from .call import Call, Handler
+
+
+class ProducersHandler:
+    """Answers for every replica that is hosted here: a follower knows what its leader does."""
+
+    def __init__(self, replicas: Replicas) -> None:
+        self._replicas = replicas
+
+    def handlers(self) -> Mapping[int, Handler]:
+        """What to register with the dispatcher."""
+        return {ApiKey.DESCRIBE_PRODUCERS: self.describe_producers}
+
+    def describe_producers(self, call: Call) -> messages.DescribeProducersResponse:
+        """The producers that each partition remembers, in no order."""
+        request: messages.DescribeProducersRequest = call.request
+        return messages.DescribeProducersResponse(
+            topics=[
+                messages.TopicResult(
+                    name=topic.name,
+                    partitions=[
+                        self._look_up(topic.name, index) for index in topic.partition_indexes
+                    ],
+                )
+                for topic in request.topics
+            ]
+        )
+
+    def _look_up(self, topic: str, index: int) -> messages.PartitionResult:
+        try:
+            partition = self._replicas.get(topic, index) or self._replicas.led(topic, index)
+        except Refused as refusal:
+            return messages.PartitionResult(
+                partition_index=index, error_code=refusal.code, active_producers=[]
+            )
+        producers = [_described(*each) for each in partition.log.producers]
+        return messages.PartitionResult(partition_index=index, active_producers=producers)
+
+
+def _described(producer_id: int, producer: Producer) -> messages.Producer:
+    return messages.Producer(
+        producer_id=producer_id,
+        producer_epoch=producer.epoch,
+        last_sequence=producer.batches[-1].last_sequence if producer.batches else -1,
+        last_timestamp=producer.timestamp,
+        coordinator_epoch=producer.coordinator_epoch,
+        current_txn_start_offset=producer.transaction_start,
+    )
