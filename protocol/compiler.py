@@ -19,11 +19,17 @@ from .wire import Buffer, schema_of
 
 T = TypeVar("T")
 
-_SURPLUS: dict[str, Surplus] = {"decode": "corrupt", "request": "ignored", "prefix": "told"}
+_SURPLUS: dict[str, Surplus] = {
+    "decode": "corrupt",
+    "request": "ignored",
+    "views": "ignored",
+    "prefix": "told",
+}
 _encoders: dict[tuple[type, int], Callable[[Any], bytes]] = {}
 _chunkers: dict[tuple[type, int], Callable[[Any], list[Buffer]]] = {}
 _decoders: dict[tuple[type, int], Callable[[bytes, int], Any]] = {}
 _request_decoders: dict[tuple[type, int], Callable[[bytes, int], Any]] = {}
+_view_decoders: dict[tuple[type, int], Callable[[Buffer, int], Any]] = {}
 _prefix_decoders: dict[tuple[type, int], Callable[[bytes, int], tuple[Any, int]]] = {}
 
 
@@ -80,8 +86,14 @@ def request_decoder(message_class: type[T], version: int) -> Callable[[bytes, in
     return _cached(_request_decoders, message_class, version, "request")
 
 
+def view_decoder(message_class: type[T], version: int) -> Callable[[Buffer, int], T]:
+    """Like :func:`request_decoder`, for a memoryview too: its ``records`` are views, not copies."""
+    return _cached(_view_decoders, message_class, version, "views")
+
+
 def source(message_class: type, version: int, direction: str) -> tuple[str, dict[str, Any]]:
-    """The generated text and its names; directions: encode, chunks, decode, request, prefix.
+    """The generated text and its names; direction is encode, chunks, decode, request, views
+    or prefix.
 
     Raises ValueError for a version that the declaration does not have.
     """
@@ -90,7 +102,9 @@ def source(message_class: type, version: int, direction: str) -> tuple[str, dict
         raise ValueError(f"{schema.name} has no version {version}")
     if direction in ("encode", "chunks"):
         return encoder_source(schema, version, joined=direction == "encode")
-    return decoder_source(message_class, version, surplus=_SURPLUS[direction])
+    return decoder_source(
+        message_class, version, surplus=_SURPLUS[direction], of_views=direction == "views"
+    )
 
 
 def _cached(

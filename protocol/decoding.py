@@ -21,15 +21,16 @@ Surplus = Literal["corrupt", "ignored", "told"]
 
 
 def decoder_source(
-    message_class: type, version: int, *, surplus: Surplus
+    message_class: type, version: int, *, surplus: Surplus, of_views: bool = False
 ) -> tuple[str, dict[str, Any]]:
     """Source of ``decode(b, o)`` and the names it needs; it returns the message.
 
     ``surplus`` says what becomes of bytes behind the message: they are corrupt, they are ignored,
-    or the offset where they begin is returned, too.
+    or the offset where they begin is returned, too. ``of_views`` takes memoryviews as well.
     """
     schema = schema_of(message_class)
     writer = _DecoderWriter(version, is_flexible=version >= schema.flexible)
+    writer.is_of_views = of_views
     writer.indent = "        "
     if schema.elements_max is not None:
         writer.is_rationed = True
@@ -92,6 +93,7 @@ class _DecoderWriter:
         self.version = version
         self.is_flexible = is_flexible
         self.is_rationed = False
+        self.is_of_views = False
         self.names: dict[str, Any] = {
             "Corrupt": CorruptRequest,
             "ReadError": struct_error,
@@ -167,11 +169,14 @@ class _DecoderWriter:
         is_text = kind.name == "string"
         length = self.length("h" if is_text else "i")
         decode, empty = (".decode()", "''") if is_text else ("", "b''")
-        least = 1 if self.is_flexible else 0
         start = self.position()
+        value = f"b[{start}:e]{decode}"
+        if self.is_of_views and kind.name != "records":
+            value = f"str(b[{start}:e], 'utf-8')" if is_text else f"bytes(b[{start}:e])"
+        least = 1 if self.is_flexible else 0
         self.line(f"if {length} > {least}:")
         self.line(f"    e = {self.position(-least)} + {length}")
-        self.line(f"    {target} = b[{start}:e]{decode}")
+        self.line(f"    {target} = {value}")
         self.line("    o = e")
         self.line(f"elif {length} == {least}:")
         self.line(f"    {target} = {empty}")

@@ -14,7 +14,7 @@ from typing import Any, Final, Generic, TypeVar, cast, dataclass_transform, over
 T = TypeVar("T")
 
 Buffer = bytes | bytearray | memoryview
-"""What a ``records`` field may hold; a decoded one is always ``bytes``."""
+"""What a ``records`` field may hold; a decoded one is ``bytes``, or a view of what was decoded."""
 
 EVER: Final = 32767
 """Stands for "no last version"."""

@@ -7,49 +7,24 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable
-from typing import Any, Protocol, cast
+from typing import Any, cast
 
 from barnabas.broker.handlers.call import Parked
-from barnabas.broker.security.sasl import ANONYMOUS, PlainExchange, Stage
+from barnabas.broker.security.sasl import ANONYMOUS, Stage
 from barnabas.protocol.errors import CorruptRequest, Refused
 from barnabas.protocol.wire import Buffer
 
-from .dispatch import Dispatcher, Rendered, render
+from .bulk_framing import BUFFER_BYTES, BULK_BYTES_MIN, BulkFraming, BulkReceiver
+from .dispatch import Frame, Rendered, render
 from .framing import FRAME_BYTES_MIN, LENGTH_BYTES, Framing
+from .host import Dispatch, Host
 from .limits import (
-    AUTHENTICATION_S,
     FREE_BYTES,
     PARKED_MAX,
-    STALL_S,
     UNAUTHENTICATED_BYTES_MAX,
     WRITE_BUFFER_MAX,
-    Limits,
 )
-from .outbox import Outbox
-
-Dispatch = Callable[[bytes, "Connection"], Rendered | Parked | None]
-
-
-class Host(Protocol):
-    """What a connection needs of the listener it came in by."""
-
-    name: str
-    is_internal: bool
-    is_serving: bool
-    dispatcher: Dispatcher
-    limits: Limits
-    outbox: Outbox
-    loop: asyncio.AbstractEventLoop
-
-    def exchange(self) -> PlainExchange | None:
-        """A fresh proof to ask of a peer; None where none is asked."""
-
-    def entered(self, connection: Connection) -> None:
-        """Know a connection that was admitted."""
-
-    def left(self, connection: Connection) -> None:
-        """Forget a connection that is gone."""
+from .patience import Patience, State
 
 
 class Connection(asyncio.Protocol):
@@ -66,7 +41,7 @@ class Connection(asyncio.Protocol):
         self.host = ""
         self.remembered: Any = None
         self.sasl = host.exchange()
-        self._framing = Framing(host.limits.frame_bytes_max)
+        self._framing: Framing | BulkFraming = Framing(host.limits.frame_bytes_max)
         self._dispatch: Dispatch = host.dispatcher.dispatch
         if self.sasl is not None:
             self._dispatch = self._prove
@@ -74,14 +49,12 @@ class Connection(asyncio.Protocol):
         self._waiting: deque[Parked | Rendered] = deque()
         self._out: list[Buffer] = []
         self._out_bytes = self._ready_bytes = 0
-        self._charged = self._answer_bytes = self._growth_seen = 0
+        self._charged = self._answer_bytes = 0
         self._is_heard = self._is_paused = self._is_stalled = self._is_queued = False
         self._is_admitted = self._is_closing = self._is_blocked = self.is_dirty = False
-        self._was_partial = self._was_stalled = False
         self._woken = self._on_answer
         self._transport: asyncio.Transport
-        self._timer: asyncio.TimerHandle | None = None
-        self._tick_s = self._quiet_s = 0.0
+        self._patience = Patience(host, self)
 
     @property
     def principal(self) -> str:
@@ -101,9 +74,7 @@ class Connection(asyncio.Protocol):
             self._transport.abort()
             return
         self._transport.set_write_buffer_limits(high=WRITE_BUFFER_MAX)
-        self._tick_s = min(STALL_S, self._host.limits.idle_s)
-        first = self._tick_s if self.sasl is None else min(self._tick_s, AUTHENTICATION_S)
-        self._timer = self._host.loop.call_later(first, self._on_tick)
+        self._patience.start(is_stranger=self.sasl is not None)
         self._host.entered(self)
         if not self._host.is_serving:
             self._is_blocked = True
@@ -112,6 +83,7 @@ class Connection(asyncio.Protocol):
         """Serve every whole frame that is there now."""
         self._is_heard = True
         framing = self._framing
+        assert type(framing) is Framing
         if not framing.is_alone(data) or self._waiting or self._is_blocked or self._out:
             framing.feed(data)
             self._serve()
@@ -152,8 +124,7 @@ class Connection(asyncio.Protocol):
         if not self._is_admitted:
             return
         self._is_closing = True
-        if self._timer is not None:
-            self._timer.cancel()
+        self._patience.stop()
         limits = self._host.limits
         limits.crowd.left(self.host)
         self._forget_answers()
@@ -223,14 +194,14 @@ class Connection(asyncio.Protocol):
             or self._requests.is_spent
         )
 
-    def _prove(self, frame: bytes, peer: Connection) -> Rendered | Parked | None:
+    def _prove(self, frame: Frame, peer: Connection) -> Rendered | Parked | None:
         """Stands in for the dispatcher until the peer has proved who it is."""
         exchange = peer.sasl
         assert exchange is not None
         reply: Rendered | Parked | None = _EMPTY_TOKEN
         if exchange.stage is Stage.BARE_TOKEN:
             try:
-                exchange.authenticate(frame[LENGTH_BYTES:])
+                exchange.authenticate(bytes(frame[LENGTH_BYTES:]))
             except Refused as refusal:
                 raise CorruptRequest(f"authentication failed: {refusal.message}") from None
         else:
@@ -240,6 +211,40 @@ class Connection(asyncio.Protocol):
             self._framing.bytes_max = self._host.limits.frame_bytes_max
             self._dispatch = self._host.dispatcher.dispatch
         return reply
+
+    def _receive_in_bulk(self, framing: Framing) -> None:
+        """Let the kernel write the rest of a large frame, and what follows, where it is read."""
+        proved = self.sasl is None or self.sasl.stage is Stage.DONE
+        requests = self._requests
+        is_scarce = requests.used + BUFFER_BYTES > requests.bytes_max // 2
+        if framing.needed > BUFFER_BYTES or is_scarce or not proved:
+            return
+        if self._transport.get_extra_info("socket") is None:
+            return
+        self._framing = bulk = BulkFraming(
+            self._host.limits.buffers, framing.bytes_max, framing.growth
+        )
+        bulk.feed(framing.partial)
+        self._receive_by(BulkReceiver(self, bulk))
+        self._serve()
+
+    def serve_received(self) -> None:
+        """Serve what is whole; go back to small frames when the peer has done so."""
+        self._is_heard = True
+        self._serve()
+        bulk = self._framing
+        if type(bulk) is BulkFraming and bulk.is_done:
+            self._framing = framing = Framing(bulk.bytes_max)
+            framing.growth = bulk.growth
+            framing.feed(bulk.taken())
+            self._receive_by(self)
+            self._serve()
+
+    def _receive_by(self, protocol: asyncio.BaseProtocol) -> None:
+        self._transport.pause_reading()
+        self._transport.set_protocol(protocol)
+        if not self._is_paused:
+            self._transport.resume_reading()
 
     # --- answers out ---------------------------------------------------------------------------
 
@@ -323,7 +328,7 @@ class Connection(asyncio.Protocol):
         if self._is_closing:
             self._transport.close()
             return
-        requests = self._requests
+        requests, framing = self._requests, self._framing
         change, self._charged = held - self._charged, held
         if self._is_queued and held <= FREE_BYTES:
             self._is_queued = False
@@ -342,34 +347,29 @@ class Connection(asyncio.Protocol):
                 self._transport.pause_reading()
             else:
                 self._transport.resume_reading()
+        if type(framing) is Framing and framing.missing >= BULK_BYTES_MIN and held >= FREE_BYTES:
+            self._receive_in_bulk(framing)
 
     def resume(self) -> None:
         """The budget has room again, or the listener begins to serve."""
         self._is_blocked = self._must_wait()
         self._settle()
 
-    def _on_tick(self) -> None:
-        """Every half minute at most: who is silent, slow or a stranger for too long goes."""
-        reason = self._overstayed()
-        if reason:
-            self._complain(reason)
-            self._transport.abort()
-            return
-        self._is_heard = False
-        self._timer = self._host.loop.call_later(self._tick_s, self._on_tick)
+    def state(self) -> State:
+        """What its patience with the peer depends on; asking counts as the end of a period."""
+        is_heard, self._is_heard = self._is_heard, False
+        return State(
+            is_proved=self.sasl is None or self.sasl.stage is Stage.DONE,
+            is_active=is_heard or bool(self._waiting),
+            is_stalled=self._is_stalled,
+            is_partial=self._framing.held > 0 and not self._is_paused,
+            growth=self._framing.growth,
+        )
 
-    def _overstayed(self) -> str:
-        grown, self._growth_seen = self._framing.growth - self._growth_seen, self._framing.growth
-        was_partial, self._was_partial = self._was_partial, self._framing.held > 0
-        was_stalled, self._was_stalled = self._was_stalled, self._is_stalled
-        self._quiet_s = 0.0 if self._is_heard or self._waiting else self._quiet_s + self._tick_s
-        if self.sasl is not None and self.sasl.stage is not Stage.DONE:
-            return "not authenticated in time"
-        if was_stalled and self._is_stalled:
-            return "answers not read in time"
-        if was_partial and self._was_partial and not self._is_paused and grown < FREE_BYTES:
-            return "unfinished frame"
-        return "idle" if self._quiet_s >= self._host.limits.idle_s else ""
+    def overstay(self, reason: str) -> None:
+        """The peer has been silent, slow or a stranger for too long."""
+        self._complain(reason)
+        self._transport.abort()
 
     def _forget_answers(self) -> None:
         self._host.limits.answers.give(self._answer_bytes)

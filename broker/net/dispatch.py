@@ -15,7 +15,7 @@ from typing import Any
 from barnabas.broker.handlers.call import Call, Handler, Parked, Peer
 from barnabas.broker.security.sasl import Stage
 from barnabas.protocol import api
-from barnabas.protocol.compiler import chunk_encoder, encoder, request_decoder
+from barnabas.protocol.compiler import chunk_encoder, encoder, request_decoder, view_decoder
 from barnabas.protocol.errors import CorruptRequest, ErrorCode, Refused
 from barnabas.protocol.frame import parse_request_header, response_prefix
 from barnabas.protocol.messages import api_versions
@@ -25,6 +25,9 @@ from .framing import LENGTH_BYTES
 from .limits import LIST_BYTES_MAX
 
 log = logging.getLogger(__name__)
+
+Frame = bytes | memoryview
+"""A request with its length; a view is only valid, and may be written into, until it is served."""
 
 Rendered = bytes | list[Buffer]
 """A whole response frame: in one piece, or in pieces that are too large to join."""
@@ -72,7 +75,8 @@ class Route:
         self.version = version
         self.name = spec.name
         self.handler = handler
-        self.decode: Callable[[Any, int], Any] = request_decoder(spec.request, version)
+        read = view_decoder if spec.key == api.ApiKey.PRODUCE else request_decoder
+        self.decode: Callable[[Any, int], Any] = read(spec.request, version)
         self.encode: Callable[[Any], bytes] = encoder(spec.response, version)
         self.encode_in_pieces: Callable[[Any], list[Buffer]] = chunk_encoder(spec.response, version)
         self.response = spec.response
@@ -145,7 +149,7 @@ class Dispatcher:
                 offers.append((key, highest))
         return offers
 
-    def dispatch(self, frame: bytes, peer: Peer) -> Rendered | Parked | None:
+    def dispatch(self, frame: Frame, peer: Peer) -> Rendered | Parked | None:
         """Serve one frame, length included; what comes back goes out in the order of arrival.
 
         Raises CorruptRequest when the connection has to be closed.
@@ -223,14 +227,14 @@ def _highest(spec: api.ApiSpec, is_internal: bool) -> int | None:
     return spec.advertised
 
 
-def _client_id(frame: bytes, name_length: int, header_version: int) -> tuple[str | None, int]:
+def _client_id(frame: Frame, name_length: int, header_version: int) -> tuple[str | None, int]:
     """Client id and start of the body; the rare shapes are left to protocol/frame.py."""
     end = _HEAD_BYTES + name_length
     is_tagged = header_version == 2
     if name_length < 0 or end >= len(frame) or not header_version or (is_tagged and frame[end]):
-        header, start = parse_request_header(frame[LENGTH_BYTES:])
+        header, start = parse_request_header(bytes(frame[LENGTH_BYTES:]))
         return header.client_id, start + LENGTH_BYTES
-    return frame[_HEAD_BYTES:end].decode("utf-8", "replace"), end + is_tagged
+    return str(frame[_HEAD_BYTES:end], "utf-8", "replace"), end + is_tagged
 
 
 def _unknown_api_versions(correlation_id: int) -> bytes:

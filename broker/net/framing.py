@@ -44,6 +44,16 @@ class Framing:
         """Bytes that were fed and not handed out."""
         return len(self.partial) + len(self.data) - self._position
 
+    @property
+    def missing(self) -> int:
+        """Bytes that have to come before the unfinished frame is whole; 0 without one."""
+        return self._needed - len(self.partial) if self.partial else 0
+
+    @property
+    def needed(self) -> int:
+        """Bytes of the unfinished frame, as far as it says."""
+        return self._needed
+
     def is_alone(self, data: bytes) -> bool:
         """Whether ``data``, just arrived, is one whole frame, and nothing came before it."""
         size = len(data) - LENGTH_BYTES
@@ -81,7 +91,7 @@ class Framing:
         if left >= LENGTH_BYTES:
             size: int = _LENGTH(data, position)[0]
             if not self.bytes_min <= size <= self.bytes_max:
-                raise CorruptRequest(_length_problem(size, data[position : position + 4]))
+                raise CorruptRequest(length_problem(size, data[position : position + 4]))
             needed += size
             if needed <= left:
                 self._position = stop = position + needed
@@ -100,7 +110,8 @@ class Framing:
         self.data, self._position, self.partial = b"", 0, bytearray()
 
 
-def _length_problem(size: int, start: bytes) -> str:
+def length_problem(size: int, start: bytes) -> str:
+    """What to call a length that no frame of ours can have; ``start`` are its four bytes."""
     for hello, protocol in _HELLOS.items():
         if start.startswith(hello):
             return f"{protocol} sent to a plaintext Kafka port"

@@ -9,6 +9,8 @@ import logging
 from collections import Counter
 from typing import TYPE_CHECKING, Protocol
 
+from .bulk_framing import ReceiveBuffers
+
 if TYPE_CHECKING:
     from barnabas.broker.config import NetworkSettings
 
@@ -147,3 +149,4 @@ class Limits:
         self.answers = Budget(settings.queued_max_request_bytes)
         self.crowd = Crowd(settings.max_connections, settings.max_connections_per_ip)
         self.complaints = Complaints()
+        self.buffers = ReceiveBuffers()

@@ -175,8 +175,8 @@ class Partition:
 
     # --- writing -------------------------------------------------------------------------------
 
-    def append(self, batch: bytearray, *, acks: int, is_client: bool) -> Appended:
-        """Append one batch as leader; takes it over and writes its offsets and epoch into it.
+    def append(self, batch: bytearray | memoryview, *, acks: int, is_client: bool) -> Appended:
+        """Append one batch as leader; writes offsets and epoch into it, keeps nothing of it.
 
         Raises Refused: 6, 19 (nothing was appended), 56, and what the log refuses.
         """

@@ -47,8 +47,10 @@ class Log(StoredLog):
 
     # Appending
 
-    def append(self, batch: bytearray, *, leader_epoch: int, is_client: bool) -> Appended:
-        """Append one batch of magic 2 as leader; takes it over, writes offset and epoch into it.
+    def append(
+        self, batch: bytearray | memoryview, *, leader_epoch: int, is_client: bool
+    ) -> Appended:
+        """Append one batch of magic 2 as leader: writes offset and epoch into it, keeps nothing.
 
         The batch was validated, or built here. A client's batch with a producer id is checked
         against the last ones of that producer. Raises Refused: 6 for an epoch that has ended,
@@ -96,7 +98,7 @@ class Log(StoredLog):
         return Appended(base_offset, last_offset, stamp, False, self.start_offset)
 
     def _check_producer(
-        self, fields: tuple[int, ...], batch: bytearray, *, is_client: bool
+        self, fields: tuple[int, ...], batch: bytearray | memoryview, *, is_client: bool
     ) -> SentBatch | None:
         if fields[5] & CONTROL:
             self.producers.check_marker(fields[9], batch)

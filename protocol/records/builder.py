@@ -229,7 +229,7 @@ def seal(
     return bytearray(b"").join((front, covered, body))
 
 
-def reseal(batch: bytearray) -> None:
+def reseal(batch: bytearray | memoryview) -> None:
     """Compute the checksum again, after a change of anything it covers."""
     with memoryview(batch) as view:
         crc = crc32c(view[CRC_AT + 4 :])

@@ -21,7 +21,9 @@ from .header import (
 from .record import Record
 
 
-def restamp(batch: bytearray, head: Header, newest: int, append_time: int | None) -> None:
+def restamp(
+    batch: bytearray | memoryview, head: Header, newest: int, append_time: int | None
+) -> None:
     """Correct timestamp type and maximum in place, with the checksum only if one changes."""
     attributes = _stamped(head.attributes, append_time)
     if attributes == head.attributes and newest == head.max_timestamp:

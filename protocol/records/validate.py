@@ -61,7 +61,7 @@ class ProduceRules:
 class Prepared(NamedTuple):
     """One batch at base offset 0, ready for ``assign``, and what its header says."""
 
-    batch: bytearray
+    batch: bytearray | memoryview
     record_count: int
     max_timestamp: int
     log_append_time: int
@@ -88,7 +88,8 @@ def prepare(
 ) -> Prepared | None:
     """The batch to append; None when there is nothing to append, which is a success.
 
-    ``records`` is what the request holds for one partition and is not changed.
+    ``records`` is what the request holds for one partition and is not changed, unless it is a
+    writable memoryview: then the batch is made in place where it can be.
     Raises InvalidRecords with 2, 10, 18, 32, 76 or 87.
     """
     try:
@@ -101,7 +102,10 @@ def prepare(
         _check_zstd(records, entries, produce_version)
         _check_entries(records, entries, rules)
         if batch.magic(records) >= 2:
-            return _prepare_batch(memoryview(records)[: entries[0][1]], rules, now_ms)
+            view = memoryview(records)
+            if not isinstance(records, memoryview):
+                view = view.toreadonly()
+            return _prepare_batch(view[: entries[0][1]], rules, now_ms)
         return _prepare_messages(records, entries, rules, now_ms)
     except CorruptRecords as failure:
         raise InvalidRecords(failure.code, failure.message) from failure
@@ -168,8 +172,8 @@ def _prepare_batch(data: memoryview, rules: ProduceRules, now_ms: int) -> Prepar
     head = batch.header(data)
     _check_header(head)
     source = head.attributes & CODEC_MASK
-    result = bytearray(data)
-    section: bytes | bytearray = result
+    result: bytearray | memoryview = bytearray(data) if data.readonly else data
+    section: bytes | bytearray | memoryview = result
     start = HEADER_BYTES
     if source:
         bytes_max = produced_bytes_max(rules.message_bytes_max)
@@ -210,7 +214,7 @@ def _prepare_batch(data: memoryview, rules: ProduceRules, now_ms: int) -> Prepar
     )
 
 
-def _records(head: Header, section: bytes | bytearray, start: int) -> Iterable[Record]:
+def _records(head: Header, section: Buffer, start: int) -> Iterable[Record]:
     """The records one by one, for batches that are refused or rebuilt."""
     return decode_records(
         bytes(section),

@@ -15,7 +15,7 @@ import uvloop
 
 from barnabas.broker.config import NetworkSettings
 from barnabas.broker.handlers.call import Call
-from barnabas.broker.net import connection as connection_module
+from barnabas.broker.net import patience
 from barnabas.broker.net.limits import FREE_BYTES, WRITE_BUFFER_MAX, Budget, Crowd
 from barnabas.protocol.api import ApiKey
 from barnabas.protocol.messages import fetch, heartbeat, list_groups
@@ -163,7 +163,7 @@ async def test_a_silent_connection_is_closed_but_not_one_that_waits_for_an_answe
 async def test_a_frame_that_stops_growing_ends_its_connection(
     start: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(connection_module, "STALL_S", 0.02)
+    monkeypatch.setattr(patience, "STALL_S", 0.02)
     client = await (await start()).connect()
     client.writer.write(beginning(8 * MIB, 300_000))
     assert await client.is_closed()
@@ -174,7 +174,7 @@ async def test_a_peer_that_does_not_read_gets_no_more_answers_and_is_closed(
 ) -> None:
     if not isinstance(asyncio.get_running_loop(), uvloop.Loop) and not PAUSES_WRITELINES:
         pytest.skip("this asyncio's writelines pauses nobody: CVE-2024-12254; nodes run on uvloop")
-    monkeypatch.setattr(connection_module, "STALL_S", 0.05)
+    monkeypatch.setattr(patience, "STALL_S", 0.05)
     node = await start()
     served = 0
 

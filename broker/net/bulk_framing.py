@@ -1,0 +1,204 @@
+"""Cuts large frames out of a buffer that the kernel wrote them into: no byte of them is copied.
+
+Stands in for Framing while a peer sends large requests. The buffers belong to the node and are
+lent: a connection holds one only while a frame in it is unfinished or waits to be served.
+
+    | served | whole frames | the beginning of one | room for the kernel |
+             start                                 end          BUFFER_BYTES
+
+Source: protocol.md section 4.1 (BufferedProtocol where the announced frame is large).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from struct import Struct
+from typing import Final, Protocol
+
+from barnabas.protocol.api import ApiKey
+from barnabas.protocol.errors import CorruptRequest
+
+from .framing import FRAME_BYTES_MIN, LENGTH_BYTES, length_problem
+
+BUFFER_BYTES: Final = 1 << 20 | 1 << 18
+"""Room for a request of a megabyte, as producers send them at most, and the start of the next."""
+BULK_BYTES_MIN: Final = 128 << 10
+"""A shorter frame is not worth the switch."""
+SPARE_BUFFERS_MAX: Final = 4
+
+_LENGTH: Final = Struct(">i").unpack_from
+_LENGTH_AND_KEY: Final = Struct(">ih").unpack_from
+
+
+class ReceiveBuffers:
+    """The node's large buffers: few are in use at once, for requests are served as they come."""
+
+    def __init__(self) -> None:
+        self._spare: list[memoryview] = []
+
+    def peek(self) -> memoryview:
+        """A buffer to receive into, for now; it stays here."""
+        if not self._spare:
+            self._spare.append(memoryview(bytearray(BUFFER_BYTES)))
+        return self._spare[-1]
+
+    def take(self) -> memoryview:
+        """The buffer that :meth:`peek` shows, for the caller alone until it is given back."""
+        self.peek()
+        return self._spare.pop()
+
+    def give(self, buffer: memoryview) -> None:
+        """Take a buffer back."""
+        if len(self._spare) < SPARE_BUFFERS_MAX:
+            self._spare.append(buffer)
+
+
+class Served(Protocol):
+    """A connection, as far as what receives for it must know."""
+
+    def serve_received(self) -> None:
+        """Serve the frames that are whole now."""
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """As a protocol is told."""
+
+    def pause_writing(self) -> None:
+        """As a protocol is told."""
+
+    def resume_writing(self) -> None:
+        """As a protocol is told."""
+
+
+class BulkReceiver(asyncio.BufferedProtocol):
+    """Stands between the transport and its connection while large frames come in."""
+
+    def __init__(self, connection: Served, framing: BulkFraming) -> None:
+        self._connection = connection
+        self._framing = framing
+        self.connection_lost = connection.connection_lost  # type: ignore[method-assign]
+        self.pause_writing = connection.pause_writing  # type: ignore[method-assign]
+        self.resume_writing = connection.resume_writing  # type: ignore[method-assign]
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        """All the room there is."""
+        return self._framing.room()
+
+    def buffer_updated(self, nbytes: int) -> None:
+        """Serve what became whole."""
+        self._framing.received(nbytes)
+        self._connection.serve_received()
+
+
+class BulkFraming:
+    """What has arrived in large frames and is not served yet; as :class:`Framing`."""
+
+    __slots__ = (
+        "_buffer",
+        "_buffers",
+        "_end",
+        "_start",
+        "bytes_max",
+        "bytes_min",
+        "growth",
+        "is_done",
+        "partial",
+    )
+
+    def __init__(self, buffers: ReceiveBuffers, bytes_max: int, growth: int) -> None:
+        self.bytes_max = bytes_max
+        self.bytes_min = FRAME_BYTES_MIN
+        self.growth = growth
+        """Bytes by which unfinished frames have grown so far."""
+        self.partial = False
+        """What is here is the beginning of a frame, and nothing else."""
+        self.is_done = False
+        """The peer has gone over to small frames, or to one that has no room here."""
+        self._buffers = buffers
+        self._buffer: memoryview | None = None
+        self._start = self._end = 0
+
+    @property
+    def held(self) -> int:
+        """Bytes of memory that this peer keeps from others."""
+        return 0 if self._buffer is None else BUFFER_BYTES
+
+    @property
+    def data(self) -> bool:
+        """Whether there may be a whole frame."""
+        return self._end > self._start and not self.partial
+
+    @property
+    def missing(self) -> int:
+        """Nothing is to be gained from another switch."""
+        return 0
+
+    def room(self) -> memoryview:
+        """Where the kernel may write; never empty."""
+        buffer = self._buffers.peek() if self._buffer is None else self._buffer
+        return buffer[self._end :]
+
+    def feed(self, data: bytes | bytearray) -> None:
+        """Begin with what another framing had received."""
+        assert self._end == 0
+        self.room()[: len(data)] = data
+        self.received(len(data))
+
+    def received(self, count: int) -> None:
+        """The kernel has written so much."""
+        if self._buffer is None:
+            self._buffer = self._buffers.take()
+        if self.partial:
+            self.growth += count
+            self.partial = False
+        self._end += count
+
+    def next(self) -> bytes | memoryview | None:
+        """The next whole frame, length included; None when more has to arrive.
+
+        A produce request is a view, valid until the next call; it may be written into.
+        Raises CorruptRequest for a length that no frame of ours can have.
+        """
+        buffer, start = self._buffer, self._start
+        if buffer is None:
+            return None
+        left = self._end - start
+        needed = LENGTH_BYTES
+        if left >= LENGTH_BYTES:
+            size: int = _LENGTH(buffer, start)[0]
+            if not self.bytes_min <= size <= self.bytes_max:
+                raise CorruptRequest(length_problem(size, bytes(buffer[start : start + 4])))
+            needed += size
+            if needed <= left:
+                self._start = stop = start + needed
+                self.is_done = needed < BULK_BYTES_MIN and stop == self._end
+                frame = buffer[start:stop]
+                is_produce = needed > 6 and _LENGTH_AND_KEY(frame)[1] == ApiKey.PRODUCE
+                return frame if is_produce else bytes(frame)
+        self._keep(buffer, left, needed)
+        return None
+
+    def _keep(self, buffer: memoryview, left: int, needed: int) -> None:
+        """Hold on to the beginning of a frame; without one the buffer is free."""
+        if not left:
+            self.clear()
+            return
+        self.partial = True
+        self.is_done = needed > BUFFER_BYTES
+        if self._start + needed > BUFFER_BYTES:
+            buffer[:left] = buffer[self._start : self._end]
+            self._start, self._end = 0, left
+
+    def taken(self) -> bytes:
+        """All that is left, for another framing to go on with."""
+        assert self._buffer is not None or self._end == 0
+        left = bytes(self._buffer[self._start : self._end]) if self._buffer is not None else b""
+        self.clear()
+        return left
+
+    def clear(self) -> None:
+        """Give the buffer back."""
+        if self._buffer is not None:
+            self._buffers.give(self._buffer)
+            self._buffer = None
+        self._start = self._end = 0
+        self.partial = False

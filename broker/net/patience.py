@@ -1,0 +1,86 @@
+"""When to give a peer up that is silent, slow or a stranger for too long.
+
+Source: reliability.md section 8.2.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import NamedTuple, Protocol
+
+from .limits import AUTHENTICATION_S, FREE_BYTES, STALL_S, Limits
+
+
+class State(NamedTuple):
+    """What a connection says of itself at the end of a period."""
+
+    is_proved: bool
+    """The peer has proved who it is, where that is asked."""
+    is_active: bool
+    """It was heard in this period, or waits for answers."""
+    is_stalled: bool
+    """Answers lie here that it does not read."""
+    is_partial: bool
+    """It has begun a frame, and we would read on."""
+    growth: int
+    """Bytes by which its unfinished frames have grown, ever."""
+
+
+class Watched(Protocol):
+    """A connection."""
+
+    def state(self) -> State:
+        """What its patience depends on, at the end of a period."""
+
+    def overstay(self, reason: str) -> None:
+        """Give the peer up."""
+
+
+class Host(Protocol):
+    """What patience needs of a listener."""
+
+    limits: Limits
+    loop: asyncio.AbstractEventLoop
+
+
+class Patience:
+    """Looks at one connection every half minute at most, and compares it with the last time."""
+
+    __slots__ = ("_host", "_last", "_period_s", "_quiet_s", "_timer", "_watched")
+
+    def __init__(self, host: Host, watched: Watched) -> None:
+        self._host = host
+        self._watched = watched
+        self._timer: asyncio.TimerHandle | None = None
+        self._last = State(True, True, False, False, 0)
+        self._period_s = min(STALL_S, host.limits.idle_s)
+        self._quiet_s = 0.0
+
+    def start(self, *, is_stranger: bool) -> None:
+        """Look for the first time after one period, or sooner at who has to prove something."""
+        first = min(self._period_s, AUTHENTICATION_S) if is_stranger else self._period_s
+        self._timer = self._host.loop.call_later(first, self._look)
+
+    def stop(self) -> None:
+        """The peer is gone."""
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _look(self) -> None:
+        state = self._watched.state()
+        reason = self._overstayed(state, self._last)
+        self._last = state
+        if reason:
+            self._watched.overstay(reason)
+            return
+        self._timer = self._host.loop.call_later(self._period_s, self._look)
+
+    def _overstayed(self, state: State, last: State) -> str:
+        self._quiet_s = 0.0 if state.is_active else self._quiet_s + self._period_s
+        if not state.is_proved:
+            return "not authenticated in time"
+        if last.is_stalled and state.is_stalled:
+            return "answers not read in time"
+        if last.is_partial and state.is_partial and state.growth - last.growth < FREE_BYTES:
+            return "unfinished frame"
+        return "idle" if self._quiet_s >= self._host.limits.idle_s else ""
