@@ -22,6 +22,7 @@ from barnabas.protocol.settings import ConfigError
 from . import collector, daemon
 from .config import NodeConfig, load
 from .properties import from_assignments, from_environment, parse_properties
+from .storage.open_files import raise_limit
 
 log = logging.getLogger(__name__)
 
@@ -50,6 +51,7 @@ def main(
         return MISUSED
     for warning in config.warnings:
         log.warning("%s", warning)
+    raise_limit()
     try:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             runner.run(_serve(config, chosen.ready_fd))

@@ -15,6 +15,7 @@ from barnabas.protocol.records.header import HEADER_BYTES
 
 from .entries import CorruptEntry, Entry, Span, entries, entry_at, spans
 from .files import Data, File, Files
+from .open_files import open_files
 from .segment_indexes import OFFSETS_MAX, SavedState, SegmentIndexes
 
 log = logging.getLogger(__name__)
@@ -25,7 +26,8 @@ DELETED: Final = ".deleted"
 REPAIR_AT_ONCE_BYTES: Final = 4 << 20
 """A segment of this size has new indexes within milliseconds; a larger one makes readers wait."""
 _HINTS_MAX: Final = 64
-_use_count = threading.Lock()
+_use_count = threading.RLock()
+"""Guards use counts and ``open_files``."""
 
 
 class IndexLost(Exception):  # noqa: N818 - what has happened
@@ -65,6 +67,7 @@ class Segment:
         "_hints",
         "_is_index_lost",
         "_is_retired",
+        "_synced_bytes",
         "_uses",
         "base_offset",
         "created_ms",
@@ -104,6 +107,7 @@ class Segment:
         self._file: File | None = None
         self._hints: dict[int, int] = {}
         self._uses = 0
+        self._synced_bytes = size
         self._is_retired = False
 
     @classmethod
@@ -301,6 +305,7 @@ class Segment:
         self._hints.clear()
         (self._file or self._opened()).truncate(size)
         self.size = size
+        self._synced_bytes = -1
 
     def truncate(self, offset: int) -> int:
         """Drop the batches that end at ``offset`` or after; returns the offset after the rest."""
@@ -314,13 +319,14 @@ class Segment:
 
         ``sync`` must be called exactly once: the segment is held until then.
         """
-        file = self._file or self._opened()
+        file, size = self._file or self._opened(), self.size
         state, save = self.indexes.prepare_save()
         self.hold()
 
         def sync() -> None:
             try:
                 file.sync_now()
+                self._synced_bytes = size
             finally:
                 self.release()
 
@@ -328,13 +334,25 @@ class Segment:
 
     def _opened(self) -> File:
         assert not self._is_retired, self.path(".log")
-        self._file = self._files.open_append(self.path(".log"))
-        return self._file
+        self._file = file = self._files.open_append(self.path(".log"))
+        with _use_count:
+            open_files.opened(self)
+        return file
+
+    def close_if_idle(self) -> bool:
+        """Give the descriptor back unless somebody holds the segment or bytes are not synced."""
+        if self._uses or self._synced_bytes != self.size or self._file is None:
+            return False
+        self._file.close()
+        self._file = None
+        return True
 
     def hold(self) -> None:
-        """Keep the file open until the matching :meth:`release`, from any thread."""
+        """Keep the file open until the matching :meth:`release`, which any thread may call."""
         with _use_count:
             self._uses += 1
+        if self._file is None:
+            self._opened()
 
     def release(self) -> None:
         """End a :meth:`hold`; the last one closes a retired segment."""
@@ -351,6 +369,7 @@ class Segment:
 
     def _close_if_unused(self) -> None:
         if self._is_retired and self._uses == 0 and self._file is not None:
+            open_files.closed(self)
             self._file.close()
             self._file = None
 
