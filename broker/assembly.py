@@ -54,6 +54,7 @@ from .replication.following import Followings
 from .replication.in_sync_sets import InSyncSets
 from .replication.offsets_log import OffsetsLogPort
 from .replication.replicas import Replicas
+from .storage.cleaner import Cleaner
 from .storage.files import Files
 from .storage.manager import LogManager
 from .topic_configs import TopicConfigs
@@ -176,6 +177,13 @@ class Node:
         """What runs as long as the node does; the end of any of it ends the node."""
         return {
             "logs": self._logs.run,
+            "log compaction": Cleaner(
+                self._files,
+                self._logs,
+                self.config.cleaner,
+                self._replicas.high_watermark,
+                self._now_ms,
+            ).run,
             "topic settings": self._topic_configs.run,
             "topic creation": self._creation.run,
             "groups": self._coordinator.run,

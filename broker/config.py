@@ -15,6 +15,7 @@ from barnabas.protocol.settings import ConfigError, declared, parse, setting, su
 
 from .endpoints import LOCAL_HOST, Endpoint, parse_endpoints, parse_protocol_map
 from .kafka_names import REFUSED, SWITCHES, WITHOUT_MEANING
+from .storage.cleaner_settings import CleanerSettings
 from .storage.log_config import BROKER_SYNONYMS, LogConfig
 
 ROLES = ("broker", "coordinator")
@@ -195,6 +196,7 @@ SECTIONS: tuple[type[Any], ...] = (
     TopicSettings,
     ControllerSettings,
     StorageSettings,
+    CleanerSettings,
     ReplicationSettings,
     CoordinatorConfig,
 )
@@ -210,6 +212,7 @@ class NodeConfig:
     topics: TopicSettings
     controller: ControllerSettings
     storage: StorageSettings
+    cleaner: CleanerSettings
     replication: ReplicationSettings
     coordinator: CoordinatorConfig
     log_defaults: LogConfig
@@ -252,6 +255,7 @@ def load(values: Mapping[str, str]) -> NodeConfig:
         topics=parts[TopicSettings],
         controller=parts[ControllerSettings],
         storage=storage,
+        cleaner=parts[CleanerSettings],
         replication=_checked_replication(parts[ReplicationSettings]),
         coordinator=parts[CoordinatorConfig],
         log_defaults=_log_defaults(values),

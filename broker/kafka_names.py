@@ -34,9 +34,7 @@ WITHOUT_MEANING: Final = frozenset(
     group.share.min.session.timeout.ms group.share.partition.max.record.locks
     group.share.record.lock.duration.ms group.share.session.timeout.ms host.name
     initial.broker.registration.timeout.ms inter.broker.protocol.version
-    kafka.metrics.polling.interval.secs kafka.metrics.reporters log.cleaner.backoff.ms
-    log.cleaner.dedupe.buffer.size log.cleaner.enable log.cleaner.io.buffer.load.factor
-    log.cleaner.io.buffer.size log.cleaner.io.max.bytes.per.second log.cleaner.threads
+    kafka.metrics.polling.interval.secs kafka.metrics.reporters
     log.dir.failure.timeout.ms log.local.retention.bytes log.local.retention.ms
     log.message.format.version log.message.timestamp.difference.max.ms
     max.connection.creation.rate

@@ -13,6 +13,7 @@ import asyncio
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 from barnabas.protocol.errors import Refused
 
@@ -21,16 +22,14 @@ from .cleanable import Cleanable, cleanable
 from .cleaner_checkpoints import CleanerCheckpoints, LogKeeper
 from .cleaner_settings import CleanerSettings
 from .compaction_job import ActiveProducer, Compacted, CompactionJob, Rewritten
-from .compaction_worker import CompactionWorker, PassFailed, PassStopped, WorkerLost
-from .files import Files, StorageError
+from .compaction_process import ProcessWorker
+from .compaction_worker import CompactionWorker, LoopWorker, PassFailed, PassStopped, WorkerLost
+from .files import DiskFiles, Files, StorageError
 from .log import Log
 from .swap import Swap
 from .transaction_index import AbortedTransaction, BadTransactionIndex, aborted_transactions
 
 log = logging.getLogger(__name__)
-
-StableOffset = Callable[[Log], int]
-"""What lies below is committed and of no open transaction."""
 
 _LOGS_A_SLICE = 50
 
@@ -70,16 +69,17 @@ class Cleaner:
         files: Files,
         keeper: LogKeeper,
         settings: CleanerSettings,
-        stable_offset: StableOffset,
+        committed: Callable[[str, int], int | None],
         now_ms: Callable[[], int],
-        start_worker: Callable[[], CompactionWorker],
+        start_worker: Callable[[], CompactionWorker] | None = None,
     ) -> None:
+        """``committed`` says a partition's high watermark, None when nobody uses its log."""
         self._files = files
         self._keeper = keeper
         self._settings = settings
-        self._stable_offset = stable_offset
+        self._committed = committed
         self._now_ms = now_ms
-        self._start_worker = start_worker
+        self._start_worker = start_worker or _workers_for(files)
         self._checkpoints = CleanerCheckpoints(files, keeper)
         self._passes: dict[Log, _Pass] = {}
         self._is_loaded = False
@@ -134,14 +134,20 @@ class Cleaner:
         if each in self.uncleanable:
             return None
         try:
-            found = cleanable(
-                each, self._checkpoints.first_dirty(each), self._stable_offset(each), self._now_ms()
-            )
+            first_dirty = self._checkpoints.first_dirty(each)
+            found = cleanable(each, first_dirty, self._stable_offset(each), self._now_ms())
         except StorageError as error:
             self._keeper.storage_failed(each, error)
             return None
         is_due = found.ratio > each.config.min_cleanable_dirty_ratio or found.is_overdue
         return found if found.segments and is_due else None
+
+    def _stable_offset(self, each: Log) -> int:
+        """What lies below is committed and of no open transaction."""
+        mark = self._committed(each.topic, each.partition)
+        if mark is None:
+            mark = self._keeper.high_watermark(each.topic, each.partition)
+        return each.last_stable_offset(mark)
 
     # One pass
 
@@ -243,6 +249,11 @@ class Cleaner:
             raise StorageError(path, f"could not swap segments: {refusal}") from refusal
         finally:
             current.swap = None
+
+
+def _workers_for(files: Files) -> Callable[[], CompactionWorker]:
+    """A process sees only the disk of the operating system."""
+    return ProcessWorker if isinstance(files, DiskFiles) else partial(LoopWorker, files)
 
 
 def _on_cut(current: _Pass, checkpoints: CleanerCheckpoints) -> Callable[[int], None]:

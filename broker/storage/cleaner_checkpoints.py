@@ -29,6 +29,9 @@ class LogKeeper(Protocol):
     def logs_in(self, directory: LogDirectory) -> Sequence[Log]:
         """The logs of one directory."""
 
+    def high_watermark(self, topic: str, partition: int) -> int:
+        """As last written down."""
+
     def storage_failed(self, log: StoredLog, error: StorageError) -> None:
         """The directory of a log cannot be trusted any more."""
 

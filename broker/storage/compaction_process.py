@@ -10,6 +10,7 @@ Source: log.md section 5.8; design decision 10.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import logging
 import sys
@@ -19,13 +20,13 @@ from typing import Any, Final
 from .compaction_job import Compacted, CompactionJob, Rewritten
 from .compaction_worker import PassFailed, PassStopped, Publish, WorkerLost
 from .files import StorageError
+from .slices import uninterrupted
 
 log = logging.getLogger(__name__)
 
 MODULE: Final = "barnabas.broker.storage.compaction_main"
 IDLE_S: Final = 60.0
 _LINE_BYTES_MAX: Final = 1 << 20
-_END_S: Final = 5.0
 
 
 class ProcessWorker:
@@ -35,6 +36,7 @@ class ProcessWorker:
         self._idle_s = idle_s
         self._process: asyncio.subprocess.Process | None = None
         self._idle: asyncio.TimerHandle | None = None
+        self._leaving: asyncio.Task[None] | None = None
         self._is_stopped = False
         self._is_busy = False
 
@@ -51,7 +53,7 @@ class ProcessWorker:
             self._idle.cancel()
         answer: Compacted | Exception | None = None
         try:
-            answer = await self._follow(self._process or await self._start(), job, publish)
+            answer = await self._follow(await self._alive(), job, publish)
         finally:
             self._is_busy = False
             if answer is None:
@@ -62,7 +64,11 @@ class ProcessWorker:
             raise answer
         return answer
 
-    async def _start(self) -> asyncio.subprocess.Process:
+    async def _alive(self) -> asyncio.subprocess.Process:
+        """The process, started when there is none or when it died while it was idle."""
+        if self._process is not None and self._process.returncode is None:
+            return self._process
+        await self.close()
         try:
             self._process = await asyncio.create_subprocess_exec(
                 *(sys.executable, "-m", MODULE),
@@ -112,10 +118,10 @@ class ProcessWorker:
         self._idle = loop.call_later(self._idle_s, self._let_go)
 
     def _let_go(self) -> None:
-        """The end of its input ends a worker."""
-        if self._process is not None and self._process.stdin is not None:
-            self._process.stdin.close()
-        self._process = None
+        """It was idle for long: end it, and start another when there is work."""
+        process, self._process = self._process, None
+        if process is not None:
+            self._leaving = asyncio.get_running_loop().create_task(_end(process))
 
     def stop(self) -> None:
         """Tell the worker; it looks at its input at every step."""
@@ -124,15 +130,24 @@ class ProcessWorker:
             self._process.stdin.write(b'"stop"\n')
 
     async def close(self) -> None:
-        """Kill the process and wait for its end; what it was writing is removed by the next."""
+        """See :class:`CompactionWorker`."""
         if self._idle is not None:
             self._idle.cancel()
         process, self._process = self._process, None
-        if process is None:
-            return
-        if process.returncode is None:
+        if process is not None:
+            await uninterrupted(_end(process))
+        if self._leaving is not None:
+            await asyncio.wait([self._leaving])
+
+
+async def _end(process: asyncio.subprocess.Process) -> None:
+    """Kill a worker and see it gone: whatever it was writing is removed by the next."""
+    if process.returncode is None:
+        with contextlib.suppress(ProcessLookupError):
             process.kill()
-        await asyncio.wait_for(process.wait(), _END_S)
+    if process.stdin is not None:
+        process.stdin.close()
+    await process.wait()
 
 
 def _failure(failed: dict[str, Any]) -> Exception:

@@ -41,7 +41,7 @@ class Compacting:
             **overrides,
         }
         self.now_ms = T0
-        self.stable: int | None = None
+        self.committed: int | None = None
         self._make_worker = worker
 
     async def open(self) -> Compacting:
@@ -50,15 +50,17 @@ class Compacting:
         self.log: Log = self.logs.create("t", 0, None)
         self.worker = self._make_worker(self.files)
         self.cleaner = Cleaner(
-            self.files, self.logs, self.settings, self._stable, lambda: self.now_ms, self._work
+            self.files, self.logs, self.settings, self._committed, lambda: self.now_ms, self._work
         )
         return self
 
     def _work(self) -> CompactionWorker:
         return self.worker
 
-    def _stable(self, log: Log) -> int:
-        return log.end_offset if self.stable is None else self.stable
+    def _committed(self, topic: str, partition: int) -> int:
+        log = self.logs.get(topic, partition)
+        assert log is not None
+        return log.end_offset if self.committed is None else self.committed
 
     async def close(self) -> None:
         await self.worker.close()

@@ -157,7 +157,7 @@ async def test_nothing_at_or_above_the_last_stable_offset_is_cleaned(tmp_path: P
             rig.roll()
         rig.put((b"k", b"%d" % index))
     rig.roll()
-    rig.stable = 12
+    rig.committed = 12
     assert await rig.clean()
     assert rig.offsets() == [9, *range(10, 20)]
     assert not await rig.clean()
