@@ -32,6 +32,14 @@ class Content:
     def sync(self) -> None:
         self.synced = bytes(self.data)
 
+    def copy(self) -> Content:
+        """The same, for another process."""
+        twin = Content(self._clock)
+        twin.data += self.data
+        twin.synced = self.synced
+        twin.modified_ms = self.modified_ms
+        return twin
+
     def survivor(self, chance: random.Random) -> Content:
         """What is left: the synced bytes, and perhaps some that were appended since."""
         kept = len(self.synced)
@@ -114,6 +122,16 @@ class SimulatedFiles:
         found._safe_directories = set(found._directories)
         return found
 
+    def after_kill(self) -> SimulatedFiles:
+        """The disk as the next process finds it when only the last one died: nothing is lost."""
+        found = SimulatedFiles(self._clock)
+        found._directories = set(self._directories)
+        found._safe_directories = set(self._safe_directories)
+        copies = {id(c): c.copy() for c in (*self._files.values(), *self._safe_files.values())}
+        found._files = {path: copies[id(c)] for path, c in self._files.items()}
+        found._safe_files = {path: copies[id(c)] for path, c in self._safe_files.items()}
+        return found
+
     def open_append(self, path: Path) -> SimulatedFile:
         self._need(path.parent)
         content = self._files.get(path)
@@ -187,6 +205,9 @@ class SimulatedFiles:
 
     def set_modified_ms(self, path: Path, modified_ms: int) -> None:
         self._content(path).modified_ms = modified_ms
+
+    def total_bytes(self, path: Path) -> int:
+        return 1 << 40
 
     def free_bytes(self, path: Path) -> int:
         return 1 << 40

@@ -85,4 +85,6 @@ class SimulatedLoop(asyncio.SelectorEventLoop):
         self, protocol_factory: Callable[[], Any], host: str, port: int, **_: Any
     ) -> tuple[Any, Any]:
         await asyncio.sleep(self.network.latency())
+        while not self.network.is_reachable(host, port):  # noqa: ASYNC110 - simulated
+            await asyncio.sleep(0.01)
         return self.network.connect(protocol_factory, host, port)

@@ -1,4 +1,8 @@
-"""An in-memory network for the simulated loop: ordered streams, random latency, cuts."""
+"""An in-memory network for the simulated loop: ordered streams, random latency, cuts.
+
+Whoever opens a port or a connection owns that end of it: the value of ``OWNER`` in its task. What
+crosses a cut between two owners waits until the cut is healed.
+"""
 
 from __future__ import annotations
 
@@ -6,9 +10,13 @@ import asyncio
 import random
 from collections import deque
 from collections.abc import Callable
+from contextvars import Context, ContextVar, copy_context
 from typing import Any
 
 Factory = Callable[[], Any]
+
+OWNER: ContextVar[str] = ContextVar("owner", default="client")
+"""The machine that the running code is on."""
 
 
 class Network:
@@ -19,6 +27,8 @@ class Network:
         self._chance = chance
         self._servers: dict[tuple[str, int], Server] = {}
         self._next_port = 40_000
+        self._cuts: set[frozenset[str]] = set()
+        self._pipes: set[Pipe] = set()
         self.bytes_carried = 0
 
     def latency(self) -> float:
@@ -37,22 +47,52 @@ class Network:
         if server is None:
             raise ConnectionRefusedError(111, f"nobody listens on {host}:{port}")
         here, there = (host, self._free_port()), (host, port)
-        near, far = Pipe(self, here, there), Pipe(self, there, here)
+        near = Pipe(self, here, there, copy_context())
+        far = Pipe(self, there, here, server.context)
         near.other, far.other = far, near
         protocol = factory()
-        far.attach(server.factory())
+        server.context.copy().run(lambda: far.attach(server.factory()))
         near.attach(protocol)
         server.pipes.append(far)
+        self._pipes |= {near, far}
         return near, protocol
+
+    def cut(self, one: str, other: str) -> None:
+        """Nothing arrives between two owners until :meth:`heal`."""
+        self._cuts.add(frozenset((one, other)))
+
+    def heal(self, owner: str | None = None) -> None:
+        """Undo the cuts around ``owner``, or all: what waited arrives."""
+        self._cuts = {pair for pair in self._cuts if owner is not None and owner not in pair}
+        for pipe in sorted(self._pipes, key=lambda pipe: pipe.here):
+            pipe.release()
+
+    def is_cut(self, one: str, other: str) -> bool:
+        return frozenset((one, other)) in self._cuts
+
+    def is_reachable(self, host: str, port: int) -> bool:
+        """Whether the running code can reach whoever listens there; nobody can always be."""
+        server = self._servers.get((host, port))
+        return server is None or not self.is_cut(OWNER.get(), server.owner)
+
+    def kill(self, owner: str) -> None:
+        """The machine's connections break, and nothing it still does is heard."""
+        for pipe in [pipe for pipe in self._pipes if owner in (pipe.owner, pipe.other.owner)]:
+            pipe.tear()
+
+    def dropped(self, pipe: Pipe) -> None:
+        self._pipes.discard(pipe)
 
     def forget(self, address: tuple[str, int]) -> None:
         self._servers.pop(address, None)
 
-    def call_later(self, delay: float, call: Callable[..., None], *args: Any) -> None:
-        self._loop.call_later(delay, call, *args)
+    def call_later(
+        self, delay: float, context: Context, call: Callable[..., None], *args: Any
+    ) -> None:
+        self._loop.call_later(delay, call, *args, context=context.copy())
 
-    def call_at(self, when: float, call: Callable[..., None], *args: Any) -> None:
-        self._loop.call_at(when, call, *args)
+    def call_at(self, when: float, context: Context, call: Callable[..., None], *args: Any) -> None:
+        self._loop.call_at(when, call, *args, context=context.copy())
 
     def now(self) -> float:
         return self._loop.time()
@@ -76,6 +116,8 @@ class Server:
         self._network = network
         self.factory = factory
         self.address = address
+        self.context = copy_context()
+        self.owner = OWNER.get()
         self.pipes: list[Pipe] = []
         self.sockets = (self,)
 
@@ -92,9 +134,15 @@ class Server:
 class Pipe(asyncio.Transport):
     """One end of a connection: what is written arrives at the other end later, in order."""
 
-    def __init__(self, network: Network, here: tuple[str, int], there: tuple[str, int]) -> None:
+    def __init__(
+        self, network: Network, here: tuple[str, int], there: tuple[str, int], context: Context
+    ) -> None:
         super().__init__()
         self._network = network
+        self.here = here
+        self.context = context
+        self.owner = context.get(OWNER, "client")
+        self._held: deque[tuple[Callable[..., None], tuple[Any, ...]]] = deque()
         self._extra = {"sockname": here, "peername": there}
         self._arrives_last = 0.0
         self._closing = False
@@ -129,7 +177,7 @@ class Pipe(asyncio.Transport):
 
     def resume_reading(self) -> None:
         self._is_reading = True
-        self._network.call_later(0, self._pump)
+        self._network.call_later(0, self.context, self._pump)
 
     def is_reading(self) -> bool:
         return self._is_reading
@@ -159,14 +207,33 @@ class Pipe(asyncio.Transport):
         if not self._closing:
             self._shut(None)
 
+    def tear(self) -> None:
+        """End at once, without a word to the other side."""
+        self.peer_closed()
+
     def _shut(self, error: Exception | None) -> None:
         self._closing = True
-        self._network.call_later(0, self.protocol.connection_lost, error)
+        self._network.dropped(self)
+        self._network.call_later(0, self.context, self.protocol.connection_lost, error)
 
     def _deliver(self, call: Callable[..., None], *args: Any) -> None:
         arrives = max(self._arrives_last, self._network.now() + self._network.latency())
         self._arrives_last = arrives + 1e-9
-        self._network.call_at(arrives, call, *args)
+        self._network.call_at(arrives, self.other.context, self._arrive, call, args)
+
+    def _arrive(self, call: Callable[..., None], args: tuple[Any, ...]) -> None:
+        if self._held or self._network.is_cut(self.owner, self.other.owner):
+            self._held.append((call, args))
+        else:
+            call(*args)
+
+    def release(self) -> None:
+        """A cut was healed, perhaps the one that holds up what was sent here."""
+        if self._network.is_cut(self.owner, self.other.owner):
+            return
+        held, self._held = self._held, deque()
+        for call, args in held:  # at once: what is on its way already must not overtake them
+            self.other.context.copy().run(call, *args)
 
 
 def _one(host: Any) -> str:

@@ -1,0 +1,194 @@
+"""Three nodes on a seeded loop, each with its own disk and session, and what may befall them."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from typing import Any, TypeVar
+
+from barnabas.broker import daemon
+from barnabas.broker.assembly import Node
+from barnabas.broker.config import load
+from barnabas.broker.replication.partition import Partition
+from barnabas.client.connection import Connection
+from barnabas.client.ensemble import ZooKeeper
+from barnabas.client.errors import KafkaError
+from tests.sim.sim_zookeeper import SimEnsemble, SimZooKeeper
+from tests.sim.simulated_files import SimulatedFiles
+from tests.sim.simulated_loop import SimulatedLoop
+from tests.sim.simulated_network import OWNER
+
+NODES = (1, 2, 3)
+PORT = 9092
+SESSION_MS = 6000
+LAG_MS = 4000
+REQUEST_MS = 3000
+
+T = TypeVar("T")
+
+
+class Machine:
+    """One node's machine: its disk stays when the node dies."""
+
+    def __init__(self, world: Cluster, node_id: int) -> None:
+        self.world = world
+        self.id = node_id
+        self.name = f"n{node_id}"
+        self.disk = SimulatedFiles(world.loop.wall_ms)
+        self.session: SimZooKeeper
+        self.node: Node | None = None
+        self._stop = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+
+    @property
+    def is_up(self) -> bool:
+        return self._task is not None
+
+    def partition(self, topic: str, index: int = 0) -> Partition | None:
+        """The replica as the running node has it."""
+        return None if self.node is None else self.node._replicas.get(topic, index)
+
+    async def start(self) -> None:
+        """Run the node; returns when it serves."""
+        self._stop, ready = asyncio.Event(), asyncio.Event()
+        token = OWNER.set(self.name)
+        try:
+            self._task = asyncio.create_task(self._run(ready))
+        finally:
+            OWNER.reset(token)
+        waiting = asyncio.create_task(ready.wait())
+        await asyncio.wait({self._task, waiting}, return_when=asyncio.FIRST_COMPLETED)
+        waiting.cancel()
+        assert ready.is_set(), self._task.exception()
+
+    async def _run(self, ready: asyncio.Event) -> None:
+        settings = {
+            "broker.id": str(self.id),
+            "zookeeper.connect": "ensemble:2181",
+            "zookeeper.session.timeout.ms": str(SESSION_MS),
+            "log.dirs": "/data",
+            "listeners": f"PLAINTEXT://{self.name}:{PORT},INTERNAL://{self.name}:9093",
+            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,INTERNAL:SASL_PLAINTEXT",
+            "cluster.secret": "simulated",
+            "replica.lag.time.max.ms": str(LAG_MS),
+            "offsets.topic.num.partitions": "2",
+            **self.world.settings,
+        }
+        await daemon.run(
+            load(settings),
+            self._stop,
+            ready=lambda ports: ready.set(),
+            files=self.disk,
+            connect=self._connect,
+            now_ms=self.world.loop.wall_ms,
+            chance=self.world.loop.random,
+        )
+
+    async def _connect(
+        self, hosts: str, *, session_timeout_ms: int, connection_timeout_ms: int
+    ) -> ZooKeeper:
+        self.session = self.world.ensemble.connect(session_timeout_ms)
+        return self.session
+
+    async def kill(self, *, with_power_cut: bool = False) -> None:
+        """The process ends here and now; its session ends when it times out."""
+        task, self._task = self._task, None
+        assert task is not None
+        disk, chance = self.disk, self.world.loop.random
+        self.disk = disk.after_power_cut(chance) if with_power_cut else disk.after_kill()
+        self.world.loop.network.kill(self.name)
+        self.session.crash()
+        self.node = None
+        task.cancel()
+        await asyncio.wait({task})
+
+    async def stop(self) -> None:
+        """SIGTERM."""
+        task, self._task = self._task, None
+        assert task is not None
+        self._stop.set()
+        await task
+        self.node = None
+        self.disk = self.disk.after_kill()
+
+    def isolate(self) -> None:
+        """Frozen, as the others see it: nothing comes from it, nor from ZooKeeper to it."""
+        for other in self.world.machines.values():
+            if other is not self:
+                self.world.loop.network.cut(self.name, other.name)
+        self.world.loop.network.cut(self.name, "client")
+        session = self.session
+        session.suspend()
+        is_over = session.session_id
+        self.world.loop.call_later(SESSION_MS / 1000, self._time_out, session, is_over)
+
+    def _time_out(self, session: SimZooKeeper, session_id: int) -> None:
+        if not session._connected.is_set() and session.session_id == session_id:
+            self.world.ensemble.end(session_id)
+
+    def rejoin(self) -> None:
+        """Everything that was held up arrives."""
+        self.world.loop.network.heal(self.name)
+        self.session.resume()
+
+
+class Cluster:
+    """Three machines, one ensemble, one client."""
+
+    def __init__(self, loop: SimulatedLoop, **settings: str) -> None:
+        self.loop = loop
+        self.settings = {name.replace("_", "."): value for name, value in settings.items()}
+        self.ensemble = SimEnsemble(loop, latency=loop.network.latency, now_ms=loop.wall_ms)
+        self.machines: Mapping[int, Machine] = {n: Machine(self, n) for n in NODES}
+        self._links: dict[int, Connection] = {}
+
+    async def start(self) -> None:
+        await asyncio.gather(*(machine.start() for machine in self.machines.values()))
+
+    async def stop(self) -> None:
+        for link in self._links.values():
+            await link.close()
+        for machine in self.machines.values():
+            if machine.is_up:
+                await machine.stop()
+
+    def up(self) -> list[Machine]:
+        return [machine for machine in self.machines.values() if machine.is_up]
+
+    async def ask(self, node: int, request: Any, version: int | None = None) -> Any:
+        """One request of the client; None when the node did not answer."""
+        try:
+            link = self._links.get(node)
+            if link is None or link.is_closed:
+                link = await Connection.open(f"n{node}", PORT, timeout_ms=REQUEST_MS)
+                self._links[node] = link
+            return await link.request(request, version, REQUEST_MS)
+        except KafkaError:
+            return None
+
+
+@contextlib.contextmanager
+def nodes_known(cluster: Cluster) -> Iterator[None]:
+    """Have each machine know the node that runs on it."""
+
+    class Noticed(Node):
+        def __init__(self, config: Any, *rest: Any) -> None:
+            super().__init__(config, *rest)
+            cluster.machines[config.node.broker_id].node = self
+
+    daemon.Node = Noticed  # type: ignore[attr-defined, assignment]
+    try:
+        yield
+    finally:
+        daemon.Node = Node  # type: ignore[attr-defined]
+
+
+async def eventually(ask: Callable[[], Awaitable[T | None]], within_s: float = 120.0) -> T:
+    """What ``ask`` returns once it is not None; simulated time costs nothing."""
+    async with asyncio.timeout(within_s):
+        while True:
+            answer = await ask()
+            if answer is not None:
+                return answer
+            await asyncio.sleep(0.05)
