@@ -17,6 +17,7 @@ from barnabas.coordinator.ports import OFFSETS_TOPIC
 from barnabas.coordinator.service import GroupCoordinator
 from barnabas.protocol import znodes
 
+from .administration import administration
 from .config import NodeConfig
 from .controlled_shutdown import Departure
 from .controller.auto_creation import AutoCreation
@@ -29,7 +30,6 @@ from .handlers import sasl
 from .handlers.acls import AclsHandler
 from .handlers.api_versions import ApiVersionsHandler
 from .handlers.cluster import ClusterHandler
-from .handlers.configs import ConfigsHandler
 from .handlers.control import ControlHandler
 from .handlers.coordinator_ports import CoordinatorTopics, ZooKeeperOffsetsPort
 from .handlers.delete_records import DeleteRecordsHandler
@@ -48,6 +48,7 @@ from .metadata import MetadataCache
 from .net.dispatch import Dispatcher
 from .net.limits import Limits
 from .net.listener import Listener
+from .node_configs import NodeConfigs
 from .producer_id_blocks import ProducerIdBlocks
 from .registration import Registration, SessionRenewal
 from .replication.following import Followings
@@ -79,6 +80,7 @@ class Node:
         zookeeper: ZooKeeper,
         logs: LogManager,
         topic_configs: TopicConfigs,
+        node_configs: NodeConfigs,
         files: Files,
         now_ms: Callable[[], int],
         chance: random.Random,
@@ -88,6 +90,7 @@ class Node:
         self._zookeeper = zookeeper
         self._logs = logs
         self._topic_configs = topic_configs
+        self._node_configs = node_configs
         self._files = files
         self._now_ms = now_ms
         self._chance = chance
@@ -124,7 +127,7 @@ class Node:
             chance,
             partitions=config.topics.num_partitions,
             factor=config.topics.default_replication_factor,
-            log_defaults=config.log_defaults,
+            log_defaults=lambda: node_configs.log_defaults,
         )
         self._creation = AutoCreation(self._writer, config.coordinator)
         self._coordinator = GroupCoordinator(
@@ -168,7 +171,12 @@ class Node:
         self._register_handlers(dispatcher, registration)
         self._renewal = SessionRenewal(
             self._zookeeper,
-            [registration.register, self._topic_configs.load, self._campaign],
+            [
+                registration.register,
+                self._topic_configs.load,
+                self._node_configs.load,
+                self._campaign,
+            ],
         )
         await registration.register()
         self._coordinator.start(await self._offsets_partitions())
@@ -267,7 +275,7 @@ class Node:
 
     def _may_be_unclean(self, topic: str) -> bool:
         overrides = self._topic_configs.overrides(topic)
-        default = self.config.log_defaults.unclean_leader_election_enable
+        default = self._node_configs.log_defaults.unclean_leader_election_enable
         return overrides.get("unclean.leader.election.enable", str(default)).lower() == "true"
 
     def _internal_address(self, node: int) -> tuple[str, int] | None:
@@ -321,7 +329,6 @@ class Node:
             ),
             ClusterHandler(metadata, cluster_id),
             AclsHandler(),
-            ConfigsHandler(self.identity.node_id, self.config, metadata, self._topic_configs),
             ControlHandler(
                 replicas,
                 metadata,
@@ -331,6 +338,19 @@ class Node:
             ),
         ):
             dispatcher.register(handler.handlers())
+        for each in administration(
+            self.identity.node_id,
+            self.config,
+            zookeeper=self._zookeeper,
+            metadata=metadata,
+            controller=self._controller,
+            topic_configs=self._topic_configs,
+            node_configs=self._node_configs,
+            logs=self._logs,
+            replicas=replicas,
+            files=self._files,
+        ):
+            dispatcher.register(each.handlers())
         dispatcher.register(sasl.handlers())
 
     def _tell_each_other(self) -> None:
@@ -338,6 +358,9 @@ class Node:
         self._replicas.on_elected.append(self._elected)
         self._replicas.on_resigned.append(self._resigned)
         self._topic_configs.on_change.append(self._logs.reconfigure)
+        self._topic_configs.on_change.append(lambda topic: self._controller.settings_changed())
+        self._topic_configs.on_nodes.append(self._node_configs.load)
+        self._node_configs.on_change.append(self._node_settings_changed)
         self._metadata.on_change.append(self._forget_deleted_topics)
         self._metadata.on_change.append(self._followings.hurry)
         self._logs.offline.append(self._replicas.directory_failed)
@@ -345,6 +368,10 @@ class Node:
         self._logs.on_room.append(self._disk_notices.tell)
         self._logs.record_high_watermarks(self._replicas.high_watermarks)
         self._logs.bound_deletion(self._replicas.high_watermark)
+
+    def _node_settings_changed(self) -> None:
+        self._logs.use_defaults(self._node_configs.log_defaults)
+        self._controller.settings_changed()
 
     def _elected(self, topic: str, partition: int, leader_epoch: int) -> None:
         if topic == OFFSETS_TOPIC:

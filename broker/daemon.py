@@ -21,6 +21,7 @@ from barnabas.protocol.settings import ConfigError
 from .assembly import Node
 from .config import NodeConfig
 from .identity import Identity, establish, lay_out
+from .node_configs import NodeConfigs
 from .registration import AlreadyRegistered
 from .storage.files import DiskFiles, Files, StorageError
 from .storage.manager import LogManager
@@ -73,8 +74,11 @@ async def run(
             identity = await _identified(config, zookeeper, files, chance)
             topic_configs = TopicConfigs(zookeeper, now_ms)
             await topic_configs.load()
-            async with _storage(config, files, topic_configs, now_ms, chance) as logs:
-                node = Node(config, identity, zookeeper, logs, topic_configs, files, now_ms, chance)
+            node_configs = NodeConfigs(zookeeper, identity.node_id, config.log_defaults)
+            await node_configs.load()
+            settings = (topic_configs, node_configs)
+            async with _storage(config, files, *settings, now_ms, chance) as logs:
+                node = Node(config, identity, zookeeper, logs, *settings, files, now_ms, chance)
                 await _serve(node, stop, ready)
     except FAILURES as failure:
         raise NodeFailed(str(failure)) from failure
@@ -119,13 +123,14 @@ async def _storage(
     config: NodeConfig,
     files: Files,
     topic_configs: TopicConfigs,
+    node_configs: NodeConfigs,
     now_ms: Callable[[], int],
     chance: random.Random,
 ) -> AsyncIterator[LogManager]:
     logs = LogManager(
         files,
         config.log_directories,
-        config.log_defaults,
+        node_configs.log_defaults,
         topic_configs.overrides,
         now_ms,
         intervals=config.storage,

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from typing import Final
 
 from barnabas.client.ensemble import (
@@ -33,14 +33,16 @@ class TopicConfigs:
     def __init__(self, zookeeper: ZooKeeper, now_ms: Callable[[], int]) -> None:
         self.on_change: list[Callable[[str], None]] = []
         """Called with the topic whose overrides are others now."""
+        self.on_nodes: list[Callable[[], Awaitable[None]]] = []
+        """Called when the settings of one node, or of all, are announced as changed."""
         self._zookeeper = zookeeper
         self._now_ms = now_ms
         self._overrides: dict[str, Mapping[str, str]] = {}
         self._last_seen = -1
         self._announced = asyncio.Event()
+        self._deleted: set[str] = set()
         zookeeper.on_state.append(self._session_changed)
 
-        self._deleted: set[str] = set()
     def overrides(self, topic: str) -> Mapping[str, str]:
         """What the topic sets itself, by Kafka's topic-level names; values as they were given."""
         return self._overrides.get(topic, _NONE)
@@ -58,17 +60,15 @@ class TopicConfigs:
             self._announced.clear()
             try:
                 await self._follow()
+                await self._look_again()
             except ZooKeeperError as error:
                 log.warning("could not read changed settings: %r", error)
-                await self._look_again()
 
     def _session_changed(self, state: SessionState) -> None:
         """Watches do not outlive a connection: look for what was announced meanwhile."""
         if state is SessionState.CONNECTED:
             self._announced.set()
 
-    async def refresh(self, topic: str) -> Mapping[str, str]:
-        """Read one topic's overrides now: for a topic just created, which nobody announces."""
     def topics_deleted(self, topics: Iterable[str]) -> None:
         """These are gone, or were created again by now: nobody announces that their settings are.
 
@@ -83,6 +83,8 @@ class TopicConfigs:
         await self.read(deleted)
         self._deleted.difference_update(deleted)
 
+    async def refresh(self, topic: str) -> Mapping[str, str]:
+        """Read one topic's overrides now: for a topic just created, which nobody announces."""
         await self.read([topic])
         return self.overrides(topic)
 
@@ -98,27 +100,30 @@ class TopicConfigs:
 
     async def _follow(self) -> None:
         names = await self._announcements()
-        topics: set[str] = set()
+        entities: set[str] = set()
         last = self._last_seen
         for name in sorted(names, key=_sequence):
             sequence = _sequence(name)
             if sequence > self._last_seen:
-                topics |= await self._topic_named(name)
+                entities |= await self._entity_named(name)
                 last = max(last, sequence)
-        await self.read(sorted(topics))
+        kinds = [entity.partition("/") for entity in sorted(entities)]
+        await self.read(name for kind, _, name in kinds if kind == "topics")
+        if any(kind == "brokers" for kind, _, _ in kinds):
+            for told in self.on_nodes:
+                await told()
         self._last_seen = last
         await self._delete_old(names)
 
-    async def _topic_named(self, name: str) -> set[str]:
+    async def _entity_named(self, name: str) -> set[str]:
         found = await read_if_any(self._zookeeper, f"{znodes.CONFIG_CHANGES}/{name}")
         if found is None:
             return set()
         try:
-            kind, _, entity = znodes.ConfigChange.from_json(found[0]).entity_path.partition("/")
+            return {znodes.ConfigChange.from_json(found[0]).entity_path}
         except ValueError:
             log.warning("ignored an announcement that cannot be read name=%s", name)
             return set()
-        return {entity} if kind == "topics" else set()
 
     async def _read_one(self, topic: str) -> Mapping[str, str] | None:
         """The overrides in ZooKeeper, none for an unknown topic; None when they make no sense."""

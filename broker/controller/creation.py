@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -77,8 +77,9 @@ class TopicWriter:
         *,
         partitions: int,
         factor: int,
-        log_defaults: LogConfig,
+        log_defaults: Callable[[], LogConfig],
     ) -> None:
+        """``log_defaults`` are the node's settings for topics, which may change."""
         self._zookeeper = zookeeper
         self._chance = chance
         self._partitions = partitions
@@ -96,7 +97,7 @@ class TopicWriter:
             raise Refused(ErrorCode.INVALID_TOPIC_EXCEPTION, problem)
         await self._refuse_existing(wish.name)
         configs, config = self._judged_configs(wish.configs)
-        nodes = candidates_for(wish.name, await self._live_nodes())
+        nodes = candidates_for(wish.name, await live_nodes(self._zookeeper))
         return Plan(
             name=wish.name,
             topic_id=new_topic_id(self._chance),
@@ -154,17 +155,6 @@ class TopicWriter:
                 f"{name} cannot be told from the existing {other}: '.' and '_' count as one",
             )
 
-    async def _live_nodes(self) -> list[Candidate]:
-        found = []
-        for name in filter(str.isdigit, await self._zookeeper.children(znodes.BROKER_IDS)):
-            record = await read_if_any(self._zookeeper, f"{znodes.BROKER_IDS}/{name}")
-            try:
-                node = znodes.BrokerRegistration.from_json(record[0] if record else b"")
-            except ValueError:
-                continue
-            found.append(Candidate(int(name), node.rack, frozenset(node.roles)))
-        return found
-
     def _judged_configs(
         self, configs: Mapping[str, str | None]
     ) -> tuple[dict[str, str], LogConfig]:
@@ -174,7 +164,7 @@ class TopicWriter:
                 raise Refused(ErrorCode.INVALID_CONFIG, f"{name}: null is no value")
             given[name] = value
         try:
-            return given, self._log_defaults.with_overrides(given)
+            return given, self._log_defaults().with_overrides(given)
         except ConfigError as error:
             raise Refused(ErrorCode.INVALID_CONFIG, str(error)) from None
 
@@ -195,6 +185,19 @@ class TopicWriter:
             raise Refused(ErrorCode.INVALID_PARTITIONS, reason)
         _judge_factor(factor, len(nodes))
         return assign_new(nodes, partitions=partitions, factor=factor, chance=self._chance)
+
+
+async def live_nodes(zookeeper: ZooKeeper) -> list[Candidate]:
+    """Every registered node that can be read, with rack and roles."""
+    found = []
+    for name in filter(str.isdigit, await zookeeper.children(znodes.BROKER_IDS)):
+        record = await read_if_any(zookeeper, f"{znodes.BROKER_IDS}/{name}")
+        try:
+            node = znodes.BrokerRegistration.from_json(record[0] if record else b"")
+        except ValueError:
+            continue
+        found.append(Candidate(int(name), node.rack, frozenset(node.roles)))
+    return found
 
 
 def _judge_factor(factor: int, nodes: int) -> None:

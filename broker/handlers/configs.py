@@ -1,16 +1,17 @@
-"""DescribeConfigs: the settings of topics, and of the node that is asked.
+"""DescribeConfigs: the settings of topics, of the node that is asked, and of all nodes.
 
 Source: protocol.md section 2 (what kafka-topics and the consoles need); Kafka 3.9 ConfigHelper.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from barnabas.broker.config import NodeConfig
 from barnabas.broker.metadata import MetadataCache
+from barnabas.broker.node_configs import RATES, NodeConfigs, dynamic_settings
 from barnabas.broker.storage.log_config import BROKER_SYNONYMS, LogConfig
 from barnabas.broker.topic_configs import TopicConfigs
 from barnabas.client.ensemble import ZooKeeperError
@@ -27,9 +28,11 @@ NODE: Final = 4
 """Kinds of resources, in Kafka's numbers; it has others, which are not served."""
 
 OWN_SETTING: Final = 1
+NODE_SETTING: Final = 2
+ALL_NODES_SETTING: Final = 3
 FILE_SETTING: Final = 4
 DEFAULT_SETTING: Final = 5
-"""Where a setting comes from, in Kafka's numbers: the topic itself, the node's file, nowhere."""
+"""Where a setting comes from, in Kafka's numbers: topic, node, all nodes, the node's file, ours."""
 
 STRING: Final = 2
 INT: Final = 3
@@ -50,6 +53,8 @@ PROTOCOL: Final = Setting(
     choices=(),
 )
 
+T = TypeVar("T")
+
 Value = tuple[int, str, Any]
 """Where a value comes from, the name it has there, and itself."""
 
@@ -67,8 +72,14 @@ class ConfigsHandler:
     """Answers from ZooKeeper for topics, wherever they are hosted, and for this node alone."""
 
     def __init__(
-        self, node_id: int, config: NodeConfig, cache: MetadataCache, configs: TopicConfigs
+        self,
+        node_id: int,
+        config: NodeConfig,
+        cache: MetadataCache,
+        configs: TopicConfigs,
+        nodes: NodeConfigs,
     ) -> None:
+        self._nodes = nodes
         self._node_id = node_id
         self._config = config
         self._cache = cache
@@ -106,11 +117,10 @@ class ConfigsHandler:
             return await self._of_topic(name)
         if kind != NODE:
             raise Refused(ErrorCode.INVALID_REQUEST, f"no settings of resource type {kind}")
-        if not name:
-            return []  # the cluster's defaults: there are none to set
-        if name != str(self._node_id):
+        if name not in ("", str(self._node_id)):
             raise Refused(ErrorCode.INVALID_REQUEST, f"this is node {self._node_id}, not {name}")
-        return _of_node(self._config)
+        await self._fresh(self._nodes.load())
+        return _of_node(self._config, self._nodes) if name else _of_all_nodes(self._nodes)
 
     async def _of_topic(self, name: str) -> Iterable[Found]:
         problem = topic_problem(name)
@@ -118,16 +128,20 @@ class ConfigsHandler:
             raise Refused(ErrorCode.INVALID_TOPIC_EXCEPTION, problem)
         if name not in self._cache.snapshot.topics:
             raise Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name}")
-        try:
-            own = await self._configs.refresh(name)
-        except ZooKeeperError as error:
-            raise Refused(ErrorCode.REQUEST_TIMED_OUT, f"ZooKeeper: {error!r}") from error
+        own = await self._fresh(self._configs.refresh(name))
         return [
             Found(
                 key, item, [(OWN_SETTING, key, own[key]), *inherited] if key in own else inherited
             )
-            for key, _, item, inherited in _of_logs(self._config.log_defaults)
+            for key, _, item, inherited in _of_logs(self._config.log_defaults, self._nodes)
         ]
+
+    async def _fresh(self, read: Awaitable[T]) -> T:
+        """What ZooKeeper has now, not what was last announced."""
+        try:
+            return await read
+        except ZooKeeperError as error:
+            raise Refused(ErrorCode.REQUEST_TIMED_OUT, f"ZooKeeper: {error!r}") from error
 
 
 def as_text(value: Any) -> str | None:
@@ -141,23 +155,45 @@ def as_text(value: Any) -> str | None:
     return str(value)
 
 
-def _of_logs(defaults: LogConfig) -> Iterable[tuple[str, str, Setting, list[Value]]]:
+def _of_logs(
+    defaults: LogConfig, nodes: NodeConfigs
+) -> Iterable[tuple[str, str, Setting, list[Value]]]:
     """The settings of logs: the topics' name for it, the node's, and what the node gives it."""
     for key, item in declared(LogConfig).items():
         name = BROKER_SYNONYMS.get(key, (key,))[0]
-        yield key, name, item, _inherited(item, name, getattr(defaults, item.field))
+        inherited = _inherited(item, name, getattr(defaults, item.field))
+        yield key, name, item, [*_dynamic(name, nodes), *inherited]
 
 
-def _of_node(config: NodeConfig) -> Iterable[Found]:
+def _dynamic(name: str, nodes: NodeConfigs) -> list[Value]:
+    """What was set while nodes run: this one's own is stronger than that of all."""
+    layers = ((NODE_SETTING, nodes.own), (ALL_NODES_SETTING, nodes.shared))
+    return [(source, name, layer[name]) for source, layer in layers if name in layer]
+
+
+def _of_all_nodes(nodes: NodeConfigs) -> Iterable[Found]:
+    """Only what is set: nothing else is the same on all."""
+    known = dynamic_settings()
+    return [
+        Found(name, known[name], [(ALL_NODES_SETTING, name, text)])
+        for name, text in nodes.shared.items()
+        if name in known
+    ]
+
+
+def _of_node(config: NodeConfig, nodes: NodeConfigs) -> Iterable[Found]:
     sections = (config.node, config.network, config.topics, config.controller, config.storage)
     found = {
         name: Found(name, item, _inherited(item, name, getattr(section, item.field)))
         for section in (*sections, config.coordinator)
         for name, item in declared(type(section)).items()
     }
-    for key, name, item, values in _of_logs(config.log_defaults):
+    for key, name, item, values in _of_logs(config.log_defaults, nodes):
         if key in BROKER_SYNONYMS:
             found[name] = Found(name, item, values)
+    for name, item in RATES.items():
+        if layers := _dynamic(name, nodes):
+            found[name] = Found(name, item, layers)
     found[PROTOCOL.name] = Found(
         PROTOCOL.name, PROTOCOL, _inherited(PROTOCOL, PROTOCOL.name, PROTOCOL.default)
     )
@@ -177,7 +213,7 @@ def _config(found: Found, kind: int, request: messages.DescribeConfigsRequest) -
     return messages.Config(
         name=found.name,
         value=None if is_secret else as_text(value),
-        read_only=kind == NODE,
+        read_only=kind == NODE and found.name not in dynamic_settings(),
         is_default=source == DEFAULT_SETTING,
         config_source=source,
         is_sensitive=is_secret,

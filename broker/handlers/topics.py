@@ -79,7 +79,7 @@ class TopicsHandler:
             made[topic.name] = plan
         if not request.validate_only:
             for name in await self._unled(made, deadline):
-                results[name] = _refused(name, _late(request.timeout_ms))
+                results[name] = _refused(name, late(request.timeout_ms))
         return create_topics.CreateTopicsResponse(topics=list(results.values()))
 
     async def delete(self, call: Call) -> delete_topics.DeleteTopicsResponse:
@@ -105,13 +105,13 @@ class TopicsHandler:
                 continue
             marked[name] = result
         for name in await self._remaining(marked, deadline):
-            late = _late(request.timeout_ms)
-            marked[name].error_code, marked[name].error_message = late.code, late.message
+            delay = late(request.timeout_ms)
+            marked[name].error_code, marked[name].error_message = delay.code, delay.message
         return delete_topics.DeleteTopicsResponse(responses=results)
 
     async def _create_one(self, topic: create_topics.Topic, *, validate_only: bool) -> Plan:
         if not self._is_controller():
-            raise _elsewhere()
+            raise elsewhere()
         wish = Wish(
             name=topic.name,
             partitions=topic.num_partitions,
@@ -124,7 +124,7 @@ class TopicsHandler:
             if not validate_only:
                 await self._writer.create(plan)
         except ZooKeeperError as error:
-            raise _unreachable(error) from error
+            raise unreachable(error) from error
         return plan
 
     async def _unled(self, made: Mapping[str, Plan], deadline: float) -> list[str]:
@@ -166,7 +166,7 @@ class TopicsHandler:
 
     async def _mark(self, name: str, version: int) -> None:
         if not self._is_controller():
-            raise _elsewhere()
+            raise elsewhere()
         if not self._may_delete:
             has_code = version >= DELETION_DISABLED_SINCE
             raise Refused(
@@ -178,7 +178,7 @@ class TopicsHandler:
         try:
             await self._writer.mark_for_deletion(name)
         except ZooKeeperError as error:
-            raise _unreachable(error) from error
+            raise unreachable(error) from error
 
     async def _remaining(self, marked: Iterable[str], deadline: float) -> list[str]:
         """The topics that this node did not see vanish in time; the others' names are free."""
@@ -234,13 +234,16 @@ def _settings(config: LogConfig, own: Mapping[str, str]) -> list[create_topics.C
     ]
 
 
-def _elsewhere() -> Refused:
+def elsewhere() -> Refused:
+    """What a node that is not the controller answers."""
     return Refused(ErrorCode.NOT_CONTROLLER, "this is not the controller: ask the one in Metadata")
 
 
-def _late(timeout_ms: int) -> Refused:
+def late(timeout_ms: int) -> Refused:
+    """What is answered when the time of the request is up; what was begun goes on."""
     return Refused(ErrorCode.REQUEST_TIMED_OUT, f"not finished within {timeout_ms} ms, goes on")
 
 
-def _unreachable(error: ZooKeeperError) -> Refused:
+def unreachable(error: ZooKeeperError) -> Refused:
+    """What is answered when ZooKeeper does not do what it is asked."""
     return Refused(ErrorCode.REQUEST_TIMED_OUT, f"ZooKeeper: {error!r}")

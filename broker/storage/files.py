@@ -134,6 +134,9 @@ class Files(Protocol):
     def set_modified_ms(self, path: Path, modified_ms: int) -> None:
         """Date the last change of a file otherwise."""
 
+    def total_bytes(self, path: Path) -> int:
+        """Size of the file system that holds ``path``."""
+
     def free_bytes(self, path: Path) -> int:
         """Space left for us on the file system that holds ``path``."""
 
@@ -368,6 +371,11 @@ class DiskFiles:
         """Set both times of the inode."""
         with _refusals(path, "could not date"):
             os.utime(path, ns=(modified_ms * 1_000_000, modified_ms * 1_000_000))
+
+    def total_bytes(self, path: Path) -> int:
+        """Used and unused."""
+        with _refusals(path, "could not stat"):
+            return shutil.disk_usage(path).total
 
     def free_bytes(self, path: Path) -> int:
         """What an unprivileged process may still write."""

@@ -256,6 +256,12 @@ class LogManager:
             if name == topic:
                 each.config = config
 
+    def use_defaults(self, defaults: LogConfig) -> None:
+        """Other settings for every topic that sets nothing itself."""
+        self._defaults = defaults
+        for topic in sorted({topic for topic, _ in self._logs}):
+            self.reconfigure(topic)
+
     def _config(self, topic: str) -> LogConfig:
         try:
             return self._defaults.with_overrides(self._overrides(topic))

@@ -27,7 +27,7 @@ class Resource:
     configs: Sequence[Config] = wire(array(Config))
 
 
-@message(key=33, versions=(0, 2), flexible=2)
+@message(key=33, versions=(0, 2), advertised=2, flexible=2)
 class AlterConfigsRequest:
     """All settings that each resource is to have."""
 
@@ -45,7 +45,7 @@ class ResourceResult:
     resource_name: str = wire(STRING)
 
 
-@message(key=33, versions=(0, 2), flexible=2)
+@message(key=33, versions=(0, 2), advertised=2, flexible=2)
 class AlterConfigsResponse:
     """The outcome for each resource."""
 

@@ -26,7 +26,7 @@ class Topic:
     partitions: Sequence[Partition] = wire(array(Partition))
 
 
-@message(key=45, versions=(0, 0), flexible=0)
+@message(key=45, versions=(0, 0), advertised=0, flexible=0)
 class AlterPartitionReassignmentsRequest:
     """The replicas that partitions are to have."""
 
@@ -51,7 +51,7 @@ class TopicResult:
     partitions: Sequence[PartitionResult] = wire(array(PartitionResult))
 
 
-@message(key=45, versions=(0, 0), flexible=0)
+@message(key=45, versions=(0, 0), advertised=0, flexible=0)
 class AlterPartitionReassignmentsResponse:
     """The outcome for each partition."""
 

@@ -26,7 +26,7 @@ class Topic:
     assignments: Sequence[Assignment] | None = wire(array(Assignment), null_since=0)
 
 
-@message(key=37, versions=(0, 3), flexible=2)
+@message(key=37, versions=(0, 3), advertised=3, flexible=2)
 class CreatePartitionsRequest:
     """How many partitions each topic is to have."""
 
@@ -44,7 +44,7 @@ class TopicResult:
     error_message: str | None = wire(STRING, null_since=0, default=None)
 
 
-@message(key=37, versions=(0, 3), flexible=2)
+@message(key=37, versions=(0, 3), advertised=3, flexible=2)
 class CreatePartitionsResponse:
     """The outcome for each topic."""
 

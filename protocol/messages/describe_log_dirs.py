@@ -18,7 +18,7 @@ class Topic:
     partitions: Sequence[int] = wire(array(INT32))
 
 
-@message(key=35, versions=(0, 4), flexible=2)
+@message(key=35, versions=(0, 4), advertised=4, flexible=2)
 class DescribeLogDirsRequest:
     """Which partitions to show; None shows all."""
 
@@ -54,7 +54,7 @@ class Result:
     usable_bytes: int = wire(INT64, since=4, default=-1)
 
 
-@message(key=35, versions=(0, 4), flexible=2)
+@message(key=35, versions=(0, 4), advertised=4, flexible=2)
 class DescribeLogDirsResponse:
     """The directories."""
 

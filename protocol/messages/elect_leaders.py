@@ -18,7 +18,7 @@ class TopicPartitions:
     partitions: Sequence[int] = wire(array(INT32))
 
 
-@message(key=43, versions=(0, 2), flexible=2)
+@message(key=43, versions=(0, 2), advertised=2, flexible=2)
 class ElectLeadersRequest:
     """The partitions, and which kind of election."""
 
@@ -46,7 +46,7 @@ class TopicResult:
     partition_result: Sequence[PartitionResult] = wire(array(PartitionResult))
 
 
-@message(key=43, versions=(0, 2), flexible=2)
+@message(key=43, versions=(0, 2), advertised=2, flexible=2)
 class ElectLeadersResponse:
     """The outcome for each partition."""
 

@@ -29,7 +29,7 @@ class Resource:
     configs: Sequence[Config] = wire(array(Config))
 
 
-@message(key=44, versions=(0, 1), flexible=1)
+@message(key=44, versions=(0, 1), advertised=1, flexible=1)
 class IncrementalAlterConfigsRequest:
     """The changes to each resource."""
 
@@ -47,7 +47,7 @@ class ResourceResult:
     resource_name: str = wire(STRING)
 
 
-@message(key=44, versions=(0, 1), flexible=1)
+@message(key=44, versions=(0, 1), advertised=1, flexible=1)
 class IncrementalAlterConfigsResponse:
     """The outcome for each resource."""
 

@@ -18,7 +18,7 @@ class Topic:
     partition_indexes: Sequence[int] = wire(array(INT32))
 
 
-@message(key=46, versions=(0, 0), flexible=0)
+@message(key=46, versions=(0, 0), advertised=0, flexible=0)
 class ListPartitionReassignmentsRequest:
     """Which partitions to show; None shows all."""
 
@@ -44,7 +44,7 @@ class TopicResult:
     partitions: Sequence[PartitionResult] = wire(array(PartitionResult))
 
 
-@message(key=46, versions=(0, 0), flexible=0)
+@message(key=46, versions=(0, 0), advertised=0, flexible=0)
 class ListPartitionReassignmentsResponse:
     """The reassignments found."""
 

@@ -251,7 +251,7 @@ class SmallCluster:
 
     def writer(self, **defaults: int) -> TopicWriter:
         counts = {"partitions": 1, "factor": 1} | defaults
-        return TopicWriter(self.observer, self.chance, **counts, log_defaults=LogConfig())
+        return TopicWriter(self.observer, self.chance, **counts, log_defaults=LogConfig)
 
     async def create_by_wish(self, **wish: Any) -> None:
         writer = self.writer()

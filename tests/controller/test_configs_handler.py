@@ -10,6 +10,7 @@ import pytest
 from barnabas.broker.config import load
 from barnabas.broker.controller.creation import Wish
 from barnabas.broker.handlers.configs import NODE, TOPIC, ConfigsHandler
+from barnabas.broker.node_configs import NodeConfigs
 from barnabas.broker.topic_configs import TopicConfigs
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages import describe_configs as messages
@@ -33,7 +34,9 @@ async def handler(cluster: SmallCluster) -> ConfigsHandler:
     await writer.create(await writer.plan(Wish(name="t", configs={"segment.bytes": "77"})))
     await cluster.led("t", 0, 1)
     configs = TopicConfigs(cluster.observer, lambda: 0)
-    return ConfigsHandler(1, load(SETTINGS), node.cache, configs)
+    config = load(SETTINGS)
+    nodes = NodeConfigs(cluster.observer, 1, config.log_defaults)
+    return ConfigsHandler(1, config, node.cache, configs, nodes)
 
 
 async def described(

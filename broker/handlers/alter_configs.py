@@ -1,0 +1,231 @@
+"""AlterConfigs and IncrementalAlterConfigs: settings of topics, of this node, and of all nodes.
+
+Source: cluster.md sections 1.6 and 5; Kafka 3.9 ZkAdminManager; KIP-226, KIP-339.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Final
+
+from barnabas.broker.config_changes import ConfigChanges, Edit, Overrides
+from barnabas.broker.metadata import MetadataCache
+from barnabas.broker.node_configs import NodeConfigs, checked, dynamic_settings
+from barnabas.broker.storage.log_config import LogConfig
+from barnabas.broker.topic_configs import TopicConfigs
+from barnabas.client.ensemble import ZooKeeperError
+from barnabas.protocol.api import ApiKey
+from barnabas.protocol.errors import ErrorCode, Refused
+from barnabas.protocol.messages import alter_configs, incremental_alter_configs
+from barnabas.protocol.names import topic_problem
+from barnabas.protocol.settings import ConfigError, Setting, declared, suggestion
+
+from .call import Call, Handler
+from .configs import NODE, TOPIC, as_text
+
+SET: Final = 0
+DELETE: Final = 1
+APPEND: Final = 2
+SUBTRACT: Final = 3
+"""What is to be done with a setting, in Kafka's numbers."""
+WORDS: Final = tuple[str, ...]
+
+Operation = tuple[str, int, str | None]
+"""Name, what to do, value."""
+
+
+class AlterConfigsHandler:
+    """Judges each resource by itself; any node changes topics, and itself alone."""
+
+    def __init__(
+        self,
+        node_id: int,
+        cache: MetadataCache,
+        changes: ConfigChanges,
+        topics: TopicConfigs,
+        nodes: NodeConfigs,
+        file_defaults: LogConfig,
+    ) -> None:
+        self._node_id = node_id
+        self._cache = cache
+        self._changes = changes
+        self._topics = topics
+        self._nodes = nodes
+        self._file_defaults = file_defaults
+
+    def handlers(self) -> Mapping[int, Handler]:
+        """What to register with the dispatcher."""
+        return {
+            ApiKey.ALTER_CONFIGS: self.replace,
+            ApiKey.INCREMENTAL_ALTER_CONFIGS: self.alter,
+        }
+
+    async def replace(self, call: Call) -> alter_configs.AlterConfigsResponse:
+        """Give each resource exactly the settings named."""
+
+        def operations(resource: Any) -> list[Operation]:
+            return [(each.name, SET, each.value) for each in resource.configs]
+
+        results = await self._each(
+            call.request, operations, alter_configs.ResourceResult, is_all=True
+        )
+        return alter_configs.AlterConfigsResponse(responses=results)
+
+    async def alter(self, call: Call) -> incremental_alter_configs.IncrementalAlterConfigsResponse:
+        """Change single settings of each resource."""
+
+        def operations(resource: Any) -> list[Operation]:
+            return [(each.name, each.config_operation, each.value) for each in resource.configs]
+
+        result = incremental_alter_configs.ResourceResult
+        results = await self._each(call.request, operations, result, is_all=False)
+        return incremental_alter_configs.IncrementalAlterConfigsResponse(responses=results)
+
+    async def _each(
+        self,
+        request: Any,
+        operations: Callable[[Any], Sequence[Operation]],
+        result: Callable[..., Any],
+        *,
+        is_all: bool,
+    ) -> list[Any]:
+        counts = Counter((each.resource_type, each.resource_name) for each in request.resources)
+        results: dict[tuple[int, str], Any] = {}
+        for resource in request.resources:
+            key = (resource.resource_type, resource.resource_name)
+            if key in results:
+                continue
+            code, message = ErrorCode.NONE, None
+            try:
+                if counts[key] > 1:
+                    raise _invalid("each resource may be named once")
+                await self._change(*key, operations(resource), request.validate_only, is_all=is_all)
+            except Refused as refusal:
+                code, message = refusal.code, refusal.message
+            except ConfigError as error:
+                code, message = ErrorCode.INVALID_CONFIG, str(error)
+            except ZooKeeperError as error:
+                code, message = ErrorCode.REQUEST_TIMED_OUT, f"ZooKeeper: {error!r}"
+            results[key] = result(
+                error_code=code, error_message=message, resource_type=key[0], resource_name=key[1]
+            )
+        return list(results.values())
+
+    async def _change(
+        self, kind: int, name: str, operations: Sequence[Operation], is_dry: bool, *, is_all: bool
+    ) -> None:
+        _check_operations(operations)
+        if kind == TOPIC:
+            await self._change_topic(name, operations, is_dry, is_all=is_all)
+        elif kind == NODE:
+            await self._change_node(name, operations, is_dry, is_all=is_all)
+        else:
+            raise _invalid(f"no settings of resource type {kind}")
+
+    async def _change_topic(
+        self, name: str, operations: Sequence[Operation], is_dry: bool, *, is_all: bool
+    ) -> None:
+        problem = "a topic must be named" if not name else topic_problem(name)
+        if problem is not None:
+            raise _invalid(problem)
+        if name not in self._cache.snapshot.topics:
+            raise Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name}")
+        known = declared(LogConfig)
+        defaults = self._nodes.log_defaults
+
+        def inherited(key: str) -> str:
+            return as_text(getattr(defaults, known[key].field)) or ""
+
+        def judge(wanted: Overrides) -> None:
+            # What another version of Kafka left there is not this request's fault.
+            named = {key for key, _, _ in operations}
+            defaults.with_overrides(
+                {key: text for key, text in wanted.items() if key in known or key in named}
+            )
+
+        edit = _edit(operations, known, inherited, judge, is_all=is_all)
+        await self._changes.change_topic(name, edit, is_dry=is_dry)
+        if not is_dry:
+            await self._topics.refresh(name)
+
+    async def _change_node(
+        self, name: str, operations: Sequence[Operation], is_dry: bool, *, is_all: bool
+    ) -> None:
+        if name not in ("", str(self._node_id)):
+            raise _invalid(f"this is node {self._node_id}, not {name}")
+        known = dynamic_settings()
+
+        def inherited(key: str) -> str:
+            return as_text(known[key].default) or ""
+
+        def judge(wanted: Overrides) -> None:
+            checked(wanted, self._file_defaults)
+
+        edit = _edit(operations, known, inherited, judge, is_all=is_all)
+        await self._changes.change_node(self._node_id if name else None, edit, is_dry=is_dry)
+        if not is_dry:
+            await self._nodes.load()
+
+
+def _check_operations(operations: Iterable[Operation]) -> None:
+    names = Counter(name for name, _, _ in operations)
+    twice = sorted(name for name, count in names.items() if count > 1)
+    if twice:
+        raise _invalid(f"named twice: {', '.join(twice)}")
+    for name, operation, value in operations:
+        if operation not in (SET, DELETE, APPEND, SUBTRACT):
+            raise _invalid(f"{name}: no operation {operation}")
+        if value is None and operation != DELETE:
+            raise _invalid(f"{name}: null is no value")
+
+
+def _edit(
+    operations: Sequence[Operation],
+    known: Mapping[str, Setting],
+    inherited: Callable[[str], str],
+    judge: Callable[[Overrides], None],
+    *,
+    is_all: bool,
+) -> Edit:
+    """``inherited`` is what a list is added to where nothing is set; ``is_all``: nothing stays."""
+
+    def edit(before: Overrides) -> Overrides:
+        wanted = {} if is_all else dict(before)
+        for name, operation, value in operations:
+            if operation == DELETE:
+                wanted.pop(name, None)
+                continue
+            assert value is not None, "checked"
+            if operation == SET:
+                wanted[name] = value
+                continue
+            current = before.get(name)
+            if _kind(name, known) != WORDS:
+                raise Refused(ErrorCode.INVALID_CONFIG, f"{name}: is no list")
+            words = _words(inherited(name) if current is None else current)
+            wanted[name] = ",".join(_changed(words, _words(value), operation))
+        judge(wanted)
+        return wanted
+
+    return edit
+
+
+def _kind(name: str, known: Mapping[str, Setting]) -> Any:
+    if name not in known:
+        raise Refused(ErrorCode.INVALID_CONFIG, f"{name}: unknown{suggestion(name, known)}")
+    return known[name].kind
+
+
+def _changed(words: list[str], given: list[str], operation: int) -> list[str]:
+    if operation == APPEND:
+        return words + [word for word in given if word not in words]
+    return [word for word in words if word not in given]
+
+
+def _words(text: str) -> list[str]:
+    return [word.strip() for word in text.split(",") if word.strip()]
+
+
+def _invalid(message: str) -> Refused:
+    return Refused(ErrorCode.INVALID_REQUEST, message)

@@ -1,0 +1,126 @@
+"""AlterPartitionReassignments and ListPartitionReassignments: served by the controller's node.
+
+Source: cluster.md section 2.12; Kafka 3.9 KafkaApis; KIP-455.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+
+from barnabas.broker.controller.context import Context, Partition
+from barnabas.broker.controller.controller import Controller
+from barnabas.broker.controller.reassignment import Outcome
+from barnabas.broker.controller.staff import Staff
+from barnabas.protocol.api import ApiKey
+from barnabas.protocol.errors import ErrorCode, Refused
+from barnabas.protocol.messages import (
+    alter_partition_reassignments,
+    list_partition_reassignments,
+)
+
+from .call import Call, Handler
+
+Row = list_partition_reassignments.PartitionResult
+
+
+class ReassignmentsHandler:
+    """Has the controller begin moves, and tells those under way."""
+
+    def __init__(self, controller: Controller) -> None:
+        self._controller = controller
+
+    def handlers(self) -> Mapping[int, Handler]:
+        """What to register with the dispatcher."""
+        return {
+            ApiKey.ALTER_PARTITION_REASSIGNMENTS: self.alter,
+            ApiKey.LIST_PARTITION_REASSIGNMENTS: self.list,
+        }
+
+    async def alter(
+        self, call: Call
+    ) -> alter_partition_reassignments.AlterPartitionReassignmentsResponse:
+        """Begin moves and call moves off; answered when that is written, not when it is done."""
+        request: alter_partition_reassignments.AlterPartitionReassignmentsRequest = call.request
+        named = [
+            ((topic.name, each.partition_index), each.replicas)
+            for topic in request.topics
+            for each in topic.partitions
+        ]
+        counts = Counter(partition for partition, _ in named)
+        wishes = {partition: wish for partition, wish in named if counts[partition] == 1}
+
+        async def work(staff: Staff) -> dict[Partition, Outcome]:
+            return await staff.moves.alter(wishes)
+
+        twice = Refused(ErrorCode.INVALID_REQUEST, "named twice")
+        outcomes: dict[Partition, Outcome] = dict.fromkeys(counts, twice)
+        try:
+            outcomes |= await self._controller.ask("reassign", work)
+        except Refused as refusal:
+            return alter_partition_reassignments.AlterPartitionReassignmentsResponse(
+                error_code=refusal.code, error_message=refusal.message or None, responses=[]
+            )
+        return alter_partition_reassignments.AlterPartitionReassignmentsResponse(
+            error_message=None, responses=_results(outcomes)
+        )
+
+    async def list(
+        self, call: Call
+    ) -> list_partition_reassignments.ListPartitionReassignmentsResponse:
+        """The moves under way, of all partitions or of those named."""
+        request: list_partition_reassignments.ListPartitionReassignmentsRequest = call.request
+        named = None
+        if request.topics is not None:
+            named = {(topic.name, i) for topic in request.topics for i in topic.partition_indexes}
+
+        async def work(staff: Staff) -> Sequence[tuple[str, Row]]:
+            return [*_moves(staff.context, named)]
+
+        topics: dict[str, list[Row]] = {}
+        try:
+            for topic, row in await self._controller.ask("list reassignments", work):
+                topics.setdefault(topic, []).append(row)
+        except Refused as refusal:
+            return list_partition_reassignments.ListPartitionReassignmentsResponse(
+                error_code=refusal.code, error_message=refusal.message or None, topics=[]
+            )
+        return list_partition_reassignments.ListPartitionReassignmentsResponse(
+            error_message=None,
+            topics=[
+                list_partition_reassignments.TopicResult(name=name, partitions=rows)
+                for name, rows in topics.items()
+            ],
+        )
+
+
+def _moves(context: Context, named: set[Partition] | None) -> Iterable[tuple[str, Row]]:
+    for partition, move in sorted(context.moves.items()):
+        if named is None or partition in named:
+            yield (
+                partition[0],
+                Row(
+                    partition_index=partition[1],
+                    replicas=context.assigned(partition),
+                    adding_replicas=move.adding,
+                    removing_replicas=move.removing,
+                ),
+            )
+
+
+def _results(
+    outcomes: Mapping[Partition, Outcome],
+) -> list[alter_partition_reassignments.TopicResult]:
+    topics: dict[str, list[alter_partition_reassignments.PartitionResult]] = {}
+    for (topic, index), refusal in outcomes.items():
+        topics.setdefault(topic, []).append(
+            alter_partition_reassignments.PartitionResult(
+                partition_index=index,
+                error_code=ErrorCode.NONE if refusal is None else refusal.code,
+                error_message=None if refusal is None else refusal.message,
+            )
+        )
+    return [
+        alter_partition_reassignments.TopicResult(name=name, partitions=results)
+        for name, results in topics.items()
+    ]

@@ -1,0 +1,249 @@
+"""Settings changed by request: of topics, of one node, of all nodes (cluster.md section 1.6)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from barnabas.broker.config import load
+from barnabas.broker.config_changes import ConfigChanges
+from barnabas.broker.handlers.alter_configs import (
+    APPEND,
+    DELETE,
+    SET,
+    SUBTRACT,
+    AlterConfigsHandler,
+)
+from barnabas.broker.handlers.configs import NODE, TOPIC, ConfigsHandler
+from barnabas.broker.node_configs import NodeConfigs
+from barnabas.broker.topic_configs import TopicConfigs
+from barnabas.protocol import znodes
+from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.messages import (
+    alter_configs,
+    describe_configs,
+    incremental_alter_configs,
+)
+from tests.controller.small_cluster import SmallCluster
+from tests.handlers.peer import call, over_the_wire
+
+SETTINGS = {"zookeeper.connect": "z:1", "log.dirs": "d", "log.retention.ms": "5"}
+
+Change = tuple[str, int, str | None]
+
+
+@dataclass
+class Desk:
+    """One node's handlers for settings, with what they share."""
+
+    cluster: SmallCluster
+    alter: AlterConfigsHandler
+    describe: ConfigsHandler
+    topics: TopicConfigs
+    nodes: NodeConfigs
+
+    async def change(
+        self, kind: int, name: str, *changes: Change, validate_only: bool = False
+    ) -> tuple[int, str | None]:
+        request = incremental_alter_configs.IncrementalAlterConfigsRequest(
+            resources=[_resource(kind, name, changes)], validate_only=validate_only
+        )
+        answer = over_the_wire(await self.alter.alter(call(request, 1)), 1)
+        (result,) = answer.responses
+        return result.error_code, result.error_message
+
+    async def told(self, kind: int, name: str) -> dict[str, tuple[str | None, int]]:
+        resource = describe_configs.Resource(
+            resource_type=kind, resource_name=name, configuration_keys=None
+        )
+        request = describe_configs.DescribeConfigsRequest(resources=[resource])
+        answer = over_the_wire(await self.describe.describe(call(request, 4)), 4)
+        return {each.name: (each.value, each.config_source) for each in answer.results[0].configs}
+
+    async def stored(self, path: str) -> dict[str, str]:
+        data, _stat = await self.cluster.observer.get(path)
+        return dict(znodes.EntityConfig.from_json(data).config)
+
+
+def _resource(
+    kind: int, name: str, changes: Sequence[Change]
+) -> incremental_alter_configs.Resource:
+    return incremental_alter_configs.Resource(
+        resource_type=kind,
+        resource_name=name,
+        configs=[
+            incremental_alter_configs.Config(name=key, config_operation=operation, value=value)
+            for key, operation, value in changes
+        ],
+    )
+
+
+@pytest.fixture
+async def desk(cluster: SmallCluster) -> Desk:
+    node = await cluster.start(1)
+    await cluster.create("t", {0: (1,)})
+    await cluster.led("t", 0, 1)
+    config = load(SETTINGS)
+    topics = TopicConfigs(cluster.observer, lambda: 0)
+    nodes = NodeConfigs(cluster.observer, 1, config.log_defaults)
+    return Desk(
+        cluster,
+        AlterConfigsHandler(
+            1, node.cache, ConfigChanges(cluster.observer), topics, nodes, config.log_defaults
+        ),
+        ConfigsHandler(1, config, node.cache, topics, nodes),
+        topics,
+        nodes,
+    )
+
+
+async def test_single_settings_of_a_topic_are_set_and_taken_back(desk: Desk) -> None:
+    assert await desk.change(TOPIC, "t", ("retention.ms", SET, "9"), ("flush.ms", SET, "7")) == (
+        0,
+        None,
+    )
+    assert await desk.stored("/config/topics/t") == {"retention.ms": "9", "flush.ms": "7"}
+    assert (await desk.told(TOPIC, "t"))["retention.ms"] == ("9", 1)
+    assert desk.topics.overrides("t")["flush.ms"] == "7"
+    await desk.change(TOPIC, "t", ("retention.ms", DELETE, None))
+    assert await desk.stored("/config/topics/t") == {"flush.ms": "7"}
+    assert (await desk.told(TOPIC, "t"))["retention.ms"] == ("5", 4)
+
+
+async def test_lists_grow_and_shrink(desk: Desk) -> None:
+    await desk.change(TOPIC, "t", ("cleanup.policy", APPEND, "compact"))
+    assert await desk.stored("/config/topics/t") == {"cleanup.policy": "delete,compact"}
+    await desk.change(TOPIC, "t", ("cleanup.policy", APPEND, "compact"))
+    await desk.change(TOPIC, "t", ("cleanup.policy", SUBTRACT, "delete"))
+    assert await desk.stored("/config/topics/t") == {"cleanup.policy": "compact"}
+
+
+async def test_each_change_is_announced(desk: Desk) -> None:
+    await desk.change(TOPIC, "t", ("retention.ms", SET, "9"))
+    await desk.change(NODE, "1", ("log.retention.ms", SET, "9"))
+    await desk.change(NODE, "", ("log.retention.ms", SET, "9"))
+    names = sorted(await desk.cluster.observer.children(znodes.CONFIG_CHANGES))
+    notes = [
+        (await desk.cluster.observer.get(f"{znodes.CONFIG_CHANGES}/{name}"))[0] for name in names
+    ]
+    assert [znodes.ConfigChange.from_json(note).entity_path for note in notes] == [
+        "topics/t",
+        "brokers/1",
+        "brokers/<default>",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "change", "code"),
+    [
+        (TOPIC, "t", ("retention.ms", SET, "soon"), ErrorCode.INVALID_CONFIG),
+        (TOPIC, "t", ("min.insync.replicas", SET, "0"), ErrorCode.INVALID_CONFIG),
+        (TOPIC, "t", ("retention.mss", SET, "1"), ErrorCode.INVALID_CONFIG),
+        (TOPIC, "t", ("retention.mss", APPEND, "1"), ErrorCode.INVALID_CONFIG),
+        (TOPIC, "t", ("retention.ms", APPEND, "1"), ErrorCode.INVALID_CONFIG),
+        (TOPIC, "t", ("cleanup.policy", APPEND, "burn"), ErrorCode.INVALID_CONFIG),
+        (TOPIC, "t", ("retention.ms", SET, None), ErrorCode.INVALID_REQUEST),
+        (TOPIC, "t", ("retention.ms", 9, "1"), ErrorCode.INVALID_REQUEST),
+        (TOPIC, "u", ("retention.ms", SET, "1"), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        (TOPIC, "", ("retention.ms", SET, "1"), ErrorCode.INVALID_REQUEST),
+        (TOPIC, "a/b", ("retention.ms", SET, "1"), ErrorCode.INVALID_REQUEST),
+        (NODE, "2", ("log.retention.ms", SET, "1"), ErrorCode.INVALID_REQUEST),
+        (NODE, "1", ("log.retention.ms", SET, "soon"), ErrorCode.INVALID_CONFIG),
+        (NODE, "1", ("broker.id", SET, "2"), ErrorCode.INVALID_CONFIG),
+        (8, "1", ("root", SET, "DEBUG"), ErrorCode.INVALID_REQUEST),
+    ],
+)
+async def test_a_change_that_cannot_be_made_has_its_code_and_writes_nothing(
+    desk: Desk, kind: int, name: str, change: Change, code: ErrorCode
+) -> None:
+    assert (await desk.change(kind, name, change))[0] == code
+    assert await desk.stored("/config/topics/t") == {}
+    assert not await desk.cluster.observer.children(znodes.CONFIG_CHANGES)
+
+
+async def test_a_setting_or_resource_named_twice_is_refused(desk: Desk) -> None:
+    twice = [("retention.ms", SET, "1"), ("retention.ms", DELETE, None)]
+    assert (await desk.change(TOPIC, "t", *twice))[0] == ErrorCode.INVALID_REQUEST
+    resource = _resource(TOPIC, "t", [("retention.ms", SET, "1")])
+    request = incremental_alter_configs.IncrementalAlterConfigsRequest(
+        resources=[resource, resource], validate_only=False
+    )
+    answer = await desk.alter.alter(call(request, 0))
+    assert [each.error_code for each in answer.responses] == [ErrorCode.INVALID_REQUEST]
+
+
+async def test_validation_writes_nothing(desk: Desk) -> None:
+    changed = await desk.change(TOPIC, "t", ("retention.ms", SET, "9"), validate_only=True)
+    assert changed == (0, None)
+    assert await desk.stored("/config/topics/t") == {}
+
+
+async def test_what_a_later_kafka_left_in_a_topics_settings_stays(desk: Desk) -> None:
+    left = znodes.EntityConfig(config={"remote.storage.enable": "false"}).to_json()
+    await desk.cluster.observer.set("/config/topics/t", left)
+    assert (await desk.change(TOPIC, "t", ("retention.ms", SET, "9")))[0] == 0
+    stored = await desk.stored("/config/topics/t")
+    assert stored == {"remote.storage.enable": "false", "retention.ms": "9"}
+
+
+async def test_the_older_request_replaces_all_settings(desk: Desk) -> None:
+    await desk.change(TOPIC, "t", ("retention.ms", SET, "9"))
+    for version in (0, 1, 2):
+        config = alter_configs.Config(name="flush.ms", value=str(version))
+        resource = alter_configs.Resource(resource_type=TOPIC, resource_name="t", configs=[config])
+        request = alter_configs.AlterConfigsRequest(resources=[resource], validate_only=False)
+        answer: Any = over_the_wire(await desk.alter.replace(call(request, version)), version)
+        assert answer.responses[0].error_code == 0
+        assert await desk.stored("/config/topics/t") == {"flush.ms": str(version)}
+
+
+async def test_the_settings_of_nodes_hold_for_topics_that_set_nothing(desk: Desk) -> None:
+    """Topic, then node, then all nodes, then the file, then the default."""
+
+    async def retention() -> tuple[str | None, int]:
+        return (await desk.told(TOPIC, "t"))["retention.ms"]
+
+    assert await retention() == ("5", 4)
+    await desk.change(NODE, "", ("log.retention.ms", SET, "6"))
+    assert await retention() == ("6", 3)
+    assert (desk.nodes.log_defaults.retention_ms, (await desk.told(NODE, ""))) == (
+        6,
+        {"log.retention.ms": ("6", 3)},
+    )
+    await desk.change(NODE, "1", ("log.retention.ms", SET, "7"))
+    assert await retention() == ("7", 2)
+    assert (await desk.told(NODE, "1"))["log.retention.ms"] == ("7", 2)
+    assert desk.nodes.log_defaults.retention_ms == 7
+    await desk.change(TOPIC, "t", ("retention.ms", SET, "8"))
+    assert await retention() == ("8", 1)
+    await desk.change(NODE, "1", ("log.retention.ms", DELETE, None))
+    assert desk.nodes.log_defaults.retention_ms == 6
+
+
+async def test_a_change_of_nodes_is_heard_by_those_that_did_not_make_it(desk: Desk) -> None:
+    heard: list[int] = []
+    other = NodeConfigs(desk.cluster.observer, 2, load(SETTINGS).log_defaults)
+    other.on_change.append(lambda: heard.append(other.log_defaults.retention_ms))
+    await desk.change(NODE, "", ("log.retention.ms", SET, "6"))
+    await other.load()
+    await other.load()
+    assert heard == [6]
+
+
+async def test_settings_of_nodes_that_make_no_sense_change_nothing(desk: Desk) -> None:
+    await desk.change(NODE, "1", ("log.retention.ms", SET, "6"))
+    nonsense = znodes.EntityConfig(config={"log.retention.ms": "soon"}).to_json()
+    await desk.cluster.observer.set("/config/brokers/1", nonsense)
+    await desk.nodes.load()
+    assert desk.nodes.log_defaults.retention_ms == 6
+
+
+async def test_the_throttles_of_tools_are_taken_and_given_back(desk: Desk) -> None:
+    name = "leader.replication.throttled.rate"
+    assert (await desk.change(NODE, "1", (name, SET, "1000")))[0] == 0
+    assert (await desk.told(NODE, "1"))[name] == ("1000", 2)
+    assert (await desk.change(NODE, "1", (name, DELETE, None)))[0] == 0
+    assert name not in await desk.told(NODE, "1")
