@@ -101,27 +101,7 @@ class Node:
         self._metadata = MetadataCache()
         self._limits = Limits(config.network)
         self._disk_notices = DiskNotices(zookeeper, identity.node_id)
-        self._in_sync_sets = InSyncSets(
-            zookeeper,
-            identity.node_id,
-            self._loop,
-            lag_max_ms=config.replication.lag_time_max_ms,
-            live_nodes=lambda: self._metadata.snapshot.brokers.keys(),
-        )
-        self._followings = Followings(
-            identity.node_id,
-            config.replication,
-            dial=self._dial,
-            locate=self._internal_address,
-            truncated=logs.write_recovery_points,
-        )
-        self._replicas = Replicas(
-            identity.node_id,
-            logs,
-            knows=lambda topic, index: self._metadata.snapshot.partition(topic, index) is not None,
-            around=self._in_sync_sets,
-            following=self._followings,
-        )
+        self._replicas = self._build_replicas()
         self._writer = TopicWriter(
             zookeeper,
             chance,
@@ -151,6 +131,30 @@ class Node:
             ),
         )
         self._tell_each_other()
+
+    def _build_replicas(self) -> Replicas:
+        """Replicas need who fetches for them and who writes their in-sync sets."""
+        self._in_sync_sets = InSyncSets(
+            self._zookeeper,
+            self.identity.node_id,
+            self._loop,
+            lag_max_ms=self.config.replication.lag_time_max_ms,
+            live_nodes=lambda: self._metadata.snapshot.brokers.keys(),
+        )
+        self._followings = Followings(
+            self.identity.node_id,
+            self.config.replication,
+            dial=self._dial,
+            locate=self._internal_address,
+            truncated=self._logs.write_recovery_points,
+        )
+        return Replicas(
+            self.identity.node_id,
+            self._logs,
+            knows=lambda topic, index: self._metadata.snapshot.partition(topic, index) is not None,
+            around=self._in_sync_sets,
+            following=self._followings,
+        )
 
     async def open(self, tasks: asyncio.TaskGroup) -> None:
         """Bind every port, then take the place in ZooKeeper; nothing is served yet."""

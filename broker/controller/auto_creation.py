@@ -21,6 +21,8 @@ log = logging.getLogger(__name__)
 
 WAITING_MAX: Final = 1000
 """Beyond so many a wish is dropped: whoever has it asks again."""
+SAFE_FACTOR: Final = 3
+"""From here a commit is on two disks before it is acknowledged, whatever fails meanwhile."""
 
 
 class AutoCreation:
@@ -70,13 +72,17 @@ class AutoCreation:
     def _wish(self, name: str) -> Wish:
         if name != OFFSETS_TOPIC:
             return Wish(name=name)
+        factor = self._coordinator.offsets_replication_factor
+        configs = {
+            "cleanup.policy": "compact",
+            "compression.type": "producer",
+            "segment.bytes": str(self._coordinator.offsets_segment_bytes),
+        }
+        if factor >= SAFE_FACTOR:
+            configs["min.insync.replicas"] = "2"
         return Wish(
             name=name,
             partitions=self._coordinator.offsets_partitions,
-            factor=self._coordinator.offsets_replication_factor,
-            configs={
-                "cleanup.policy": "compact",
-                "compression.type": "producer",
-                "segment.bytes": str(self._coordinator.offsets_segment_bytes),
-            },
+            factor=factor,
+            configs=configs,
         )

@@ -32,8 +32,6 @@ from .assignment import Assignment, Candidate, assign_new, candidates_for
 
 UNSET: Final = -1
 """In place of a count: the node's default, or as the assignment says."""
-FACTOR_MAX: Final = 1
-"""Replication is not built yet: a partition has one replica."""
 PARTITIONS_MAX: Final = 50_000
 """No assignment of more fits into a znode; refused before a node works it out."""
 
@@ -203,11 +201,6 @@ async def live_nodes(zookeeper: ZooKeeper) -> list[Candidate]:
 def _judge_factor(factor: int, nodes: int) -> None:
     if factor <= 0:
         raise Refused(ErrorCode.INVALID_REPLICATION_FACTOR, "at least one replica is needed")
-    if factor > FACTOR_MAX:
-        raise Refused(
-            ErrorCode.INVALID_REPLICATION_FACTOR,
-            f"replication is not built yet: the factor must be {FACTOR_MAX}, not {factor}",
-        )
     if factor > nodes:
         raise Refused(
             ErrorCode.INVALID_REPLICATION_FACTOR,

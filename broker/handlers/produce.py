@@ -143,9 +143,9 @@ class ProduceHandler:
                     results[place].base_offset = -1
             parked.resolve(answer)
 
-        acks = AckWait(decided)
+        acks, until = AckWait(decided), self._loop.time() + wait_s
         for place, one in waiting.items():
-            one.partition.when_committed(one.end, acks.expect(place))
+            one.partition.when_committed(one.end, acks.expect(place), until)
         acks.start(self._loop, wait_s)
         return parked
 

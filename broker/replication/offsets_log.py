@@ -48,7 +48,7 @@ class OffsetsLogPort:
         answer.timer = self._loop.call_later(
             timeout_ms / 1000, answer.give, ErrorCode.REQUEST_TIMED_OUT
         )
-        hosted.when_committed(end, answer.give)
+        hosted.when_committed(end, answer.give, answer.timer.when())
 
     def batch_bytes_max(self, partition: int) -> int:
         """``max.message.bytes`` of the offsets topic, as this partition's log has it."""

@@ -6,19 +6,18 @@ acknowledges: whoever appended is told when the high watermark passes, and only 
 
 from __future__ import annotations
 
-import heapq
-import itertools
 import logging
-from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from math import inf
 
 from barnabas.broker.storage.log import Log
 from barnabas.broker.storage.log_parts import Appended
 from barnabas.protocol.errors import ErrorCode, Refused
 
+from .commit_waits import CommitWaits
 from .followers import Followers
 from .partition_parts import IsrChange, Role, Surroundings, Told, Waiter
-from .readers import Readers
+from .readers import Readers, Unread
 from .start_waits import StartWaits
 
 __all__ = ["Partition", "Role", "Told", "Waiter"]
@@ -38,7 +37,6 @@ class Partition:
     __slots__ = (
         "_around",
         "_is_alone",
-        "_sequence",
         "_told",
         "_unread",
         "controller_epoch",
@@ -79,11 +77,10 @@ class Partition:
         self._is_alone = True
         self.epoch_start = -1
         """Log end when this epoch of leadership began."""
-        self._told: list[tuple[int, int, Told]] = []
-        self._sequence: Iterator[int] = itertools.count()
+        self._told = CommitWaits()
         self.readers = Readers()
         self.starts = StartWaits()
-        self._unread: deque[tuple[int, int]] = deque()
+        self._unread = Unread()
         log.on_durable.append(self.advance)
 
     def __repr__(self) -> str:
@@ -136,10 +133,8 @@ class Partition:
 
     def fail(self, code: ErrorCode) -> None:
         """Tell everybody who waits that nothing will come; ``code`` is for those who appended."""
-        told, self._told = self._told, []
         self._unread.clear()
-        for _, _, tell in told:
-            tell(code)
+        self._told.fail(code)
         self.starts.fail(code)
         self._wake()
 
@@ -192,7 +187,7 @@ class Partition:
             before, self.high_watermark = self.high_watermark, end
             self._tell_readers(len(batch), before)
         else:
-            self._unread.append((end, len(batch)))
+            self._unread.add(end, len(batch))
             self.advance()
         if not self._is_alone:
             self.readers.appended(len(batch))
@@ -207,17 +202,18 @@ class Partition:
         """As many in sync as ``min.insync.replicas`` asks for, of those there are at all."""
         return len(self.isr) >= min(self.log.config.min_insync_replicas, len(self.replicas))
 
-    def when_committed(self, offset: int, told: Told) -> None:
+    def when_committed(self, offset: int, told: Told, until: float = inf) -> None:
         """Have ``told`` the outcome for what lies below ``offset``, perhaps before this returns.
 
         NONE when the high watermark is there, NOT_LEADER_OR_FOLLOWER when leadership ends first.
+        After ``until`` (loop time) whoever waits has given up, and may be told or not.
         """
         if not self.is_leader:
             told(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         elif offset <= self.high_watermark:
             told(ErrorCode.NONE)
         else:
-            heapq.heappush(self._told, (offset, next(self._sequence), told))
+            self._told.add(offset, told, until, self._around.now())
 
     def advance(self) -> None:
         """Move the high watermark as far as it may go, and tell whoever waits for that."""
@@ -228,11 +224,8 @@ class Partition:
             return
         assert mark <= self.log.end_offset
         before, self.high_watermark = self.high_watermark, mark
-        readable = 0
-        while self._unread and self._unread[0][0] <= mark:
-            readable += self._unread.popleft()[1]
-        while self._told and self._told[0][0] <= mark:
-            heapq.heappop(self._told)[2](ErrorCode.NONE)
+        readable = self._unread.up_to(mark)
+        self._told.reach(mark)
         self._tell_readers(readable or 1, before)
 
     def _tell_readers(self, count: int, before: int) -> None:

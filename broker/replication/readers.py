@@ -5,12 +5,15 @@ Source: log.md sections 6.1, 6.3 and 7.3.
 
 from __future__ import annotations
 
+from collections import deque
 from typing import Final
 
 from .partition_parts import Waiter
 
 _ENOUGH: Final = 1 << 62
 """Bytes, more than anybody waits for: how many a transaction held back is not counted."""
+_APART_MAX: Final = 10_000
+"""What cannot be committed for long must not pile up."""
 
 
 class Readers:
@@ -67,3 +70,32 @@ class Readers:
         self._stable = stable
         for waiter in (*self._consumers, *self._committed, *self._followers):
             waiter.end()
+
+
+class Unread:
+    """How many bytes lie above the high watermark, batch by batch; only the first ones apart."""
+
+    __slots__ = ("_batches",)
+
+    def __init__(self) -> None:
+        self._batches: deque[tuple[int, int]] = deque()
+
+    def __bool__(self) -> bool:
+        return bool(self._batches)
+
+    def add(self, end: int, count: int) -> None:
+        """A batch of so many bytes was appended and ends before ``end``."""
+        if len(self._batches) == _APART_MAX:
+            count += self._batches.pop()[1]
+        self._batches.append((end, count))
+
+    def up_to(self, mark: int) -> int:
+        """Forget the batches below ``mark``; the bytes in them."""
+        count = 0
+        while self._batches and self._batches[0][0] <= mark:
+            count += self._batches.popleft()[1]
+        return count
+
+    def clear(self) -> None:
+        """Nothing more will be committed here."""
+        self._batches.clear()

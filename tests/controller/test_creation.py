@@ -35,7 +35,7 @@ async def refusal(cluster: SmallCluster, **wish: Any) -> Refused:
         ({"name": "t", "partitions": -2}, ErrorCode.INVALID_PARTITIONS),
         ({"name": "t", "partitions": 2**31 - 1}, ErrorCode.INVALID_PARTITIONS),
         ({"name": "t", "factor": 0}, ErrorCode.INVALID_REPLICATION_FACTOR),
-        ({"name": "t", "factor": 2}, ErrorCode.INVALID_REPLICATION_FACTOR),
+        ({"name": "t", "factor": 3}, ErrorCode.INVALID_REPLICATION_FACTOR),
         ({"name": OFFSETS_TOPIC}, ErrorCode.INVALID_REPLICATION_FACTOR),
         ({"name": "t", "configs": {"no.such": "1"}}, ErrorCode.INVALID_CONFIG),
         ({"name": "t", "configs": {"segment.bytes": "many"}}, ErrorCode.INVALID_CONFIG),
@@ -47,7 +47,6 @@ async def refusal(cluster: SmallCluster, **wish: Any) -> Refused:
         ({"name": "t", "assignment": {0: [1], 1: [1, 2]}}, ErrorCode.INVALID_REPLICA_ASSIGNMENT),
         ({"name": "t", "assignment": {0: [9]}}, ErrorCode.INVALID_REPLICA_ASSIGNMENT),
         ({"name": "t", "assignment": {0: [3]}}, ErrorCode.INVALID_REPLICA_ASSIGNMENT),
-        ({"name": "t", "assignment": {0: [1, 2]}}, ErrorCode.INVALID_REPLICATION_FACTOR),
     ],
 )
 async def test_a_wish_that_cannot_be_granted_has_its_code(
@@ -61,11 +60,14 @@ async def test_a_wish_that_cannot_be_granted_has_its_code(
     assert (await refusal(cluster, **wish)).code is code
 
 
-async def test_a_factor_above_one_is_refused_with_the_reason(cluster: SmallCluster) -> None:
-    await cluster.start(1)
-    await cluster.start(2)
-    refused = await refusal(cluster, name="t", factor=2)
-    assert "replication is not built yet" in refused.message
+async def test_each_partition_gets_as_many_replicas_as_asked_for(cluster: SmallCluster) -> None:
+    for node in (1, 2, 3):
+        await cluster.start(node)
+    plan = await cluster.writer().plan(Wish(name="t", partitions=4, factor=3))
+    assert plan.factor == 3
+    assert all(sorted(replicas) == [1, 2, 3] for replicas in plan.assignment.values())
+    by_hand = await cluster.writer().plan(Wish(name="t", assignment={0: [3, 1]}))
+    assert by_hand.assignment == {0: (3, 1)}
 
 
 async def test_counts_left_open_are_the_defaults_of_the_node(cluster: SmallCluster) -> None:
