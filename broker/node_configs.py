@@ -50,11 +50,8 @@ RATES: Final[Mapping[str, Setting]] = {
 def checked(overrides: Mapping[str, str], defaults: LogConfig) -> LogConfig:
     """The defaults of all logs with a node's dynamic settings on top.
 
-    Raises ConfigError for a value that is none and for a setting that needs a restart.
+    Raises ConfigError for a value that is none; settings that need a restart are not looked at.
     """
-    fixed = sorted(overrides.keys() - TOPIC_KEYS.keys() - RATES.keys())
-    if fixed:
-        raise ConfigError(f"cannot be changed while a node runs: {', '.join(fixed)}")
     for name in overrides.keys() & RATES.keys():
         parsed(RATES[name], overrides[name])
     logs = {TOPIC_KEYS[name]: text for name, text in overrides.items() if name in TOPIC_KEYS}
@@ -100,6 +97,11 @@ class NodeConfigs:
         except ValueError as error:
             log.error("ignored settings that cannot be read node=%s: %s", node_id, error)
             return {}
+
+
+def fixed_in(overrides: Mapping[str, str]) -> list[str]:
+    """The settings among ``overrides`` that cannot be changed while a node runs."""
+    return sorted(overrides.keys() - TOPIC_KEYS.keys() - RATES.keys())
 
 
 def dynamic_settings() -> Mapping[str, Setting]:

@@ -1,4 +1,4 @@
-"""``barnabas topics``: create, list, describe and delete.
+"""``barnabas topics``: create, list, describe, alter and delete.
 
 Source: users.md section 2.1 (kafka-topics).
 """
@@ -6,17 +6,20 @@ Source: users.md section 2.1 (kafka-topics).
 from __future__ import annotations
 
 import argparse
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import asdict
+from typing import Final
 
 from barnabas.client.admin import Admin
 from barnabas.client.descriptions import NewTopic, TopicDescription
 from barnabas.client.errors import KafkaError
+from barnabas.client.topic_changes import add_partitions, alter_settings
 from barnabas.protocol.errors import ErrorCode
 
 from .cluster_options import add_cluster_options, administer
+from .failure import Failure
 from .numbers import INT16_MAX, whole_number
-from .output import print_json, print_table, shown
+from .output import note, print_json, print_table, shown
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -33,17 +36,25 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     listing = commands.add_parser("list", help="name all topics")
     describe = commands.add_parser("describe", help="show leaders and replicas")
     describe.add_argument("names", nargs="*", metavar="NAME", help="default: all topics")
+    alter = commands.add_parser("alter", help="add partitions, change settings")
+    alter.add_argument("name")
+    alter.add_argument(
+        "--partitions", type=whole_number(1), metavar="N", help="have so many, more than before"
+    )
+    alter.add_argument("--config", action="append", type=setting, default=[], metavar="NAME=VALUE")
+    alter.add_argument(
+        "--delete-config", action="append", default=[], metavar="NAME", help="back to the default"
+    )
     delete = commands.add_parser("delete", help="remove topics and all their records")
     delete.add_argument("names", nargs="+", metavar="NAME")
     delete.add_argument("--if-exists", action="store_true", help="be content with one not there")
-    for sub in (create, listing, describe, delete):
+    for sub in (create, listing, describe, alter, delete):
         add_cluster_options(sub)
 
 
 def run(chosen: argparse.Namespace) -> int:
-    """Do what was typed; failures are raised."""
-    _COMMANDS[chosen.command](chosen)
-    return 0
+    """Do what was typed; failures are raised, or reported where a part succeeded: then 1."""
+    return _COMMANDS[chosen.command](chosen) or 0
 
 
 def setting(text: str) -> tuple[str, str]:
@@ -105,13 +116,43 @@ def _described(names: list[str]) -> Callable[[Admin], Awaitable[list[TopicDescri
     return lambda admin: admin.list_topics()
 
 
-def _delete(chosen: argparse.Namespace) -> None:
-    gone = {name: _delete_one(chosen, name) for name in chosen.names}
+def _alter(chosen: argparse.Namespace) -> None:
+    if chosen.partitions is None and not chosen.config and not chosen.delete_config:
+        raise Failure("nothing to alter: say --partitions, --config or --delete-config")
+
+    async def alter(admin: Admin) -> None:
+        if chosen.config or chosen.delete_config:
+            settings = dict(chosen.config)
+            await alter_settings(admin.cluster, chosen.name, settings, chosen.delete_config)
+        if chosen.partitions is not None:
+            await add_partitions(admin.cluster, chosen.name, chosen.partitions)
+
+    administer(chosen, alter)
     if chosen.json:
-        print_json([{"name": name, "deleted": is_gone} for name, is_gone in gone.items()])
-        return
-    for name, is_gone in gone.items():
-        print(f"deleted topic {name}" if is_gone else f"topic {name} does not exist")
+        print_json({"name": chosen.name, "altered": True})
+    else:
+        print(f"altered topic {chosen.name}")
+
+
+def _delete(chosen: argparse.Namespace) -> int:
+    """Each topic by itself: one that cannot be deleted keeps no other from it."""
+    gone: dict[str, bool] = {}
+    failures: dict[str, KafkaError] = {}
+    for name in chosen.names:
+        try:
+            gone[name] = _delete_one(chosen, name)
+        except KafkaError as error:
+            failures[name] = error
+    if chosen.json:
+        rows = [{"name": name, "deleted": is_gone} for name, is_gone in gone.items()]
+        refused = [{"name": name, "error": str(failure)} for name, failure in failures.items()]
+        print_json([*rows, *refused])
+    else:
+        for name, is_gone in gone.items():
+            print(f"deleted topic {name}" if is_gone else f"topic {name} does not exist")
+    for name, failure in failures.items():
+        note(f"barnabas: topic {name}: {failure}")
+    return 1 if failures else 0
 
 
 def _delete_one(chosen: argparse.Namespace, name: str) -> bool:
@@ -133,4 +174,10 @@ def _unless(tolerated: ErrorCode, is_tolerant: bool, work: Callable[[], None]) -
     return True
 
 
-_COMMANDS = {"create": _create, "list": _list, "describe": _describe, "delete": _delete}
+_COMMANDS: Final[Mapping[str, Callable[[argparse.Namespace], int | None]]] = {
+    "create": _create,
+    "list": _list,
+    "describe": _describe,
+    "alter": _alter,
+    "delete": _delete,
+}

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from barnabas.broker.config_changes import ConfigChanges, Edit, Overrides
 from barnabas.broker.metadata import MetadataCache
-from barnabas.broker.node_configs import NodeConfigs, checked, dynamic_settings
+from barnabas.broker.node_configs import NodeConfigs, checked, dynamic_settings, fixed_in
 from barnabas.broker.storage.log_config import LogConfig
 from barnabas.broker.topic_configs import TopicConfigs
 from barnabas.client.ensemble import ZooKeeperError
@@ -160,6 +160,8 @@ class AlterConfigsHandler:
             return as_text(known[key].default) or ""
 
         def judge(wanted: Overrides) -> None:
+            if fixed := fixed_in(wanted):
+                raise _invalid(f"cannot be changed while a node runs: {', '.join(fixed)}")
             checked(wanted, self._file_defaults)
 
         edit = _edit(operations, known, inherited, judge, is_all=is_all)

@@ -77,6 +77,35 @@ def test_topics_are_created_described_and_deleted_from_the_command_line(
     assert "typed" not in capsys.readouterr().out.split()
 
 
+def test_a_topic_gets_partitions_and_settings_from_the_command_line(
+    cluster: Cluster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    where = ["--cluster", str(cluster.directory)]
+    assert main(["topics", "create", "grown", "--replication-factor", "2", *where]) == 0
+    assert main(["topics", "alter", "grown", *where]) == 1
+    settings = ["--config", "retention.ms=5", "--delete-config", "flush.ms"]
+    assert main(["topics", "alter", "grown", "--partitions", "3", *settings, *where]) == 0
+    assert main(["topics", "alter", "grown", "--partitions", "2", *where]) == 1
+    assert main(["topics", "alter", "grown", "--config", "retention.ms=soon", *where]) == 1
+    capsys.readouterr()
+    assert main(["topics", "describe", "grown", "--json", *where]) == 0
+    (described,) = json.loads(capsys.readouterr().out)
+    assert [len(each["in_sync"]) for each in described["partitions"]] == [2, 2, 2]
+
+
+def test_a_topic_that_cannot_be_deleted_keeps_no_other_from_it(
+    cluster: Cluster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    where = ["--cluster", str(cluster.directory)]
+    for name in ("first", "last"):
+        assert main(["topics", "create", name, *where]) == 0
+    capsys.readouterr()
+    assert main(["topics", "delete", "first", "missing", "last", *where]) == 1
+    told = capsys.readouterr()
+    assert told.out.splitlines() == ["deleted topic first", "deleted topic last"]
+    assert "topic missing: " in told.err
+
+
 def test_a_group_nobody_used_does_not_exist(
     cluster: Cluster, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -152,7 +152,7 @@ async def test_each_change_is_announced(desk: Desk) -> None:
         (TOPIC, "a/b", ("retention.ms", SET, "1"), ErrorCode.INVALID_REQUEST),
         (NODE, "2", ("log.retention.ms", SET, "1"), ErrorCode.INVALID_REQUEST),
         (NODE, "1", ("log.retention.ms", SET, "soon"), ErrorCode.INVALID_CONFIG),
-        (NODE, "1", ("broker.id", SET, "2"), ErrorCode.INVALID_CONFIG),
+        (NODE, "1", ("broker.id", SET, "2"), ErrorCode.INVALID_REQUEST),
         (8, "1", ("root", SET, "DEBUG"), ErrorCode.INVALID_REQUEST),
     ],
 )

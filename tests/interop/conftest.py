@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from tests.harness.fixtures import cluster, deploy_fresh, group, kcat, library, topic
+from tests.harness.kafka_tools import tool
 
-__all__ = ["cluster", "deploy_fresh", "group", "kcat", "library", "topic"]
+__all__ = ["cluster", "deploy_fresh", "group", "kcat", "library", "tool", "topic"]
 
 HERE = Path(__file__).parent
 

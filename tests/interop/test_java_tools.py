@@ -2,46 +2,14 @@
 
 from __future__ import annotations
 
-import subprocess
-from collections.abc import Callable
-from pathlib import Path
-
 import pytest
 
-from barnabas.console.java import find_java
-from benchmarks.apache_kafka import CACHE, class_path
-from tests.harness.deployments import Deployment, kafka_libs
+from tests.harness.deployments import Deployment
+from tests.harness.kafka_tools import CONSUMER, GROUPS, PRODUCER, TOPICS, Tool
 
 pytestmark = pytest.mark.kafka
 
-TOPICS = "org.apache.kafka.tools.TopicCommand"
-PRODUCER = "kafka.tools.ConsoleProducer"
-CONSUMER = "org.apache.kafka.tools.consumer.ConsoleConsumer"
-GROUPS = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
-FLAGS = ("-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 LINES = [f"line {number}" for number in range(200)]
-
-Tool = Callable[..., str]
-
-
-@pytest.fixture(scope="module")
-def tool(tmp_path_factory: pytest.TempPathFactory) -> Tool:
-    jars = kafka_libs() or CACHE / "libs"
-    if not list(Path(jars).glob("kafka-tools-*.jar")):
-        pytest.skip("no jars of Apache Kafka: benchmarks/commit.py --against kafka fetches them")
-    logging = tmp_path_factory.mktemp("tools") / "log4j.properties"
-    logging.write_text("log4j.rootLogger=OFF\n")
-
-    def run(name: str, *arguments: str, given: str = "") -> str:
-        command = [str(find_java()), *FLAGS, f"-Dlog4j.configuration=file:{logging}"]
-        command += ["-cp", class_path(jars), name, *arguments]
-        done = subprocess.run(
-            command, input=given, capture_output=True, text=True, timeout=120, check=False
-        )
-        assert done.returncode == 0, done.stdout + done.stderr
-        return done.stdout
-
-    return run
 
 
 def test_the_scripts_of_kafka_create_produce_consume_and_describe(

@@ -1,0 +1,49 @@
+"""Kafka's own command line, from its own jars, as a fixture."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from barnabas.console.java import find_java
+from benchmarks.apache_kafka import CACHE, class_path
+
+from .deployments import kafka_libs
+
+TOPICS: Final = "org.apache.kafka.tools.TopicCommand"
+PRODUCER: Final = "kafka.tools.ConsoleProducer"
+CONSUMER: Final = "org.apache.kafka.tools.consumer.ConsoleConsumer"
+GROUPS: Final = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
+CONFIGS: Final = "kafka.admin.ConfigCommand"
+ELECTIONS: Final = "org.apache.kafka.tools.LeaderElectionCommand"
+REASSIGNMENTS: Final = "org.apache.kafka.tools.reassign.ReassignPartitionsCommand"
+LOG_DIRS: Final = "org.apache.kafka.tools.LogDirsCommand"
+FLAGS: Final = ("-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
+
+Tool = Callable[..., str]
+"""Runs one tool by its class with its arguments; returns what it printed, or fails the test."""
+
+
+@pytest.fixture(scope="session")
+def tool(tmp_path_factory: pytest.TempPathFactory) -> Tool:
+    """Kafka's tools; without the jars the test is skipped, and the report says so."""
+    jars = kafka_libs() or CACHE / "libs"
+    if not list(Path(jars).glob("kafka-tools-*.jar")):
+        pytest.skip("no jars of Apache Kafka: benchmarks/commit.py --against kafka fetches them")
+    logging = tmp_path_factory.mktemp("tools") / "log4j.properties"
+    logging.write_text("log4j.rootLogger=OFF\n")
+
+    def run(name: str, *arguments: str, given: str = "") -> str:
+        command = [str(find_java()), *FLAGS, f"-Dlog4j.configuration=file:{logging}"]
+        command += ["-cp", class_path(jars), name, *arguments]
+        done = subprocess.run(
+            command, input=given, capture_output=True, text=True, timeout=120, check=False
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+    return run
