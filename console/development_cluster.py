@@ -32,14 +32,20 @@ _TICK_MS: Final = 500
 _SESSION_MS: Final = 3_000
 DEVELOPMENT_SETTINGS: Final = {
     "controlled.shutdown.retry.backoff.ms": "50",
-    "default.replication.factor": "1",
-    "offsets.topic.replication.factor": "1",
     "group.initial.rebalance.delay.ms": "0",
     "zookeeper.session.timeout.ms": str(_SESSION_MS),
 }
-"""What differs from Kafka's defaults: one copy of everything, groups that form at once, and a
-dead node that is noticed within three seconds. A stop of all nodes at once does not wait seconds
-for a controller that is stopping, too."""
+"""What differs from Kafka's defaults: groups that form at once, and a dead node that is noticed
+within three seconds. A stop of all nodes at once does not wait seconds for a controller that is
+stopping, too. And as many copies of everything as :func:`copies` says."""
+_SAFE_COPIES: Final = 3
+
+
+def copies(nodes: int) -> dict[str, str]:
+    """Three replicas of every topic where there are so many nodes, else one."""
+    factor = str(_SAFE_COPIES if nodes >= _SAFE_COPIES else 1)
+    return {"default.replication.factor": factor, "offsets.topic.replication.factor": factor}
+
 
 Progress = Callable[[str], None]
 """Told, in a few words, what has just become ready."""
@@ -54,8 +60,9 @@ class Cluster:
 
     ``data`` None keeps everything in a temporary directory that the stop removes. ``port`` 0 takes
     free ports, any other number is the first node's, the following ones come next. ``settings``
-    are given to every node, over DEVELOPMENT_SETTINGS. Blocking, and usable beside a running
-    event loop; the processes end when the starting thread's process ends, however it does.
+    are given to every node, over DEVELOPMENT_SETTINGS and the number of copies. Blocking, and
+    usable beside a running event loop; the processes end when the starting thread's process ends,
+    however it does.
     """
 
     def __init__(
@@ -75,7 +82,7 @@ class Cluster:
         self._brokers = brokers
         self._data = data
         self._port = port
-        self._settings = {**DEVELOPMENT_SETTINGS, **(settings or {})}
+        self._settings = {**DEVELOPMENT_SETTINGS, **copies(brokers), **(settings or {})}
         self._zookeeper: ZooKeeperServer | None = None
         self._chroot = ""
         self._is_described = False

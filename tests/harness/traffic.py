@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
+import time
 from collections import Counter
 from collections.abc import Sequence
 from types import TracebackType
 from typing import Any, Self
 
-from confluent_kafka import Producer
+from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 
 from .deployments import Deployment
 from .raw import Address, Closed, RawConnection
@@ -93,6 +95,34 @@ class IdempotentProducer(_Activity):
             self.acknowledged[message.value()] = (message.partition(), message.offset())
         else:
             self.refused.append(str(error))
+
+
+class PatientCommitter(_Activity):
+    """Commits growing offsets of one group through librdkafka, whoever coordinates it."""
+
+    def __init__(self, bootstrap: str, topic: str, group: str) -> None:
+        super().__init__()
+        self.acknowledged = self.sent = -1
+        self.worst_s = 0.0
+        """The longest time between two acknowledged commits."""
+        self._topic = topic
+        self._consumer = Consumer(
+            {"bootstrap.servers": bootstrap, "group.id": group, "log_level": 2}
+        )
+
+    def repeat(self) -> None:
+        last = time.monotonic()
+        while not self._is_over.is_set():
+            self.sent += 1
+            wanted = TopicPartition(self._topic, 0, self.sent)
+            with contextlib.suppress(KafkaException):
+                [done] = self._consumer.commit(offsets=[wanted], asynchronous=False)
+                if done.error is None:
+                    self.acknowledged = self.sent
+                    self.worst_s = max(self.worst_s, time.monotonic() - last)
+                    last = time.monotonic()
+            time.sleep(0.005)
+        self._consumer.close()
 
 
 class Committer(_Activity):
