@@ -227,7 +227,7 @@ class KazooSession:
         path = await self._ask(
             self._client.create_async,
             self._full(operation.path),
-            operation.data,
+            operation.data or None,  # Kafka reads what is there, an empty text too
             None,
             operation.ephemeral,
             operation.sequence,
@@ -239,7 +239,7 @@ class KazooSession:
         for depth in range(len(parts)):
             with contextlib.suppress(NodeExists):
                 parent = prefix + "/" + "/".join(parts[: depth + 1])
-                await self._ask(self._client.create_async, parent, b"")
+                await self._ask(self._client.create_async, parent, None)
 
     def _full(self, path: str) -> str:
         return self._chroot + path if path != "/" else self._chroot or "/"

@@ -15,6 +15,7 @@ from barnabas.broker.topic_configs import NOTE_AGE_MS_MAX, TopicConfigs
 from barnabas.client.ensemble import NodeExists, ZooKeeper
 from barnabas.protocol import znodes
 from barnabas.protocol.errors import ErrorCode, Refused
+from tests.harness.znodes import session as znode_session
 from tests.zookeeper.conftest import Connect
 
 
@@ -101,6 +102,12 @@ async def test_no_two_nodes_get_the_same_producer_ids(sessions: Connect) -> None
     assert {len(block) for block in blocks} == {1000}
     record = json.loads((await nodes[0].get(znodes.PRODUCER_ID_BLOCK))[0])
     assert (record["block_start"], record["block_end"]) == ("8000", "8999")
+
+
+async def test_kafka_finds_no_text_where_no_block_was_taken(sessions: Connect, hosts: str) -> None:
+    await lay_out(await sessions())
+    with znode_session(hosts) as client:
+        assert client.get(znodes.PRODUCER_ID_BLOCK)[0] is None
 
 
 async def test_without_zookeeper_there_are_no_producer_ids(sessions: Connect) -> None:

@@ -1,0 +1,102 @@
+"""Client libraries that read one partition for committed records, or for all."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+import kafka
+from aiokafka import AIOKafkaConsumer
+from aiokafka.structs import TopicPartition as AiokafkaPlace
+from confluent_kafka import Consumer, KafkaException, TopicPartition
+
+from .waiting import eventually
+
+POLL_MS: Final = 200
+
+Row = tuple[int, bytes]
+"""Offset and value of a record."""
+Reader = Callable[[str, str, int, str, int], list[Row]]
+"""Given bootstrap, topic, partition, isolation level, and the offset where it is to arrive."""
+
+
+def confluent(bootstrap: str, topic: str, partition: int, isolation: str, end: int) -> list[Row]:
+    """librdkafka says itself when it is at the end."""
+    consumer: Any = Consumer(
+        {
+            "bootstrap.servers": bootstrap,
+            "group.id": "unused",
+            "enable.auto.commit": False,
+            "enable.partition.eof": True,
+            "isolation.level": isolation,
+        }
+    )
+    consumer.assign([TopicPartition(topic, partition, 0)])
+    rows: list[Row] = []
+
+    def is_at_end() -> bool:
+        message = consumer.poll(POLL_MS / 1000)
+        if message is None:
+            return False
+        if message.error() is None:
+            rows.append((message.offset(), message.value()))
+            return False
+        if message.error().name() != "_PARTITION_EOF":
+            raise KafkaException(message.error())
+        assert message.offset() == end
+        return True
+
+    try:
+        eventually(is_at_end, what=f"the end at {end}")
+    finally:
+        consumer.close()
+    return rows
+
+
+def kafka_python(bootstrap: str, topic: str, partition: int, isolation: str, end: int) -> list[Row]:
+    """Its end offset must be the one that was asked for."""
+    consumer = kafka.KafkaConsumer(
+        bootstrap_servers=bootstrap, enable_auto_commit=False, isolation_level=isolation
+    )
+    place = kafka.TopicPartition(topic, partition)
+    rows: list[Row] = []
+
+    def is_at_end() -> bool:
+        for records in consumer.poll(timeout_ms=POLL_MS).values():
+            rows.extend((record.offset, record.value) for record in records)
+        return bool(consumer.position(place) >= end)
+
+    try:
+        consumer.assign([place])
+        assert consumer.end_offsets([place]) == {place: end}
+        consumer.seek(place, 0)
+        eventually(is_at_end, what=f"the end at {end}")
+    finally:
+        consumer.close()
+    return rows
+
+
+def aiokafka(bootstrap: str, topic: str, partition: int, isolation: str, end: int) -> list[Row]:
+    """As kafka-python."""
+    place = AiokafkaPlace(topic, partition)
+
+    async def read() -> list[Row]:
+        rows: list[Row] = []
+        async with AIOKafkaConsumer(
+            bootstrap_servers=bootstrap, isolation_level=isolation
+        ) as consumer:
+            consumer.assign([place])
+            assert await consumer.end_offsets([place]) == {place: end}
+            consumer.seek(place, 0)
+            async with asyncio.timeout(30):
+                while await consumer.position(place) < end:
+                    polled: Mapping[Any, Any] = await consumer.getmany(timeout_ms=POLL_MS)
+                    for records in polled.values():
+                        rows += [(record.offset, record.value) for record in records]
+        return rows
+
+    return asyncio.run(read())
+
+
+READERS: Final[tuple[Reader, ...]] = (confluent, kafka_python, aiokafka)

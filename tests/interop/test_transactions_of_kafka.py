@@ -1,0 +1,130 @@
+"""A log with transactions goes from Apache Kafka to us and back, with one still open in between."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
+
+from barnabas.console.java import find_java
+from benchmarks.apache_kafka import CACHE, class_path
+from tests.harness.committed_readers import READERS, Row
+from tests.harness.confluent_client import Confluent
+from tests.harness.deployments import kafka_libs
+from tests.harness.records import Sent
+from tests.harness.waiting import eventually
+from tests.interop.test_changing_hands import apache_kafka, ours
+
+pytestmark = pytest.mark.kafka
+
+WAIT_S = 60.0
+TOOL = "org.apache.kafka.tools.TransactionsCommand"
+CLIENT = Confluent()
+
+
+def transactional(bootstrap: str, name: str) -> Any:
+    """A producer whose transactions the coordinator leaves open for longer than this test."""
+    producer = Producer(
+        {
+            "bootstrap.servers": bootstrap,
+            "transactional.id": name,
+            "transaction.timeout.ms": 600_000,
+            "linger.ms": 0,
+        }
+    )
+    producer.init_transactions(WAIT_S)
+    return producer
+
+
+def send(producer: Any, topic: str, *values: str) -> None:
+    """Records in a transaction of the producer's, each in the log when this returns."""
+    producer.begin_transaction()
+    for value in values:
+        producer.produce(topic, value.encode(), partition=0)
+        assert producer.flush(WAIT_S) == 0
+
+
+def await_end(bootstrap: str, topic: str, end: int) -> None:
+    """A transaction is over for the client before its marker is in the log."""
+    settings = {"group.id": "unused", "isolation.level": "read_uncommitted"}
+    consumer = Consumer({"bootstrap.servers": bootstrap, **settings})
+    place = TopicPartition(topic, 0)
+    try:
+        eventually(
+            lambda: consumer.get_watermark_offsets(place, WAIT_S)[1] == end, what=f"the end {end}"
+        )
+    finally:
+        consumer.close()
+
+
+def read(bootstrap: str, topic: str, isolation: str, end: int) -> list[str]:
+    """What all three clients agree that the partition holds."""
+    found: list[list[Row]] = [each(bootstrap, topic, 0, isolation, end) for each in READERS]
+    assert found[0] == found[1] == found[2]
+    return [value.decode() for _, value in found[0]]
+
+
+def described(bootstrap: str, topic: str, folder: Path) -> list[list[str]]:
+    """The rows of ``kafka-transactions.sh describe-producers``."""
+    logging = folder / "log4j.properties"
+    logging.write_text("log4j.rootLogger=OFF\n")
+    command = [str(find_java()), "-Xmx128m", f"-Dlog4j.configuration=file:{logging}"]
+    command += ["-cp", class_path(kafka_libs() or CACHE / "libs"), TOOL]
+    command += ["--bootstrap-server", bootstrap, "describe-producers"]
+    command += ["--topic", topic, "--partition", "0"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    lines = [line.split() for line in done.stdout.splitlines() if line.strip()]
+    heading = next(index for index, line in enumerate(lines) if line[0] == "ProducerId")
+    return lines[heading + 1 :]
+
+
+def test_transactions_of_kafka_are_read_here_and_ended_there(tmp_path: Path, topic: str) -> None:
+    if not list((kafka_libs() or CACHE / "libs").glob("kafka_2.13-*.jar")):
+        pytest.skip("no jars of Apache Kafka: benchmarks/commit.py --against kafka fetches them")
+    with ours(tmp_path) as bootstrap:
+        CLIENT.create_topic(bootstrap, topic, 1)
+
+    with apache_kafka(tmp_path) as bootstrap:
+        committed, aborted, left = (
+            transactional(bootstrap, f"{topic}-{name}") for name in ("a", "b", "c")
+        )
+        send(committed, topic, "kept 0", "kept 1")
+        send(aborted, topic, "gone 2", "gone 3")
+        committed.commit_transaction(WAIT_S)
+        await_end(bootstrap, topic, 5)
+        aborted.abort_transaction(WAIT_S)
+        await_end(bootstrap, topic, 6)
+        send(left, topic, "open 6")
+        send(committed, topic, "kept 7")
+        committed.commit_transaction(WAIT_S)
+        await_end(bootstrap, topic, 9)
+        del committed, aborted, left
+    everything = ["kept 0", "kept 1", "gone 2", "gone 3", "open 6", "kept 7"]
+
+    with ours(tmp_path) as bootstrap:
+        assert read(bootstrap, topic, "read_uncommitted", 9) == everything
+        assert read(bootstrap, topic, "read_committed", 6) == ["kept 0", "kept 1"]
+        starts = sorted(row[-1] for row in described(bootstrap, topic, tmp_path))
+        assert starts == ["6", "None", "None"]
+        CLIENT.produce(bootstrap, topic, [Sent(b"plain 9")])
+        assert read(bootstrap, topic, "read_committed", 6) == ["kept 0", "kept 1"]
+        with pytest.raises(KafkaException):
+            transactional(bootstrap, f"{topic}-c")
+
+    with apache_kafka(tmp_path) as bootstrap:
+        heir = transactional(bootstrap, f"{topic}-c")  # which ends what was open
+        await_end(bootstrap, topic, 11)
+        send(heir, topic, "kept 11")
+        heir.commit_transaction(WAIT_S)
+        await_end(bootstrap, topic, 13)
+        del heir
+        kept = ["kept 0", "kept 1", "kept 7", "plain 9", "kept 11"]
+        assert read(bootstrap, topic, "read_committed", 13) == kept
+
+    with ours(tmp_path) as bootstrap:
+        assert read(bootstrap, topic, "read_committed", 13) == kept
+        assert {row[-1] for row in described(bootstrap, topic, tmp_path)} == {"None"}
