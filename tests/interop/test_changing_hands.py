@@ -32,25 +32,29 @@ def ours(directory: Path) -> Iterator[str]:
 
 
 @contextmanager
-def apache_kafka(directory: Path) -> Iterator[str]:
+def apache_kafka(directory: Path, **overrides: str) -> Iterator[str]:
     """A node of Kafka in the place of ours: its id, its log directory, its ZooKeeper."""
     jars = kafka_libs() or CACHE / "libs"
+    if not list(jars.glob("kafka_2.13-*.jar")):
+        pytest.skip("no jars of Apache Kafka: benchmarks/commit.py --against kafka fetches them")
     settings = {"log.dirs": str(directory / "node-1" / "data")}
+    settings |= {key.replace("_", "."): value for key, value in overrides.items()}
     with (
         EmbeddedZooKeeper(directory / "zookeeper") as zookeeper,
         kafka_node(
             jars, directory / "kafka", zookeeper.hosts, settings=settings, jvm_flags=SMALL_JVM
         ) as node,
     ):
-        eventually(lambda: leads(node.bootstrap), what="Kafka leads what is on its disk")
+        has_logs = any(Path(settings["log.dirs"]).glob("*-0"))
+        eventually(lambda: leads(node.bootstrap, has_logs), what="Kafka leads what is on its disk")
         yield node.bootstrap
 
 
-def leads(bootstrap: str) -> bool:
+def leads(bootstrap: str, has_logs: bool) -> bool:
     """A client that comes before every leader is known may wait a minute with its question."""
-    topics = AdminClient({"bootstrap.servers": bootstrap}).list_topics(timeout=10).topics
-    partitions = [one for topic in topics.values() for one in topic.partitions.values()]
-    return bool(partitions) and all(one.leader >= 0 for one in partitions)
+    found = AdminClient({"bootstrap.servers": bootstrap}).list_topics(timeout=10)
+    partitions = [one for topic in found.topics.values() for one in topic.partitions.values()]
+    return bool(partitions or not has_logs) and all(one.leader >= 0 for one in partitions)
 
 
 def read_and_commit(bootstrap: str, group: str, topic: str, count: int) -> list[bytes]:
@@ -85,8 +89,6 @@ def committed(bootstrap: str, group: str) -> dict[int, int]:
 def test_records_and_commits_pass_to_apache_kafka_and_back(
     tmp_path: Path, topic: str, group: str
 ) -> None:
-    if not list((kafka_libs() or CACHE / "libs").glob("kafka_2.13-*.jar")):
-        pytest.skip("no jars of Apache Kafka: benchmarks/commit.py --against kafka fetches them")
     sent = [numbered(start, RECORDS) for start in (0, RECORDS, 2 * RECORDS)]
     values = [[record.value for record in records] for records in sent]
     with ours(tmp_path) as bootstrap:
