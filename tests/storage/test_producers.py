@@ -14,7 +14,7 @@ from barnabas.broker.storage.producer_snapshots import ProducerSnapshots, format
 from barnabas.broker.storage.slices import at_once
 from barnabas.protocol.errors import ErrorCode, Refused
 from tests.records.vectors import of
-from tests.storage.rig import T0, Rig, batch
+from tests.storage.rig import T0, Rig, batch, read_all
 
 ID = 99
 
@@ -143,6 +143,16 @@ async def test_a_producer_of_old_records_is_not_silent(rig: Rig) -> None:
     assert send(rig, 0, time=T0 - 10 * DAY_MS).is_duplicate
     rig.log.producers.expire(T0, DAY_MS)
     assert send(rig, 0, time=T0 - 10 * DAY_MS).is_duplicate
+
+
+def test_a_follower_that_is_elected_judges_as_the_old_leader_did(tmp_path: Path) -> None:
+    leader, follower = (Rig(tmp_path / f"{name}-0") for name in ("leader", "follower"))
+    sent = [send(leader, sequence).base_offset for sequence in range(6)]
+    follower.log.append_as_follower(read_all(leader.log))
+    for rig in (leader, follower):
+        assert [send(rig, sequence).base_offset for sequence in range(1, 6)] == sent[1:]
+        assert code_of(rig, 0) == code_of(rig, 7) == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+        assert send(rig, 6).base_offset == 6
 
 
 async def test_a_producer_long_silent_is_forgotten_at_the_start(rig: Rig) -> None:
