@@ -1,0 +1,1 @@
+"""Who is alive, and until when a node may answer: beacons and the leases they carry."""

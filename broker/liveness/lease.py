@@ -1,0 +1,81 @@
+"""Until when this node may answer for what it leads, by its own clock.
+
+Source: reliability.md section 3.1 (a) and (f). Everything that must not be answered by a node
+which others have given up asks :meth:`Lease.holds` at the moment it answers.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Protocol
+
+
+class Lease(Protocol):
+    """Whether this node may answer now."""
+
+    def holds(self) -> bool:
+        """True when nobody can have been put in this node's place."""
+
+    def is_settled(self, controller_epoch: int) -> bool:
+        """Whether what a controller of this epoch let this node lead is surely led by no other.
+
+        A new controller may hand out what its predecessor had just taken from a node that has not
+        heard of it; so whoever begins to lead waits until all older leases are over.
+        """
+
+
+class Unlimited:
+    """Implements Lease where leases are switched off: as in Kafka, a stale answer is possible."""
+
+    def holds(self) -> bool:
+        """Always."""
+        return True
+
+    def is_settled(self, controller_epoch: int) -> bool:
+        """Always."""
+        del controller_epoch
+        return True
+
+
+class TimedLease:
+    """Implements Lease; ends by itself unless extended.
+
+    ``clock`` gives seconds and goes on while the machine sleeps (CLOCK_BOOTTIME).
+    """
+
+    __slots__ = ("_clock", "_end", "_settled_epoch", "was_held")
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._end = -math.inf
+        self._settled_epoch = -1
+        self.was_held = False
+        """It was extended once: not holding now means lost, not never had."""
+
+    @property
+    def end(self) -> float:
+        """When it ends, by ``clock``."""
+        return self._end
+
+    def holds(self) -> bool:
+        """The end has not come."""
+        return self._clock() < self._end
+
+    def is_settled(self, controller_epoch: int) -> bool:
+        """A controller of this epoch or a later one has said so."""
+        return controller_epoch <= self._settled_epoch
+
+    def settle(self, controller_epoch: int) -> None:
+        """A controller is in office for so long that no older lease lasts."""
+        self._settled_epoch = max(self._settled_epoch, controller_epoch)
+
+    def extend(self, end: float) -> None:
+        """Let it last until ``end`` at least."""
+        if end > self._end:
+            self._end = end
+            self.was_held = True
+
+    def drop(self) -> None:
+        """End it now: the session is lost, or the node stops."""
+        self._end = -math.inf

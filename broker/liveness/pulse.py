@@ -1,0 +1,117 @@
+"""The node's side: beacons to all others, and the lease that the controller's echoes extend.
+
+Source: reliability.md section 3.1 (a) and (d). Pure: datagrams and times come in, datagrams go out.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+from barnabas.protocol.beacon import Beacon, Echo
+
+from .lease import TimedLease
+from .settings import BeaconTimes
+
+MICROSECONDS = 1e6
+
+
+@dataclass(slots=True)
+class Authority:
+    """What a node that is controller says of that; zeros when it is not."""
+
+    epoch: int = 0
+    left_us: int = 0
+
+
+@dataclass(slots=True)
+class Pulse:
+    """One node's beacons; ``send`` takes the receiver's id and the message.
+
+    ``clock`` is the one of the lease. ``incarnation`` gives a fresh random number.
+    """
+
+    cluster_id: str
+    node_id: int
+    times: BeaconTimes
+    clock: Callable[[], float]
+    lease: TimedLease
+    send: Callable[[int, Beacon], None]
+    incarnation: Callable[[], int]
+    broker_epoch: int = -1
+    _life: int = 0
+    _sequence: int = 0
+    _first_sent: float = math.inf
+    _epoch: int = 0
+    _heard: float = field(default=-math.inf)
+
+    def begin_life(self, broker_epoch: int) -> None:
+        """The node was registered: no lease of an earlier registration counts any more."""
+        self.lease.drop()
+        self.broker_epoch = broker_epoch
+        self._life = self.incarnation()
+        self._sequence = 0
+        self._first_sent = math.inf
+        self._heard = self.clock()
+
+    def beat(self, receivers: Iterable[int], authority: Authority) -> None:
+        """Say to all others that this node lives."""
+        self._send_all(receivers, authority, is_leaving=False)
+
+    def leave(self, receivers: Iterable[int]) -> None:
+        """Say to all others that this node stops; its lease is over before they hear it."""
+        self.lease.drop()
+        self._send_all(receivers, Authority(), is_leaving=True)
+        self._life = self.incarnation()
+
+    def take_echo(self, echo: Echo) -> None:
+        """The controller heard a beacon of ours: the lease counts from when that was sent."""
+        now = self.clock()
+        sent = echo.sent_us / MICROSECONDS
+        if echo.node_id != self.node_id or echo.incarnation != self._life:
+            return
+        if echo.controller_epoch < self._epoch or not self._first_sent <= sent <= now:
+            return
+        self._epoch = echo.controller_epoch
+        if echo.validity_us <= 0:
+            return
+        self._heard = now
+        validity = echo.validity_us / MICROSECONDS
+        if echo.is_settled:
+            self.lease.settle(echo.controller_epoch)
+        self.lease.extend(sent + min(self.times.timeout, validity) - self.times.margin)
+
+    def take_beacon(self, beacon: Beacon) -> None:
+        """Another node lives; one with authority is the controller, and not silent."""
+        if beacon.authority_us > 0 and beacon.controller_epoch >= self._epoch:
+            self._epoch = beacon.controller_epoch
+            self._heard = self.clock()
+
+    def expect_controller(self) -> None:
+        """Somebody was elected just now: the silence is counted from here."""
+        self._heard = self.clock()
+
+    def is_controller_silent(self) -> bool:
+        """Nothing with authority was heard for T: who may, takes the role over."""
+        return self.clock() - self._heard > self.times.timeout
+
+    def _send_all(
+        self, receivers: Iterable[int], authority: Authority, *, is_leaving: bool
+    ) -> None:
+        self._sequence += 1
+        now_us = int(self.clock() * MICROSECONDS)
+        self._first_sent = min(self._first_sent, now_us / MICROSECONDS)
+        beacon = Beacon(
+            cluster_id=self.cluster_id,
+            node_id=self.node_id,
+            broker_epoch=self.broker_epoch,
+            incarnation=self._life,
+            sequence=self._sequence,
+            sent_us=now_us,
+            is_leaving=is_leaving,
+            controller_epoch=authority.epoch,
+            authority_us=authority.left_us,
+        )
+        for receiver in receivers:
+            self.send(receiver, beacon)

@@ -1,0 +1,124 @@
+"""Beacons: the datagrams by which nodes say that they live, and controllers that they may answer.
+
+Source: reliability.md section 3.1. A datagram is a MessagePack array and a keyed hash of it:
+
+    beacon  1, cluster, node, broker epoch, incarnation, sequence, sent, leaving, epoch, authority
+    echo    2, cluster, controller, epoch, node, incarnation, sent, validity, settled
+    hash    the last 16 bytes: BLAKE2b of what stands before, keyed with the cluster's secret
+"""
+
+from __future__ import annotations
+
+import hmac
+from collections.abc import Sequence
+from dataclasses import astuple, dataclass
+from hashlib import blake2b
+from typing import Any, ClassVar, Final
+
+import msgpack
+
+HASH_BYTES: Final = 16
+BYTES_MAX: Final = 256
+"""No honest datagram is longer."""
+
+
+class BadBeacon(ValueError):  # noqa: N818 - says what it is
+    """A datagram that is no beacon of a node of this cluster."""
+
+
+@dataclass(frozen=True, slots=True)
+class Beacon:
+    """From every node to every other: I live."""
+
+    KIND: ClassVar[int] = 1
+
+    cluster_id: str
+    node_id: int
+    broker_epoch: int
+    """Of the registration that the sender holds; -1 before the first."""
+    incarnation: int
+    """Random, another in every life and after every lost session."""
+    sequence: int
+    """Grows by one with each round; a datagram that comes late or twice shows by it."""
+    sent_us: int
+    """When it was sent, by the sender's own clock; no other clock is compared with it."""
+    is_leaving: bool = False
+    """The sender has given up its lease and will not answer again."""
+    controller_epoch: int = 0
+    """Of a sender that is controller, else 0."""
+    authority_us: int = 0
+    """For how long the sender may still act as controller, by its own clock; 0 when not at all."""
+
+
+@dataclass(frozen=True, slots=True)
+class Echo:
+    """From the controller to one node: you may answer, counted from when you sent this."""
+
+    KIND: ClassVar[int] = 2
+
+    cluster_id: str
+    controller_id: int
+    controller_epoch: int
+    node_id: int
+    incarnation: int
+    sent_us: int
+    """Copied from the beacon."""
+    validity_us: int
+    """What remained of the controller's own authority."""
+    is_settled: bool
+    """The controller is in office for so long that no lease of a predecessor still lasts."""
+
+
+class BeaconCodec:
+    """Datagrams of one cluster; those of others, and forged ones, are refused."""
+
+    def __init__(self, cluster_id: str, secret: str) -> None:
+        self._cluster_id = cluster_id
+        self._key = blake2b(secret.encode(), digest_size=32, person=b"barnabas-beacon").digest()
+
+    def encode(self, message: Beacon | Echo) -> bytes:
+        """The datagram."""
+        body: bytes = msgpack.packb((message.KIND, *astuple(message)))
+        return body + self._hash(body)
+
+    def decode(self, datagram: bytes) -> Beacon | Echo:
+        """The message in a datagram. Raises BadBeacon, whatever the bytes are."""
+        if not HASH_BYTES < len(datagram) <= BYTES_MAX:
+            raise BadBeacon(f"{len(datagram)} bytes")
+        body, proof = datagram[:-HASH_BYTES], datagram[-HASH_BYTES:]
+        if not hmac.compare_digest(self._hash(body), proof):
+            raise BadBeacon("not of a node that knows the secret of this cluster")
+        message = _message(_values(body))
+        if message.cluster_id != self._cluster_id:
+            raise BadBeacon(f"of the cluster {message.cluster_id}")
+        return message
+
+    def _hash(self, body: bytes) -> bytes:
+        return blake2b(body, digest_size=HASH_BYTES, key=self._key).digest()
+
+
+_SHAPES: Final = {
+    Beacon.KIND: (Beacon, (str, int, int, int, int, int, bool, int, int)),
+    Echo.KIND: (Echo, (str, int, int, int, int, int, int, bool)),
+}
+
+
+def _values(body: bytes) -> Sequence[Any]:
+    try:
+        values = msgpack.unpackb(body, use_list=False)
+    except (ValueError, msgpack.exceptions.UnpackException) as error:
+        raise BadBeacon(f"no MessagePack: {error}") from error
+    if not isinstance(values, tuple) or not values:
+        raise BadBeacon("no array")
+    return values
+
+
+def _message(values: Sequence[Any]) -> Beacon | Echo:
+    kind, *fields = values
+    if kind not in _SHAPES:
+        raise BadBeacon(f"of the unknown kind {kind!r}")
+    message_class, types = _SHAPES[kind]
+    if tuple(map(type, fields)) != types:
+        raise BadBeacon(f"a {message_class.__name__} of other fields")
+    message: Beacon | Echo = message_class(*fields)
+    return message

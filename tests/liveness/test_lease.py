@@ -1,0 +1,223 @@
+"""Rules of leases one by one; docs/beacons.md has the argument they are part of."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+import pytest
+
+from barnabas.broker.liveness.lease import TimedLease
+from barnabas.broker.liveness.pulse import Authority, Pulse
+from barnabas.broker.liveness.settings import BeaconTimes
+from barnabas.broker.liveness.vigil import Vigil
+from barnabas.protocol.beacon import Beacon, Echo
+
+TIMES = BeaconTimes()
+T = TIMES.timeout
+NODE, CONTROLLER = 1, 2
+
+
+@dataclass
+class Pair:
+    """A node and its controller, whose clocks agree; datagrams are handed over by the test."""
+
+    now: float = 100.0
+    beacons: list[Beacon] = field(default_factory=list)
+    echoes: list[Echo] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        def clock() -> float:
+            return self.now
+
+        self.lease = TimedLease(clock)
+        lives = iter(range(1, 100))
+        self.pulse = Pulse(
+            "c",
+            NODE,
+            TIMES,
+            clock,
+            self.lease,
+            lambda _, beacon: self.beacons.append(beacon),
+            lambda: next(lives),
+        )
+        own = TimedLease(clock)
+        self.vigil = Vigil(
+            "c", CONTROLLER, TIMES, clock, lambda _, echo: self.echoes.append(echo), own
+        )
+        self.pulse.begin_life(7)
+        self.vigil.begin(5)
+        self.vigil.meet(NODE, 7)
+        self.vigil.checked(self.now)
+        self.vigil.admit(NODE, 7)
+
+    def beat(self) -> Beacon:
+        """The node sends a beacon; nobody has received it yet."""
+        self.pulse.beat([CONTROLLER], Authority())
+        return self.beacons[-1]
+
+    def exchange(self) -> None:
+        """A beacon and its echo, both received."""
+        assert self.vigil.take(self.beat())
+        self.pulse.take_echo(self.echoes[-1])
+
+
+@pytest.fixture
+def pair() -> Pair:
+    return Pair()
+
+
+def test_a_node_that_was_never_echoed_holds_no_lease(pair: Pair) -> None:
+    pair.beat()
+    assert not pair.lease.holds()
+    assert not pair.lease.was_held
+
+
+def test_a_lease_counts_from_when_the_beacon_was_sent(pair: Pair) -> None:
+    sent = pair.now
+    beacon = pair.beat()
+    pair.now += 0.2
+    pair.vigil.checked(pair.now)
+    pair.vigil.take(beacon)
+    pair.pulse.take_echo(pair.echoes[-1])
+    assert pair.lease.end == pytest.approx(sent + T - TIMES.margin)
+
+
+def test_a_lease_never_outlasts_the_authority_of_the_controller(pair: Pair) -> None:
+    checked = pair.now
+    pair.now += 0.3
+    pair.exchange()
+    assert pair.lease.end == pytest.approx(checked + T - TIMES.margin)
+
+
+def test_a_controller_without_authority_echoes_nobody(pair: Pair) -> None:
+    pair.now += T
+    pair.vigil.take(pair.beat())
+    assert pair.echoes == []
+
+
+def test_a_node_is_silent_only_after_its_lease_is_over(pair: Pair) -> None:
+    pair.now += 2 * T
+    pair.vigil.checked(pair.now)
+    pair.exchange()
+    while pair.lease.holds():
+        assert pair.vigil.silent({NODE: 7}) == []
+        pair.now += 0.01
+        pair.vigil.checked(pair.now)
+    pair.now += TIMES.margin + 0.01
+    pair.vigil.checked(pair.now)
+    assert pair.vigil.silent({NODE: 7}) == [NODE]
+
+
+def test_a_new_controller_acts_on_no_silence_before_t_has_passed(pair: Pair) -> None:
+    pair.now += 0.9 * T
+    pair.vigil.checked(pair.now)
+    assert pair.vigil.silent({NODE: 7}) == []
+    assert pair.vigil.may_answer(NODE, 7)
+
+
+def test_a_controller_unsure_of_its_role_judges_nobody(pair: Pair) -> None:
+    pair.now += 3 * T
+    assert pair.vigil.silent({NODE: 7}) == []
+
+
+def test_a_node_that_was_just_registered_is_not_yet_silent(pair: Pair) -> None:
+    pair.now += 3 * T
+    pair.vigil.checked(pair.now)
+    pair.vigil.meet(3, 9)
+    assert pair.vigil.silent({3: 9}) == []
+
+
+def test_a_node_is_echoed_only_once_it_has_acknowledged_the_state(pair: Pair) -> None:
+    pair.vigil.shut_out(NODE)
+    pair.vigil.take(pair.beat())
+    assert pair.echoes == []
+    pair.vigil.admit(NODE, 7)
+    pair.vigil.take(pair.beat())
+    assert len(pair.echoes) == 1
+
+
+def test_a_node_admitted_under_an_older_registration_is_not_echoed(pair: Pair) -> None:
+    pair.pulse.begin_life(8)
+    pair.vigil.take(pair.beat())
+    assert pair.echoes == []
+
+
+def test_doubled_and_late_beacons_change_nothing(pair: Pair) -> None:
+    first, second = pair.beat(), pair.beat()
+    assert pair.vigil.take(second)
+    assert not pair.vigil.take(second)
+    assert not pair.vigil.take(first)
+    assert len(pair.echoes) == 1
+
+
+def test_a_late_beacon_of_an_earlier_registration_changes_nothing(pair: Pair) -> None:
+    old = pair.beat()
+    pair.pulse.begin_life(8)
+    assert pair.vigil.take(pair.beat())
+    assert not pair.vigil.take(old)
+
+
+def test_an_echo_for_an_earlier_life_extends_nothing(pair: Pair) -> None:
+    pair.vigil.take(pair.beat())
+    pair.pulse.begin_life(8)
+    pair.pulse.take_echo(pair.echoes[-1])
+    assert not pair.lease.holds()
+
+
+def test_an_echo_of_a_deposed_controller_extends_nothing(pair: Pair) -> None:
+    pair.vigil.take(pair.beat())
+    echo = pair.echoes[-1]
+    pair.pulse.take_echo(replace(echo, controller_epoch=6, validity_us=0))
+    pair.pulse.take_echo(echo)
+    assert not pair.lease.holds()
+
+
+def test_an_echo_of_a_beacon_never_sent_extends_nothing(pair: Pair) -> None:
+    pair.vigil.take(pair.beat())
+    echo = pair.echoes[-1]
+    for sent_us in (echo.sent_us + 60_000_000, 0):
+        pair.pulse.take_echo(replace(echo, sent_us=sent_us))
+    assert not pair.lease.holds()
+
+
+def test_a_lost_session_ends_the_lease_at_once(pair: Pair) -> None:
+    pair.exchange()
+    assert pair.lease.holds()
+    pair.pulse.begin_life(8)
+    assert not pair.lease.holds()
+
+
+def test_a_leaving_node_is_waited_for_by_nobody(pair: Pair) -> None:
+    pair.now += 2 * T
+    pair.vigil.checked(pair.now)
+    pair.exchange()
+    pair.pulse.leave([CONTROLLER])
+    assert not pair.lease.holds()
+    pair.vigil.take(pair.beacons[-1])
+    assert not pair.vigil.may_answer(NODE, 7)
+
+
+def test_who_begins_to_lead_under_a_new_controller_waits_until_older_leases_are_over(
+    pair: Pair,
+) -> None:
+    pair.exchange()
+    assert not pair.lease.is_settled(5)
+    pair.now += T + 0.01
+    pair.vigil.checked(pair.now)
+    pair.exchange()
+    assert pair.lease.is_settled(5)
+
+
+def test_the_silence_of_a_controller_is_noticed_after_t(pair: Pair) -> None:
+    pair.exchange()
+    pair.now += 0.9 * T
+    assert not pair.pulse.is_controller_silent()
+    pair.now += 0.2 * T
+    assert pair.pulse.is_controller_silent()
+
+
+def test_a_controller_that_says_it_has_authority_is_not_silent(pair: Pair) -> None:
+    pair.now += 0.9 * T
+    pair.pulse.take_beacon(Beacon("c", 2, 1, 1, 1, 1, controller_epoch=5, authority_us=1))
+    pair.now += 0.9 * T
+    assert not pair.pulse.is_controller_silent()

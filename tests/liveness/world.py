@@ -1,0 +1,427 @@
+"""A small world that tries to break the argument of docs/beacons.md: one leadership, some nodes.
+
+Clocks drift, datagrams are lost, late and doubled, links are cut, nodes freeze, sessions expire,
+and controllers take over from each other. The shipped Pulse, Vigil and TimedLease decide; what a
+controller does with their word is modelled here in a few lines.
+"""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+import random
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from barnabas.broker.liveness.lease import Lease, TimedLease, Unlimited
+from barnabas.broker.liveness.pulse import Pulse
+from barnabas.broker.liveness.settings import BeaconTimes
+from barnabas.broker.liveness.vigil import Vigil
+from barnabas.protocol.beacon import Beacon, Echo
+
+SESSION_S = 3.0
+
+
+class StaleAnswer(AssertionError):  # noqa: N818 - says what happened
+    """A node answered as leader after another had begun to lead."""
+
+
+@dataclass(frozen=True, order=True)
+class State:
+    """Who leads, as a controller tells it; greater is newer."""
+
+    leader_epoch: int
+    leader: int
+
+
+@dataclass
+class Faults:
+    """What the world does to its nodes, and how often."""
+
+    drift: float = 0.01
+    loss: float = 0.1
+    doubled: float = 0.05
+    late: float = 0.05
+    cuts: bool = True
+    pauses: bool = True
+
+
+@dataclass
+class Node:
+    """One node: what it believes, and its side of the beacons."""
+
+    id: int
+    rate: float
+    offset: float
+    pulse: Pulse
+    vigil: Vigil
+    timed: TimedLease
+    lease: Lease
+    belief: State = State(0, 0)
+    told_by: int = 0
+    """Epoch of the controller that told it so first."""
+    frozen_until: float = 0.0
+    registered: int = 0
+    """Broker epoch; 0 while the session is over."""
+    heard_by_zookeeper: float = 0.0
+    suspected: set[int] = field(default_factory=set)
+    resending: set[int] = field(default_factory=set)
+    moving: tuple[int, State] | None = None
+
+
+class World:
+    """``run`` plays a number of seconds; every answer of a node is judged on the spot."""
+
+    def __init__(
+        self, seed: int, faults: Faults, *, count: int = 4, with_leases: bool = True
+    ) -> None:
+        self.random = random.Random(seed)
+        self.faults = faults
+        self.times = BeaconTimes()
+        self.now = 0.0
+        self.answers = 0
+        self.newest_answered = State(0, 0)
+        self.moves = 0
+        self.takeovers = 0
+        self.state = State(1, 1)
+        self.controller = (0, 0)
+        self.zxid = itertools.count(1)
+        self._events: list[tuple[float, int, Callable[[], None]]] = []
+        self._order = itertools.count()
+        self._cut: set[frozenset[int]] = set()
+        self.nodes = {number: self._node(number, with_leases) for number in range(1, count + 1)}
+        for node in self.nodes.values():
+            self._register(node)
+            node.belief = self.state
+            self._repeat(node, self.times.interval, self._beat)
+            self._repeat(node, self.times.check_every, self._check)
+            self._repeat(node, 0.02, self._answer)
+        if faults.cuts:
+            self._at(1.0, self._cut_something)
+        if faults.pauses:
+            self._at(1.5, self._freeze_something)
+        self._at(0.5, self._sessions)
+        self._at(2.0, self._move_something)
+
+    def run(self, seconds: float) -> None:
+        """Play; raises StaleAnswer."""
+        while self._events and self._events[0][0] <= seconds:
+            self.now, _, event = heapq.heappop(self._events)
+            event()
+
+    # -- the world ----------------------------------------------------------------------------
+
+    def _node(self, number: int, with_leases: bool) -> Node:
+        rate = 1 + self.random.uniform(-self.faults.drift, self.faults.drift)
+        offset = self.random.uniform(0, 1e5)
+
+        def clock() -> float:
+            return offset + rate * self.now
+
+        timed = TimedLease(clock)
+        pulse = Pulse(
+            "c",
+            number,
+            self.times,
+            clock,
+            timed,
+            lambda receiver, beacon: self._datagram(number, receiver, beacon),
+            lambda: self.random.getrandbits(60),
+        )
+        vigil = Vigil(
+            "c",
+            number,
+            self.times,
+            clock,
+            lambda receiver, echo: self._datagram(number, receiver, echo),
+            timed,
+        )
+        lease: Lease = timed if with_leases else Unlimited()
+        return Node(number, rate, offset, pulse, vigil, timed, lease)
+
+    def _at(self, delay: float, event: Callable[[], None]) -> None:
+        heapq.heappush(self._events, (self.now + delay, next(self._order), event))
+
+    def _on(self, node: Node, delay: float, event: Callable[[], None]) -> None:
+        """Something happens to a node, or as soon as it goes on."""
+
+        def happen() -> None:
+            if node.frozen_until > self.now:
+                self._at(node.frozen_until - self.now, happen)
+            else:
+                event()
+
+        self._at(delay, happen)
+
+    def _repeat(self, node: Node, every: float, act: Callable[[Node], None]) -> None:
+        def once() -> None:
+            act(node)
+            self._on(node, every * self.random.uniform(0.9, 1.2), once)
+
+        self._on(node, every * self.random.random(), once)
+
+    def _is_cut(self, one: int, other: int) -> bool:
+        return frozenset((one, other)) in self._cut
+
+    def _delay(self) -> float:
+        return self.random.uniform(0.0002, 0.004)
+
+    def _cut_something(self) -> None:
+        """Cut a pair, a node from all others, or a node from ZooKeeper (0); heal it later."""
+        victim = self.random.choice(list(self.nodes))
+        kind = self.random.random()
+        others = [0] if kind < 0.3 else [number for number in self.nodes if number != victim]
+        if kind > 0.8:
+            others.append(0)
+        elif kind > 0.5:
+            others = [self.random.choice(others)]
+        links = {frozenset((victim, other)) for other in others}
+        self._cut |= links
+        self._at(self.random.uniform(0.1, 6.0), lambda: self._cut.difference_update(links))
+        self._at(self.random.uniform(1.0, 6.0), self._cut_something)
+
+    def _freeze_something(self) -> None:
+        node = self.random.choice(list(self.nodes.values()))
+        node.frozen_until = self.now + self.random.uniform(0.05, 10 * self.times.timeout)
+        self._at(self.random.uniform(1.0, 6.0), self._freeze_something)
+
+    def _datagram(self, sender: int, receiver: int, message: Beacon | Echo) -> None:
+        copies = 2 if self.random.random() < self.faults.doubled else 1
+        for _ in range(copies):
+            if self._is_cut(sender, receiver) or self.random.random() < self.faults.loss:
+                continue
+            is_late = self.random.random() < self.faults.late
+            delay = self.random.uniform(0.05, 1.5) if is_late else self._delay()
+            node = self.nodes[receiver]
+            self._on(node, delay, lambda node=node: self._received(node, message))  # type: ignore[misc]
+
+    def _received(self, node: Node, message: Beacon | Echo) -> None:
+        if isinstance(message, Echo):
+            node.pulse.take_echo(message)
+        elif node.vigil.take(message):
+            node.pulse.take_beacon(message)
+
+    # -- ZooKeeper ----------------------------------------------------------------------------
+
+    def _ask(self, node: Node, change: Callable[[], bool], told: Callable[[bool], None]) -> None:
+        """One atomic operation; the answer may be lost, the operation may not arrive."""
+
+        def arrive() -> None:
+            if self._is_cut(node.id, 0):
+                return
+            node.heard_by_zookeeper = self.now
+            done = bool(node.registered) and change()
+            if not self._is_cut(node.id, 0):
+                self._on(node, self._delay(), lambda: told(done))
+
+        self._at(self._delay(), arrive)
+
+    def _register(self, node: Node) -> None:
+        node.timed.drop()
+        node.vigil.end()
+        node.registered = next(self.zxid)
+        node.heard_by_zookeeper = self.now
+        node.pulse.begin_life(node.registered)
+
+    def _sessions(self) -> None:
+        """Expire the sessions of silent nodes, and let those come back that can."""
+        for node in self.nodes.values():
+            is_silent = self.now - node.heard_by_zookeeper > SESSION_S
+            if node.registered and is_silent:
+                node.registered = 0
+                if self.controller[0] == node.id:
+                    self.controller = (0, self.controller[1])
+            elif not (node.registered or self._is_cut(node.id, 0) or node.frozen_until > self.now):
+                self._register(node)
+        self._at(0.1, self._sessions)
+
+    # -- what nodes do ------------------------------------------------------------------------
+
+    def _beat(self, node: Node) -> None:
+        others = [number for number in self.nodes if number != node.id]
+        node.pulse.beat(others, node.vigil.authority())
+
+    def _answer(self, node: Node) -> None:
+        if node.belief.leader != node.id or not node.lease.holds():
+            return
+        if not node.lease.is_settled(node.told_by):
+            return
+        self.answers += 1
+        if node.belief < self.newest_answered:
+            raise StaleAnswer(f"{node.id} answers as of {node.belief} after {self.newest_answered}")
+        self.newest_answered = node.belief
+
+    def _check(self, node: Node) -> None:
+        """A controller makes sure of its role and judges; the others mind its silence."""
+        epoch = node.vigil.epoch
+        if not epoch:
+            if self.controller[0] == 0 or node.pulse.is_controller_silent():
+                self._campaign(node)
+            else:
+                self._ask(node, lambda: True, lambda done: None)
+            return
+        sent = node.vigil.clock()
+        self._ask(
+            node,
+            lambda: self.controller == (node.id, epoch),
+            lambda done: self._checked(node, epoch, sent, done),
+        )
+
+    def _campaign(self, node: Node) -> None:
+        seen = self.controller
+        elected = (node.id, seen[1] + 1)
+
+        def change() -> bool:
+            if self.controller != seen:
+                return False
+            self.controller = elected
+            self.takeovers += 1
+            return True
+
+        def told(done: bool) -> None:
+            node.pulse.expect_controller()
+            if done and self.controller == elected:
+                node.vigil.begin(elected[1])
+                node.suspected.clear()
+                node.moving = None
+                self._tell_everybody(node, self.state)
+
+        self._ask(node, change, told)
+
+    def _checked(self, node: Node, epoch: int, sent: float, done: bool) -> None:
+        if not done or node.vigil.epoch != epoch:
+            node.vigil.end()
+            return
+        vigil = node.vigil
+        vigil.checked(sent)
+        node.pulse.expect_controller()
+        registered = {other.id: other.registered for other in self.nodes.values()}
+        for number, broker_epoch in registered.items():
+            if broker_epoch:
+                vigil.meet(number, broker_epoch)
+            else:
+                vigil.shut_out(number)
+        live = {number: known for number, known in registered.items() if known}
+        live.pop(node.id, None)
+        for number in vigil.silent(live):
+            node.suspected.add(number)
+            vigil.shut_out(number)
+        for number in list(node.suspected):
+            if live.get(number) and vigil.is_heard(number, live[number]):
+                node.suspected.discard(number)
+        for number in live:
+            if number not in node.suspected and not vigil.is_admitted(number):
+                self._tell(node, number, self.state)
+        if not vigil.is_admitted(node.id):
+            self._tell(node, node.id, self.state)
+        self._judge_leader(node, live)
+
+    def _judge_leader(self, node: Node, live: dict[int, int]) -> None:
+        leader = self.state.leader
+        if node.moving is not None or leader == node.id:
+            return
+        is_gone = leader not in live
+        if is_gone and node.vigil.may_answer(leader, 0):
+            return
+        if not is_gone and leader not in node.suspected:
+            return
+        candidates = [node.id, *(number for number in live if number not in node.suspected)]
+        self._elect(node, self.random.choice([one for one in candidates if one != leader]))
+
+    def _elect(self, node: Node, leader: int) -> None:
+        epoch, before = node.vigil.epoch, self.state
+        after = State(before.leader_epoch + 1, leader)
+
+        def change() -> bool:
+            if self.controller != (node.id, epoch) or self.state != before:
+                return False
+            self.state = after
+            self.moves += 1
+            return True
+
+        def told(done: bool) -> None:
+            if done and node.vigil.epoch == epoch:
+                self._tell_everybody(node, after)
+
+        self._ask(node, change, told)
+
+    # -- controller to nodes ------------------------------------------------------------------
+
+    def _tell_everybody(self, node: Node, state: State) -> None:
+        for number in self.nodes:
+            if number not in node.suspected:
+                self._tell(node, number, state)
+
+    def _tell(self, node: Node, receiver: int, state: State) -> None:
+        """The state, over a connection that a cut delays; the answer admits the receiver."""
+        if receiver in node.resending:
+            return
+        node.resending.add(receiver)
+        epoch, other = node.vigil.epoch, self.nodes[receiver]
+        broker_epoch = other.registered
+
+        def deliver() -> None:
+            if self._is_cut(node.id, receiver):
+                node.resending.discard(receiver)
+                return
+            if other.registered == broker_epoch and state > other.belief:
+                other.belief, other.told_by = state, epoch
+            self._on(node, self._delay(), acknowledged)
+
+        def acknowledged() -> None:
+            node.resending.discard(receiver)
+            is_current = node.vigil.epoch == epoch and other.registered == broker_epoch
+            if not is_current or receiver in node.suspected:
+                return
+            if state < self.state:
+                self._tell(node, receiver, self.state)
+                return
+            node.vigil.admit(receiver, broker_epoch)
+            if node.moving is not None and node.moving[0] == receiver and node.moving[1] <= state:
+                node.moving = None
+                self._tell_everybody(node, self.state)
+
+        self._on(other, self._delay(), deliver)
+
+    def _move_something(self) -> None:
+        """A planned move: the old leader is told first, the new one on its word or after T."""
+        node = self.nodes.get(self.controller[0])
+        self._at(self.random.uniform(1.0, 4.0), self._move_something)
+        if node is None or not node.vigil.epoch or node.moving or node.frozen_until > self.now:
+            return
+        old = self.state.leader
+        choices = [number for number in self.nodes if number not in node.suspected | {old}]
+        if not choices or self.controller != (node.id, node.vigil.epoch):
+            return
+        epoch, before = node.vigil.epoch, self.state
+        after = State(before.leader_epoch + 1, self.random.choice(choices))
+        node.moving = (old, after)
+        node.vigil.shut_out(old)
+
+        def change() -> bool:
+            if self.controller != (node.id, epoch) or self.state != before:
+                return False
+            self.state = after
+            self.moves += 1
+            return True
+
+        def told(done: bool) -> None:
+            if not done or node.vigil.epoch != epoch:
+                node.moving = None
+                return
+            node.resending.discard(old)
+            self._tell(node, old, after)
+            self._wait_for(node, old, after)
+
+        self._ask(node, change, told)
+
+    def _wait_for(self, node: Node, old: int, after: State) -> None:
+        """Without an answer the new leader is told once the old one's lease is surely over."""
+        if node.moving != (old, after):
+            return
+        if node.vigil.epoch and node.vigil.may_answer(old, 0):
+            self._on(node, 0.05, lambda: self._wait_for(node, old, after))
+            return
+        node.moving = None
+        if node.vigil.epoch:
+            self._tell_everybody(node, self.state)
