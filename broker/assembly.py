@@ -12,7 +12,7 @@ from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, Final
 
 from barnabas.client.connection import Connection
-from barnabas.client.ensemble import ZooKeeper, read_if_any
+from barnabas.client.ensemble import ZooKeeper
 from barnabas.coordinator.ports import OFFSETS_TOPIC
 from barnabas.coordinator.service import GroupCoordinator
 from barnabas.protocol import znodes
@@ -49,6 +49,7 @@ from .net.dispatch import Dispatcher
 from .net.limits import Limits
 from .net.listener import Listener
 from .node_configs import NodeConfigs
+from .offsets_topic import OffsetsTopic
 from .producer_id_blocks import ProducerIdBlocks
 from .registration import Registration, SessionRenewal
 from .replication.following import Followings
@@ -114,12 +115,18 @@ class Node:
             node_id=identity.node_id,
             config=config.coordinator,
             log=OffsetsLogPort(self._replicas, self._loop),
-            topics=CoordinatorTopics(identity.node_id, self._metadata, self._creation.ask),
+            topics=CoordinatorTopics(
+                identity.node_id,
+                self._metadata,
+                self._creation.ask,
+                offsets_partitions=lambda: self._offsets_topic.partition_count,
+            ),
             zookeeper_offsets=ZooKeeperOffsetsPort(zookeeper),
             loop=self._loop,
             now_ms=now_ms,
             random=chance,
         )
+        self._offsets_topic = OffsetsTopic(zookeeper, self._coordinator.start)
         self._departure = Departure(
             identity.node_id,
             self._metadata,
@@ -183,7 +190,7 @@ class Node:
             ],
         )
         await registration.register()
-        self._coordinator.start(await self._offsets_partitions())
+        await self._offsets_topic.look()
 
     def background(self) -> Mapping[str, Work]:
         """What runs as long as the node does; the end of any of it ends the node."""
@@ -199,6 +206,7 @@ class Node:
             "topic settings": self._topic_configs.run,
             "topic creation": self._creation.run,
             "groups": self._coordinator.run,
+            "offsets topic": self._offsets_topic.run,
             "controller": self._controller.run,
             "session renewal": self._renewal.run,
             "disk notices": self._disk_notices.run,
@@ -295,12 +303,6 @@ class Node:
             sasl=(NODE_USER, secret) if secret else None,
         )
 
-    async def _offsets_partitions(self) -> int:
-        found = await read_if_any(self._zookeeper, znodes.topic_path(OFFSETS_TOPIC))
-        if found is None:
-            return self.config.coordinator.offsets_partitions
-        return len(znodes.TopicAssignment.from_json(found[0]).partitions)
-
     def _register_handlers(self, dispatcher: Dispatcher, registration: Registration) -> None:
         replicas, metadata, loop = self._replicas, self._metadata, self._loop
         topics, cluster_id = self.config.topics, self.identity.cluster_id
@@ -342,20 +344,23 @@ class Node:
             ),
         ):
             dispatcher.register(handler.handlers())
+        self._register_administration(dispatcher)
+        dispatcher.register(sasl.handlers())
+
+    def _register_administration(self, dispatcher: Dispatcher) -> None:
         for each in administration(
             self.identity.node_id,
             self.config,
             zookeeper=self._zookeeper,
-            metadata=metadata,
+            metadata=self._metadata,
             controller=self._controller,
             topic_configs=self._topic_configs,
             node_configs=self._node_configs,
             logs=self._logs,
-            replicas=replicas,
+            replicas=self._replicas,
             files=self._files,
         ):
             dispatcher.register(each.handlers())
-        dispatcher.register(sasl.handlers())
 
     def _tell_each_other(self) -> None:
         """Elections reach the coordinator, settings the logs, deletions the offsets."""

@@ -17,6 +17,7 @@ from barnabas.client.ensemble import (
     ZooKeeper,
     ZooKeeperError,
 )
+from barnabas.coordinator.ports import OFFSETS_TOPIC
 from barnabas.protocol import znodes
 from barnabas.protocol.errors import ErrorCode, Refused
 
@@ -70,6 +71,9 @@ class TopicGrowth:
         self, topic: str, record: znodes.TopicAssignment, count: int, chosen: Chosen
     ) -> Assignment:
         existing = dict(record.partitions)
+        if topic == OFFSETS_TOPIC:
+            reason = "groups would be looked for in other partitions than their offsets are in"
+            raise Refused(ErrorCode.INVALID_PARTITIONS, reason)
         if record.adding or record.removing:
             raise Refused(ErrorCode.REASSIGNMENT_IN_PROGRESS, f"{topic} is being reassigned")
         if count <= len(existing):

@@ -21,13 +21,27 @@ log = logging.getLogger(__name__)
 class CoordinatorTopics:
     """The port ``Topics`` over the metadata of this node."""
 
-    def __init__(self, node_id: int, cache: MetadataCache, create: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        node_id: int,
+        cache: MetadataCache,
+        create: Callable[[str], None],
+        *,
+        offsets_partitions: Callable[[], int | None],
+    ) -> None:
+        """``offsets_partitions`` counts those of the offsets topic; None until it is found."""
+        self._offsets_partitions = offsets_partitions
         self._node_id = node_id
         self._cache = cache
         self._create = create
 
     def partition_count(self, topic: str) -> int | None:
-        """How many partitions a topic has; None when no such topic is known."""
+        """How many partitions a topic has; None when no such topic is known.
+
+        Of the offsets topic a node may have heard less than there is: its znode counts.
+        """
+        if topic == OFFSETS_TOPIC and topic in self._cache.snapshot.topics:
+            return self._offsets_partitions()
         partitions = self._cache.snapshot.topics.get(topic)
         return None if partitions is None else len(partitions)
 

@@ -80,6 +80,6 @@ class LogDirsHandler:
     def _disk(self, directory: LogDirectory) -> tuple[int, int]:
         """Bytes of the file system, and how many of them are free for us."""
         try:
-            return self._files.total_bytes(directory.path), self._files.free_bytes(directory.path)
+            return self._files.disk_bytes(directory.path)
         except StorageError:
             return UNKNOWN_BYTES, UNKNOWN_BYTES

@@ -134,11 +134,8 @@ class Files(Protocol):
     def set_modified_ms(self, path: Path, modified_ms: int) -> None:
         """Date the last change of a file otherwise."""
 
-    def total_bytes(self, path: Path) -> int:
-        """Size of the file system that holds ``path``."""
-
-    def free_bytes(self, path: Path) -> int:
-        """Space left for us on the file system that holds ``path``."""
+    def disk_bytes(self, path: Path) -> tuple[int, int]:
+        """Size of the file system that holds ``path``, and how much of it is left for us."""
 
     def lock(self, path: Path) -> Lock:
         """Lock a file for the life of this process; StorageError when another holds it."""
@@ -372,15 +369,10 @@ class DiskFiles:
         with _refusals(path, "could not date"):
             os.utime(path, ns=(modified_ms * 1_000_000, modified_ms * 1_000_000))
 
-    def total_bytes(self, path: Path) -> int:
-        """Used and unused."""
+    def disk_bytes(self, path: Path) -> tuple[int, int]:
+        """Left is what an unprivileged process may still write."""
         with _refusals(path, "could not stat"):
-            return shutil.disk_usage(path).total
-
-    def free_bytes(self, path: Path) -> int:
-        """What an unprivileged process may still write."""
-        with _refusals(path, "could not stat"):
-            return shutil.disk_usage(path).free
+            return shutil.disk_usage(path)[::2]
 
     def lock(self, path: Path) -> Lock:
         """Lock without waiting."""

@@ -315,7 +315,7 @@ class Housekeeping:
             if not each.is_full:
                 continue
             try:
-                if self._files.free_bytes(each.directory) >= FREE_BYTES_MIN:
+                if self._files.disk_bytes(each.directory)[1] >= FREE_BYTES_MIN:
                     await in_slices(each.verify_again())
             except StorageError as error:
                 each.note_failure(error)
@@ -329,7 +329,7 @@ class Housekeeping:
     async def _look_for_room(self) -> None:
         for path in tuple(self._short_of_room):
             try:
-                if self._files.free_bytes(path) < FREE_BYTES_MIN:
+                if self._files.disk_bytes(path)[1] < FREE_BYTES_MIN:
                     continue
             except StorageError as error:
                 log.warning("gave up waiting for room: %s", error)

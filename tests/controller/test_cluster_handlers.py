@@ -88,7 +88,7 @@ def test_a_node_may_lead_what_it_has_a_replica_of_and_nobody_else_leads(
     leader: int, replicas: list[int], may_lead: bool
 ) -> None:
     cache = MetadataCache()
-    ports = CoordinatorTopics(1, cache, lambda topic: None)
+    ports = CoordinatorTopics(1, cache, lambda topic: None, offsets_partitions=lambda: 50)
     assert ports.may_lead(0), "it does not know the cluster"
     state = update_metadata.PartitionState(leader=leader, replicas=replicas, isr=replicas)
     offsets = update_metadata.TopicState(

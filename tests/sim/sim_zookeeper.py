@@ -186,7 +186,7 @@ class SimZooKeeper:
         for watch in list(self._watches):
             self._ensemble.tree.forget(watch)
             if fire:
-                self._loop.call_soon(watch)
+                watch()
         self._watches.clear()
 
     async def _read(self, operation: Callable[..., Any], path: str, watch: Watch | None) -> Any:

@@ -206,11 +206,8 @@ class SimulatedFiles:
     def set_modified_ms(self, path: Path, modified_ms: int) -> None:
         self._content(path).modified_ms = modified_ms
 
-    def total_bytes(self, path: Path) -> int:
-        return 1 << 40
-
-    def free_bytes(self, path: Path) -> int:
-        return 1 << 40
+    def disk_bytes(self, path: Path) -> tuple[int, int]:
+        return 1 << 40, 1 << 40
 
     def lock(self, path: Path) -> SimulatedLock:
         if path in self._locked:

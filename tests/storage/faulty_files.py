@@ -55,8 +55,9 @@ class FaultyFiles(DiskFiles):
         self.check(path, "fsync")
         super().sync_directory(path)
 
-    def free_bytes(self, path: Path) -> int:
-        return 0 if self.is_full else super().free_bytes(path)
+    def disk_bytes(self, path: Path) -> tuple[int, int]:
+        total, free = super().disk_bytes(path)
+        return total, 0 if self.is_full else free
 
     async def off_loop(self, work: Callable[[], T]) -> T:
         return await super().off_loop(work)
