@@ -1,88 +1,78 @@
 """Snapshots of the producers of a partition, so that a start need not read the whole log.
 
-    version int16 1 | CRC-32C uint32 of what follows | count int32 | count times:
-    producer id int64 | epoch int16 | last sequence int32 | last offset int64
-    | offset delta int32 | timestamp int64 | coordinator epoch int32 | transaction start int64
-
-``<offset>.snapshot`` covers the log up to that offset, which it does not include. Only the last
-batch of a producer is kept. Source: log.md sections 2.6 and 7.4; pitfalls P12, P15 and P16.
+``<offset>.snapshot`` covers the log up to that offset, which it does not include; its bytes are
+drawn in protocol/log_files/producer_snapshot.py. Only the last batch of a producer is kept.
+Source: log.md sections 2.6 and 7.4; pitfalls P12, P15 and P16.
 """
 
 from __future__ import annotations
 
 import logging
-import struct
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
-from crc32c import crc32c
-
-from barnabas.protocol.records.header import SEQUENCE_MASK
+from barnabas.protocol.log_files.producer_snapshot import (
+    BadSnapshot,
+    StoredProducer,
+    format_producers,
+    parse_producers,
+)
 
 from .files import Files, StorageError
 from .producers import Producer, Producers, SentBatch
 from .segment import stem
 
+__all__ = [
+    "SUFFIX",
+    "BadSnapshot",
+    "ProducerSnapshots",
+    "format_snapshot",
+    "parse_snapshot",
+    "sync_snapshot",
+]
+
 log = logging.getLogger(__name__)
 
 SUFFIX: Final = ".snapshot"
-_VERSION: Final = 1
-_HEAD: Final = struct.Struct(">hI")
-_COUNT: Final = struct.Struct(">i")
-_PRODUCER: Final = struct.Struct(">qhiqiqiq")
 _NO_BATCH: Final = (-1, -1, 0)
-
-
-class BadSnapshot(ValueError):  # noqa: N818 - what the file is
-    """A file that is no snapshot, or was damaged."""
 
 
 def format_snapshot(producers: Iterable[tuple[int, Producer]]) -> bytes:
     """The bytes of a snapshot file."""
-    rows = []
-    for producer_id, producer in producers:
-        sequence, offset, delta = _NO_BATCH
-        if producer.batches:
-            last = producer.batches[-1]
-            sequence, offset, delta = last.last_sequence, last.last_offset, last.offset_delta
-        rows.append(
-            _PRODUCER.pack(
-                producer_id,
-                producer.epoch,
-                sequence,
-                offset,
-                delta,
-                producer.timestamp,
-                producer.coordinator_epoch,
-                producer.transaction_start,
-            )
-        )
-    body = _COUNT.pack(len(rows)) + b"".join(rows)
-    return _HEAD.pack(_VERSION, crc32c(body)) + body
+    return format_producers(_stored(*each) for each in producers)
+
+
+def _stored(producer_id: int, producer: Producer) -> StoredProducer:
+    last = _NO_BATCH
+    if producer.batches:
+        newest = producer.batches[-1]
+        last = newest.last_sequence, newest.last_offset, newest.offset_delta
+    return StoredProducer(
+        producer_id,
+        producer.epoch,
+        *last,
+        producer.timestamp,
+        producer.coordinator_epoch,
+        producer.transaction_start,
+    )
 
 
 def parse_snapshot(data: bytes) -> dict[int, Producer]:
     """The producers in a snapshot file; raises BadSnapshot."""
-    if len(data) < _HEAD.size + _COUNT.size:
-        raise BadSnapshot(f"{len(data)} bytes")
-    version, checksum = _HEAD.unpack_from(data)
-    body = data[_HEAD.size :]
-    if version != _VERSION or crc32c(body) != checksum:
-        raise BadSnapshot(f"version {version} or a wrong checksum")
-    count = _COUNT.unpack_from(body)[0]
-    if len(body) != _COUNT.size + count * _PRODUCER.size:
-        raise BadSnapshot(f"{count} producers in {len(body)} bytes")
-    return dict(_parse_producer(row) for row in _PRODUCER.iter_unpack(body[_COUNT.size :]))
+    return {stored.producer_id: _producer(stored) for stored in parse_producers(data)}
 
 
-def _parse_producer(row: tuple[int, ...]) -> tuple[int, Producer]:
-    producer_id, epoch, sequence, offset, delta, timestamp, coordinator_epoch, start = row
-    producer = Producer(epoch, coordinator_epoch, timestamp, start)
-    if offset >= 0:
-        base_sequence = (sequence - delta) & SEQUENCE_MASK if sequence >= 0 else -1
-        producer.batches.append(SentBatch(base_sequence, sequence, offset, delta, timestamp))
-    return producer_id, producer
+def _producer(stored: StoredProducer) -> Producer:
+    producer = Producer(
+        stored.epoch, stored.coordinator_epoch, stored.timestamp, stored.transaction_start
+    )
+    if stored.last_offset >= 0:
+        sequences = stored.first_sequence, stored.last_sequence
+        producer.batches.append(
+            SentBatch(*sequences, stored.last_offset, stored.offset_delta, stored.timestamp)
+        )
+    return producer
 
 
 class ProducerSnapshots:

@@ -44,12 +44,9 @@ class StoredProducer(NamedTuple):
     @property
     def first_sequence(self) -> int:
         """Of the last batch; -1 when it was not numbered."""
-        return self.last_sequence - self.offset_delta & SEQUENCE_MASK if self.is_numbered else -1
-
-    @property
-    def is_numbered(self) -> bool:
-        """Whether the last batch had sequence numbers."""
-        return self.last_sequence >= 0
+        if self.last_sequence < 0:
+            return -1
+        return self.last_sequence - self.offset_delta & SEQUENCE_MASK
 
 
 def format_producers(producers: Iterable[StoredProducer]) -> bytes:
