@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from barnabas.broker.replication.replicas import Replicas
-from tests.replication.logs import Shelf, hosting
+from tests.replication.logs import Around, Shelf, hosting
 
 
 @pytest.fixture
@@ -20,5 +20,10 @@ async def shelf(tmp_path: Path) -> AsyncIterator[Shelf]:
 
 
 @pytest.fixture
-def replicas(shelf: Shelf) -> Replicas:
-    return hosting(shelf, lambda *key: key == ("elsewhere", 0))
+def around() -> Around:
+    return Around()
+
+
+@pytest.fixture
+def replicas(shelf: Shelf, around: Around) -> Replicas:
+    return hosting(shelf, lambda *key: key == ("elsewhere", 0), around)
