@@ -1,0 +1,113 @@
+"""``__consumer_offsets`` compacted while in use: a restarted node still knows every offset."""
+
+from __future__ import annotations
+
+import asyncio
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from barnabas.broker.config import load
+from barnabas.client.connection import Connection
+from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.messages import offset_commit, offset_fetch
+from tests.sim.simulated_loop import SimulatedLoop
+from tests.sim.test_daemon import HOST, World, crash, eventually, prepared
+
+GROUPS = 12
+PARTITIONS = 1
+COMMITS = 200
+OFFSETS = Path("/data/__consumer_offsets-0")
+
+
+def compacting_world(loop: SimulatedLoop) -> World:
+    world = World(loop)
+    world.config = load(
+        {
+            "broker.id": "1",
+            "zookeeper.connect": "ensemble:2181",
+            "zookeeper.session.timeout.ms": "6000",
+            "log.dirs": "/data",
+            "log.flush.interval.messages": "1",
+            "listeners": f"PLAINTEXT://{HOST}:9092",
+            "offsets.topic.replication.factor": "1",
+            "offsets.topic.num.partitions": "1",
+            "offsets.topic.segment.bytes": "3000",
+            "cluster.secret": "simulated",
+            "log.cleaner.backoff.ms": "20",
+            "log.cleaner.min.cleanable.ratio": "0.1",
+            "log.segment.delete.delay.ms": "1",
+        }
+    )
+    return world
+
+
+async def commit(connection: Connection, group: str, partition: int, offset: int) -> int:
+    one = offset_commit.Partition(partition_index=partition, committed_offset=offset)
+    request = offset_commit.OffsetCommitRequest(
+        group_id=group, topics=[offset_commit.Topic(name="t", partitions=[one])]
+    )
+    answer = await connection.request(request, 7)
+    return int(answer.topics[0].partitions[0].error_code)
+
+
+async def fetched(connection: Connection, group: str) -> dict[int, int]:
+    async def ask() -> dict[int, int] | None:
+        topic = offset_fetch.Topic(name="t", partition_indexes=list(range(PARTITIONS)))
+        request = offset_fetch.OffsetFetchRequest(group_id=group, topics=[topic])
+        answer = await connection.request(request, 6)
+        if answer.error_code in (14, 16):
+            return None
+        assert answer.error_code == ErrorCode.NONE
+        found = answer.topics[0].partitions
+        return {each.partition_index: each.committed_offset for each in found}
+
+    return await eventually(ask)
+
+
+def segment_bytes(world: World) -> int:
+    names = [name for name in world.disk.list_directory(OFFSETS) if name.endswith(".log")]
+    return sum(world.disk.size(OFFSETS / name) for name in names)
+
+
+async def life(world: World) -> None:
+    loop = world.loop
+    expected: dict[str, dict[int, int]] = {}
+    node = await world.start()
+    connection = await Connection.open(HOST, 9092)
+    await prepared(connection)
+    for offset in range(COMMITS):
+        group, partition = f"g{offset % GROUPS}", loop.random.randrange(PARTITIONS)
+
+        async def done(group: str, partition: int, offset: int) -> bool | None:
+            code = await commit(connection, group, partition, offset)
+            return True if code == ErrorCode.NONE else None
+
+        await eventually(partial(done, group, partition, offset))
+        expected.setdefault(group, {})[partition] = offset
+        await asyncio.sleep(loop.random.uniform(0, 0.02))
+    checkpoint = world.disk.read_whole(Path("/data/cleaner-offset-checkpoint")).decode()
+    (line,) = [each for each in checkpoint.split("\n") if each.startswith("__consumer_offsets 0 ")]
+    assert int(line.split()[-1]) > COMMITS // 2, "compacted while commits went on"
+    assert segment_bytes(world) < 15_000
+
+    await crash(world, node, connection)
+
+    node = await world.start()
+    connection = await Connection.open(HOST, 9092)
+    await prepared(connection)
+    for group, offsets in expected.items():
+        found = await fetched(connection, group)
+        assert {each: found[each] for each in offsets} == offsets
+    await connection.close()
+    world.stop.set()
+    await node
+
+
+@pytest.mark.parametrize("seed", range(1, 4))
+def test_every_commit_is_there_after_compactions_and_a_power_cut(seed: int) -> None:
+    with asyncio.Runner(loop_factory=lambda: SimulatedLoop(seed)) as runner:
+        loop = runner.get_loop()
+        assert isinstance(loop, SimulatedLoop)
+        runner.run(life(compacting_world(loop)))
