@@ -35,6 +35,10 @@ from benchmarks.server_process import ServerFailed, ServerProcess, pin
 SIZES = (1000, 100)
 FETCHES = 3
 """How often each round reads what it produced."""
+SETTINGS = {"log.segment.delete.delay.ms": "100"}
+"""Both servers delete a topic at once, so that every round finds the same memory free."""
+REST_S = 1.0
+"""How long a server has for the deletion, before anybody is measured again."""
 
 
 class BulkClient:
@@ -69,6 +73,7 @@ class BulkClient:
             "fetch": self._order(server, job, "fetch", FETCHES),
         }
         self._order(server, job, "delete")
+        time.sleep(REST_S)
         return found
 
     def _order(self, server: ServerProcess, job: Job, do: str, times: int = 1) -> Result:
@@ -190,12 +195,12 @@ def main() -> None:
         address = stack.enter_context(zookeeper_address(options.zookeeper, directory / "zookeeper"))
         servers = []
         if "barnabas" in wanted:
-            servers.append(
-                barnabas_node(directory / "barnabas", f"{address}/barnabas-{os.getpid()}")
-            )
+            root = f"{address}/barnabas-{os.getpid()}"
+            servers.append(barnabas_node(directory / "barnabas", root, settings=SETTINGS))
         if "kafka" in wanted:
             jars = kafka_jars(Path(libs) if libs else None)
-            servers.append(kafka_node(jars, directory / "kafka", f"{address}/kafka-{os.getpid()}"))
+            root = f"{address}/kafka-{os.getpid()}"
+            servers.append(kafka_node(jars, directory / "kafka", root, settings=SETTINGS))
         for server in servers:
             stack.enter_context(server)
             if are_pinned:

@@ -13,12 +13,16 @@ from __future__ import annotations
 
 import asyncio
 from struct import Struct
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 from barnabas.protocol.api import ApiKey
 from barnabas.protocol.errors import CorruptRequest
 
-from .framing import FRAME_BYTES_MIN, LENGTH_BYTES, length_problem
+from .framing import FRAME_BYTES_MIN, LENGTH_BYTES, Framing, length_problem
+
+if TYPE_CHECKING:
+    from .connection import Connection
+    from .limits import Limits
 
 BUFFER_BYTES: Final = 1 << 20 | 1 << 18
 """Room for a request of a megabyte, as producers send them at most, and the start of the next."""
@@ -51,42 +55,6 @@ class ReceiveBuffers:
         """Take a buffer back."""
         if len(self._spare) < SPARE_BUFFERS_MAX:
             self._spare.append(buffer)
-
-
-class Served(Protocol):
-    """A connection, as far as what receives for it must know."""
-
-    def serve_received(self) -> None:
-        """Serve the frames that are whole now."""
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        """As a protocol is told."""
-
-    def pause_writing(self) -> None:
-        """As a protocol is told."""
-
-    def resume_writing(self) -> None:
-        """As a protocol is told."""
-
-
-class BulkReceiver(asyncio.BufferedProtocol):
-    """Stands between the transport and its connection while large frames come in."""
-
-    def __init__(self, connection: Served, framing: BulkFraming) -> None:
-        self._connection = connection
-        self._framing = framing
-        self.connection_lost = connection.connection_lost  # type: ignore[method-assign]
-        self.pause_writing = connection.pause_writing  # type: ignore[method-assign]
-        self.resume_writing = connection.resume_writing  # type: ignore[method-assign]
-
-    def get_buffer(self, sizehint: int) -> memoryview:
-        """All the room there is."""
-        return self._framing.room()
-
-    def buffer_updated(self, nbytes: int) -> None:
-        """Serve what became whole."""
-        self._framing.received(nbytes)
-        self._connection.serve_received()
 
 
 class BulkFraming:
@@ -126,11 +94,6 @@ class BulkFraming:
     def data(self) -> bool:
         """Whether there may be a whole frame."""
         return self._end > self._start and not self.partial
-
-    @property
-    def missing(self) -> int:
-        """Nothing is to be gained from another switch."""
-        return 0
 
     def room(self) -> memoryview:
         """Where the kernel may write; never empty."""
@@ -202,3 +165,59 @@ class BulkFraming:
             self._buffer = None
         self._start = self._end = 0
         self.partial = False
+
+
+def receive_in_bulk(
+    connection: Connection, transport: asyncio.Transport, framing: Framing, limits: Limits
+) -> None:
+    """Let the kernel write the rest of a large frame, and what follows, where it is read.
+
+    Unless the frame is too large for that, memory is scarce or there is no kernel.
+    """
+    requests = limits.requests
+    is_scarce = requests.used + BUFFER_BYTES > requests.bytes_max // 2
+    needed = framing.held + framing.missing
+    if needed > BUFFER_BYTES or is_scarce or transport.get_extra_info("socket") is None:
+        return
+    bulk = BulkFraming(limits.buffers, framing.bytes_max, framing.growth)
+    bulk.feed(framing.partial)
+    connection.receive_by(BulkReceiver(connection, bulk), bulk)
+
+
+class BulkReceiver(asyncio.BufferedProtocol):
+    """Stands between the transport and its connection while large frames come in."""
+
+    def __init__(self, connection: Connection, framing: BulkFraming) -> None:
+        self._connection = connection
+        self._framing = framing
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        """All the room there is."""
+        return self._framing.room()
+
+    def buffer_updated(self, nbytes: int) -> None:
+        """Serve what became whole; go back to small frames when the peer has done so."""
+        bulk = self._framing
+        bulk.received(nbytes)
+        self._connection.serve_received()
+        if bulk.is_done:
+            framing = Framing(bulk.bytes_max)
+            framing.growth = bulk.growth
+            framing.feed(bulk.taken())
+            self._connection.receive_by(self._connection, framing)
+
+    def eof_received(self) -> bool:
+        """As the connection says."""
+        return self._connection.eof_received()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """As the connection is told."""
+        self._connection.connection_lost(exc)
+
+    def pause_writing(self) -> None:
+        """As the connection is told."""
+        self._connection.pause_writing()
+
+    def resume_writing(self) -> None:
+        """As the connection is told."""
+        self._connection.resume_writing()

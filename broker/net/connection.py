@@ -11,12 +11,15 @@ from typing import Any, cast
 
 from barnabas.broker.handlers.call import Parked
 from barnabas.broker.security.sasl import ANONYMOUS, Stage
-from barnabas.protocol.errors import CorruptRequest, Refused
+from barnabas.broker.storage.file_slice import FileSlice
+from barnabas.protocol.errors import CorruptRequest
 from barnabas.protocol.wire import Buffer
 
-from .bulk_framing import BUFFER_BYTES, BULK_BYTES_MIN, BulkFraming, BulkReceiver
-from .dispatch import Frame, Rendered, render
-from .framing import FRAME_BYTES_MIN, LENGTH_BYTES, Framing
+from .bulk_framing import BULK_BYTES_MIN, BulkFraming, receive_in_bulk
+from .dispatch import Rendered, render
+from .file_sender import FileSender, Piece
+from .framing import Framing
+from .gate import Gate
 from .host import Dispatch, Host
 from .limits import (
     FREE_BYTES,
@@ -41,19 +44,21 @@ class Connection(asyncio.Protocol):
         self.host = ""
         self.remembered: Any = None
         self.sasl = host.exchange()
-        self._framing: Framing | BulkFraming = Framing(host.limits.frame_bytes_max)
+        framing = Framing(host.limits.frame_bytes_max)
+        self._framing: Framing | BulkFraming = framing
         self._dispatch: Dispatch = host.dispatcher.dispatch
         if self.sasl is not None:
-            self._dispatch = self._prove
-            self._framing.bytes_max = min(self._framing.bytes_max, UNAUTHENTICATED_BYTES_MAX)
+            framing.bytes_max = min(framing.bytes_max, UNAUTHENTICATED_BYTES_MAX)
+            self._dispatch = Gate(self.sasl, framing, host.dispatcher, self._proved).dispatch
         self._waiting: deque[Parked | Rendered] = deque()
-        self._out: list[Buffer] = []
-        self._out_bytes = self._ready_bytes = 0
-        self._charged = self._answer_bytes = 0
+        self._out: list[Piece] = []
+        self._out_bytes = self._ready_bytes = self._charged = self._answer_bytes = 0
+        self._has_slices = False
         self._is_heard = self._is_paused = self._is_stalled = self._is_queued = False
         self._is_admitted = self._is_closing = self._is_blocked = self.is_dirty = False
         self._woken = self._on_answer
         self._transport: asyncio.Transport
+        self._sender: FileSender
         self._patience = Patience(host, self)
 
     @property
@@ -66,6 +71,7 @@ class Connection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Admit the peer, or turn it away when there are too many."""
         self._transport = cast("asyncio.Transport", transport)
+        self._sender = FileSender(self._host.loop, self._transport, self._on_sent)
         address = transport.get_extra_info("peername")
         self.host = str(address[0]) if address else ""
         self._is_admitted = self._host.limits.crowd.admits(self.host)
@@ -115,9 +121,25 @@ class Connection(asyncio.Protocol):
 
     def resume_writing(self) -> None:
         """The peer has taken what lay here."""
-        self._is_stalled = False
         self._forget_answers()
-        self.flush()
+        if self._sender.is_busy:
+            self._transport.set_write_buffer_limits(high=WRITE_BUFFER_MAX)
+            if not self._sender.resume():
+                return
+        self._on_sent("")
+
+    def _on_sent(self, problem: str) -> None:
+        if problem:
+            self.overstay(problem)
+        else:
+            self._is_stalled = False
+            self.flush()
+
+    def eof_received(self) -> bool:
+        """Who has nothing more to say may still wait for the rest of an answer."""
+        if self._sender.is_busy:
+            self.close()
+        return self._sender.is_busy
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Tell whoever still works for this peer, and give everything back."""
@@ -125,6 +147,7 @@ class Connection(asyncio.Protocol):
             return
         self._is_closing = True
         self._patience.stop()
+        self._sender.close()
         limits = self._host.limits
         limits.crowd.left(self.host)
         self._forget_answers()
@@ -194,57 +217,28 @@ class Connection(asyncio.Protocol):
             or self._requests.is_spent
         )
 
-    def _prove(self, frame: Frame, peer: Connection) -> Rendered | Parked | None:
-        """Stands in for the dispatcher until the peer has proved who it is."""
-        exchange = peer.sasl
-        assert exchange is not None
-        reply: Rendered | Parked | None = _EMPTY_TOKEN
-        if exchange.stage is Stage.BARE_TOKEN:
-            try:
-                exchange.authenticate(bytes(frame[LENGTH_BYTES:]))
-            except Refused as refusal:
-                raise CorruptRequest(f"authentication failed: {refusal.message}") from None
-        else:
-            reply = self._host.dispatcher.dispatch(frame, peer)
-        self._framing.bytes_min = 0 if exchange.stage is Stage.BARE_TOKEN else FRAME_BYTES_MIN
-        if exchange.stage is Stage.DONE:
-            self._framing.bytes_max = self._host.limits.frame_bytes_max
-            self._dispatch = self._host.dispatcher.dispatch
-        return reply
-
-    def _receive_in_bulk(self, framing: Framing) -> None:
-        """Let the kernel write the rest of a large frame, and what follows, where it is read."""
-        proved = self.sasl is None or self.sasl.stage is Stage.DONE
-        requests = self._requests
-        is_scarce = requests.used + BUFFER_BYTES > requests.bytes_max // 2
-        if framing.needed > BUFFER_BYTES or is_scarce or not proved:
-            return
-        if self._transport.get_extra_info("socket") is None:
-            return
-        self._framing = bulk = BulkFraming(
-            self._host.limits.buffers, framing.bytes_max, framing.growth
-        )
-        bulk.feed(framing.partial)
-        self._receive_by(BulkReceiver(self, bulk))
-        self._serve()
+    def _proved(self) -> None:
+        self._framing.bytes_max = self._host.limits.frame_bytes_max
+        self._dispatch = self._host.dispatcher.dispatch
 
     def serve_received(self) -> None:
-        """Serve what is whole; go back to small frames when the peer has done so."""
+        """Serve what the framing has whole now."""
         self._is_heard = True
         self._serve()
-        bulk = self._framing
-        if type(bulk) is BulkFraming and bulk.is_done:
-            self._framing = framing = Framing(bulk.bytes_max)
-            framing.growth = bulk.growth
-            framing.feed(bulk.taken())
-            self._receive_by(self)
-            self._serve()
 
-    def _receive_by(self, protocol: asyncio.BaseProtocol) -> None:
+    def receive_by(self, protocol: asyncio.BaseProtocol, framing: Framing | BulkFraming) -> None:
+        """Receive in another way from now on; what has come so far is in ``framing``."""
+        self._framing = framing
         self._transport.pause_reading()
         self._transport.set_protocol(protocol)
         if not self._is_paused:
             self._transport.resume_reading()
+        self._serve()
+
+    def _receive_in_bulk(self, framing: Framing) -> None:
+        is_stranger = self._dispatch != self._host.dispatcher.dispatch
+        if framing.held >= FREE_BYTES and not (is_stranger or self._is_closing):
+            receive_in_bulk(self, self._transport, framing, self._host.limits)
 
     # --- answers out ---------------------------------------------------------------------------
 
@@ -300,19 +294,27 @@ class Connection(asyncio.Protocol):
         else:
             self._out.extend(reply)
             self._out_bytes += _size(reply)
+            self._has_slices = self._has_slices or any(type(one) is FileSlice for one in reply)
         if self._out_bytes >= WRITE_BUFFER_MAX:
             self._write()
 
     def _write(self) -> None:
         out = self._out
-        if len(out) == 1:
-            self._transport.write(out[0])
+        if self._has_slices:
+            self._write_slices(out)
+        elif len(out) == 1:
+            self._transport.write(cast("bytes", out[0]))
         elif self._out_bytes < FREE_BYTES:
-            self._transport.write(b"".join(out))
+            self._transport.write(b"".join(cast("list[Buffer]", out)))
         else:
-            self._transport.writelines(out)
+            self._transport.writelines(cast("list[Buffer]", out))
         self._out = []
         self._out_bytes = 0
+
+    def _write_slices(self, out: list[Piece]) -> None:
+        self._has_slices = False
+        if not self._sender.send(out):
+            self._is_stalled = self._is_blocked = True
 
     # --- memory and time -----------------------------------------------------------------------
 
@@ -323,12 +325,17 @@ class Connection(asyncio.Protocol):
         framing = self._framing
         if framing.data or framing.partial or self._charged or self._is_paused or self._is_closing:
             self._account(framing.held)
+            if type(framing) is Framing and framing.missing >= BULK_BYTES_MIN:
+                self._receive_in_bulk(framing)
 
     def _account(self, held: int) -> None:
         if self._is_closing:
-            self._transport.close()
+            if self._sender.is_busy:
+                self._transport.pause_reading()
+            else:
+                self._transport.close()
             return
-        requests, framing = self._requests, self._framing
+        requests = self._requests
         change, self._charged = held - self._charged, held
         if self._is_queued and held <= FREE_BYTES:
             self._is_queued = False
@@ -347,8 +354,6 @@ class Connection(asyncio.Protocol):
                 self._transport.pause_reading()
             else:
                 self._transport.resume_reading()
-        if type(framing) is Framing and framing.missing >= BULK_BYTES_MIN and held >= FREE_BYTES:
-            self._receive_in_bulk(framing)
 
     def resume(self) -> None:
         """The budget has room again, or the listener begins to serve."""
@@ -364,6 +369,7 @@ class Connection(asyncio.Protocol):
             is_stalled=self._is_stalled,
             is_partial=self._framing.held > 0 and not self._is_paused,
             growth=self._framing.growth,
+            sent=self._sender.sent,
         )
 
     def overstay(self, reason: str) -> None:
@@ -387,7 +393,6 @@ class Connection(asyncio.Protocol):
         self._host.limits.complaints.make(self.host, reason)
 
 
-_EMPTY_TOKEN = bytes(LENGTH_BYTES)
 _NOBODY = Parked()
 
 

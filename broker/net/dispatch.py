@@ -21,6 +21,7 @@ from barnabas.protocol.frame import parse_request_header, response_prefix
 from barnabas.protocol.messages import api_versions
 from barnabas.protocol.wire import Buffer, schema_of
 
+from .file_sender import Piece
 from .framing import LENGTH_BYTES
 from .limits import LIST_BYTES_MAX
 
@@ -29,7 +30,7 @@ log = logging.getLogger(__name__)
 Frame = bytes | memoryview
 """A request with its length; a view is only valid, and may be written into, until it is served."""
 
-Rendered = bytes | list[Buffer]
+Rendered = bytes | list[Piece]
 """A whole response frame: in one piece, or in pieces that are too large to join."""
 
 API_VERSIONS = 18

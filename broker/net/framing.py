@@ -49,11 +49,6 @@ class Framing:
         """Bytes that have to come before the unfinished frame is whole; 0 without one."""
         return self._needed - len(self.partial) if self.partial else 0
 
-    @property
-    def needed(self) -> int:
-        """Bytes of the unfinished frame, as far as it says."""
-        return self._needed
-
     def is_alone(self, data: bytes) -> bool:
         """Whether ``data``, just arrived, is one whole frame, and nothing came before it."""
         size = len(data) - LENGTH_BYTES

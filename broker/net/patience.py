@@ -24,6 +24,8 @@ class State(NamedTuple):
     """It has begun a frame, and we would read on."""
     growth: int
     """Bytes by which its unfinished frames have grown, ever."""
+    sent: int
+    """Bytes of files that it has taken, ever."""
 
 
 class Watched(Protocol):
@@ -52,7 +54,7 @@ class Patience:
         self._host = host
         self._watched = watched
         self._timer: asyncio.TimerHandle | None = None
-        self._last = State(True, True, False, False, 0)
+        self._last = State(True, True, False, False, 0, 0)
         self._period_s = min(STALL_S, host.limits.idle_s)
         self._quiet_s = 0.0
 
@@ -79,7 +81,7 @@ class Patience:
         self._quiet_s = 0.0 if state.is_active else self._quiet_s + self._period_s
         if not state.is_proved:
             return "not authenticated in time"
-        if last.is_stalled and state.is_stalled:
+        if last.is_stalled and state.is_stalled and state.sent - last.sent < FREE_BYTES:
             return "answers not read in time"
         if last.is_partial and state.is_partial and state.growth - last.growth < FREE_BYTES:
             return "unfinished frame"

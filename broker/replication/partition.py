@@ -379,14 +379,20 @@ class Partition:
         is_follower: bool = False,
         is_committed: bool = False,
     ) -> bytes:
-        """Whole batches from the one that holds ``offset``, up to the high watermark.
+        """Whole batches from the one that holds ``offset``, below :meth:`readable_end`.
 
-        A follower sees all, ``is_committed`` nothing above the last stable offset.
         Raises Refused: 1 outside the log, 6 when not led here, 56.
+        """
+        end = self.readable_end(is_follower=is_follower, is_committed=is_committed)
+        return self.log.read(offset, bytes_max=bytes_max, end=end, at_least_one=at_least_one)
+
+    def readable_end(self, *, is_follower: bool = False, is_committed: bool = False) -> int:
+        """The high watermark; the log's end for a follower, the last stable offset if so asked.
+
+        Raises Refused(6) when not led here.
         """
         if not self.is_leader:
             raise Refused(ErrorCode.NOT_LEADER_OR_FOLLOWER)
-        end = self.log.end_offset
-        if not is_follower:
-            end = self.last_stable_offset if is_committed else self.high_watermark
-        return self.log.read(offset, bytes_max=bytes_max, end=end, at_least_one=at_least_one)
+        if is_follower:
+            return self.log.end_offset
+        return self.last_stable_offset if is_committed else self.high_watermark

@@ -15,33 +15,15 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final, Protocol, TypeVar
 
+from .storage_error import StorageError, failure
+
+__all__ = ["Data", "DiskFiles", "File", "Files", "Lock", "StorageError", "failure"]
+
 T = TypeVar("T")
 Data = bytes | bytearray | memoryview
 
-_FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
+_OF_THE_DISK: Final = frozenset({errno.EIO, errno.EUCLEAN, errno.ESTALE})
 _LOCKED: Final = frozenset({errno.EAGAIN, errno.EACCES})
-
-
-class StorageError(Exception):
-    """The disk refused: says which path, and what it was asked to do."""
-
-    def __init__(
-        self,
-        path: Path,
-        what: str,
-        *,
-        is_full: bool = False,
-        is_missing: bool = False,
-        is_locked: bool = False,
-    ) -> None:
-        super().__init__(f"{path}: {what}")
-        self.path = path
-        self.is_full = is_full
-        """No space was left, and nothing was written: may heal by itself."""
-        self.is_missing = is_missing
-        """There is no such file or directory."""
-        self.is_locked = is_locked
-        """Another process has locked the path."""
 
 
 class File(Protocol):
@@ -56,6 +38,13 @@ class File(Protocol):
 
     def read(self, position: int, count: int) -> bytes:
         """Up to ``count`` bytes from ``position``; fewer only at the end of the file."""
+
+    def send(self, descriptor: int, position: int, count: int) -> int:
+        """Send up to ``count`` bytes from ``position`` to a socket, unread: how many went.
+
+        0 at the end of the file. Raises OSError where the socket refuses, BlockingIOError when
+        it is full, StorageError for the file.
+        """
 
     def truncate(self, size: int) -> None:
         """Cut the file to ``size`` bytes, which must not exceed what it holds."""
@@ -147,16 +136,6 @@ class Files(Protocol):
         """
 
 
-def failure(path: Path, what: str, error: OSError) -> StorageError:
-    """An OSError as what storage understands."""
-    return StorageError(
-        path,
-        f"{what}: {error.strerror or error}",
-        is_full=error.errno in _FULL,
-        is_missing=isinstance(error, FileNotFoundError),
-    )
-
-
 @contextlib.contextmanager
 def _refusals(path: Path, what: str) -> Iterator[None]:
     try:
@@ -214,6 +193,15 @@ class DiskFile:
         except OSError as error:
             raise failure(self.path, "could not read", error) from error
         return data
+
+    def send(self, descriptor: int, position: int, count: int) -> int:
+        """One sendfile; what is wrong with the disk is told from what is wrong with the peer."""
+        try:
+            return os.sendfile(descriptor, self._descriptor, position, count)
+        except OSError as error:
+            if error.errno in _OF_THE_DISK:
+                raise failure(self.path, "could not send", error) from error
+            raise
 
     def truncate(self, size: int) -> None:
         """Cut the file; durable after the next sync."""

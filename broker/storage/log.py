@@ -9,8 +9,8 @@ Source: log.md sections 2.9, 4.4 and 6.2.
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
-from typing import Final
+from collections.abc import Callable, Sequence
+from typing import Final, TypeVar
 
 from barnabas.protocol.errors import ErrorCode, Refused
 from barnabas.protocol.records.header import (
@@ -24,6 +24,7 @@ from barnabas.protocol.records.header import (
 
 from . import log_follower, log_search, log_trimming
 from .entries import CorruptEntry, entry_at
+from .file_slice import SLICE_BYTES_MIN, FileSlice
 from .files import StorageError
 from .log_parts import Appended, LogOwner, LogParts
 from .log_reader import read_batches
@@ -34,6 +35,8 @@ from .segment import IndexLost, Segment
 from .segment_indexes import OFFSETS_MAX
 from .stored_log import StoredLog
 from .transaction_index import AbortedTransaction
+
+T = TypeVar("T")
 
 __all__ = ["Appended", "Log", "LogOwner", "LogParts", "TimedOffset"]
 
@@ -199,6 +202,28 @@ class Log(StoredLog):
         there is nothing below ``end``. The first batch may begin below ``offset``.
         Raises Refused: 1 outside of the log, 2 where the log is damaged, 56.
         """
+        return self._take(Segment.read, offset, bytes_max, end, at_least_one)
+
+    def slice(
+        self, offset: int, *, bytes_max: int, end: int, at_least_one: bool
+    ) -> bytes | FileSlice:
+        """As :meth:`read`; many bytes are left in their file, to be sent from there."""
+
+        def take(segment: Segment, position: int, count: int) -> bytes | FileSlice:
+            if count < SLICE_BYTES_MIN:
+                return segment.read(position, count)
+            return FileSlice(segment, position, count, self.disk_failed)
+
+        return self._take(take, offset, bytes_max, end, at_least_one)
+
+    def _take(
+        self,
+        take: Callable[[Segment, int, int], T],
+        offset: int,
+        bytes_max: int,
+        end: int,
+        at_least_one: bool,
+    ) -> T | bytes:
         if self.is_offline:
             raise Refused(ErrorCode.KAFKA_STORAGE_ERROR, self._refusal or "")
         if not self.start_offset <= offset <= self.end_offset:
@@ -213,6 +238,7 @@ class Log(StoredLog):
                 log_end=self.end_offset,
                 bytes_max=bytes_max,
                 at_least_one=at_least_one,
+                take=take,
             )
         except (CorruptEntry, IndexLost, StorageError) as error:
             self.disk_failed(error)

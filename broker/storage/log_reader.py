@@ -5,16 +5,29 @@ Source: log.md sections 6.1 and 6.2.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import TypeVar
+
 from .entries import Span
 from .segment import Segment
 from .segments import SegmentView
 
+T = TypeVar("T")
+
 
 def read_batches(
-    view: SegmentView, offset: int, *, end: int, log_end: int, bytes_max: int, at_least_one: bool
-) -> bytes:
+    view: SegmentView,
+    offset: int,
+    *,
+    end: int,
+    log_end: int,
+    bytes_max: int,
+    at_least_one: bool,
+    take: Callable[[Segment, int, int], T],
+) -> T | bytes:
     """Whole batches of one segment, none of which holds ``end`` or more.
 
+    They are handed out as ``take`` makes them of a segment, a position and a count of bytes.
     ``offset`` < ``end`` <= ``log_end``. Raises CorruptEntry.
     """
     assert offset < end <= log_end
@@ -30,7 +43,7 @@ def read_batches(
             else:
                 limit = _limit(segment, end)
             count = _count(segment, first, limit - first.position, bytes_max, at_least_one)
-            return segment.read(first.position, count) if count else b""
+            return take(segment, first.position, count) if count else b""
         index += 1
     return b""
 

@@ -71,6 +71,7 @@ class Segment:
         "_uses",
         "base_offset",
         "created_ms",
+        "cuts",
         "directory",
         "indexes",
         "is_new",
@@ -92,6 +93,7 @@ class Segment:
         self.base_offset = base_offset
         self.size = size
         """Bytes that readers may see."""
+        self.cuts = 0  # how often the end was cut off, and other bytes may have come
         self.created_ms = created_ms
         """Wall clock when the segment was created or opened."""
         self.is_new = is_new
@@ -134,6 +136,10 @@ class Segment:
     def read(self, position: int, count: int) -> bytes:
         """Bytes of the file as they are."""
         return (self._file or self._opened()).read(position, count)
+
+    def send(self, descriptor: int, position: int, count: int) -> int:
+        """As :meth:`File.send`."""
+        return (self._file or self._opened()).send(descriptor, position, count)
 
     def entries(self, position: int = 0) -> Iterator[Entry]:
         """The headers from ``position`` to the end; raises CorruptEntry."""
@@ -303,6 +309,7 @@ class Segment:
     def cut(self, size: int) -> None:
         """Drop the bytes from ``size`` on; the indexes must not point there any more."""
         self._hints.clear()
+        self.cuts += 1
         (self._file or self._opened()).truncate(size)
         self.size = size
         self._synced_bytes = -1

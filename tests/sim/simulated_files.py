@@ -70,6 +70,9 @@ class SimulatedFile:
     def read(self, position: int, count: int) -> bytes:
         return bytes(self._content.data[position : position + count])
 
+    def send(self, descriptor: int, position: int, count: int) -> int:
+        raise AssertionError("simulated connections have no sockets")
+
     def truncate(self, size: int) -> None:
         assert size <= self.size
         del self._content.data[size:]
