@@ -26,7 +26,7 @@ class Topic:
     partitions: Sequence[Partition] = wire(array(Partition))
 
 
-@message(key=21, versions=(0, 2), flexible=2)
+@message(key=21, versions=(0, 2), advertised=2, flexible=2)
 class DeleteRecordsRequest:
     """The first offset each partition is to keep."""
 
