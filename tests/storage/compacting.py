@@ -12,7 +12,7 @@ from barnabas.broker.storage.compaction_worker import CompactionWorker, LoopWork
 from barnabas.broker.storage.files import DiskFiles, Files
 from barnabas.broker.storage.log import Log
 from barnabas.broker.storage.manager import LogManager
-from barnabas.protocol.records.batch import build_batch, is_control, iterate, records
+from barnabas.protocol.records.batch import build_batch, is_control, iterate, producer_id, records
 from barnabas.protocol.records.control import Marker, encode_marker
 from tests.storage.rig import T0, manager, read_all
 
@@ -97,9 +97,13 @@ class Compacting:
 
     def held(self) -> list[tuple[int, bytes | None, bytes | None]]:
         """Offset, key and value of every record of data."""
-        data = read_all(self.log)
+        return [(offset, key, value) for offset, _, key, value in self.told()]
+
+    def told(self, data: bytes | None = None) -> list[tuple[int, int, bytes | None, bytes | None]]:
+        """Offset, producer id, key and value of every record of data, in ``data`` or the log."""
+        data = read_all(self.log) if data is None else data
         return [
-            (each.offset, each.key, each.value)
+            (each.offset, producer_id(data, at), each.key, each.value)
             for at, _ in iterate(data)
             if not is_control(data, at)
             for each in records(data, at)
