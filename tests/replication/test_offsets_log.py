@@ -106,3 +106,39 @@ async def test_an_append_and_whoever_waits_end_with_leadership(
     port.when_committed(9, 1, reached.append)
     assert done == [(ErrorCode.NOT_LEADER_OR_FOLLOWER, -1)]
     assert reached == [False, False, False]
+
+
+async def test_what_a_former_leader_wrote_counts_only_when_all_in_sync_have_it(
+    port: OffsetsLog, replicas: Replicas
+) -> None:
+    """The barrier of design decision 7: a new coordinator waits for the end it was elected with."""
+    follow(replicas, OFFSETS_TOPIC, 3)
+    partition = replicas.get(OFFSETS_TOPIC, 3)
+    assert partition is not None
+    for _ in range(3):
+        partition.log.append(a_batch(), leader_epoch=1, is_client=False)
+    partition.follow_high_watermark(1)
+    lead(replicas, OFFSETS_TOPIC, 3, epoch=2, partition_epoch=2, replicas=[1, 2], isr=[1, 2])
+    assert port.bounds(3) == (0, 1, 3)
+    reached: list[bool] = []
+    port.when_committed(3, 3, reached.append)
+    partition.follower_fetched(2, 2, 0)
+    assert reached == []
+    partition.follower_fetched(2, 3, 0)
+    assert reached == [True]
+
+
+async def test_a_commit_is_done_when_every_replica_in_sync_has_it(
+    port: OffsetsLog, replicas: Replicas, shelf: Shelf
+) -> None:
+    shelf.settings = {"min.insync.replicas": "2"}
+    lead(replicas, OFFSETS_TOPIC, 3, replicas=[1, 2, 3], isr=[1, 2, 3])
+    partition = replicas.led(OFFSETS_TOPIC, 3)
+    done = append(port)
+    partition.follower_fetched(2, 1, 0)
+    assert done == []
+    partition.follower_fetched(3, 1, 0)
+    assert done == [(ErrorCode.NONE, 0)]
+    lead(replicas, OFFSETS_TOPIC, 3, epoch=1, partition_epoch=1, replicas=[1, 2, 3], isr=[1])
+    assert append(port, epoch=1) == [(ErrorCode.NOT_ENOUGH_REPLICAS, -1)]
+    assert partition.log.end_offset == 1
