@@ -18,11 +18,12 @@ from barnabas.protocol.records.walk import Stop, Walk
 
 from .compaction_filter import EntryFilter
 from .compaction_job import Compacted, CompactionJob, Rewritten, Worked
-from .compaction_output import CleanedSegment, remove_cleaned
+from .compaction_output import CleanedSegment, first_offset, remove_cleaned
 from .compaction_records import places, section_of
 from .compaction_transactions import CleanedTransactions
 from .entries import CorruptEntry, entry_at
 from .files import Files
+from .log_config import LogConfig
 from .offset_map import OffsetMap
 from .segment import stem
 from .segment_indexes import OFFSETS_MAX
@@ -59,6 +60,11 @@ class _Pass:
         ends = [*job.bases[1:], job.end]
         self._sources = [Source(*each) for each in zip(job.bases, job.sizes, ends, strict=True)]
         self._map = OffsetMap(job.map_bytes, job.map_load_factor)
+        self._config = LogConfig(
+            segment_bytes=job.segment_bytes,
+            segment_index_bytes=job.segment_index_bytes,
+            index_interval_bytes=job.index_interval_bytes,
+        )
         self._read = 0
         self._written = 0
 
@@ -147,7 +153,7 @@ class _Pass:
         self, group: list[Source], kept: EntryFilter, legacy_horizon_ms: int
     ) -> Generator[Worked | Rewritten, None, None]:
         """Write what is wanted of a run of segments, and say so when it is durable."""
-        outputs = [CleanedSegment(self._files, self._job, group[0].base_offset)]
+        outputs = [self._output(group[0].base_offset)]
         modified_ms = self._modified_ms(group[-1])
         try:
             for source in group:
@@ -156,12 +162,14 @@ class _Pass:
                     data, aborted = kept.judge(entry)
                     written = len(data) if data is not None else 0
                     if data is not None:
-                        self._put(outputs, data, modified_ms)
+                        self._put(outputs, data)
                         if aborted is not None:
                             outputs[-1].note_aborted(aborted)
                     self._written += written
                     yield Worked(len(entry.data) + written)
-            outputs[-1].finish(modified_ms)
+            outputs[-1].finish()
+            for output in outputs:
+                output.date(modified_ms)
             self._files.sync_directory(self._job.directory)
         except BaseException:
             for output in outputs:
@@ -173,15 +181,19 @@ class _Pass:
             [(output.base_offset, output.size) for output in outputs],
         )
 
-    def _put(
-        self, outputs: list[CleanedSegment], data: bytes | bytearray, modified_ms: int
-    ) -> None:
+    def _put(self, outputs: list[CleanedSegment], data: bytes | bytearray) -> None:
         """Append to the last output, or to one more where that has no room."""
         entry = entry_at(data)
         if not outputs[-1].takes(len(data), entry.last_offset):
-            outputs[-1].finish(modified_ms)
-            outputs.append(CleanedSegment(self._files, self._job, _first_offset(data)))
+            outputs[-1].finish()
+            outputs.append(self._output(first_offset(data)))
         outputs[-1].append(data, entry)
+
+    def _output(self, base_offset: int) -> CleanedSegment:
+        job = self._job
+        return CleanedSegment(
+            self._files, job.directory, base_offset, self._config, job.buffer_bytes
+        )
 
     # Files
 
@@ -207,10 +219,3 @@ class _Pass:
 
     def _modified_ms(self, source: Source) -> int:
         return self._files.modified_ms(self._path(source, ".log"))
-
-
-def _first_offset(data: bytes | bytearray) -> int:
-    """The first offset an entry holds, also of a wrapper, whose header has the last."""
-    if batch.magic(data) == 2:
-        return batch.base_offset(data)
-    return next(iter(batch.records(data))).offset

@@ -8,7 +8,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
-from .compaction_job import CompactionJob
+from barnabas.protocol.records import batch
+
 from .entries import Entry
 from .files import Files
 from .log_config import LogConfig
@@ -17,6 +18,7 @@ from .segment_indexes import OFFSETS_MAX, SegmentIndexes
 from .transaction_index import AbortedTransaction, format_aborted
 
 CLEANED: Final = ".cleaned"
+_BUFFER_BYTES: Final = 1 << 18
 _SYNC_BYTES: Final = 16 << 20
 """So much is made durable at a time: the disk is never flooded at the end of a segment."""
 
@@ -24,32 +26,38 @@ _SYNC_BYTES: Final = 16 << 20
 class CleanedSegment:
     """One output file with its indexes; :meth:`finish` makes it complete and durable."""
 
-    def __init__(self, files: Files, job: CompactionJob, base_offset: int) -> None:
+    def __init__(
+        self,
+        files: Files,
+        directory: Path,
+        base_offset: int,
+        config: LogConfig,
+        buffer_bytes: int = _BUFFER_BYTES,
+    ) -> None:
+        """``config`` bounds the segment and its indexes."""
         self.base_offset = base_offset
         self.size = 0
         self._files = files
-        self._job = job
+        self._directory = directory
+        self._segment_bytes = config.segment_bytes
+        self._buffer_bytes = buffer_bytes
         self._pending = bytearray()
         self._unsynced = 0
         self._aborted: list[AbortedTransaction] = []
-        config = LogConfig(
-            index_interval_bytes=job.index_interval_bytes,
-            segment_index_bytes=job.segment_index_bytes,
-        )
         self._indexes = SegmentIndexes(
-            files, job.directory / stem(base_offset), base_offset, _never, is_empty=True
+            files, directory / stem(base_offset), base_offset, _never, is_empty=True
         )
         self._indexes.configure(config)
         files.unlink(self._path(".log"))
         self._file = files.open_append(self._path(".log"))
 
     def _path(self, suffix: str) -> Path:
-        return self._job.directory / (stem(self.base_offset) + suffix + CLEANED)
+        return self._directory / (stem(self.base_offset) + suffix + CLEANED)
 
     def takes(self, size: int, last_offset: int) -> bool:
         """Whether a batch like this one still fits; one alone always does."""
         return not self.size or (
-            self.size + size <= self._job.segment_bytes
+            self.size + size <= self._segment_bytes
             and last_offset - self.base_offset <= OFFSETS_MAX
             and not self._indexes.is_full
         )
@@ -60,8 +68,13 @@ class CleanedSegment:
         self._indexes.note(self.size, len(data), entry.last_offset, entry.max_timestamp)
         self.size += len(data)
         self._pending += data
-        if len(self._pending) >= self._job.buffer_bytes:
+        if len(self._pending) >= self._buffer_bytes:
             self._write()
+
+    def append_rest(self, data: bytes) -> None:
+        """Write bytes that are no whole batch: whoever opens the segment will judge them."""
+        self.size += len(data)
+        self._pending += data
 
     def note_aborted(self, transaction: AbortedTransaction) -> None:
         """The marker just appended ended this transaction."""
@@ -76,12 +89,11 @@ class CleanedSegment:
                 self._file.sync_now()
                 self._unsynced = 0
 
-    def finish(self, modified_ms: int) -> None:
-        """Write what is pending and the indexes; fsync all; date the file ``modified_ms``."""
+    def finish(self) -> None:
+        """Write what is pending and the indexes; fsync all."""
         self._write()
         self._file.sync_now()
         self._file.close()
-        self._files.set_modified_ms(self._path(".log"), modified_ms)
         self._indexes.finish()
         self._save(".index", self._indexes.offsets.to_bytes())
         self._save(".timeindex", self._indexes.times.to_bytes())
@@ -98,6 +110,10 @@ class CleanedSegment:
         finally:
             file.close()
 
+    def date(self, modified_ms: int) -> None:
+        """Let the file seem to be from then: retention may go by that."""
+        self._files.set_modified_ms(self._path(".log"), modified_ms)
+
     def close(self) -> None:
         """Let the file go, complete or not."""
         self._file.close()
@@ -105,6 +121,13 @@ class CleanedSegment:
 
 def _never() -> None:
     raise AssertionError("indexes of a segment under way are in memory")
+
+
+def first_offset(data: bytes | bytearray) -> int:
+    """The first offset an entry holds, also of a wrapper, whose header has the last."""
+    if batch.magic(data) == 2:
+        return batch.base_offset(data)
+    return next(iter(batch.records(data))).offset
 
 
 def remove_cleaned(files: Files, directory: Path) -> None:
