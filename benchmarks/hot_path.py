@@ -152,7 +152,9 @@ async def node(directory: Path) -> AsyncIterator[Node]:
         node_id=NODE,
         config=CoordinatorConfig(),
         log=OffsetsLogPort(replicas, loop),
-        topics=CoordinatorTopics(NODE, cache, lambda topic: None),
+        topics=CoordinatorTopics(
+            NODE, cache, lambda topic: None, offsets_partitions=lambda: OFFSETS_PARTITIONS
+        ),
         zookeeper_offsets=None,
         loop=loop,
         now_ms=wall_clock_ms,
