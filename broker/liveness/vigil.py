@@ -25,7 +25,7 @@ class Heard:
     incarnation: int
     sequence: int
     at: float
-    """When it was received; its lease is over T later at the latest."""
+    """When it was received."""
 
 
 @dataclass(slots=True)
@@ -49,8 +49,8 @@ class Vigil:
     _heard: dict[int, Heard] = field(default_factory=dict)
     _admitted: dict[int, int] = field(default_factory=dict)
     """Who is echoed, with the broker epoch it was admitted under."""
-    _met: dict[int, tuple[int, float]] = field(default_factory=dict)
-    """The registration each node was last seen with, and since when."""
+    _granted: dict[int, float] = field(default_factory=dict)
+    """When each node was last echoed: its lease is over T later at the latest."""
 
     def begin(self, epoch: int) -> None:
         """This node was elected: whatever its predecessor granted lasts T from now at most."""
@@ -58,7 +58,7 @@ class Vigil:
         self._since = self.clock()
         self._authority_end = -math.inf
         self._admitted.clear()
-        self._met.clear()
+        self._granted.clear()
 
     def end(self) -> None:
         """This node is controller no longer."""
@@ -109,49 +109,41 @@ class Vigil:
         )
         if beacon.is_leaving:
             self.shut_out(beacon.node_id)
+            self._granted[beacon.node_id] = -math.inf
         elif self._admitted.get(beacon.node_id) == beacon.broker_epoch:
             self._echo(beacon)
         return True
 
-    def meet(self, node_id: int, broker_epoch: int) -> None:
-        """The node is registered: its silence is counted from now at the earliest."""
-        known = self._met.get(node_id)
-        if known is None or known[0] != broker_epoch:
-            self._met[node_id] = (broker_epoch, self.clock())
-
     def silent(self, nodes: Mapping[int, int]) -> list[int]:
-        """Of these nodes that send beacons, by broker epoch, those whose leases are surely over.
+        """Of these nodes, by broker epoch, those that fell silent T ago: their leases are over.
 
-        None without authority: who cannot be sure of being controller judges nobody. Ask after
-        all datagrams that have come were taken.
+        None without authority: who cannot be sure of being controller judges nobody. A node of
+        which no beacon was heard since it was registered is judged by its session alone. Ask
+        after all datagrams that have come were taken.
         """
         now = self.clock()
-        if self._authority_end <= now:
+        if self._authority_end <= now or now - self._since < self.times.timeout:
             return []
-        return [node for node, epoch in nodes.items() if self._silent_since(node, epoch) <= now]
+        return [node for node, epoch in nodes.items() if self._fell_silent(node, epoch, now)]
 
-    def _silent_since(self, node_id: int, broker_epoch: int) -> float:
-        """When T without a beacon of this registration is over; never for one not yet met."""
-        epoch, met = self._met.get(node_id, (-1, math.inf))
-        if epoch != broker_epoch:
-            return math.inf
-        return max(self.over_at(node_id, broker_epoch), met + self.times.timeout)
+    def _fell_silent(self, node_id: int, broker_epoch: int, now: float) -> bool:
+        heard = self._heard.get(node_id)
+        if heard is None or heard.broker_epoch != broker_epoch:
+            return False
+        return now - heard.at >= self.times.timeout
 
-    def may_answer(self, node_id: int, broker_epoch: int) -> bool:
+    def may_answer(self, node_id: int) -> bool:
         """Whether a lease of this node may still last, whoever granted it."""
-        return self.clock() < self.over_at(node_id, broker_epoch)
+        return self.clock() < self.over_at(node_id)
 
-    def over_at(self, node_id: int, broker_epoch: int) -> float:
-        """When a lease of this node is surely over if nothing more is heard of it."""
+    def over_at(self, node_id: int) -> float:
+        """When a lease of this node is surely over if it is not echoed again."""
         if node_id == self.node_id:
             return self.own_lease.end
-        last = self._since
-        heard = self._heard.get(node_id)
-        if heard is not None and heard.broker_epoch >= broker_epoch:
-            if math.isinf(heard.at):
-                return heard.at
-            last = max(last, heard.at)
-        return last + self.times.timeout
+        granted = self._granted.get(node_id, self._since)
+        if math.isinf(granted):
+            return granted
+        return max(granted, self._since) + self.times.timeout
 
     def is_heard(self, node_id: int, broker_epoch: int) -> bool:
         """A beacon of this registration came within T."""
@@ -178,4 +170,5 @@ class Vigil:
             validity_us=int(validity * MICROSECONDS),
             is_settled=self._is_settled(),
         )
+        self._granted[beacon.node_id] = self.clock()
         self.send(beacon.node_id, echo)

@@ -46,7 +46,6 @@ class Pair:
         )
         self.pulse.begin_life(7)
         self.vigil.begin(5)
-        self.vigil.meet(NODE, 7)
         self.vigil.checked(self.now)
         self.vigil.admit(NODE, 7)
 
@@ -112,7 +111,7 @@ def test_a_new_controller_acts_on_no_silence_before_t_has_passed(pair: Pair) -> 
     pair.now += 0.9 * T
     pair.vigil.checked(pair.now)
     assert pair.vigil.silent({NODE: 7}) == []
-    assert pair.vigil.may_answer(NODE, 7)
+    assert pair.vigil.may_answer(NODE)
 
 
 def test_a_controller_unsure_of_its_role_judges_nobody(pair: Pair) -> None:
@@ -120,11 +119,24 @@ def test_a_controller_unsure_of_its_role_judges_nobody(pair: Pair) -> None:
     assert pair.vigil.silent({NODE: 7}) == []
 
 
-def test_a_node_that_was_just_registered_is_not_yet_silent(pair: Pair) -> None:
+def test_a_node_of_which_nothing_was_heard_is_judged_by_its_session_alone(pair: Pair) -> None:
     pair.now += 3 * T
     pair.vigil.checked(pair.now)
-    pair.vigil.meet(3, 9)
     assert pair.vigil.silent({3: 9}) == []
+
+
+def test_a_node_that_is_shut_out_is_waited_for_though_it_is_heard(pair: Pair) -> None:
+    pair.now += 2 * T
+    pair.vigil.checked(pair.now)
+    pair.exchange()
+    pair.vigil.shut_out(NODE)
+    echoed = pair.now
+    while pair.now < echoed + T:
+        assert pair.vigil.may_answer(NODE)
+        pair.now += 0.05
+        pair.vigil.take(pair.beat())
+    assert not pair.vigil.may_answer(NODE)
+    assert not pair.lease.holds()
 
 
 def test_a_node_is_echoed_only_once_it_has_acknowledged_the_state(pair: Pair) -> None:
@@ -194,7 +206,7 @@ def test_a_leaving_node_is_waited_for_by_nobody(pair: Pair) -> None:
     pair.pulse.leave([CONTROLLER])
     assert not pair.lease.holds()
     pair.vigil.take(pair.beacons[-1])
-    assert not pair.vigil.may_answer(NODE, 7)
+    assert not pair.vigil.may_answer(NODE)
 
 
 def test_who_begins_to_lead_under_a_new_controller_waits_until_older_leases_are_over(

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from .world import Faults, StaleAnswer, World
+from .inhabitants import Faults, StaleAnswer
+from .world import World
 
 SECONDS = 30.0
 

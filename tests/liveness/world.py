@@ -11,7 +11,6 @@ import heapq
 import itertools
 import random
 from collections.abc import Callable
-from dataclasses import dataclass, field
 
 from barnabas.broker.liveness.lease import Lease, TimedLease, Unlimited
 from barnabas.broker.liveness.pulse import Pulse
@@ -19,54 +18,9 @@ from barnabas.broker.liveness.settings import BeaconTimes
 from barnabas.broker.liveness.vigil import Vigil
 from barnabas.protocol.beacon import Beacon, Echo
 
+from .inhabitants import Faults, Node, StaleAnswer, State
+
 SESSION_S = 3.0
-
-
-class StaleAnswer(AssertionError):  # noqa: N818 - says what happened
-    """A node answered as leader after another had begun to lead."""
-
-
-@dataclass(frozen=True, order=True)
-class State:
-    """Who leads, as a controller tells it; greater is newer."""
-
-    leader_epoch: int
-    leader: int
-
-
-@dataclass
-class Faults:
-    """What the world does to its nodes, and how often."""
-
-    drift: float = 0.01
-    loss: float = 0.1
-    doubled: float = 0.05
-    late: float = 0.05
-    cuts: bool = True
-    pauses: bool = True
-
-
-@dataclass
-class Node:
-    """One node: what it believes, and its side of the beacons."""
-
-    id: int
-    rate: float
-    offset: float
-    pulse: Pulse
-    vigil: Vigil
-    timed: TimedLease
-    lease: Lease
-    belief: State = State(0, 0)
-    told_by: int = 0
-    """Epoch of the controller that told it so first."""
-    frozen_until: float = 0.0
-    registered: int = 0
-    """Broker epoch; 0 while the session is over."""
-    heard_by_zookeeper: float = 0.0
-    suspected: set[int] = field(default_factory=set)
-    resending: set[int] = field(default_factory=set)
-    moving: tuple[int, State] | None = None
 
 
 class World:
@@ -297,9 +251,7 @@ class World:
         node.pulse.expect_controller()
         registered = {other.id: other.registered for other in self.nodes.values()}
         for number, broker_epoch in registered.items():
-            if broker_epoch:
-                vigil.meet(number, broker_epoch)
-            else:
+            if not broker_epoch:
                 vigil.shut_out(number)
         live = {number: known for number, known in registered.items() if known}
         live.pop(node.id, None)
@@ -321,7 +273,7 @@ class World:
         if node.moving is not None or leader == node.id:
             return
         is_gone = leader not in live
-        if is_gone and node.vigil.may_answer(leader, 0):
+        if is_gone and node.vigil.may_answer(leader):
             return
         if not is_gone and leader not in node.suspected:
             return
@@ -419,7 +371,7 @@ class World:
         """Without an answer the new leader is told once the old one's lease is surely over."""
         if node.moving != (old, after):
             return
-        if node.vigil.epoch and node.vigil.may_answer(old, 0):
+        if node.vigil.epoch and node.vigil.may_answer(old):
             self._on(node, 0.05, lambda: self._wait_for(node, old, after))
             return
         node.moving = None
