@@ -59,6 +59,7 @@ class Reconciliation:
             await self._moves.asked()
         await self._compare(self._next_partitions())
         await self._moves.resume()
+        await self._deletion.look_again()
         await self._tell_again()
 
     async def _compare_topics(self) -> None:

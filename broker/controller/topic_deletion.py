@@ -54,14 +54,18 @@ class TopicDeletion:
                 await self._complete(topic)
             elif topic in self._context.waiting or ReplicaStatus.DELETION_STARTED in states:
                 continue
-            elif self._is_moving(topic):
-                log.info("put off deleting a topic: it is being reassigned topic=%s", topic)
-                self._context.waiting.add(topic)
             elif all(self._is_reachable(replica) for replica in replicas):
                 await self._begin(topic)
             else:
                 log.info("put off deleting a topic: a replica is offline topic=%s", topic)
                 self._context.waiting.add(topic)
+
+    async def look_again(self) -> None:
+        """Take up what waits: its replicas may be reachable by now."""
+        for topic in sorted(self._context.waiting):
+            if all(self._is_reachable(replica) for replica in self._replicas(topic)):
+                self._context.waiting.discard(topic)
+        await self.resume()
 
     async def retry(self, topics: Collection[str]) -> None:
         """A node that hosts the topics is back: what waited for it goes on."""
@@ -111,6 +115,10 @@ class TopicDeletion:
             for replica in self._replicas(topic)
             if self._context.replicas.get(replica) is not ReplicaStatus.DELETION_SUCCESSFUL
         ]
+        for partition in partitions:
+            # Old and new replicas go alike. Were the move to end first, it might wait for ever:
+            # nobody leads the partitions of a topic that is being deleted back into order.
+            self._context.moves.pop(partition, None)
         batch = self._term.batch()
         machine = self._term.partitions
         gone = PartitionStatus.NON_EXISTENT
@@ -147,9 +155,6 @@ class TopicDeletion:
 
     def _replicas(self, topic: str) -> list[Replica]:
         return self._context.replicas_of(self._context.partitions_of(topic))
-
-    def _is_moving(self, topic: str) -> bool:
-        return any(p in self._context.moves for p in self._context.partitions_of(topic))
 
     def _is_reachable(self, replica: Replica) -> bool:
         return replica[2] in self._context.nodes and replica not in self._context.failed_replicas

@@ -172,13 +172,16 @@ class SmallLink:
         spec = api.spec_of(type(message))
         request = decode(spec.request, version, encode(message, version))
         await self._node.listens.wait()
-        await asyncio.sleep(0)
+        await asyncio.sleep(self._cluster.delay())
         if not self._node.is_up or self._cluster.nodes.get(self._node.id) is not self._node:
             raise Disconnected(f"node {self._node.id} is down")
         answer = self._node.obey(request)
         kind = type(message).__name__.removesuffix("Request")
         self._cluster.orders.append(Order(self._node.id, kind, request, answer.error_code))
         self._cluster.changed.set()
+        await asyncio.sleep(self._cluster.delay())
+        if self._cluster.loses_answer():
+            raise Disconnected(f"the answer of node {self._node.id} is lost")
         return decode(spec.response, version, encode(answer, version))
 
     async def close(self) -> None:
@@ -196,6 +199,10 @@ class SmallCluster:
     orders: list[Order] = field(default_factory=list)
     unclean_topics: set[str] = field(default_factory=set)
     may_delete_topics: bool = True
+    delay: Callable[[], float] = lambda: 0.0
+    """How long an order, or an answer, is under way."""
+    loses_answer: Callable[[], bool] = lambda: False
+    """Whether the next answer to an order gets lost: then the order comes again."""
     changed: asyncio.Event = field(default_factory=asyncio.Event)
 
     def __post_init__(self) -> None:

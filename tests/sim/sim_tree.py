@@ -59,11 +59,14 @@ class SimTree:
     def __init__(self, now_ms: Callable[[], int]) -> None:
         self.zxid = 0
         self.nodes: dict[str, Znode] = {"/": Znode(b"", 0, 0, 0)}
+        self.on_data: list[Callable[[str], None]] = []
+        """Called with each path whose data was written or that is gone, as soon as that is so."""
         self._now_ms = now_ms
         self._undo: list[Callable[[], None]] = []
         self._events: list[tuple[str, str]] = []
-        self._data_watches: dict[str, set[Fire]] = {}
-        self._child_watches: dict[str, set[Fire]] = {}
+        # Dictionaries, not sets: who watched first hears first, whatever the addresses are.
+        self._data_watches: dict[str, dict[Fire, None]] = {}
+        self._child_watches: dict[str, dict[Fire, None]] = {}
 
     def get(self, path: str, watch: Fire | None) -> tuple[bytes, Stat]:
         node = self._node(path)
@@ -101,7 +104,7 @@ class SimTree:
     def forget(self, watch: Fire) -> None:
         for watches in (self._data_watches, self._child_watches):
             for path in [path for path, fires in watches.items() if watch in fires]:
-                watches[path].discard(watch)
+                watches[path].pop(watch, None)
 
     @contextmanager
     def _transaction(self) -> Iterator[None]:
@@ -114,7 +117,12 @@ class SimTree:
             for undo in reversed(self._undo):
                 undo()
             raise
-        for kind, path in list(self._events):
+        events = list(self._events)
+        for told in self.on_data:
+            for kind, path in events:
+                if kind == "data":
+                    told(path)
+        for kind, path in events:
             self._fire(kind, path)
 
     def _apply(self, session: int, operation: Op) -> Any:
@@ -189,9 +197,9 @@ class SimTree:
         self.nodes.pop(path, None)
         self.nodes[parent].children.discard(name)
 
-    def _watch(self, watches: dict[str, set[Fire]], path: str, watch: Fire | None) -> None:
+    def _watch(self, watches: dict[str, dict[Fire, None]], path: str, watch: Fire | None) -> None:
         if watch is not None:
-            watches.setdefault(path, set()).add(watch)
+            watches.setdefault(path, {})[watch] = None
 
     def _fire(self, kind: str, path: str) -> None:
         watches = self._data_watches if kind == "data" else self._child_watches

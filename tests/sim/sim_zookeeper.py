@@ -70,8 +70,8 @@ class SimZooKeeper:
         self._loop = ensemble.loop
         self._connected = asyncio.Event()
         self._connected.set()
-        self._pending: set[asyncio.Future[Any]] = set()
-        self._watches: set[Callable[[], None]] = set()
+        self._pending: dict[asyncio.Future[Any], None] = {}
+        self._watches: dict[Callable[[], None], None] = {}
         self._last_arrival = 0.0
         self._answers_to_lose = 0
         self._is_closed = False
@@ -207,17 +207,17 @@ class SimZooKeeper:
 
         def fire() -> None:
             if fire in self._watches:
-                self._watches.discard(fire)
+                self._watches.pop(fire, None)
                 self._loop.call_later(self._ensemble.latency(), watch)
 
-        self._watches.add(fire)
+        self._watches[fire] = None
         return fire
 
     async def _ask(self, operation: Callable[[], Any]) -> Any:
         await self._usable()
         answer: asyncio.Future[Any] = self._loop.create_future()
-        self._pending.add(answer)
-        answer.add_done_callback(self._pending.discard)
+        self._pending[answer] = None
+        answer.add_done_callback(lambda done: self._pending.pop(done, None))
         arrival = max(self._last_arrival, self._loop.time() + self._ensemble.latency())
         self._last_arrival = arrival
         self._loop.call_at(arrival, self._arrive, self.session_id, operation, answer)
