@@ -9,7 +9,7 @@ bytes at once. Source: log.md sections 1.5 (record) and 1.8, steps 4 to 6.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
 from .failures import CorruptRecords
@@ -54,9 +54,7 @@ class _Shape(NamedTuple):
     has_null_key: bool
 
 
-def run_from(
-    data: bytes | bytearray | memoryview, position: int, index: int, count: int
-) -> Run | None:
+def run_from(data: bytes | bytearray, position: int, index: int, count: int) -> Run | None:
     """The run that begins at ``position`` with record ``index`` of ``count``.
 
     None when it would be short, or when anything about the first record is unusual.
@@ -73,7 +71,9 @@ def run_from(
         return None
     for place in shape.fixed:
         column = _column(data, position + place, size, most)
-        most -= len(column.lstrip(bytes((data[position + place],))))
+        first = column[:1]
+        if column != first * most:
+            most -= len(column.lstrip(first))
     most = _count_in_order(data, position + shape.offset_at, size, index, most)
     times = [
         _column(data, position + place, size, most)
@@ -86,7 +86,7 @@ def run_from(
     return Run(most, position + most * size, min(deltas), max(deltas), shape.has_null_key)
 
 
-def _shape(data: bytes | bytearray | memoryview, position: int) -> _Shape | None:
+def _shape(data: bytes | bytearray, position: int) -> _Shape | None:
     """How the record at ``position`` is laid out; None for one with headers or with faults."""
     try:
         length, body = decode_varint(data, position)
@@ -110,11 +110,8 @@ def _shape(data: bytes | bytearray | memoryview, position: int) -> _Shape | None
     )
 
 
-def _column(
-    data: bytes | bytearray | memoryview, position: int, stride: int, count: int
-) -> bytes | bytearray:
-    column = data[position : position + stride * (count - 1) + 1 : stride] if count else b""
-    return column.tobytes() if isinstance(column, memoryview) else column
+def _column(data: bytes | bytearray, position: int, stride: int, count: int) -> bytes | bytearray:
+    return data[position : position + stride * (count - 1) + 1 : stride] if count else b""
 
 
 def _alike(index: int) -> int:
@@ -127,7 +124,7 @@ def _alike(index: int) -> int:
 
 
 def _count_in_order(
-    data: bytes | bytearray | memoryview, position: int, stride: int, index: int, most: int
+    data: bytes | bytearray, position: int, stride: int, index: int, most: int
 ) -> int:
     """``most`` when that many offset deltas are index, index + 1, ..., else 0."""
     if index < _TWO_BYTES_SINCE:
@@ -157,9 +154,15 @@ def _ended(columns: Sequence[bytes | bytearray], most: int) -> int:
 def _deltas(columns: Sequence[bytes | bytearray]) -> list[int]:
     """The different numbers that stand in these columns, out of zig-zag."""
     found = []
-    # one column of its own alone: tuples would cost five times as much
-    values = set(zip(*columns, strict=True)) if len(columns) > 1 else zip(set(columns[0]))
+    values = set(zip(*columns, strict=True)) if len(columns) > 1 else _singles(columns[0])
     for digits in values:
         number = sum((digit & 127) << 7 * place for place, digit in enumerate(digits)) & _UINT64
         found.append((number >> 1) ^ -(number & 1))
     return found
+
+
+def _singles(column: bytes | bytearray) -> Iterator[tuple[int]]:
+    """Each different byte: there are few, and a set would look at all of them."""
+    while column:
+        yield (column[0],)
+        column = column.replace(column[:1], b"")

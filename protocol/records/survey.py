@@ -36,6 +36,8 @@ def survey(data: bytes | bytearray | memoryview, position: int, count: int) -> S
     shape are checked by columns; where there are none, one by one, and they are looked for less
     and less often.
     """
+    if isinstance(data, memoryview):
+        data = bytes(data)  # copying costs less than what views cost, byte by byte
     facts: list[Survey] = []
     index, step = 0, RECORDS_MIN
     while index < count:
@@ -44,8 +46,6 @@ def survey(data: bytes | bytearray | memoryview, position: int, count: int) -> S
             facts.append(Survey(True, run.oldest_delta, run.newest_delta, run.has_null_keys))
             index, position, step = index + run.records, run.stop, RECORDS_MIN
             continue
-        if step > RECORDS_MIN and isinstance(data, memoryview):
-            data = bytes(data)  # its bytes come a third faster
         stop = min(count, index + step)
         walked, position = _walk(data, position, index, stop)
         facts.append(walked)
@@ -65,7 +65,7 @@ def _together(facts: list[Survey]) -> Survey:
 
 
 def _walk(  # noqa: C901 - hot loop
-    data: bytes | bytearray | memoryview, position: int, index: int, end: int
+    data: bytes | bytearray, position: int, index: int, end: int
 ) -> tuple[Survey, int]:
     """The records from ``index`` to ``end``, which begin at ``position``; and where they stop.
 
@@ -127,7 +127,7 @@ def _walk(  # noqa: C901 - hot loop
 
 
 def _wide(
-    data: bytes | bytearray | memoryview, position: int, low: int, bytes_max: int = VARINT_BYTES_MAX
+    data: bytes | bytearray, position: int, low: int, bytes_max: int = VARINT_BYTES_MAX
 ) -> tuple[int, int]:
     """A number in zig-zag whose first byte, ``low``, is not its last; and the position after."""
     high = data[position]
@@ -137,7 +137,7 @@ def _wide(
     return (value << 1) ^ (value >> 63), position
 
 
-def _skip_field(data: bytes | bytearray | memoryview, position: int) -> tuple[int, bool]:
+def _skip_field(data: bytes | bytearray, position: int) -> tuple[int, bool]:
     """The position after a field with its length, and whether it is null."""
     length, position = decode_varint(data, position)
     if length < -1:
@@ -145,7 +145,7 @@ def _skip_field(data: bytes | bytearray | memoryview, position: int) -> tuple[in
     return position + max(length, 0), length < 0
 
 
-def _skip_headers(data: bytes | bytearray | memoryview, position: int, stop: int) -> int:
+def _skip_headers(data: bytes | bytearray, position: int, stop: int) -> int:
     count, position = decode_varint(data, position)
     if not 0 <= count <= stop - position:
         raise CorruptRecords(f"{count} headers in {stop - position} bytes")

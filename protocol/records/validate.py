@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, cast
 
 from barnabas.protocol.errors import ErrorCode, Refused
 
@@ -61,7 +61,8 @@ class ProduceRules:
 class Prepared(NamedTuple):
     """One batch at base offset 0, ready for ``assign``, and what its header says."""
 
-    batch: bytearray | memoryview
+    batch: bytearray
+    """The writable view that was given, where the batch could be made in place: used alike."""
     record_count: int
     max_timestamp: int
     log_append_time: int
@@ -202,7 +203,7 @@ def _prepare_batch(data: memoryview, rules: ProduceRules, now_ms: int) -> Prepar
         _check_message_bytes(len(result), rules)
     _check_segment_bytes(len(result), rules)
     return Prepared(
-        result,
+        cast("bytearray", result),
         head.record_count,
         newest,
         NO_TIMESTAMP if append_time is None else append_time,
