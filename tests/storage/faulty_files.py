@@ -87,6 +87,10 @@ class FaultyFile:
         self._files.check(self.path, "read")
         return self._file.read(position, count)
 
+    def send(self, descriptor: int, position: int, count: int) -> int:
+        self._files.check(self.path, "read")
+        return self._file.send(descriptor, position, count)
+
     def truncate(self, size: int) -> None:
         self._file.truncate(size)
 
