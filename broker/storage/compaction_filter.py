@@ -53,7 +53,7 @@ class EntryFilter:
 
     def _judge_data(self, entry: Entry, head: Header) -> bytes | bytearray | None:
         section = section_of(entry.data, head)
-        kept, has_tombstones = self._wanted(head, list(places(section, head.record_count)))
+        kept, has_tombstones = self._wanted(head, places(section, head.record_count))
         self.dropped += head.record_count - len(kept)
         if not kept:
             return self._without_records(entry, head)
@@ -90,7 +90,7 @@ class EntryFilter:
             return self._without_records(entry, head), None
         if is_spent and not head.attributes & DELETE_HORIZON:
             section = section_of(entry.data, head)
-            marker = list(places(section, head.record_count))
+            marker = places(section, head.record_count)
             return rewritten(head, section, marker, self._horizon_ms), aborted
         return entry.data, aborted
 

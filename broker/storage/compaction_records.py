@@ -24,7 +24,12 @@ from barnabas.protocol.records.header import (
 )
 from barnabas.protocol.records.message_set import encode_messages
 from barnabas.protocol.records.record import Record
-from barnabas.protocol.records.varints import VARLONG_BYTES_MAX, decode_varint, encode_varint
+from barnabas.protocol.records.varints import (
+    VARINT_BYTES_MAX,
+    VARLONG_BYTES_MAX,
+    decode_varint,
+    encode_varint,
+)
 
 _TIMESTAMP_TYPE_AT: Final = 17
 
@@ -50,42 +55,69 @@ def section_of(entry: bytes, head: Header) -> bytes:
     return decompress(codec, section, bytes_max=READ_BYTES_MAX) if codec else section
 
 
-def places(section: bytes, count: int) -> Iterator[Place]:
-    """Each of ``count`` records in a plain section; raises CorruptRecords."""
+def places(section: bytes, count: int) -> list[Place]:  # noqa: C901 - hot loop
+    """Each of ``count`` records in a plain section; raises CorruptRecords.
+
+    Numbers of one or two bytes are read in place, for a call costs more than the rest.
+    """
     position, end = 0, len(section)
-    make = tuple.__new__
+    found, make = [], tuple.__new__
     try:
         for _ in range(count):
             start = position
-            length, position = _number(section, position)
-            stop = position + length
-            if not position < stop <= end:
-                raise CorruptRecords(f"a record of {length} bytes, {end - position} are left")
-            stamp = section[position + 1]
-            if stamp < 0x80:
-                stamp, after_stamp = (stamp >> 1) ^ -(stamp & 1), position + 2
-            else:
-                stamp, after_stamp = decode_varint(section, position + 1, VARLONG_BYTES_MAX)
-            delta, position = _number(section, after_stamp)
-            length, position = _number(section, position)
-            key = None if length < 0 else section[position : position + length]
-            position += max(0, length)
-            length, position = _number(section, position)
-            if position + max(0, length) > stop:
+            length, position = section[position], position + 1
+            if length > 0x7F:
+                if (high := section[position]) < 0x80:
+                    length, position = high << 7 | length & 0x7F, position + 1
+                else:
+                    length, position = _wide(section, position)
+            stop = position + (length >> 1)
+            stamp, after_stamp = section[position + 1], position + 2
+            if stamp > 0x7F:
+                stamp, after_stamp = _wide(section, after_stamp, VARLONG_BYTES_MAX)
+            delta, position = section[after_stamp], after_stamp + 1
+            if delta > 0x7F:
+                if (high := section[position]) < 0x80:
+                    delta, position = high << 7 | delta & 0x7F, position + 1
+                else:
+                    delta, position = _wide(section, position)
+            size, position = section[position], position + 1
+            if size > 0x7F:
+                size, position = _wide(section, position)
+            key = None
+            if not size & 1:
+                key = section[position : position + (size >> 1)]
+                position += size >> 1
+            value, position = section[position], position + 1
+            if value > 0x7F:
+                if (high := section[position]) < 0x80:
+                    value, position = high << 7 | value & 0x7F, position + 1
+                else:
+                    value, position = _wide(section, position)
+            if (length | size | value) & 1 and _is_negative(length, size, value):
+                raise CorruptRecords("a negative length")
+            if not position + (value >> 1) < stop <= end:
                 raise CorruptRecords(f"a record reaches beyond {stop}")
-            yield make(Place, (start, after_stamp, stop, stamp, delta, key, length >= 0))
+            stamp = (stamp >> 1) ^ -(stamp & 1)
+            delta = (delta >> 1) ^ -(delta & 1)
+            found.append(make(Place, (start, after_stamp, stop, stamp, delta, key, value != 1)))
             position = stop
     except IndexError as error:
         raise CorruptRecords("the last record is cut") from error
     if position != end:
         raise CorruptRecords(f"{end - position} bytes after the last of {count} records")
+    return found
 
 
-def _number(section: bytes, position: int) -> tuple[int, int]:
-    low = section[position]
-    if low < 0x80:
-        return (low >> 1) ^ -(low & 1), position + 1
-    return decode_varint(section, position)
+def _is_negative(length: int, key: int, value: int) -> bool:
+    """Of lengths in zig-zag, only those of fields may say null."""
+    return bool(length & 1 or (key & 1 and key != 1) or (value & 1 and value != 1))
+
+
+def _wide(section: bytes, after: int, bytes_max: int = VARINT_BYTES_MAX) -> tuple[int, int]:
+    """A number in zig-zag whose first byte, before ``after``, is not its last; and its end."""
+    value, position = decode_varint(section, after - 1, bytes_max)
+    return (value << 1) ^ (value >> 63), position
 
 
 def rewritten(
