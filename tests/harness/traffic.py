@@ -20,11 +20,11 @@ from .waiting import eventually
 RETRY_S = 0.02
 
 
-class _Activity:
+class Activity:
     """Repeats a step in a thread of its own until it is stopped; its failure comes out there."""
 
     def __init__(self) -> None:
-        self._is_over = threading.Event()
+        self.is_over = threading.Event()
         self._failure: BaseException | None = None
         self._thread = threading.Thread(target=self._run, daemon=True)
 
@@ -38,7 +38,7 @@ class _Activity:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self._is_over.set()
+        self.is_over.set()
         self._thread.join(120)
         assert not self._thread.is_alive(), "the traffic does not stop"
         if self._failure is not None and error is None:
@@ -55,7 +55,7 @@ class _Activity:
         raise NotImplementedError
 
 
-class IdempotentProducer(_Activity):
+class IdempotentProducer(Activity):
     """librdkafka, sending numbered records until stopped, through every failure."""
 
     def __init__(self, bootstrap: str, topic: str, partitions: int) -> None:
@@ -78,7 +78,7 @@ class IdempotentProducer(_Activity):
 
     def repeat(self) -> None:
         number = 0
-        while not self._is_over.is_set():
+        while not self.is_over.is_set():
             for _ in range(20):
                 self._producer.produce(
                     self._topic,
@@ -97,7 +97,7 @@ class IdempotentProducer(_Activity):
             self.refused.append(str(error))
 
 
-class PatientCommitter(_Activity):
+class PatientCommitter(Activity):
     """Commits growing offsets of one group through librdkafka, whoever coordinates it."""
 
     def __init__(self, bootstrap: str, topic: str, group: str) -> None:
@@ -112,7 +112,7 @@ class PatientCommitter(_Activity):
 
     def repeat(self) -> None:
         last = time.monotonic()
-        while not self._is_over.is_set():
+        while not self.is_over.is_set():
             self.sent += 1
             wanted = TopicPartition(self._topic, 0, self.sent)
             with contextlib.suppress(KafkaException):
@@ -125,7 +125,7 @@ class PatientCommitter(_Activity):
         self._consumer.close()
 
 
-class Committer(_Activity):
+class Committer(Activity):
     """Commits growing offsets of many groups, one after the other, until the coordinator dies."""
 
     def __init__(self, cluster: Deployment, groups: Sequence[str], topic: str) -> None:
@@ -141,7 +141,7 @@ class Committer(_Activity):
         self._links = {address: RawConnection(address) for address in set(coordinators.values())}
         offset = 0
         try:
-            while not self._is_over.is_set():
+            while not self.is_over.is_set():
                 for group, address in coordinators.items():
                     self._commit(self._links[address], group, offset)
                 offset += 1
@@ -157,7 +157,7 @@ class Committer(_Activity):
             self.acknowledged[group] = offset
 
 
-class OffsetReader(_Activity):
+class OffsetReader(Activity):
     """Asks one node for committed offsets without rest, and keeps every kind of answer."""
 
     def __init__(self, address: Address, groups: Sequence[str], topic: str) -> None:
@@ -171,15 +171,15 @@ class OffsetReader(_Activity):
         self._topic = topic
 
     def repeat(self) -> None:
-        while not self._is_over.is_set():
+        while not self.is_over.is_set():
             try:
                 with RawConnection(self._address) as link:
                     self._ask(link)
             except (OSError, Closed):
-                self._is_over.wait(RETRY_S)
+                self.is_over.wait(RETRY_S)
 
     def _ask(self, link: RawConnection) -> None:
-        while not self._is_over.is_set():
+        while not self.is_over.is_set():
             for group in self._groups:
                 found, code = fetch_offsets(link, group, self._topic, [0])
                 self.codes[code] += 1
