@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from typing import Any, TypeVar
+
+import pytest
+from _pytest.mark.structures import ParameterSet
 
 from barnabas.broker import daemon
 from barnabas.broker.assembly import Node
@@ -182,6 +185,11 @@ def nodes_known(cluster: Cluster) -> Iterator[None]:
         yield
     finally:
         daemon.Node = Node  # type: ignore[attr-defined]
+
+
+def night(seeds: Iterable[int]) -> list[ParameterSet]:
+    """Seeds that only a long run tries."""
+    return [pytest.param(seed, marks=pytest.mark.nightly) for seed in seeds]
 
 
 async def eventually(ask: Callable[[], Awaitable[T | None]], within_s: float = 120.0) -> T:

@@ -13,7 +13,7 @@ from barnabas.coordinator.ports import OFFSETS_TOPIC
 from barnabas.protocol import znodes
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages import find_coordinator, offset_commit, offset_fetch
-from tests.sim.cluster import NODES, Cluster, Machine, eventually, nodes_known
+from tests.sim.cluster import NODES, Cluster, Machine, eventually, night, nodes_known
 from tests.sim.simulated_loop import SimulatedLoop
 from tests.sim.test_replication import TOPIC, created
 
@@ -21,7 +21,6 @@ GROUPS = ("a", "b", "c", "d")
 PARTITIONS = 2
 ROUNDS = 6
 SEEDS = range(1, 9)
-SEEDS_OF_A_NIGHT = range(9, 1000)
 
 PASSING = {
     ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
@@ -170,12 +169,6 @@ def tell(seed: int) -> None:
     assert all(commits.served > 20 for commits in seen.values())
 
 
-@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("seed", [*SEEDS, *night(range(9, 1000))])
 def test_a_committed_offset_never_goes_backwards(seed: int) -> None:
-    tell(seed)
-
-
-@pytest.mark.nightly
-@pytest.mark.parametrize("seed", SEEDS_OF_A_NIGHT)
-def test_it_never_goes_backwards_in_many_more_histories(seed: int) -> None:
     tell(seed)
