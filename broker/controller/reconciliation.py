@@ -24,8 +24,8 @@ from .topics import TopicChanges
 
 log = logging.getLogger(__name__)
 
-PARTITIONS_MAX: Final = 1000
-"""How many partitions one step reads again; the next goes on behind them."""
+PARTITIONS_MAX: Final = 500
+"""About how many partitions one step reads again; the next goes on behind them."""
 
 
 class Reconciliation:
@@ -47,7 +47,7 @@ class Reconciliation:
         self._deletion = deletion
         self._notices = notices
         self._moves = moves
-        self._last: Partition = ("", -1)
+        self._last_topic = ""
 
     async def step(self) -> None:
         """Nodes, topics and wishes whole; of the partitions the next few."""
@@ -72,11 +72,18 @@ class Reconciliation:
             await self._deletion.changed()
 
     def _next_partitions(self) -> list[Partition]:
-        """A run of whole topics where possible, begun anew behind the last partition."""
-        everything = sorted(self._context.all_partitions())
-        following = [partition for partition in everything if partition > self._last]
-        chosen = (following or everything)[:PARTITIONS_MAX]
-        self._last = chosen[-1] if chosen else ("", -1)
+        """The partitions of the topics behind the last ones, whole topics, begun anew at the end.
+
+        Only the names are sorted: a cluster may have more partitions than a turn may look at.
+        """
+        names = sorted(self._context.assignments)
+        following = [name for name in names if name > self._last_topic] or names
+        chosen: list[Partition] = []
+        for name in following:
+            if len(chosen) >= PARTITIONS_MAX:
+                break
+            chosen += self._context.partitions_of(name)
+            self._last_topic = name
         return chosen
 
     async def _compare(self, partitions: list[Partition]) -> None:

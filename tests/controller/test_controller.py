@@ -147,6 +147,35 @@ async def test_a_node_that_came_back_unseen_is_treated_as_one_that_died(
     assert known.leader_epoch > before.leader_epoch
 
 
+async def test_a_follower_that_came_back_unseen_leaves_the_in_sync_set_until_it_caught_up(
+    cluster: SmallCluster,
+) -> None:
+    """Check C6: what was meant for its former life is refused, so it keeps what it was told."""
+    await cluster.start(1)
+    await cluster.start(2, ("broker",))
+    await cluster.create("t", {0: (1, 2)})
+    await cluster.led("t", 0, 1)
+    await cluster.until(lambda: ("t", 0) in cluster.nodes[2].hosted)
+    before = await cluster.state("t", 0)
+    cluster.nodes[2].zookeeper.expire()
+    await cluster.until(
+        lambda: (
+            (info := cluster.nodes[1].cache.snapshot.partition("t", 0)) is not None
+            and info.isr == (1,)
+            and 2 in cluster.nodes[1].cache.snapshot.brokers
+        )
+    )
+    state = await cluster.state("t", 0)
+    assert (state.leader, state.isr) == (1, (1,))
+    assert state.leader_epoch > before.leader_epoch
+    await cluster.until(lambda: cluster.nodes[2].hosted["t", 0].leader_epoch == state.leader_epoch)
+    epoch = cluster.nodes[2].registration.broker_epoch
+    obeyed = [order for order in cluster.orders if order.node == 2 and not order.code]
+    assert all(
+        order.request.broker_epoch == epoch for order in obeyed if order.kind == "StopReplica"
+    )
+
+
 async def test_a_killed_node_registers_at_once_when_it_is_started_again(
     cluster: SmallCluster,
 ) -> None:

@@ -149,3 +149,23 @@ async def test_a_partition_may_be_led_as_soon_as_its_topic_allows_to_lose_record
     (await cluster.elected()).controller.settings_changed()
     await cluster.led("t", 0, 2)
     assert (await cluster.state("t", 0)).isr == (2,)
+
+
+async def test_every_topic_is_looked_at_in_its_turn(cluster: SmallCluster) -> None:
+    for node_id in (1, 2):
+        await cluster.start(node_id)
+    names = [f"t{number}" for number in range(4)]
+    for name in names:
+        await cluster.create(name, dict.fromkeys(range(200), (1, 2)))
+        await cluster.led(name, 199, 1)
+    for name in names:
+        await cluster.set_in_sync(name, 7, (1,))
+    for _ in range(2):
+        await reconcile(cluster)
+    for name in names:
+        await cluster.until(
+            lambda: (
+                (info := cluster.nodes[2].cache.snapshot.partition(name, 7)) is not None  # noqa: B023
+                and info.isr == (1,)
+            )
+        )

@@ -284,7 +284,9 @@ async def _expand(
         await cluster.observer.create(znodes.ISR_CHANGE_PREFIX, note, sequence=True)
 
 
-async def life(loop: SimulatedLoop) -> None:
+async def life(
+    loop: SimulatedLoop, story: Callable[[SmallCluster, random.Random], Awaitable[None]]
+) -> tuple[float, int]:
     """One cluster from its start to the audit."""
     chance = loop.random
     ensemble = SimEnsemble(loop, latency=lambda: chance.uniform(0.0002, 0.02), now_ms=loop.wall_ms)
@@ -296,10 +298,11 @@ async def life(loop: SimulatedLoop) -> None:
         for node_id in NODES:
             await cluster.start(node_id)
         leading = tasks.create_task(lead(cluster, chance))
-        await Mayhem(cluster, chance).run()
+        await story(cluster, chance)
         audit(cluster, judge)
         leading.cancel()
         cluster.end()
+    return loop.time(), ensemble.tree.zxid
 
 
 def audit(cluster: SmallCluster, judge: Judge) -> None:
@@ -369,8 +372,40 @@ def test_whatever_befalls_controllers_in_a_long_night(seed: int) -> None:
     run(seed)
 
 
-def run(seed: int) -> None:
+def test_one_seed_gives_one_history() -> None:
+    first, second = (run(1) for _ in range(2))
+    assert first == second
+
+
+@pytest.mark.parametrize("seed", [1])
+def test_sessions_that_end_while_200_topics_are_created_leave_none_of_them_behind(
+    seed: int,
+) -> None:
+    """Check P3."""
+    run(seed, two_hundred_topics)
+
+
+async def two_hundred_topics(cluster: SmallCluster, chance: random.Random) -> None:
+    mayhem = Mayhem(cluster, chance)
+    for number in range(200):
+        await mayhem.create()
+        if number % 40 == 20:
+            ruler = cluster.active
+            if ruler is not None:
+                ruler.zookeeper.expire()
+        await asyncio.sleep(chance.choice((0.0, 0.0, 0.1)))
+    await mayhem.heal()
+
+
+async def mayhem(cluster: SmallCluster, chance: random.Random) -> None:
+    await Mayhem(cluster, chance).run()
+
+
+def run(
+    seed: int, story: Callable[[SmallCluster, random.Random], Awaitable[None]] = mayhem
+) -> tuple[float, int]:
+    """Returns when it was over, and how often ZooKeeper was written to."""
     with asyncio.Runner(loop_factory=lambda: SimulatedLoop(seed)) as runner:
         loop = runner.get_loop()
         assert isinstance(loop, SimulatedLoop)
-        runner.run(life(loop))
+        return runner.run(life(loop, story))
