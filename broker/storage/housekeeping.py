@@ -100,6 +100,7 @@ class Housekeeping:
         self._due: set[StoredLog] = set()
         self._flushing: set[StoredLog] = set()
         self._wake = asyncio.Event()
+        self._points_fell = asyncio.Event()
         self._failed = asyncio.Event()
         self._failure: StorageError | None = None
         self._removals: list[tuple[float, Path]] = []
@@ -119,6 +120,7 @@ class Housekeeping:
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._watch_failure())
             tasks.create_task(self._flush_due(tasks))
+            tasks.create_task(self._watch_deletions())
             tasks.create_task(self._delete_old())
             tasks.create_task(self.repair.run())
             for interval_ms, action in (
@@ -153,6 +155,7 @@ class Housekeeping:
 
     def forget(self, gone: StoredLog) -> None:
         """A log was deleted."""
+        self._points_fell.set()
         self._due.discard(gone)
         for marks in self._marks.values():
             marks.pop((gone.topic, gone.partition), None)
@@ -197,9 +200,25 @@ class Housekeeping:
 
     # Checkpoints
 
-    async def write_recovery_points(self) -> None:
-        """One line for each log."""
-        await self._write_each(RECOVERY_POINTS, self._recovery_points)
+    async def lower_recovery_points(self) -> None:
+        """A log got shorter: what is written down must not be above what is durable.
+
+        A full disk takes no new file; without any, the next start verifies everything.
+        """
+        for directory in self._keeper.directories:
+            if not directory.is_online:
+                continue
+            try:
+                await directory.replace(RECOVERY_POINTS, self._recovery_points(directory))
+            except StorageError as error:
+                self._keeper.directory_failed(directory, error)
+
+    async def _watch_deletions(self) -> None:
+        """A new log of an old name must not find the recovery point of its predecessor."""
+        while True:
+            await self._points_fell.wait()
+            self._points_fell.clear()
+            await self.lower_recovery_points()
 
     async def _advance_recovery_points(self) -> None:
         """Write them down, and move them until the next time.
@@ -207,7 +226,7 @@ class Housekeeping:
         The kernel writes dirty pages after half a minute in any case; with the point behind
         them, a crash costs the verification of a minute's batches and not of a whole segment.
         """
-        await self.write_recovery_points()
+        await self._write_each(RECOVERY_POINTS, self._recovery_points)
         for each in self._online_logs():
             if each.flusher.is_behind(each.end_offset):
                 self.flush_soon(each)

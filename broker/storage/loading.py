@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import logging
 from bisect import bisect_right
-from collections.abc import Iterable
 from pathlib import Path
 
 from .checkpoints import BadCheckpoint
@@ -17,13 +16,15 @@ from .leader_epochs import FILE_NAME, LeaderEpochs
 from .leftovers import base_offset_of, clear_leftovers
 from .log_config import LogConfig
 from .log_parts import LogParts
+from .overflow import OffsetOverflow, check_overflow, split_overflow
 from .producer_replay import replay_producers
 from .producer_snapshots import SUFFIX as SNAPSHOT_SUFFIX
 from .producer_snapshots import ProducerSnapshots
 from .producers import Producers
+from .quarantine import Gap, Gaps, Note, report, suspected, write_notes
 from .segment import SUFFIXES, Segment
 from .segment_indexes import OFFSETS_MAX
-from .segment_recovery import recover_segment
+from .segment_recovery import Recovered, Trust, recover_segment
 from .slices import in_slices, uninterrupted
 from .transaction_recovery import TransactionRecovery
 
@@ -36,23 +37,28 @@ async def load_log(
     *,
     config: LogConfig,
     is_clean: bool,
-    recovery_point: int,
+    recovery_point: int | None,
     start_offset: int,
     now_ms: int,
     producer_idle_ms: int,
 ) -> LogParts:
     """The log in ``directory``; after an unclean stop its tail is verified and made durable.
 
-    ``recovery_point`` and ``start_offset`` are what the checkpoints say, 0 when they say nothing.
-    Raises StorageError.
+    ``recovery_point`` and ``start_offset`` are what the checkpoints say; None and 0 when they say
+    nothing. Raises StorageError.
     """
-    loading = _Loading(files, directory, config, now_ms, producer_idle_ms)
-    loading.open_segments()
-    if is_clean:
-        await loading.trust()
-    else:
-        await loading.recover(recovery_point)
-    return await loading.parts(start_offset)
+    while True:
+        loading = _Loading(files, directory, config, now_ms, producer_idle_ms, recovery_point)
+        loading.open_segments()
+        try:
+            if is_clean:
+                await loading.trust()
+            else:
+                await loading.recover()
+            return await loading.parts(start_offset)
+        except OffsetOverflow as overflow:
+            loading.abandon()
+            await in_slices(split_overflow(files, directory, overflow.base_offset, config))
 
 
 def new_log(files: Files, directory: Path, now_ms: int) -> LogParts:
@@ -72,13 +78,23 @@ class _Loading:
     """One log while it is being loaded; its steps in order."""
 
     def __init__(
-        self, files: Files, directory: Path, config: LogConfig, now_ms: int, producer_idle_ms: int
+        self,
+        files: Files,
+        directory: Path,
+        config: LogConfig,
+        now_ms: int,
+        producer_idle_ms: int,
+        recovery_point: int | None,
     ) -> None:
         self._files = files
         self._directory = directory
         self._config = config
         self._now_ms = now_ms
         self._silent_since_ms = now_ms - producer_idle_ms
+        self._recovery_point = recovery_point or 0
+        self._may_skip = config.is_compacted or recovery_point is None
+        self._is_unlisted = recovery_point is None
+        self._suspected: set[int] = set()
         self._segments: list[Segment] = []
         self._snapshots = ProducerSnapshots(files, directory)
         self._changed: list[Segment] = []
@@ -89,6 +105,7 @@ class _Loading:
 
     def open_segments(self) -> None:
         """Clear what a crash left, then open every segment without a look inside."""
+        self._suspected = suspected(self._files, self._directory)
         names = clear_leftovers(self._files, self._directory)
         bases = {base_offset_of(name) for name in names if name.endswith(".log")} - {None}
         for name in names:
@@ -108,6 +125,11 @@ class _Loading:
             self._segments.append(segment)
         self._read_epochs()
 
+    def abandon(self) -> None:
+        """Let the files go: loading begins anew."""
+        for segment in self._segments:
+            segment.retire()
+
     def _read_epochs(self) -> None:
         try:
             text = self._files.read_whole(self._directory / FILE_NAME).decode()
@@ -121,62 +143,129 @@ class _Loading:
 
     async def trust(self) -> None:
         """After a clean stop: only what looks wrong is verified."""
-        await self._check_indexes(self._segments)
-        if self._segments:
-            try:
-                self._end_offset = self._segments[-1].load_tail()
-            except CorruptEntry as corrupt:
-                log.error("found a damaged log after a clean stop: %s", corrupt)
-                await self._recover(self._segments[-1:])
+        await self._check_all(self._segments[:-1])
+        for last in self._segments[-1:]:
+            if await self._looks_sound(last):
+                try:
+                    self._end_offset = last.load_tail()
+                    check_overflow(last, self._end_offset)
+                    return
+                except CorruptEntry as corrupt:
+                    log.error("found a damaged log after a clean stop: %s", corrupt)
+            await self._recover([last])
 
-    async def recover(self, recovery_point: int) -> None:
+    async def recover(self) -> None:
         """After a crash: verify everything from the recovery point on."""
         bases = [segment.base_offset for segment in self._segments]
-        first = max(0, bisect_right(bases, recovery_point) - 1)
-        await self._check_indexes(self._segments[:first])
-        await self._recover(self._segments[first:], recovery_point)
+        first = max(0, bisect_right(bases, self._recovery_point) - 1)
+        await self._check_all(self._segments[:first])
+        await self._recover(self._segments[first:])
 
-    async def _check_indexes(self, segments: Iterable[Segment]) -> None:
-        for segment, upper in zip(segments, self._uppers(), strict=False):
-            if not segment.indexes.are_sound(upper, segment.size):
-                log.warning("rebuilt indexes path=%s", segment.path(".index"))
-                await in_slices(recover_segment(segment, may_cut=False))
-                self._changed.append(segment)
-            self._transactions.check(segment, upper)
+    async def _check_all(self, segments: list[Segment]) -> None:
+        """Look at segments that were fsynced whole; what looks wrong is verified."""
+        for segment in segments:
+            if await self._looks_sound(segment):
+                continue
+            upper = self._upper(segment)
+            found = await in_slices(recover_segment(segment, Trust(kept=upper, upper=upper)))
+            if found.reason:
+                self._keep(segment, found, upper)
+            self._changed.append(segment)
 
-    def _uppers(self) -> list[int]:
-        bases = [segment.base_offset for segment in self._segments]
-        return [*bases[1:], *[base + OFFSETS_MAX + 1 for base in bases[-1:]]]
+    async def _looks_sound(self, segment: Segment) -> bool:
+        upper = self._upper(segment)
+        check_overflow(segment, upper)
+        self._transactions.check(segment, upper)
+        if segment.base_offset in self._suspected:
+            return False
+        if segment.indexes.are_sound(upper, segment.size):
+            return True
+        log.warning("rebuilt indexes path=%s", segment.path(".index"))
+        return False
 
-    async def _recover(self, segments: list[Segment], trusted: int = 0) -> None:
-        """Verify segments in order, and drop what lies behind lost or stale data.
+    def _upper(self, segment: Segment) -> int:
+        """No offset of a segment reaches so far."""
+        index = self._segments.index(segment) + 1
+        if index < len(self._segments):
+            return self._segments[index].base_offset
+        return segment.base_offset + OFFSETS_MAX + 1
 
-        Of the first one only what lies at ``trusted`` or above.
+    async def _recover(self, segments: list[Segment]) -> None:
+        """Verify segments in order; what lies behind lost or stale data is dropped.
+
+        Of the first one only what lies at the recovery point or above.
         """
+        point = self._recovery_point
         expected: int | None = None
         for index, segment in enumerate(segments):
             base = segment.base_offset
             if index and (base < self._end_offset or (expected is not None and base != expected)):
                 self._drop(segments[index:])
                 return
-            found = await in_slices(
-                recover_segment(segment, epochs=self._epochs, trusted=trusted, may_cut=True)
+            trusted = 0 if base in self._suspected else point
+            trust = Trust(
+                below=trusted, kept=point, upper=self._upper(segment), may_skip=self._may_skip
             )
+            found = await in_slices(recover_segment(segment, trust, epochs=self._epochs))
             self._end_offset = found.next_offset
             self._transactions.verified(
                 segment, trusted, found.next_offset, has_markers=found.has_markers
             )
             self._changed.append(segment)
-            if found.cut_bytes:
+            if found.reason and not self._keep_durable(segment, found):
+                # Only then the cut: what is behind it must never be found behind a clean end.
                 self._drop(segments[index + 1 :])
+                segment.cut(found.valid_bytes)
                 return
-            # Our logs roll at their end, so that a hole between two segments is a tail that a
-            # power cut took, at the end of a batch by chance; only compaction leaves others.
-            expected = found.next_offset if found.is_contiguous else None
+            # Logs roll at their end, and compaction leaves alone what is above the recovery
+            # point: a hole between two segments is a tail that a power cut took, at the end of a
+            # batch by chance.
+            is_unknown = self._is_unlisted and (
+                self._config.is_compacted or not found.is_contiguous
+            )
+            # A successor so far up was rolled, or split off, because offsets did not fit.
+            is_unknown = is_unknown or self._upper(segment) - base > OFFSETS_MAX // 2
+            expected = None if is_unknown else self._end_offset
+
+    def _keep_durable(self, segment: Segment, found: Recovered) -> bool:
+        """Whether the bad rest of a segment was fsynced: then it is quarantined and stays."""
+        path, point = segment.path(".log"), self._recovery_point
+        is_last = segment is self._segments[-1]
+        is_durable = found.next_offset < point <= segment.base_offset + OFFSETS_MAX
+        if not is_durable or (is_last and found.is_missing):
+            log.log(
+                logging.ERROR if is_durable else logging.WARNING,
+                "found a damaged tail path=%s valid_bytes=%d bytes=%d recovery_point=%d reason=%s",
+                *(path, found.valid_bytes, segment.size, point, found.reason),
+            )
+            return False
+        upper = point if is_last else self._upper(segment)
+        self._keep(segment, found, upper)
+        self._end_offset = upper
+        if is_last:
+            self._segments.append(Segment.create(self._files, self._directory, upper, self._now_ms))
+            self._segments[-1].indexes.configure(self._config)
+            self._changed.append(self._segments[-1])
+        return True
+
+    def _keep(self, segment: Segment, found: Recovered, upper: int) -> None:
+        """Nothing behind ``found`` can be read of a segment that ends below ``upper``."""
+        if found.valid_bytes == segment.size or found.next_offset == upper:
+            return
+        gap = Gap(found.valid_bytes, segment.size, found.next_offset, upper, found.reason)
+        segment.quarantine(Gaps((*segment.gaps, gap)))
+
+    def _note_damage(self) -> None:
+        """Tell once what is quarantined, and write it down where it stays."""
+        notes = [Note(each.base_offset, gap) for each in self._segments for gap in each.gaps]
+        for base, gap in notes:
+            report(self._directory / f"{base:020d}.log", gap)
+        if notes or self._suspected:
+            write_notes(self._files, self._directory, notes)
 
     def _drop(self, segments: list[Segment]) -> None:
         """Remove segments that a crash made unreachable, and their snapshots."""
-        for segment in segments:
+        for segment in reversed(segments):
             log.warning("dropped a segment behind damage path=%s", segment.path(".log"))
             self._segments.remove(segment)
             segment.retire()
@@ -189,6 +278,7 @@ class _Loading:
             self._transactions.find(self._segments, self._snapshots, start_offset, self._end_offset)
         )
         await self._sync()
+        self._note_damage()
         if not self._segments or self._end_offset < start_offset:
             self._restart(start_offset)
         start_offset = max(start_offset, self._segments[0].base_offset)

@@ -82,6 +82,22 @@ class LogDirectory:
             )
             self._written[name] = data
 
+    async def replace(self, name: str, offsets: Offsets) -> None:
+        """As :meth:`write`; on a full disk the old checkpoint is removed. Raises StorageError."""
+        try:
+            await self.write(name, offsets)
+        except StorageError as error:
+            if not error.is_full:
+                raise
+            log.warning("removed an old checkpoint, the disk is full: %s", error)
+            async with self._writing:
+                self._written.pop(name, None)
+                await uninterrupted(self._files.off_loop(lambda: self._remove(name)))
+
+    def _remove(self, name: str) -> None:
+        self._files.unlink(self.path / name)
+        self._files.sync_directory(self.path)
+
     async def mark_clean(self) -> None:
         """Say that everything in it is complete and durable. Raises StorageError."""
         assert self.is_loaded

@@ -49,17 +49,17 @@ def truncate_to(log: Log, offset: int) -> None:
         truncate_fully(log, offset, None)
         return
     last = view.segments[view.floor(offset)]
-    inside = last.find_now(offset)
+    inside = last.gaps.at(offset) or last.find_now(offset)
     end_offset = min(offset, inside.base_offset) if inside else offset
     log.flusher.lower(end_offset)
     gone = [segment for segment in view.segments if segment.base_offset > offset]
     log.segments.remove(gone)
+    # From the end, so that whatever a kill leaves of it is a prefix of what was there.
+    renamed = [path for segment in reversed(gone) for path in segment.rename_deleted()]
     last.truncate(offset)
     log.start_offset = min(log.start_offset, end_offset)
     log.epochs.truncate_from_end(end_offset)
-    renamed = log.snapshots.remove_above(end_offset)
-    for segment in gone:
-        renamed += segment.rename_deleted()
+    renamed += log.snapshots.remove_above(end_offset)
     log.replaced(end_offset, gone, renamed)
     log.producers = at_once(
         replay_producers(

@@ -42,6 +42,7 @@ def read_batches(
                 segment.hint(end, limit := segment.size)
             else:
                 limit = _limit(segment, end)
+            limit = segment.gaps.readable_end(first.position, limit)
             count = _count(segment, first, limit - first.position, bytes_max, at_least_one)
             return take(segment, first.position, count) if count else b""
         index += 1
@@ -50,7 +51,7 @@ def read_batches(
 
 def _limit(segment: Segment, end: int) -> int:
     """The position before which every batch ends below ``end``."""
-    beyond = segment.find(end)
+    beyond = segment.gaps.at(end) or segment.find(end)
     return segment.size if beyond is None else beyond.position
 
 

@@ -16,6 +16,7 @@ from random import Random
 from barnabas.protocol.errors import ErrorCode, Refused
 from barnabas.protocol.settings import ConfigError
 
+from .checkpoints import RECOVERY_POINTS
 from .files import Files, StorageError
 from .housekeeping import Housekeeping, Intervals
 from .loading import load_log, new_log
@@ -118,9 +119,19 @@ class LogManager:
                 if self._files.is_directory(directory.path / name):
                     await self._load_one(directory, name)
                     await asyncio.sleep(0)
+            await self._lower_points(directory)
             directory.is_loaded = True
         except StorageError as error:
             self._take_offline(directory, error)
+
+    async def _lower_points(self, directory: LogDirectory) -> None:
+        """Have no recovery point on disk above the end of a log that came out shorter."""
+        said = directory.recovery_points
+        now = {
+            (each.topic, each.partition): each.recovery_point for each in self.logs_in(directory)
+        }
+        if any(point > now.get(key, 0) for key, point in said.items()):
+            await directory.replace(RECOVERY_POINTS, now)
 
     async def _load_one(self, directory: LogDirectory, name: str) -> None:
         path = directory.path / name
@@ -138,7 +149,7 @@ class LogManager:
                 path,
                 config=config,
                 is_clean=directory.was_clean,
-                recovery_point=directory.recovery_points.get(key, 0),
+                recovery_point=directory.recovery_points.get(key),
                 start_offset=directory.log_starts.get(key, 0),
                 now_ms=self._now_ms(),
                 producer_idle_ms=self._intervals.producer_id_expiration_ms,
@@ -299,17 +310,17 @@ class LogManager:
 
     async def write_recovery_points(self) -> None:
         """Write them down now: to be awaited after a truncation, before the next append."""
-        await self._keeping.write_recovery_points()
+        await self._keeping.lower_recovery_points()
+
+    async def write_log_starts(self) -> None:
+        """Write them down now: to be awaited before somebody is told that records are gone."""
+        await self._keeping.write_log_starts()
 
     # What logs ask for
 
     def schedule_flush(self, log: StoredLog) -> None:
         """Flush a log soon; :meth:`run` does it."""
         self._keeping.flush_soon(log)
-
-    async def write_log_starts(self) -> None:
-        """Write them down now: to be awaited before somebody is told that records are gone."""
-        await self._keeping.write_log_starts()
 
     def repair(self, log: StoredLog, segment: Segment) -> None:
         """Make the indexes of a segment again; :meth:`run` does it."""

@@ -13,10 +13,11 @@ from typing import Final, NamedTuple
 
 from barnabas.protocol.records.header import HEADER_BYTES
 
-from .entries import CorruptEntry, Entry, Span, entries, entry_at, spans
+from .entries import CorruptEntry, Entry, Span, entry_at
 from .files import Data, File, Files
 from .open_files import open_files
-from .segment_indexes import OFFSETS_MAX, SavedState, SegmentIndexes
+from .quarantine import Gaps
+from .segment_indexes import SavedState, SegmentIndexes
 
 log = logging.getLogger(__name__)
 
@@ -73,8 +74,10 @@ class Segment:
         "created_ms",
         "cuts",
         "directory",
+        "gaps",
         "indexes",
         "is_new",
+        "is_suspect",
         "size",
     )
 
@@ -111,6 +114,10 @@ class Segment:
         self._uses = 0
         self._synced_bytes = size
         self._is_retired = False
+        self.gaps = Gaps()
+        """Bytes that cannot be read; see :meth:`quarantine`."""
+        self.is_suspect = False
+        """A reader met bytes that are no batch: how far they reach is to be found out."""
 
     @classmethod
     def create(cls, files: Files, directory: Path, base_offset: int, now_ms: int) -> Segment:
@@ -142,8 +149,16 @@ class Segment:
         return (self._file or self._opened()).send(descriptor, position, count)
 
     def entries(self, position: int = 0) -> Iterator[Entry]:
-        """The headers from ``position`` to the end; raises CorruptEntry."""
-        return entries(self.read, position, self.size)
+        """The headers from ``position`` to the end, without gaps; raises CorruptEntry."""
+        return self._entries(position, self.size)
+
+    def _entries(self, position: int, end: int) -> Iterator[Entry]:
+        return self.gaps.entries(self.read, position, end)
+
+    def quarantine(self, gaps: Gaps) -> None:
+        """Nothing in these bytes is a batch; what lies around them is served."""
+        self.gaps, self.is_suspect = gaps, False
+        self._hints.clear()
 
     def find(self, offset: int) -> Span | None:
         """The first batch that ends at ``offset`` or after; None when all end before.
@@ -155,7 +170,13 @@ class Segment:
             return self._scan(hinted, offset)
         if self._is_index_lost:
             raise IndexLost(self)
-        found = self._search(offset)
+        if gap := self.gaps.at(offset):
+            raise CorruptEntry(gap.position, f"offset {offset} is quarantined")
+        try:
+            found = self._search(offset)
+        except CorruptEntry:
+            self.is_suspect = True
+            raise
         if found:
             self.hint(offset, found.position)
         return found
@@ -193,7 +214,7 @@ class Segment:
         """
         self.hold()
         try:
-            is_done = yield from self.indexes.rebuild_in_slices(self.read, lambda: self.size)
+            is_done = yield from self.indexes.rebuild_in_slices(self._entries, lambda: self.size)
         finally:
             self.release()
         if is_done:
@@ -202,7 +223,7 @@ class Segment:
         return is_done
 
     def _scan(self, position: int, offset: int, *, is_index_checked: bool = True) -> Span | None:
-        for span in spans(self.read, position, self.size):
+        for span in self.gaps.spans(self.read, position, self.size):
             if not is_index_checked and span.base_offset > offset:
                 raise CorruptEntry(span.position, "the index points behind the offset")
             is_index_checked = True
@@ -225,7 +246,7 @@ class Segment:
 
     def whole_batches(self, position: int, bytes_max: int) -> int:
         """Where the last batch ends that lies in ``bytes_max`` bytes from a batch's start."""
-        limit = position + bytes_max
+        limit = self.gaps.readable_end(position, position + bytes_max)
         indexed = self.indexes.position_below(limit)
         if indexed > position:
             try:
@@ -236,7 +257,7 @@ class Segment:
 
     def _last_end(self, position: int, limit: int) -> int:
         end, next_offset = position, -1
-        for span in spans(self.read, end, self.size):
+        for span in self.gaps.spans(self.read, end, self.size):
             if span.position + span.size > limit:
                 break
             end = span.position + span.size
@@ -248,7 +269,7 @@ class Segment:
     def rebuild_indexes(self) -> None:
         """Make both indexes from the headers, as far as these can be read."""
         self._hints.clear()
-        self.indexes.rebuild(self.read, self.size)
+        self.indexes.rebuild(self.entries())
         self._is_index_lost = False
 
     def load_tail(self) -> int:
@@ -267,33 +288,13 @@ class Segment:
                 raise CorruptEntry(entry.position, "offsets do not increase")
             last_offset = entry.last_offset
             indexes.notice_time(entry.max_timestamp, last_offset)
-        first = entry_at(self.read(0, HEADER_BYTES)).max_timestamp if self.size else -1
-        indexes.resume(self.size, first)
-        return last_offset + 1
+        indexes.resume(self.size, self.first_timestamp())
+        return max(last_offset + 1, self.gaps.end_offset)
 
-    def trust_below(self, offset: int) -> tuple[int, int] | None:
-        """Keep the indexes of what was flushed, below ``offset``; the rest is to be noted again.
-
-        Returns where the rest begins, as (position, last offset before it). None when the files
-        do not bear it out: then nothing is trusted.
-        """
-        indexes, last_offset = self.indexes, self.base_offset - 1
-        if offset <= self.base_offset or not indexes.are_sound(offset + OFFSETS_MAX, self.size):
-            return None
-        try:
-            indexes.truncate(offset)
-            for entry in self.entries(indexes.last_position):
-                if not last_offset < entry.last_offset < offset:
-                    return None
-                last_offset = entry.last_offset
-                indexes.notice_time(entry.max_timestamp, last_offset)
-                if last_offset + 1 == offset:
-                    end = entry.position + entry.size
-                    indexes.resume(end, entry_at(self.read(0, HEADER_BYTES)).max_timestamp)
-                    return end, last_offset
-        except (CorruptEntry, IndexLost):
-            pass  # the reason is found again, and told, by who verifies everything
-        return None
+    def first_timestamp(self) -> int:
+        """Of the first batch; -1 when there is none, or none that can be read."""
+        is_readable = self.gaps.readable_end(-1, self.size) > 0
+        return entry_at(self.read(0, HEADER_BYTES)).max_timestamp if is_readable else -1
 
     @property
     def largest_timestamp(self) -> int:
@@ -313,10 +314,11 @@ class Segment:
         (self._file or self._opened()).truncate(size)
         self.size = size
         self._synced_bytes = -1
+        self.gaps = self.gaps.below(size)
 
     def truncate(self, offset: int) -> int:
         """Drop the batches that end at ``offset`` or after; returns the offset after the rest."""
-        if found := self.find_now(offset):
+        if found := self.gaps.at(offset) or self.find_now(offset):
             self.indexes.truncate(offset)
             self.cut(found.position)
         return self.load_tail()

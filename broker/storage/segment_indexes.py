@@ -8,11 +8,11 @@ Source: log.md sections 2.3, 2.4 and 3.3 step 3; pitfalls P1 and P2.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterable
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from .entries import CorruptEntry, Read, entries
+from .entries import CorruptEntry, Entry
 from .files import Files, StorageError
 from .log_config import LogConfig
 from .offset_index import ENTRY_BYTES as OFFSET_ENTRY_BYTES
@@ -237,21 +237,22 @@ class SegmentIndexes:
         self.max_timestamp = self.first_timestamp = -1
         self.max_timestamp_offset = self._base_offset
 
-    def rebuild(self, read: Read, log_bytes: int) -> None:
+    def rebuild(self, found: Iterable[Entry]) -> None:
         """Make both indexes from the headers of the log, as far as these can be read."""
         self.reset()
         try:
-            for entry in entries(read, 0, log_bytes):
+            for entry in found:
                 self.note(entry.position, entry.size, entry.last_offset, entry.max_timestamp)
         except CorruptEntry as corrupt:
             log.error("found a corrupt log stem=%s %s", self._stem, corrupt)
         self.finish()
 
     def rebuild_in_slices(
-        self, read: Read, log_bytes: Callable[[], int]
+        self, found: Callable[[int, int], Iterable[Entry]], log_bytes: Callable[[], int]
     ) -> Generator[None, None, bool]:
         """As :meth:`rebuild`, pausing now and then; the old ones serve appends until the end.
 
+        ``found`` reads the headers between two positions.
         False when something was dropped meanwhile: then nothing has changed.
         """
         generation, position = self._generation, 0
@@ -261,7 +262,7 @@ class SegmentIndexes:
         fresh._interval, fresh._entries_max = self._interval, self._entries_max
         try:
             while (end := log_bytes()) > position:
-                for count, entry in enumerate(entries(read, position, end)):
+                for count, entry in enumerate(found(position, end)):
                     if count % _ENTRIES_BETWEEN_PAUSES == 0:
                         yield
                         if generation != self._generation:

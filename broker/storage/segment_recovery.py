@@ -1,4 +1,4 @@
-"""Recovery of one segment: keep what is whole, cut the rest, make the indexes anew.
+"""Recovery of one segment: keep what is whole, say where the rest begins, make the indexes anew.
 
 Source: log.md section 3.4; pitfalls P10 to P12.
 """
@@ -7,14 +7,19 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Generator
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from barnabas.protocol.records.batch import is_control
-from barnabas.protocol.records.walk import Stop, Walk
+from barnabas.protocol.records.header import INT64_MAX
+from barnabas.protocol.records.walk import Entry, Stop, Walk
 
-from .files import StorageError
+from .entries import CorruptEntry
 from .leader_epochs import LeaderEpochs
-from .segment import Segment
+from .overflow import OffsetOverflow
+from .quarantine import Gap, Gaps, next_entry
+from .segment import IndexLost, Segment
+from .segment_indexes import OFFSETS_MAX
 
 log = logging.getLogger(__name__)
 
@@ -26,62 +31,168 @@ class Recovered(NamedTuple):
 
     next_offset: int
     """After the last good batch; the segment's base when there is none."""
-    cut_bytes: int
-    """How much was no good; it is gone unless cutting was forbidden."""
+    valid_bytes: int
+    """Where the last good batch ends; what comes after is no good."""
+    reason: str
+    """Why it is not; empty when there is nothing after it."""
+    is_missing: bool
+    """The file ends inside an entry: bytes are not there, rather than wrong."""
     is_contiguous: bool
-    """No offset is missing in what was verified: nothing was compacted away."""
+    """No offset is missing in what was verified."""
     has_markers: bool
     """A control batch is in what was verified."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trust:
+    """What is known of a segment before it is verified."""
+
+    below: int = 0
+    """What lies below this offset was fsynced with its indexes and is left alone."""
+    kept: int = 0
+    """What lies below this offset was fsynced: damage there is no torn tail."""
+    upper: int = INT64_MAX
+    """Every offset is below."""
+    may_skip: bool = True
+    """Offsets may be missing from ``kept`` on, as compaction leaves them."""
+
+
+_NOTHING = Trust()
+
+
 def recover_segment(
-    segment: Segment,
-    *,
-    epochs: LeaderEpochs | None = None,
-    trusted: int = 0,
-    may_cut: bool,
+    segment: Segment, trust: Trust = _NOTHING, *, epochs: LeaderEpochs | None = None
 ) -> Generator[None, None, Recovered]:
     """Verify every batch of a segment and rebuild its indexes, pausing now and then.
 
-    What lies below the offset ``trusted`` was fsynced with its indexes and is left alone. New
-    leader epochs are noted in ``epochs``. Raises StorageError, also for a segment whose offsets
-    do not fit, which must be split and not cut.
+    Nothing is cut. New leader epochs are noted in ``epochs``. Raises StorageError, and
+    OffsetOverflow for a segment whose offsets do not fit, which must be split and not cut.
     """
-    indexes, size = segment.indexes, segment.size
-    segment.forget_hints()
-    begin = segment.trust_below(trusted)
-    if begin is None:
-        indexes.reset()
-        begin = 0, segment.base_offset - 1
-    position, last_offset = begin
-    walk = Walk(
-        segment.read,
-        end=size,
-        start=position,
-        base_offset=segment.base_offset,
-        previous_offset=last_offset,
-    )
-    next_offset, since_pause, is_contiguous, has_markers = last_offset + 1, 0, True, False
-    for entry in walk:
-        count = len(entry.data)
-        indexes.note(entry.position, count, entry.last_offset, entry.max_timestamp)
-        if epochs is not None and entry.leader_epoch > epochs.latest:
-            epochs.assign(entry.leader_epoch, entry.base_offset)
-        has_markers = has_markers or is_control(entry.data)
-        is_contiguous = is_contiguous and entry.base_offset == next_offset
-        next_offset = entry.last_offset + 1
-        since_pause += count
-        if since_pause >= _SLICE_BYTES:
-            since_pause = 0
-            yield
-    if walk.stop is Stop.OVERFLOW:
-        raise StorageError(segment.path(".log"), f"must be split by Kafka first: {walk.reason}")
-    indexes.finish()
-    if walk.valid_bytes < size:
-        log.warning(
-            "found a damaged tail path=%s valid_bytes=%d bytes=%d reason=%s",
-            *(segment.path(".log"), walk.valid_bytes, size, walk.reason),
+    return (yield from _Recovery(segment, trust, epochs).run())
+
+
+def trust_below(segment: Segment, offset: int) -> tuple[int, int] | None:
+    """Keep the indexes of what was flushed, below ``offset``; the rest is to be noted again.
+
+    Returns where the rest begins, as (position, last offset before it). None when the files
+    do not bear it out: then nothing is trusted.
+    """
+    indexes, last_offset = segment.indexes, segment.base_offset - 1
+    if offset <= segment.base_offset or not indexes.are_sound(offset + OFFSETS_MAX, segment.size):
+        return None
+    try:
+        indexes.truncate(offset)
+        for entry in segment.entries(indexes.last_position):
+            if not last_offset < entry.last_offset < offset:
+                return None
+            last_offset = entry.last_offset
+            indexes.notice_time(entry.max_timestamp, last_offset)
+            if last_offset + 1 == offset:
+                end = entry.position + entry.size
+                indexes.resume(end, segment.first_timestamp())
+                return end, last_offset
+    except (CorruptEntry, IndexLost):
+        pass  # the reason is found again, and told, by who verifies everything
+    return None
+
+
+class _Recovery:
+    def __init__(self, segment: Segment, trust: Trust, epochs: LeaderEpochs | None) -> None:
+        self._segment = segment
+        self._trust = trust
+        self._epochs = epochs
+        self._size = segment.size
+        self._position = 0
+        self._next_offset = segment.base_offset
+        self._epoch = -1
+        self._is_contiguous = True
+        self._has_markers = False
+        self._gaps: list[Gap] = []
+
+    def run(self) -> Generator[None, None, Recovered]:
+        segment = self._segment
+        segment.forget_hints()
+        begin = trust_below(segment, self._trust.below)
+        if begin is None:
+            segment.indexes.reset()
+            segment.quarantine(Gaps())
+        else:
+            self._position, self._next_offset = begin[0], begin[1] + 1
+        stop, reason = yield from self._verify()
+        while reason and self._next_offset < self._trust.kept:
+            found = yield from self._resume(reason)
+            if not found:
+                break
+            stop, reason = yield from self._verify()
+        if stop is Stop.OVERFLOW:
+            raise OffsetOverflow(segment.path(".log"), segment.base_offset)
+        segment.indexes.finish()
+        if self._gaps:
+            segment.quarantine(Gaps((*segment.gaps, *self._gaps)))
+        return Recovered(
+            self._next_offset,
+            self._position,
+            reason,
+            stop is Stop.PARTIAL,
+            self._is_contiguous,
+            self._has_markers,
         )
-        if may_cut:
-            segment.cut(walk.valid_bytes)
-    return Recovered(next_offset, size - walk.valid_bytes, is_contiguous, has_markers)
+
+    def _verify(self) -> Generator[None, None, tuple[Stop | None, str]]:
+        """Go on to the end or to damage; says why it stopped."""
+        walk = Walk(
+            self._segment.read,
+            end=self._size,
+            start=self._position,
+            base_offset=self._segment.base_offset,
+            previous_offset=self._next_offset - 1,
+        )
+        since_pause = 0
+        for entry in walk:
+            if problem := self._problem(entry):
+                return Stop.CORRUPT, problem
+            self._note(entry)
+            since_pause += len(entry.data)
+            if since_pause >= _SLICE_BYTES:
+                since_pause = 0
+                yield
+        return walk.stop, walk.reason if self._position < self._size else ""
+
+    def _problem(self, entry: Entry) -> str:
+        """Signs of an old block: the disk had it before, and perhaps for another file."""
+        if entry.base_offset < self._trust.kept or self._trust.may_skip:
+            return ""
+        if entry.magic == 2 and entry.base_offset > self._next_offset:
+            return f"offset {entry.base_offset} instead of {self._next_offset}"
+        if 0 <= entry.leader_epoch < self._epoch:
+            return f"leader epoch {entry.leader_epoch} after {self._epoch}"
+        return ""
+
+    def _note(self, entry: Entry) -> None:
+        count = len(entry.data)
+        self._segment.indexes.note(entry.position, count, entry.last_offset, entry.max_timestamp)
+        if self._epochs is not None and entry.leader_epoch > self._epochs.latest:
+            self._epochs.assign(entry.leader_epoch, entry.base_offset)
+        self._has_markers = self._has_markers or is_control(entry.data)
+        self._epoch = max(self._epoch, entry.leader_epoch)
+        self._position = entry.position + count
+        self._is_contiguous = self._is_contiguous and entry.base_offset == self._next_offset
+        self._next_offset = entry.last_offset + 1
+
+    def _resume(self, reason: str) -> Generator[None, None, bool]:
+        """Look for good batches behind damage; False when there are none."""
+        found = yield from next_entry(
+            self._segment.read,
+            self._position,
+            self._size,
+            base_offset=self._segment.base_offset,
+            next_offset=self._next_offset,
+            upper=self._trust.upper,
+        )
+        if found is None:
+            return False
+        self._gaps.append(
+            Gap(self._position, found.position, self._next_offset, found.base_offset, reason)
+        )
+        self._position, self._next_offset = found.position, found.base_offset
+        return True

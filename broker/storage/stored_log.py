@@ -23,7 +23,7 @@ from .log_config import FOREVER, LogConfig
 from .log_parts import LogOwner, LogParts
 from .segment import IndexLost, Segment
 from .segment_indexes import OFFSETS_MAX
-from .segment_recovery import recover_segment
+from .segment_recovery import Trust, recover_segment
 from .segments import Segments
 
 log = logging.getLogger(__name__)
@@ -348,8 +348,9 @@ class StoredLog:
             with self._storage():
                 if self._files.size(segment.path(".log")) < segment.size:
                     raise StorageError(segment.path(".log"), "is shorter than what was written")
-                recovered = yield from recover_segment(segment, may_cut=False)
-                if recovered.next_offset != end_offset or recovered.cut_bytes:
+                trust = Trust(kept=self.recovery_point, upper=end_offset)
+                recovered = yield from recover_segment(segment, trust)
+                if recovered.next_offset != end_offset or recovered.reason:
                     raise StorageError(segment.path(".log"), f"lost batches below {end_offset}")
         finally:
             segment.release()

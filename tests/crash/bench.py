@@ -21,6 +21,7 @@ import time
 from collections import Counter
 from contextlib import suppress
 from dataclasses import dataclass, field
+from math import inf
 from pathlib import Path
 from random import Random
 from typing import Any, Final
@@ -83,6 +84,9 @@ class Bench:
         self._histories: dict[str, History] = {}
         self._next_id = 0
         self._was_power_cut = False
+        self._cut_at = inf
+        """Nothing counts that is seen later: a stopped ext4 may read zeros and lie about fsync."""
+        self._is_loaded = False
         self.figures = Figures()
 
     def cycle(self) -> None:
@@ -90,10 +94,14 @@ class Bench:
         if self.figures.cycles % CYCLES_A_DISK == 0:
             self._disk.format()
             self._histories = {topic: History() for topic in TOPICS}
+            if self._keep is not None:
+                self._keep.with_suffix(".events").unlink(missing_ok=True)
             self._was_power_cut = False
         self.figures.cycles += 1
+        self._cut_at, self._is_loaded = inf, False
         end = self._random.choices(list(ENDS), list(ENDS.values()))[0]
         self.figures.ends[end] += 1
+        self._tell({"what": "cycle", "end": end, "was_power_cut": self._was_power_cut})
         self._disk.mount(self._random.choice((ORDERED, WRITEBACK)))
         if self._keep is not None:
             shutil.rmtree(self._keep, ignore_errors=True)
@@ -147,29 +155,51 @@ class Bench:
             report.listen(until="loaded", seconds=STARTUP_S)
             report.listen(until="", seconds=self._random.random() * 0.12)
         if end != "kill":
+            self._cut_at = time.monotonic()
+            self._tell({"what": "cut", "at": self._cut_at})
             journal = end == "power cut, journal written"
             self._disk.cut(Cut.LOG_FLUSH if journal else Cut.NO_LOG_FLUSH)
             report.listen(until="", seconds=0.002)
 
     def _hear(self, said: dict[str, Any]) -> None:
-        figures, what = self.figures, said["what"]
-        history = self._histories.get(said["topic"])
-        if history is None:
-            if what == "loaded":
-                figures.recoveries.append(said["seconds"])
-                figures.met.update(said["found"])
-            elif what == "broken":
-                figures.broken.append(said["message"])
-        elif what == "append":
-            figures.records += len(said["ids"])
+        self._tell(said)
+        what, is_late = said["what"], said["at"] >= self._cut_at
+        if what == "append":
             self._next_id = said["ids"][-1] + 1
+        if what in ("append", "truncate"):
+            # Said before it is done, so that it may have been done a moment before the cut.
+            if self._is_loaded:
+                self._hear_of_change(said, self._histories[said["topic"]])
+        elif not is_late:
+            self._hear_of_state(said)
+
+    def _tell(self, what: dict[str, Any]) -> None:
+        """Leave a trace for whoever must find out why a promise was broken."""
+        if self._keep is not None:
+            with self._keep.with_suffix(".events").open("a") as events:
+                events.write(json.dumps(what) + "\n")
+
+    def _hear_of_change(self, said: dict[str, Any], history: History) -> None:
+        if said["what"] == "truncate":
+            history.about_to_truncate(said["offset"])
+        else:
+            self.figures.records += len(said["ids"])
             history.about_to_append(said["base"], said["ids"])
+
+    def _hear_of_state(self, said: dict[str, Any]) -> None:
+        figures, what = self.figures, said["what"]
+        if what == "loaded":
+            self._is_loaded = True
+            figures.recoveries.append(said["seconds"])
+            figures.met.update(said["found"])
+        elif what == "broken":
+            figures.broken.append(said["message"])
         elif what == "durable":
+            history = self._histories[said["topic"]]
             figures.durable += max(0, said["offset"] - history.durable)
             history.made_durable(said["offset"])
-        elif what == "truncate":
-            history.about_to_truncate(said["offset"])
         elif what == "accepted":
+            history = self._histories[said["topic"]]
             figures.unsafe_lost += max(0, len(history.ids) - len(said["ids"]))
             figures.lost += max(0, history.durable - len(said["ids"]))
             history.resume(said["start"], said["ids"])

@@ -8,9 +8,11 @@ process dies at any instant.
 from __future__ import annotations
 
 import asyncio
+import faulthandler
 import json
 import logging
 import os
+import time
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
@@ -40,6 +42,8 @@ INTERVALS: Final = StorageSettings(
 )
 TRUNCATED_MAX: Final = 30
 VALUE_BYTES_MAX: Final = 1500
+STUCK_S: Final = 15
+"""A life so long is not meant to be: it shows where it hangs."""
 
 
 @dataclass(frozen=True)
@@ -82,7 +86,7 @@ class Writer:
 
     def say(self, what: str, topic: str = "", **details: Any) -> None:
         """Report; the parent hears it even when this process is gone a moment later."""
-        line = json.dumps({"what": what, "topic": topic, **details})
+        line = json.dumps({"what": what, "topic": topic, "at": time.monotonic(), **details})
         os.write(self._orders.report, line.encode() + b"\n")
 
     async def live(self) -> None:
@@ -95,6 +99,8 @@ class Writer:
         seconds = loop.time() - began
         for topic in TOPICS:
             self._check(topic)
+        # A new log is listed within a minute; a crash before that is of no interest here.
+        await self._logs.write_recovery_points()
         self.say("loaded", seconds=seconds, found=counts.found)
         stop = asyncio.Event()
         if self._orders.is_clean_stop:
@@ -180,15 +186,20 @@ def contents(log: Log) -> list[int]:
     ids: list[int] = []
     offset = log.start_offset
     while offset < log.end_offset:
-        data = log.read(offset, bytes_max=1 << 16, end=log.end_offset, at_least_one=True)
-        for at, _ in iterate(data):
-            for record in records(data, at):
-                if record.offset < offset:
-                    continue
-                if record.offset != offset or record.value is None:
-                    raise BrokenPromise(f"{log}: {record.offset} was read at {offset}")
-                ids.append(int(record.value.split(b".")[0]))
-                offset += 1
+        try:
+            data = log.read(offset, bytes_max=1 << 16, end=log.end_offset, at_least_one=True)
+            found = [record for at, _ in iterate(data) for record in records(data, at)]
+        except Refused as refusal:
+            raise BrokenPromise(f"{log}: could not be read at {offset}: {refusal}") from refusal
+        if not found:
+            raise BrokenPromise(f"{log}: nothing was read at {offset}")
+        for record in found:
+            if record.offset < offset:
+                continue
+            if record.offset != offset or record.value is None:
+                raise BrokenPromise(f"{log}: {record.offset} was read at {offset}")
+            ids.append(int(record.value.split(b".")[0]))
+            offset += 1
     return ids
 
 
@@ -234,6 +245,7 @@ class _Counts(logging.Handler):
 
 def run(orders: Orders) -> None:
     """The whole life of the process; a broken promise is reported like the rest."""
+    faulthandler.dump_traceback_later(STUCK_S)
     writer = Writer(orders)
     try:
         asyncio.run(writer.live())

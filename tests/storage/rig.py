@@ -84,7 +84,8 @@ class Rig:
         self.config = config({k.replace("_", "."): v for k, v in overrides.items()})
         self.keeper = Keeper()
         self.clock = Clock()
-        self.recovery_point = 0
+        self.recovery_point: int | None = 0
+        """What the checkpoint says at the next opening."""
         self.files.make_directory(directory)
         self.log = self._log(new_log(self.files, directory, self.clock()))
 

@@ -1,0 +1,223 @@
+"""Damage below the recovery point: what is known of it, and where whole batches begin again.
+
+Bytes that were fsynced and cannot be read any more are never cut off. They stay where they are,
+reads of their offsets are refused, and what lies around them is served. The file ``quarantine`` in
+the partition's directory names them, so that a start looks at them again and an operator can:
+
+    0
+    <count>
+    <segment> <position> <end position> <first offset> <next offset> <reason>
+
+Source: log.md section 3.4 and Check 4; reliability.md, failure 14.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Generator, Iterable, Iterator
+from itertools import chain
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from barnabas.protocol.records.walk import Entry as WalkedEntry
+from barnabas.protocol.records.walk import Walk
+
+from .entries import Entry, Read, Span, entries, spans
+from .files import Files, StorageError
+
+log = logging.getLogger(__name__)
+
+FILE_NAME: Final = "quarantine"
+_VERSION: Final = "0"
+_WINDOW_BYTES: Final = 1 << 20
+_MAGIC_AT: Final = 16
+_FIELDS: Final = 6
+
+
+class Gap(NamedTuple):
+    """A run of bytes of one segment that cannot be read, and the offsets that were in it."""
+
+    position: int
+    end: int
+    first_offset: int
+    next_offset: int
+    reason: str
+
+
+class Gaps:
+    """The gaps of one segment, in order; most have none. They are replaced whole."""
+
+    __slots__ = ("_gaps",)
+
+    def __init__(self, gaps: Iterable[Gap] = ()) -> None:
+        self._gaps = tuple(gaps)
+
+    def __bool__(self) -> bool:
+        return bool(self._gaps)
+
+    def __iter__(self) -> Iterator[Gap]:
+        return iter(self._gaps)
+
+    @property
+    def end_offset(self) -> int:
+        """No gap holds it or one above it."""
+        return self._gaps[-1].next_offset if self._gaps else 0
+
+    def below(self, size: int) -> Gaps:
+        """Those that begin in the first ``size`` bytes."""
+        return Gaps(gap for gap in self._gaps if gap.position < size)
+
+    def at(self, offset: int) -> Span | None:
+        """The gap that holds ``offset``, as if it were one batch."""
+        for gap in self._gaps:
+            if gap.first_offset <= offset < gap.next_offset:
+                size = gap.end - gap.position
+                return Span(gap.position, size, gap.first_offset, gap.next_offset - 1)
+        return None
+
+    def readable_end(self, position: int, end: int) -> int:
+        """Up to where all is readable behind ``position``, at most ``end``."""
+        begins = [gap.position for gap in self._gaps if position < gap.position < end]
+        return min(begins, default=end)
+
+    def spans(self, read: Read, position: int, end: int) -> Iterator[Span]:
+        """As :func:`entries.spans`, without the gaps."""
+        if not self._gaps:
+            return spans(read, position, end)
+        return chain.from_iterable(spans(read, *run) for run in self._runs(position, end))
+
+    def entries(self, read: Read, position: int, end: int) -> Iterator[Entry]:
+        """As :func:`entries.entries`, without the gaps."""
+        if not self._gaps:
+            return entries(read, position, end)
+        return chain.from_iterable(entries(read, *run) for run in self._runs(position, end))
+
+    def _runs(self, position: int, end: int) -> Iterator[tuple[int, int]]:
+        for gap in self._gaps:
+            if position < min(gap.position, end):
+                yield position, min(gap.position, end)
+            position = max(position, gap.end)
+        if position < end:
+            yield position, end
+
+
+class Note(NamedTuple):
+    """One line of the file: a gap and the base offset of its segment."""
+
+    base_offset: int
+    gap: Gap
+
+
+def format_notes(notes: Iterable[Note]) -> bytes:
+    """The bytes of the file."""
+    lines = [
+        f"{base} {gap.position} {gap.end} {gap.first_offset} {gap.next_offset} {gap.reason}"
+        for base, gap in notes
+    ]
+    return "\n".join([_VERSION, str(len(lines)), *lines, ""]).encode()
+
+
+def suspected(files: Files, directory: Path) -> set[int]:
+    """Base offsets of the segments that the file names; none when it cannot be read.
+
+    Damage that is not looked for is found again by whoever reads it.
+    """
+    try:
+        text = files.read_whole(directory / FILE_NAME).decode(errors="replace")
+    except StorageError as error:
+        if not error.is_missing:
+            raise
+        return set()
+    lines = [line.split(" ", _FIELDS - 1) for line in text.splitlines()[2:]]
+    return {int(line[0]) for line in lines if line[0].isdecimal() and len(line[0]) < _FIELDS * 4}
+
+
+def write_notes(files: Files, directory: Path, notes: list[Note]) -> None:
+    """Say durably what is quarantined; no file says that nothing is."""
+    path = directory / FILE_NAME
+    if notes:
+        files.write_atomically(path, format_notes(notes))
+    elif files.exists(path):
+        files.unlink(path)
+        files.sync_directory(directory)
+
+
+def next_entry(
+    read: Read, position: int, end: int, *, base_offset: int, next_offset: int, upper: int
+) -> Generator[None, None, WalkedEntry | None]:
+    """The first whole batch behind ``position``, pausing now and then.
+
+    Its checksum is right and its offsets lie in [``next_offset``, ``upper``). Older formats are
+    not looked for. None when there is none before ``end``.
+    """
+    start = position + 1
+    # A batch begins with its offset, whose upper half is nearly always that of the one before.
+    begins = re.compile(
+        rb"(?s)(?=" + re.escape(next_offset.to_bytes(8, "big")[:4]) + rb".{12}\x02)"
+    )
+    while start + _MAGIC_AT < end:
+        window = read(start, min(_WINDOW_BYTES + _MAGIC_AT, end - start))
+        for match in begins.finditer(window):
+            walk = Walk(
+                read,
+                end=end,
+                start=start + match.start(),
+                base_offset=base_offset,
+                previous_offset=next_offset - 1,
+            )
+            entry = next(iter(walk), None)
+            if entry is not None and next_offset <= entry.base_offset and entry.last_offset < upper:
+                return entry
+        start += _WINDOW_BYTES
+        yield
+    return None
+
+
+def find_gaps(
+    read: Read, end: int, *, base_offset: int, upper: int
+) -> Generator[None, None, list[Gap]]:
+    """Verify the first ``end`` bytes of a segment whose offsets are below ``upper``.
+
+    Pauses now and then. Raises StorageError when they cannot be read at all.
+    """
+    gaps: list[Gap] = []
+    position, next_offset, since_pause = 0, base_offset, 0
+    while position < end:
+        walk = Walk(
+            read,
+            end=end,
+            start=position,
+            base_offset=base_offset,
+            previous_offset=next_offset - 1,
+        )
+        for entry in walk:
+            next_offset = entry.last_offset + 1
+            since_pause += len(entry.data)
+            if since_pause >= _WINDOW_BYTES:
+                since_pause = 0
+                yield
+        if walk.valid_bytes >= end:
+            break
+        found = yield from next_entry(
+            read,
+            walk.valid_bytes,
+            end,
+            base_offset=base_offset,
+            next_offset=next_offset,
+            upper=upper,
+        )
+        position = end if found is None else found.position
+        behind = upper if found is None else found.base_offset
+        gaps.append(Gap(walk.valid_bytes, position, next_offset, behind, walk.reason))
+    return gaps
+
+
+def report(path: Path, gap: Gap) -> None:
+    """Tell the operator once."""
+    log.error(
+        "quarantined damage below the recovery point path=%s position=%d bytes=%d "
+        "offsets=%d..%d reason=%s",
+        *(path, gap.position, gap.end - gap.position, gap.first_offset, gap.next_offset - 1),
+        gap.reason,
+    )
