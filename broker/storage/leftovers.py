@@ -57,7 +57,8 @@ def _finish_swaps(files: Files, directory: Path, swaps: list[str]) -> None:
             base = base_offset_of(name)
             if base is not None and not name.endswith(".swap") and low <= base < high:
                 files.unlink(directory / name)
-    for name in swaps:
+    # A log first: it brings its indexes along, while an index alone would be removed as replaced.
+    for name in sorted(swaps, key=lambda name: (_base(name), not name.endswith(".log.swap"))):
         files.rename(directory / name, directory / name.removesuffix(".swap"))
     files.sync_directory(directory)
     log.warning("finished a compaction directory=%s files=%d", directory, len(swaps))
