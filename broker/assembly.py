@@ -24,6 +24,7 @@ from .controller.auto_creation import AutoCreation
 from .controller.controller import Controller
 from .controller.creation import TopicWriter
 from .controller.term import Office
+from .data_plane import data_plane
 from .disk_notices import DiskNotices
 from .endpoints import Endpoint, advertised
 from .handlers import sasl
@@ -31,19 +32,15 @@ from .handlers.acls import AclsHandler
 from .handlers.api_versions import ApiVersionsHandler
 from .handlers.cluster import ClusterHandler
 from .handlers.control import ControlHandler
+from .handlers.conversions import Conversions
 from .handlers.coordinator_ports import CoordinatorTopics, ZooKeeperOffsetsPort
-from .handlers.delete_records import DeleteRecordsHandler
-from .handlers.fetch import FetchHandler
-from .handlers.fetch_sessions import FetchSessions
 from .handlers.groups import GroupsHandler
-from .handlers.leader_epochs import LeaderEpochsHandler
-from .handlers.list_offsets import ListOffsetsHandler
 from .handlers.metadata import MetadataHandler
-from .handlers.produce import ProduceHandler
 from .handlers.producer_ids import ProducerIdsHandler
 from .handlers.producers import ProducersHandler
 from .handlers.topics import TopicsHandler
 from .identity import Identity
+from .liveness.liveness import Liveness
 from .metadata import MetadataCache
 from .net.dispatch import Dispatcher
 from .net.limits import Limits
@@ -85,6 +82,7 @@ class Node:
         files: Files,
         now_ms: Callable[[], int],
         chance: random.Random,
+        lease_clock: Callable[[], float],
     ) -> None:
         self.config = config
         self.identity = identity
@@ -103,6 +101,16 @@ class Node:
         self._limits = Limits(config.network)
         self._disk_notices = DiskNotices(zookeeper, identity.node_id)
         self._replicas = self._build_replicas()
+        self._liveness = Liveness(
+            config.liveness,
+            zookeeper,
+            node_id=identity.node_id,
+            cluster_id=identity.cluster_id,
+            secret=config.node.cluster_secret,
+            clock=lease_clock,
+            chance=chance,
+            peers=self._peers,
+        )
         self._writer = TopicWriter(
             zookeeper,
             chance,
@@ -114,7 +122,7 @@ class Node:
         self._coordinator = GroupCoordinator(
             node_id=identity.node_id,
             config=config.coordinator,
-            log=OffsetsLogPort(self._replicas, self._loop),
+            log=OffsetsLogPort(self._replicas, self._loop, self._liveness.lease.holds),
             topics=CoordinatorTopics(
                 identity.node_id,
                 self._metadata,
@@ -125,6 +133,7 @@ class Node:
             loop=self._loop,
             now_ms=now_ms,
             random=chance,
+            lease_problem=self._liveness.problem,
         )
         self._offsets_topic = OffsetsTopic(zookeeper, self._coordinator.start)
         self._departure = Departure(
@@ -183,13 +192,13 @@ class Node:
         self._renewal = SessionRenewal(
             self._zookeeper,
             [
-                registration.register,
+                self._register,
                 self._topic_configs.load,
                 self._node_configs.load,
                 self._campaign,
             ],
         )
-        await registration.register()
+        await self._register()
         await self._offsets_topic.look()
 
     def background(self) -> Mapping[str, Work]:
@@ -210,6 +219,7 @@ class Node:
             "controller": self._controller.run,
             "session renewal": self._renewal.run,
             "disk notices": self._disk_notices.run,
+            "liveness": self._liveness.run,
             "in-sync sets": lambda: self._in_sync_sets.run(self._replicas),
             "followers": self._followings.run,
         }
@@ -232,12 +242,30 @@ class Node:
         """Hand over what others can take."""
         assert self._registration is not None, "opened"
         await self._departure.announce(self._registration.broker_epoch)
+        await self._liveness.leave()
 
     async def close(self) -> None:
         """Stop serving, then stop the coordinator; logs and session are closed by the daemon."""
         await asyncio.gather(*(listener.close() for listener in self._listeners))
         self._dispatcher.stop()
+        self._conversions.close()
         self._coordinator.stop()
+        self._liveness.close()
+
+    async def _register(self) -> None:
+        """Take the place in ZooKeeper, at the start and after a lost session."""
+        assert self._registration is not None, "opened"
+        await self._registration.register()
+        self._liveness.registered(self._registration.broker_epoch)
+
+    def _peers(self) -> dict[int, tuple[str, int]]:
+        """Where the other nodes' beacons go: to their INTERNAL listeners, by UDP."""
+        found = {}
+        for node in self._metadata.snapshot.brokers:
+            address = self._internal_address(node)
+            if node != self.identity.node_id and address is not None:
+                found[node] = address
+        return found
 
     async def _campaign(self) -> None:
         self._controller.campaign()
@@ -259,6 +287,8 @@ class Node:
                 port = await listener.bind(bound.host, bound.port)
             except OSError as error:
                 raise OSError(f"listeners={bound}: {error.strerror or error}") from error
+            if is_internal:
+                await self._liveness.open(bound.host, port)
             told = self.config.advertised.get(bound.listener)
             endpoints[bound.listener] = advertised(told or bound, port)
         return endpoints
@@ -270,6 +300,7 @@ class Node:
             timestamp=self._now_ms(),
             rack=self.config.node.broker_rack,
             roles=self.config.node.node_roles,
+            sends_beacons=self._liveness.beacons is not None,
         )
 
     def _office(self) -> Office:
@@ -283,6 +314,9 @@ class Node:
             chance=self._chance,
             may_be_unclean=self._may_be_unclean,
             may_delete_topics=self.config.topics.delete_topic_enable,
+            vigil=self._liveness.beacons.vigil if self._liveness.beacons else None,
+            controller_seen=self._liveness.controller_seen,
+            is_controller_silent=self._liveness.is_controller_silent,
         )
 
     def _may_be_unclean(self, topic: str) -> bool:
@@ -304,24 +338,22 @@ class Node:
         )
 
     def _register_handlers(self, dispatcher: Dispatcher, registration: Registration) -> None:
-        replicas, metadata, loop = self._replicas, self._metadata, self._loop
+        replicas, metadata = self._replicas, self._metadata
         topics, cluster_id = self.config.topics, self.identity.cluster_id
+        self._conversions = Conversions()
         create = self._creation.ask if topics.auto_create_topics_enable else None
         for handler in (
             ApiVersionsHandler(dispatcher.offered),
-            ProduceHandler(replicas, loop=loop, now_ms=self._now_ms),
-            FetchHandler(
-                replicas,
-                loop=loop,
-                bytes_max=self.config.network.fetch_max_bytes,
+            *data_plane(
+                self.config,
+                replicas=replicas,
+                logs=self._logs,
+                conversions=self._conversions,
                 room=lambda: self._limits.answers.room,
-                sessions=FetchSessions(
-                    self.config.replication.fetch_session_slots, now=loop.time, chance=self._chance
-                ),
+                loop=self._loop,
+                now_ms=self._now_ms,
+                chance=self._chance,
             ),
-            ListOffsetsHandler(replicas),
-            DeleteRecordsHandler(replicas, self._logs.write_log_starts, loop=loop),
-            LeaderEpochsHandler(replicas),
             GroupsHandler(self._coordinator),
             ProducersHandler(replicas),
             ProducerIdsHandler(ProducerIdBlocks(self._zookeeper, self.identity.node_id).take),
@@ -383,8 +415,15 @@ class Node:
         self._controller.settings_changed()
 
     def _elected(self, topic: str, partition: int, leader_epoch: int) -> None:
-        if topic == OFFSETS_TOPIC:
-            self._coordinator.on_elected(partition, leader_epoch)
+        hosted = self._replicas.get(topic, partition)
+        if topic != OFFSETS_TOPIC or hosted is None:
+            return
+
+        def begin() -> None:
+            if hosted.is_leader and hosted.leader_epoch == leader_epoch:
+                self._coordinator.on_elected(partition, leader_epoch)
+
+        self._liveness.when_settled(hosted.controller_epoch, begin)
 
     def _resigned(self, topic: str, partition: int, leader_epoch: int | None) -> None:
         if topic == OFFSETS_TOPIC:

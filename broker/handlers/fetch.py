@@ -1,7 +1,6 @@
 """Fetch: reads record batches for consumers and followers, at once or when enough have come.
 
-Source: log.md sections 1.9 (older formats) and 6.1 to 6.3 (bounds, sizes); cluster.md 3.5, 3.6
-and 3.10.
+Source: log.md sections 6.1 to 6.3 (bounds, sizes); cluster.md 3.5, 3.6 and 3.10.
 """
 
 from __future__ import annotations
@@ -17,12 +16,12 @@ from barnabas.broker.storage.file_slice import FileSlice
 from barnabas.protocol.api import ApiKey
 from barnabas.protocol.errors import ErrorCode, Refused
 from barnabas.protocol.messages import fetch as messages
-from barnabas.protocol.records import batch
-from barnabas.protocol.records.convert import down_convert
 
 from .call import Answer, Call, Handler, Parked
-from .fetch_sessions import FetchSessions, Wanted
+from .conversions import Conversions
+from .fetch_sessions import FetchSessions, Reading, Wanted
 from .followers import check_replica, divergence, is_position, refuse_strangers
+from .old_fetch import OldFetch
 from .read_committed import note_aborted, wants_committed
 
 SIZE_RULES_SINCE = 3
@@ -31,8 +30,6 @@ MAGIC_2_SINCE = 4
 STORAGE_ERROR_SINCE = 6
 ZSTD_SINCE = 10
 ZSTD = 4
-CONVERSION_READ_BYTES = 1 << 20
-"""Bytes read at a time when looking for something an old client can be given."""
 
 
 class FetchHandler:
@@ -49,12 +46,19 @@ class FetchHandler:
         bytes_max: int,
         room: Callable[[], int],
         sessions: FetchSessions,
+        conversions: Conversions | None = None,
     ) -> None:
         self._replicas = replicas
         self._sessions = sessions
         self._loop = loop
         self._bytes_max = bytes_max
         self._room = room
+        self._old = OldFetch(
+            loop,
+            conversions or Conversions(),
+            read=lambda call, one, limit: self._read(call, one, limit, at_least_one=True),
+            led=lambda one: replicas.led(one.topic, one.partition.partition),
+        )
 
     def handlers(self) -> Mapping[int, Handler]:
         """What to register with the dispatcher."""
@@ -68,7 +72,13 @@ class FetchHandler:
             reading = self._sessions.begin(request)
         except Refused as refusal:
             return messages.FetchResponse(error_code=refusal.code)
-        wanted = reading.wanted
+        if call.version < MAGIC_2_SINCE:
+            limit = min(self._bytes_max, self._room())
+            return self._old.answer(call, reading.wanted, reading.answer, limit)
+        return self._read_or_wait(call, reading)
+
+    def _read_or_wait(self, call: Call, reading: Reading) -> Answer:
+        request, wanted = call.request, reading.wanted
         if not self._must_wait(call, wanted):
             return reading.answer()
         missing = request.min_bytes - _size(wanted)
@@ -203,22 +213,4 @@ def _records(
         return partition.log.slice(offset, bytes_max=bytes_max, end=end, at_least_one=at_least_one)
     if not config.message_downconversion_enable:
         raise Refused(ErrorCode.UNSUPPORTED_VERSION, "message.downconversion.enable=false")
-    converted = _converted(partition, offset, 0 if version < 2 else 1, max(bytes_max, 1))
-    # Up to version 2 a client takes a cut entry for "ask again with a larger size".
-    return converted if at_least_one else converted[:bytes_max]
-
-
-def _converted(partition: Partition, offset: int, magic: int, bytes_max: int) -> bytes:
-    """The first batches at or after ``offset`` that an old client can be given something of."""
-    start = offset
-    while True:
-        data = partition.read(
-            offset, bytes_max=min(bytes_max, CONVERSION_READ_BYTES), at_least_one=True
-        )
-        if not data:
-            return b""
-        converted = down_convert(data, magic, start, bytes_max=bytes_max)
-        if converted:
-            return converted
-        *_, (last, _) = batch.iterate(data)
-        offset = batch.next_offset(data, last)
+    return partition.read(offset, bytes_max=bytes_max, at_least_one=at_least_one)

@@ -18,9 +18,16 @@ from barnabas.protocol.api import ApiKey
 from barnabas.protocol.errors import ErrorCode, Refused
 from barnabas.protocol.messages import produce as messages
 from barnabas.protocol.names import is_internal
-from barnabas.protocol.records.validate import InvalidRecords, ProduceRules, prepare
+from barnabas.protocol.records.validate import (
+    InvalidRecords,
+    Prepared,
+    ProduceRules,
+    prepare,
+)
 
 from .call import Answer, Call, Handler, Parked
+from .conversions import Conversions
+from .large_produce import Checked, LargeProduce, Ready
 from .transactional import check_transaction
 
 log = logging.getLogger(__name__)
@@ -44,12 +51,24 @@ class ProduceHandler:
     """Validates, appends, and waits for the high watermark where the producer asks for that."""
 
     def __init__(
-        self, replicas: Replicas, *, loop: asyncio.AbstractEventLoop, now_ms: Callable[[], int]
+        self,
+        replicas: Replicas,
+        *,
+        loop: asyncio.AbstractEventLoop,
+        now_ms: Callable[[], int],
+        conversions: Conversions | None = None,
     ) -> None:
         self._replicas = replicas
         self._loop = loop
         self._now_ms = now_ms
         self._rules: dict[int, tuple[LogConfig, ProduceRules]] = {}
+        self._large = LargeProduce(
+            loop,
+            conversions or Conversions(),
+            rules_of=self._rules_at,
+            now_ms=now_ms,
+            append=self._append_all,
+        )
 
     def handlers(self) -> Mapping[int, Handler]:
         """What to register with the dispatcher."""
@@ -57,6 +76,12 @@ class ProduceHandler:
 
     def produce(self, call: Call) -> Answer:
         """Append every partition's batch by itself; one that fails does not hinder the others."""
+        if self._large.takes(call.request):
+            return self._large.later(call)
+        return self._append_all(call, {})
+
+    def _append_all(self, call: Call, ready: Ready) -> Answer:
+        """``ready`` has the batches that were checked already."""
         request: messages.ProduceRequest = call.request
         waiting: dict[int, Waiting] = {}
         results: list[messages.PartitionResult] = []
@@ -64,7 +89,7 @@ class ProduceHandler:
         for topic in request.topic_data:
             answers = []
             for wanted in topic.partition_data:
-                result = self._append_safely(call, topic.name, wanted, waiting, len(results))
+                result = self._append_safely(call, topic.name, wanted, waiting, len(results), ready)
                 results.append(result)
                 answers.append(result)
             topics.append(messages.TopicResult(name=topic.name, partition_responses=answers))
@@ -82,9 +107,11 @@ class ProduceHandler:
         wanted: messages.Partition,
         waiting: dict[int, Waiting],
         place: int,
+        ready: Ready,
     ) -> messages.PartitionResult:
         try:
-            result, pending = self._append(call, topic, wanted)
+            checked = ready.get((topic, wanted.index)) if ready else None
+            result, pending = self._append(call, topic, wanted, checked)
         except InvalidRecords as refusal:
             return _refused(wanted.index, refusal, call.version, refusal.record_errors)
         except Refused as refusal:
@@ -94,7 +121,7 @@ class ProduceHandler:
         return result
 
     def _append(
-        self, call: Call, topic: str, wanted: messages.Partition
+        self, call: Call, topic: str, wanted: messages.Partition, checked: Checked | None
     ) -> tuple[messages.PartitionResult, Waiting | None]:
         acks = call.request.acks
         if acks not in ACKS:
@@ -102,12 +129,7 @@ class ProduceHandler:
         if is_internal(topic) and call.client_id != ADMIN_CLIENT:
             raise Refused(ErrorCode.INVALID_TOPIC_EXCEPTION, "only the brokers write here")
         partition = self._replicas.led(topic, wanted.index)
-        prepared = prepare(
-            wanted.records,
-            produce_version=call.version,
-            rules=self._rules_of(partition.log.config),
-            now_ms=self._now_ms(),
-        )
+        prepared = self._prepared(call, wanted, partition.log.config, checked)
         start = partition.log.start_offset
         if prepared is None:
             nothing = messages.PartitionResult(
@@ -126,6 +148,22 @@ class ProduceHandler:
         end = appended.last_offset + 1
         is_pending = acks == -1 and end > partition.high_watermark
         return result, Waiting(partition, end) if is_pending else None
+
+    def _prepared(
+        self,
+        call: Call,
+        wanted: messages.Partition,
+        config: LogConfig,
+        checked: Checked | None,
+    ) -> Prepared | None:
+        rules = self._rules_of(config)
+        if checked is None or checked.rules is not rules:  # they were changed meanwhile
+            return prepare(
+                wanted.records, produce_version=call.version, rules=rules, now_ms=self._now_ms()
+            )
+        if isinstance(checked.outcome, Refused):
+            raise checked.outcome
+        return checked.outcome
 
     def _when_committed(
         self,
@@ -155,6 +193,12 @@ class ProduceHandler:
         if codes:
             log.info("closed a producer without acks host=%s codes=%s", call.peer.host, codes)
             call.peer.close()
+
+    def _rules_at(self, topic: str, index: int) -> ProduceRules | None:
+        try:
+            return self._rules_of(self._replicas.led(topic, index).log.config)
+        except Refused:
+            return None
 
     def _rules_of(self, config: LogConfig) -> ProduceRules:
         known = self._rules.get(id(config))

@@ -173,12 +173,13 @@ class Dispatcher:
             raise
         except Exception as error:  # noqa: BLE001 - judged in one place
             answer = _excuse(route, error)
+        is_started = False
         if type(answer) is CoroutineType:
-            answer = self._started(route, answer)
+            answer, is_started = self._started(route, answer), True
         if type(answer) is Parked:
             if not answer.is_resolved:
                 answer.route, answer.correlation_id = route, correlation_id
-                answer.held = len(frame) if route.holds_request else 0
+                answer.held = len(frame) if route.holds_request or is_started else 0
                 return answer
             answer = answer.answer
         return render(route, correlation_id, answer)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from dataclasses import dataclass
 from typing import Any
 
@@ -38,7 +39,13 @@ def call(
 
 
 def answered(answer: Any) -> Any:
-    """The answer, which must be there."""
+    """The answer, which must be there; a coroutine may let others have their turn."""
+    if inspect.iscoroutine(answer):
+        try:
+            while True:
+                assert answer.send(None) is None, "it waits"
+        except StopIteration as stop:
+            return stop.value
     if isinstance(answer, Parked):
         assert answer.is_resolved
         return answer.answer

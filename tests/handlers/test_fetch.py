@@ -62,7 +62,7 @@ def request(*topics: messages.Topic, **more: Any) -> messages.FetchRequest:
 
 
 def results(answer: Any) -> list[messages.PartitionResult]:
-    return [one for topic in answer.responses for one in topic.partitions]
+    return [one for topic in answered(answer).responses for one in topic.partitions]
 
 
 def produce(replicas: Replicas, topic: str, *counts: int, **more: Any) -> None:

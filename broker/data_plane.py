@@ -1,0 +1,56 @@
+"""The handlers of records, put together: produce, fetch, offsets by time, deletion, epochs."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable, Iterable, Mapping
+from typing import Protocol
+
+from .config import NodeConfig
+from .handlers.call import Handler
+from .handlers.conversions import Conversions
+from .handlers.delete_records import DeleteRecordsHandler
+from .handlers.fetch import FetchHandler
+from .handlers.fetch_sessions import FetchSessions
+from .handlers.leader_epochs import LeaderEpochsHandler
+from .handlers.list_offsets import ListOffsetsHandler
+from .handlers.produce import ProduceHandler
+from .replication.replicas import Replicas
+from .storage.manager import LogManager
+
+
+class Handlers(Protocol):
+    """Whatever serves some APIs."""
+
+    def handlers(self) -> Mapping[int, Handler]:
+        """What to register with the dispatcher."""
+
+
+def data_plane(
+    config: NodeConfig,
+    *,
+    replicas: Replicas,
+    logs: LogManager,
+    conversions: Conversions,
+    room: Callable[[], int],
+    loop: asyncio.AbstractEventLoop,
+    now_ms: Callable[[], int],
+    chance: random.Random,
+) -> Iterable[Handlers]:
+    """One handler an area; ``room`` says how many bytes of answers may still be made."""
+    slots = config.replication.fetch_session_slots
+    return (
+        ProduceHandler(replicas, loop=loop, now_ms=now_ms, conversions=conversions),
+        FetchHandler(
+            replicas,
+            loop=loop,
+            bytes_max=config.network.fetch_max_bytes,
+            room=room,
+            sessions=FetchSessions(slots, now=loop.time, chance=chance),
+            conversions=conversions,
+        ),
+        ListOffsetsHandler(replicas),
+        DeleteRecordsHandler(replicas, logs.write_log_starts, loop=loop),
+        LeaderEpochsHandler(replicas),
+    )
