@@ -122,7 +122,10 @@ class Notices:
         await self._remove(znodes.LOG_DIR_EVENTS, names)
 
     async def _ask_again(self, nodes: set[int]) -> None:
-        hosted = self._term.living_replicas(self._context.replicas_on(nodes))
+        replicas = self._context.replicas_on(nodes)
+        hosted = self._term.living_replicas(replicas)
+        # Nobody leads what is being deleted: whether its disk works shows when it is deleted.
+        self._context.failed_replicas -= set(replicas) - set(hosted)
         failed = self._context.failed_replicas.intersection(hosted)
         self._context.failed_replicas -= failed
         batch = self._term.batch()
