@@ -23,7 +23,7 @@ class Next(Enum):
 
     FETCH = "fetch"
     FETCH_AFTER_TRUNCATION = "fetch after truncation"
-    """The recovery point was lowered: it is written down before anything is appended."""
+    """The recovery point was lowered: it is written down before anything is cut or appended."""
     WAIT = "wait"
     STOP = "stop"
     """Until the controller's next order."""
@@ -39,15 +39,22 @@ NEXT_BY_ERROR: Final[Mapping[int, Next]] = {
 
 
 def begin(partition: Partition) -> bool:
-    """Make a log fit to be compared by epochs; True when it was truncated. Raises Refused(56).
+    """Make a log fit to be compared by epochs; False when it is. Raises Refused(56).
 
+    Else it was truncated, or will be when recovery points are written down and this is asked again.
     A log without epochs, written in older formats, can only be trusted as far as it is committed.
     """
     log = partition.log
     if log.epochs.latest >= 0 or log.end_offset <= partition.high_watermark:
         return False
-    partition.truncate_to(partition.high_watermark)
+    _truncate_to(partition, partition.high_watermark)
     return True
+
+
+def _truncate_to(partition: Partition, offset: int) -> None:
+    """Cut, unless recovery points must be written down before: then the leader is asked again."""
+    if partition.log.may_truncate_to(offset):
+        partition.truncate_to(offset)
 
 
 def apply(partition: Partition, result: PartitionResult) -> Next:
@@ -89,7 +96,7 @@ def truncate(partition: Partition, leaders: DivergingEpoch) -> None:
         target,
         leaders.epoch,
     )
-    partition.truncate_to(target)
+    _truncate_to(partition, target)
 
 
 def restart(partition: Partition, leaders_start: int, leaders_end: int) -> bool:
@@ -99,7 +106,7 @@ def restart(partition: Partition, leaders_start: int, leaders_end: int) -> bool:
     """
     own = partition.log
     if leaders_end < own.end_offset:
-        partition.truncate_to(leaders_end)
+        _truncate_to(partition, leaders_end)
         return True
     if leaders_start > own.end_offset:
         log.warning("began anew %s at=%d from=%d", partition, leaders_start, own.end_offset)

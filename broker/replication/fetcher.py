@@ -134,10 +134,12 @@ class Fetcher:
 
         That is so where the topic asks for it (flush.messages): else nothing waits here.
         """
-        for one in ready.values():
-            if one.is_new:
-                one.is_new = False
-                self._guarded(one, lambda one=one: self._begin(one))  # type: ignore[misc]
+        while new := [one for one in ready.values() if one.is_new]:
+            for one in new:
+                outcome = self._guarded(one, lambda one=one: self._begin(one))  # type: ignore[misc]
+                one.is_new = outcome is Next.FETCH_AFTER_TRUNCATION
+            if any(one.is_new for one in new):
+                await self._truncated()
         unsafe = [
             one.partition.log
             for one in ready.values()

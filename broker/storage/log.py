@@ -134,10 +134,19 @@ class Log(StoredLog):
         """
         log_follower.append_batches(self, batches)
 
+    def may_truncate_to(self, offset: int) -> bool:
+        """Whether :meth:`truncate_to` may be called at once: no file says that more is durable.
+
+        Else have the recovery points written down, and ask again. A file system may destroy what
+        is cut and keep the old size, and a start would not look. Raises Refused(56).
+        """
+        with self._storage():
+            return log_follower.may_truncate_to(self, offset)
+
     def truncate_to(self, offset: int) -> None:
         """Drop ``offset`` and all after it, and the whole batch that holds it. Raises Refused(56).
 
-        The recovery point is lowered: have it written down before anything is appended.
+        Only when it :meth:`may_truncate_to`.
         """
         with self._storage():
             log_follower.truncate_to(self, offset)

@@ -44,6 +44,7 @@ class LogDirectory:
         self.log_starts: Offsets = {}
         self.high_watermarks: Offsets = {}
         """What the checkpoints said at the start."""
+        self._points: Offsets = {}
         self._lock: Lock | None = None
         self._written: dict[str, bytes] = {}
         self._writing = asyncio.Lock()
@@ -59,7 +60,7 @@ class LogDirectory:
             # Before anything is loaded, and for good: a crash from here on is a crash.
             self._files.unlink(marker)
             self._files.sync_directory(self.path)
-        self.recovery_points = self._read(RECOVERY_POINTS)
+        self.recovery_points = self._points = self._read(RECOVERY_POINTS)
         self.log_starts = self._read(LOG_STARTS)
         self.high_watermarks = self._read(HIGH_WATERMARKS)
 
@@ -77,10 +78,16 @@ class LogDirectory:
             if self._written.get(name) == data:
                 return
             path = self.path / name
+            if name == RECOVERY_POINTS:
+                now = self._points
+                either = {**now, **offsets}
+                self._points = {key: max(now.get(key, 0), offsets.get(key, 0)) for key in either}
             await uninterrupted(
                 self._files.off_loop(lambda: self._files.write_atomically(path, data))
             )
             self._written[name] = data
+            if name == RECOVERY_POINTS:
+                self._points = offsets
 
     async def replace(self, name: str, offsets: Offsets) -> None:
         """As :meth:`write`; on a full disk the old checkpoint is removed. Raises StorageError."""
@@ -93,10 +100,15 @@ class LogDirectory:
             async with self._writing:
                 self._written.pop(name, None)
                 await uninterrupted(self._files.off_loop(lambda: self._remove(name)))
+                self._points = {}
 
     def _remove(self, name: str) -> None:
         self._files.unlink(self.path / name)
         self._files.sync_directory(self.path)
+
+    def listed_point(self, key: tuple[str, int]) -> int:
+        """The greatest recovery point of a log that a start may find, now or in a moment."""
+        return self._points.get(key, 0)
 
     async def mark_clean(self) -> None:
         """Say that everything in it is complete and durable. Raises StorageError."""

@@ -16,6 +16,7 @@ from .slices import at_once
 
 if TYPE_CHECKING:
     from .log import Log
+    from .segment import Segment
 
 
 def append_batches(log: Log, batches: bytes) -> None:
@@ -37,6 +38,25 @@ def append_batches(log: Log, batches: bytes) -> None:
         log.append_entry(entry, data[position : position + size])
 
 
+def may_truncate_to(log: Log, offset: int) -> bool:
+    """See :meth:`Log.may_truncate_to`."""
+    if not log.segments.view.bases[0] <= offset < log.end_offset:
+        return True
+    end_offset = _place(log, offset)[1]
+    if log.listed_recovery_point <= end_offset:
+        return True
+    log.flusher.lower(end_offset)
+    return False
+
+
+def _place(log: Log, offset: int) -> tuple[Segment, int]:
+    """The segment to cut, and where the log then ends."""
+    view = log.segments.view
+    last = view.segments[view.floor(offset)]
+    inside = last.gaps.at(offset) or last.find_now(offset)
+    return last, min(offset, inside.base_offset) if inside else offset
+
+
 def truncate_to(log: Log, offset: int) -> None:
     """Drop ``offset`` and all after it, with the whole batch that holds it."""
     if offset >= log.end_offset:
@@ -48,9 +68,8 @@ def truncate_to(log: Log, offset: int) -> None:
     if offset < view.bases[0]:
         truncate_fully(log, offset, None)
         return
-    last = view.segments[view.floor(offset)]
-    inside = last.gaps.at(offset) or last.find_now(offset)
-    end_offset = min(offset, inside.base_offset) if inside else offset
+    last, end_offset = _place(log, offset)
+    assert log.listed_recovery_point <= end_offset, f"{log}: a start would trust what is cut"
     log.flusher.lower(end_offset)
     gone = [segment for segment in view.segments if segment.base_offset > offset]
     log.segments.remove(gone)

@@ -39,6 +39,9 @@ class LogOwner(Protocol):
     def repair(self, log: StoredLog, segment: Segment) -> None:
         """Make the indexes of a segment again; often said again before that has happened."""
 
+    def listed_recovery_point(self, log: StoredLog) -> int:
+        """The greatest recovery point of this log that a start may find written down."""
+
     def storage_failed(self, log: StoredLog, error: StorageError) -> None:
         """The log's directory cannot be trusted any more: take it offline."""
 

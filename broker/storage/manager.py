@@ -326,6 +326,13 @@ class LogManager:
         """Make the indexes of a segment again; :meth:`run` does it."""
         self._keeping.repair.ask(log, segment)
 
+    def listed_recovery_point(self, log: StoredLog) -> int:
+        """The greatest recovery point of a log that a start may find."""
+        for directory in self.directories:
+            if directory.path == log.directory.parent:
+                return directory.listed_point((log.topic, log.partition))
+        return 0
+
     def storage_failed(self, log: StoredLog, error: StorageError) -> None:
         """Take the directory of a log offline, with all that is in it."""
         for directory in self.directories:

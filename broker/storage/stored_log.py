@@ -256,6 +256,11 @@ class StoredLog:
         return self.flusher.recovery_point
 
     @property
+    def listed_recovery_point(self) -> int:
+        """What a start would trust: at most :attr:`recovery_point`, unless that was lowered."""
+        return self._owner.listed_recovery_point(self)
+
+    @property
     def durable_offset(self) -> int:
         """What lies below may be acknowledged: at most flush.messages - 1 records are unsafe."""
         return min(self.end_offset, self.flusher.due_at - 1)

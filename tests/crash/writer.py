@@ -170,6 +170,8 @@ class Writer:
     async def _truncate(self, log: Log) -> None:
         low = max(log.start_offset, log.end_offset - TRUNCATED_MAX)
         offset = self._random.randint(low, log.end_offset)
+        while not log.may_truncate_to(offset):
+            await self._logs.write_recovery_points()
         end = _boundary(log, offset)
         self.say("truncate", log.topic, offset=end)
         log.truncate_to(offset)

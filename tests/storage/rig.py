@@ -48,6 +48,9 @@ class Keeper:
     def repair(self, log: StoredLog, segment: Segment) -> None:
         self.repairs.append(segment)
 
+    def listed_recovery_point(self, log: StoredLog) -> int:
+        return 0
+
     def storage_failed(self, log: StoredLog, error: StorageError) -> None:
         self.failures.append(error)
         log.take_offline(str(error))
