@@ -21,10 +21,10 @@ class Aiokafka:
     name = "aiokafka"
     codecs: Sequence[str] = ("none", "gzip", "snappy", "lz4", "zstd")
 
-    def create_topic(self, bootstrap: str, topic: str, partitions: int) -> None:
+    def create_topic(self, bootstrap: str, topic: str, partitions: int, factor: int = 1) -> None:
         async def create() -> None:
             async with _admin(bootstrap) as admin:
-                await admin.create_topics([NewTopic(topic, partitions, replication_factor=1)])
+                await admin.create_topics([NewTopic(topic, partitions, replication_factor=factor)])
 
         asyncio.run(create())
 

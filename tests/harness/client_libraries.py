@@ -33,8 +33,8 @@ class ClientLibrary(Protocol):
     name: str
     codecs: Sequence[str]
 
-    def create_topic(self, bootstrap: str, topic: str, partitions: int) -> None:
-        """Create a topic of replication factor 1 through the admin client."""
+    def create_topic(self, bootstrap: str, topic: str, partitions: int, factor: int = 1) -> None:
+        """Create a topic of so many replicas through the admin client."""
 
     def produce(
         self, bootstrap: str, topic: str, records: Sequence[Sent], codec: str = "none"

@@ -28,9 +28,9 @@ class Confluent:
     name = "confluent-kafka"
     codecs: Sequence[str] = ("none", "gzip", "snappy", "lz4", "zstd")
 
-    def create_topic(self, bootstrap: str, topic: str, partitions: int) -> None:
+    def create_topic(self, bootstrap: str, topic: str, partitions: int, factor: int = 1) -> None:
         admin = AdminClient({"bootstrap.servers": bootstrap})
-        created = admin.create_topics([NewTopic(topic, partitions, replication_factor=1)])
+        created = admin.create_topics([NewTopic(topic, partitions, replication_factor=factor)])
         created[topic].result(WAIT_S)
 
     def produce(

@@ -198,10 +198,10 @@ def await_leaders(cluster: Deployment, topic: str, partitions: int) -> dict[int,
 
 
 def create_topic(
-    cluster: Deployment, library: ClientLibrary, topic: str, partitions: int
+    cluster: Deployment, library: ClientLibrary, topic: str, partitions: int, factor: int = 1
 ) -> dict[int, Address]:
     """Create a topic through a library's admin client; returns its leaders when all know them."""
-    library.create_topic(cluster.bootstrap, topic, partitions)
+    library.create_topic(cluster.bootstrap, topic, partitions, factor)
     return await_leaders(cluster, topic, partitions)
 
 

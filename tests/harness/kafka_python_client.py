@@ -27,10 +27,12 @@ class KafkaPython:
     name = "kafka-python"
     codecs: Sequence[str] = ("none", "gzip", "snappy", "lz4", "zstd")
 
-    def create_topic(self, bootstrap: str, topic: str, partitions: int) -> None:
+    def create_topic(self, bootstrap: str, topic: str, partitions: int, factor: int = 1) -> None:
         admin = KafkaAdminClient(bootstrap_servers=bootstrap)
         try:
-            admin.create_topics({topic: {"num_partitions": partitions, "replication_factor": 1}})
+            admin.create_topics(
+                {topic: {"num_partitions": partitions, "replication_factor": factor}}
+            )
         finally:
             admin.close()
 
