@@ -88,7 +88,7 @@ async def _serve(config: NodeConfig, ready_descriptor: int | None) -> None:
             os.write(ready_descriptor, f"{words}\n".encode())
             os.close(ready_descriptor)
 
-    await daemon.run(config, stop, ready=ready)
+    await daemon.run(config, stop, ready=ready, lease_clock=daemon.boot_clock)
 
 
 def _configured(chosen: argparse.Namespace, defaults: Mapping[str, str]) -> NodeConfig:

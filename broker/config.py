@@ -15,6 +15,7 @@ from barnabas.protocol.settings import ConfigError, declared, parse, setting, su
 
 from .endpoints import LOCAL_HOST, Endpoint, parse_endpoints, parse_protocol_map
 from .kafka_names import REFUSED, SWITCHES, WITHOUT_MEANING
+from .liveness.settings import LivenessSettings
 from .storage.cleaner_settings import CleanerSettings
 from .storage.log_config import BROKER_SYNONYMS, LogConfig
 
@@ -198,6 +199,7 @@ SECTIONS: tuple[type[Any], ...] = (
     StorageSettings,
     CleanerSettings,
     ReplicationSettings,
+    LivenessSettings,
     CoordinatorConfig,
 )
 """Every class of settings that a node's file may fill, in the order of the generated table."""
@@ -214,6 +216,7 @@ class NodeConfig:
     storage: StorageSettings
     cleaner: CleanerSettings
     replication: ReplicationSettings
+    liveness: LivenessSettings
     coordinator: CoordinatorConfig
     log_defaults: LogConfig
     listeners: tuple[Endpoint, ...]
@@ -257,6 +260,7 @@ def load(values: Mapping[str, str]) -> NodeConfig:
         storage=storage,
         cleaner=parts[CleanerSettings],
         replication=_checked_replication(parts[ReplicationSettings]),
+        liveness=_checked_liveness(parts[LivenessSettings], node),
         coordinator=parts[CoordinatorConfig],
         log_defaults=_log_defaults(values),
         listeners=listeners,
@@ -304,6 +308,18 @@ def _checked_replication(settings: ReplicationSettings) -> ReplicationSettings:
     ):
         if wait_ms > limit_ms:
             raise ConfigError(f"replica.fetch.wait.max.ms={wait_ms}: exceeds {name}={limit_ms}")
+    return settings
+
+
+def _checked_liveness(settings: LivenessSettings, node: NodeSettings) -> LivenessSettings:
+    """Beacons prove by the secret whose they are, and several must fit into the timeout."""
+    if settings.beacon_enable and not node.cluster_secret:
+        raise ConfigError("beacon.enable: needs a cluster.secret, by which beacons are known")
+    if settings.beacon_timeout_ms < 4 * settings.beacon_interval_ms:
+        raise ConfigError(
+            f"beacon.timeout.ms={settings.beacon_timeout_ms}: must be at least four times "
+            f"beacon.interval.ms={settings.beacon_interval_ms}"
+        )
     return settings
 
 

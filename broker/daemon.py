@@ -54,6 +54,11 @@ def wall_clock_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
+def boot_clock() -> float:
+    """Seconds since the machine started, its sleep included."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME)
+
+
 async def run(
     config: NodeConfig,
     stop: asyncio.Event,
@@ -63,10 +68,12 @@ async def run(
     connect: Connect = kazoo_door.connect,
     now_ms: Callable[[], int] = wall_clock_ms,
     chance: random.Random | None = None,
+    lease_clock: Callable[[], float] | None = None,
 ) -> None:
     """Serve until ``stop`` is set; raises NodeFailed, or ExceptionGroup for a bug of ours.
 
-    The last four parameters are the world; the simulation hands in another one.
+    The last five parameters are the world; the simulation hands in another one. ``lease_clock``
+    gives seconds and goes on while the machine sleeps; None is the loop's clock, which may not.
     """
     files, chance = files or DiskFiles(), chance or random.SystemRandom()
     try:
@@ -78,7 +85,10 @@ async def run(
             await node_configs.load()
             settings = (topic_configs, node_configs)
             async with _storage(config, files, *settings, now_ms, chance) as logs:
-                node = Node(config, identity, zookeeper, logs, *settings, files, now_ms, chance)
+                clock = lease_clock or asyncio.get_running_loop().time
+                node = Node(
+                    config, identity, zookeeper, logs, *settings, files, now_ms, chance, clock
+                )
                 await _serve(node, stop, ready)
     except FAILURES as failure:
         raise NodeFailed(str(failure)) from failure

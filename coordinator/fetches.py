@@ -6,7 +6,7 @@ coordinator that owns the group's partition.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from barnabas.protocol.errors import ErrorCode
@@ -49,8 +49,14 @@ _of_partition: Final = factory(
 class Fetches:
     """Serves OffsetFetch."""
 
-    def __init__(self, directory: Directory, zookeeper: ZooKeeperCommits) -> None:
+    def __init__(
+        self,
+        directory: Directory,
+        zookeeper: ZooKeeperCommits,
+        lease_problem: Callable[[], ErrorCode] = lambda: ErrorCode.NONE,
+    ) -> None:
         self._directory = directory
+        self._lease_problem = lease_problem
         self._groups = directory.groups
         self._zookeeper = zookeeper
 
@@ -82,14 +88,15 @@ class Fetches:
         self, group_id: str, topics: Sequence[Topic] | None, is_stable: bool
     ) -> tuple[ErrorCode, Sequence[TopicResult]]:
         """The offsets of one group: those asked for, or all; or the code of the gate."""
+        code = self._lease_problem()
         group = self._groups.get(group_id)
         if group is None:
-            code = self._directory.problem(group_id)
-            if code:
-                return code, ()
+            code = self._directory.problem(group_id) or code
             offsets = _NOTHING
         else:
             offsets = group.offsets
+        if code:
+            return code, ()
         if topics is None:
             topics = _all_of(offsets, is_stable=is_stable)
         committed = offsets.committed

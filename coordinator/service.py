@@ -54,7 +54,9 @@ class GroupCoordinator:
         loop: asyncio.AbstractEventLoop,
         now_ms: Callable[[], int],
         random: random.Random,
+        lease_problem: Callable[[], ErrorCode] = lambda: ErrorCode.NONE,
     ) -> None:
+        """``lease_problem``: why no offset may be told now; NONE while this node's lease holds."""
         self.node_id = node_id
         self.config = config
         self.directory = Directory(topics.may_lead)
@@ -66,16 +68,22 @@ class GroupCoordinator:
         self._loader = Loader(log, self.directory, config, loop, now_ms, self._loaded)
         self._expiry = Expiry(self.directory, self._rebalancer, self._journal, config, loop, now_ms)
         self._zookeeper = ZooKeeperCommits(zookeeper_offsets, topics, config)
-        self._serve(topics, now_ms, random)
+        self._serve(topics, now_ms, random, lease_problem)
 
-    def _serve(self, topics: Topics, now_ms: Callable[[], int], randomness: random.Random) -> None:
+    def _serve(
+        self,
+        topics: Topics,
+        now_ms: Callable[[], int],
+        randomness: random.Random,
+        lease_problem: Callable[[], ErrorCode],
+    ) -> None:
         """Give every API its attribute."""
         directory, rebalancer = self.directory, self._rebalancer
         self.find_coordinator = Discovery(topics).find_coordinator
         self.offset_commit = Commits(
             directory, topics, self._journal, rebalancer, self.config, now_ms, self._zookeeper
         ).offset_commit
-        fetches = Fetches(directory, self._zookeeper)
+        fetches = Fetches(directory, self._zookeeper, lease_problem)
         self.offset_fetch = fetches.offset_fetch
         self.answer_offset_fetch = fetches.answer
         """The same without waiting, from version 1 on: ``(request, version)`` gives the answer."""

@@ -31,12 +31,14 @@ class BrokerRegistration:
     security: Mapping[str, str] = field(default_factory=dict)
     rack: str | None = None
     roles: tuple[str, ...] = ALL_ROLES
+    sends_beacons: bool = False
+    """It says by datagrams that it lives (reliability.md section 3.1)."""
     jmx_port: int = -1
     features: Mapping[str, Any] = field(default_factory=dict)
     version: int = 5
 
     def to_json(self) -> bytes:
-        """The payload in the layout of ``version``, plus our roles, which Kafka ignores."""
+        """The payload in the layout of ``version``, plus keys of ours, which Kafka ignores."""
         plain = [
             self.endpoints[name] for name in self.endpoints if self.protocol(name) == "PLAINTEXT"
         ]
@@ -59,6 +61,8 @@ class BrokerRegistration:
                 name: self.protocol(name) for name in self.endpoints
             }
             values["roles"] = list(self.roles)
+            if self.sends_beacons:
+                values["beacons"] = True
         if self.version >= 5:
             values["features"] = dict(self.features)
         return js.dump(values)
@@ -82,6 +86,7 @@ class BrokerRegistration:
             security=security,
             rack=js.text(values, "rack") if values.get("rack") is not None else None,
             roles=js.strings(values, "roles", list(ALL_ROLES)),
+            sends_beacons=values.get("beacons") is True,
             jmx_port=js.number(values, "jmx_port", -1),
             features=js.mapping(values, "features", {}),
             version=version,

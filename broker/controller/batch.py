@@ -5,7 +5,7 @@ Source: cluster.md section 2.4. LeaderAndIsr, then UpdateMetadata, then StopRepl
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -13,6 +13,7 @@ from barnabas.protocol.errors import ErrorCode
 
 from .channel import Channels, Order
 from .context import Context, Partition, Replica
+from .handovers import Handovers
 from .orders import Orders
 
 HEARD: Final = (ErrorCode.NONE, ErrorCode.STALE_CONTROLLER_EPOCH)
@@ -27,6 +28,8 @@ class Replies:
     """Replicas whose node answered KAFKA_STORAGE_ERROR to LeaderAndIsr."""
     replicas_deleted: Callable[[list[Replica], list[Replica]], None]
     """After a StopReplica with deletion: the replicas that are gone, and those that failed."""
+    informed: Callable[[int, int], None]
+    """A node, by id and broker epoch, has heard and answered all there is to know."""
 
 
 @dataclass(slots=True)
@@ -37,10 +40,12 @@ class Batch:
     orders: Orders
     channels: Channels
     replies: Replies
+    handovers: Handovers
     _leaders: dict[int, dict[Partition, bool]] = field(default_factory=dict)
     _metadata: set[Partition] = field(default_factory=set)
     _metadata_for: set[int] = field(default_factory=set)
     _whole_for: set[int] = field(default_factory=set)
+    _informed: set[int] = field(default_factory=set)
     _stops: dict[int, dict[Partition, bool]] = field(default_factory=dict)
 
     def lead(self, nodes: Iterable[int], partition: Partition, *, is_new: bool = False) -> None:
@@ -63,6 +68,7 @@ class Batch:
         """
         told = set(self.context.nodes if nodes is None else nodes)
         self.publish(self.context.leaders, told)
+        self._informed |= told
         if not self.context.unreadable:
             self._whole_for |= told
 
@@ -83,42 +89,66 @@ class Batch:
             self._send_stops(node, stops)
         self._leaders, self._stops = {}, {}
         self._metadata, self._metadata_for, self._whole_for = set(), set(), set()
+        self._informed = set()
 
     def _send_leaders(self, node: int, told: dict[Partition, bool]) -> None:
-        known = {p: is_new for p, is_new in told.items() if p in self.context.leaders}
+        known = {
+            partition: is_new
+            for partition, is_new in told.items()
+            if partition in self.context.leaders and not self.handovers.is_held(node, partition)
+        }
         if known:
             request, version = self.orders.leaders_for(node, known)
-            self.channels.send(node, Order(request, version, self._leaders_answered(node)))
+            epochs = {each: self.context.leaders[each].leader_epoch for each in known}
+            self.channels.send(node, Order(request, version, self._leaders_answered(node, epochs)))
 
     def _send_metadata(self) -> None:
         states = self.orders.topic_states(self._metadata)
         for node in sorted(self._metadata_for & self.context.nodes.keys()):
             is_whole = node in self._whole_for
             request, version = self.orders.metadata_for(node, states, is_whole=is_whole)
-            self.channels.send(node, Order(request, version))
+            informed = self._informed_answer(node) if node in self._informed else None
+            self.channels.send(node, Order(request, version, informed))
+
+    def _informed_answer(self, node: int) -> Callable[[Any], None]:
+        epoch = self.context.nodes[node].epoch
+        return lambda answer: self.replies.informed(node, epoch)
 
     def _send_stops(self, node: int, stops: dict[Partition, bool]) -> None:
         request, version = self.orders.stops_for(node, stops)
         deleted = [(*partition, node) for partition, delete in stops.items() if delete]
         self.channels.send(node, Order(request, version, self._stops_answered(node, deleted)))
 
-    def _leaders_answered(self, node: int) -> Callable[[Any], None]:
+    def _leaders_answered(
+        self, node: int, epochs: Mapping[Partition, int]
+    ) -> Callable[[Any], None]:
+        """``epochs`` are those the order tells of: who has heard of an older one must wait."""
         names = {topic_id: topic for topic, topic_id in self.context.topic_ids.items()}
 
         def answered(answer: Any) -> None:
             failed = []
+            obeyed = []
             for topic, error in _errors(answer, names):
                 replica = (topic, error.partition_index, node)
                 if error.error_code in HEARD:
                     self.context.unheard.discard(replica)
+                    obeyed.append(replica[:2])
                 elif error.error_code == ErrorCode.KAFKA_STORAGE_ERROR:
                     failed.append(replica)
                 else:
                     self.context.unheard.add(replica)
+            self.handovers.obeyed(node, filter(self._is_newest(epochs), obeyed))
             if failed:
                 self.replies.replicas_failed(failed)
 
         return answered
+
+    def _is_newest(self, epochs: Mapping[Partition, int]) -> Callable[[Partition], bool]:
+        def is_newest(partition: Partition) -> bool:
+            state = self.context.leaders.get(partition)
+            return state is not None and state.leader_epoch == epochs.get(partition)
+
+        return is_newest
 
     def _stops_answered(self, node: int, deleted: list[Replica]) -> Callable[[Any], None] | None:
         if not deleted:

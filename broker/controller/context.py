@@ -56,6 +56,8 @@ class Context:
     """All of the controller's state; one instance for one term of office."""
 
     nodes: dict[int, LiveNode] = field(default_factory=dict)
+    suspected: dict[int, LiveNode] = field(default_factory=dict)
+    """Registered nodes that fell silent: treated as dead until they are heard again."""
     shutting_down: set[int] = field(default_factory=set)
     assignments: dict[str, Assignment] = field(default_factory=dict)
     topic_ids: dict[str, bytes] = field(default_factory=dict)

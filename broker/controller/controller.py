@@ -10,6 +10,7 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import Final, TypeVar
 
+from barnabas.broker.liveness.vigil import Vigil
 from barnabas.client.ensemble import SessionState, ZooKeeperError
 from barnabas.protocol.errors import ErrorCode, Refused
 
@@ -56,8 +57,14 @@ class Controller:
         self._is_candidate = is_candidate
         self._events = Events()
         self._election = Election(
-            office.zookeeper, office.node_id, now_ms=office.now_ms, former_session=former_session
+            office.zookeeper,
+            office.node_id,
+            now_ms=office.now_ms,
+            former_session=former_session,
+            seen=office.controller_seen,
+            is_silent=office.is_controller_silent,
         )
+        self._vigil = office.vigil
         self._term: Term | None = None
         self._staff: Staff | None = None
         self._loop = asyncio.get_running_loop()
@@ -154,6 +161,8 @@ class Controller:
         """Handle events until cancelled; the tasks of a term are children of this one."""
         try:
             async with asyncio.TaskGroup() as self._tasks:
+                if self._vigil is not None:
+                    self._tasks.create_task(self._keep_vigil(self._vigil), name="vigil")
                 while True:
                     await self._handle(await self._events.next())
                     if not self._events:
@@ -161,6 +170,42 @@ class Controller:
                             told()
         finally:
             self._end_term()
+
+    async def _keep_vigil(self, vigil: Vigil) -> None:
+        """As controller, make sure of the role and judge who is silent; else mind its silence."""
+        while True:
+            if self._term is not None and vigil.epoch:
+                await self._make_sure(vigil)
+            elif self._is_candidate and self._office.is_controller_silent():
+                self.campaign()
+            await asyncio.sleep(vigil.times.check_every)
+
+    async def _make_sure(self, vigil: Vigil) -> None:
+        sent, epoch = vigil.clock(), vigil.epoch
+        try:
+            await self._election.fenced()
+        except ControllerMoved:
+            self._controller_changed()
+            return
+        except ZooKeeperError as error:
+            log.info("could not make sure of being controller: %r", error)
+            return
+        if self._term is None or vigil.epoch != epoch:
+            return
+        vigil.checked(sent)
+        self._events.signal("silence", self._judge_silence)
+
+    async def _judge_silence(self) -> None:
+        vigil, staff = self._vigil, self._staff
+        if vigil is None or staff is None or not self.is_active:
+            return
+        known = {
+            node.id: node.epoch
+            for node in staff.context.nodes.values()
+            if node.registration.sends_beacons and node.id != self._office.node_id
+        }
+        await staff.nodes.suspect(vigil.silent(known))
+        await staff.nodes.heard_again()
 
     async def _handle(self, event: Event) -> None:
         try:
@@ -213,6 +258,8 @@ class Controller:
 
     async def _take_over(self) -> None:
         assert self._tasks is not None, "the controller runs"
+        if self._vigil is not None:
+            self._vigil.begin(self._election.epoch)
         term = Term(self._office, self._election, self._events, self._tasks)
         staff = Staff(term)
         term.replies = _replies(term, staff)
@@ -258,6 +305,8 @@ class Controller:
         for timer in self._timers.values():
             timer.cancel()
         self._timers.clear()
+        if self._vigil is not None:
+            self._vigil.end()
         if self._term is not None:
             self._term.end()
             self._term = None
@@ -274,4 +323,4 @@ def _replies(term: Term, staff: Staff) -> Replies:
     def deleted(gone: list[Replica], refused: list[Replica]) -> None:
         term.later("replicas deleted", lambda: staff.deletion.answered(gone, refused))
 
-    return Replies(replicas_failed=failed, replicas_deleted=deleted)
+    return Replies(replicas_failed=failed, replicas_deleted=deleted, informed=term.informed)

@@ -41,6 +41,8 @@ class Election:
 
     ``former_session`` is the ZooKeeper session of this node's former life, known to be dead: a
     ``/controller`` it left behind is taken over at once instead of waiting for its timeout.
+    ``seen`` is told of every other controller found, ``is_silent`` says whether the one seen last
+    has given no sign of life for so long that it is to be replaced (reliability.md section 3.1 d).
     """
 
     def __init__(
@@ -50,6 +52,8 @@ class Election:
         *,
         now_ms: Callable[[], int],
         former_session: int | None = None,
+        seen: Callable[[int | None], None] = lambda controller: None,
+        is_silent: Callable[[], bool] = lambda: False,
     ) -> None:
         self.controller_id: int | None = None
         """The controller as last read, None when there was none."""
@@ -59,6 +63,9 @@ class Election:
         self._node_id = node_id
         self._now_ms = now_ms
         self._former_session = former_session
+        self._seen = seen
+        self._is_silent = is_silent
+        self._last_czxid = -1
         self._fence = -1
 
     @property
@@ -70,6 +77,10 @@ class Election:
         """Read who is controller, watching for the next change; True when nobody is."""
         stat = await self._zookeeper.exists(znodes.CONTROLLER, changed)
         self.controller_id = None if stat is None else await self._read_id()
+        czxid = -1 if stat is None else stat.czxid
+        if czxid != self._last_czxid:
+            self._last_czxid = czxid
+            self._seen(self.controller_id)
         return self.controller_id is None or (stat is not None and self._is_left_behind(stat))
 
     async def campaign(self, changed: Watch) -> bool:
@@ -80,12 +91,12 @@ class Election:
         when that does not come to an end.
         """
         for _ in range(ATTEMPTS_MAX):
-            if not await self.look(changed):
+            if not await self.look(changed) and not self._is_silent():
                 return False
             # The epoch is read first: a rival elected after this makes the multi fail.
             epoch, version = await self._stored_epoch()
             stat = await self._zookeeper.exists(znodes.CONTROLLER)
-            if stat is not None and not self._is_left_behind(stat):
+            if stat is not None and not (self._is_left_behind(stat) or self._is_given_up(stat)):
                 continue
             try:
                 results = await self._zookeeper.multi(
@@ -99,6 +110,7 @@ class Election:
             self._fence = results[-1].version
             self.controller_id = self._node_id
             log.info("elected controller node=%d epoch=%d", self._node_id, self.epoch)
+            self._seen(self._node_id)
             return True
         raise ZooKeeperError(f"no end to the election after {ATTEMPTS_MAX} attempts")
 
@@ -144,6 +156,14 @@ class Election:
         """The znode is of a life of ours that is over, or of a campaign whose end we missed."""
         mine = (self._zookeeper.session_id, self._former_session)
         return not self.is_won and stat.ephemeral_owner in mine
+
+    def _is_given_up(self, stat: Stat) -> bool:
+        """The znode is of the controller seen last, which is silent; its session may live on."""
+        is_same = stat.czxid == self._last_czxid
+        if is_same and self._is_silent():
+            log.warning("took over from a silent controller node=%s", self.controller_id)
+            return True
+        return False
 
     async def _read_id(self) -> int | None:
         try:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 
 from barnabas.client.ensemble import NoNode
 from barnabas.protocol import znodes
@@ -43,8 +43,10 @@ class NodeChanges:
         """Compare with what was known: new nodes, bounced ones, dead ones, in this order."""
         current = await self.read()
         known = self._context.nodes
-        new = [node for node_id, node in current.items() if node_id not in known]
-        dead = [node_id for node_id in known if node_id not in current]
+        self._forget_suspects(current)
+        suspected = self._context.suspected
+        new = [node for node_id, node in current.items() if node_id not in known | suspected]
+        dead = self._surely_dead([node_id for node_id in known if node_id not in current])
         bounced = [
             node
             for node_id, node in current.items()
@@ -62,6 +64,46 @@ class NodeChanges:
         await self.start(bounced)
         await self._fail(dead)
         self._take_endpoints(current)
+
+    async def suspect(self, silent: Collection[int]) -> None:
+        """Treat nodes that fell silent as dead; their leases are over, their sessions are not."""
+        found = {node: self._context.nodes[node] for node in silent if node in self._context.nodes}
+        if not found:
+            return
+        log.warning("suspected silent nodes=%s", sorted(found))
+        self._context.suspected.update(found)
+        await self._fail(found)
+
+    async def heard_again(self) -> None:
+        """Nodes that were suspected and send beacons again are started like new ones."""
+        vigil = self._term.vigil
+        assert vigil is not None, "who suspects keeps vigil"
+        back = [
+            node for node in self._context.suspected.values() if vigil.is_heard(node.id, node.epoch)
+        ]
+        for node in back:
+            del self._context.suspected[node.id]
+        if back:
+            log.info("heard suspected nodes again nodes=%s", sorted(node.id for node in back))
+        await self.start(back)
+
+    def _forget_suspects(self, current: Mapping[int, LiveNode]) -> None:
+        """Suspects that are gone, or have registered anew, are suspects no longer."""
+        self._context.suspected = {
+            node_id: node
+            for node_id, node in self._context.suspected.items()
+            if node_id in current and current[node_id].epoch == node.epoch
+        }
+
+    def _surely_dead(self, gone: Collection[int]) -> list[int]:
+        """Those whose leases are over; the others are looked at again when theirs are."""
+        vigil = self._term.vigil
+        waiting = [node for node in gone if self._term.may_answer(node)]
+        for node in waiting:
+            assert vigil is not None
+            vigil.shut_out(node)
+            self._term.after(vigil.over_at(node) - vigil.clock(), "nodes", self.changed)
+        return [node for node in gone if node not in waiting]
 
     async def start(self, nodes: Collection[LiveNode]) -> None:
         """Let new nodes know the cluster, then lead what they can lead."""
@@ -93,7 +135,8 @@ class NodeChanges:
         paths = map(znodes.broker_path, ids)
         stats = await asyncio.gather(*map(self._term.zookeeper.exists, paths))
         found = {node: stat.czxid for node, stat in zip(ids, stats, strict=True) if stat}
-        return found != {node.id: node.epoch for node in self._context.nodes.values()}
+        known = [*self._context.nodes.values(), *self._context.suspected.values()]
+        return found != {node.id: node.epoch for node in known}
 
     async def replicas_failed(self, replicas: list[Replica]) -> None:
         """Live nodes answered that their disk does not serve these replicas."""
@@ -110,6 +153,9 @@ class NodeChanges:
         for node_id in gone:
             self._context.nodes.pop(node_id, None)
             self._term.channels.close(node_id)
+            if self._term.vigil is not None:
+                self._term.vigil.shut_out(node_id)
+            self._term.handovers.gone(node_id)
         self._context.shutting_down -= gone
         self._context.failed_replicas -= set(hosted)
         self._context.unheard -= set(hosted)

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable
 
 from .batch import Batch
 from .context import Context, Leadership, Partition
+from .handovers import Handovers
 from .leaders import (
     NO_LEADER,
     Choice,
@@ -31,11 +32,19 @@ class PartitionMachine:
     """Moves partitions between states; elections write to ZooKeeper, then tell the nodes."""
 
     def __init__(
-        self, context: Context, states: States, may_be_unclean: Callable[[str], bool]
+        self,
+        context: Context,
+        states: States,
+        may_be_unclean: Callable[[str], bool],
+        handovers: Handovers,
+        may_answer: Callable[[int], bool],
     ) -> None:
+        """``may_answer`` says of a node that is not registered whether its lease may last."""
         self._context = context
         self._states = states
         self._may_be_unclean = may_be_unclean
+        self._handovers = handovers
+        self._may_answer = may_answer
 
     def become(self, partitions: Iterable[Partition], status: PartitionStatus) -> list[Partition]:
         """Note a state other than ONLINE; returns those that could move there."""
@@ -80,7 +89,7 @@ class PartitionMachine:
                     self._report_loss(partition, choice)
             written, remaining = await self._states.write(wanted)
             for partition, state in written.items():
-                self._led(partition, state)
+                self._led(partition, state, wanted[partition][1].leader)
                 batch.lead(self._context.assigned(partition), partition)
             elected += written
         return elected
@@ -96,7 +105,9 @@ class PartitionMachine:
         await self.elect(by_status.get(PartitionStatus.OFFLINE, []), self.offline, batch)
 
     def offline(self, partition: Partition, state: Leadership) -> Choice | None:
-        """The strategy when the leader is gone."""
+        """The strategy when the leader is gone, and all that it may still answer with, too."""
+        if state.leader not in self._context.nodes and self._may_answer(state.leader):
+            return None
         return of_offline_partition(
             self._context.assigned(partition),
             state.isr,
@@ -139,7 +150,8 @@ class PartitionMachine:
         current = self._context.partitions
         return movable(partitions, PartitionStatus.ONLINE, current, PARTITION_MOVES)
 
-    def _led(self, partition: Partition, state: Leadership) -> None:
+    def _led(self, partition: Partition, state: Leadership, former: int | None = None) -> None:
+        self._handovers.began(partition, former, state.leader)
         self._context.leaders[partition] = state
         self._context.partitions[partition] = (
             PartitionStatus.OFFLINE if state.leader == NO_LEADER else PartitionStatus.ONLINE

@@ -65,12 +65,28 @@ class Takeover:
         await self._place_replicas(restarted)
         self._place_partitions(restarted)
         await self._term.partitions.elect_wherever_missing(batch)
+        self._elect_when_leases_are_over()
         batch.publish_all()
         batch.send()
         await self._moves.resume()
         await self._moves.asked()
         await self._deletion.changed()
         await self._notices.preferred_election_asked()
+
+    def _elect_when_leases_are_over(self) -> None:
+        """A predecessor may have let nodes answer that are not registered any more."""
+        vigil = self._term.vigil
+        leaders = {state.leader for state in self._context.leaders.values()}
+        unregistered = leaders - self._context.nodes.keys()
+        gone = [node for node in unregistered if self._term.may_answer(node)]
+        if vigil is not None and gone:
+            last = max(map(vigil.over_at, gone))
+            self._term.after(last - vigil.clock(), "leases are over", self._elect)
+
+    async def _elect(self) -> None:
+        batch = self._term.batch()
+        await self._term.partitions.elect_wherever_missing(batch)
+        batch.send()
 
     def _restarted(self) -> set[Partition]:
         """Partitions whose leader registered after their state was written.

@@ -8,23 +8,29 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Collection, Iterable
 from dataclasses import dataclass
+from typing import Final
 
 from barnabas.broker.config import ControllerSettings
+from barnabas.broker.liveness.vigil import Vigil
 from barnabas.client.ensemble import Watch, ZooKeeper
 
 from .batch import Batch, Replies
 from .channel import Channels, Dial
-from .context import Context, Replica
+from .context import Context, Partition, Replica
 from .election import Election
 from .events import Event, Events
+from .handovers import Handovers
 from .orders import Orders
 from .partitions import PartitionMachine
 from .replicas import ReplicaMachine
 from .states import States
 
 log = logging.getLogger(__name__)
+
+TIMER_SLACK_S: Final = 0.005
+"""So that what is waited for has surely come when a timer fires."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,6 +48,12 @@ class Office:
     may_be_unclean: Callable[[str], bool]
     """Whether records of a topic may be given up to have a leader again."""
     may_delete_topics: bool = True
+    vigil: Vigil | None = None
+    """Who may answer until when; None where no beacons are sent."""
+    controller_seen: Callable[[int | None], None] = lambda controller: None
+    """Told of every controller that is found, None when there is none."""
+    is_controller_silent: Callable[[], bool] = lambda: False
+    """The controller seen last gives no sign of life and is to be replaced."""
 
 
 class Term:
@@ -57,7 +69,13 @@ class Term:
         self.context = Context()
         self.channels = Channels(tasks, office.dial, timeout_ms=office.settings.socket_timeout_ms)
         self.states = States(office.zookeeper, election)
-        self.partitions = PartitionMachine(self.context, self.states, office.may_be_unclean)
+        self.vigil = office.vigil
+        self.handovers = Handovers(
+            self.context, office.vigil, asyncio.get_running_loop(), self._tell_leader
+        )
+        self.partitions = PartitionMachine(
+            self.context, self.states, office.may_be_unclean, self.handovers, self.may_answer
+        )
         self.replicas = ReplicaMachine(self.context, self.states)
         self.replies: Replies | None = None
         self._orders = Orders(
@@ -71,7 +89,29 @@ class Term:
     def batch(self) -> Batch:
         """An empty batch; fill it, then send it."""
         assert self.replies is not None, "nobody listens to replies yet"
-        return Batch(self.context, self._orders, self.channels, self.replies)
+        return Batch(self.context, self._orders, self.channels, self.replies, self.handovers)
+
+    def may_answer(self, node: int) -> bool:
+        """Whether a lease of a node that is not registered may still last."""
+        return self.vigil is not None and self.vigil.may_answer(node)
+
+    def informed(self, node: int, broker_epoch: int) -> None:
+        """The node knows all that this controller knows, so it may answer for what it leads."""
+        known = self.context.nodes.get(node)
+        if self.is_over or self.vigil is None or known is None or known.epoch != broker_epoch:
+            return
+        if self.handovers.is_awaited(node):
+            self.handovers.admit_later(node)
+        else:
+            self.vigil.admit(node, broker_epoch)
+
+    def _tell_leader(self, node: int, partitions: Collection[Partition]) -> None:
+        if self.is_over:
+            return
+        batch = self.batch()
+        for partition in partitions:
+            batch.lead([node], partition)
+        batch.send()
 
     def watch(self, name: str, handle: Callable[[], Awaitable[None]]) -> Watch:
         """A watch that queues ``handle``, once however often it fires before it is handled."""
@@ -86,6 +126,11 @@ class Term:
         """Queue ``handle`` behind what is queued already."""
         if not self.is_over:
             self._events.put(Event(name, self._while_it_lasts(handle)))
+
+    def after(self, delay_s: float, name: str, handle: Callable[[], Awaitable[None]]) -> None:
+        """Queue ``handle`` when the time has passed, unless the term is over by then."""
+        loop = asyncio.get_running_loop()
+        loop.call_later(max(0.0, delay_s) + TIMER_SLACK_S, lambda: self.watch(name, handle)())
 
     def open_channels(self, nodes: Iterable[int]) -> None:
         """Begin to deliver orders to newly registered nodes."""
@@ -103,6 +148,7 @@ class Term:
     def end(self) -> None:
         """Stop delivering; whatever is still queued or under way finds the term over."""
         self.is_over = True
+        self.handovers.end()
         self.channels.close_all()
 
     def living_replicas(self, replicas: Iterable[Replica]) -> list[Replica]:

@@ -6,6 +6,7 @@ Source: reliability.md section 3.1. The socket has the number of the nodes' own 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import random
 import socket
@@ -48,6 +49,8 @@ class Beacons:
         peers: Callable[[], Mapping[int, Address]],
         lease: TimedLease,
     ) -> None:
+        self.is_beating = False
+        """Whether this node says that it lives; it listens all the time."""
         self.refused = 0
         """Datagrams that were no beacons of this cluster."""
         self._codec = BeaconCodec(cluster_id, secret)
@@ -88,19 +91,23 @@ class Beacons:
 
     async def leave(self) -> None:
         """Give up the lease and tell all others, so that nobody waits for its end."""
+        self.is_beating = False
         self.pulse.leave(self._peers())
         await self._flush()
 
     async def _beat_forever(self) -> None:
         while True:
-            self.pulse.beat(self._peers(), self.vigil.authority())
-            await self._flush()
+            if self.is_beating:
+                self.pulse.beat(self._peers(), self.vigil.authority())
+                await self._flush()
             await asyncio.sleep(self._times.interval)
 
     async def _listen(self) -> None:
-        assert self._socket is not None, "not open"
-        while True:
-            datagram, _ = await self._socket.recv()
+        while self._socket is not None:
+            try:
+                datagram, _ = await self._socket.recv()
+            except asyncio_dgram.TransportClosed:
+                return
             self._take(datagram)
             await self._flush()
 
@@ -127,7 +134,8 @@ class Beacons:
         for receiver, datagram in outgoing:
             address = self._address_of(peers.get(receiver))
             if address is not None and self._socket is not None:
-                await self._socket.send(datagram, address)
+                with contextlib.suppress(asyncio_dgram.TransportClosed):
+                    await self._socket.send(datagram, address)
 
     def _address_of(self, place: Address | None) -> Address | None:
         """The numeric address; looked up beside this, and again from time to time."""

@@ -44,7 +44,7 @@ class TimedLease:
     ``clock`` gives seconds and goes on while the machine sleeps (CLOCK_BOOTTIME).
     """
 
-    __slots__ = ("_clock", "_end", "_settled_epoch", "was_held")
+    __slots__ = ("_clock", "_end", "_settled_epoch", "waiting", "was_held")
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
@@ -52,6 +52,8 @@ class TimedLease:
         self._settled_epoch = -1
         self.was_held = False
         """It was extended once: not holding now means lost, not never had."""
+        self.waiting: list[tuple[int, Callable[[], None]]] = []
+        """What to do once a controller epoch is settled."""
 
     @property
     def end(self) -> float:
@@ -68,7 +70,15 @@ class TimedLease:
 
     def settle(self, controller_epoch: int) -> None:
         """A controller is in office for so long that no older lease lasts."""
-        self._settled_epoch = max(self._settled_epoch, controller_epoch)
+        if controller_epoch <= self._settled_epoch:
+            return
+        self._settled_epoch = controller_epoch
+        waiting, self.waiting = self.waiting, []
+        for epoch, act in waiting:
+            if epoch <= controller_epoch:
+                act()
+            else:
+                self.waiting.append((epoch, act))
 
     def extend(self, end: float) -> None:
         """Let it last until ``end`` at least."""

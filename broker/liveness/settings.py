@@ -1,4 +1,4 @@
-"""How often nodes say that they live, and how long silence may last.
+"""How often nodes say that they live, how long silence may last, and whether leases bind.
 
 Source: reliability.md section 3.1; cluster.md section 5.
 """
@@ -8,8 +8,35 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
+from barnabas.protocol.settings import setting
+
 DRIFT: Final = 0.1
 """Share of a time taken off a lease: clocks may drift against each other by less than this."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LivenessSettings:
+    """What a node does to be known as living, and until when it answers unheard."""
+
+    beacon_enable: bool | None = setting(
+        "beacon.enable", None, "datagrams between nodes; unset: where there is a cluster.secret"
+    )
+    beacon_interval_ms: int = setting("beacon.interval.ms", 50, "between two beacons", least=5)
+    beacon_timeout_ms: int = setting(
+        "beacon.timeout.ms", 500, "a node silent for so long is replaced", least=50
+    )
+    offsets_read_lease_ms: int | None = setting(
+        "offsets.read.lease.ms",
+        None,
+        "0: offsets are answered without a lease, as Kafka does; they may be stale",
+        least=0,
+        most=0,
+    )
+
+    @property
+    def times(self) -> BeaconTimes:
+        """The same in seconds."""
+        return BeaconTimes(self.beacon_interval_ms / 1000, self.beacon_timeout_ms / 1000)
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,9 +17,16 @@ from .replicas import Replicas
 class OffsetsLogPort:
     """Implements coordinator.ports.OffsetsLog over the hosted replicas."""
 
-    def __init__(self, replicas: Replicas, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(
+        self,
+        replicas: Replicas,
+        loop: asyncio.AbstractEventLoop,
+        may_answer: Callable[[], bool] = lambda: True,
+    ) -> None:
+        """``may_answer``: whether this node's lease holds; else nothing is acknowledged."""
         self._replicas = replicas
         self._loop = loop
+        self._may_answer = may_answer
 
     def append(
         self,
@@ -42,9 +49,12 @@ class OffsetsLogPort:
             return
         base, end = appended.base_offset, appended.last_offset + 1
         if acks != -1 or end <= hosted.high_watermark:
-            done(ErrorCode.NONE, base)
+            if self._may_answer():
+                done(ErrorCode.NONE, base)
+            else:
+                done(ErrorCode.NOT_LEADER_OR_FOLLOWER, -1)
             return
-        answer = _Once(done, base)
+        answer = _Once(done, base, self._may_answer)
         answer.timer = self._loop.call_later(
             timeout_ms / 1000, answer.give, ErrorCode.REQUEST_TIMED_OUT
         )
@@ -79,11 +89,12 @@ class OffsetsLogPort:
 class _Once:
     """Whichever comes first decides: the high watermark, the end of leadership, or the time."""
 
-    __slots__ = ("_base", "_done", "timer")
+    __slots__ = ("_base", "_done", "_may_answer", "timer")
 
-    def __init__(self, done: AppendDone, base: int) -> None:
+    def __init__(self, done: AppendDone, base: int, may_answer: Callable[[], bool]) -> None:
         self._done: AppendDone | None = done
         self._base = base
+        self._may_answer = may_answer
         self.timer: asyncio.TimerHandle | None = None
 
     def give(self, code: ErrorCode) -> None:
@@ -92,4 +103,6 @@ class _Once:
             return
         if self.timer is not None:
             self.timer.cancel()
+        if code is ErrorCode.NONE and not self._may_answer():
+            code = ErrorCode.NOT_LEADER_OR_FOLLOWER
         done(code, self._base if code is ErrorCode.NONE else -1)

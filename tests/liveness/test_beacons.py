@@ -51,6 +51,7 @@ class Nodes:
         for number, beacons in enumerate(self.beacons):
             await beacons.open(*self.addresses[number])
             beacons.pulse.begin_life(10 + number)
+            beacons.is_beating = True
         tasks = [asyncio.create_task(beacons.run()) for beacons in self.beacons]
         try:
             yield

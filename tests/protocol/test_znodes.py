@@ -85,6 +85,7 @@ def test_paths_are_those_of_kafka() -> None:
             security={"PLAINTEXT": "PLAINTEXT", "INTERNAL": "SASL_PLAINTEXT"},
             rack="r",
             roles=("broker",),
+            sends_beacons=True,
         ),
     ],
     ids=lambda payload: type(payload).__name__,

@@ -1,0 +1,209 @@
+"""One node's lease, and what extends it: echoes of its beacons, or its ZooKeeper session.
+
+Source: reliability.md section 3.1 (a), (d) and (f). Beacons count while the controller sends them,
+too; else the session does, and then this node is silent, so that nobody judges it by beacons.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import random
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from barnabas.client.ensemble import SessionState, ZooKeeper, ZooKeeperError, read_if_any
+from barnabas.protocol import znodes
+from barnabas.protocol.errors import ErrorCode
+
+from .beacons import Address, Beacons
+from .lease import Lease, TimedLease, Unlimited
+from .settings import DRIFT, LivenessSettings
+
+log = logging.getLogger(__name__)
+
+SESSION_CHECKS: Final = 6
+"""How often a session timeout is asked for whether the session still lives."""
+
+
+class Liveness:
+    """Makes the lease of one node and keeps it; ``peers`` are the other nodes' listeners."""
+
+    def __init__(
+        self,
+        settings: LivenessSettings,
+        zookeeper: ZooKeeper,
+        *,
+        node_id: int,
+        cluster_id: str,
+        secret: str | None,
+        clock: Callable[[], float],
+        chance: random.Random,
+        peers: Callable[[], Mapping[int, Address]],
+    ) -> None:
+        self._settings = settings
+        self._zookeeper = zookeeper
+        self._node_id = node_id
+        self._clock = clock
+        self._timed = TimedLease(clock)
+        self._is_by_session = False
+        self._broker_epoch = -1
+        self._controller_id: int | None = None
+        self._controller_seen = asyncio.Event()
+        self._judged = asyncio.Event()
+        is_limited = settings.offsets_read_lease_ms is None
+        self.lease: Lease = self._timed if is_limited else Unlimited()
+        self.beacons: Beacons | None = None
+        is_wanted = settings.beacon_enable
+        if secret is not None and is_wanted is not False:
+            self.beacons = Beacons(
+                node_id=node_id,
+                cluster_id=cluster_id,
+                secret=secret,
+                times=settings.times,
+                clock=clock,
+                chance=chance,
+                peers=peers,
+                lease=self._timed,
+            )
+        zookeeper.on_state.append(self._session_changed)
+
+    async def open(self, host: str, port: int) -> None:
+        """Bind the beacons' socket; without it this node is judged by its session."""
+        if self.beacons is None:
+            return
+        try:
+            await self.beacons.open(host, port)
+        except OSError as problem:
+            log.error("sends no beacons: cannot bind UDP %s:%d: %s", host, port, problem)
+            self.beacons = None
+
+    def close(self) -> None:
+        """Give the socket back."""
+        if self.beacons is not None:
+            self.beacons.close()
+
+    def registered(self, broker_epoch: int) -> None:
+        """The node holds a registration, the first or after a lost session."""
+        self._broker_epoch = broker_epoch
+        self._timed.drop()
+        if self.beacons is not None:
+            self.beacons.pulse.begin_life(broker_epoch)
+        self._controller_seen.set()
+
+    def controller_seen(self, controller_id: int | None) -> None:
+        """Somebody was elected: from now on its silence counts, and its way of judging."""
+        self._controller_id = controller_id
+        if self.beacons is not None:
+            self.beacons.pulse.expect_controller()
+        self._controller_seen.set()
+
+    def problem(self) -> ErrorCode:
+        """What a coordinator answers instead of an offset; NONE while the lease holds."""
+        if self.lease.holds():
+            return ErrorCode.NONE
+        if self._timed.was_held:
+            return ErrorCode.NOT_COORDINATOR
+        return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+
+    def when_settled(self, controller_epoch: int, act: Callable[[], None]) -> None:
+        """Act once nobody can still answer for what this controller let this node lead."""
+        if self.lease.is_settled(controller_epoch):
+            act()
+        else:
+            self._timed.waiting.append((controller_epoch, act))
+
+    def is_controller_silent(self) -> bool:
+        """The controller sends beacons, and none came for T."""
+        if self.beacons is None or not self.beacons.is_beating or self._controller_id is None:
+            return False
+        return self.beacons.pulse.is_controller_silent()
+
+    async def run(self) -> None:
+        """Keep the lease until cancelled."""
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._follow_controller(), name="judge of this node")
+            tasks.create_task(self._watch_session(), name="session lease")
+            if self.beacons is not None:
+                tasks.create_task(self.beacons.run(), name="beacons")
+
+    async def leave(self) -> None:
+        """Give the lease up for good and say so."""
+        self._is_by_session = False
+        self._timed.drop()
+        if self.beacons is not None and self.beacons.is_beating:
+            await self.beacons.leave()
+
+    def _session_changed(self, state: SessionState) -> None:
+        """With the session the registration is over: others may be put in this node's place."""
+        if state is SessionState.LOST:
+            self._broker_epoch = -1
+            self._timed.drop()
+            if self.beacons is not None:
+                self.beacons.is_beating = False
+
+    async def _follow_controller(self) -> None:
+        while True:
+            await self._controller_seen.wait()
+            self._controller_seen.clear()
+            if self._controller_id is None or self._broker_epoch < 0:
+                continue
+            try:
+                is_beaconing = await self._sends_beacons(self._controller_id)
+            except ZooKeeperError as problem:
+                log.info("could not read how the controller judges: %r", problem)
+                self._controller_seen.set()
+                await asyncio.sleep(self._settings.times.interval)
+                continue
+            self._be_judged_by(is_beaconing)
+
+    async def _sends_beacons(self, controller_id: int) -> bool:
+        if self.beacons is None:
+            return False
+        if controller_id == self._node_id:
+            return True
+        found = await read_if_any(self._zookeeper, znodes.broker_path(controller_id))
+        if found is None:  # it died meanwhile: as before, until the next is seen
+            return self.beacons.is_beating
+        return znodes.BrokerRegistration.from_json(found[0]).sends_beacons
+
+    def _be_judged_by(self, is_beaconing: bool) -> None:
+        if self.beacons is not None and is_beaconing and not self.beacons.is_beating:
+            if self._is_by_session:
+                self._timed.drop()
+            self.beacons.pulse.expect_controller()
+            self.beacons.is_beating = True
+        elif self.beacons is not None and not is_beaconing:
+            self.beacons.is_beating = False
+        if self._is_by_session == is_beaconing:
+            log.info("leases come with %s", "beacons" if is_beaconing else "the session")
+        self._is_by_session = not is_beaconing
+        self._judged.set()
+
+    async def _watch_session(self) -> None:
+        path = znodes.broker_path(self._node_id)
+        while True:
+            timeout_s = self._zookeeper.session_timeout_ms / 1000
+            if self._is_by_session:
+                await self._extend_by_session(path, timeout_s)
+            self._judged.clear()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(timeout_s / SESSION_CHECKS):
+                    await self._judged.wait()
+
+    async def _extend_by_session(self, path: str, timeout_s: float) -> None:
+        sent, epoch = self._clock(), self._broker_epoch
+        try:
+            stat = await self._zookeeper.exists(path)
+        except ZooKeeperError as problem:
+            log.debug("the session was not confirmed: %r", problem)
+            return
+        is_ours = stat is not None and stat.czxid == epoch == self._broker_epoch
+        if is_ours and self._is_by_session:
+            self._timed.settle(_ANY_EPOCH)
+            self._timed.extend(sent + timeout_s * (1 - DRIFT))
+
+
+_ANY_EPOCH: Final = 2**31
+"""With session leases nobody is replaced while its session lasts: nothing has to settle."""
