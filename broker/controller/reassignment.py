@@ -24,6 +24,9 @@ log = logging.getLogger(__name__)
 ATTEMPTS_MAX: Final = 20
 """Writes lost in a row to others who change the same znode."""
 
+AT_ONCE: Final = 20
+"""How many moves are begun before the controller looks at what else happened."""
+
 RetryDeletions = Callable[[Collection[str]], Awaitable[None]]
 Outcome = Refused | None
 """Why a partition is not moved; None when it is."""
@@ -75,13 +78,18 @@ class Reassignments:
             log.error("removed a wish for other replicas that cannot be read: %s", error)
             await self._strike(None)
             return
-        outcomes = await self.alter({(t, index): nodes for t, index, nodes in items})
+        wishes = {(topic, index): nodes for topic, index, nodes in items}
+        fresh = [each for each in wishes if wishes[each] != self._context.target(each)]
+        later = set(fresh[AT_ONCE:])
+        if later:
+            self._term.later("reassignments", self.asked)
+        outcomes = await self.alter({each: wishes[each] for each in fresh[:AT_ONCE]})
         for partition, refusal in outcomes.items():
             if refusal is not None:
                 log.warning("refused to move partition=%s-%d: %s", *partition, refusal)
-        self._by_znode |= outcomes.keys() & self._context.moves.keys()
-        done = outcomes.keys() - self._context.moves.keys()
-        if done or not items:
+        self._by_znode |= (wishes.keys() & self._context.moves.keys()) - later
+        done = wishes.keys() - self._context.moves.keys() - later
+        if done or not wishes:
             await self._strike(done)
 
     def _judged(self, partition: Partition, wish: Sequence[int] | None) -> tuple[int, ...]:
@@ -160,12 +168,14 @@ class Reassignments:
 
     async def _advance(self, partition: Partition) -> None:
         """Finish a move whose new replicas are all in sync; otherwise look again at a change."""
+        known = self._context.leaders.get(partition)
         state = await self._watched_state(partition)
         if state is None:
             return
         move, target = self._context.moves[partition], self._context.target(partition)
         if (move.adding or move.removing) and not set(target) <= set(state.isr):
-            self._publish(partition)
+            if known is None or known.zk_version != state.zk_version:
+                self._publish(partition)
             return
         replicas = self._context.assignments[partition[0]]
         former, replicas[partition[1]] = replicas[partition[1]], target

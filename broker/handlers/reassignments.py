@@ -7,11 +7,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 
 from barnabas.broker.controller.context import Context, Partition
 from barnabas.broker.controller.controller import Controller
-from barnabas.broker.controller.reassignment import Outcome
+from barnabas.broker.controller.reassignment import AT_ONCE, Outcome
 from barnabas.broker.controller.staff import Staff
+from barnabas.broker.controller.states import chunks
 from barnabas.protocol.api import ApiKey
 from barnabas.protocol.errors import ErrorCode, Refused
 from barnabas.protocol.messages import (
@@ -21,6 +23,7 @@ from barnabas.protocol.messages import (
 
 from .call import Call, Handler
 
+Wishes = Mapping[Partition, Sequence[int] | None]
 Row = list_partition_reassignments.PartitionResult
 
 
@@ -50,13 +53,14 @@ class ReassignmentsHandler:
         counts = Counter(partition for partition, _ in named)
         wishes = {partition: wish for partition, wish in named if counts[partition] == 1}
 
-        async def work(staff: Staff) -> dict[Partition, Outcome]:
-            return await staff.moves.alter(wishes)
-
         twice = Refused(ErrorCode.INVALID_REQUEST, "named twice")
         outcomes: dict[Partition, Outcome] = dict.fromkeys(counts, twice)
         try:
-            outcomes |= await self._controller.ask("reassign", work)
+            for chunk in chunks(list(wishes), AT_ONCE):
+                part = {partition: wishes[partition] for partition in chunk}
+                outcomes |= await self._controller.ask("reassign", partial(_alter, part))
+            if not wishes:  # whether this is the controller is told even so
+                await self._controller.ask("reassign", partial(_alter, {}))
         except Refused as refusal:
             return alter_partition_reassignments.AlterPartitionReassignmentsResponse(
                 error_code=refusal.code, error_message=refusal.message or None, responses=[]
@@ -92,6 +96,10 @@ class ReassignmentsHandler:
                 for name, rows in topics.items()
             ],
         )
+
+
+async def _alter(wishes: Wishes, staff: Staff) -> dict[Partition, Outcome]:
+    return await staff.moves.alter(wishes)
 
 
 def _moves(context: Context, named: set[Partition] | None) -> Iterable[tuple[str, Row]]:

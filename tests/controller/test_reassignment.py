@@ -203,3 +203,32 @@ async def test_a_replica_moved_away_is_deleted_when_its_node_is_back(four: Small
             for order in four.orders[-20:]
         )
     )
+
+
+async def test_many_moves_of_a_tool_leave_time_for_other_things(four: SmallCluster) -> None:
+    """They are begun some at a time; a topic that is created meanwhile does not wait for all."""
+    await four.create("many", dict.fromkeys(range(90), (1, 2)))
+    await four.led("many", 89, 1)
+    wish = znodes.ReassignPartitions(
+        partitions=tuple(znodes.Reassignment("many", index, (2, 3)) for index in range(90))
+    )
+    await four.observer.create(znodes.REASSIGN_PARTITIONS, wish.to_json())
+    await four.until(
+        lambda: (
+            (info := four.nodes[1].cache.snapshot.partition("many", 0)) is not None
+            and 3 in info.replicas
+        )
+    )
+    await four.create("new", {0: (1,)})
+    await four.led("new", 0, 1)
+    assert not (await four.assignment("many")).adding.get(89)
+    for index in range(90):
+        await four.until(
+            lambda: (
+                (info := four.nodes[1].cache.snapshot.partition("many", index)) is not None  # noqa: B023
+                and 3 in info.replicas
+            )
+        )
+        await four.set_in_sync("many", index, (1, 2, 3))
+    await four.gone(znodes.REASSIGN_PARTITIONS)
+    assert (await four.assignment("many")).partitions[89] == (2, 3)
