@@ -7,9 +7,19 @@ commit is the only measure of "newer"; nothing is served before the high waterma
 from __future__ import annotations
 
 from collections.abc import Collection
+from functools import lru_cache
 from typing import Final, TypeAlias
 
 TopicPartition: TypeAlias = tuple[str, int]
+
+
+@lru_cache(maxsize=1 << 16)
+def topic_partition(topic: str, partition: int) -> TopicPartition:
+    """The one pair that every group keeps its offset of this partition under.
+
+    A million offsets would else hold a million names.
+    """
+    return topic, partition
 
 
 ON_ITS_WAY: Final = -1
@@ -92,7 +102,9 @@ class Offsets:
             return
         commit.record_offset = record_offset
         served = self.committed.get(partition)
-        if served is None or served.record_offset < record_offset:
+        if served is None:
+            self.committed[topic_partition(*partition)] = commit
+        elif served.record_offset < record_offset:
             self.committed[partition] = commit
         if self.pending.get(partition) is commit:
             del self.pending[partition]

@@ -1,4 +1,4 @@
-"""What the coordinator asks of the node that hosts it: three small ports and a clock.
+"""What the coordinator asks of the node that hosts it: a few small ports and a clock.
 
 Tests give a list in memory; a node gives its partitions, its metadata and its ZooKeeper session.
 """
@@ -56,18 +56,85 @@ class OffsetsLog(Protocol):
     def bounds(self, partition: int) -> tuple[int, int, int] | None:
         """Log start offset, high watermark and log end offset; None when not led here."""
 
-    def read(self, partition: int, offset: int, bytes_max: int) -> bytes:
-        """Whole record batches from the one holding ``offset`` up to the log end.
-
-        At least one batch even when it is larger than ``bytes_max``; empty at the log end.
-        Raises Refused when the partition is not led here any more, or cannot be read.
-        """
-
     def when_committed(self, partition: int, offset: int, done: Callable[[bool], None]) -> None:
         """Call ``done(True)`` once the high watermark is at ``offset`` or past it.
 
         ``done(False)`` when leadership is lost first.
         """
+
+    def replica(self, partition: int) -> Replica | None:
+        """The replica hosted here, led or not; None when there is none, or its disk failed.
+
+        The same object as long as it is the same replica.
+        """
+
+
+class Watcher(Protocol):
+    """Who is told what a follower does to its log."""
+
+    def appended(self, before: int, data: bytes) -> None:
+        """``data``, whole batches, was appended where the log ended ``before``.
+
+        Told without data when only the high watermark may have moved.
+        """
+
+    def cut(self, offset: int) -> None:
+        """Records from ``offset`` on are about to go; -1 when the log itself is."""
+
+
+class SnapshotFile(Protocol):
+    """The file of a snapshot, open for reading."""
+
+    size: int
+
+    def read(self, position: int, count: int) -> bytes:
+        """Up to ``count`` bytes; fewer only at the end. Raises Refused."""
+
+    def close(self) -> None:
+        """Give it back."""
+
+
+class Replica(Protocol):
+    """One replica of an offsets partition on this node, whoever leads it."""
+
+    @property
+    def is_followed(self) -> bool:
+        """Whether somebody else leads the partition, or nobody."""
+
+    @property
+    def segment_base(self) -> int:
+        """The base offset of the segment that is written to."""
+
+    def bounds(self) -> tuple[int, int, int]:
+        """Log start offset, high watermark as far as known here, and log end offset."""
+
+    def read(self, offset: int, bytes_max: int) -> bytes:
+        """Whole record batches from the one holding ``offset`` up to the log end.
+
+        At least one batch even when it is larger than ``bytes_max``; empty at the log end.
+        Raises Refused when the log cannot be read.
+        """
+
+    def epoch_at(self, offset: int) -> int:
+        """The leader epoch that ``offset`` was written in; -1 when not known."""
+
+    def cleaned_offset(self) -> int:
+        """Compaction has rewritten what lies below; beyond every offset when that is unknown."""
+
+    def watch(self, watcher: Watcher | None) -> None:
+        """Tell this one from now on, or nobody."""
+
+    def snapshot(self) -> SnapshotFile | None:
+        """The snapshot beside the log; None when there is none that can be read."""
+
+    async def write_snapshot(self, make: Callable[[], bytes]) -> None:
+        """Replace it, durably; ``make`` is called away from the event loop.
+
+        When the disk will not have it the old one stays, and the node knows of its disk.
+        """
+
+    def drop_snapshot(self) -> None:
+        """Delete it, if there is one."""
 
 
 class Topics(Protocol):

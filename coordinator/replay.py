@@ -1,12 +1,11 @@
 """Records of an offsets partition folded into groups and offsets: the last one in the log wins.
 
-Source: coordinator.md section 3.4, steps 4 and 5. Pure: the loader feeds it, and so could a
-standby or a tool.
+Source: coordinator.md section 3.4, steps 4 and 5. Pure: it does not know where records come from.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator, Mapping
 from typing import Final
 
 from barnabas.protocol.offsets_topic import (
@@ -17,28 +16,53 @@ from barnabas.protocol.offsets_topic import (
     parse_key,
     parse_offset_value,
 )
-from barnabas.protocol.records.control import Marker
+from barnabas.protocol.records import batch
+from barnabas.protocol.records.control import Marker, parse_marker
 from barnabas.protocol.records.failures import CorruptRecords
 
 from .group import Group
 from .group_record import group_of
-from .offsets import Commit, Offsets, TopicPartition
+from .offsets import Commit, Offsets, TopicPartition, topic_partition
 from .ownership import Term
 
 NO_PRODUCER: Final = -1
+RECORDS_BETWEEN_LOOKS: Final = 32
+"""After so many records whoever drives a fold may look at the clock."""
 
 
 class Replay:
     """What the records so far amount to.
 
     A value that cannot be read raises CorruptRequest or CorruptRecords: then nothing of it may be
-    served, for a cache with a hole would send consumers back to an old place.
+    served, for a cache with a hole would send consumers back to an old place. To fold the same
+    batch again, whole, changes nothing: a fold may be left in the middle of one and gone on with.
     """
 
     def __init__(self) -> None:
-        self._groups: dict[str, GroupRecord] = {}
-        self._offsets: dict[str, Offsets] = {}
+        self.records: dict[str, GroupRecord] = {}
+        """The last metadata of each group that has any."""
+        self.offsets: dict[str, Offsets] = {}
+        """By group; never one without anything in it."""
+        self.count = 0
+        """How many records were folded."""
         self._open_groups: dict[int, dict[str, None]] = {}
+        self._ms = 0
+
+    def fold(self, data: batch.Buffer, position: int, floor: int) -> Generator[None, None, None]:
+        """Apply the records of the batch at ``position`` of ``data``, those below ``floor`` not."""
+        is_control = batch.is_control(data, position)
+        is_transactional = batch.is_transactional(data, position)
+        producer_id = batch.producer_id(data, position) if is_transactional else NO_PRODUCER
+        for record in batch.records(data, position):
+            if record.offset < floor:
+                continue
+            if not is_control:
+                self.apply(record.offset, record.key, record.value, producer_id=producer_id)
+            elif (marker := parse_marker(record.key)) is not None:
+                self.end_transaction(producer_id, marker)
+            self.count += 1
+            if not self.count % RECORDS_BETWEEN_LOOKS:
+                yield
 
     def apply(
         self,
@@ -53,74 +77,118 @@ class Replay:
             raise CorruptRecords(f"a record without a key at offset {record_offset}")
         about = parse_key(key)
         if isinstance(about, OffsetKey):
-            self._apply_offset(record_offset, about, value, producer_id)
+            if value is None:
+                self._remove_offset(about, producer_id)
+            else:
+                self._put_offset(record_offset, about, value, producer_id)
         elif isinstance(about, GroupKey):
-            self._apply_group(about.group, value)
+            if value is None:
+                self.records.pop(about.group, None)
+            else:
+                self.records[about.group] = parse_group_value(value)
         # keys of later versions belong to other kinds of groups: not ours to read
 
     def end_transaction(self, producer_id: int, marker: Marker) -> None:
         """A producer's transaction ended: what it staged counts from here on, or never did."""
         for group_id in self._open_groups.pop(producer_id, ()):
-            self._offsets[group_id].end_transaction(
-                producer_id, is_committed=marker is Marker.COMMIT
-            )
+            offsets = self.offsets.get(group_id)
+            if offsets is not None:
+                offsets.end_transaction(producer_id, is_committed=marker is Marker.COMMIT)
+                self._prune(group_id, offsets)
 
     def groups(self, term: Term, now_ms: int) -> Iterator[Group]:
         """Every group found, one by one, each with all its offsets.
 
         A group of which only offsets are known is Empty since ``now_ms``. That its metadata was
         removed before is legitimate: the name was used again, for offsets only (KAFKA-4704).
+        The groups share their offsets with this object, which is to be given up then.
         """
-        for group_id, record in self._groups.items():
+        for group_id, record in self.records.items():
             group = group_of(group_id, record, term)
-            offsets = self._offsets.pop(group_id, None)
+            offsets = self.offsets.get(group_id)
             if offsets is not None:
                 group.offsets = offsets
             yield group
-        for group_id, offsets in self._offsets.items():
-            if not offsets.is_empty:
+        for group_id, offsets in self.offsets.items():
+            if group_id not in self.records and not offsets.is_empty:
                 group = Group(group_id, term, since_ms=now_ms)
                 group.offsets = offsets
                 yield group
 
-    def _apply_group(self, group_id: str, value: bytes | None) -> None:
-        if value is None:
-            self._groups.pop(group_id, None)
-        else:
-            self._groups[group_id] = parse_group_value(value)
+    # -- from a snapshot -----------------------------------------------------------------------
 
-    def _apply_offset(
-        self, record_offset: int, key: OffsetKey, value: bytes | None, producer_id: int
+    def restore_offsets(
+        self, group_id: str, producer_id: int, commits: Mapping[TopicPartition, Commit]
     ) -> None:
-        offsets = self._offsets.get(key.group)
-        if offsets is None:
-            offsets = self._offsets[key.group] = Offsets()
-        partition = (key.topic, key.partition)
-        if key.version == 0:
-            self._note_old_key(offsets, partition, value)
+        """Offsets of one group as a snapshot has them; some of them may come in another call."""
+        offsets = self._offsets_of(group_id)
         if producer_id == NO_PRODUCER:
-            target = offsets.committed
+            offsets.committed.update(commits)
         else:
-            target = offsets.transactional.setdefault(producer_id, {})
-            self._open_groups.setdefault(producer_id, {})[key.group] = None
-        if value is None:
-            target.pop(partition, None)
-            if producer_id != NO_PRODUCER and not target:
-                del offsets.transactional[producer_id]
-            return
+            self._staged(offsets, producer_id, group_id).update(commits)
+
+    def restore_old_keys(self, group_id: str, partitions: list[TopicPartition]) -> None:
+        """Partitions of one group that have a record under key version 0."""
+        self._offsets_of(group_id).old_keys.update(partitions)
+
+    # -- one offset ------------------------------------------------------------------------------
+
+    def _put_offset(
+        self, record_offset: int, key: OffsetKey, value: bytes, producer_id: int
+    ) -> None:
+        version, group_id, topic, index = key
+        partition = topic_partition(topic, index)
         record = parse_offset_value(value)
+        offsets = self.offsets.get(group_id)
+        if offsets is None:
+            offsets = self.offsets[group_id] = Offsets()
+        if version == 0:
+            offsets.old_keys.add(partition)
+        target = offsets.committed
+        if producer_id != NO_PRODUCER:
+            target = self._staged(offsets, producer_id, group_id)
+        committed_ms = record.commit_timestamp
+        if committed_ms == self._ms:
+            committed_ms = self._ms  # one object for all commits of a batch, not one for each
+        else:
+            self._ms = committed_ms
         target[partition] = Commit(
             record.offset,
             record.leader_epoch,
             record.metadata,
-            record.commit_timestamp,
+            committed_ms,
             record.expire_timestamp,
             record_offset,
         )
 
-    @staticmethod
-    def _note_old_key(offsets: Offsets, partition: TopicPartition, value: bytes | None) -> None:
-        if value is None:
+    def _remove_offset(self, key: OffsetKey, producer_id: int) -> None:
+        offsets = self.offsets.get(key.group)
+        if offsets is None:
+            return
+        partition = (key.topic, key.partition)
+        if key.version == 0:
             offsets.old_keys.discard(partition)
+        if producer_id == NO_PRODUCER:
+            offsets.committed.pop(partition, None)
         else:
-            offsets.old_keys.add(partition)
+            staged = offsets.transactional.get(producer_id)
+            if staged is not None and staged.pop(partition, None) is not None and not staged:
+                del offsets.transactional[producer_id]
+        self._prune(key.group, offsets)
+
+    def _offsets_of(self, group_id: str) -> Offsets:
+        offsets = self.offsets.get(group_id)
+        if offsets is None:
+            offsets = self.offsets[group_id] = Offsets()
+        return offsets
+
+    def _staged(
+        self, offsets: Offsets, producer_id: int, group_id: str
+    ) -> dict[TopicPartition, Commit]:
+        self._open_groups.setdefault(producer_id, {})[group_id] = None
+        return offsets.transactional.setdefault(producer_id, {})
+
+    def _prune(self, group_id: str, offsets: Offsets) -> None:
+        """A standby folds for months: groups that are gone must not stay behind."""
+        if offsets.is_empty and not offsets.old_keys:
+            del self.offsets[group_id]

@@ -29,6 +29,7 @@ from .ownership import Directory, Term
 from .ports import OffsetsLog, Topics, ZooKeeperOffsets
 from .rebalance import Rebalancer
 from .sessions import Deadlines
+from .standby import Standbys
 from .zookeeper_commits import ZooKeeperCommits
 
 log = logging.getLogger(__name__)
@@ -66,6 +67,7 @@ class GroupCoordinator:
             config, self.directory, self._deadlines, self._journal, now_ms
         )
         self._loader = Loader(log, self.directory, config, loop, now_ms, self._loaded)
+        self.standbys = Standbys(log, self.directory, config, loop)
         self._expiry = Expiry(self.directory, self._rebalancer, self._journal, config, loop, now_ms)
         self._zookeeper = ZooKeeperCommits(zookeeper_offsets, topics, config)
         self._serve(topics, now_ms, random, lease_problem)
@@ -113,12 +115,18 @@ class GroupCoordinator:
         """Load, expire and serve the oldest versions until cancelled; fails if any part does."""
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._loader.run(), name="offsets loader")
+            tasks.create_task(self.standbys.run(), name="offsets standby")
             tasks.create_task(self._expiry.run(), name="offsets expiry")
             tasks.create_task(self._zookeeper.run(), name="offsets in zookeeper")
+
+    async def save(self) -> None:
+        """Before a stop in order: write snapshots where the next start would have much to read."""
+        await self.standbys.save()
 
     def stop(self) -> None:
         """Write what is staged, resign everywhere and answer 15 from now on."""
         self._journal.flush()
+        self.standbys.close()
         for term in self.directory.terms():
             self.on_resigned(term.partition, None)
         self.directory.stop()
@@ -132,14 +140,16 @@ class GroupCoordinator:
         term = self.directory.elected(partition, leader_epoch)
         if term is not None:
             log.info("elected partition=%d epoch=%d", partition, leader_epoch)
-            self._loader.begin(term)
+            self._loader.begin(term, self.standbys.take(partition))
 
     def on_resigned(self, partition: int, leader_epoch: int | None) -> None:
         """This node leads it no longer: 16 for its groups, whoever waits included.
 
-        ``leader_epoch`` is None when the replica was deleted, which is never outdated.
+        ``leader_epoch`` is None when the replica was deleted, which is never outdated. Said also
+        of a partition that was never led: the standby asks the log what the replica is now.
         """
         term = self.directory.resigned(partition, leader_epoch)
+        self.standbys.review(partition, None if term is None else self._loader.end(partition))
         if term is None:
             return
         log.info("resigned partition=%d groups=%d", partition, len(term.groups))

@@ -68,9 +68,12 @@ def apply(partition: Partition, result: PartitionResult) -> Next:
     if result.diverging_epoch is not None and result.diverging_epoch.end_offset >= 0:
         truncate(partition, result.diverging_epoch)
         return Next.FETCH_AFTER_TRUNCATION
-    if result.records:
-        partition.log.append_as_follower(bytes(result.records))
+    before, data = partition.log.end_offset, bytes(result.records or b"")
+    if data:
+        partition.log.append_as_follower(data)
     partition.follow_high_watermark(result.high_watermark)
+    if partition.watcher is not None:
+        partition.watcher.followed(before, data)
     partition.follow_log_start(result.log_start_offset)
     return Next.FETCH
 

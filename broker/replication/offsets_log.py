@@ -8,9 +8,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
+from barnabas.broker.storage.files import DiskFiles, Files
 from barnabas.coordinator.ports import OFFSETS_TOPIC, AppendDone
 from barnabas.protocol.errors import ErrorCode, Refused
 
+from .offsets_replica import OffsetsReplica
 from .replicas import Replicas
 
 
@@ -22,9 +24,14 @@ class OffsetsLogPort:
         replicas: Replicas,
         loop: asyncio.AbstractEventLoop,
         may_answer: Callable[[], bool] = lambda: True,
+        files: Files | None = None,
     ) -> None:
-        """``may_answer``: whether this node's lease holds; else nothing is acknowledged."""
+        """``may_answer``: whether this node's lease holds; else nothing is acknowledged.
+
+        ``files`` is where snapshots are written.
+        """
         self._replicas = replicas
+        self._files = files or DiskFiles()
         self._loop = loop
         self._may_answer = may_answer
 
@@ -72,10 +79,15 @@ class OffsetsLogPort:
             return None
         return hosted.log.start_offset, hosted.high_watermark, hosted.log.end_offset
 
-    def read(self, partition: int, offset: int, bytes_max: int) -> bytes:
-        """Whole batches up to the log end, what is not committed yet included."""
-        hosted = self._replicas.led(OFFSETS_TOPIC, partition)
-        return hosted.read(offset, bytes_max=bytes_max, at_least_one=True, is_follower=True)
+    def replica(self, partition: int) -> OffsetsReplica | None:
+        """The replica hosted here; None when there is none, or its disk failed."""
+        hosted = self._replicas.get(OFFSETS_TOPIC, partition)
+        if hosted is None or hosted.log.is_offline:
+            return None
+        if hosted.watcher is None:
+            hosted.watcher = OffsetsReplica(hosted, self._files)
+        assert isinstance(hosted.watcher, OffsetsReplica)
+        return hosted.watcher
 
     def when_committed(self, partition: int, offset: int, done: Callable[[bool], None]) -> None:
         """Call ``done`` with True once the high watermark is at ``offset``, else with False."""

@@ -16,7 +16,7 @@ from barnabas.protocol.errors import ErrorCode, Refused
 
 from .commit_waits import CommitWaits
 from .followers import Followers
-from .partition_parts import IsrChange, Role, Surroundings, Told, Waiter
+from .partition_parts import FollowWatcher, IsrChange, Role, Surroundings, Told, Waiter
 from .readers import Readers, Unread
 from .start_waits import StartWaits
 
@@ -54,6 +54,7 @@ class Partition:
         "replicas",
         "starts",
         "topic",
+        "watcher",
         "zk_version",
     )
 
@@ -77,6 +78,7 @@ class Partition:
         self._is_alone = True
         self.epoch_start = -1
         """Log end when this epoch of leadership began."""
+        self.watcher: FollowWatcher | None = None
         self._told = CommitWaits()
         self.readers = Readers()
         self.starts = StartWaits()

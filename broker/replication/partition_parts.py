@@ -27,6 +27,16 @@ class Waiter(Protocol):
         """Nothing more will come from here: ask again."""
 
 
+class FollowWatcher(Protocol):
+    """Somebody who reads along what a follower appends."""
+
+    def followed(self, before: int, data: bytes) -> None:
+        """``data`` was appended where the log ended ``before``, and the high watermark moved up.
+
+        Either may be nothing.
+        """
+
+
 @dataclass(frozen=True, slots=True)
 class Role:
     """What the controller decided about one replica, as LeaderAndIsr tells it."""

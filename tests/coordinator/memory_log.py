@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+from bisect import bisect_right
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from barnabas.coordinator.ports import AppendDone
+from barnabas.coordinator.ports import AppendDone, Watcher
 from barnabas.protocol.errors import ErrorCode, Refused
 from barnabas.protocol.records import batch
 from barnabas.protocol.records.record import Record
@@ -22,17 +23,126 @@ class MemoryPartition:
     high_watermark: int = 0
     batches: list[bytearray] = field(default_factory=list)
     waiting: list[tuple[int, Callable[[bool], None]]] = field(default_factory=list)
+    epochs: list[tuple[int, int]] = field(default_factory=list)
+    """Epoch and start offset, ascending."""
+    segment_base: int = 0
+    cleaned: int = 0
+    snapshot: bytes | None = None
+    is_gone: bool = False
+    watcher: Watcher | None = None
+    reads: int = 0
 
     @property
     def is_led(self) -> bool:
         return self.leader_epoch >= 0
 
-    def append(self, data: bytearray) -> int:
+    def append(self, data: bytearray, epoch: int | None = None) -> int:
         base = self.end
-        batch.assign(data, base, self.leader_epoch)
+        epoch = max(self.leader_epoch, 0) if epoch is None else epoch
+        batch.assign(data, base, epoch)
+        if not self.epochs or self.epochs[-1][0] < epoch:
+            self.epochs.append((epoch, base))
         self.batches.append(data)
         self.end = batch.next_offset(data)
         return base
+
+    def follow(self, data: bytearray, epoch: int = 0) -> None:
+        """Append what a leader of that epoch has."""
+        assert not self.is_led
+        before = self.end
+        self.append(data, epoch)
+        if self.watcher is not None:
+            self.watcher.appended(before, bytes(data))
+
+    def follow_mark(self, mark: int) -> None:
+        """Take over a leader's high watermark."""
+        self.high_watermark = max(self.high_watermark, min(mark, self.end))
+        if self.watcher is not None:
+            self.watcher.appended(self.end, b"")
+
+    def truncate(self, offset: int) -> None:
+        """Drop ``offset`` and all after it, with the whole batch that holds it."""
+        if offset >= self.end:
+            return
+        if self.watcher is not None:
+            self.watcher.cut(offset)
+        while self.batches and batch.next_offset(self.batches[-1]) > offset:
+            offset = min(offset, batch.base_offset(self.batches.pop()))
+        self.end = offset
+        self.epochs = [pair for pair in self.epochs if pair[1] < offset]
+        self.high_watermark = min(self.high_watermark, offset)
+        self.segment_base = min(self.segment_base, offset)
+        self.cleaned = min(self.cleaned, offset)
+
+    def read(self, offset: int, bytes_max: int) -> bytes:
+        self.reads += 1
+        out = b""
+        for data in self.batches:
+            if batch.next_offset(data) <= offset:
+                continue
+            if out and len(out) + len(data) > bytes_max:
+                break
+            out += data
+        return out
+
+
+class MemoryFile:
+    """Implements coordinator.ports.SnapshotFile."""
+
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+        self.size = len(data)
+
+    def read(self, position: int, count: int) -> bytes:
+        return self._data[position : position + count]
+
+    def close(self) -> None:
+        return None
+
+
+class MemoryReplica:
+    """Implements coordinator.ports.Replica."""
+
+    def __init__(self, log: MemoryLog, hosted: MemoryPartition) -> None:
+        self._log = log
+        self.hosted = hosted
+
+    @property
+    def is_followed(self) -> bool:
+        return not self.hosted.is_led
+
+    @property
+    def segment_base(self) -> int:
+        return self.hosted.segment_base
+
+    def bounds(self) -> tuple[int, int, int]:
+        return self.hosted.start, self.hosted.high_watermark, self.hosted.end
+
+    def read(self, offset: int, bytes_max: int) -> bytes:
+        if self._log.read_fails_with is not None:
+            raise Refused(self._log.read_fails_with)
+        return self.hosted.read(offset, bytes_max)
+
+    def epoch_at(self, offset: int) -> int:
+        index = bisect_right([start for _, start in self.hosted.epochs], offset) - 1
+        return self.hosted.epochs[index][0] if index >= 0 else -1
+
+    def cleaned_offset(self) -> int:
+        return self.hosted.cleaned
+
+    def watch(self, watcher: Watcher | None) -> None:
+        self.hosted.watcher = watcher
+
+    def snapshot(self) -> MemoryFile | None:
+        data = self.hosted.snapshot
+        return None if data is None else MemoryFile(data)
+
+    async def write_snapshot(self, make: Callable[[], bytes]) -> None:
+        await asyncio.sleep(0.001)
+        self.hosted.snapshot = make()
+
+    def drop_snapshot(self) -> None:
+        self.hosted.snapshot = None
 
 
 class MemoryLog:
@@ -41,6 +151,7 @@ class MemoryLog:
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.loop = loop
         self.partitions: dict[int, MemoryPartition] = {}
+        self._replicas: dict[int, MemoryReplica] = {}
         self.is_replicated = True
         """Whether the high watermark follows the log end by itself."""
         self.append_fails_with: ErrorCode | None = None
@@ -55,20 +166,13 @@ class MemoryLog:
     def lead(self, index: int, leader_epoch: int) -> None:
         self.partition(index).leader_epoch = leader_epoch
 
-    def resign(self, index: int, *, is_truncated: bool = False) -> None:
-        """Lose leadership; truncated to the high watermark as a new leader might want it."""
+    def resign(self, index: int) -> None:
+        """Lose leadership: whoever waits is told."""
         partition = self.partition(index)
         partition.leader_epoch = -1
         waiting, partition.waiting = partition.waiting, []
         for _, done in waiting:
             done(False)
-        if is_truncated:
-            partition.batches = [
-                data
-                for data in partition.batches
-                if batch.next_offset(data) <= partition.high_watermark
-            ]
-            partition.end = partition.high_watermark
 
     def replicate(self, index: int) -> None:
         """Let the high watermark reach the log end."""
@@ -134,17 +238,14 @@ class MemoryLog:
         hosted = self.partition(partition)
         return (hosted.start, hosted.high_watermark, hosted.end) if hosted.is_led else None
 
-    def read(self, partition: int, offset: int, bytes_max: int) -> bytes:
-        if self.read_fails_with is not None:
-            raise Refused(self.read_fails_with)
-        out = b""
-        for data in self.partition(partition).batches:
-            if batch.next_offset(data) <= offset:
-                continue
-            if out and len(out) + len(data) > bytes_max:
-                break
-            out += data
-        return out
+    def replica(self, partition: int) -> MemoryReplica | None:
+        hosted = self.partition(partition)
+        known = self._replicas.get(partition)
+        if hosted.is_gone:
+            return None
+        if known is None or known.hosted is not hosted:
+            known = self._replicas[partition] = MemoryReplica(self, hosted)
+        return known
 
     def when_committed(self, partition: int, offset: int, done: Callable[[bool], None]) -> None:
         hosted = self.partition(partition)

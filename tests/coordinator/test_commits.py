@@ -299,7 +299,8 @@ def test_commits_in_flight_are_refused_with_16_when_leadership_is_lost(rig: Rig)
     rig.log.is_replicated = False
     asked = rig.commit(5)
     rig.coordinator.on_resigned(G, 1)
-    rig.log.resign(G, is_truncated=True)
+    rig.log.resign(G)
+    rig.log.partition(G).truncate(0)
     assert codes_of(asked) == [ErrorCode.NOT_COORDINATOR]
 
 

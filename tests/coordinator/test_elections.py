@@ -35,8 +35,9 @@ def test_what_a_second_failover_takes_back_was_never_served(rig: Rig) -> None:
     rig.log.is_replicated = False
     rig.commit(2)
     rig.reload()
-    rig.log.resign(G, is_truncated=True)
+    rig.log.resign(G)
     rig.coordinator.on_resigned(G, 2)
+    rig.log.partition(G).truncate(1)
     rig.elect(G, 3)
     rig.turn()
     assert rig.committed() == 1

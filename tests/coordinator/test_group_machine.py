@@ -154,8 +154,11 @@ class GroupMachine(RuleBasedStateMachine):
     @rule(is_truncated=st.booleans())
     def fail_over(self, is_truncated: bool) -> None:
         self.epoch += 1
-        self.rig.log.resign(G, is_truncated=is_truncated)
+        self.rig.log.resign(G)
         self.rig.coordinator.on_resigned(G, self.epoch)
+        if is_truncated:
+            partition = self.rig.log.partition(G)
+            partition.truncate(partition.high_watermark)
         self.rig.elect(G, self.epoch)
         self.rig.turn()
 

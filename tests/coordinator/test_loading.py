@@ -242,7 +242,7 @@ def test_a_bug_while_loading_is_a_failed_load_and_not_the_end_of_the_loader(
 
     rig.commit(1)
     with monkeypatch.context() as patched:
-        patched.setattr(rig.log, "read", explode)
+        patched.setattr(rig.log.partition(G), "read", explode)
         rig.reload()
         assert rig.fetch(topics={"orders": [0]}).code is ErrorCode.NOT_COORDINATOR
     assert "planted" in caplog.text

@@ -10,7 +10,7 @@ from barnabas.broker.replication.offsets_log import OffsetsLogPort
 from barnabas.broker.replication.replicas import Replicas
 from barnabas.broker.storage.log_config import LogConfig
 from barnabas.coordinator.ports import OFFSETS_TOPIC, OffsetsLog
-from barnabas.protocol.errors import ErrorCode, Refused
+from barnabas.protocol.errors import ErrorCode
 from tests.replication.logs import Shelf, a_batch, follow, lead
 
 Done = list[tuple[ErrorCode, int]]
@@ -43,7 +43,11 @@ async def test_an_append_is_done_at_once_with_one_replica(
     assert append(port, count=2) == [(ErrorCode.NONE, 0)]
     assert append(port) == [(ErrorCode.NONE, 2)]
     assert port.bounds(3) == (0, 3, 3)
-    assert port.read(3, 0, 1)
+    replica = port.replica(3)
+    assert replica is not None
+    assert replica is port.replica(3)
+    assert replica.bounds() == (0, 3, 3)
+    assert replica.read(0, 1)
     assert port.batch_bytes_max(3) == LogConfig().max_message_bytes
 
 
@@ -57,8 +61,10 @@ async def test_an_append_in_another_epoch_or_elsewhere_is_refused(
     follow(replicas, OFFSETS_TOPIC, 3, epoch=3)
     assert append(port, epoch=3) == [(ErrorCode.NOT_LEADER_OR_FOLLOWER, -1)]
     assert port.bounds(3) is None
-    with pytest.raises(Refused):
-        port.read(3, 0, 1)
+    replica = port.replica(3)
+    assert replica is not None
+    assert replica.is_followed
+    assert port.replica(4) is None
 
 
 async def test_an_append_waits_for_the_flush_that_the_topic_asks_for(

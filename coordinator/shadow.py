@@ -1,0 +1,133 @@
+"""The fold of one replica's log, brought forward step by step: what standby, load and snapshot are.
+
+Source: coordinator.md sections 3.4 to 3.4.2.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from typing import Final
+
+from barnabas.protocol.records import batch
+from barnabas.protocol.records.failures import CorruptRecords
+
+from .deltas import Deltas
+from .ports import Replica
+from .replay import Replay
+from .snapshot_files import restored
+
+READ_BYTES_MAX: Final = 1 << 18
+"""Read at once; more would hold the loop up for longer than a slice."""
+
+_UNREAD: Final = -1
+
+
+class Shadow:
+    """What a log amounts to up to ``position``, and the batches behind that which came by.
+
+    ``position`` is -1 before anything was read. A truncation below what was applied makes it
+    begin anew, from the snapshot or the log's start; so does a log start that moved.
+    """
+
+    def __init__(
+        self,
+        replica: Replica,
+        read_bytes_max: int = READ_BYTES_MAX,
+        wake: Callable[[], None] = lambda: None,
+    ) -> None:
+        """``wake`` is called when there is something new to be applied."""
+        self.replica = replica
+        self.wake = wake
+        self.deltas = Deltas(replica.bounds()[2])
+        self._read_bytes = min(read_bytes_max, READ_BYTES_MAX)
+        self.looked_at_segment = 0
+        """Base of the active segment when somebody last thought of a snapshot."""
+        self._restart()
+
+    def _restart(self) -> None:
+        self.replay = Replay()
+        self.position = _UNREAD
+        self.log_start = _UNREAD
+        self._touched = _UNREAD
+        """Where the batch ends of which something may have been applied."""
+
+    @property
+    def remaining(self) -> int:
+        """Offsets up to the log's end."""
+        start, _, end = self.replica.bounds()
+        return end - max(self.position, start)
+
+    # -- what the host tells ---------------------------------------------------------------------
+
+    def appended(self, before: int, data: bytes) -> None:
+        """``data`` was appended where the log ended ``before``, or the high watermark moved."""
+        if data:
+            self.deltas.appended(before, data)
+        if self.replica.bounds()[1] > self.position:
+            self.wake()
+
+    def cut(self, offset: int) -> None:
+        """Records from ``offset`` on are about to go; all of them when it is negative."""
+        self.deltas.cut(max(offset, 0))
+        if offset < max(self.position, self._touched):
+            self._restart()
+
+    # -- forward ---------------------------------------------------------------------------------
+
+    def advance(self, *, is_to_end: bool) -> Generator[None, None, None]:
+        """Apply what is committed, or everything. Yields often, to be continued or left.
+
+        Raises CorruptRecords, CorruptRequest and Refused.
+        """
+        while True:
+            start, mark, end = self.replica.bounds()
+            if start != self.log_start:
+                yield from self._begin(start)
+                continue
+            until = end if is_to_end else mark
+            if self.position >= until:
+                return
+            before = self.position
+            data = self.deltas.take(before)
+            if data is None:
+                data = self.replica.read(before, self._read_bytes)
+            yield from self._apply(data, until)
+            if self.log_start == _UNREAD:
+                continue  # cut meanwhile
+            if self.position == before:
+                if is_to_end:
+                    raise CorruptRecords(f"nothing to read at {before} below the end {until}")
+                return  # the high watermark lies inside of a batch
+
+    def _begin(self, start: int) -> Generator[None, None, None]:
+        self._restart()
+        found = yield from restored(self.replica)
+        if self.replica.bounds()[0] != start:
+            return
+        self.log_start = start
+        self.position = start
+        if found is not None:
+            self.replay, self.position = found
+
+    def _apply(self, data: bytes, until: int) -> Generator[None, None, None]:
+        """The whole batches of one read that end at ``until`` or before.
+
+        The next begins after the last one's last offset, not after its last record: compaction
+        leaves gaps, and batches without records (KAFKA-9065).
+        """
+        replay = self.replay
+        for position, size in batch.iterate(data):
+            following = batch.next_offset(data, position)
+            if following <= self.position:
+                continue
+            if following > until:
+                return
+            if not batch.crc_is_valid(data, position, size):
+                base = batch.base_offset(data, position)
+                raise CorruptRecords(f"checksum of the batch at offset {base}")
+            self._touched = following
+            yield from replay.fold(data, position, self.position)
+            if self.replay is not replay:
+                return  # cut meanwhile
+            self.position = following
+            yield

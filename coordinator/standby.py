@@ -1,0 +1,258 @@
+"""Warm standby: what this node would serve of the offsets partitions that it follows.
+
+Source: coordinator.md section 3.4.2; design decision 6. One task brings the shadows forward, one
+after the other, in short slices with pauses between them: whoever leads has the loop first.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Generator
+from contextlib import asynccontextmanager
+from functools import partial
+from typing import Final, TypeVar
+
+from barnabas.protocol.errors import CorruptRequest, Refused
+
+from .config import CoordinatorConfig
+from .ownership import Directory, Standing
+from .ports import OffsetsLog, Replica
+from .shadow import Shadow
+from .snapshot_files import capture, drop_above, saved_offset, write
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+SLICE_S: Final = 0.001
+PAUSE_S: Final = 0.004
+LOOK_S: Final = 10.0
+"""How often the led partitions are looked at for segments that were rolled."""
+STOP_S: Final = 5.0
+"""What snapshots may add to a stop."""
+_TAIL_MIN: Final = 10_000
+"""A stop writes no snapshot where so few records would be read again: that takes no time."""
+
+
+class _Left(Exception):  # noqa: N818 - what happened, not an error
+    """The replica got another role while it was worked on."""
+
+
+class _Follower:
+    """Hears what a followed replica does to its log."""
+
+    def __init__(self, shadow: Shadow) -> None:
+        self._shadow = shadow
+
+    def appended(self, before: int, data: bytes) -> None:
+        self._shadow.appended(before, data)
+
+    def cut(self, offset: int) -> None:
+        self._shadow.cut(offset)
+        if offset >= 0:
+            drop_above(self._shadow.replica, offset)
+
+
+class Standbys:
+    """The shadow of every offsets partition followed here, and the snapshots of all."""
+
+    def __init__(
+        self,
+        offsets_log: OffsetsLog,
+        directory: Directory,
+        config: CoordinatorConfig,
+        loop: asyncio.AbstractEventLoop,
+    ) -> None:
+        self._log = offsets_log
+        self._directory = directory
+        self._config = config
+        self._loop = loop
+        self._shadows: dict[int, Shadow] = {}
+        self._due: dict[int, None] = {}
+        self._wake = asyncio.Event()
+        self._working = asyncio.Lock()
+        self._is_closed = False
+
+    def __len__(self) -> int:
+        return len(self._shadows)
+
+    def __getitem__(self, partition: int) -> Shadow:
+        return self._shadows[partition]
+
+    # -- roles -----------------------------------------------------------------------------------
+
+    def review(self, partition: int, former: Shadow | None = None) -> None:
+        """The role of a partition may have changed: keep a shadow exactly while it is followed.
+
+        ``former`` is a shadow that a load got so far before it ended.
+        """
+        replica = None if self._is_closed else self._log.replica(partition)
+        known = self._shadows.get(partition)
+        if known is not None and known.replica is not replica:
+            self._drop(partition)
+            known = None
+        if replica is None or not replica.is_followed:
+            self._drop(partition)
+            return
+        if known is None:
+            is_same = former is not None and former.replica is replica
+            shadow = former if former is not None and is_same else self._shadow_of(replica)
+            shadow.wake = partial(self._notice, partition)
+            self._shadows[partition] = shadow
+            replica.watch(_Follower(shadow))
+            saved_offset(replica)  # before anything is appended: deletes what is beyond the end
+        self._notice(partition)
+
+    def take(self, partition: int) -> Shadow | None:
+        """The shadow of a partition that is led here from now on."""
+        shadow = self._shadows.get(partition)
+        self._drop(partition)
+        return shadow
+
+    def close(self) -> None:
+        """Give up every shadow, for good."""
+        self._is_closed = True
+        for partition in list(self._shadows):
+            self._drop(partition)
+
+    def _shadow_of(self, replica: Replica) -> Shadow:
+        return Shadow(replica, self._config.load_buffer_bytes)
+
+    def _drop(self, partition: int) -> None:
+        shadow = self._shadows.pop(partition, None)
+        self._due.pop(partition, None)
+        if shadow is not None:
+            shadow.wake = _nobody
+            shadow.replica.watch(None)
+
+    def _notice(self, partition: int) -> None:
+        self._due[partition] = None
+        self._wake.set()
+
+    # -- work ------------------------------------------------------------------------------------
+
+    async def run(self) -> None:
+        """Bring shadows forward and write snapshots, until cancelled."""
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._follow())
+            tasks.create_task(self._look_at_led())
+
+    async def _follow(self) -> None:
+        while True:
+            await self._wake.wait()
+            self._wake.clear()
+            while self._due:
+                partition = next(iter(self._due))
+                del self._due[partition]
+                async with self._guarded(partition):
+                    await self._follow_one(partition)
+
+    async def _follow_one(self, partition: int) -> None:
+        shadow = self._shadows.get(partition)
+        if shadow is None:
+            return
+        await self._forward(partition, shadow)
+        base = shadow.replica.segment_base
+        if shadow.looked_at_segment < base <= shadow.position:
+            shadow.looked_at_segment = base
+            if saved_offset(shadow.replica) < base:
+                await self._save(partition, shadow)
+
+    async def _look_at_led(self) -> None:
+        while True:
+            await asyncio.sleep(LOOK_S)
+            for term in self._directory.terms():
+                replica = self._log.replica(term.partition)
+                if term.standing is not Standing.OWNED or replica is None:
+                    continue
+                base = replica.segment_base
+                if saved_offset(replica) < base <= replica.bounds()[1]:
+                    async with self._guarded(term.partition):
+                        await self._save_led(term.partition, replica)
+
+    async def save(self) -> None:
+        """At a stop in order: snapshots where a next start would have much to read."""
+        try:
+            async with asyncio.timeout(STOP_S):
+                led = [term.partition for term in self._directory.terms()]
+                for partition in sorted({*led, *self._shadows}):
+                    replica = self._log.replica(partition)
+                    if replica is None or not self._has_grown(replica):
+                        continue
+                    async with self._guarded(partition):
+                        shadow = self._shadows.get(partition)
+                        if shadow is None:
+                            await self._save_led(partition, replica)
+                        else:
+                            await self._forward(partition, shadow)
+                            await self._save(partition, shadow)
+        except TimeoutError:
+            log.info("stopped without a snapshot of every offsets partition")
+
+    def _has_grown(self, replica: Replica) -> bool:
+        start, mark, _ = replica.bounds()
+        return mark - max(saved_offset(replica), start) >= _TAIL_MIN
+
+    @asynccontextmanager
+    async def _guarded(self, partition: int) -> AsyncIterator[None]:
+        """One partition at a time; a bad one must not stop the others."""
+        async with self._working:
+            try:
+                yield
+            except _Left:
+                log.debug("left a partition in the middle partition=%d", partition)
+            except (Refused, CorruptRequest) as problem:
+                log.error("no standby of an offsets partition=%d: %s", partition, problem)
+                self._drop(partition)
+            except Exception:
+                log.exception("standby failed partition=%d", partition)
+                self._drop(partition)
+
+    async def _forward(self, partition: int, shadow: Shadow) -> None:
+        """Apply what is committed."""
+        await self._in_slices(partition, shadow, shadow.advance(is_to_end=False))
+
+    async def _save_led(self, partition: int, replica: Replica) -> None:
+        """What is served is not what the log says: appends that timed out may be in it.
+
+        So the snapshot before and the log since make the next one.
+        """
+        shadow = self._shadow_of(replica)
+        await self._in_slices(partition, shadow, shadow.advance(is_to_end=False))
+        await self._save(partition, shadow)
+
+    async def _save(self, partition: int, shadow: Shadow) -> None:
+        captured = await self._in_slices(partition, shadow, capture(shadow))
+        if captured is not None:
+            header, frames = captured
+            await write(shadow.replica, header, frames)
+            log.info("wrote a snapshot partition=%d offset=%d", partition, header.offset)
+
+    async def _in_slices(
+        self, partition: int, shadow: Shadow, steps: Generator[None, None, T]
+    ) -> T:
+        """Run ``steps`` to their end, with more time for others than for them."""
+        is_ward = self._shadows.get(partition) is shadow
+        ends = self._loop.time() + SLICE_S
+        while True:
+            try:
+                next(steps)
+            except StopIteration as stop:
+                result: T = stop.value
+                return result
+            if self._loop.time() >= ends:
+                await asyncio.sleep(PAUSE_S)
+                if self._has_left(partition, shadow, is_ward=is_ward):
+                    steps.close()
+                    raise _Left
+                ends = self._loop.time() + SLICE_S
+
+    def _has_left(self, partition: int, shadow: Shadow, *, is_ward: bool) -> bool:
+        if is_ward:
+            return self._shadows.get(partition) is not shadow
+        return self._log.replica(partition) is not shadow.replica or shadow.replica.is_followed
+
+
+def _nobody() -> None:
+    """A shadow that nobody keeps need not be brought forward."""
