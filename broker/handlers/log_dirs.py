@@ -5,13 +5,14 @@ Source: protocol.md section 2; Kafka 3.9 ReplicaManager; KIP-113, KIP-827 (sizes
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
 
 from barnabas.broker.replication.replicas import Replicas
 from barnabas.broker.storage.files import Files, StorageError
 from barnabas.broker.storage.log import Log
 from barnabas.broker.storage.log_directory import LogDirectory
 from barnabas.broker.storage.manager import LogManager
+from barnabas.broker.storage.slices import in_slices
 from barnabas.protocol.api import ApiKey
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages import describe_log_dirs as messages
@@ -33,19 +34,28 @@ class LogDirsHandler:
         """What to register with the dispatcher."""
         return {ApiKey.DESCRIBE_LOG_DIRS: self.describe}
 
-    def describe(self, call: Call) -> messages.DescribeLogDirsResponse:
-        """Each directory with the logs asked for; a failed one has a code and no logs."""
+    async def describe(self, call: Call) -> messages.DescribeLogDirsResponse:
+        """Each directory with the logs asked for; a failed one has a code and no logs.
+
+        In slices: a node may have thousands of logs, each of many segments.
+        """
         request: messages.DescribeLogDirsRequest = call.request
         named = None
         if request.topics is not None:
             named = {(topic.topic, index) for topic in request.topics for index in topic.partitions}
-        return messages.DescribeLogDirsResponse(
-            results=[self._result(directory, named) for directory in self._logs.directories]
-        )
+        return messages.DescribeLogDirsResponse(results=await in_slices(self._results(named)))
+
+    def _results(
+        self, named: set[tuple[str, int]] | None
+    ) -> Generator[None, None, list[messages.Result]]:
+        results = []
+        for directory in self._logs.directories:
+            results.append((yield from self._result(directory, named)))
+        return results
 
     def _result(
         self, directory: LogDirectory, named: set[tuple[str, int]] | None
-    ) -> messages.Result:
+    ) -> Generator[None, None, messages.Result]:
         path = str(directory.path.absolute())
         if not directory.is_online:
             code = ErrorCode.KAFKA_STORAGE_ERROR
@@ -54,6 +64,7 @@ class LogDirsHandler:
         for log in self._logs.logs_in(directory):
             if named is None or (log.topic, log.partition) in named:
                 topics.setdefault(log.topic, []).append(self._partition(log))
+                yield
         total, usable = self._disk(directory)
         return messages.Result(
             error_code=ErrorCode.NONE,

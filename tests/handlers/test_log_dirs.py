@@ -16,11 +16,12 @@ from tests.handlers.peer import call, over_the_wire
 from tests.replication.logs import Shelf, a_batch, follow, lead
 
 
-def told(
+async def told(
     shelf: Shelf, replicas: Replicas, *topics: messages.Topic, version: int = 4
 ) -> list[messages.Result]:
     request = messages.DescribeLogDirsRequest(topics=topics or None)
-    answer: Any = LogDirsHandler(shelf, replicas, DiskFiles()).describe(call(request, version))
+    handler = LogDirsHandler(shelf, replicas, DiskFiles())
+    answer: Any = await handler.describe(call(request, version))
     results: list[messages.Result] = over_the_wire(answer, version).results
     return results
 
@@ -36,7 +37,7 @@ async def test_each_directory_tells_its_logs_and_their_sizes(
     size = len(batch)
     partition = replicas.led("t", 1)
     partition.append(batch, acks=1, is_client=True)
-    (result,) = told(shelf, replicas, version=version)
+    (result,) = await told(shelf, replicas, version=version)
     found = {
         (topic.name, each.partition_index): (each.partition_size, each.offset_lag)
         for topic in result.topics
@@ -51,7 +52,7 @@ async def test_each_directory_tells_its_logs_and_their_sizes(
 async def test_only_the_partitions_asked_for_are_told(shelf: Shelf, replicas: Replicas) -> None:
     lead(replicas, "t", 0)
     lead(replicas, "t", 1)
-    (result,) = told(shelf, replicas, messages.Topic(topic="t", partitions=[1, 7]))
+    (result,) = await told(shelf, replicas, messages.Topic(topic="t", partitions=[1, 7]))
     assert [each.partition_index for each in result.topics[0].partitions] == [1]
 
 
@@ -60,5 +61,5 @@ async def test_a_failed_directory_has_its_code_and_tells_nothing(
 ) -> None:
     lead(replicas, "t", 0)
     shelf.directories[0].take_offline(StorageError(tmp_path, "broke"))
-    (result,) = told(shelf, replicas)
+    (result,) = await told(shelf, replicas)
     assert (result.error_code, result.topics) == (ErrorCode.KAFKA_STORAGE_ERROR, [])
