@@ -50,7 +50,8 @@ class LogDirsHandler:
     ) -> Generator[None, None, list[messages.Result]]:
         results = []
         for directory in self._logs.directories:
-            results.append((yield from self._result(directory, named)))
+            result = yield from self._result(directory, named)
+            results.append(result)
         return results
 
     def _result(
