@@ -79,24 +79,25 @@ class FetchHandler:
 
     def _read_or_wait(self, call: Call, reading: Reading) -> Answer:
         request, wanted = call.request, reading.wanted
-        if not self._must_wait(call, wanted):
+        must_wait = self._must_wait(call, reading)
+        self._note_unread(reading)
+        if not must_wait:
             return reading.answer()
         missing = request.min_bytes - _size(wanted)
         for one in wanted:
             one.result.records = b""
-        watched = self._watched(wanted)
         parked = Parked()
 
         def again() -> None:
-            for partition in watched:
-                partition.readers.forget(wait)
-            self._read_all(call, wanted)
+            listening.stop()
+            reading.look_again()
+            self._read_all(call, reading.wanted)
+            self._note_unread(reading)
             parked.resolve(reading.answer())
 
         def drop() -> None:
             wait.forget()
-            for partition in watched:
-                partition.readers.forget(wait)
+            listening.stop()
 
         wait = DataWait(
             self._loop,
@@ -105,18 +106,15 @@ class FetchHandler:
             done=again,
         )
         parked.on_drop = drop
-        for partition in watched:
-            if request.replica_id >= 0:
-                partition.readers.wait_for_append(wait)
-            else:
-                partition.readers.wait(wait, is_committed=wants_committed(request))
+        listening = Listening(reading, request, wait, self._watched(wanted))
         return parked
 
-    def _must_wait(self, call: Call, wanted: list[Wanted]) -> bool:
+    def _must_wait(self, call: Call, reading: Reading) -> bool:
         """Read once; True when nothing went wrong and too little was there."""
+        wanted = reading.wanted
         self._read_all(call, wanted, is_first_time=True)
         request: messages.FetchRequest = call.request
-        if request.max_wait_ms <= 0 or not wanted:
+        if request.max_wait_ms <= 0 or reading.is_of_nothing:
             return False
         if any(one.result.error_code or one.result.diverging_epoch for one in wanted):
             return False
@@ -132,6 +130,22 @@ class FetchHandler:
             partition = self._replicas.get(one.topic, asked.partition)
             if partition is not None and is_position(partition, node, asked):
                 partition.follower_fetched(node, asked.fetch_offset, asked.log_start_offset)
+
+    def _note_unread(self, reading: Reading) -> None:
+        """A follower's session looks at what moves, and again at what was not read to the end."""
+        session = reading.session
+        if session is None or not session.is_follower:
+            return
+        for one in reading.wanted:
+            key = (one.topic, one.partition.partition)
+            known, partition = session.partitions.get(key), self._replicas.get(*key)
+            if known is None:
+                continue
+            if partition is not None:
+                known.listen(partition.readers)
+            is_read = partition is not None and is_read_to_the_end(partition, one)
+            if not is_read:
+                session.due[key] = None
 
     def _watched(self, wanted: list[Wanted]) -> list[Partition]:
         found = (self._replicas.get(one.topic, one.partition.partition) for one in wanted)
@@ -182,6 +196,44 @@ class FetchHandler:
                 note_aborted(partition, asked.fetch_offset, result)
         except Refused as refusal:
             _refuse(result, refusal.code, call.version)
+
+
+class Listening:
+    """What wakes a request that waits: its follower's session, or each partition it names."""
+
+    def __init__(
+        self,
+        reading: Reading,
+        request: messages.FetchRequest,
+        wait: DataWait,
+        watched: list[Partition],
+    ) -> None:
+        self._wait = wait
+        self._session = reading.session
+        self._watched = watched
+        if self._session is not None and self._session.is_follower:
+            self._watched = []
+            self._session.wait = wait
+        for partition in self._watched:
+            if request.replica_id >= 0:
+                partition.readers.wait_for_append(wait)
+            else:
+                partition.readers.wait(wait, is_committed=wants_committed(request))
+
+    def stop(self) -> None:
+        """Nothing wakes it any more."""
+        if self._session is not None and self._session.wait is self._wait:
+            self._session.wait = None
+        for partition in self._watched:
+            partition.readers.forget(self._wait)
+
+
+def is_read_to_the_end(partition: Partition, one: Wanted) -> bool:
+    """Whether a follower was given all there is, so that only an append brings more."""
+    result = one.result
+    if result.error_code or result.diverging_epoch is not None:
+        return False
+    return bool(result.records) or one.partition.fetch_offset >= partition.log.end_offset
 
 
 def _size(wanted: list[Wanted]) -> int:

@@ -9,6 +9,8 @@ import random
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final, NamedTuple
 
+from barnabas.broker.replication.partition import Waiter
+from barnabas.broker.replication.readers import Readers
 from barnabas.protocol.errors import ErrorCode, Refused
 from barnabas.protocol.messages import fetch as messages
 
@@ -18,9 +20,12 @@ FIRST_EPOCH: Final = 0
 EPOCH_MAX: Final = 2**31 - 1
 IDLE_S: Final = 120.0
 """A session that was used since is only given up for a larger one, or for a follower's."""
+LOOK_S: Final = 0.25
+"""A follower's partitions are all looked at so often; between that, those that moved."""
 PARTITIONS_MAX: Final = 500_000
 """Remembered in all sessions together, whatever their number may be."""
 UNKNOWN: Final = -1
+MOST: Final = 1 << 62
 READ_COMMITTED: Final = 1
 
 Key = tuple[str, int]
@@ -35,15 +40,41 @@ class Wanted(NamedTuple):
 
 
 class Remembered:
-    """One partition of a session: where it is read, and what the reader was last told."""
+    """One partition of a session: where it is read, and what the reader was last told.
 
-    __slots__ = ("asked", "high_watermark", "log_start_offset", "topic")
+    In a follower's session it listens to the partition it is about (a Waiter).
+    """
 
-    def __init__(self, topic: str, asked: messages.Partition) -> None:
+    __slots__ = ("_heard", "_session", "asked", "high_watermark", "log_start_offset", "topic")
+
+    def __init__(self, session: Session, topic: str, asked: messages.Partition) -> None:
         self.topic = topic
         self.asked = asked
         self.high_watermark = UNKNOWN
         self.log_start_offset = UNKNOWN
+        self._session = session
+        self._heard: Readers | None = None
+
+    def listen(self, readers: Readers) -> None:
+        """Note whatever is appended from now on; harmless when that is done already."""
+        if self._heard is not readers:
+            self.leave()
+            self._heard = readers
+            readers.wait_for_append(self)
+
+    def leave(self) -> None:
+        """Listen no more."""
+        if self._heard is not None:
+            self._heard.forget(self)
+            self._heard = None
+
+    def grew(self, count: int) -> None:
+        """So many bytes were appended."""
+        self._session.moved((self.topic, self.asked.partition), count)
+
+    def end(self) -> None:
+        """The partition is led by another, or in another epoch."""
+        self._session.moved((self.topic, self.asked.partition), MOST)
 
     def takes(self, result: messages.PartitionResult) -> bool:
         """Note what the reader is told; False when that is no news. After an error all is news."""
@@ -62,7 +93,17 @@ class Remembered:
 class Session:
     """What one reader wants, in the order in which it is served."""
 
-    __slots__ = ("created_at", "epoch", "id", "is_follower", "partitions", "used_at")
+    __slots__ = (
+        "created_at",
+        "due",
+        "epoch",
+        "id",
+        "is_follower",
+        "looked_at",
+        "partitions",
+        "used_at",
+        "wait",
+    )
 
     def __init__(self, session_id: int, now: float, *, is_follower: bool) -> None:
         self.id = session_id
@@ -70,6 +111,11 @@ class Session:
         self.created_at = self.used_at = now
         self.epoch = 1
         self.partitions: dict[Key, Remembered] = {}
+        self.due: dict[Key, None] = {}
+        """Partitions of a follower that moved since they were last looked at."""
+        self.looked_at = 0.0
+        self.wait: Waiter | None = None
+        """The follower's request that waits for more."""
 
     @property
     def rank(self) -> tuple[bool, int, int]:
@@ -80,14 +126,36 @@ class Session:
         """Take over what the request says differently."""
         for topic in request.topics:
             for asked in topic.partitions:
-                known = self.partitions.get((topic.topic, asked.partition))
+                key = (topic.topic, asked.partition)
+                known = self.partitions.get(key)
                 if known is None:
-                    known = Remembered(topic.topic, asked)
-                    self.partitions[topic.topic, asked.partition] = known
+                    known = self.partitions[key] = Remembered(self, topic.topic, asked)
                 known.asked = asked
+                self.due[key] = None
         for gone in request.forgotten_topics_data:
             for index in gone.partitions:
-                self.partitions.pop((gone.topic, index), None)
+                known = self.partitions.pop((gone.topic, index), None)
+                if known is not None:
+                    known.leave()
+
+    def moved(self, key: Key, count: int) -> None:
+        """A partition is to be looked at; wakes a request that waits for so many bytes."""
+        self.due[key] = None
+        if self.wait is not None:
+            self.wait.grew(count)
+
+    def choose(self, now: float) -> list[Remembered]:
+        """What to look at: all that a consumer wants, and of a follower's what may have moved."""
+        due, self.due = self.due, {}
+        if not self.is_follower or now - self.looked_at >= LOOK_S:
+            self.looked_at = now
+            return list(self.partitions.values())
+        return [known for key in due if (known := self.partitions.get(key)) is not None]
+
+    def leave(self) -> None:
+        """Nobody asks any more."""
+        for known in self.partitions.values():
+            known.leave()
 
     def news(self, wanted: Iterable[Wanted]) -> list[Wanted]:
         """What the reader does not know yet; partitions with records go to the end of the line."""
@@ -111,26 +179,46 @@ class Reading:
         """``session`` None: everything was named, and is answered."""
         self._sessions = sessions
         self._request = request
-        self._session = session
+        self.session = session
+        """The one that the request belongs to; None for one that names everything."""
+        self.wanted = self._wanted(_asked(request, session, sessions.now()))
+
+    @property
+    def is_of_nothing(self) -> bool:
+        """No partition is asked about, not even one that has not moved."""
+        return not (self.wanted if self.session is None else self.session.partitions)
+
+    def _wanted(self, asked: Iterable[tuple[str, messages.Partition]]) -> list[Wanted]:
         aborted: list[messages.AbortedTransaction] | None = (
-            [] if request.isolation_level == READ_COMMITTED else None
+            [] if self._request.isolation_level == READ_COMMITTED else None
         )
-        self.wanted = [
+        return [
             Wanted(
                 topic,
-                asked,
+                one,
                 messages.PartitionResult(
-                    partition_index=asked.partition,
+                    partition_index=one.partition,
                     high_watermark=UNKNOWN,
                     aborted_transactions=aborted,
                 ),
             )
-            for topic, asked in _asked(request, session)
+            for topic, one in asked
         ]
+
+    def look_again(self) -> None:
+        """A follower has waited: what moved meanwhile is wanted as well."""
+        session = self.session
+        if session is None or not session.is_follower:
+            return
+        known = {(one.topic, one.partition.partition) for one in self.wanted}
+        moved = session.choose(self._sessions.now())
+        self.wanted += self._wanted(
+            (one.topic, one.asked) for one in moved if (one.topic, one.asked.partition) not in known
+        )
 
     def answer(self) -> messages.FetchResponse:
         """The answer, with the results as they are now."""
-        session = self._session
+        session = self.session
         if session is not None:
             return _response(session.news(self.wanted), session.id)
         if self._request.session_epoch != FIRST_EPOCH:
@@ -143,7 +231,7 @@ class FetchSessions:
 
     def __init__(self, slots: int, *, now: Callable[[], float], chance: random.Random) -> None:
         self._slots = slots
-        self._now = now
+        self.now = now
         self._chance = chance
         self._sessions: dict[int, Session] = {}
         """Least recently used first."""
@@ -168,7 +256,7 @@ class FetchSessions:
         session.update(request)
         self._partitions += len(session.partitions) - before
         session.epoch = 1 if session.epoch == EPOCH_MAX else session.epoch + 1
-        session.used_at = self._now()
+        session.used_at = self.now()
         self._sessions[session.id] = self._sessions.pop(session.id)
         if not session.partitions or self._partitions > PARTITIONS_MAX:
             self._forget(session.id)
@@ -181,9 +269,9 @@ class FetchSessions:
             return NO_SESSION
         if len(self._sessions) >= self._slots and not self._evict(len(wanted), is_follower):
             return NO_SESSION
-        session = Session(self._new_id(), self._now(), is_follower=is_follower)
+        session = Session(self._new_id(), self.now(), is_follower=is_follower)
         for one in wanted:
-            known = Remembered(one.topic, one.partition)
+            known = Remembered(session, one.topic, one.partition)
             known.takes(one.result)
             session.partitions[one.topic, one.partition.partition] = known
         self._sessions[session.id] = session
@@ -201,7 +289,7 @@ class FetchSessions:
 
         Followers push consumers out at any age; other sessions are safe for their first while.
         """
-        now = self._now()
+        now = self.now()
         oldest = next(iter(self._sessions.values()), None)
         if oldest is None:
             return False
@@ -222,15 +310,16 @@ class FetchSessions:
     def _forget(self, session_id: int) -> None:
         session = self._sessions.pop(session_id, None)
         if session is not None:
+            session.leave()
             self._partitions -= len(session.partitions)
             session.id = NO_SESSION  # what an answer still on its way says
 
 
 def _asked(
-    request: messages.FetchRequest, session: Session | None
+    request: messages.FetchRequest, session: Session | None, now: float
 ) -> Iterable[tuple[str, messages.Partition]]:
     if session is not None:
-        return [(known.topic, known.asked) for known in session.partitions.values()]
+        return [(known.topic, known.asked) for known in session.choose(now)]
     return [(topic.topic, asked) for topic in request.topics for asked in topic.partitions]
 
 

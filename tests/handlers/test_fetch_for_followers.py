@@ -171,3 +171,53 @@ async def test_in_a_session_a_follower_names_only_what_moved(
     silent.session_epoch = 3
     assert results(handler.fetch(call(silent, VERSION, peer=PEER))) == []
     await asyncio.sleep(0)
+
+
+async def test_between_two_looks_at_all_a_session_looks_at_what_moved(
+    handler: FetchHandler, replicas: Replicas, partition: Partition
+) -> None:
+    lead(replicas, "u", epoch=4, replicas=[1, 2, 3], isr=[1, 2])
+    other = replicas.led("u", 0)
+    first = request(0, session_epoch=0)
+    first.topics = [*first.topics, messages.Topic(topic="u", partitions=first.topics[0].partitions)]
+    session = handler.fetch(call(first, VERSION, peer=PEER)).session_id
+    silent = request(0, session_id=session, session_epoch=1, max_wait_ms=60_000)
+    silent.topics = []
+    waiting = handler.fetch(call(silent, VERSION, peer=PEER))
+    assert isinstance(waiting, Parked)
+    append(other)
+    await turns()
+    [topic] = waiting.answer.responses
+    assert (topic.topic, offsets(topic.partitions[0].records)) == ("u", [0])
+    append(partition)
+    silent.session_epoch = 2
+    [topic] = handler.fetch(call(silent, VERSION, peer=PEER)).responses
+    assert (topic.topic, offsets(topic.partitions[0].records)) == ("t", [0])
+    silent.session_epoch = 3
+    waiting = handler.fetch(call(silent, VERSION, peer=PEER))
+    assert isinstance(waiting, Parked)
+    follow(replicas, "t", epoch=5)
+    await turns()
+    assert [one.error_code for one in results(waiting.answer)] == [6]
+    closing = request(0, session_id=session, session_epoch=-1)
+    handler.fetch(call(closing, VERSION, peer=PEER))
+    assert not other.readers._followers
+
+
+async def test_what_did_not_fit_into_one_answer_comes_with_the_next(
+    handler: FetchHandler, replicas: Replicas, partition: Partition
+) -> None:
+    lead(replicas, "u", epoch=4, replicas=[1, 2, 3], isr=[1, 2])
+    first = request(0, session_epoch=0)
+    first.topics = [*first.topics, messages.Topic(topic="u", partitions=first.topics[0].partitions)]
+    session = handler.fetch(call(first, VERSION, peer=PEER)).session_id
+    append(partition)
+    append(replicas.led("u", 0))
+    silent = request(0, session_id=session, session_epoch=1, max_bytes=1)
+    silent.topics = []
+    found = []
+    for epoch in (1, 2):
+        silent.session_epoch = epoch
+        [topic] = handler.fetch(call(silent, VERSION, peer=PEER)).responses
+        found.append(topic.topic)
+    assert sorted(found) == ["t", "u"]
