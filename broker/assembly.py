@@ -122,7 +122,7 @@ class Node:
         self._coordinator = GroupCoordinator(
             node_id=identity.node_id,
             config=config.coordinator,
-            log=OffsetsLogPort(self._replicas, self._loop, self._liveness.lease.holds),
+            log=OffsetsLogPort(self._replicas, self._loop, self._liveness.lease.holds, files),
             topics=CoordinatorTopics(
                 identity.node_id,
                 self._metadata,
@@ -249,6 +249,7 @@ class Node:
         await asyncio.gather(*(listener.close() for listener in self._listeners))
         self._dispatcher.stop()
         self._conversions.close()
+        await self._coordinator.save()
         self._coordinator.stop()
         self._liveness.close()
 
