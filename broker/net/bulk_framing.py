@@ -28,6 +28,8 @@ BUFFER_BYTES: Final = 1 << 20 | 1 << 18
 """Room for a request of a megabyte, as producers send them at most, and the start of the next."""
 BULK_BYTES_MIN: Final = 128 << 10
 """A shorter frame is not worth the switch."""
+SMALL_BYTES_MAX: Final = 16 << 10
+"""A peer whose last frame was shorter has gone back to small ones."""
 SPARE_BUFFERS_MAX: Final = 4
 
 _LENGTH: Final = Struct(">i").unpack_from
@@ -95,10 +97,19 @@ class BulkFraming:
         """Whether there may be a whole frame."""
         return self._end > self._start and not self.partial
 
+    @property
+    def missing(self) -> int:
+        """Nothing that another way of receiving would be better at."""
+        return 0
+
     def room(self) -> memoryview:
         """Where the kernel may write; never empty."""
         buffer = self._buffers.peek() if self._buffer is None else self._buffer
         return buffer[self._end :]
+
+    def is_alone(self, data: bytes) -> bool:
+        """Nothing is fed here but by whoever went before."""
+        return False
 
     def feed(self, data: bytes | bytearray) -> None:
         """Begin with what another framing had received."""
@@ -133,7 +144,7 @@ class BulkFraming:
             needed += size
             if needed <= left:
                 self._start = stop = start + needed
-                self.is_done = needed < BULK_BYTES_MIN and stop == self._end
+                self.is_done = needed < SMALL_BYTES_MAX and stop == self._end
                 frame = buffer[start:stop]
                 is_produce = needed > 6 and _LENGTH_AND_KEY(frame)[1] == ApiKey.PRODUCE
                 return frame if is_produce else bytes(frame)
@@ -168,19 +179,25 @@ class BulkFraming:
 
 
 def receive_in_bulk(
-    connection: Connection, transport: asyncio.Transport, framing: Framing, limits: Limits
+    connection: Connection,
+    transport: asyncio.Transport,
+    framing: Framing | BulkFraming,
+    limits: Limits,
 ) -> None:
     """Let the kernel write the rest of a large frame, and what follows, where it is read.
 
     Unless the frame is too large for that, memory is scarce or there is no kernel.
     """
+    if isinstance(framing, BulkFraming):
+        return
     requests = limits.requests
     is_scarce = requests.used + BUFFER_BYTES > requests.bytes_max // 2
     needed = framing.held + framing.missing
     if needed > BUFFER_BYTES or is_scarce or transport.get_extra_info("socket") is None:
         return
     bulk = BulkFraming(limits.buffers, framing.bytes_max, framing.growth)
-    bulk.feed(framing.partial)
+    if framing.partial:
+        bulk.feed(framing.partial)
     connection.receive_by(BulkReceiver(connection, bulk), bulk)
 
 

@@ -89,10 +89,11 @@ class Connection(asyncio.Protocol):
         """Serve every whole frame that is there now."""
         self._is_heard = True
         framing = self._framing
-        assert type(framing) is Framing
         if not framing.is_alone(data) or self._waiting or self._is_blocked or self._out:
             framing.feed(data)
             self._serve()
+            if len(data) >= BULK_BYTES_MIN:
+                self._receive_in_bulk()
             return
         # How most clients ask: one frame, then silence until its answer is there.
         try:
@@ -235,10 +236,10 @@ class Connection(asyncio.Protocol):
             self._transport.resume_reading()
         self._serve()
 
-    def _receive_in_bulk(self, framing: Framing) -> None:
+    def _receive_in_bulk(self) -> None:
         is_stranger = self._dispatch != self._host.dispatcher.dispatch
-        if framing.held >= FREE_BYTES and not (is_stranger or self._is_closing):
-            receive_in_bulk(self, self._transport, framing, self._host.limits)
+        if not (is_stranger or self._is_closing or self._framing.data):
+            receive_in_bulk(self, self._transport, self._framing, self._host.limits)
 
     # --- answers out ---------------------------------------------------------------------------
 
@@ -301,7 +302,9 @@ class Connection(asyncio.Protocol):
     def _write(self) -> None:
         out = self._out
         if self._has_slices:
-            self._write_slices(out)
+            self._has_slices = False
+            if not self._sender.send(out):
+                self._is_stalled = self._is_blocked = True
         elif len(out) == 1:
             self._transport.write(cast("bytes", out[0]))
         elif self._out_bytes < FREE_BYTES:
@@ -310,11 +313,6 @@ class Connection(asyncio.Protocol):
             self._transport.writelines(cast("list[Buffer]", out))
         self._out = []
         self._out_bytes = 0
-
-    def _write_slices(self, out: list[Piece]) -> None:
-        self._has_slices = False
-        if not self._sender.send(out):
-            self._is_stalled = self._is_blocked = True
 
     # --- memory and time -----------------------------------------------------------------------
 
@@ -325,8 +323,8 @@ class Connection(asyncio.Protocol):
         framing = self._framing
         if framing.data or framing.partial or self._charged or self._is_paused or self._is_closing:
             self._account(framing.held)
-            if type(framing) is Framing and framing.missing >= BULK_BYTES_MIN:
-                self._receive_in_bulk(framing)
+            if framing.missing >= BULK_BYTES_MIN and framing.held >= FREE_BYTES:
+                self._receive_in_bulk()
 
     def _account(self, held: int) -> None:
         if self._is_closing:
@@ -375,6 +373,7 @@ class Connection(asyncio.Protocol):
     def overstay(self, reason: str) -> None:
         """The peer has been silent, slow or a stranger for too long."""
         self._complain(reason)
+        self._is_closing = True
         self._transport.abort()
 
     def _forget_answers(self) -> None:

@@ -11,6 +11,7 @@ from struct import Struct
 from barnabas.protocol.errors import CorruptRequest
 
 LENGTH_BYTES = 4
+ALONE_BYTES_MAX = (128 << 10) - LENGTH_BYTES - 1
 FRAME_BYTES_MIN = 8
 """The smallest request header: key, version, correlation id."""
 
@@ -24,12 +25,22 @@ class Framing:
     Claimed lengths cost nothing: only bytes that are really there are held.
     """
 
-    __slots__ = ("_needed", "_position", "bytes_max", "bytes_min", "data", "growth", "partial")
+    __slots__ = (
+        "_needed",
+        "_position",
+        "alone_max",
+        "bytes_max",
+        "bytes_min",
+        "data",
+        "growth",
+        "partial",
+    )
 
     def __init__(self, bytes_max: int) -> None:
         self.bytes_max = bytes_max
         """A longer frame is refused as soon as its length is read."""
         self.bytes_min = FRAME_BYTES_MIN
+        self.alone_max = min(bytes_max, ALONE_BYTES_MAX)
         self.growth = 0
         """Bytes by which unfinished frames have grown so far."""
         self.data = b""
@@ -50,10 +61,13 @@ class Framing:
         return self._needed - len(self.partial) if self.partial else 0
 
     def is_alone(self, data: bytes) -> bool:
-        """Whether ``data``, just arrived, is one whole frame, and nothing came before it."""
+        """Whether ``data``, just arrived, is one whole frame, and nothing came before it.
+
+        Not said of large frames.
+        """
         size = len(data) - LENGTH_BYTES
         return (
-            self.bytes_min <= size <= self.bytes_max
+            self.bytes_min <= size <= self.alone_max
             and _LENGTH(data)[0] == size
             and not self.data
             and not self.partial

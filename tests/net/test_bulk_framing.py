@@ -97,6 +97,21 @@ async def test_small_requests_follow_large_ones(start: Start, taker: Taker) -> N
         assert numbers == [3 * round_, 3 * round_ + 1, 3 * round_ + 2]
 
 
+async def test_a_peer_whose_requests_are_large_is_received_in_bulk_from_then_on(
+    start: Start, taker: Taker
+) -> None:
+    node, client = await connected(start, taker)
+    for number in range(3):
+        client.send((request(bytes(200_000)), 8))
+        assert (await client.receive())[0] == number
+    (connection,) = node.listener.connections
+    assert type(connection._framing) is BulkFraming
+    assert node.limits.requests.used == 0, "no buffer is held between two requests"
+    client.send((request(b"small"), 8))
+    await client.receive()
+    assert type(connection._framing) is not BulkFraming
+
+
 async def test_a_large_request_of_another_kind_is_read_as_well(start: Start, taker: Taker) -> None:
     _, client = await connected(start, taker)
     client.send((list_groups.ListGroupsRequest(states_filter=["x" * 1000] * 500), 4))
