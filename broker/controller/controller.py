@@ -268,21 +268,28 @@ class Controller:
         await staff.takeover.run()
         settings = self._office.settings
         reconcile = staff.reconciliation.step
-        self._every("reconcile", RECONCILIATION_S, reconcile, first_s=RECONCILIATION_S)
+        self._every(term, "reconcile", RECONCILIATION_S, reconcile, first_s=RECONCILIATION_S)
         if settings.auto_leader_rebalance_enable:
             interval_s = float(settings.leader_imbalance_check_interval_s)
-            self._every("balance", interval_s, staff.notices.balance, first_s=FIRST_BALANCE_S)
+            balance = staff.notices.balance
+            self._every(term, "balance", interval_s, balance, first_s=FIRST_BALANCE_S)
 
     def _every(
-        self, name: str, interval_s: float, work: Callable[[], Awaitable[None]], *, first_s: float
+        self,
+        term: Term,
+        name: str,
+        interval_s: float,
+        work: Callable[[], Awaitable[None]],
+        *,
+        first_s: float,
     ) -> None:
         """Queue ``work`` again and again; the next time counts from the end of the last."""
-        term = self._term
-        assert term is not None
+        if term.is_over:  # the session ended while the work was done
+            return
 
         async def perform() -> None:
             await work()
-            self._every(name, interval_s, work, first_s=interval_s)
+            self._every(term, name, interval_s, work, first_s=interval_s)
 
         self._timers[name] = self._loop.call_later(first_s, lambda: term.later(name, perform))
 
