@@ -32,6 +32,10 @@ class CorruptEntry(Exception):  # noqa: N818 - what was found, not what went wro
         self.position = position
 
 
+class Quarantined(CorruptEntry):
+    """Bytes that are known to be damaged, and were reported."""
+
+
 class Span(NamedTuple):
     """Where an entry lies, and which offsets it holds."""
 

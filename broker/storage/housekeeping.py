@@ -17,6 +17,7 @@ from barnabas.protocol.errors import Refused
 from .checkpoints import HIGH_WATERMARKS, LOG_STARTS, RECOVERY_POINTS, Offsets
 from .files import Files, StorageError
 from .index_repair import IndexRepair
+from .inspection import Inspection
 from .log_config import FOREVER
 from .log_directory import LogDirectory
 from .retention import load_policy
@@ -108,6 +109,7 @@ class Housekeeping:
         self.on_room: list[Callable[[], None]] = []
         self._marks: dict[Path, dict[tuple[str, int], int]] = {}
         self.repair = IndexRepair(files)
+        self.inspection = Inspection(files)
         self._retention = RetentionPass(
             load_policy(intervals.retention_policy), now_ms, self._committed
         )
@@ -123,6 +125,7 @@ class Housekeeping:
             tasks.create_task(self._watch_deletions())
             tasks.create_task(self._delete_old())
             tasks.create_task(self.repair.run())
+            tasks.create_task(self.inspection.run())
             for interval_ms, action in (
                 (intervals.flush_scheduler_interval_ms, self._flush_old),
                 (intervals.recovery_point_interval_ms, self._advance_recovery_points),

@@ -42,6 +42,9 @@ class LogOwner(Protocol):
     def listed_recovery_point(self, log: StoredLog) -> int:
         """The greatest recovery point of this log that a start may find written down."""
 
+    def inspect(self, log: StoredLog) -> None:
+        """Have suspect segments looked at soon: a reader met damage."""
+
     def storage_failed(self, log: StoredLog, error: StorageError) -> None:
         """The log's directory cannot be trusted any more: take it offline."""
 

@@ -326,6 +326,10 @@ class LogManager:
         """Make the indexes of a segment again; :meth:`run` does it."""
         self._keeping.repair.ask(log, segment)
 
+    def inspect(self, log: StoredLog) -> None:
+        """Look at suspect segments; :meth:`run` does it."""
+        self._keeping.inspection.ask(log)
+
     def listed_recovery_point(self, log: StoredLog) -> int:
         """The greatest recovery point of a log that a start may find."""
         for directory in self.directories:

@@ -7,17 +7,17 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final
 
 from barnabas.protocol.records.header import HEADER_BYTES
 
-from .entries import CorruptEntry, Entry, Span, entry_at
+from .entries import CorruptEntry, Entry, Quarantined, Span, entry_at
 from .files import Data, File, Files
 from .open_files import open_files
 from .quarantine import Gaps
-from .segment_indexes import SavedState, SegmentIndexes
+from .segment_indexes import OFFSETS_MAX, PreparedSync, SegmentIndexes
 
 log = logging.getLogger(__name__)
 
@@ -37,17 +37,6 @@ class IndexLost(Exception):  # noqa: N818 - what has happened
     def __init__(self, segment: Segment) -> None:
         super().__init__(f"{segment.path('.index')}: is being made again")
         self.segment = segment
-
-
-class PreparedSync(NamedTuple):
-    """The three parts of making a segment durable, in order."""
-
-    sync: Callable[[], None]
-    """Fsync the batches; in a thread."""
-    save: Callable[[], None]
-    """Write and fsync the index files by their names; in a thread."""
-    state: SavedState
-    """For ``indexes.mark_saved``, on the loop, when both have succeeded."""
 
 
 def stem(base_offset: int) -> str:
@@ -171,7 +160,7 @@ class Segment:
         if self._is_index_lost:
             raise IndexLost(self)
         if gap := self.gaps.at(offset):
-            raise CorruptEntry(gap.position, f"offset {offset} is quarantined")
+            raise Quarantined(gap.position, f"offset {offset} is quarantined")
         try:
             found = self._search(offset)
         except CorruptEntry:
@@ -227,6 +216,8 @@ class Segment:
             if not is_index_checked and span.base_offset > offset:
                 raise CorruptEntry(span.position, "the index points behind the offset")
             is_index_checked = True
+            if span.last_offset - self.base_offset > OFFSETS_MAX:
+                raise CorruptEntry(span.position, f"offset {span.last_offset}")
             if span.last_offset >= offset:
                 return span
         return None
@@ -253,7 +244,11 @@ class Segment:
                 return self._last_end(indexed, limit)
             except CorruptEntry:
                 log.warning("did without a bad index path=%s", self.path(".index"))
-        return self._last_end(position, limit)
+        try:
+            return self._last_end(position, limit)
+        except CorruptEntry:
+            self.is_suspect = True
+            raise
 
     def _last_end(self, position: int, limit: int) -> int:
         end, next_offset = position, -1

@@ -8,7 +8,7 @@ Source: log.md sections 2.3, 2.4 and 3.3 step 3; pitfalls P1 and P2.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Generator, Iterable, Iterator
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -37,6 +37,17 @@ class SavedState(NamedTuple):
     offset_entries: int
     time_entries: int
     aborted: int
+
+
+class PreparedSync(NamedTuple):
+    """The three parts of making a segment durable, in order."""
+
+    sync: Callable[[], None]
+    """Fsync the batches; in a thread."""
+    save: Callable[[], None]
+    """Write and fsync the index files by their names; in a thread."""
+    state: SavedState
+    """For ``indexes.mark_saved``, on the loop, when both have succeeded."""
 
 
 class SegmentIndexes:
@@ -241,11 +252,20 @@ class SegmentIndexes:
         """Make both indexes from the headers of the log, as far as these can be read."""
         self.reset()
         try:
-            for entry in found:
+            for entry in self._in_order(found):
                 self.note(entry.position, entry.size, entry.last_offset, entry.max_timestamp)
         except CorruptEntry as corrupt:
             log.error("found a corrupt log stem=%s %s", self._stem, corrupt)
         self.finish()
+
+    def _in_order(self, found: Iterable[Entry]) -> Iterator[Entry]:
+        """Headers that were never verified; raises CorruptEntry where offsets make no sense."""
+        last_offset = self._base_offset - 1
+        for entry in found:
+            if not last_offset < entry.last_offset <= self._base_offset + OFFSETS_MAX:
+                raise CorruptEntry(entry.position, f"{entry.last_offset} after {last_offset}")
+            last_offset = entry.last_offset
+            yield entry
 
     def rebuild_in_slices(
         self, found: Callable[[int, int], Iterable[Entry]], log_bytes: Callable[[], int]
@@ -262,7 +282,7 @@ class SegmentIndexes:
         fresh._interval, fresh._entries_max = self._interval, self._entries_max
         try:
             while (end := log_bytes()) > position:
-                for count, entry in enumerate(found(position, end)):
+                for count, entry in enumerate(self._in_order(found(position, end))):
                     if count % _ENTRIES_BETWEEN_PAUSES == 0:
                         yield
                         if generation != self._generation:

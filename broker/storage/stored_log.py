@@ -16,7 +16,7 @@ from typing import Final, NoReturn
 from barnabas.protocol.errors import ErrorCode, Refused
 from barnabas.protocol.records.batch import Buffer
 
-from .entries import CorruptEntry, Entry
+from .entries import CorruptEntry, Entry, Quarantined
 from .files import Files, StorageError
 from .flushing import Flusher
 from .log_config import FOREVER, LogConfig
@@ -321,7 +321,9 @@ class StoredLog:
             self._owner.repair(self, error.segment)
             raise Refused(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
         if isinstance(error, CorruptEntry):
-            log.error("found a corrupt log directory=%s %s", self.directory, error)
+            if not isinstance(error, Quarantined):
+                log.error("found a corrupt log directory=%s %s", self.directory, error)
+                self._owner.inspect(self)
             raise Refused(ErrorCode.CORRUPT_MESSAGE, str(error)) from error
         self.note_failure(error)
         raise Refused(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error

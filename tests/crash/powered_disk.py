@@ -18,8 +18,12 @@ from typing import Final
 
 IMAGE_BYTES: Final = 32 << 20
 ORDERED: Final = "errors=continue"
-WRITEBACK: Final = "errors=continue,data=writeback,nodelalloc"
-"""Sizes may reach the disk before the data: torn tails, zeros and old blocks."""
+WRITEBACK: Final = "errors=continue,data=writeback,nodelalloc,discard"
+"""Sizes may reach the disk before the data: torn tails and zeros.
+
+Without ``discard`` an old block may show up that was another file's, and nothing in a good batch
+says which partition it is of.
+"""
 
 _SHUTDOWN: Final = 0x8004587D
 _NEW_MOUNTS: Final = 0x00020000
@@ -74,7 +78,7 @@ class PoweredDisk:
 
     def format(self) -> None:
         """Make the file system anew; nothing on it remains."""
-        _run("mkfs.ext4", "-q", "-F", "-m", "0", "-E", "nodiscard", self._device)
+        _run("mkfs.ext4", "-q", "-F", "-m", "0", "-E", "discard", self._device)
 
     def mount(self, options: str = ORDERED) -> None:
         """Give it power; the journal is replayed."""

@@ -40,6 +40,7 @@ class Keeper:
         self.flushes: list[StoredLog] = []
         self.failures: list[StorageError] = []
         self.discarded: list[Path] = []
+        self.inspected: list[StoredLog] = []
         self.repairs: list[Segment] = []
 
     def schedule_flush(self, log: StoredLog) -> None:
@@ -47,6 +48,9 @@ class Keeper:
 
     def repair(self, log: StoredLog, segment: Segment) -> None:
         self.repairs.append(segment)
+
+    def inspect(self, log: StoredLog) -> None:
+        self.inspected.append(log)
 
     def listed_recovery_point(self, log: StoredLog) -> int:
         return 0
