@@ -14,8 +14,15 @@ from typing import Any
 from tests.sim.simulated_network import Network
 
 
+LONGEST_S = 2 * 24 * 3600.0
+
+
 class Deadlock(AssertionError):  # noqa: N818 - what happened
     """Nothing is ready and nothing is scheduled, yet somebody still waits."""
+
+
+class Endless(AssertionError):  # noqa: N818 - what happened
+    """More simulated time has passed than any story here takes: somebody waits in vain."""
 
 
 class _TimeKeeper(selectors.BaseSelector):
@@ -37,6 +44,8 @@ class _TimeKeeper(selectors.BaseSelector):
         if timeout is None:
             raise Deadlock("nothing is scheduled")
         self.now += max(timeout, 0.0)
+        if self.now > LONGEST_S:
+            raise Endless(f"not over after {self.now:.0f} simulated seconds")
         return []
 
     def get_map(self) -> Mapping[Any, selectors.SelectorKey]:
