@@ -123,16 +123,20 @@ class Fetcher:
         if link is None:
             await self._sleep(self._settings.fetch_backoff_ms / 1000)
             return
-        await self._make_ready(ready)
+        ready = await self._made_ready(ready)
+        if not ready:
+            await self._sleep(self._settings.fetch_backoff_ms / 1000)
+            return
         later = [one.due_at - now for key, one in self._followed.items() if key not in ready]
         answer = await self._answer(link, self._request(ready, min(later, default=None)))
         if answer is not None:
             await self._take(answer, ready, link)
 
-    async def _make_ready(self, ready: Mapping[Key, Followed]) -> None:
-        """New logs are compared by epochs; what the leader may count on is on disk.
+    async def _made_ready(self, ready: Mapping[Key, Followed]) -> dict[Key, Followed]:
+        """Those to ask about: fit to be compared by epochs, and on disk as far as they claim.
 
-        That is so where the topic asks for it (flush.messages): else nothing waits here.
+        The latter where the topic asks for it (flush.messages): else nothing waits here. A log
+        that cannot be flushed claims nothing.
         """
         while new := [one for one in ready.values() if one.is_new]:
             for one in new:
@@ -147,6 +151,13 @@ class Fetcher:
         ]
         if unsafe:
             await asyncio.gather(*(log.flush() for log in unsafe), return_exceptions=True)
+        fit = {}
+        for key, one in ready.items():
+            if one.partition.log.durable_offset < one.partition.log.end_offset:
+                self._delay(one)
+            elif self._is_current(one):
+                fit[key] = one
+        return fit
 
     def _begin(self, one: Followed) -> Next:
         return Next.FETCH_AFTER_TRUNCATION if fetched.begin(one.partition) else Next.FETCH
