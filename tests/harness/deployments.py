@@ -83,6 +83,11 @@ class OwnCluster:
     def pids(self) -> Sequence[int]:
         return [node.pid for node in self._cluster.nodes]
 
+    @property
+    def logs(self) -> Sequence[Path]:
+        """What each node writes to its standard output and error."""
+        return [node.log for node in self._cluster.nodes]
+
     def kill_all(self) -> None:
         for node in self._cluster.nodes:
             node.kill()
