@@ -13,7 +13,6 @@ from typing import Any
 
 from tests.sim.simulated_network import Network
 
-
 LONGEST_S = 2 * 24 * 3600.0
 
 
