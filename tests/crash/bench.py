@@ -166,7 +166,7 @@ class Bench:
         what, is_late = said["what"], said["at"] >= self._cut_at
         if what == "append":
             self._next_id = said["ids"][-1] + 1
-        if what in ("append", "truncate"):
+        if what in ("append", "truncate", "begin"):
             # Said before it is done, so that it may have been done a moment before the cut.
             if self._is_loaded:
                 self._hear_of_change(said, self._histories[said["topic"]])
@@ -182,6 +182,8 @@ class Bench:
     def _hear_of_change(self, said: dict[str, Any], history: History) -> None:
         if said["what"] == "truncate":
             history.about_to_truncate(said["offset"])
+        elif said["what"] == "begin":
+            history.about_to_begin_at(said["offset"])
         else:
             self.figures.records += len(said["ids"])
             history.about_to_append(said["base"], said["ids"])
@@ -198,11 +200,13 @@ class Bench:
             history = self._histories[said["topic"]]
             figures.durable += max(0, said["offset"] - history.durable)
             history.made_durable(said["offset"])
+        elif what == "begun":
+            self._histories[said["topic"]].begun_durably_at(said["offset"])
         elif what == "accepted":
             history = self._histories[said["topic"]]
             figures.unsafe_lost += max(0, len(history.ids) - len(said["ids"]))
             figures.lost += max(0, history.durable - len(said["ids"]))
-            history.resume(said["start"], said["ids"])
+            history.resume(said["ids"])
 
 
 class Report:

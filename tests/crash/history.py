@@ -6,6 +6,11 @@ reported as durable is missing.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
+KEYS = 7
+"""A record of a compacted log has the key ``id % KEYS``."""
+
 
 class BrokenPromise(Exception):  # noqa: N818 - what a crash showed
     """A log is not what it must be."""
@@ -60,12 +65,21 @@ class History:
         """The greatest end offset that a crash may bring back."""
         return max(map(len, (self.ids, *self._before)))
 
-    def accept(self, start: int, ids: list[int], *, is_power_cut: bool) -> list[int]:
-        """Check a recovered log that holds ``ids`` from offset ``start``; returns all its ids.
+    def accept(
+        self,
+        start: int,
+        end: int,
+        found: Mapping[int, int],
+        *,
+        is_power_cut: bool,
+        is_compacted: bool = False,
+    ) -> list[int]:
+        """Check a recovered log from ``start`` to ``end``; returns all its ids.
 
-        After a mere kill it must be complete but for its last batch. Raises BrokenPromise.
+        ``found`` says which id is at which offset. After a mere kill the log must be complete but
+        for its last batch. Of a compacted log the newest id of each key is wanted. Raises
+        BrokenPromise.
         """
-        end = start + len(ids)
         if not self.durable_start <= start <= self.start:
             raise BrokenPromise(f"begins at {start}, not in {self.durable_start}..{self.start}")
         if end < self.durable:
@@ -75,23 +89,31 @@ class History:
             states = states[: 1 + self._is_truncating]
             if end < self._written:
                 raise BrokenPromise(f"ends at {end}, but {self._written} was written")
-        for state in states:
-            if state[start:end] == ids:
+        problems = [_problem(state, start, end, found, is_compacted) for state in states]
+        for state, problem in zip(states, problems, strict=True):
+            if not problem:
                 return state[:end]
-        raise BrokenPromise(f"never was like this: {_difference(self.ids, start, ids)}")
+        raise BrokenPromise(f"never was like this: {problems[0]}")
 
-    def resume(self, start: int, ids: list[int]) -> None:
+    def resume(self, ids: list[int]) -> None:
         """Go on from an accepted log, all of which recovery made durable."""
         self.ids = ids
-        self.start = self.durable_start = start
         self.durable = self._written = len(ids)
         self._before.clear()
         self._is_truncating = False
 
 
-def _difference(wanted: list[int], start: int, ids: list[int]) -> str:
-    for offset, found in enumerate(ids, start):
-        if offset >= len(wanted) or wanted[offset] != found:
-            expected = wanted[offset] if offset < len(wanted) else "nothing"
-            return f"{found} at {offset} instead of {expected}"
-    return f"{len(ids)} records from {start}"
+def _problem(
+    state: list[int], start: int, end: int, found: Mapping[int, int], is_compacted: bool
+) -> str:
+    """How a log differs from a state that it may have had; empty when it does not."""
+    if end > len(state):
+        return f"ends at {end} instead of {len(state)}"
+    for offset, one in found.items():
+        if not start <= offset < end or state[offset] != one:
+            return f"{one} at {offset}"
+    wanted = set(range(start, end))
+    if is_compacted:
+        wanted = set({state[offset] % KEYS: offset for offset in range(start, end)}.values())
+    missing = sorted(wanted - found.keys())
+    return f"{state[missing[0]]} is missing at {missing[0]}" if missing else ""

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.crash.history import BrokenPromise, History
+from tests.crash.history import KEYS, BrokenPromise, History
 from tests.crash.powered_disk import why_not
 
 ROOT = Path(__file__).parents[2]
@@ -55,7 +55,7 @@ def history() -> History:
 def test_the_checker_accepts_each_state_that_a_power_cut_may_bring_back(
     history: History, ids: list[int]
 ) -> None:
-    assert history.accept(0, ids, is_power_cut=True) == ids
+    assert history.accept(0, len(ids), dict(enumerate(ids)), is_power_cut=True) == ids
 
 
 @pytest.mark.parametrize(
@@ -71,10 +71,21 @@ def test_the_checker_finds_losses_phantoms_and_mixtures(
     history: History, ids: list[int], complaint: str
 ) -> None:
     with pytest.raises(BrokenPromise, match=complaint):
-        history.accept(0, ids, is_power_cut=True)
+        history.accept(0, len(ids), dict(enumerate(ids)), is_power_cut=True)
 
 
 def test_the_checker_wants_all_but_the_last_batch_after_a_mere_kill(history: History) -> None:
+    six, seven = ({each: each for each in range(count)} for count in (6, 7))
     with pytest.raises(BrokenPromise, match="7 was written"):
-        history.accept(0, list(range(6)), is_power_cut=False)
-    assert history.accept(0, list(range(7)), is_power_cut=False) == list(range(7))
+        history.accept(0, 6, six, is_power_cut=False)
+    assert history.accept(0, 7, seven, is_power_cut=False) == list(range(7))
+
+
+def test_the_checker_wants_the_newest_record_of_each_key_of_a_compacted_log() -> None:
+    history = History()
+    history.about_to_append(0, list(range(KEYS + 2)))
+    newest = {offset: offset for offset in range(2, KEYS + 2)}
+    assert history.accept(0, KEYS + 2, newest, is_power_cut=True, is_compacted=True)
+    del newest[KEYS]
+    with pytest.raises(BrokenPromise, match="is missing at 7"):
+        history.accept(0, KEYS + 2, newest, is_power_cut=True, is_compacted=True)

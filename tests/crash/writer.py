@@ -19,13 +19,19 @@ from random import Random
 from typing import Any, Final
 
 from barnabas.broker.config import StorageSettings
+from barnabas.broker.storage.cleaner import Cleaner
+from barnabas.broker.storage.cleaner_settings import CleanerSettings
+from barnabas.broker.storage.compaction_worker import LoopWorker
+from barnabas.broker.storage.entries import entry_at
 from barnabas.broker.storage.files import DiskFiles
 from barnabas.broker.storage.log import Log
 from barnabas.broker.storage.log_config import LogConfig
 from barnabas.broker.storage.manager import LogManager
+from barnabas.broker.storage.retention import TimeAndSize
+from barnabas.broker.storage.retention_pass import RetentionPass
 from barnabas.protocol.errors import Refused
-from barnabas.protocol.records.batch import build_batch, iterate, records
-from tests.crash.history import BrokenPromise, History
+from barnabas.protocol.records.batch import build_batch, iterate, next_offset, records
+from tests.crash.history import KEYS, BrokenPromise, History
 from tests.storage.rig import T0, Clock
 
 TOPICS: Final = {
@@ -33,12 +39,16 @@ TOPICS: Final = {
     "ten": {"flush.messages": "10"},
     "often": {"flush.ms": "20"},
     "never": {},
+    "short": {"flush.messages": "20", "retention.bytes": "20000"},
+    "keyed": {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.1"},
 }
+COMPACTED: Final = "keyed"
 INTERVALS: Final = StorageSettings(
     flush_scheduler_interval_ms=10,
     recovery_point_interval_ms=40,
     start_offset_interval_ms=30,
     high_watermark_interval_ms=15,
+    retention_check_interval_ms=25,
 )
 TRUNCATED_MAX: Final = 30
 VALUE_BYTES_MAX: Final = 1500
@@ -82,7 +92,20 @@ class Writer:
             intervals=INTERVALS,
             random=self._random,
         )
+        self._cleaner = Cleaner(
+            DiskFiles(),
+            self._logs,
+            CleanerSettings(backoff_ms=10),
+            self._stable_offset,
+            Clock(),
+            lambda: LoopWorker(DiskFiles()),
+        )
+        self._retention = RetentionPass(TimeAndSize(), Clock(), lambda log: log.end_offset)
         self._epoch = 0
+
+    def _stable_offset(self, topic: str, partition: int) -> int:
+        log = self._logs.get(topic, partition)
+        return log.end_offset if log else 0
 
     def say(self, what: str, topic: str = "", **details: Any) -> None:
         """Report; the parent hears it even when this process is gone a moment later."""
@@ -106,12 +129,13 @@ class Writer:
         if self._orders.is_clean_stop:
             loop.call_later(0.05, stop.set)
         keeping = asyncio.create_task(self._logs.run())
+        cleaning = asyncio.create_task(self._cleaner.run())
         writing = asyncio.create_task(self._write())
         stopping = asyncio.create_task(stop.wait())
         await asyncio.wait([keeping, writing, stopping], return_when=asyncio.FIRST_COMPLETED)
-        writing.cancel()
-        keeping.cancel()
-        await asyncio.wait([keeping, writing])
+        for task in (writing, cleaning, keeping):
+            task.cancel()
+        await asyncio.wait([keeping, cleaning, writing])
         await self._logs.close()
         if stopping.done():
             self.say("stopped")
@@ -120,15 +144,21 @@ class Writer:
         """Raises BrokenPromise when a log is not what it must be."""
         history = self._orders.histories[topic]
         log = self._logs.get(topic, 0)
-        start, ids = (log.start_offset, contents(log)) if log else (0, [])
-        accepted = history.accept(start, ids, is_power_cut=self._orders.is_power_cut)
-        if log is None:
-            log = self._logs.create(topic, 0, bytes(16))
-        else:
-            check_lookups(log, ids, self._random)
+        is_new = log is None
+        log = log or self._logs.create(topic, 0, bytes(16))
+        found, start = contents(log), log.start_offset
+        accepted = history.accept(
+            start,
+            log.end_offset,
+            found,
+            is_power_cut=self._orders.is_power_cut,
+            is_compacted=topic == COMPACTED,
+        )
+        if not is_new:
+            check_lookups(log, list(found), self._random)
             check_checkpoints(self._logs, log, history.longest)
         self._epoch = max(self._epoch, log.epochs.latest + 1)
-        self.say("accepted", topic, start=start, ids=accepted)
+        self.say("accepted", topic, ids=accepted)
         log.on_durable.append(
             lambda: self.say("durable", topic, offset=self._logs.get(topic, 0).recovery_point)  # type: ignore[union-attr]
         )
@@ -137,8 +167,11 @@ class Writer:
         self._logs.record_high_watermarks(
             lambda: [(each.topic, 0, each.end_offset) for each in self._logs.logs()]
         )
-        actions = [self._append, self._flush, self._roll, self._truncate, self._pause]
-        weights = [70, 4, 3, 2, 21]
+        actions = [
+            *(self._append, self._flush, self._roll, self._truncate, self._pause),
+            *(self._delete_records, self._retain),
+        ]
+        weights = [70, 4, 3, 2, 19, 1, 1]
         while True:
             action = self._random.choices(actions, weights)[0]
             topic = self._random.choice(tuple(TOPICS))
@@ -155,7 +188,8 @@ class Writer:
         self._next_id += count
         size = self._random.randrange(VALUE_BYTES_MAX)
         built = build_batch(
-            [(None, b"%d." % each + bytes(size)) for each in ids], timestamp_ms=T0 + ids[0]
+            [(b"%d" % (each % KEYS), b"%d." % each + bytes(size)) for each in ids],
+            timestamp_ms=T0 + ids[0],
         )
         self.say("append", log.topic, base=log.end_offset, ids=ids)
         log.append(built, leader_epoch=self._epoch, is_client=True)
@@ -179,37 +213,51 @@ class Writer:
         self._epoch += 1
         await self._logs.write_recovery_points()
 
+    async def _delete_records(self, log: Log) -> None:
+        if log.topic == COMPACTED:
+            return
+        offset = self._random.randint(log.start_offset, log.end_offset)
+        self.say("begin", log.topic, offset=offset)
+        log.advance_start(offset)
+        await self._logs.write_log_starts()
+        self.say("begun", log.topic, offset=offset)
+
+    async def _retain(self, log: Log) -> None:
+        for each in self._logs.logs():
+            if each.topic != COMPACTED:
+                self.say("begin", each.topic, offset=each.end_offset)
+        await self._retention.run(self._logs.logs())
+
     async def _pause(self, log: Log) -> None:
         await asyncio.sleep(self._random.random() * 0.004)
 
 
-def contents(log: Log) -> list[int]:
+def contents(log: Log) -> dict[int, int]:
     """The ids a log holds, read the way a consumer does; every checksum is looked at."""
-    ids: list[int] = []
+    ids: dict[int, int] = {}
     offset = log.start_offset
     while offset < log.end_offset:
         try:
             data = log.read(offset, bytes_max=1 << 16, end=log.end_offset, at_least_one=True)
-            found = [record for at, _ in iterate(data) for record in records(data, at)]
+            batches = [(at, list(records(data, at))) for at, _ in iterate(data)]
         except Refused as refusal:
             raise BrokenPromise(f"{log}: could not be read at {offset}: {refusal}") from refusal
-        if not found:
-            raise BrokenPromise(f"{log}: nothing was read at {offset}")
-        for record in found:
-            if record.offset < offset:
-                continue
-            if record.offset != offset or record.value is None:
-                raise BrokenPromise(f"{log}: {record.offset} was read at {offset}")
-            ids.append(int(record.value.split(b".")[0]))
-            offset += 1
+        if not batches:
+            if log.topic != COMPACTED:
+                raise BrokenPromise(f"{log}: nothing was read at {offset}")
+            break
+        for at, held in batches:
+            for record in held:
+                if record.offset >= offset:
+                    ids[record.offset] = int((record.value or b"").split(b".")[0])
+            offset = next_offset(data, at)
     return ids
 
 
-def check_lookups(log: Log, ids: list[int], random: Random) -> None:
-    """Some offsets and times are found where they are."""
-    for _ in range(5 if ids else 0):
-        index = random.randrange(len(ids))
-        offset = log.start_offset + index
+def check_lookups(log: Log, offsets: list[int], random: Random) -> None:
+    """Some offsets are found where they are."""
+    for _ in range(5 if offsets else 0):
+        offset = random.choice(offsets)
         data = log.read(offset, bytes_max=1, end=log.end_offset, at_least_one=True)
         if not any(record.offset == offset for record in records(data)):
             raise BrokenPromise(f"{log}: offset {offset} is not found")
@@ -230,7 +278,7 @@ def _boundary(log: Log, offset: int) -> int:
     if offset >= log.end_offset:
         return log.end_offset
     data = log.read(offset, bytes_max=1, end=log.end_offset, at_least_one=True)
-    return next(iter(records(data))).offset
+    return min(offset, entry_at(data).base_offset)
 
 
 class _Counts(logging.Handler):
