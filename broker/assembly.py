@@ -13,9 +13,6 @@ from typing import Any, Final
 
 from barnabas.client.connection import Connection
 from barnabas.client.ensemble import ZooKeeper
-from barnabas.coordinator.ports import OFFSETS_TOPIC
-from barnabas.coordinator.service import GroupCoordinator
-from barnabas.protocol import znodes
 
 from .administration import administration
 from .config import NodeConfig
@@ -24,16 +21,16 @@ from .controller.auto_creation import AutoCreation
 from .controller.controller import Controller
 from .controller.creation import TopicWriter
 from .controller.term import Office
+from .coordination import Coordination
 from .data_plane import data_plane
 from .disk_notices import DiskNotices
-from .endpoints import Endpoint, advertised
+from .doors import NODE_USER, Doors
 from .handlers import sasl
 from .handlers.acls import AclsHandler
 from .handlers.api_versions import ApiVersionsHandler
 from .handlers.cluster import ClusterHandler
 from .handlers.control import ControlHandler
 from .handlers.conversions import Conversions
-from .handlers.coordinator_ports import CoordinatorTopics, ZooKeeperOffsetsPort
 from .handlers.groups import GroupsHandler
 from .handlers.metadata import MetadataHandler
 from .handlers.producer_ids import ProducerIdsHandler
@@ -44,14 +41,11 @@ from .liveness.liveness import Liveness
 from .metadata import MetadataCache
 from .net.dispatch import Dispatcher
 from .net.limits import Limits
-from .net.listener import Listener
 from .node_configs import NodeConfigs
-from .offsets_topic import OffsetsTopic
 from .producer_id_blocks import ProducerIdBlocks
 from .registration import Registration, SessionRenewal
 from .replication.following import Followings
 from .replication.in_sync_sets import InSyncSets
-from .replication.offsets_log import OffsetsLogPort
 from .replication.replicas import Replicas
 from .storage.cleaner import Cleaner
 from .storage.files import Files
@@ -62,8 +56,6 @@ log = logging.getLogger(__name__)
 
 INFORMED_S: Final = 10.0
 """How long a node that serves is not called ready because it does not know the cluster yet."""
-NODE_USER: Final = "barnabas"
-"""The name that nodes prove the cluster's secret under."""
 
 Work = Callable[[], Coroutine[Any, Any, None]]
 
@@ -94,23 +86,13 @@ class Node:
         self._now_ms = now_ms
         self._chance = chance
         self._loop = asyncio.get_running_loop()
-        self._listeners: list[Listener] = []
         self._registration: Registration | None = None
-        self._known_topics: frozenset[str] = frozenset()
         self._metadata = MetadataCache()
         self._limits = Limits(config.network)
         self._disk_notices = DiskNotices(zookeeper, identity.node_id)
         self._replicas = self._build_replicas()
-        self._liveness = Liveness(
-            config.liveness,
-            zookeeper,
-            node_id=identity.node_id,
-            cluster_id=identity.cluster_id,
-            secret=config.node.cluster_secret,
-            clock=lease_clock,
-            chance=chance,
-            peers=self._peers,
-        )
+        self._liveness = self._build_liveness(lease_clock)
+        self._doors = Doors(config, self._limits, self._liveness)
         self._writer = TopicWriter(
             zookeeper,
             chance,
@@ -119,34 +101,45 @@ class Node:
             log_defaults=lambda: node_configs.log_defaults,
         )
         self._creation = AutoCreation(self._writer, config.coordinator)
-        self._coordinator = GroupCoordinator(
-            node_id=identity.node_id,
-            config=config.coordinator,
-            log=OffsetsLogPort(self._replicas, self._loop, self._liveness.lease.holds, files),
-            topics=CoordinatorTopics(
-                identity.node_id,
-                self._metadata,
-                self._creation.ask,
-                offsets_partitions=lambda: self._offsets_topic.partition_count,
-            ),
-            zookeeper_offsets=ZooKeeperOffsetsPort(zookeeper),
-            loop=self._loop,
-            now_ms=now_ms,
-            random=chance,
-            lease_problem=self._liveness.problem,
-        )
-        self._offsets_topic = OffsetsTopic(zookeeper, self._coordinator.start)
-        self._departure = Departure(
+        self._coordination = Coordination(
+            config,
             identity.node_id,
+            zookeeper=zookeeper,
+            replicas=self._replicas,
+            liveness=self._liveness,
+            metadata=self._metadata,
+            creation=self._creation,
+            files=files,
+            now_ms=now_ms,
+            chance=chance,
+        )
+        self._departure = self._build_departure()
+        self._tell_each_other()
+
+    def _build_liveness(self, clock: Callable[[], float]) -> Liveness:
+        return Liveness(
+            self.config.liveness,
+            self._zookeeper,
+            node_id=self.identity.node_id,
+            cluster_id=self.identity.cluster_id,
+            secret=self.config.node.cluster_secret,
+            clock=clock,
+            chance=self._chance,
+            peers=self._peers,
+        )
+
+    def _build_departure(self) -> Departure:
+        """A node that shares no replica leaves without a word."""
+        return Departure(
+            self.identity.node_id,
             self._metadata,
             self._dial,
-            config.controller,
-            config.inter_broker_listener,
+            self.config.controller,
+            self.config.inter_broker_listener,
             shares_replicas=lambda: any(
                 len(partition.replicas) > 1 for partition in self._replicas
             ),
         )
-        self._tell_each_other()
 
     def _build_replicas(self) -> Replicas:
         """Replicas need who fetches for them and who writes their in-sync sets."""
@@ -175,11 +168,11 @@ class Node:
     async def open(self, tasks: asyncio.TaskGroup) -> None:
         """Bind every port, then take the place in ZooKeeper; nothing is served yet."""
         self._dispatcher = dispatcher = Dispatcher(tasks)
-        endpoints = await self._bind(dispatcher)
+        await self._doors.bind(dispatcher)
         self._registration = registration = Registration(
             self._zookeeper,
             self.identity.node_id,
-            self._payload(endpoints),
+            self._doors.registration(self._now_ms()),
             files=self._files,
             session_directory=self._logs.locked_directory,
         )
@@ -199,7 +192,7 @@ class Node:
             ],
         )
         await self._register()
-        await self._offsets_topic.look()
+        await self._coordination.offsets_topic.look()
 
     def background(self) -> Mapping[str, Work]:
         """What runs as long as the node does; the end of any of it ends the node."""
@@ -214,8 +207,8 @@ class Node:
             ).run,
             "topic settings": self._topic_configs.run,
             "topic creation": self._creation.run,
-            "groups": self._coordinator.run,
-            "offsets topic": self._offsets_topic.run,
+            "groups": self._coordination.groups.run,
+            "offsets topic": self._coordination.offsets_topic.run,
             "controller": self._controller.run,
             "session renewal": self._renewal.run,
             "disk notices": self._disk_notices.run,
@@ -230,9 +223,7 @@ class Node:
         Returns when a controller has told this node what there is, or after INFORMED_S without.
         """
         self._controller.campaign()
-        for listener in self._listeners:
-            listener.serve()
-        ports = {listener.name: listener.port for listener in self._listeners}
+        ports = self._doors.serve()
         log.info("serving node=%d ports=%s", self.identity.node_id, ports)
         if not await self._metadata.wait_until(lambda _: self._metadata.is_whole, INFORMED_S):
             log.warning("heard of no controller yet node=%d", self.identity.node_id)
@@ -246,11 +237,10 @@ class Node:
 
     async def close(self) -> None:
         """Stop serving, then stop the coordinator; logs and session are closed by the daemon."""
-        await asyncio.gather(*(listener.close() for listener in self._listeners))
+        await self._doors.close()
         self._dispatcher.stop()
         self._conversions.close()
-        await self._coordinator.save()
-        self._coordinator.stop()
+        await self._coordination.close()
         self._liveness.close()
 
     async def _register(self) -> None:
@@ -270,39 +260,6 @@ class Node:
 
     async def _campaign(self) -> None:
         self._controller.campaign()
-
-    async def _bind(self, dispatcher: Dispatcher) -> dict[str, Endpoint]:
-        secret = self.config.node.cluster_secret
-        endpoints = {}
-        for bound in self.config.listeners:
-            is_internal = bound.listener == self.config.inter_broker_listener
-            listener = Listener(
-                bound.listener,
-                dispatcher,
-                self._limits,
-                is_internal=is_internal,
-                passwords={NODE_USER: secret} if is_internal and secret else None,
-            )
-            self._listeners.append(listener)
-            try:
-                port = await listener.bind(bound.host, bound.port)
-            except OSError as error:
-                raise OSError(f"listeners={bound}: {error.strerror or error}") from error
-            if is_internal:
-                await self._liveness.open(bound.host, port)
-            told = self.config.advertised.get(bound.listener)
-            endpoints[bound.listener] = advertised(told or bound, port)
-        return endpoints
-
-    def _payload(self, endpoints: Mapping[str, Endpoint]) -> znodes.BrokerRegistration:
-        return znodes.BrokerRegistration(
-            endpoints={name: (each.host, each.port) for name, each in endpoints.items()},
-            security={name: each.protocol for name, each in endpoints.items()},
-            timestamp=self._now_ms(),
-            rack=self.config.node.broker_rack,
-            roles=self.config.node.node_roles,
-            sends_beacons=self._liveness.beacons is not None,
-        )
 
     def _office(self) -> Office:
         return Office(
@@ -355,7 +312,7 @@ class Node:
                 now_ms=self._now_ms,
                 chance=self._chance,
             ),
-            GroupsHandler(self._coordinator),
+            GroupsHandler(self._coordination.groups),
             ProducersHandler(replicas),
             ProducerIdsHandler(ProducerIdBlocks(self._zookeeper, self.identity.node_id).take),
             MetadataHandler(metadata, cluster_id, create=create),
@@ -396,9 +353,7 @@ class Node:
             dispatcher.register(each.handlers())
 
     def _tell_each_other(self) -> None:
-        """Elections reach the coordinator, settings the logs, deletions the offsets."""
-        self._replicas.on_elected.append(self._elected)
-        self._replicas.on_resigned.append(self._resigned)
+        """Settings reach the logs, deletions the offsets, full disks the controller."""
         self._topic_configs.on_change.append(self._logs.reconfigure)
         self._topic_configs.on_change.append(lambda topic: self._controller.settings_changed())
         self._topic_configs.on_nodes.append(self._node_configs.load)
@@ -415,25 +370,7 @@ class Node:
         self._logs.use_defaults(self._node_configs.log_defaults)
         self._controller.settings_changed()
 
-    def _elected(self, topic: str, partition: int, leader_epoch: int) -> None:
-        hosted = self._replicas.get(topic, partition)
-        if topic != OFFSETS_TOPIC or hosted is None:
-            return
-
-        def begin() -> None:
-            if hosted.is_leader and hosted.leader_epoch == leader_epoch:
-                self._coordinator.on_elected(partition, leader_epoch)
-
-        self._liveness.when_settled(hosted.controller_epoch, begin)
-
-    def _resigned(self, topic: str, partition: int, leader_epoch: int | None) -> None:
-        if topic == OFFSETS_TOPIC:
-            self._coordinator.on_resigned(partition, leader_epoch)
-
     def _forget_deleted_topics(self) -> None:
-        topics = self._metadata.snapshot.topics
-        gone = [topic for topic in self._known_topics if topic not in topics]
-        self._known_topics = frozenset(topics)
+        gone = self._coordination.forget_deleted_topics()
         if gone:
-            self._coordinator.topics_deleted(gone)
             self._topic_configs.topics_deleted(gone)

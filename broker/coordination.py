@@ -1,0 +1,97 @@
+"""The group coordinator of a node, and what tells it which offsets partitions it answers for.
+
+Source: coordinator.md section 1; reliability.md section 3.1 (who begins to lead waits until no
+older lease lasts).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable, Collection
+
+from barnabas.client.ensemble import ZooKeeper
+from barnabas.coordinator.ports import OFFSETS_TOPIC
+from barnabas.coordinator.service import GroupCoordinator
+
+from .config import NodeConfig
+from .controller.auto_creation import AutoCreation
+from .handlers.coordinator_ports import CoordinatorTopics, ZooKeeperOffsetsPort
+from .liveness.liveness import Liveness
+from .metadata import MetadataCache
+from .offsets_topic import OffsetsTopic
+from .replication.offsets_log import OffsetsLogPort
+from .replication.replicas import Replicas
+from .storage.files import Files
+
+
+class Coordination:
+    """Makes the coordinator, and hands it elections as soon as its node may answer for them."""
+
+    def __init__(
+        self,
+        config: NodeConfig,
+        node_id: int,
+        *,
+        zookeeper: ZooKeeper,
+        replicas: Replicas,
+        liveness: Liveness,
+        metadata: MetadataCache,
+        creation: AutoCreation,
+        files: Files,
+        now_ms: Callable[[], int],
+        chance: random.Random,
+    ) -> None:
+        loop = asyncio.get_running_loop()
+        self._replicas = replicas
+        self._liveness = liveness
+        self._metadata = metadata
+        self._known_topics: frozenset[str] = frozenset()
+        self.groups = GroupCoordinator(
+            node_id=node_id,
+            config=config.coordinator,
+            log=OffsetsLogPort(replicas, loop, liveness.lease.holds, files),
+            topics=CoordinatorTopics(
+                node_id,
+                metadata,
+                creation.ask,
+                offsets_partitions=lambda: self.offsets_topic.partition_count,
+            ),
+            zookeeper_offsets=ZooKeeperOffsetsPort(zookeeper),
+            loop=loop,
+            now_ms=now_ms,
+            random=chance,
+            lease_problem=liveness.problem,
+        )
+        self.offsets_topic = OffsetsTopic(zookeeper, self.groups.start)
+        replicas.on_elected.append(self._elected)
+        replicas.on_resigned.append(self._resigned)
+
+    async def close(self) -> None:
+        """Keep what makes the next start quick, then stop."""
+        await self.groups.save()
+        self.groups.stop()
+
+    def forget_deleted_topics(self) -> Collection[str]:
+        """The metadata changed: drop the offsets of topics that are gone, and name those."""
+        topics = self._metadata.snapshot.topics
+        gone = [topic for topic in self._known_topics if topic not in topics]
+        self._known_topics = frozenset(topics)
+        if gone:
+            self.groups.topics_deleted(gone)
+        return gone
+
+    def _elected(self, topic: str, partition: int, leader_epoch: int) -> None:
+        hosted = self._replicas.get(topic, partition)
+        if topic != OFFSETS_TOPIC or hosted is None:
+            return
+
+        def begin() -> None:
+            if hosted.is_leader and hosted.leader_epoch == leader_epoch:
+                self.groups.on_elected(partition, leader_epoch)
+
+        self._liveness.when_settled(hosted.controller_epoch, begin)
+
+    def _resigned(self, topic: str, partition: int, leader_epoch: int | None) -> None:
+        if topic == OFFSETS_TOPIC:
+            self.groups.on_resigned(partition, leader_epoch)
