@@ -54,8 +54,10 @@ class _Pass:
 
     @property
     def may_go_on(self) -> bool:
-        """Whether the log is still one to be compacted."""
-        return not (self.is_aborted or self.log.is_offline) and self.log.config.is_compacted
+        """Whether the log is still one to be compacted, and nobody is about to cut it."""
+        each = self.log
+        is_whole = not (self.is_aborted or each.is_offline) and each.recovery_point >= self.end
+        return is_whole and each.config.is_compacted
 
 
 class Cleaner:
