@@ -16,9 +16,10 @@ from .records import GroupDescription, Received, Sent
 from .waiting import eventually
 
 POLL_MS = 100
-JOIN_POLL_MS = 500
+JOIN_POLL_MS = 2000
 """A poll that ends within a rebalance may lose the assignment (kafka-python 3.0.12, seen against
-Apache Kafka as well), so a member polls seldom; records end a poll at once."""
+Apache Kafka as well) and so begin another one, which on a slow machine need not come to an end: a
+member polls for long. Records end a poll at once."""
 
 
 class KafkaPython:
@@ -154,7 +155,7 @@ class KafkaPythonMember:
             try:
                 self._consumer.commit(places)
             except RebalanceInProgressError:
-                self._consumer.poll(timeout_ms=500)
+                self._consumer.poll(timeout_ms=JOIN_POLL_MS)
                 return False
             return True
 

@@ -55,8 +55,12 @@ func produceOn(given lines.Arguments) {
 }
 
 // commitOn commits growing offsets of partition 0 until its input ends, and says which were kept.
+// It looks for the coordinator again after each failure: by itself sarama's admin client goes on
+// asking a node that refuses connections.
 func commitOn(given lines.Arguments) {
-	asked, told := admin(given), lines.UntilTold()
+	through, told := client(given), lines.UntilTold()
+	asked, err := sarama.NewClusterAdminFromClient(through)
+	lines.Fail(err)
 	for offset := int64(0); ; offset++ {
 		select {
 		case <-told:
@@ -72,6 +76,7 @@ func commitOn(given lines.Arguments) {
 		}
 		if err != nil {
 			done.Error = err.Error()
+			_ = through.RefreshCoordinator(given.Group) // whose failure the next commit shows
 		}
 		lines.Say(done)
 		time.Sleep(pause)

@@ -1,0 +1,96 @@
+"""Programs that go on while nodes die and print, a JSON value a line, what was acknowledged."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import threading
+from collections.abc import Mapping
+from types import TracebackType
+from typing import Any, Self
+
+_END_S = 120.0
+
+
+class Reports:
+    """Reads what a process prints, in a thread of its own; its input is closed to end it."""
+
+    def __init__(self, process: subprocess.Popen[str]) -> None:
+        self.refused: list[str] = []
+        """What the process says went wrong, in its words."""
+        self._process = process
+        self._failure: BaseException | None = None
+        self._thread = threading.Thread(target=self._read, daemon=True)
+        self._thread.start()
+
+    def take(self, found: Mapping[str, Any]) -> None:
+        """One value that was printed."""
+        raise NotImplementedError
+
+    def ask_to_end(self) -> None:
+        """Tell the process that it is over."""
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.ask_to_end()
+        try:
+            self._process.wait(_END_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        self._thread.join(_END_S)
+        said = self._process.stderr.read() if self._process.stderr is not None else ""
+        for pipe in (self._process.stdin, self._process.stdout, self._process.stderr):
+            if pipe is not None:
+                pipe.close()
+        if error is None:
+            assert self._failure is None, self._failure
+            assert self._process.returncode in (0, 143), said  # 143: Java's word for SIGTERM
+
+    def _read(self) -> None:
+        assert self._process.stdout is not None
+        try:
+            for line in self._process.stdout:
+                self.take(json.loads(line))
+        except BaseException as failure:  # noqa: BLE001 - raised again in the test's thread
+            self._failure = failure
+
+
+class GoProducer(Reports):
+    """The command produce-on of a Go client."""
+
+    def __init__(self, process: subprocess.Popen[str]) -> None:
+        self.acknowledged: dict[bytes, tuple[int, int]] = {}
+        """Partition and offset of every value that was acknowledged."""
+        super().__init__(process)
+
+    def take(self, found: Mapping[str, Any]) -> None:
+        if found["error"]:
+            self.refused.append(found["error"])
+        else:
+            place = found["partition"], found["offset"]
+            self.acknowledged[found["value"].encode()] = place
+
+
+class GoCommitter(Reports):
+    """The command commit-on of a Go client; a commit that fails may have been kept or not."""
+
+    def __init__(self, process: subprocess.Popen[str]) -> None:
+        self.acknowledged = self.sent = -1
+        super().__init__(process)
+
+    def take(self, found: Mapping[str, Any]) -> None:
+        self.sent = found["offset"]
+        if found["error"]:
+            self.refused.append(found["error"])
+        else:
+            self.acknowledged = self.sent

@@ -1,0 +1,80 @@
+"""kill -9 of the coordinator of a group, which leads partitions too, under the Go clients."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from confluent_kafka.admin import AdminClient
+
+from barnabas.console.development_cluster import Cluster
+from barnabas.console.node import Node
+from tests.harness.confluent_client import Confluent
+from tests.harness.go_clients import FRANZ, SARAMA, GoClient
+from tests.harness.raw import RawConnection
+from tests.harness.raw_calls import NO_ERROR, find_coordinator
+from tests.harness.reports import GoCommitter, GoProducer
+from tests.harness.waiting import eventually
+
+NODES = 3
+PARTITIONS = 3
+WAIT_S = 90.0
+SETTINGS = {"offsets.topic.num.partitions": "3", "min.insync.replicas": "2"}
+
+
+@pytest.fixture
+def nodes() -> Iterator[Cluster]:
+    with Cluster(NODES, settings=SETTINGS) as cluster:
+        yield cluster
+
+
+def is_in_sync(cluster: Cluster, topic: str) -> bool:
+    admin = AdminClient({"bootstrap.servers": cluster.bootstrap, "log_level": 2})
+    shown = admin.list_topics(topic, timeout=WAIT_S).topics[topic].partitions.values()
+    return all(len(each.isrs) == NODES for each in shown)
+
+
+def coordinator_of(cluster: Cluster, group: str) -> Node:
+    def ask() -> int:
+        with RawConnection(("127.0.0.1", cluster.nodes[0].port)) as link:
+            found = find_coordinator(link, group)
+        return found.port if found.error == NO_ERROR else 0
+
+    port = eventually(ask, what="a coordinator")
+    return next(node for node in cluster.nodes if node.port == port)
+
+
+@pytest.mark.parametrize(
+    "client",
+    [
+        pytest.param(FRANZ, id="franz-go"),
+        pytest.param(SARAMA, id="sarama", marks=pytest.mark.nightly),
+    ],
+)
+def test_what_was_acknowledged_survives_the_coordinator(
+    nodes: Cluster, client: GoClient, topic: str, group: str
+) -> None:
+    bootstrap = nodes.bootstrap
+    client.create_topic(bootstrap, topic, PARTITIONS, NODES)
+    producing = client.start("produce-on", bootstrap, Topic=topic, Partitions=PARTITIONS)
+    committing = client.start("commit-on", bootstrap, Topic=topic, Group=group)
+    with GoProducer(producing) as producer, GoCommitter(committing) as committer:
+        eventually(lambda: committer.acknowledged > 20, within_s=WAIT_S)
+        eventually(lambda: len(producer.acknowledged) > 500, within_s=WAIT_S)
+        for each in (topic, "__consumer_offsets"):
+            eventually(lambda name=each: is_in_sync(nodes, name), within_s=WAIT_S)  # type: ignore[misc]
+        victim = coordinator_of(nodes, group)
+        written, committed = len(producer.acknowledged), committer.acknowledged
+        nodes.kill(victim.id)
+        eventually(lambda: len(producer.acknowledged) > written + 500, within_s=WAIT_S)
+        eventually(lambda: committer.acknowledged > committed + 20, within_s=WAIT_S)
+        nodes.restart(victim.id)
+    assert producer.refused == []
+    eventually(lambda: is_in_sync(nodes, topic), within_s=WAIT_S)
+    everything = dict.fromkeys(range(PARTITIONS), "beginning")
+    for reader in (client, Confluent()):
+        found = reader.read(bootstrap, topic, everything)
+        assert {one.value: (one.partition, one.offset) for one in found} == producer.acknowledged
+        assert len(found) == len(producer.acknowledged), "a record is there twice"
+        kept = reader.committed(bootstrap, group)[0]
+        assert committer.acknowledged <= kept <= committer.sent
