@@ -29,7 +29,9 @@ class History:
         self.durable_start = 0
         """Where it begins at the earliest, whatever happens."""
         self._written = 0
-        self._before: list[list[int]] = []
+        self._former: list[list[int]] = []
+        """What the log was before each truncation: of the blocks that it gave back, or of the rest
+        of its last one, a power cut may show the old content again."""
         self._is_truncating = False
 
     def about_to_append(self, base_offset: int, ids: list[int]) -> None:
@@ -42,11 +44,10 @@ class History:
     def made_durable(self, offset: int) -> None:
         """What lies below was fsynced, as the log is now."""
         self.durable = max(self.durable, offset)
-        self._before.clear()
 
     def about_to_truncate(self, offset: int) -> None:
         """A crash may bring back what the log was before."""
-        self._before.append(self.ids[:])
+        self._former.append(self.ids[:])
         del self.ids[offset:]
         self.durable = min(self.durable, offset)
         self._written = min(self._written, offset)
@@ -63,7 +64,7 @@ class History:
     @property
     def longest(self) -> int:
         """The greatest end offset that a crash may bring back."""
-        return max(map(len, (self.ids, *self._before)))
+        return max(map(len, (self.ids, *self._former)))
 
     def accept(
         self,
@@ -84,11 +85,13 @@ class History:
             raise BrokenPromise(f"begins at {start}, not in {self.durable_start}..{self.start}")
         if end < self.durable:
             raise BrokenPromise(f"ends at {end}, but {self.durable} was durable")
-        states = [self.ids, *reversed(self._before)]
+        states = [self.ids, *reversed(self._former)]
         if not is_power_cut:
             states = states[: 1 + self._is_truncating]
             if end < self._written:
                 raise BrokenPromise(f"ends at {end}, but {self._written} was written")
+        kept = self.ids[: self.durable]
+        states = [state for state in states if state[: self.durable] == kept]
         problems = [_problem(state, start, end, found, is_compacted) for state in states]
         for state, problem in zip(states, problems, strict=True):
             if not problem:
@@ -99,7 +102,6 @@ class History:
         """Go on from an accepted log, all of which recovery made durable."""
         self.ids = ids
         self.durable = self._written = len(ids)
-        self._before.clear()
         self._is_truncating = False
 
 

@@ -18,12 +18,8 @@ from typing import Final
 
 IMAGE_BYTES: Final = 32 << 20
 ORDERED: Final = "errors=continue"
-WRITEBACK: Final = "errors=continue,data=writeback,nodelalloc,discard"
-"""Sizes may reach the disk before the data: torn tails and zeros.
-
-Without ``discard`` an old block may show up that was another file's, and nothing in a good batch
-says which partition it is of.
-"""
+WRITEBACK: Final = "errors=continue,data=writeback,nodelalloc"
+"""Sizes may reach the disk before the data: torn tails, zeros, blocks that were another file's."""
 
 _SHUTDOWN: Final = 0x8004587D
 _NEW_MOUNTS: Final = 0x00020000

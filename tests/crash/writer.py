@@ -43,6 +43,9 @@ TOPICS: Final = {
     "keyed": {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.1"},
 }
 COMPACTED: Final = "keyed"
+FIRST_OFFSETS: Final = {topic: 100_000 * index for index, topic in enumerate(TOPICS)}
+"""Far apart, so that an old block of one log never fits another by chance: nothing in a batch says
+which partition it is of. What is reported counts from here."""
 INTERVALS: Final = StorageSettings(
     flush_scheduler_interval_ms=10,
     recovery_point_interval_ms=40,
@@ -144,24 +147,24 @@ class Writer:
         """Raises BrokenPromise when a log is not what it must be."""
         history = self._orders.histories[topic]
         log = self._logs.get(topic, 0)
-        is_new = log is None
+        first = FIRST_OFFSETS[topic]
         log = log or self._logs.create(topic, 0, bytes(16))
-        found, start = contents(log), log.start_offset
+        if is_new := log.end_offset <= first:
+            log.truncate_fully(first)
+        found = contents(log)
         accepted = history.accept(
-            start,
-            log.end_offset,
+            log.start_offset - first,
+            log.end_offset - first,
             found,
             is_power_cut=self._orders.is_power_cut,
             is_compacted=topic == COMPACTED,
         )
         if not is_new:
             check_lookups(log, list(found), self._random)
-            check_checkpoints(self._logs, log, history.longest)
+            check_checkpoints(self._logs, log, first + history.longest)
         self._epoch = max(self._epoch, log.epochs.latest + 1)
         self.say("accepted", topic, ids=accepted)
-        log.on_durable.append(
-            lambda: self.say("durable", topic, offset=self._logs.get(topic, 0).recovery_point)  # type: ignore[union-attr]
-        )
+        log.on_durable.append(lambda: self.say("durable", topic, offset=log.recovery_point - first))
 
     async def _write(self) -> None:
         self._logs.record_high_watermarks(
@@ -191,7 +194,7 @@ class Writer:
             [(b"%d" % (each % KEYS), b"%d." % each + bytes(size)) for each in ids],
             timestamp_ms=T0 + ids[0],
         )
-        self.say("append", log.topic, base=log.end_offset, ids=ids)
+        self.say("append", log.topic, base=log.end_offset - FIRST_OFFSETS[log.topic], ids=ids)
         log.append(built, leader_epoch=self._epoch, is_client=True)
 
     async def _flush(self, log: Log) -> None:
@@ -202,12 +205,14 @@ class Writer:
             log.roll()
 
     async def _truncate(self, log: Log) -> None:
+        if log.topic == COMPACTED:
+            return  # what is compacted is committed: nobody cuts that
         low = max(log.start_offset, log.end_offset - TRUNCATED_MAX)
         offset = self._random.randint(low, log.end_offset)
         while not log.may_truncate_to(offset):
             await self._logs.write_recovery_points()
         end = _boundary(log, offset)
-        self.say("truncate", log.topic, offset=end)
+        self.say("truncate", log.topic, offset=end - FIRST_OFFSETS[log.topic])
         log.truncate_to(offset)
         assert log.end_offset == end
         self._epoch += 1
@@ -217,15 +222,15 @@ class Writer:
         if log.topic == COMPACTED:
             return
         offset = self._random.randint(log.start_offset, log.end_offset)
-        self.say("begin", log.topic, offset=offset)
+        self.say("begin", log.topic, offset=offset - FIRST_OFFSETS[log.topic])
         log.advance_start(offset)
         await self._logs.write_log_starts()
-        self.say("begun", log.topic, offset=offset)
+        self.say("begun", log.topic, offset=offset - FIRST_OFFSETS[log.topic])
 
     async def _retain(self, log: Log) -> None:
         for each in self._logs.logs():
             if each.topic != COMPACTED:
-                self.say("begin", each.topic, offset=each.end_offset)
+                self.say("begin", each.topic, offset=each.end_offset - FIRST_OFFSETS[each.topic])
         await self._retention.run(self._logs.logs())
 
     async def _pause(self, log: Log) -> None:
@@ -233,7 +238,7 @@ class Writer:
 
 
 def contents(log: Log) -> dict[int, int]:
-    """The ids a log holds, read the way a consumer does; every checksum is looked at."""
+    """The ids a log holds, by offset, read as a consumer does; checksums are looked at."""
     ids: dict[int, int] = {}
     offset = log.start_offset
     while offset < log.end_offset:
@@ -249,7 +254,9 @@ def contents(log: Log) -> dict[int, int]:
         for at, held in batches:
             for record in held:
                 if record.offset >= offset:
-                    ids[record.offset] = int((record.value or b"").split(b".")[0])
+                    ids[record.offset - FIRST_OFFSETS[log.topic]] = int(
+                        (record.value or b"").split(b".")[0]
+                    )
             offset = next_offset(data, at)
     return ids
 
@@ -257,7 +264,7 @@ def contents(log: Log) -> dict[int, int]:
 def check_lookups(log: Log, offsets: list[int], random: Random) -> None:
     """Some offsets are found where they are."""
     for _ in range(5 if offsets else 0):
-        offset = random.choice(offsets)
+        offset = random.choice(offsets) + FIRST_OFFSETS[log.topic]
         data = log.read(offset, bytes_max=1, end=log.end_offset, at_least_one=True)
         if not any(record.offset == offset for record in records(data)):
             raise BrokenPromise(f"{log}: offset {offset} is not found")
