@@ -33,14 +33,20 @@ class MemberThread:
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
 
-    def commit(self) -> None:
-        """Commit what was read, and return when that is done."""
+    def ask_to_commit(self) -> None:
+        """Let it commit what it has read; returns at once."""
         self._must_commit.set()
+
+    def wait_committed(self) -> None:
+        """Return when it has committed."""
         assert self._has_committed.wait(WAIT_S), "a member does not commit"
 
-    def leave(self) -> None:
-        """Leave the group after :meth:`commit`, and return when that is done."""
+    def ask_to_leave(self) -> None:
+        """Let it leave the group; returns at once."""
         self._may_close.set()
+
+    def wait_left(self) -> None:
+        """Return when it has left."""
         self._thread.join(WAIT_S)
         assert not self._thread.is_alive(), "a member does not leave"
 
@@ -91,9 +97,13 @@ class ConsumerGroup:
         trace: TracebackType | None,
     ) -> None:
         for member in self._members:
-            member.commit()  # all of them before any leaves, which would disturb the others
+            member.ask_to_commit()
         for member in self._members:
-            member.leave()
+            member.wait_committed()  # all before any leaves, which would disturb the others
+        for member in self._members:
+            member.ask_to_leave()
+        for member in self._members:
+            member.wait_left()
         if error is None:
             self._raise_failure()
 
