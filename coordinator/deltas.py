@@ -45,7 +45,8 @@ class Deltas:
         None when it must be read from the log.
         """
         while self._batches and self._batches[0][0] <= position:
-            self._size -= len(self._batches.popleft()[1])
+            self.start, data = self._batches.popleft()
+            self._size -= len(data)
         if position < self.start or not self._batches:
             return None
         return self._batches[0][1]

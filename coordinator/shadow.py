@@ -63,7 +63,8 @@ class Shadow:
         """``data`` was appended where the log ended ``before``, or the high watermark moved."""
         if data:
             self.deltas.appended(before, data)
-        if self.replica.bounds()[1] > self.position:
+        start, mark, _ = self.replica.bounds()
+        if mark > self.position or start != self.log_start:
             self.wake()
 
     def cut(self, offset: int) -> None:
@@ -71,6 +72,7 @@ class Shadow:
         self.deltas.cut(max(offset, 0))
         if offset < max(self.position, self._touched):
             self._restart()
+            self.wake()
 
     # -- forward ---------------------------------------------------------------------------------
 

@@ -31,8 +31,8 @@ LOOK_S: Final = 10.0
 """How often the led partitions are looked at for segments that were rolled."""
 STOP_S: Final = 5.0
 """What snapshots may add to a stop."""
-_TAIL_MIN: Final = 10_000
-"""A stop writes no snapshot where so few records would be read again: that takes no time."""
+TAIL_MIN: Final = 10_000
+"""A stop writes no snapshot where fewer records would be read again: that takes no time."""
 
 
 class _Left(Exception):  # noqa: N818 - what happened, not an error
@@ -73,6 +73,7 @@ class Standbys:
         self._wake = asyncio.Event()
         self._working = asyncio.Lock()
         self._is_closed = False
+        self.tail_min = TAIL_MIN
 
     def __len__(self) -> int:
         return len(self._shadows)
@@ -192,7 +193,7 @@ class Standbys:
 
     def _has_grown(self, replica: Replica) -> bool:
         start, mark, _ = replica.bounds()
-        return mark - max(saved_offset(replica), start) >= _TAIL_MIN
+        return mark - max(saved_offset(replica), start) >= self.tail_min
 
     @asynccontextmanager
     async def _guarded(self, partition: int) -> AsyncIterator[None]:

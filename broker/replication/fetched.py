@@ -72,9 +72,9 @@ def apply(partition: Partition, result: PartitionResult) -> Next:
     if data:
         partition.log.append_as_follower(data)
     partition.follow_high_watermark(result.high_watermark)
+    partition.follow_log_start(result.log_start_offset)
     if partition.watcher is not None:
         partition.watcher.followed(before, data)
-    partition.follow_log_start(result.log_start_offset)
     return Next.FETCH
 
 
