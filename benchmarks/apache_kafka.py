@@ -52,24 +52,32 @@ def kafka_jars(libs: Path | None = None) -> Path:
         return folder
     if libs is not None:
         raise ServerFailed(f"{libs} holds no kafka_2.13-{KAFKA_VERSION}.jar")
+    fetch_jars(folder, DEPENDENCIES)
+    return folder
+
+
+def fetch_jars(folder: Path, artifacts: Sequence[tuple[str, str, str]]) -> None:
+    """Put artifacts, each a group, a name and a version, and all they need into a folder.
+
+    Raises ServerFailed when there is no Maven, or when it fails.
+    """
     if shutil.which("mvn") is None:
         raise ServerFailed("Apache Kafka is fetched with mvn: apt-get install maven, or --libs DIR")
-    CACHE.mkdir(parents=True, exist_ok=True)
-    project = CACHE / "pom.xml"
-    project.write_text(_project())
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    project = folder.parent / "pom.xml"
+    project.write_text(_project(artifacts))
     fetch = ["mvn", "-q", "-B", "-f", str(project), "dependency:copy-dependencies"]
     try:
         subprocess.run([*fetch, f"-DoutputDirectory={folder}"], check=True, stdout=sys.stderr)
     except subprocess.CalledProcessError as failure:
-        raise ServerFailed(f"mvn could not fetch Apache Kafka {KAFKA_VERSION}") from failure
-    return folder
+        raise ServerFailed(f"mvn could not fetch {artifacts[0]}") from failure
 
 
-def _project() -> str:
+def _project(artifacts: Sequence[tuple[str, str, str]]) -> str:
     dependencies = "".join(
         f"<dependency><groupId>{group}</groupId><artifactId>{artifact}</artifactId>"
         f"<version>{version}</version></dependency>"
-        for group, artifact, version in DEPENDENCIES
+        for group, artifact, version in artifacts
     )
     return (
         '<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion>'

@@ -1,0 +1,97 @@
+"""Kafka's own programs in two versions of its Java client: 3.9, and 4.1 which dropped old APIs."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from barnabas.console.java import find_java
+from benchmarks.apache_kafka import CACHE, class_path, fetch_jars
+from benchmarks.server_process import ServerFailed
+
+from .deployments import kafka_libs
+from .kafka_tools import FLAGS
+
+NEWER: Final = "4.1.0"
+VERSIONS: Final = ("3.9.1", NEWER)
+TOPICS: Final = "org.apache.kafka.tools.TopicCommand"
+CONSUMER: Final = "org.apache.kafka.tools.consumer.ConsoleConsumer"
+GROUPS: Final = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
+OFFSETS: Final = "org.apache.kafka.tools.GetOffsetShell"
+VERIFIABLE_PRODUCER: Final = "org.apache.kafka.tools.VerifiableProducer"
+VERIFIABLE_CONSUMER: Final = "org.apache.kafka.tools.VerifiableConsumer"
+PRODUCER_SPEED: Final = "org.apache.kafka.tools.ProducerPerformance"
+CONSUMER_SPEED: Final = "org.apache.kafka.tools.ConsumerPerformance"
+_ARTIFACTS: Final = (
+    ("org.apache.kafka", "kafka-tools", NEWER),
+    ("org.slf4j", "slf4j-nop", "1.7.36"),
+)
+_WAIT_S: Final = 120
+
+
+class JavaTools:
+    """The programs of one version."""
+
+    def __init__(self, version: str, jars: Path, logging: Path) -> None:
+        self.version = version
+        self._java = [str(find_java()), *FLAGS, f"-Dlog4j.configuration=file:{logging}"]
+        self._java += ["-cp", class_path(jars)]
+
+    @property
+    def producer(self) -> str:
+        """kafka-console-producer, which has moved."""
+        return "kafka.tools.ConsoleProducer" if self.version < "4" else _MOVED_PRODUCER
+
+    def run(self, name: str, *arguments: str, given: str = "") -> str:
+        """What a program prints; fails when it does."""
+        done = subprocess.run(
+            [*self._java, name, *arguments],
+            input=given,
+            capture_output=True,
+            text=True,
+            timeout=_WAIT_S,
+            check=False,
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+    def start(self, name: str, *arguments: str) -> subprocess.Popen[str]:
+        """A program that goes on until it is terminated."""
+        pipe = subprocess.PIPE
+        argv: Sequence[str] = [*self._java, name, *arguments]
+        return subprocess.Popen(argv, stdout=pipe, stderr=subprocess.DEVNULL, text=True)
+
+
+_MOVED_PRODUCER: Final = "org.apache.kafka.tools.ConsoleProducer"
+
+
+@cache
+def _jars(version: str) -> Path:
+    """Where the programs of a version are; skips the test where they cannot be had."""
+    if version != NEWER:
+        found = kafka_libs() or CACHE / "libs"
+        if not list(found.glob("kafka-tools-*.jar")):
+            pytest.skip(
+                "no jars of Apache Kafka: benchmarks/commit.py --against kafka fetches them"
+            )
+        return found
+    folder = CACHE.parent / f"kafka-tools-{version}" / "libs"
+    if not (folder / f"kafka-tools-{version}.jar").exists():
+        try:
+            fetch_jars(folder, _ARTIFACTS)
+        except ServerFailed as failure:
+            pytest.skip(str(failure))
+    return folder
+
+
+@pytest.fixture(params=[VERSIONS[0], pytest.param(VERSIONS[1], marks=pytest.mark.nightly)])
+def java(request: pytest.FixtureRequest, tmp_path: Path) -> JavaTools:
+    """Kafka's programs, in each version in turn; the newer ones at night."""
+    logging = tmp_path / "log4j.properties"
+    logging.write_text("log4j.rootLogger=OFF\n")
+    return JavaTools(request.param, _jars(request.param), logging)
