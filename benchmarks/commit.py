@@ -1,9 +1,10 @@
 """Commits and fetches of offsets per CPU second of the broker, beside Apache Kafka if asked.
 
-    python -m benchmarks.commit [--against kafka] [--libs DIR] [--json FILE]
+    python -m benchmarks.commit [--against kafka] [--replication 3] [--libs DIR] [--json FILE]
 
-Both servers stand on one ZooKeeper, each in a chroot of its own; one generator drives both with
-the same bytes, only one of them at a time, in interleaved rounds; medians are printed.
+Both systems stand on one ZooKeeper, each in a chroot of its own; one generator drives both with
+the same bytes, only one of them at a time, in interleaved rounds; medians are printed. With
+``--replication 3`` each has three nodes, every commit is on all of them, and the CPU of all counts.
 """
 
 from __future__ import annotations
@@ -14,9 +15,10 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Self
 
@@ -27,6 +29,7 @@ from barnabas.console.embedded_zookeeper import EmbeddedZooKeeper
 from benchmarks.apache_kafka import KAFKA_VERSION, kafka_jars, kafka_node
 from benchmarks.barnabas_node import ROOT, barnabas_node
 from benchmarks.generator import Job, Result
+from benchmarks.nodes import Nodes
 from benchmarks.report import Cell, Measured, Rate, document, machine, table
 from benchmarks.server_process import ServerFailed, ServerProcess, pin
 
@@ -49,6 +52,7 @@ class Generator:
             stdout=subprocess.PIPE,
             text=True,
         )
+        self._ports: dict[str, list[int]] = {}
         if cores:
             pin(self._process.pid, cores)
 
@@ -58,17 +62,18 @@ class Generator:
     def __exit__(self, *exc_info: object) -> None:
         self._process.communicate()
 
-    def prepare(self, server: ServerProcess) -> None:
-        """Create what every cell needs on ``server``."""
-        job = Job(server.port, server.pid, "commit", MOST_CONNECTIONS, 1, 0)
-        self._order({"do": "prepare", "job": asdict(job)})
+    def prepare(self, system: Nodes) -> None:
+        """Create what every cell needs on ``system``, and note where its coordinators are."""
+        job = Job(system.ports, system.pids, "commit", MOST_CONNECTIONS, 1, 0)
+        self._ports[system.name] = self._order({"do": "prepare", "job": asdict(job)})["ports"]
 
-    def load(self, server: ServerProcess, cell: Cell, seconds: float) -> Rate:
+    def load(self, system: Nodes, cell: Cell, seconds: float) -> Rate:
         """One window of one cell; raises ServerFailed at the first wrong answer."""
-        job = Job(server.port, server.pid, cell.kind, cell.connections, cell.in_flight, seconds)
+        ports = self._ports[system.name]
+        job = Job(ports, system.pids, cell.kind, cell.connections, cell.in_flight, seconds)
         result = Result(**self._order({"do": "run", "job": asdict(job)}))
         if result.wrong or not result.answers or not result.cpu_seconds:
-            raise ServerFailed(f"{server.name}, {cell}: {result.wrong or 'no answer at all'}")
+            raise ServerFailed(f"{system.name}, {cell}: {result.wrong or 'no answer at all'}")
         return Rate(result.answers / result.cpu_seconds, result.answers / result.wall_seconds)
 
     def _order(self, order: dict[str, object]) -> dict[str, Any]:
@@ -90,21 +95,55 @@ class Plan:
     rounds: int
     seconds: float
     warm_up: float
+    cells: Sequence[Cell]
 
 
-def measure(generator: Generator, servers: Sequence[ServerProcess], plan: Plan) -> list[Measured]:
-    """Warm both up, then visit every cell in every round, the servers in turn."""
-    for server in servers:
-        generator.prepare(server)
-        for cell in CELLS:
-            generator.load(server, cell, plan.warm_up / len(CELLS))
-    found = [Measured(cell) for cell in CELLS]
+def measure(generator: Generator, systems: Sequence[Nodes], plan: Plan) -> list[Measured]:
+    """Warm all up, then visit every cell in every round, the systems in turn."""
+    for system in systems:
+        generator.prepare(system)
+        for cell in plan.cells:
+            generator.load(system, cell, plan.warm_up / len(plan.cells))
+    found = [Measured(cell) for cell in plan.cells]
     for number in range(plan.rounds):
         for measured in found:
-            for server in servers if number % 2 == 0 else reversed(servers):
-                measured.add(server.name, generator.load(server, measured.cell, plan.seconds))
+            for system in systems if number % 2 == 0 else reversed(systems):
+                measured.add(system.name, generator.load(system, measured.cell, plan.seconds))
         print(f"round {number + 1} of {plan.rounds} done", file=sys.stderr)
     return found
+
+
+def systems(options: argparse.Namespace, directory: Path, zookeeper: str) -> Iterator[Nodes]:
+    """What the command line names, not yet started."""
+    wanted = {"barnabas", options.against} if options.only is None else {options.only}
+    if "barnabas" in wanted:
+        yield Nodes(
+            "Barnabas",
+            _barnabas,
+            options.replication,
+            directory / "barnabas",
+            f"{zookeeper}/barnabas-{os.getpid()}",
+        )
+    if "kafka" in wanted:
+        yield Nodes(
+            "Kafka",
+            partial(_kafka, kafka_jars(options.libs)),
+            options.replication,
+            directory / "kafka",
+            f"{zookeeper}/kafka-{os.getpid()}",
+        )
+
+
+def _barnabas(
+    directory: Path, zookeeper: str, number: int, settings: Mapping[str, str]
+) -> ServerProcess:
+    return barnabas_node(directory, zookeeper, node_id=number, settings=settings)
+
+
+def _kafka(
+    jars: Path, directory: Path, zookeeper: str, number: int, settings: Mapping[str, str]
+) -> ServerProcess:
+    return kafka_node(jars, directory, zookeeper, node_id=number, settings=settings)
 
 
 @contextmanager
@@ -123,6 +162,10 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--against", choices=("kafka",), help="measure Apache Kafka beside it")
     parser.add_argument("--libs", type=Path, help="Kafka's jars, instead of fetching them")
     parser.add_argument("--only", choices=("barnabas", "kafka"), help="leave the other one out")
+    parser.add_argument(
+        "--replication", type=int, choices=(1, 3), default=1, help="nodes, and copies of a commit"
+    )
+    parser.add_argument("--kind", choices=("commit", "fetch"), help="leave the other kind out")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=3.0, help="length of one window")
     parser.add_argument("--warm-up", type=float, default=30.0, help="seconds of load beforehand")
@@ -135,38 +178,36 @@ def arguments() -> argparse.Namespace:
 def main() -> None:
     """Measure what the command line names and print the table."""
     options = arguments()
-    wanted = {"barnabas", options.against} if options.only is None else {options.only}
-    plan = Plan(options.rounds, options.seconds, options.warm_up)
+    cells = [cell for cell in CELLS if options.kind in (None, cell.kind)]
+    plan = Plan(options.rounds, options.seconds, options.warm_up, cells)
     are_pinned = not options.no_pin and (os.cpu_count() or 1) >= 2
     with ExitStack() as stack:
         directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="barnabas-bench-")))
         address = stack.enter_context(zookeeper_address(options.zookeeper, directory / "zookeeper"))
-        servers = []
-        if "barnabas" in wanted:
-            servers.append(
-                barnabas_node(directory / "barnabas", f"{address}/barnabas-{os.getpid()}")
-            )
-        if "kafka" in wanted:
-            jars = kafka_jars(options.libs)
-            servers.append(kafka_node(jars, directory / "kafka", f"{address}/kafka-{os.getpid()}"))
-        for server in servers:
-            stack.enter_context(server)
+        running = []
+        for system in systems(options, directory, address):
+            running.append(stack.enter_context(system))
             if are_pinned:
-                pin(server.pid, {0})
+                system.pin({0})
         generator = stack.enter_context(Generator({1} if are_pinned else None))
-        found = measure(generator, servers, plan)
-    names = [server.name for server in servers]
+        found = measure(generator, running, plan)
+    names = [system.name for system in running]
     print(f"machine: {machine()}")
     print(
         f"plan: {plan.rounds} rounds of {plan.seconds:g} s a cell after {plan.warm_up:g} s of "
-        f"warm-up; pinned: {'broker core 0, generator core 1' if are_pinned else 'no'}; "
-        f"Apache Kafka {KAFKA_VERSION}"
+        f"warm-up; pinned: {'brokers core 0, generator core 1' if are_pinned else 'no'}; "
+        f"Apache Kafka {KAFKA_VERSION}; nodes and replicas: {options.replication}"
     )
     print(table(found, names))
     if options.json:
         options.json.write_text(
             json.dumps(
-                {"machine": machine(), "plan": asdict(plan), "cells": document(found, names)},
+                {
+                    "machine": machine(),
+                    "replication": options.replication,
+                    "plan": asdict(plan),
+                    "cells": document(found, names),
+                },
                 indent=2,
             )
         )

@@ -86,6 +86,11 @@ def find_coordinator_error(answer: bytes) -> int:
     return int(struct.unpack_from(">h", answer, 4)[0])
 
 
+def coordinator_port(answer: bytes) -> int:
+    """The port in an answer to `find_coordinator`, given without its length."""
+    return int(struct.unpack_from(">i", answer, len(answer) - 4)[0])
+
+
 def _text(value: str) -> bytes:
     return struct.pack(">h", len(value)) + value.encode()
 

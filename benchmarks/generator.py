@@ -11,17 +11,22 @@ import socket
 import struct
 import sys
 import time
-from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass, replace
 from typing import cast
 
 import uvloop
 
+from barnabas.console.ports import LOOPBACK
 from benchmarks import frames
 from benchmarks.server_process import cpu_seconds
 
 RING = 16
 """Requests a connection takes in turn; each names a partition of its own."""
+
+CREATED = (0, 36)
+"""Codes for a topic that is there: made just now, or before."""
 
 RAMP_S = 0.3
 CORRELATION = struct.Struct(">i")
@@ -29,10 +34,13 @@ CORRELATION = struct.Struct(">i")
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """One window of load against one server."""
+    """One window of load against one system.
 
-    port: int
-    pid: int
+    ``ports`` names the coordinator of each connection's group, ``pids`` every node.
+    """
+
+    ports: Sequence[int]
+    pids: Sequence[int]
     kind: str
     connections: int
     in_flight: int
@@ -127,15 +135,15 @@ def exchanges(job: Job, connection: int) -> list[frames.Exchange]:
 
 
 async def run(job: Job) -> Result:
-    """Drive one server for a window and count what came back inside it."""
+    """Drive one system for a window and count what came back inside it."""
     loop = asyncio.get_running_loop()
     lanes = [Lane(exchanges(job, number), job.in_flight) for number in range(job.connections)]
-    for lane in lanes:
-        await loop.create_connection(lambda lane=lane: lane, "127.0.0.1", job.port)  # type: ignore[misc]
+    for lane, port in zip(lanes, job.ports, strict=False):
+        await loop.create_connection(lambda lane=lane: lane, LOOPBACK, port)  # type: ignore[misc]
     await asyncio.sleep(RAMP_S)
-    answers, wall, cpu = _counted(lanes), time.monotonic(), cpu_seconds(job.pid)
+    answers, wall, cpu = _counted(lanes), time.monotonic(), _cpu_seconds(job)
     await asyncio.sleep(job.seconds)
-    result = Result(_counted(lanes) - answers, time.monotonic() - wall, cpu_seconds(job.pid) - cpu)
+    result = Result(_counted(lanes) - answers, time.monotonic() - wall, _cpu_seconds(job) - cpu)
     for lane in lanes:
         lane.is_open = False
     await asyncio.sleep(RAMP_S)
@@ -147,41 +155,67 @@ def _counted(lanes: list[Lane]) -> int:
     return sum(lane.answers for lane in lanes)
 
 
-def prepare(job: Job, timeout_s: float = 60.0) -> None:
-    """Create the topic and commit once what every connection will ask for.
+def _cpu_seconds(job: Job) -> float:
+    return sum(map(cpu_seconds, job.pids))
 
-    Raises TimeoutError when the server does not come to answer as it must.
+
+def prepare(job: Job, timeout_s: float = 60.0) -> list[int]:
+    """Create the topic, commit once what will be asked for, and name each group's coordinator.
+
+    The first of ``ports`` is asked. Raises TimeoutError when the system does not come to answer
+    as it must.
     """
     deadline = time.monotonic() + timeout_s
-    with socket.create_connection(("127.0.0.1", job.port), timeout=timeout_s) as server:
+    with ExitStack() as open_ones:
+        servers: dict[int, socket.socket] = {}
+
+        def server(port: int) -> socket.socket:
+            if port not in servers:
+                made = socket.create_connection((LOOPBACK, port), timeout=timeout_s)
+                servers[port] = open_ones.enter_context(made)
+            return servers[port]
+
+        create = frames.create_topic(job.topic, RING)
         _until(
             deadline,
-            lambda: frames.create_topic_error(_call(server, frames.create_topic(job.topic, RING))),
-            (0, 36),
+            lambda: any(  # one of them is the controller
+                frames.create_topic_error(_call(server(port), create)) in CREATED
+                for port in job.ports
+            ),
         )
-        for connection in range(job.connections):
-            _until(
-                deadline,
-                lambda group=f"load-{connection:02}": frames.find_coordinator_error(  # type: ignore[misc]
-                    _call(server, frames.find_coordinator(group))
-                ),
-                (0,),
-            )
-            for exchange in exchanges(Job(**{**asdict(job), "kind": "commit"}), connection):
-                _until(
-                    deadline,
-                    lambda exchange=exchange: (
-                        _call(server, exchange.request)  # type: ignore[misc]
-                        == exchange.answer[4:]
-                    ),
-                    (True,),
-                )
+        return [
+            _prepare_group(deadline, server, job, connection)
+            for connection in range(job.connections)
+        ]
 
 
-def _until(deadline: float, ask: Callable[[], int], wanted: tuple[int, ...]) -> None:
-    while (last := ask()) not in wanted:
+def _prepare_group(
+    deadline: float, server: Callable[[int], socket.socket], job: Job, connection: int
+) -> int:
+    """Commit what a connection will ask for; returns the port of its coordinator."""
+    asked = frames.find_coordinator(f"load-{connection:02}")
+    found = b""
+
+    def has_all() -> bool:
+        """Ask again for the coordinator as well: elections may be under way."""
+        nonlocal found
+        found = _call(server(job.ports[0]), asked)
+        if frames.find_coordinator_error(found):
+            return False
+        port = frames.coordinator_port(found)
+        return all(
+            _call(server(port), exchange.request) == exchange.answer[4:]
+            for exchange in exchanges(replace(job, kind="commit"), connection)
+        )
+
+    _until(deadline, has_all)
+    return frames.coordinator_port(found)
+
+
+def _until(deadline: float, is_so: Callable[[], bool]) -> None:
+    while not is_so():
         if time.monotonic() > deadline:
-            raise TimeoutError(f"the server still answers {last}")
+            raise TimeoutError("the system does not come to answer as it must")
         time.sleep(0.05)
 
 
@@ -207,8 +241,7 @@ def main() -> None:
         order = json.loads(line)
         job = Job(**order["job"])
         if order["do"] == "prepare":
-            prepare(job)
-            answer: dict[str, object] = {}
+            answer: dict[str, object] = {"ports": prepare(job)}
         else:
             with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
                 answer = asdict(runner.run(run(job)))

@@ -230,7 +230,7 @@ class Load:
 
 
 def _exchanges(kind: str, connection: int) -> list[frames.Exchange]:
-    return exchanges(Job(0, 0, kind, 1, 1, 0), connection)
+    return exchanges(Job((), (), kind, 1, 1, 0), connection)
 
 
 def _chunks(lane: Sequence[frames.Exchange], in_flight: int) -> list[bytes]:
