@@ -23,6 +23,8 @@ from .term import Office, Term
 
 log = logging.getLogger(__name__)
 
+CHECKS_MAX: Final = 16
+"""How many questions whether the role is still ours may be under way."""
 FIRST_BALANCE_S: Final = 5.0
 """How long after a takeover leadership is first balanced."""
 HANDOVER_S: Final = 1.0
@@ -65,6 +67,7 @@ class Controller:
             is_silent=office.is_controller_silent,
         )
         self._vigil = office.vigil
+        self._has_authority = False
         self._term: Term | None = None
         self._staff: Staff | None = None
         self._loop = asyncio.get_running_loop()
@@ -173,18 +176,34 @@ class Controller:
 
     async def _keep_vigil(self, vigil: Vigil) -> None:
         """As controller, make sure of the role and judge who is silent; else mind its silence."""
+        assert self._tasks is not None, "the controller runs"
+        checks: set[asyncio.Task[None]] = set()
         while True:
             if self._term is not None and vigil.epoch:
-                await self._make_sure(vigil)
+                self._report_authority(vigil)
+                if len(checks) < CHECKS_MAX:  # none waits for another: each may take long
+                    check = self._tasks.create_task(self._make_sure(vigil), name="authority")
+                    checks.add(check)
+                    check.add_done_callback(checks.discard)
             elif self._is_candidate and self._office.is_controller_silent():
                 self.campaign()
             await asyncio.sleep(vigil.times.check_every)
+
+    def _report_authority(self, vigil: Vigil) -> None:
+        has_authority = vigil.authority().left_us > 0
+        if self._has_authority and not has_authority:
+            log.warning("lost authority until ZooKeeper answers: no lease is extended meanwhile")
+        elif has_authority and not self._has_authority:
+            log.info("has authority epoch=%d", vigil.epoch)
+        self._has_authority = has_authority
 
     async def _make_sure(self, vigil: Vigil) -> None:
         sent, epoch = vigil.clock(), vigil.epoch
         try:
             await self._election.fenced()
         except ControllerMoved:
+            if vigil.epoch != epoch:
+                return
             self._controller_changed()
             return
         except ZooKeeperError as error:

@@ -15,6 +15,8 @@ from .lease import TimedLease
 from .settings import BeaconTimes
 
 MICROSECONDS = 1e6
+PATIENCE = 4
+"""So many T may a controller be without authority before others try to do better."""
 
 
 @dataclass(slots=True)
@@ -45,6 +47,7 @@ class Pulse:
     _first_sent: float = math.inf
     _epoch: int = 0
     _heard: float = field(default=-math.inf)
+    _alive: float = field(default=-math.inf)
 
     def begin_life(self, broker_epoch: int) -> None:
         """The node was registered: no lease of an earlier registration counts any more."""
@@ -53,7 +56,7 @@ class Pulse:
         self._life = self.incarnation()
         self._sequence = 0
         self._first_sent = math.inf
-        self._heard = self.clock()
+        self.expect_controller()
 
     def beat(self, receivers: Iterable[int], authority: Authority) -> None:
         """Say to all others that this node lives."""
@@ -76,25 +79,32 @@ class Pulse:
         self._epoch = echo.controller_epoch
         if echo.validity_us <= 0:
             return
-        self._heard = now
+        self._heard = self._alive = now
         validity = echo.validity_us / MICROSECONDS
         if echo.is_settled:
             self.lease.settle(echo.controller_epoch)
         self.lease.extend(sent + min(self.times.timeout, validity) - self.times.margin)
 
     def take_beacon(self, beacon: Beacon) -> None:
-        """Another node lives; one with authority is the controller, and not silent."""
-        if beacon.authority_us > 0 and beacon.controller_epoch >= self._epoch:
-            self._epoch = beacon.controller_epoch
-            self._heard = self.clock()
+        """Another node lives; if it is the controller, that is not silent."""
+        if not beacon.controller_epoch or beacon.controller_epoch < self._epoch:
+            return
+        self._epoch = beacon.controller_epoch
+        self._alive = self.clock()
+        if beacon.authority_us > 0:
+            self._heard = self._alive
 
     def expect_controller(self) -> None:
         """Somebody was elected just now: the silence is counted from here."""
-        self._heard = self.clock()
+        self._heard = self._alive = self.clock()
 
     def is_controller_silent(self) -> bool:
-        """Nothing with authority was heard for T: who may, takes the role over."""
-        return self.clock() - self._heard > self.times.timeout
+        """The controller was not heard for T, or has had no authority for PATIENCE times T.
+
+        Without authority it waits for ZooKeeper, and a successor might wait as long.
+        """
+        now, timeout = self.clock(), self.times.timeout
+        return now - self._alive > timeout or now - self._heard > PATIENCE * timeout
 
     def _send_all(
         self, receivers: Iterable[int], authority: Authority, *, is_leaving: bool

@@ -54,4 +54,4 @@ class BeaconTimes:
     @property
     def check_every(self) -> float:
         """How often the controller makes sure of its authority in ZooKeeper."""
-        return self.timeout / 4
+        return self.timeout / 8

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 import pytest
 
 from barnabas.broker.liveness.lease import TimedLease
-from barnabas.broker.liveness.pulse import Authority, Pulse
+from barnabas.broker.liveness.pulse import PATIENCE, Authority, Pulse
 from barnabas.broker.liveness.settings import BeaconTimes
 from barnabas.broker.liveness.vigil import Vigil
 from barnabas.protocol.beacon import Beacon, Echo
@@ -225,6 +225,17 @@ def test_the_silence_of_a_controller_is_noticed_after_t(pair: Pair) -> None:
     pair.now += 0.9 * T
     assert not pair.pulse.is_controller_silent()
     pair.now += 0.2 * T
+    assert pair.pulse.is_controller_silent()
+
+
+def test_a_controller_that_waits_for_zookeeper_is_given_more_time(pair: Pair) -> None:
+    begun = pair.now
+    while pair.now < begun + 0.9 * PATIENCE * T:
+        pair.pulse.take_beacon(Beacon("c", 2, 1, 1, 1, 1, controller_epoch=5))
+        assert not pair.pulse.is_controller_silent()
+        pair.now += 0.1
+    pair.now = begun + 1.1 * PATIENCE * T
+    pair.pulse.take_beacon(Beacon("c", 2, 1, 1, 1, 1, controller_epoch=5))
     assert pair.pulse.is_controller_silent()
 
 
