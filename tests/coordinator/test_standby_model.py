@@ -24,7 +24,7 @@ from barnabas.protocol.offsets_topic import (
 from barnabas.protocol.records import batch
 from barnabas.protocol.records.batch import build_batch, build_batch_of
 from barnabas.protocol.records.control import Marker, encode_marker
-from tests.coordinator.memory_log import MemoryLog
+from tests.coordinator.memory_log import MemoryLog, MemoryPartition
 from tests.coordinator.offsets_model import content, folded
 from tests.coordinator.rig import Rig, partition_of
 from tests.sim.simulated_loop import SimulatedLoop
@@ -101,7 +101,7 @@ class StandbyMachine(RuleBasedStateMachine):
             self.rig.close()
 
     @property
-    def hosted(self) -> Any:
+    def hosted(self) -> MemoryPartition:
         return self.log.partition(G)
 
     @property
@@ -110,7 +110,7 @@ class StandbyMachine(RuleBasedStateMachine):
 
     @property
     def is_followed(self) -> bool:
-        return not (self.is_led or self.hosted.is_gone)
+        return not self.is_led and self.log.replica(G) is not None
 
     def bounds(self) -> list[int]:
         """Every offset where a batch ends, and the log's start."""
@@ -266,7 +266,7 @@ class StandbyMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.hosted.snapshot)
     @rule(where=st.integers(0, 10_000), bit=st.integers(0, 7))
     def damage_the_snapshot(self, where: int, bit: int) -> None:
-        data = bytearray(self.hosted.snapshot)
+        data = bytearray(self.hosted.snapshot or b"")
         data[where % len(data)] ^= 1 << bit
         self.hosted.snapshot = bytes(data)
 

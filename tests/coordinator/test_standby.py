@@ -1,0 +1,241 @@
+"""A follower is ready to coordinate: nothing is read again, nothing stays behind.
+
+Source: coordinator.md section 3.4.2; design decision 6.
+"""
+
+from __future__ import annotations
+
+import gc
+import weakref
+from typing import Any
+
+import pytest
+
+from barnabas.coordinator import deltas
+from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.offsets_topic import offset_key, offset_value
+from barnabas.protocol.records.batch import build_batch
+from tests.coordinator.memory_log import MemoryLog, MemoryPartition
+from tests.coordinator.rig import Rig, partition_of
+from tests.coordinator.test_loading import TickingLoop
+from tests.sim.simulated_loop import SimulatedLoop
+
+G = partition_of("g")
+
+
+def commits(*offsets: int, index: int = 0) -> bytearray:
+    return build_batch(
+        [(offset_key("g", "orders", index), offset_value(offset, 0, "", 1)) for offset in offsets],
+        timestamp_ms=1,
+    )
+
+
+class Following(Rig):
+    """A node that follows the partition of group ``g``."""
+
+    def __init__(self, loop: SimulatedLoop | None = None) -> None:
+        loop = loop or SimulatedLoop(1)
+        log = MemoryLog(loop)
+        log.is_replicated = False
+        super().__init__(loop=loop, log=log, is_elected=False)
+        self.coordinator.on_resigned(G, 0)
+
+    @property
+    def hosted(self) -> MemoryPartition:
+        return self.log.partition(G)
+
+    def append(self, *offsets: int, index: int = 0) -> None:
+        self.hosted.follow(commits(*offsets, index=index))
+
+    def fail_over(self) -> None:
+        """Be elected; the other replicas have everything."""
+        self.elect(G, 1)
+        self.turn()
+        self.log.replicate(G)
+        self.turn()
+
+
+@pytest.fixture
+def node() -> Any:
+    node = Following()
+    yield node
+    node.close()
+
+
+def test_after_a_failover_the_first_fetch_is_answered_without_reading_the_log(
+    node: Following,
+) -> None:
+    for offset in range(100):
+        node.append(offset)
+        node.hosted.follow_mark(offset)
+        node.turn(1)
+    node.turn()
+    node.hosted.reads = 0
+    node.fail_over()
+    assert node.committed() == 99
+    assert node.hosted.reads == 0
+
+
+def test_what_is_not_committed_is_not_in_the_shadow_and_served_after_one_round_trip(
+    node: Following,
+) -> None:
+    node.append(1)
+    node.hosted.follow_mark(1)
+    node.append(2)
+    node.turn()
+    assert node.coordinator.standbys[G].position == 1
+    node.elect(G, 1)
+    node.turn()
+    loading = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    assert node.fetch(topics={"orders": [0]}).code is loading
+    node.log.replicate(G)
+    assert node.committed() == 2
+
+
+def test_a_truncation_takes_what_was_not_committed_out_of_the_deltas(node: Following) -> None:
+    node.append(1)
+    node.hosted.follow_mark(1)
+    node.append(2)
+    node.append(3, index=1)
+    node.turn()
+    node.hosted.truncate(1)
+    node.append(4)
+    node.fail_over()
+    assert (node.committed(), node.committed(index=1)) == (4, -1)
+    assert node.hosted.reads == 0
+
+
+def test_a_truncation_below_what_is_committed_makes_the_shadow_anew(node: Following) -> None:
+    """Only an election outside of the in-sync set does that."""
+    node.append(1)
+    node.append(2)
+    node.hosted.follow_mark(2)
+    node.turn()
+    node.hosted.truncate(1)
+    node.wait(0.1)
+    assert node.coordinator.standbys[G].position == 1
+    node.fail_over()
+    assert node.committed() == 1
+
+
+def test_batches_that_nobody_told_of_are_read_from_the_log(node: Following) -> None:
+    """An append that fails in the middle has appended something."""
+    node.append(1)
+    node.hosted.append(commits(2))
+    node.append(3, index=1)
+    node.hosted.follow_mark(3)
+    node.turn()
+    assert node.hosted.reads > 0
+    node.fail_over()
+    assert (node.committed(), node.committed(index=1)) == (2, 3)
+
+
+def test_deltas_are_bounded(node: Following, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(deltas, "BYTES_MAX", 300)
+    for offset in range(50):
+        node.append(offset)
+    assert len(node.coordinator.standbys[G].deltas) < 5
+    node.hosted.follow_mark(50)
+    node.wait(0.1)
+    node.fail_over()
+    assert node.committed() == 49
+
+
+def test_a_load_that_loses_leadership_hands_back_what_it_has_read(node: Following) -> None:
+    node.append(1)
+    node.hosted.follow_mark(1)
+    node.turn()
+    node.append(2)
+    node.elect(G, 1)
+    node.turn()
+    node.log.resign(G)
+    node.coordinator.on_resigned(G, 2)
+    assert node.coordinator.standbys[G].position == 2
+    node.hosted.truncate(1)
+    node.wait(0.1)
+    assert node.coordinator.standbys[G].position == 1
+
+
+def test_a_served_partition_is_folded_anew_when_it_is_followed_again(node: Following) -> None:
+    node.append(1)
+    node.fail_over()
+    node.commit(5)
+    node.log.replicate(G)
+    node.log.resign(G)
+    node.coordinator.on_resigned(G, 2)
+    node.wait(0.1)
+    node.hosted.reads = 0
+    node.elect(G, 3)
+    node.turn()
+    assert node.committed() == 5
+    assert node.hosted.reads == 0
+
+
+def test_a_log_that_cannot_be_folded_has_no_standby_and_the_others_have(
+    node: Following, caplog: pytest.LogCaptureFixture
+) -> None:
+    other = (G + 1) % 4
+    node.coordinator.on_resigned(other, 0)
+    node.hosted.follow(build_batch([(offset_key("g", "orders", 0), b"\0\x09bad")], timestamp_ms=1))
+    node.hosted.follow_mark(1)
+    node.log.partition(other).follow(commits(1))
+    node.log.partition(other).follow_mark(1)
+    node.wait(0.1)
+    assert "no standby" in caplog.text
+    assert len(node.coordinator.standbys) == 1
+    assert node.coordinator.standbys[other].position == 1
+
+
+def test_a_warm_partition_waits_for_no_cold_one() -> None:
+    node = Following(TickingLoop())
+    cold = (G + 1) % 4
+    pairs = [
+        (offset_key(f"group {number}", "orders", 0), offset_value(1, 0, "", 1))
+        for number in range(5000)
+    ]
+    for _ in range(2):
+        node.log.partition(cold).append(build_batch(pairs, timestamp_ms=1))
+    node.log.replicate(cold)
+    node.append(7)
+    node.hosted.follow_mark(1)
+    node.turn()
+    node.elect(cold, 1)
+    node.elect(G, 1)
+    node.turn(3)
+    node.log.replicate(G)
+    assert node.committed() == 7
+    assert node.coordinator.directory.is_loading
+    node.close()
+
+
+@pytest.mark.parametrize("how", ["deleted", "disk failed", "stopped"])
+def test_a_replica_that_goes_leaves_no_shadow_behind(node: Following, how: str) -> None:
+    node.append(1)
+    node.append(2)
+    node.hosted.follow_mark(1)
+    node.turn()
+    hosted = node.hosted
+    shadow = weakref.ref(node.coordinator.standbys[G].replay)
+    hosted.is_gone = True
+    if how == "stopped":
+        node.coordinator.standbys.close()
+    else:
+        node.coordinator.on_resigned(G, None if how == "deleted" else 1)
+    node.turn()
+    assert len(node.coordinator.standbys) == 0
+    assert hosted.watcher is None
+    gc.collect()
+    assert shadow() is None
+
+
+def test_groups_that_are_gone_leave_nothing_in_a_shadow(node: Following) -> None:
+    for number in range(200):
+        key = offset_key(f"g{number}", "orders", 0)
+        node.hosted.follow(build_batch([(key, offset_value(1, 0, "", 1))], timestamp_ms=1))
+        node.hosted.follow(build_batch([(key, None)], timestamp_ms=1))
+    node.hosted.follow_mark(400)
+    node.wait(0.1)
+    shadow = node.coordinator.standbys[G]
+    assert shadow.position == 400
+    assert shadow.replay.offsets == {}
+    assert len(shadow.deltas) == 0 or shadow.deltas.take(400) is None
