@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 from bisect import bisect_right
+from collections.abc import Generator
 from pathlib import Path
 
 from .checkpoints import BadCheckpoint
@@ -24,11 +25,13 @@ from .producers import Producers
 from .quarantine import Gap, Gaps, Note, report, suspected, write_notes
 from .segment import SUFFIXES, Segment
 from .segment_indexes import OFFSETS_MAX
-from .segment_recovery import Recovered, Trust, recover_segment
+from .segment_recovery import Recovered, Trust, has_last_time, recover_segment
 from .slices import in_slices, uninterrupted
 from .transaction_recovery import TransactionRecovery
 
 log = logging.getLogger(__name__)
+
+_ENTRIES_A_SLICE = 500
 
 
 async def load_log(
@@ -102,6 +105,7 @@ class _Loading:
         self._end_offset = 0
         self._epochs = LeaderEpochs()
         self._are_epochs_lost = False
+        self._had_epochs = False
 
     def open_segments(self) -> None:
         """Clear what a crash left, then open every segment without a look inside."""
@@ -140,6 +144,7 @@ class _Loading:
         except (BadCheckpoint, UnicodeDecodeError) as bad:
             log.warning("rebuilt %s from batches: %s", self._directory / FILE_NAME, bad)
             self._are_epochs_lost = True
+        self._had_epochs = bool(self._epochs.pairs)
 
     async def trust(self) -> None:
         """After a clean stop: only what looks wrong is verified."""
@@ -178,7 +183,8 @@ class _Loading:
         self._transactions.check(segment, upper)
         if segment.base_offset in self._suspected:
             return False
-        if segment.indexes.are_sound(upper, segment.size):
+        is_last = segment is self._segments[-1]
+        if segment.indexes.are_sound(upper, segment.size) and (is_last or has_last_time(segment)):
             return True
         log.warning("rebuilt indexes path=%s", segment.path(".index"))
         return False
@@ -283,8 +289,8 @@ class _Loading:
             self._restart(start_offset)
         start_offset = max(start_offset, self._segments[0].base_offset)
         end_offset = max(self._end_offset, self._segments[-1].base_offset)
-        if self._are_epochs_lost:
-            self._rebuild_epochs()
+        if self._are_epochs_lost or self._lacks_epochs():
+            await in_slices(self._rebuild_epochs())
         self._epochs.truncate_from_end(end_offset)
         self._epochs.truncate_from_start(start_offset)
         await self._save_epochs()
@@ -346,11 +352,25 @@ class _Loading:
         self._segments = [Segment.create(self._files, self._directory, start_offset, self._now_ms)]
         self._end_offset = start_offset
 
-    def _rebuild_epochs(self) -> None:
-        for segment in self._segments:
+    def _lacks_epochs(self) -> bool:
+        """Whether the newest batches are of an epoch that the file does not know."""
+        known = self._epochs.latest if self._had_epochs else -1
+        for segment in reversed(self._segments):
             try:
                 for entry in segment.entries():
+                    return entry.leader_epoch > known
+            except CorruptEntry:
+                continue
+        return False
+
+    def _rebuild_epochs(self) -> Generator[None, None, None]:
+        self._epochs.clear()
+        for segment in self._segments:
+            try:
+                for count, entry in enumerate(segment.entries()):
                     if entry.leader_epoch > self._epochs.latest:
                         self._epochs.assign(entry.leader_epoch, entry.base_offset)
+                    if count % _ENTRIES_A_SLICE == 0:
+                        yield
             except CorruptEntry as corrupt:
                 log.error("could not read epochs path=%s %s", segment.path(".log"), corrupt)

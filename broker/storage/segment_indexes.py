@@ -69,6 +69,7 @@ class SegmentIndexes:
         "is_full",
         "max_timestamp",
         "max_timestamp_offset",
+        "tail_position",
         "transactions",
     )
 
@@ -101,6 +102,8 @@ class SegmentIndexes:
         """Last offset of the earliest batch that carries the greatest timestamp."""
         self.first_timestamp = -1
         """Greatest timestamp of the first batch; -1 when it has none."""
+        self.tail_position = 0
+        """Where the last indexed batch starts, as :meth:`are_sound` saw it."""
         self.is_full = False
         """An index cannot take another entry: time to roll."""
 
@@ -209,7 +212,9 @@ class SegmentIndexes:
         self.max_timestamp = times.last[0]
         self.max_timestamp_offset = self._base_offset + times.last[1]
         span = next_offset - self._base_offset
-        return OffsetIndex(last_offset).is_plausible(span, log_bytes) and times.is_plausible(span)
+        offsets = OffsetIndex(last_offset)
+        self.tail_position = offsets.lookup(OFFSETS_MAX)[1]
+        return offsets.is_plausible(span, log_bytes) and times.is_plausible(span)
 
     def _last_entry(self, suffix: str, entry_bytes: int) -> bytes | None:
         path = self._stem.with_suffix(suffix)

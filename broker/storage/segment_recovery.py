@@ -96,6 +96,19 @@ def trust_below(segment: Segment, offset: int) -> tuple[int, int] | None:
     return None
 
 
+def has_last_time(segment: Segment) -> bool:
+    """Whether the time index of a closed segment ends with the greatest time, as it was closed.
+
+    Looks at the batches after the last indexed one; false also when these cannot be read.
+    """
+    try:
+        tail = segment.entries(segment.indexes.tail_position)
+        newest = max((entry.max_timestamp for entry in tail), default=-1)
+    except CorruptEntry:
+        return False
+    return newest <= segment.indexes.max_timestamp
+
+
 class _Recovery:
     def __init__(self, segment: Segment, trust: Trust, epochs: LeaderEpochs | None) -> None:
         self._segment = segment

@@ -51,6 +51,7 @@ class History:
         del self.ids[offset:]
         self.durable = min(self.durable, offset)
         self._written = min(self._written, offset)
+        self.durable_start = min(self.durable_start, offset)
         self._is_truncating = True
 
     def about_to_begin_at(self, offset: int) -> None:

@@ -23,10 +23,14 @@ def no_segment_is_small(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def lies(size: int) -> bytes:
-    """An index of twenty batches of one record that points into the middle of the last ones."""
+    """An index of twenty batches of one record that points into the middle of one.
+
+    Its last entry is right: that one is looked at when a log is loaded.
+    """
     index = OffsetIndex()
     index.add(3, 3 * size)
     index.add(12, 15 * size + 7)
+    index.add(18, 18 * size)
     return index.to_bytes()
 
 
@@ -98,7 +102,7 @@ def test_a_bad_entry_does_not_spoil_a_read_of_many_batches(rig: Rig) -> None:
 async def test_an_index_that_is_not_even_plausible_is_repaired_alike(rig: Rig) -> None:
     await rig.log.close()
     index = OffsetIndex()
-    index.add(19, 50)
+    index.add(19, 19 * len(batch()))
     rig.segment_file(0, ".index").write_bytes(bytes(16) + index.to_bytes())
     await rig.reload(is_clean=True)
     with pytest.raises(Refused):
