@@ -86,7 +86,6 @@ class Bench:
         self._was_power_cut = False
         self._cut_at = inf
         """Nothing counts that is seen later: a stopped ext4 may read zeros and lie about fsync."""
-        self._is_loaded = False
         self.figures = Figures()
 
     def cycle(self) -> None:
@@ -98,7 +97,7 @@ class Bench:
                 self._keep.with_suffix(".events").unlink(missing_ok=True)
             self._was_power_cut = False
         self.figures.cycles += 1
-        self._cut_at, self._is_loaded = inf, False
+        self._cut_at = inf
         end = self._random.choices(list(ENDS), list(ENDS.values()))[0]
         self.figures.ends[end] += 1
         self._tell({"what": "cycle", "end": end, "was_power_cut": self._was_power_cut})
@@ -166,10 +165,9 @@ class Bench:
         what, is_late = said["what"], said["at"] >= self._cut_at
         if what == "append":
             self._next_id = said["ids"][-1] + 1
-        if what in ("append", "truncate", "begin"):
-            # Said before it is done, so that it may have been done a moment before the cut.
-            if self._is_loaded:
-                self._hear_of_change(said, self._histories[said["topic"]])
+        if what in ("append", "truncate", "begin", "accepted"):
+            # Appends and the like are said before they are done: they may have been in time.
+            self._hear_of_change(said, self._histories[said["topic"]], is_late=is_late)
         elif not is_late:
             self._hear_of_state(said)
 
@@ -179,19 +177,23 @@ class Bench:
             with self._keep.with_suffix(".events").open("a") as events:
                 events.write(json.dumps(what) + "\n")
 
-    def _hear_of_change(self, said: dict[str, Any], history: History) -> None:
-        if said["what"] == "truncate":
+    def _hear_of_change(self, said: dict[str, Any], history: History, *, is_late: bool) -> None:
+        what, figures = said["what"], self.figures
+        if what == "truncate":
             history.about_to_truncate(said["offset"])
-        elif said["what"] == "begin":
+        elif what == "begin":
             history.about_to_begin_at(said["offset"])
-        else:
-            self.figures.records += len(said["ids"])
+        elif what == "append":
+            figures.records += len(said["ids"])
             history.about_to_append(said["base"], said["ids"])
+        else:
+            figures.unsafe_lost += max(0, len(history.ids) - len(said["ids"]))
+            figures.lost += max(0, history.durable - len(said["ids"]))
+            history.resume(said["ids"], is_durable=not is_late)
 
     def _hear_of_state(self, said: dict[str, Any]) -> None:
         figures, what = self.figures, said["what"]
         if what == "loaded":
-            self._is_loaded = True
             figures.recoveries.append(said["seconds"])
             figures.met.update(said["found"])
         elif what == "broken":
@@ -202,11 +204,6 @@ class Bench:
             history.made_durable(said["offset"])
         elif what == "begun":
             self._histories[said["topic"]].begun_durably_at(said["offset"])
-        elif what == "accepted":
-            history = self._histories[said["topic"]]
-            figures.unsafe_lost += max(0, len(history.ids) - len(said["ids"]))
-            figures.lost += max(0, history.durable - len(said["ids"]))
-            history.resume(said["ids"])
 
 
 class Report:

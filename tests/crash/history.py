@@ -30,7 +30,7 @@ class History:
         """Where it begins at the earliest, whatever happens."""
         self._written = 0
         self._former: list[list[int]] = []
-        """What the log was before each truncation: of the blocks that it gave back, or of the rest
+        """What the log was before it got shorter: of the blocks that it gave back, or of the rest
         of its last one, a power cut may show the old content again."""
         self._is_truncating = False
 
@@ -99,9 +99,16 @@ class History:
                 return state[:end]
         raise BrokenPromise(f"never was like this: {problems[0]}")
 
-    def resume(self, ids: list[int]) -> None:
-        """Go on from an accepted log, all of which recovery made durable."""
+    def resume(self, ids: list[int], *, is_durable: bool) -> None:
+        """Go on from an accepted log, all of which recovery made durable.
+
+        Unless the power was being cut just then: nothing is known to be durable that was not.
+        """
+        if len(self.ids) > len(ids):
+            self._former.append(self.ids)
         self.ids = ids
+        if not is_durable:
+            return
         self.durable = self._written = len(ids)
         self._is_truncating = False
 

@@ -70,6 +70,9 @@ class PoweredDisk:
         with self._image.open("wb") as image:
             image.truncate(image_bytes)
         self._device = _run("losetup", "--find", "--show", str(self._image))
+        # Detached as soon as nobody has it open: also when this process is killed.
+        self._held = os.open(self._device, os.O_RDONLY)
+        _run("losetup", "--detach", self._device)
         self._is_mounted = False
 
     def format(self) -> None:
@@ -99,7 +102,7 @@ class PoweredDisk:
         """Give the loop device back and remove the image."""
         if self._is_mounted:
             self.unmount()
-        _run("losetup", "--detach", self._device)
+        os.close(self._held)
         self._image.unlink()
         self.root.rmdir()
 
