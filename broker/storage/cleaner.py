@@ -91,6 +91,7 @@ class Cleaner:
         """Compact whatever needs it, until cancelled."""
         count = self._settings.threads if self._settings.is_enabled else 0
         async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._checkpoints.keep())
             for _ in range(count):
                 tasks.create_task(self._work())
             await asyncio.Event().wait()
@@ -107,17 +108,21 @@ class Cleaner:
     async def clean_next(self, worker: CompactionWorker) -> bool:
         """Compact the log that needs it most; False when none does, or when that failed."""
         chosen = await self._choose()
-        return chosen is not None and await self._clean(*chosen, worker)
+        if chosen is None:
+            return False
+        # Others had their turn meanwhile: the log may have been cut, or be another worker's.
+        found = self._look_at(chosen)
+        return found is None or await self._clean(chosen, found, worker)
 
     # Choosing
 
-    async def _choose(self) -> tuple[Log, Cleanable] | None:
+    async def _choose(self) -> Log | None:
         if not self._is_loaded:
             self._checkpoints.load()
             self._is_loaded = True
-        best: tuple[Log, Cleanable] | None = None
+        await self._checkpoints.save()
+        best, ratio = None, -1.0
         logs = [each for one in self._keeper.directories for each in self._keeper.logs_in(one)]
-        self._checkpoints.forget_all_but({(each.topic, each.partition) for each in logs})
         self.uncleanable = {
             each: self.uncleanable[each] for each in logs if each in self.uncleanable
         }
@@ -125,8 +130,8 @@ class Cleaner:
             if index % _LOGS_A_SLICE == _LOGS_A_SLICE - 1:
                 await asyncio.sleep(0)
             found = self._look_at(each)
-            if found and (best is None or found.ratio > best[1].ratio):
-                best = each, found
+            if found and found.ratio > ratio:
+                best, ratio = each, found.ratio
         return best
 
     def _look_at(self, each: Log) -> Cleanable | None:
@@ -156,7 +161,7 @@ class Cleaner:
     async def _clean(self, each: Log, found: Cleanable, worker: CompactionWorker) -> bool:
         current = self._passes[each] = _Pass(each, worker, found.end)
         each.is_being_cleaned = True
-        before_cut = _on_cut(current, self._checkpoints)
+        before_cut = _on_cut(current)
         each.before_cut.append(before_cut)
         try:
             await self._make_safe(each, found.end)
@@ -258,12 +263,10 @@ def _workers_for(files: Files) -> Callable[[], CompactionWorker]:
     return ProcessWorker if isinstance(files, DiskFiles) else partial(LoopWorker, files)
 
 
-def _on_cut(current: _Pass, checkpoints: CleanerCheckpoints) -> Callable[[int], None]:
+def _on_cut(current: _Pass) -> Callable[[int], None]:
     def before_cut(offset: int) -> None:
         if offset < current.end:
             current.abort()
-        if offset >= 0:
-            checkpoints.lower(current.log, offset)
 
     return before_cut
 

@@ -5,8 +5,11 @@ Source: log.md sections 2.7 and 5.2; pitfall P22.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
 from typing import Final, Protocol
 
 from .checkpoints import BadCheckpoint, Offsets, read_offsets
@@ -35,51 +38,105 @@ class LogKeeper(Protocol):
     def storage_failed(self, log: StoredLog, error: StorageError) -> None:
         """The directory of a log cannot be trusted any more."""
 
+    def directory_failed(self, directory: LogDirectory, error: StorageError) -> None:
+        """It cannot be trusted any more."""
+
 
 class CleanerCheckpoints:
-    """The first dirty offset of every log that was ever compacted."""
+    """The first dirty offset of every log that was ever compacted.
+
+    It falls with the log, and goes with it: another log of that name begins anew.
+    """
 
     def __init__(self, files: Files, keeper: LogKeeper) -> None:
         self._files = files
         self._keeper = keeper
-        self._offsets: dict[tuple[str, int], int] = {}
+        self._offsets: dict[Log, int] = {}
+        self._stale: set[Path] = set()
+        """Directories whose file says more than is true by now."""
+        self._fell = asyncio.Event()
 
     def load(self) -> None:
-        """Read the files of all directories. Raises StorageError."""
+        """Read the files of all directories; one that cannot be read goes offline."""
         for directory in self._keeper.directories:
-            if not directory.is_online:
+            if directory.is_online:
+                try:
+                    self._load(directory)
+                except StorageError as error:
+                    self._keeper.directory_failed(directory, error)
+
+    def _load(self, directory: LogDirectory) -> None:
+        path = directory.path / CLEANED
+        try:
+            found = read_offsets(self._files, path)
+        except BadCheckpoint as bad:
+            log.warning("ignored a bad checkpoint path=%s: %s", path, bad)
+            return
+        for each in self._keeper.logs_in(directory):
+            key = each.topic, each.partition
+            if (said := found.pop(key, None)) is None:
                 continue
-            path = directory.path / CLEANED
-            try:
-                here = {(each.topic, each.partition) for each in self._keeper.logs_in(directory)}
-                found = read_offsets(self._files, path)
-                self._offsets.update({key: found[key] for key in found if key in here})
-            except BadCheckpoint as bad:
-                log.warning("ignored a bad checkpoint path=%s: %s", path, bad)
+            # What is compacted was durable. Where less was at the start, the log had been cut and
+            # has grown again: a recovery point falls before the cut, this file only behind it.
+            durable = directory.recovery_points.get(key, 0)
+            offset = clamped(min(clamped(said, each), durable), each)
+            self._set(each, offset)
+            if offset < said:
+                self._note_fall(directory.path)
+        if found:
+            self._note_fall(directory.path)
 
     def first_dirty(self, of: Log) -> int:
         """Where compaction of a log goes on."""
-        return clamped(self._offsets.get((of.topic, of.partition), of.start_offset), of)
+        return clamped(self._offsets.get(of, of.start_offset), of)
 
-    def lower(self, of: Log, offset: int) -> None:
-        """The log is cut at ``offset``: what comes there was never compacted."""
-        key = (of.topic, of.partition)
-        known = self._offsets.get(key, 0)
-        if known > offset:
+    def _set(self, of: Log, offset: int) -> None:
+        if of not in self._offsets:
+            of.before_cut.append(partial(self._cut, of))
+        self._offsets[of] = offset
+
+    def _cut(self, of: Log, offset: int) -> None:
+        """The log is cut at ``offset``, -1 for deleted: what comes there was never compacted."""
+        known = self._offsets.get(of, -1)
+        if offset < 0:
+            self._offsets.pop(of, None)
+        elif known > offset:
             view = of.segments.view
-            self._offsets[key] = view.bases[max(0, view.floor(offset))]
+            self._offsets[of] = view.bases[max(0, view.floor(offset))]
+        if known > offset:
+            self._note_fall(of.directory.parent)
+
+    def _note_fall(self, path: Path) -> None:
+        self._stale.add(path)
+        self._fell.set()
+
+    async def keep(self) -> None:
+        """Write down at once that a log was cut or deleted, until cancelled."""
+        while True:
+            await self._fell.wait()
+            await self.save()
+
+    async def save(self) -> None:
+        """Let no file say more than is true."""
+        self._fell.clear()
+        stale, self._stale = self._stale, set()
+        for directory in self._keeper.directories:
+            if directory.path in stale and directory.is_online:
+                try:
+                    await directory.replace(CLEANED, self._in(directory))
+                except StorageError as error:
+                    self._keeper.directory_failed(directory, error)
 
     async def advance(self, of: Log, offset: int) -> None:
         """Everything below ``offset`` is compacted; written down. Raises StorageError."""
-        self._offsets[of.topic, of.partition] = offset
+        self._set(of, offset)
         for directory in self._keeper.directories:
             if directory.path == of.directory.parent and directory.is_online:
                 await directory.write(CLEANED, self._in(directory))
 
     def _in(self, directory: LogDirectory) -> Offsets:
-        here = {(each.topic, each.partition) for each in self._keeper.logs_in(directory)}
-        return {key: offset for key, offset in self._offsets.items() if key in here}
-
-    def forget_all_but(self, kept: set[tuple[str, int]]) -> None:
-        """Logs that are gone need none."""
-        self._offsets = {key: self._offsets[key] for key in self._offsets if key in kept}
+        return {
+            (each.topic, each.partition): offset
+            for each, offset in self._offsets.items()
+            if each.directory.parent == directory.path
+        }

@@ -100,7 +100,8 @@ class LogDirectory:
             async with self._writing:
                 self._written.pop(name, None)
                 await uninterrupted(self._files.off_loop(lambda: self._remove(name)))
-                self._points = {}
+                if name == RECOVERY_POINTS:
+                    self._points = {}
 
     def _remove(self, name: str) -> None:
         self._files.unlink(self.path / name)
