@@ -157,7 +157,7 @@ class Standbys:
         base = shadow.replica.segment_base
         if shadow.looked_at_segment < base <= shadow.position:
             shadow.looked_at_segment = base
-            if saved_offset(shadow.replica) < base:
+            if _is_due(shadow.replica):
                 await self._save(partition, shadow)
 
     async def _look_at_led(self) -> None:
@@ -167,8 +167,7 @@ class Standbys:
                 replica = self._log.replica(term.partition)
                 if term.standing is not Standing.OWNED or replica is None:
                     continue
-                base = replica.segment_base
-                if saved_offset(replica) < base <= replica.bounds()[1]:
+                if _is_due(replica):
                     async with self._guarded(term.partition):
                         await self._save_led(term.partition, replica)
 
@@ -253,6 +252,12 @@ class Standbys:
         if is_ward:
             return self._shadows.get(partition) is not shadow
         return self._log.replica(partition) is not shadow.replica or shadow.replica.is_followed
+
+
+def _is_due(replica: Replica) -> bool:
+    """Whether a segment was rolled since the last snapshot, and what is below it is committed."""
+    start, mark, _ = replica.bounds()
+    return max(saved_offset(replica), start) < replica.segment_base <= mark
 
 
 def _nobody() -> None:

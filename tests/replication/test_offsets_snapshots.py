@@ -1,0 +1,250 @@
+"""Snapshots of offsets beside real logs: with the log's tail they are the fold over the whole log.
+
+Source: coordinator.md section 3.4.1; checks C3.9. Power goes between any two changes of the disk.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from barnabas.broker.config import StorageSettings
+from barnabas.broker.replication.offsets_log import OffsetsLogPort
+from barnabas.broker.replication.offsets_replica import SNAPSHOT, OffsetsReplica
+from barnabas.broker.replication.partition import Partition
+from barnabas.broker.storage.checkpoints import format_offsets
+from barnabas.broker.storage.cleaner_checkpoints import CLEANED
+from barnabas.broker.storage.log_config import LogConfig
+from barnabas.broker.storage.manager import LogManager
+from barnabas.broker.storage.slices import at_once
+from barnabas.coordinator.config import CoordinatorConfig
+from barnabas.coordinator.ownership import Directory
+from barnabas.coordinator.ports import OFFSETS_TOPIC
+from barnabas.coordinator.shadow import Shadow
+from barnabas.coordinator.standby import Standbys
+from barnabas.protocol.offsets_topic import offset_key, offset_value
+from barnabas.protocol.records import batch
+from barnabas.protocol.records.batch import build_batch
+from tests.coordinator.offsets_model import Folded, content, folded
+from tests.replication.logs import NOW_MS, hosting, lead
+from tests.sim.simulated_loop import SimulatedLoop
+from tests.storage.simulated import in_simulated_time
+from tests.storage.stopping_files import Died, StoppingFiles, copied, cut
+
+HOME = Path("/data")
+LIVES = 6
+
+
+class Node:
+    """One life of a node that leads one offsets partition alone."""
+
+    def __init__(self, disk: StoppingFiles, epoch: int) -> None:
+        self.disk = disk
+        self.epoch = epoch
+        self.logs = LogManager(
+            disk,
+            [HOME],
+            LogConfig(),
+            lambda topic: {"segment.bytes": "700", "cleanup.policy": "compact"},
+            lambda: NOW_MS,
+            intervals=StorageSettings(),
+            random=Random(1),
+        )
+
+    async def start(self) -> None:
+        loop = asyncio.get_running_loop()
+        await self.logs.load()
+        replicas = hosting(self.logs, lambda *_: True)
+        port = OffsetsLogPort(replicas, loop, files=self.disk)
+        lead(replicas, OFFSETS_TOPIC, 0, epoch=self.epoch)
+        partition, replica = replicas.get(OFFSETS_TOPIC, 0), port.replica(0)
+        assert partition is not None
+        assert replica is not None
+        self.partition: Partition = partition
+        self.replica: OffsetsReplica = replica
+        directory = Directory()
+        directory.start(1)
+        term = directory.elected(0, self.epoch)
+        assert term is not None
+        directory.install(term, ())
+        self.standbys = Standbys(port, directory, CoordinatorConfig(), loop)
+        self.standbys.tail_min = 1
+
+    def write(self, chance: Random, count: int = 3) -> None:
+        pairs: list[tuple[bytes, bytes | None]] = []
+        for _ in range(count):
+            key = offset_key(chance.choice("abc"), "orders", chance.randrange(3))
+            number = chance.randrange(100)
+            pairs.append((key, offset_value(number, 0, "", 1) if number > 20 else None))
+        self.partition.append(build_batch(pairs, timestamp_ms=1), acks=1, is_client=False)
+
+    async def do_something(self, chance: Random) -> None:
+        what = chance.choice(["write"] * 6 + ["flush", "save", "points"])
+        if what == "write":
+            self.write(chance)
+        elif what == "flush":
+            await self.partition.log.flush()
+        elif what == "save":
+            await self.standbys.save()
+        else:
+            await self.logs.write_recovery_points()
+
+    def shadow(self) -> Shadow:
+        shadow = Shadow(self.replica)
+        at_once(shadow.advance(is_to_end=True))
+        return shadow
+
+    def fold(self) -> Folded:
+        start, _, end = self.replica.bounds()
+        batches, position = [], start
+        while position < end:
+            for at, size in batch.iterate(data := self.replica.read(position, 1 << 20)):
+                batches.append(data[at : at + size])
+                position = batch.next_offset(data, at)
+        return folded(batches, end)
+
+    @property
+    def path(self) -> Path:
+        return self.partition.log.directory / SNAPSHOT
+
+
+def disk() -> StoppingFiles:
+    loop = asyncio.get_running_loop()
+    assert isinstance(loop, SimulatedLoop)
+    return StoppingFiles(loop.wall_ms)
+
+
+async def story(seed: int) -> int:
+    """Lives that end in a crash; how many of them began with a snapshot."""
+    chance, files, begun = Random(seed), disk(), 0
+    for epoch in range(LIVES):
+        node = Node(files, epoch)
+        await node.start()
+        shadow = node.shadow()
+        assert content(shadow.replay) == node.fold(), f"life {epoch} of seed {seed}"
+        begun += files.exists(node.path)
+        files.arm(chance.randrange(10, 120))
+        try:
+            while True:
+                await node.do_something(chance)
+        except Died:
+            files = cut(files, seed + epoch) if chance.random() < 0.7 else copied(files)
+        files.arm(None)
+        files._locked.clear()
+    return begun
+
+
+@pytest.mark.parametrize("seeds", [range(start, start + 10) for start in range(0, 20, 10)], ids=str)
+@in_simulated_time
+async def test_snapshot_and_tail_are_the_fold_over_the_log_after_any_crash(seeds: range) -> None:
+    begun = 0
+    for seed in seeds:
+        begun += await story(seed)
+    assert begun > 5, "snapshots were hardly ever used"
+
+
+async def settled(node: Node, chance: Random) -> None:
+    """A node with a snapshot of all it has."""
+    await node.start()
+    for _ in range(30):
+        node.write(chance)
+    await node.standbys.save()
+    assert node.disk.exists(node.path)
+
+
+@in_simulated_time
+async def test_a_load_reads_the_snapshot_and_only_the_tail_of_the_log() -> None:
+    node, chance = Node(disk(), 0), Random(1)
+    await settled(node, chance)
+    node.write(chance, 2)
+    shadow = node.shadow()
+    assert content(shadow.replay) == node.fold()
+    assert shadow.replay.count == 2
+
+
+@in_simulated_time
+async def test_a_snapshot_is_written_when_a_segment_was_rolled_and_not_before() -> None:
+    node, chance = Node(disk(), 0), Random(1)
+    await node.start()
+    running = asyncio.create_task(node.standbys.run())
+    node.write(chance)
+    await asyncio.sleep(60)
+    assert not node.disk.exists(node.path)
+    while not node.replica.segment_base:
+        node.write(chance)
+    await asyncio.sleep(60)
+    assert node.disk.exists(node.path)
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+
+
+@pytest.mark.parametrize("where", [0, 9, 40, 60, -1])
+@in_simulated_time
+async def test_a_flipped_bit_costs_the_snapshot_and_nothing_else(where: int) -> None:
+    node = Node(disk(), 0)
+    await settled(node, Random(1))
+    node.disk._files[node.path].data[where] ^= 4
+    shadow = node.shadow()
+    assert content(shadow.replay) == node.fold()
+    assert not node.disk.exists(node.path)
+
+
+@in_simulated_time
+async def test_a_snapshot_that_was_cut_short_is_not_used() -> None:
+    node = Node(disk(), 0)
+    await settled(node, Random(1))
+    del node.disk._files[node.path].data[-5:]
+    assert content(node.shadow().replay) == node.fold()
+    assert not node.disk.exists(node.path)
+
+
+@in_simulated_time
+async def test_a_snapshot_of_another_leaders_history_is_not_used() -> None:
+    """The log was cut and has grown past it again, and nobody here saw that."""
+    node, chance = Node(disk(), 0), Random(1)
+    await settled(node, chance)
+    kept = bytes(node.disk.read_whole(node.path))
+    own = node.partition.log
+    own.truncate_to(30)
+    node.partition.high_watermark = 30
+    own.assign_epoch(7, 30)
+    node.partition.leader_epoch = 7
+    for _ in range(40):
+        node.write(chance)
+    node.disk.write_atomically(node.path, kept)
+    assert content(node.shadow().replay) == node.fold()
+    assert not node.disk.exists(node.path)
+
+
+@pytest.mark.parametrize("text", [format_offsets({(OFFSETS_TOPIC, 0): 91}), b"what is this"])
+@in_simulated_time
+async def test_a_snapshot_below_what_was_compacted_is_not_used(text: bytes) -> None:
+    """A tombstone above it may be gone, and its key would come back."""
+    node, chance = Node(disk(), 0), Random(1)
+    await settled(node, chance)
+    node.write(chance)
+    node.disk.write_atomically(HOME / CLEANED, text)
+    assert content(node.shadow().replay) == node.fold()
+    assert not node.disk.exists(node.path)
+
+
+@in_simulated_time
+async def test_a_snapshot_goes_when_the_log_starts_elsewhere() -> None:
+    node, chance = Node(disk(), 0), Random(1)
+    await settled(node, chance)
+    node.partition.log.advance_start(60)
+    assert content(node.shadow().replay) == folded([], 0) or not node.disk.exists(node.path)
+    assert not node.disk.exists(node.path)
+
+
+@in_simulated_time
+async def test_a_snapshot_of_a_deleted_log_goes_with_it() -> None:
+    node = Node(disk(), 0)
+    await settled(node, Random(1))
+    node.logs.delete(OFFSETS_TOPIC, 0)
+    await node.standbys.save()
+    assert not node.disk.exists(node.path)
+    assert node.logs.directories[0].is_online
