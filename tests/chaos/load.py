@@ -1,0 +1,163 @@
+"""All clients of a chaos run together, and the verdict on everything they saw.
+
+Source: reliability.md section 3 (P1, P3, P4, P6, P7); each list of findings must be empty.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from typing import Final, Self
+
+from tests.harness.raw import Address
+from tests.harness.traffic import Activity
+
+from . import record_checks, registers
+from .offset_load import Committer, GroupReader, OffsetReader, histories
+from .record_checks import Place, Sent
+from .record_load import Aiokafka, Librdkafka, Member, OneTry
+from .registers import History, Read, Write
+
+OFFSETS: Final = "committed"
+"""The topic whose offsets the simple committers commit; nobody writes to it."""
+RECORDS: Final = "records"
+MEMBERS: Final = "members"
+PARTITIONS: Final = 4
+GROWING: Final = 8
+SHARED: Final = 3
+"""Groups with two committers at once, of any numbers."""
+
+
+class Load:
+    """Use it in a ``with``: it ends what it began, and then :meth:`findings` may be asked."""
+
+    def __init__(self, addresses: Sequence[Address], bootstrap: str, chance: random.Random) -> None:
+        growing = [f"growing-{number}" for number in range(GROWING)]
+        shared = [f"shared-{number}" for number in range(SHARED)]
+        self.groups = [*growing, *shared]
+        self.committers = [Committer(addresses, OFFSETS, group) for group in growing]
+        self.committers += [
+            Committer(
+                addresses,
+                OFFSETS,
+                group,
+                index=index,
+                count=2,
+                chance=random.Random(chance.random()),
+            )
+            for group in shared
+            for index in range(2)
+        ]
+        self.late: list[dict[str, list[Read]]] = []
+        """What paused nodes said when they woke."""
+        self.late_codes: Counter[int] = Counter()
+        self._readers = [OffsetReader(address, OFFSETS, self.groups) for address in addresses]
+        self._readers += [
+            OffsetReader(address, OFFSETS, self.groups, is_fresh=True) for address in addresses
+        ]
+        self._group_reader = GroupReader(addresses, RECORDS, MEMBERS, PARTITIONS)
+        self._members = [Member(bootstrap, RECORDS, MEMBERS) for _ in range(2)]
+        self._idempotent: list[Librdkafka | Aiokafka] = [
+            Librdkafka(bootstrap, RECORDS, PARTITIONS, "librdkafka"),
+            Aiokafka(bootstrap, RECORDS, PARTITIONS, "aiokafka"),
+        ]
+        self._once = OneTry(addresses, RECORDS, PARTITIONS, "once")
+        self._stack = ExitStack()
+
+    def __enter__(self) -> Self:
+        with ExitStack() as stack:
+            activities: list[Activity] = [*self.committers, *self._readers, self._group_reader]
+            activities += [*self._members, *self._idempotent, self._once]
+            for activity in activities:
+                stack.enter_context(activity)
+            stack.callback(_end_all, activities)
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        self._stack.__exit__(*exc_info)  # type: ignore[arg-type]
+
+    @property
+    def sent(self) -> list[Sent]:
+        """What each producer did."""
+        return [*(one.sent for one in self._idempotent), self._once.sent]
+
+    def progress(self) -> dict[str, int]:
+        """How much each client has done: whatever lives, grows."""
+        done = {f"{one.group} by {id(one)}": len(one.answered) for one in self.committers}
+        for name, sent in zip(("librdkafka", "aiokafka", "once"), self.sent, strict=True):
+            done[name] = len(sent.acknowledged)
+        done["members"] = sum(len(one.received) for one in self._members)
+        return done
+
+    def totals(self) -> str:
+        """One line about how much was seen."""
+        writes = [write for one in self.committers for write in one.writes]
+        known = sum(write.ended < float("inf") for write in writes)
+        reads = sum(len(many) for one in self._readers for many in one.reads.values())
+        codes = sum((one.codes for one in self._readers), Counter[int]())
+        records = sum(len(sent.values) for sent in self.sent)
+        acknowledged = sum(len(sent.acknowledged) for sent in self.sent)
+        return (
+            f"commits {known} acknowledged, {len(writes) - known} of unknown outcome; "
+            f"fetches {reads}, by code {dict(sorted(codes.items()))}; "
+            f"late answers by code {dict(sorted(self.late_codes.items()))}; "
+            f"records {records} sent, {acknowledged} acknowledged, "
+            f"{sum(len(one.received) for one in self._members)} received by members"
+        )
+
+    def findings(
+        self,
+        final: Mapping[str, Read],
+        final_members: Mapping[int, Read],
+        log: Mapping[Place, bytes],
+    ) -> list[str]:
+        """Everything that must not be, given what is committed and stored at the end."""
+        found = self._about_offsets(final)
+        found += self._about_members(final_members, log)
+        for sent in self.sent:
+            found += record_checks.lost(sent.acknowledged, log)
+            found += record_checks.disorder(sent)
+        found += record_checks.duplicates(log)
+        found += record_checks.inventions(self.sent, log)
+        found += [f"refused: {one}" for producer in self._idempotent for one in producer.refused]
+        return found
+
+    def _about_offsets(self, final: Mapping[str, Read]) -> list[str]:
+        last = {group: [read] for group, read in final.items()}
+        readings = [one.reads for one in self._readers] + self.late + [last]
+        found = [torn for one in self._readers for torn in one.torn]
+        for group, history in histories(self.committers, readings).items():
+            problems = registers.contradictions(history)
+            if group.startswith("growing"):
+                problems += registers.falls(history) + registers.never_seen_again(history)
+            found += [f"{group}: {problem}" for problem in problems]
+        return found
+
+    def _about_members(self, final: Mapping[int, Read], log: Mapping[Place, bytes]) -> list[str]:
+        found: list[str] = []
+        for index, read in final.items():
+            writes = [
+                write for one in self._members for write in one.commits.get(index, list[Write]())
+            ]
+            history = History(writes, [*self._group_reader.reads[index], read])
+            problems = registers.falls(history) + registers.never_seen_again(history)
+            found += [f"{MEMBERS} partition {index}: {problem}" for problem in problems]
+        received = [one for member in self._members for one in member.received]
+        committed = {index: read.value for index, read in final.items()}
+        found += record_checks.inconsistencies(received, log)
+        found += record_checks.unread(committed, (place for place, _ in received), log)
+        return found
+
+
+def fork(chance: random.Random) -> random.Random:
+    """Randomness for a thread of its own."""
+    return random.Random(chance.random())
+
+
+def _end_all(activities: Sequence[Activity]) -> None:
+    """Tell all before any is waited for."""
+    for one in activities:
+        one.is_over.set()
