@@ -13,7 +13,7 @@ _END_S = 120.0
 
 
 class Reports:
-    """Reads what a process prints, in a thread of its own; its input is closed to end it."""
+    """Reads what a process prints, in a thread of its own; the end of a ``with`` ends it."""
 
     def __init__(self, process: subprocess.Popen[str]) -> None:
         self.refused: list[str] = []
@@ -28,9 +28,11 @@ class Reports:
         raise NotImplementedError
 
     def ask_to_end(self) -> None:
-        """Tell the process that it is over."""
-        assert self._process.stdin is not None
-        self._process.stdin.close()
+        """Tell the process that it is over: close its input, or terminate it if it has none."""
+        if self._process.stdin is None:
+            self._process.terminate()
+        else:
+            self._process.stdin.close()
 
     def __enter__(self) -> Self:
         return self
@@ -94,3 +96,48 @@ class GoCommitter(Reports):
             self.refused.append(found["error"])
         else:
             self.acknowledged = self.sent
+
+
+class VerifiableProducer(Reports):
+    """Kafka's program of that name."""
+
+    def __init__(self, process: subprocess.Popen[str]) -> None:
+        self.acknowledged: dict[bytes, tuple[int, int]] = {}
+        """Partition and offset of every value that was acknowledged."""
+        super().__init__(process)
+
+    def take(self, found: Mapping[str, Any]) -> None:
+        if found["name"] == "producer_send_success":
+            place = found["partition"], found["offset"]
+            self.acknowledged[found["value"].encode()] = place
+        elif found["name"] == "producer_send_error":
+            self.refused.append(str(found))
+
+
+class VerifiableConsumer(Reports):
+    """Kafka's program of that name: a member of a group that commits after every poll."""
+
+    def __init__(self, process: subprocess.Popen[str]) -> None:
+        self.read: set[tuple[int, int]] = set()
+        """Partition and offset of every record that it has seen."""
+        self.committed: dict[int, int] = {}
+        """The last offset that was committed, by partition."""
+        self.went_back: list[str] = []
+        """Commits acknowledged of less than an earlier one."""
+        super().__init__(process)
+
+    def take(self, found: Mapping[str, Any]) -> None:
+        if found["name"] == "record_data":
+            self.read.add((found["partition"], found["offset"]))
+        elif found["name"] == "offsets_committed":
+            if found["success"]:
+                for each in found["offsets"]:
+                    self._commit(each["partition"], each["offset"])
+            else:
+                self.refused.append(str(found))
+
+    def _commit(self, partition: int, offset: int) -> None:
+        before = self.committed.get(partition, 0)
+        if offset < before:
+            self.went_back.append(f"{partition}: {before} -> {offset}")
+        self.committed[partition] = offset

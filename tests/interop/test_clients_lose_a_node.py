@@ -1,8 +1,9 @@
-"""kill -9 of the coordinator of a group, which leads partitions too, under the Go clients."""
+"""kill -9 of the coordinator of a group, which leads partitions too, under Go and Java clients."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from confluent_kafka.admin import AdminClient
@@ -11,9 +12,20 @@ from barnabas.console.development_cluster import Cluster
 from barnabas.console.node import Node
 from tests.harness.confluent_client import Confluent
 from tests.harness.go_clients import FRANZ, SARAMA, GoClient
+from tests.harness.java_tools import (
+    TOPICS,
+    VERIFIABLE_CONSUMER,
+    VERIFIABLE_PRODUCER,
+    JavaTools,
+)
 from tests.harness.raw import RawConnection
 from tests.harness.raw_calls import NO_ERROR, find_coordinator
-from tests.harness.reports import GoCommitter, GoProducer
+from tests.harness.reports import (
+    GoCommitter,
+    GoProducer,
+    VerifiableConsumer,
+    VerifiableProducer,
+)
 from tests.harness.waiting import eventually
 
 NODES = 3
@@ -78,3 +90,44 @@ def test_what_was_acknowledged_survives_the_coordinator(
         assert len(found) == len(producer.acknowledged), "a record is there twice"
         kept = reader.committed(bootstrap, group)[0]
         assert committer.acknowledged <= kept <= committer.sent
+
+
+PATIENT = "retries=2147483647\nenable.idempotence=true\nlinger.ms=2\n"
+"""The program alone would not send a record twice."""
+
+
+@pytest.mark.kafka
+def test_the_java_client_loses_neither_records_nor_commits(
+    nodes: Cluster, java: JavaTools, topic: str, group: str, tmp_path: Path
+) -> None:
+    at = ("--bootstrap-server", nodes.bootstrap)
+    counts = ("--partitions", str(PARTITIONS), "--replication-factor", str(NODES))
+    java.run(TOPICS, *at, "--create", "--topic", topic, *counts)
+    settings = tmp_path / "patient.properties"
+    settings.write_text(PATIENT)
+    given = ("--throughput", "1000", "--acks", "-1", "--producer.config", str(settings))
+    producing = java.start(VERIFIABLE_PRODUCER, *at, "--topic", topic, *given)
+    of = ("--topic", topic, "--group-id", group, "--verbose")
+    consuming = java.start(VERIFIABLE_CONSUMER, *at, *of)
+    with VerifiableConsumer(consuming) as consumer:
+        with VerifiableProducer(producing) as producer:
+            eventually(lambda: len(consumer.committed) == PARTITIONS, within_s=WAIT_S)
+            for each in (topic, "__consumer_offsets"):
+                eventually(lambda name=each: is_in_sync(nodes, name), within_s=WAIT_S)  # type: ignore[misc]
+            victim = coordinator_of(nodes, group)
+            written, committed = len(producer.acknowledged), sum(consumer.committed.values())
+            nodes.kill(victim.id)
+            eventually(lambda: len(producer.acknowledged) > written + 500, within_s=WAIT_S)
+            eventually(lambda: sum(consumer.committed.values()) > committed + 500, within_s=WAIT_S)
+            nodes.restart(victim.id)
+        assert producer.refused == []
+        places = set(producer.acknowledged.values())
+        eventually(lambda: consumer.read >= places, within_s=WAIT_S, what="all is read")
+        total = len(places)
+        eventually(lambda: sum(consumer.committed.values()) == total, within_s=WAIT_S)
+    assert consumer.went_back == []
+    library = Confluent()
+    found = library.read(nodes.bootstrap, topic, dict.fromkeys(range(PARTITIONS), "beginning"))
+    assert {one.value: (one.partition, one.offset) for one in found} == producer.acknowledged
+    assert len(found) == len(producer.acknowledged), "a record is there twice"
+    assert library.committed(nodes.bootstrap, group) == consumer.committed
