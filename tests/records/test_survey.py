@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from barnabas.protocol.records import batch
@@ -81,6 +81,7 @@ def surveyed_one_by_one(data: bytes, count: int) -> Survey | None:
     return facts if stop == len(data) else None
 
 
+@settings(deadline=None, max_examples=50)
 @given(
     size=st.integers(0, 200),
     key=st.sampled_from([None, b"", b"key"]),
