@@ -46,7 +46,7 @@ def test_clients_commit_and_fetch_through_published_ports(
     assert sum(library.committed(cluster.bootstrap, group).values()) == RECORDS
 
 
-def test_offsets_are_there_again_after_docker_kill_of_their_coordinator(
+def test_a_group_goes_on_after_docker_kill_of_its_coordinator(
     cluster: ContainerCluster, topic: str, group: str
 ) -> None:
     library = Confluent()
@@ -55,14 +55,17 @@ def test_offsets_are_there_again_after_docker_kill_of_their_coordinator(
     read_and_commit(cluster, library, group, topic, RECORDS)
     killed = coordinator_of(cluster, group)
     killed.kill()
-    killed.run_again()
-    assert committed(cluster, group) == RECORDS
-    library.produce(cluster.bootstrap, topic, numbered(RECORDS, RECORDS))
-    read_and_commit(cluster, library, group, topic, RECORDS)
+    try:
+        assert committed(cluster, group) == RECORDS
+        library.produce(cluster.bootstrap, topic, numbered(RECORDS, RECORDS))
+        read_and_commit(cluster, library, group, topic, RECORDS)
+        assert committed(cluster, group) == 2 * RECORDS
+    finally:
+        killed.run_again()
     assert committed(cluster, group) == 2 * RECORDS
 
 
-def test_a_frozen_coordinator_takes_commits_again_when_it_goes_on(
+def test_a_group_goes_on_while_its_coordinator_is_frozen_and_after(
     cluster: ContainerCluster, topic: str, group: str
 ) -> None:
     library = Confluent()
@@ -71,9 +74,11 @@ def test_a_frozen_coordinator_takes_commits_again_when_it_goes_on(
     read_and_commit(cluster, library, group, topic, RECORDS)
     frozen = coordinator_of(cluster, group)
     frozen.pause()
-    frozen.resume()
-    library.produce(cluster.bootstrap, topic, numbered(RECORDS, RECORDS))
-    read_and_commit(cluster, library, group, topic, RECORDS)
+    try:
+        library.produce(cluster.bootstrap, topic, numbered(RECORDS, RECORDS))
+        read_and_commit(cluster, library, group, topic, RECORDS)
+    finally:
+        frozen.resume()
     assert committed(cluster, group) == 2 * RECORDS
 
 
