@@ -12,6 +12,7 @@ import fcntl
 import os
 import shutil
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Final, Protocol, TypeVar
 
@@ -283,6 +284,8 @@ class DiskFiles:
                     os.fsync(file.fileno())
             temporary.replace(path)
         except OSError as error:
+            with suppress(OSError):
+                temporary.unlink()  # on a full disk it has taken what was left
             raise failure(path, "could not write", error) from error
         if is_synced:
             self.sync_directory(path.parent)

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import logging
 from bisect import bisect_right
-from collections.abc import Generator
+from collections.abc import Callable, Generator
+from functools import partial
 from pathlib import Path
 
 from .checkpoints import BadCheckpoint
@@ -106,6 +107,7 @@ class _Loading:
         self._epochs = LeaderEpochs()
         self._are_epochs_lost = False
         self._had_epochs = False
+        self._is_full = False
 
     def open_segments(self) -> None:
         """Clear what a crash left, then open every segment without a look inside."""
@@ -284,7 +286,7 @@ class _Loading:
             self._transactions.find(self._segments, self._snapshots, start_offset, self._end_offset)
         )
         await self._sync()
-        self._note_damage()
+        self._unless_full(self._note_damage)
         if not self._segments or self._end_offset < start_offset:
             self._restart(start_offset)
         start_offset = max(start_offset, self._segments[0].base_offset)
@@ -304,7 +306,7 @@ class _Loading:
                 silent_since_ms=self._silent_since_ms,
             )
         )
-        self._snapshots.take(producers, end_offset)
+        self._unless_full(lambda: self._snapshots.take(producers, end_offset))
         if self._changed:
             await uninterrupted(
                 self._files.off_loop(lambda: self._files.sync_directory(self._directory))
@@ -313,19 +315,30 @@ class _Loading:
             segments=self._segments,
             start_offset=start_offset,
             end_offset=end_offset,
-            recovery_point=end_offset,
+            recovery_point=min(self._recovery_point, end_offset) if self._is_full else end_offset,
             epochs=self._epochs,
             producers=producers,
             snapshots=self._snapshots,
         )
 
+    def _unless_full(self, write: Callable[[], None]) -> None:
+        """Do without a file on a full disk: the next flush or the next start writes it."""
+        try:
+            write()
+        except StorageError as error:
+            if not error.is_full:
+                raise
+            log.warning("did without a file, the disk is full: %s", error)
+            self._is_full = True
+
     async def _save_epochs(self) -> None:
         if self._epochs.version:
             path, data = self._directory / FILE_NAME, self._epochs.to_bytes()
-            await uninterrupted(
-                self._files.off_loop(lambda: self._files.write_atomically(path, data))
-            )
-            self._epochs.version = 0
+            version, self._epochs.version = self._epochs.version, 0
+            save = partial(self._files.write_atomically, path, data)
+            await uninterrupted(self._files.off_loop(partial(self._unless_full, save)))
+            if self._is_full:
+                self._epochs.version = version
 
     async def _sync(self) -> None:
         """What was verified is fsynced before anybody relies on it (P5)."""
@@ -337,12 +350,13 @@ class _Loading:
         def sync_all() -> None:
             for sync, save, _ in prepared:
                 sync()
-                save()
+                self._unless_full(save)
             self._files.sync_directory(self._directory)
 
         await uninterrupted(self._files.off_loop(sync_all))
-        for segment, (_, _, state) in zip(changed, prepared, strict=True):
-            segment.indexes.mark_saved(state)
+        if not self._is_full:
+            for segment, (_, _, state) in zip(changed, prepared, strict=True):
+                segment.indexes.mark_saved(state)
 
     def _restart(self, start_offset: int) -> None:
         """The files end below the log's start, or there are none: begin empty there."""

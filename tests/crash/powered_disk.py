@@ -24,6 +24,7 @@ WRITEBACK: Final = "errors=continue,data=writeback,nodelalloc"
 _SHUTDOWN: Final = 0x8004587D
 _NEW_MOUNTS: Final = 0x00020000
 _PRIVATE: Final = 0x00044000
+_DETACH: Final = 2
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
@@ -93,15 +94,15 @@ class PoweredDisk:
         finally:
             os.close(descriptor)
 
-    def unmount(self) -> None:
-        """Forget what is in memory; nobody may have a file open."""
-        _check(_libc.umount2(os.fsencode(self.root), 0), "umount")
+    def unmount(self, *, is_lazy: bool = False) -> None:
+        """Forget what is in memory; nobody may have a file open, unless that is for later."""
+        _check(_libc.umount2(os.fsencode(self.root), _DETACH if is_lazy else 0), "umount")
         self._is_mounted = False
 
     def close(self) -> None:
         """Give the loop device back and remove the image."""
         if self._is_mounted:
-            self.unmount()
+            self.unmount(is_lazy=True)
         os.close(self._held)
         self._image.unlink()
         self.root.rmdir()
