@@ -1,0 +1,284 @@
+"""One cluster of Apache Kafka 3.9 and of our nodes: both join, follow, lead and leave.
+
+While it happens librdkafka produces with acks=all and commits; what was acknowledged is there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+
+from barnabas.console.development_cluster import Cluster
+from barnabas.console.embedded_zookeeper import EmbeddedZooKeeper
+from barnabas.console.node import Node
+from benchmarks.server_process import ServerProcess
+from tests.harness.confluent_client import Confluent
+from tests.harness.group_reader import GroupReader
+from tests.harness.kafka_peers import (
+    OFFSETS,
+    OFFSETS_PARTITIONS,
+    SHARED,
+    Tree,
+    kafka_peer,
+    own_peer,
+    restart,
+)
+from tests.harness.traffic import IdempotentProducer, PatientCommitter
+from tests.harness.waiting import eventually
+
+pytestmark = pytest.mark.kafka
+
+PARTITIONS = 3
+OFFSETS_SHARES = [(OFFSETS, index) for index in range(OFFSETS_PARTITIONS)]
+
+
+def shares(topic: str) -> list[tuple[str, int]]:
+    """Every partition of the topic and of the offsets."""
+    return [*((topic, index) for index in range(PARTITIONS)), *OFFSETS_SHARES]
+
+
+def rotated(topic: str, nodes: list[int]) -> dict[tuple[str, int], list[int]]:
+    """Every node is first for some partitions."""
+    count = len(nodes)
+    return {
+        (name, index): [nodes[(index + place) % count] for place in range(count)]
+        for name, index in shares(topic)
+    }
+
+
+class Load:
+    """A producer with acks=all, a committer and a group member, and what came of them."""
+
+    def __init__(self, bootstrap: str, topic: str, group: str) -> None:
+        self.producer = IdempotentProducer(bootstrap, topic, PARTITIONS)
+        self.committer = PatientCommitter(bootstrap, topic, group)
+        self.reader = GroupReader(bootstrap, topic, f"{group}-readers")
+
+    def await_progress(self) -> None:
+        """Return when each of them was served again since now, the reader by every leader."""
+        written, commits = len(self.producer.acknowledged), self.reader.commits
+        before = self.reader.partitions.copy()
+        committed = self.committer.acknowledged
+
+        def has_progress() -> bool:
+            return (
+                len(self.producer.acknowledged) > written + 500
+                and self.committer.acknowledged > committed + 20
+                and self.reader.commits > commits + 2
+                and len(self.reader.partitions - before) == PARTITIONS
+            )
+
+        eventually(has_progress, within_s=90, what="records and commits are served everywhere")
+
+
+@contextmanager
+def load(bootstrap: str, topic: str, group: str) -> Iterator[Load]:
+    """Traffic until the end of the block; then everything acknowledged is looked for."""
+    traffic = Load(bootstrap, topic, group)
+    with traffic.producer, traffic.committer, traffic.reader:
+        traffic.await_progress()
+        yield traffic
+    producer, committer, library = traffic.producer, traffic.committer, Confluent()
+    assert producer.refused == []
+    found = library.read(bootstrap, topic, dict.fromkeys(range(PARTITIONS), "beginning"))
+    assert {one.value: (one.partition, one.offset) for one in found} == producer.acknowledged
+    assert len(found) == len(producer.acknowledged), "a record is there twice"
+    offset = library.committed(bootstrap, group)[0]
+    assert committer.acknowledged <= offset <= committer.sent
+    assert traffic.reader.values <= producer.acknowledged.keys()
+
+
+def create(bootstrap: str, topic: str, factor: int) -> None:
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    wanted = NewTopic(topic, PARTITIONS, factor, config={"min.insync.replicas": "2"})
+    admin.create_topics([wanted])[topic].result(60)
+
+
+def await_in_sync(tree: Tree, topic: str, nodes: set[int]) -> None:
+    for name, count in ((topic, PARTITIONS), (OFFSETS, OFFSETS_PARTITIONS)):
+        tree.await_in_sync(name, count, nodes)
+
+
+def await_leading(tree: Tree, topic: str, node: int) -> None:
+    """Return when the node leads records and commits."""
+    for name, count in ((topic, PARTITIONS), (OFFSETS, OFFSETS_PARTITIONS)):
+        eventually(lambda: node in tree.leaders(name, count), what=f"{node} leads {name}")  # noqa: B023
+
+
+@pytest.fixture
+def ours(tmp_path: Path) -> Iterator[Cluster]:
+    """Two of our nodes, with a secret and beacons."""
+    settings = {**SHARED, "offsets.topic.replication.factor": "2"}
+    with Cluster(2, tmp_path / "ours", settings=settings) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def kafka(ours: Cluster, tmp_path: Path) -> Iterator[ServerProcess]:
+    """A node of Kafka that knows their secret; not started."""
+    peer = kafka_peer(3, tmp_path / "kafka", ours.zookeeper, secret=ours.secret)
+    yield peer
+    peer.stop()
+
+
+def join(tree: Tree, topic: str, peer: ServerProcess) -> None:
+    """Start the node of Kafka and give it a replica of everything, a share of it to lead."""
+    peer.start()
+    tree.await_registered({1, 2, 3})
+    tree.reassign(rotated(topic, [3, 1, 2]))
+    await_in_sync(tree, topic, {1, 2, 3})
+    tree.prefer(shares(topic))
+    await_leading(tree, topic, 3)
+
+
+def test_a_node_of_kafka_joins_two_of_ours_follows_leads_and_leaves(
+    ours: Cluster, kafka: ServerProcess, topic: str, group: str
+) -> None:
+    tree, bootstrap = Tree(ours.zookeeper), f"{ours.bootstrap},{kafka.bootstrap}"
+    create(ours.bootstrap, topic, 2)
+    with load(bootstrap, topic, group) as traffic:
+        join(tree, topic, kafka)
+        traffic.await_progress()
+        victim = ours.node(tree.await_controller({1, 2}))
+        victim.kill()
+        traffic.await_progress()
+        restart(victim)
+        await_in_sync(tree, topic, {1, 2, 3})
+        tree.prefer(shares(topic))
+        await_leading(tree, topic, 3)
+        traffic.await_progress()
+        tree.reassign(rotated(topic, [1, 2]))
+        kafka.stop()
+        tree.await_registered({1, 2})
+        traffic.await_progress()
+        await_in_sync(tree, topic, {1, 2})
+
+
+@pytest.mark.nightly
+def test_a_node_of_kafka_is_killed_stopped_and_controller_among_ours_and_nothing_is_lost(
+    ours: Cluster, kafka: ServerProcess, topic: str, group: str
+) -> None:
+    tree, bootstrap = Tree(ours.zookeeper), f"{ours.bootstrap},{kafka.bootstrap}"
+    create(ours.bootstrap, topic, 2)
+    with load(bootstrap, topic, group) as traffic:
+        join(tree, topic, kafka)
+        kafka.kill()
+        traffic.await_progress()
+        tree.await_registered({1, 2})
+        kafka.start()
+        await_in_sync(tree, topic, {1, 2, 3})
+        tree.prefer(shares(topic))
+        await_leading(tree, topic, 3)
+        kafka.stop()
+        traffic.await_progress()
+        kafka.start()
+        await_in_sync(tree, topic, {1, 2, 3})
+        for node in (1, 2):  # both pause, so that Kafka's is the only candidate
+            ours.pause(node)
+        tree.await_controller({3})
+        for node in (1, 2):
+            ours.resume(node)
+        await_in_sync(tree, topic, {1, 2, 3})
+        traffic.await_progress()
+        tree.reassign(rotated(topic, [2, 1]))
+        kafka.stop()
+        tree.await_controller({1, 2})
+        traffic.await_progress()
+        await_in_sync(tree, topic, {1, 2})
+        ours.restart(1)
+        await_in_sync(tree, topic, {1, 2})
+        traffic.await_progress()
+
+
+@pytest.fixture
+def two_of_kafka(tmp_path: Path) -> Iterator[tuple[str, list[ServerProcess]]]:
+    """ZooKeeper's address and two running nodes of Kafka, 1 and 2."""
+    with EmbeddedZooKeeper(tmp_path / "zookeeper") as zookeeper:
+        settings = {"offsets.topic.replication.factor": "2"}
+        peers = [
+            kafka_peer(node, tmp_path / f"kafka-{node}", zookeeper.hosts, settings=settings)
+            for node in (1, 2)
+        ]
+        try:
+            for peer in peers:
+                peer.launch()
+            for peer in peers:
+                peer.wait_until_listening()
+            Tree(zookeeper.hosts).await_registered({1, 2})
+            yield zookeeper.hosts, peers
+        finally:
+            for peer in peers:
+                peer.kill()
+
+
+@contextmanager
+def joined(tmp_path: Path, zookeeper: str) -> Iterator[Node]:
+    """A node of ours, 3, among those of Kafka."""
+    node = own_peer(3, tmp_path / "ours", zookeeper)
+    try:
+        yield node
+    finally:
+        node.stop()
+
+
+def test_a_node_of_ours_joins_two_of_kafka_follows_leads_and_leaves(
+    two_of_kafka: tuple[str, list[ServerProcess]], topic: str, group: str, tmp_path: Path
+) -> None:
+    zookeeper, peers = two_of_kafka
+    tree, bootstrap = Tree(zookeeper), ",".join(peer.bootstrap for peer in peers)
+    create(bootstrap, topic, 2)
+    with load(bootstrap, topic, group) as traffic, joined(tmp_path, zookeeper) as node:
+        tree.await_registered({1, 2, 3})
+        assert tree.controller() in {1, 2}
+        tree.reassign(rotated(topic, [3, 1, 2]))
+        await_in_sync(tree, topic, {1, 2, 3})
+        tree.prefer(shares(topic))
+        await_leading(tree, topic, 3)
+        traffic.await_progress()
+        node.kill()
+        traffic.await_progress()
+        restart(node)
+        await_in_sync(tree, topic, {1, 2, 3})
+        tree.prefer(shares(topic))
+        await_leading(tree, topic, 3)
+        traffic.await_progress()
+        tree.reassign(rotated(topic, [2, 1]))
+        node.stop()
+        tree.await_registered({1, 2})
+        traffic.await_progress()
+        await_in_sync(tree, topic, {1, 2})
+
+
+@pytest.mark.nightly
+def test_controllers_of_both_kinds_take_over_from_each_other_and_nothing_is_lost(
+    two_of_kafka: tuple[str, list[ServerProcess]], topic: str, group: str, tmp_path: Path
+) -> None:
+    zookeeper, peers = two_of_kafka
+    tree, bootstrap = Tree(zookeeper), ",".join(peer.bootstrap for peer in peers)
+    create(bootstrap, topic, 2)
+    with load(bootstrap, topic, group) as traffic, joined(tmp_path, zookeeper) as node:
+        tree.reassign(rotated(topic, [3, 1, 2]))
+        await_in_sync(tree, topic, {1, 2, 3})
+        kinds = {tree.controller()}
+        for number in range(6):
+            victim = tree.await_controller({1, 2, 3})
+            kinds.add(victim)
+            if victim == 3:
+                node.kill()
+            elif number % 2:
+                peers[victim - 1].stop()
+            else:
+                peers[victim - 1].kill()
+            traffic.await_progress()
+            tree.await_registered({1, 2, 3} - {victim})
+            if victim == 3:
+                restart(node)
+            else:
+                peers[victim - 1].start()
+            await_in_sync(tree, topic, {1, 2, 3})
+        assert 3 in kinds, "one of our candidates was never elected"
