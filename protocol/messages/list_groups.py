@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from barnabas.protocol.wire import INT16, INT32, STRING, array, message, wire
 
 
-@message(key=16, versions=(0, 5), advertised=4, flexible=3)
+@message(key=16, versions=(0, 5), advertised=5, flexible=3)
 class ListGroupsRequest:
     """States and types to filter by; an empty filter lets all pass."""
 

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
+
+import pytest
+from confluent_kafka import ConsumerGroupType
+from confluent_kafka.admin import AdminClient
+from kafka import KafkaAdminClient
 
 from tests.harness.client_libraries import ClientLibrary
 from tests.harness.consumer_groups import ConsumerGroup
 from tests.harness.deployments import Deployment, create_topic
 from tests.harness.fixtures import LIBRARIES
+from tests.harness.go_clients import FRANZ
 from tests.harness.records import GroupDescription, Sent
 from tests.harness.waiting import eventually
 
@@ -37,3 +44,29 @@ def test_a_group_is_listed_described_and_its_offsets_are_shown(
     for admin in LIBRARIES:
         assert admin.describe_group(bootstrap, group).state == "Empty", admin.name
         assert admin.committed(bootstrap, group) == {0: 3, 1: 4}, admin.name
+
+
+def with_confluent(bootstrap: str, kind: str) -> set[str]:
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    kinds = {ConsumerGroupType[kind]}
+    found = admin.list_consumer_groups(types=kinds).result(30).valid
+    assert {group.type for group in found} <= kinds
+    return {group.group_id for group in found}
+
+
+def with_kafka_python(bootstrap: str, kind: str) -> set[str]:
+    admin = KafkaAdminClient(bootstrap_servers=bootstrap)
+    try:
+        return {group["group_id"] for group in admin.list_groups(types_filter=[kind.lower()])}
+    finally:
+        admin.close()
+
+
+@pytest.mark.parametrize("listed", [with_confluent, with_kafka_python])
+def test_groups_are_listed_by_their_type(
+    cluster: Deployment, listed: Callable[[str, str], set[str]], topic: str, group: str
+) -> None:
+    create_topic(cluster, FRANZ, topic, 1)
+    FRANZ.commit(cluster.bootstrap, group, topic, {0: 0})
+    assert group in listed(cluster.bootstrap, "CLASSIC")
+    assert listed(cluster.bootstrap, "CONSUMER") == set()

@@ -47,6 +47,7 @@ COMMANDS: Sequence[tuple[str, ...]] = (
     (GROUPS, "--list"),
     (GROUPS, "--list", "--state"),
     (GROUPS, "--list", "--type"),
+    (GROUPS, "--list", "--type", "classic"),
     (GROUPS, "--describe", "--group", GROUP),
     (GROUPS, "--describe", "--group", GROUP, "--offsets"),
     (GROUPS, "--describe", "--group", GROUP, "--state"),
@@ -73,6 +74,8 @@ BY_NATURE: Sequence[tuple[str, str]] = (
     (r"127\.0\.0\.1:\d+", "ADDRESS"),
     (r'"logDir":"[^"]*"', '"logDir":"DIR"'),
     (r'"size":\d+', '"size":N'),
+    (r" sensitive=false synonyms=.*", ""),  # which defaults have one differs here and there
+    (r"(remote|local)\.\S+=.*", ""),  # tiered storage: not here
     (r"\s+", " "),
 )
 
