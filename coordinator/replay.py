@@ -19,6 +19,7 @@ from barnabas.protocol.offsets_topic import (
 from barnabas.protocol.records import batch
 from barnabas.protocol.records.control import Marker, parse_marker
 from barnabas.protocol.records.failures import CorruptRecords
+from barnabas.protocol.records.latest import Latest, gather
 
 from .group import Group
 from .group_record import group_of
@@ -28,6 +29,9 @@ from .ownership import Term
 NO_PRODUCER: Final = -1
 RECORDS_BETWEEN_LOOKS: Final = 32
 """After so many records whoever drives a fold may look at the clock."""
+_LATEST_MAX: Final = 200_000
+"""Keys put by; some 50 MB."""
+_OLD_KEY: Final = b"\0\0"
 
 
 class Replay:
@@ -46,7 +50,39 @@ class Replay:
         self.count = 0
         """How many records were folded."""
         self._open_groups: dict[int, dict[str, None]] = {}
+        self._latest: Latest = {}
         self._ms = 0
+
+    def fold_later(
+        self, data: batch.Buffer, position: int, floor: int
+    ) -> Generator[None, None, None]:
+        """As :meth:`fold`, but nothing shows before :meth:`settle`.
+
+        Most records of a long log are replaced by later ones: only the last is ever looked into.
+        """
+        if batch.is_transactional(data, position) or batch.is_control(data, position):
+            yield from self.settle()
+            yield from self.fold(data, position, floor)
+            return
+        yield from gather(self._latest, data, position, floor)
+        self.count += max(0, batch.next_offset(data, position) - floor)
+        if len(self._latest) > _LATEST_MAX:
+            yield from self.settle()
+
+    def settle(self) -> Generator[None, None, None]:
+        """Apply what :meth:`fold_later` has put by."""
+        latest = self._latest
+        if any(key is not None and key[:2] == _OLD_KEY for key in latest):
+            # One offset may stand under an old key and a new one: then their order counts.
+            newest_first = sorted(latest.items(), key=lambda item: -item[1][0])
+            self._latest = latest = dict(newest_first)
+        count = 0
+        while latest:
+            key, (offset, value) = latest.popitem()
+            self.apply(offset, key, value)
+            count += 1
+            if not count % RECORDS_BETWEEN_LOOKS:
+                yield
 
     def fold(self, data: batch.Buffer, position: int, floor: int) -> Generator[None, None, None]:
         """Apply the records of the batch at ``position`` of ``data``, those below ``floor`` not."""

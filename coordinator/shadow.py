@@ -19,6 +19,9 @@ from .snapshot_files import restored
 READ_BYTES_MAX: Final = 1 << 18
 """Read at once; more would hold the loop up for longer than a slice."""
 
+BULK_OFFSETS: Final = 4096
+"""So far from the end most records are not the last of their key."""
+
 _UNREAD: Final = -1
 
 
@@ -88,6 +91,7 @@ class Shadow:
                 continue
             until = end if is_to_end else mark
             if self.position >= until:
+                yield from self.replay.settle()
                 return
             before = self.position
             data = self.deltas.take(before)
@@ -99,6 +103,7 @@ class Shadow:
             if self.position == before:
                 if is_to_end:
                     raise CorruptRecords(f"nothing to read at {before} below the end {until}")
+                yield from self.replay.settle()
                 return  # the high watermark lies inside of a batch
 
     def _begin(self, start: int) -> Generator[None, None, None]:
@@ -128,7 +133,11 @@ class Shadow:
                 base = batch.base_offset(data, position)
                 raise CorruptRecords(f"checksum of the batch at offset {base}")
             self._touched = following
-            yield from replay.fold(data, position, self.position)
+            if until - self.position > BULK_OFFSETS:
+                yield from replay.fold_later(data, position, self.position)
+            else:
+                yield from replay.settle()
+                yield from replay.fold(data, position, self.position)
             if self.replay is not replay:
                 return  # cut meanwhile
             self.position = following

@@ -74,6 +74,7 @@ class Standbys:
         self._working = asyncio.Lock()
         self._is_closed = False
         self.tail_min = TAIL_MIN
+        self._pause_s = PAUSE_S
 
     def __len__(self) -> int:
         return len(self._shadows)
@@ -171,10 +172,11 @@ class Standbys:
                     async with self._guarded(term.partition):
                         await self._save_led(term.partition, replica)
 
-    async def save(self) -> None:
+    async def save(self, within_s: float = STOP_S) -> None:
         """At a stop in order: snapshots where a next start would have much to read."""
+        self._pause_s = 0  # nobody is served any more
         try:
-            async with asyncio.timeout(STOP_S):
+            async with asyncio.timeout(within_s):
                 led = [term.partition for term in self._directory.terms()]
                 for partition in sorted({*led, *self._shadows}):
                     replica = self._log.replica(partition)
@@ -242,7 +244,7 @@ class Standbys:
                 result: T = stop.value
                 return result
             if self._loop.time() >= ends:
-                await asyncio.sleep(PAUSE_S)
+                await asyncio.sleep(self._pause_s)
                 if self._has_left(partition, shadow, is_ward=is_ward):
                     steps.close()
                     raise _Left
