@@ -80,6 +80,10 @@ class TimedLease:
             else:
                 self.waiting.append((epoch, act))
 
+    def unsettle(self) -> None:
+        """Forget what settled: another way of judging begins, and with it other older leases."""
+        self._settled_epoch = -1
+
     def extend(self, end: float) -> None:
         """Let it last until ``end`` at least."""
         if end > self._end:

@@ -172,6 +172,7 @@ class Liveness:
         if self.beacons is not None and is_beaconing and not self.beacons.is_beating:
             if self._is_by_session:
                 self._timed.drop()
+                self._timed.unsettle()
             self.beacons.pulse.expect_controller()
             self.beacons.is_beating = True
         elif self.beacons is not None and not is_beaconing:
