@@ -108,8 +108,8 @@ class OffsetsReplica:
         try:
             await self._files.off_loop(lambda: self._files.write_atomically(path, make()))
         except StorageError as error:
-            if error.is_full:
-                log.warning("wrote no snapshot of offsets, the disk is full: %s", error)
+            if error.may_heal:
+                log.warning("wrote no snapshot of offsets: %s", error)
             elif not own.is_offline:
                 own.note_failure(error)
 

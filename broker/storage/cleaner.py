@@ -144,7 +144,7 @@ class Cleaner:
             first_dirty = self._checkpoints.first_dirty(each)
             found = cleanable(each, first_dirty, self._stable_offset(each), self._now_ms())
         except StorageError as error:
-            self._keeper.storage_failed(each, error)
+            each.note_failure(error)
             return None
         is_due = found.ratio > each.config.min_cleanable_dirty_ratio or found.is_overdue
         return found if found.segments and is_due else None
@@ -198,8 +198,8 @@ class Cleaner:
 
     def _disk_failed(self, current: _Pass, error: StorageError) -> None:
         each = current.log
-        if error.is_full:
-            log.warning("put a compaction off, the disk is full log=%s: %s", each, error)
+        if error.may_heal:
+            log.warning("put a compaction off log=%s: %s", each, error)
         elif error.is_missing and not current.may_go_on:
             log.info("ended a compaction early log=%s: %s", each, error)
         else:

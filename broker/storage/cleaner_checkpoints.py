@@ -57,7 +57,10 @@ class CleanerCheckpoints:
         self._fell = asyncio.Event()
 
     def load(self) -> None:
-        """Read the files of all directories; one that cannot be read goes offline."""
+        """Read the files of all directories; one that cannot be read goes offline.
+
+        To be called before logs have grown.
+        """
         for directory in self._keeper.directories:
             if directory.is_online:
                 try:
@@ -78,8 +81,7 @@ class CleanerCheckpoints:
                 continue
             # What is compacted was durable. Where less was at the start, the log had been cut and
             # has grown again: a recovery point falls before the cut, this file only behind it.
-            durable = directory.recovery_points.get(key, 0)
-            offset = clamped(min(clamped(said, each), durable), each)
+            offset = clamped(min(clamped(said, each), directory.listed_point(key)), each)
             self._set(each, offset)
             if offset < said:
                 self._note_fall(directory.path)
@@ -125,7 +127,10 @@ class CleanerCheckpoints:
                 try:
                     await directory.replace(CLEANED, self._in(directory))
                 except StorageError as error:
-                    self._keeper.directory_failed(directory, error)
+                    if error.is_busy:
+                        self._stale.add(directory.path)
+                    else:
+                        self._keeper.directory_failed(directory, error)
 
     async def advance(self, of: Log, offset: int) -> None:
         """Everything below ``offset`` is compacted; written down. Raises StorageError."""

@@ -77,7 +77,7 @@ def _outcome(job: CompactionJob, inbox: _Inbox) -> dict[str, Any]:
                 "kind": "storage",
                 "path": str(error.path),
                 "reason": str(error).removeprefix(f"{error.path}: "),
-                "is_full": error.is_full,
+                "is_full": error.may_heal,
                 "is_missing": error.is_missing,
             }
         }

@@ -119,6 +119,8 @@ class Flusher:
         flush's turn. Raises StorageError: the disk can then not be trusted any more.
         """
         async with self.quiet:
+            if self._is_abandoned:
+                return  # closed or deleted while this flush waited for its turn
             upto, generation, version = end(), self._generation, self._epochs.version
             first, self.before_first = self.before_first, []
             snapshots = self._snapshots.unsynced()
@@ -137,10 +139,15 @@ class Flusher:
 
     async def _write(self, work: list[Work], segments: list[Segment]) -> None:
         states = []
-        for segment in segments:
-            sync, save, state = segment.prepare_sync()
-            states.append((segment, state))
-            work += [sync, partial(self._unless_abandoned, save)]
+        try:
+            for segment in segments:
+                sync, save, state = segment.prepare_sync()
+                states.append((segment, state))
+                work += [sync, partial(self._unless_abandoned, save)]
+        except StorageError:
+            for segment, _ in states:
+                segment.release()
+            raise
         if any(segment.is_new for segment in segments):
             names = partial(self._files.sync_directory, self._directory)
             work.append(partial(self._unless_abandoned, names))

@@ -214,7 +214,11 @@ class Housekeeping:
             try:
                 await directory.replace(RECOVERY_POINTS, self._recovery_points(directory))
             except StorageError as error:
-                self._keeper.directory_failed(directory, error)
+                if error.is_busy:
+                    log.warning("will write a checkpoint in a moment: %s", error)
+                    asyncio.get_running_loop().call_later(_CHECK_MS / 1000, self._points_fell.set)
+                else:
+                    self._keeper.directory_failed(directory, error)
 
     async def _watch_deletions(self) -> None:
         """A new log of an old name must not find the recovery point of its predecessor."""
@@ -254,8 +258,8 @@ class Housekeeping:
             try:
                 await directory.write(name, offsets(directory))
             except StorageError as error:
-                if error.is_full:
-                    log.warning("kept an old checkpoint, the disk is full: %s", error)
+                if error.may_heal:
+                    log.warning("kept an old checkpoint: %s", error)
                 else:
                     self._keeper.directory_failed(directory, error)
 
@@ -334,8 +338,8 @@ class Housekeeping:
 
     async def _verify_full(self) -> None:
         for each in self._online_logs():
-            if not each.is_full:
-                continue
+            if each.is_offline or not each.is_full:
+                continue  # deleted perhaps, while another one was looked at
             try:
                 if self._files.disk_bytes(each.directory)[1] >= FREE_BYTES_MIN:
                     await in_slices(each.verify_again())

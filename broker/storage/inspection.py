@@ -47,7 +47,8 @@ class Inspection:
         uppers = (view.upper(index, owner.end_offset) for index in range(len(view.segments)))
         suspects = [each for each in zip(view.segments, uppers, strict=True) if each[0].is_suspect]
         for segment, upper in suspects:
-            await self._verify(owner, segment, upper)
+            if not owner.is_offline and segment in owner.segments.view.segments:
+                await self._verify(owner, segment, upper)
         if suspects and not owner.is_offline:
             segments = owner.segments.view.segments
             notes = [Note(each.base_offset, gap) for each in segments for gap in each.gaps]

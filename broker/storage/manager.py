@@ -216,7 +216,7 @@ class LogManager:
             self._check_id(created, topic_id)
         except StorageError as error:
             self._logs.pop((topic, partition), None)
-            if error.is_full:
+            if error.may_heal:
                 self._keeping.wait_for_room(directory.path)
             else:
                 self._take_offline(directory, error)

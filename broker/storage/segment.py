@@ -354,9 +354,9 @@ class Segment:
     def hold(self) -> None:
         """Keep the file open until the matching :meth:`release`, which any thread may call."""
         with _use_count:
+            if self._file is None:
+                self._opened()
             self._uses += 1
-        if self._file is None:
-            self._opened()
 
     def release(self) -> None:
         """End a :meth:`hold`; the last one closes a retired segment."""

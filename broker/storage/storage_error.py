@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Final
 
 _FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
+_BUSY: Final = frozenset({errno.EMFILE, errno.ENFILE})
 
 
 class StorageError(Exception):
@@ -21,6 +22,7 @@ class StorageError(Exception):
         what: str,
         *,
         is_full: bool = False,
+        is_busy: bool = False,
         is_missing: bool = False,
         is_locked: bool = False,
     ) -> None:
@@ -28,10 +30,17 @@ class StorageError(Exception):
         self.path = path
         self.is_full = is_full
         """No space was left, and nothing was written: may heal by itself."""
+        self.is_busy = is_busy
+        """No descriptor was left to open it with: nothing was done, the disk may be well."""
         self.is_missing = is_missing
         """There is no such file or directory."""
         self.is_locked = is_locked
         """Another process has locked the path."""
+
+    @property
+    def may_heal(self) -> bool:
+        """Worth another try, while everything else means that the disk cannot be trusted."""
+        return self.is_full or self.is_busy
 
 
 def failure(path: Path, what: str, error: OSError) -> StorageError:
@@ -40,5 +49,6 @@ def failure(path: Path, what: str, error: OSError) -> StorageError:
         path,
         f"{what}: {error.strerror or error}",
         is_full=error.errno in _FULL,
+        is_busy=error.errno in _BUSY,
         is_missing=isinstance(error, FileNotFoundError),
     )

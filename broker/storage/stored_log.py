@@ -281,16 +281,19 @@ class StoredLog:
             await self.flusher.flush(self._unsafe_segments, lambda: self.end_offset)
 
     def _unsafe_segments(self) -> list[Segment]:
+        """Also one that ends at the recovery point: its last index entry came with the roll."""
         view = self.segments.view
-        return list(view.segments[max(0, view.floor(self.recovery_point)) :])
+        return list(view.segments[max(0, view.floor(self.recovery_point - 1)) :])
 
     async def close(self) -> None:
         """Write down everything a clean start needs, then let the files go. Raises Refused(56)."""
         self.producers.end_offset = self.end_offset
-        with self._storage():
-            self._active.indexes.finish()
-            self.snapshots.take(self.producers, self.end_offset)
-        await self.flush()
+        try:
+            with self._storage():
+                self._active.indexes.finish()
+                self.snapshots.take(self.producers, self.end_offset)
+        finally:
+            await self.flush()  # batches need no more space, other than a snapshot
         self.retire()
 
     def retire(self) -> None:
@@ -329,10 +332,15 @@ class StoredLog:
         raise Refused(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
 
     def note_failure(self, error: StorageError) -> None:
-        """Stop taking appends when the disk is full; else the directory goes offline."""
+        """Stop taking appends when the disk is full; else the directory goes offline.
+
+        Nothing when it is busy: the next try may go well.
+        """
         if self.is_offline:
             return
-        if error.is_full:
+        if error.is_busy:
+            log.warning("had no descriptor left: %s", error)
+        elif error.is_full:
             log.error("stopped taking appends, the disk is full: %s", error)
             self.is_full, self._refusal = True, str(error)
         else:
@@ -350,6 +358,7 @@ class StoredLog:
         """
         assert self.is_full
         segment, end_offset = self._active, self.end_offset
+        cuts = segment.cuts
         segment.hold()
         try:
             with self._storage():
@@ -357,6 +366,8 @@ class StoredLog:
                     raise StorageError(segment.path(".log"), "is shorter than what was written")
                 trust = Trust(kept=self.recovery_point, upper=end_offset)
                 recovered = yield from recover_segment(segment, trust)
+                if segment is not self._active or segment.cuts != cuts:
+                    return  # truncated meanwhile: the next look begins anew
                 if recovered.next_offset != end_offset or recovered.reason:
                     raise StorageError(segment.path(".log"), f"lost batches below {end_offset}")
         finally:

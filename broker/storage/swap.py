@@ -47,11 +47,12 @@ class Swap:
         self._check()
         # Only now, so that no power cut can take the new names and leave the deletions.
         await uninterrupted(self._files.off_loop(lambda: self._files.sync_directory(log.directory)))
-        if self._is_taken_back or not (may() and log.segments.holds(self._old)):
-            self.take_back()
-            self._remove(CLEANED)
-            return False
-        log.replace_segments([self._segment(*each, now_ms) for each in self._new], self._old)
+        async with log.flusher.quiet:  # nobody writes an index by its name while that changes hands
+            if self._is_taken_back or not (may() and log.segments.holds(self._old)):
+                self.take_back()
+                self._remove(CLEANED)
+                return False
+            log.replace_segments([self._segment(*each, now_ms) for each in self._new], self._old)
         await uninterrupted(self._files.off_loop(lambda: self._files.sync_directory(log.directory)))
         return True
 

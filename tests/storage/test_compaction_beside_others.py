@@ -75,6 +75,7 @@ async def test_a_checkpoint_above_what_was_durable_at_the_start_is_not_believed(
     rig.logs.directories[0].close()  # killed before the cleaner wrote anything
     assert (directory / CLEANED).read_text() == "0\n1\nt 0 6\n"
     await rig.open()
+    assert not await rig.clean()
     rig.put((b"x", b"1"))
     rig.put((b"x", b"2"))
     await grow(rig, 8)
