@@ -97,6 +97,7 @@ PATIENT = "retries=2147483647\nenable.idempotence=true\nlinger.ms=2\n"
 
 
 @pytest.mark.kafka
+@pytest.mark.nightly
 def test_the_java_client_loses_neither_records_nor_commits(
     nodes: Cluster, java: JavaTools, topic: str, group: str, tmp_path: Path
 ) -> None:

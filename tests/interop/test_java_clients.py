@@ -76,6 +76,7 @@ def test_records_go_through_every_codec_with_keys_and_headers(
     assert found >= set(CODECS) - {"none"}
 
 
+@pytest.mark.nightly
 def test_a_group_continues_is_described_reset_and_deleted(
     java: JavaTools, at: tuple[str, str], replicated: str, group: str, tmp_path: Path
 ) -> None:
@@ -117,6 +118,7 @@ def test_a_group_continues_is_described_reset_and_deleted(
     assert group not in java.run(GROUPS, *at, "--list").splitlines()
 
 
+@pytest.mark.nightly
 def test_offsets_are_found_by_every_kind_of_time(
     java: JavaTools, at: tuple[str, str], replicated: str
 ) -> None:
@@ -134,6 +136,7 @@ def test_offsets_are_found_by_every_kind_of_time(
     assert total("max-timestamp") <= 7
 
 
+@pytest.mark.nightly
 def test_the_programs_that_measure_speed_come_to_their_end(
     java: JavaTools, cluster: Deployment, at: tuple[str, str], replicated: str, group: str
 ) -> None:
