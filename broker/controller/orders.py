@@ -21,8 +21,9 @@ UPDATE_METADATA_VERSION: Final = 7
 WHOLE_METADATA_VERSION: Final = 8
 """The first that can say that it tells everything."""
 PEER_LEADER_AND_ISR_VERSION: Final = 4
+"""That of 2.7-IV1, for all nodes while a Kafka peer is among them: later answers name ids alone."""
 PEER_UPDATE_METADATA_VERSION: Final = 6
-"""Those of 2.7-IV1, for all nodes while a Kafka peer is among them: ids for all or for none."""
+"""That of 2.7-IV1, for Kafka peers; ours are told no ids then: ids for all or for none."""
 STOP_REPLICA_VERSION: Final = 3
 
 INCREMENTAL: Final = 1
@@ -97,7 +98,7 @@ class Orders:
             topic_states=states,
             live_brokers=[self._live_broker(other) for other in sorted(self.context.nodes)],
         )
-        if self._has_kafka_peer():
+        if self.context.nodes[node].is_kafka_peer:
             return request, PEER_UPDATE_METADATA_VERSION
         return request, WHOLE_METADATA_VERSION if is_whole else UPDATE_METADATA_VERSION
 
@@ -188,6 +189,8 @@ class Orders:
         )
 
     def _topic_id(self, topic: str) -> bytes:
+        if self._has_kafka_peer():
+            return NO_TOPIC_ID
         return self.context.topic_ids.get(topic, NO_TOPIC_ID)
 
     def _has_kafka_peer(self) -> bool:
