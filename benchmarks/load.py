@@ -228,12 +228,12 @@ async def load(options: argparse.Namespace) -> dict[str, float]:
 
 
 async def longest_stall() -> float:
-    """How long the loop was kept from a neighbour, at worst, until cancelled."""
-    worst, last = 0.0, time.perf_counter()
+    """CPU seconds for which the loop was kept from a neighbour, at worst, until cancelled."""
+    worst, last = 0.0, time.process_time()
     try:
         while True:
             await asyncio.sleep(0)
-            now = time.perf_counter()
+            now = time.process_time()
             worst, last = max(worst, now - last), now
     except asyncio.CancelledError:
         return worst
@@ -311,7 +311,7 @@ def report(options: argparse.Namespace) -> None:
     saved = step("save", options)
     warm = step("load", options)
     print(f"snapshots: {saved['bytes'] / 1e6:.0f} MB, written in {saved['seconds']:.1f} s")
-    print("| what | s | CPU s | CPU of a plain read | bytes an offset | longest stall, ms |")
+    print("| what | s | CPU s | CPU of a plain read | bytes an offset | longest stall, CPU ms |")
     print("| --- | --- | --- | --- | --- | --- |")
     print(f"| plain read of the log | {plain['seconds']:.2f} | {plain['cpu']:.2f} | 1 | | |")
     for name, found in (("load from the log", cold), ("load from snapshots", warm)):

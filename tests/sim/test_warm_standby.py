@@ -1,0 +1,74 @@
+"""Three shipped nodes: whoever takes over the coordinator's part has it in memory already.
+
+Source: design decision 6; coordinator.md section 3.4.2.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from barnabas.broker.replication.offsets_replica import OffsetsReplica
+from barnabas.coordinator.ports import OFFSETS_TOPIC
+from barnabas.protocol.messages import offset_commit
+from tests.sim.cluster import NODES, Cluster, eventually, nodes_known
+from tests.sim.simulated_loop import SimulatedLoop
+from tests.sim.test_replicated_commits import coordinator, fetched, in_sync
+from tests.sim.test_replication import TOPIC, created
+
+
+async def commit(cluster: Cluster, node: int, offset: int) -> None:
+    partition = offset_commit.Partition(partition_index=0, committed_offset=offset)
+    request = offset_commit.OffsetCommitRequest(
+        group_id="a", topics=[offset_commit.Topic(name=TOPIC, partitions=[partition])]
+    )
+    answer = await cluster.ask(node, request, 7)
+    assert answer is not None
+    assert answer.topics[0].partitions[0].error_code == 0
+
+
+async def story(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> int:
+    """Commit, kill the coordinator, fetch from the next; how often a log was read for that."""
+    await cluster.start()
+    await created(cluster)
+    await eventually(lambda: coordinator(cluster, "a"))
+    await eventually(lambda: in_sync(cluster))
+    assert await eventually(lambda: fetched(cluster, "a")) == -1
+    node = await eventually(lambda: coordinator(cluster, "a"))
+    for offset in range(200):
+        await commit(cluster, node, offset)
+    await asyncio.sleep(1)
+    reads = 0
+    shipped = OffsetsReplica.read
+
+    def counted(replica: OffsetsReplica, offset: int, bytes_max: int) -> bytes:
+        nonlocal reads
+        reads += 1
+        return shipped(replica, offset, bytes_max)
+
+    monkeypatch.setattr(OffsetsReplica, "read", counted)
+    await cluster.machines[node].kill()
+    assert await eventually(lambda: fetched(cluster, "a")) == 199
+    assert len(cluster.up()) == len(NODES) - 1
+    for machine in cluster.up():
+        assert machine.node is not None
+        standbys = machine.node._coordination.groups.standbys
+        followed = [
+            each.index
+            for each in machine.node._replicas
+            if each.topic == OFFSETS_TOPIC and not each.is_leader
+        ]
+        assert len(standbys) == len(followed), "one shadow for each partition followed"
+    for_failover = reads
+    await cluster.stop()
+    return for_failover
+
+
+def test_after_a_failover_nobody_reads_the_log_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    with asyncio.Runner(loop_factory=lambda: SimulatedLoop(5)) as runner:
+        loop = runner.get_loop()
+        assert isinstance(loop, SimulatedLoop)
+        cluster = Cluster(loop, offsets_topic_replication_factor="3")
+        with nodes_known(cluster):
+            assert runner.run(story(cluster, monkeypatch)) == 0
