@@ -120,16 +120,31 @@ class Connection:
         """
         message_class = type(message)
         chosen = self.version_of(message_class) if version is None else version
-        spec = api.spec_of(message_class)
         limit_ms = self._timeout_ms if timeout_ms is None else timeout_ms
         if self._answers.is_paused:
             await self._drained(limit_ms)
-        frame = self._frame(spec.key, chosen, encoder(message_class, chosen)(message))
         if _wants_no_answer(message):
-            self._answers.tell(frame)
+            spec = api.spec_of(message_class)
+            self._answers.tell(
+                self._frame(spec.key, chosen, encoder(message_class, chosen)(message))
+            )
             return None
-        answer = await self._answers.ask(self._correlation_id, frame, limit_ms / 1000)
-        return self._decoded(spec, chosen, answer)
+        return self.read(message_class, chosen, await self.ask(message, chosen, limit_ms))
+
+    def ask(self, message: Any, version: int, timeout_ms: int) -> asyncio.Future[bytes]:
+        """Send ``message`` at once; what comes of it is for :meth:`read`.
+
+        For who asks often and awaits every answer before asking again: neither side of the
+        connection is waited for. Raises Disconnected, here or in the future, or RequestTimedOut.
+        """
+        message_class = type(message)
+        body = encoder(message_class, version)(message)
+        frame = self._frame(api.spec_of(message_class).key, version, body)
+        return self._answers.ask(self._correlation_id, frame, timeout_ms / 1000)
+
+    def read(self, message_class: type, version: int, frame: bytes) -> Any:
+        """The answer to a request of this class; raises Disconnected when it is corrupt."""
+        return self._decoded(api.spec_of(message_class), version, frame)
 
     async def close(self) -> None:
         """End the connection; requests under way raise Disconnected. Closing twice is allowed."""

@@ -56,6 +56,18 @@ class FetchSession:
         self._named = dict(wanted)
         return NamedPartitions(self._id, self._epoch, _topics(changed), _forgotten(gone))
 
+    def name_again(self, moved: Mapping[Key, Position]) -> NamedPartitions:
+        """What to say where at most ``moved`` has changed since :meth:`name`."""
+        named = self._named
+        changed = {key: at for key, at in moved.items() if named.get(key) != at}
+        named.update(changed)
+        return NamedPartitions(self._id, self._epoch, _topics(changed), [])
+
+    @property
+    def is_incremental(self) -> bool:
+        """Whether the leader remembers what it was told."""
+        return self._epoch != FIRST_EPOCH
+
     def answered(self, session_id: int) -> None:
         """The leader took what was named; 0 when it will remember nothing."""
         if session_id == 0:

@@ -8,18 +8,18 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Generator, Mapping
+from collections.abc import Awaitable, Callable, Collection, Generator, Iterable, Mapping
 from typing import Any, Final
 
 from barnabas.broker.config import ReplicationSettings
-from barnabas.broker.storage.slices import in_slices
+from barnabas.broker.storage.slices import at_once, in_slices
 from barnabas.client.connection import Connection
 from barnabas.client.errors import KafkaError
 from barnabas.protocol.errors import ErrorCode, Refused
 from barnabas.protocol.messages import fetch, list_offsets
 
 from . import fetched
-from .fetch_session import FetchSession, Key, Position
+from .fetch_session import FetchSession, Key, NamedPartitions, Position
 from .fetched import Next
 from .partition import Partition
 
@@ -30,10 +30,17 @@ LIST_OFFSETS_VERSION: Final = 5
 """Those of 2.7-IV1, which Kafka peers speak."""
 LATEST: Final = -1
 EARLIEST: Final = -2
+LOOK_S: Final = 0.25
+"""Partitions that no answer touched are looked at so often."""
+SMALL_BYTES: Final = 64 << 10
+"""An answer of this size is used at once: it holds up nobody."""
 LOST_SESSION: Final = (
     ErrorCode.FETCH_SESSION_ID_NOT_FOUND,
     ErrorCode.INVALID_FETCH_SESSION_EPOCH,
 )
+
+GIVEN_UP: Final = b""
+"""Stands for an answer that nobody waits for any more."""
 
 Dial = Callable[[str, int], Awaitable[Connection]]
 """Connect to another node's inter-broker listener."""
@@ -44,13 +51,20 @@ Locate = Callable[[int], tuple[str, int] | None]
 class Followed:
     """One partition in one epoch; another epoch is another object, so late answers miss it."""
 
-    __slots__ = ("due_at", "is_new", "leader_epoch", "partition")
+    __slots__ = ("due_at", "is_new", "key", "leader_epoch", "partition")
 
     def __init__(self, partition: Partition) -> None:
         self.partition = partition
+        self.key: Key = partition.topic, partition.index
         self.leader_epoch = partition.leader_epoch
         self.due_at = 0.0
         self.is_new = True
+
+    @property
+    def is_safe(self) -> bool:
+        """Whether all is on disk that the next request claims, as far as the topic asks for it."""
+        log = self.partition.log
+        return log.durable_offset >= log.end_offset
 
     @property
     def position(self) -> tuple[int, int, int, int]:
@@ -85,20 +99,27 @@ class Fetcher:
         self._changed = asyncio.Event()
         self._is_failing = False
         self._has_newcomers = False
+        self._version = 0
+        """Counts changes of what is fetched, and when."""
+        self._asked: asyncio.Future[bytes] | None = None
 
     def add(self, partition: Partition) -> None:
         """Fetch a partition from its log's end, in the epoch it is in now."""
         self._followed[partition.topic, partition.index] = Followed(partition)
         self._has_newcomers = True
+        self._version += 1
 
     def remove(self, partition: Partition) -> None:
         """Fetch a partition no more; an answer that is on its way is not used."""
         self._followed.pop((partition.topic, partition.index), None)
+        self._version += 1
 
     def hurry(self) -> None:
         """Partitions were added or nodes moved: wait for nothing that does not know of it."""
         if self._has_newcomers or self._link is None:
             self._changed.set()
+            if self._asked is not None and not self._asked.done():
+                self._asked.set_result(GIVEN_UP)
 
     async def run(self) -> None:
         """Fetch, for as long as there is anything to fetch, and wait for more."""
@@ -128,9 +149,21 @@ class Fetcher:
             await self._sleep(self._settings.fetch_backoff_ms / 1000)
             return
         later = [one.due_at - now for key, one in self._followed.items() if key not in ready]
-        answer = await self._answer(link, self._request(ready, min(later, default=None)))
-        if answer is not None:
-            await self._take(answer, ready, link)
+        request = self._request(ready, min(later, default=None))
+        version = self._version
+        while True:
+            answer, size = await self._answer(link, request)
+            touched = None if answer is None else await self._take(answer, size, ready, link)
+            # As long as all goes well and nothing changes, only what was touched is looked at.
+            if (
+                not touched
+                or later
+                or version != self._version
+                or loop.time() >= now + LOOK_S
+                or not self._session.is_incremental
+            ):
+                return
+            request = self._filled(self._session.name_again(self._positions(touched)))
 
     async def _made_ready(self, ready: Mapping[Key, Followed]) -> dict[Key, Followed]:
         """Those to ask about: fit to be compared by epochs, and on disk as far as they claim.
@@ -144,16 +177,12 @@ class Fetcher:
                 one.is_new = outcome is Next.FETCH_AFTER_TRUNCATION
             if any(one.is_new for one in new):
                 await self._truncated()
-        unsafe = [
-            one.partition.log
-            for one in ready.values()
-            if one.partition.log.durable_offset < one.partition.log.end_offset
-        ]
+        unsafe = [one.partition.log for one in ready.values() if not one.is_safe]
         if unsafe:
             await asyncio.gather(*(log.flush() for log in unsafe), return_exceptions=True)
         fit = {}
         for key, one in ready.items():
-            if one.partition.log.durable_offset < one.partition.log.end_offset:
+            if not one.is_safe:
                 self._delay(one)
             elif self._is_current(one):
                 fit[key] = one
@@ -163,18 +192,22 @@ class Fetcher:
         return Next.FETCH_AFTER_TRUNCATION if fetched.begin(one.partition) else Next.FETCH
 
     def _request(self, ready: Mapping[Key, Followed], pause_s: float | None) -> fetch.FetchRequest:
-        settings = self._settings
-        wait_ms = settings.fetch_wait_max_ms
+        wait_ms = self._settings.fetch_wait_max_ms
         if pause_s is not None:
             wait_ms = max(0, min(wait_ms, int(pause_s * 1000)))
         self._has_newcomers = False
         self._changed.clear()
-        named = self._session.name(
-            {key: Position(*one.position, settings.fetch_max_bytes) for key, one in ready.items()}
-        )
+        return self._filled(self._session.name(self._positions(ready.values())), wait_ms)
+
+    def _positions(self, of: Iterable[Followed]) -> dict[Key, Position]:
+        bytes_max = self._settings.fetch_max_bytes
+        return {one.key: Position(*one.position, bytes_max) for one in of}
+
+    def _filled(self, named: NamedPartitions, wait_ms: int | None = None) -> fetch.FetchRequest:
+        settings = self._settings
         return fetch.FetchRequest(
             replica_id=self._node_id,
-            max_wait_ms=wait_ms,
+            max_wait_ms=settings.fetch_wait_max_ms if wait_ms is None else wait_ms,
             min_bytes=settings.fetch_min_bytes,
             max_bytes=settings.fetch_response_max_bytes,
             isolation_level=0,
@@ -187,40 +220,47 @@ class Fetcher:
 
     async def _answer(
         self, link: Connection, request: fetch.FetchRequest
-    ) -> fetch.FetchResponse | None:
-        """The leader's answer; None when it was given up for partitions that came meanwhile."""
-        answering = asyncio.ensure_future(
-            link.request(request, FETCH_VERSION, self._settings.socket_timeout_ms)
-        )
-        changing = asyncio.ensure_future(self._changed.wait())
+    ) -> tuple[fetch.FetchResponse | None, int]:
+        """The leader's answer and its bytes; None when it was given up for newcomers."""
+        asked = link.ask(request, FETCH_VERSION, self._settings.socket_timeout_ms)
+        self._asked = asked
         try:
-            await asyncio.wait({answering, changing}, return_when=asyncio.FIRST_COMPLETED)
-            if answering.done():
-                answer: fetch.FetchResponse = answering.result()
-                return answer
+            frame = await asked
         finally:
-            changing.cancel()
-            answering.cancel()
-        # Answers come in the order of requests: a new connection overtakes the one that waits.
-        await self._hang_up()
-        return None
+            self._asked = None
+        if frame is GIVEN_UP:
+            # Answers come in the order of requests: a new connection overtakes the one that waits.
+            await self._hang_up()
+            return None, 0
+        answer: fetch.FetchResponse = link.read(fetch.FetchRequest, FETCH_VERSION, frame)
+        return answer, len(frame)
 
     async def _take(
-        self, answer: fetch.FetchResponse, asked: Mapping[Key, Followed], link: Connection
-    ) -> None:
+        self,
+        answer: fetch.FetchResponse,
+        size: int,
+        asked: Mapping[Key, Followed],
+        link: Connection,
+    ) -> Collection[Followed] | None:
+        """Use an answer of ``size`` bytes; those to fetch on from, None when not all went well."""
         if answer.error_code:
             self._session.reset()
             if answer.error_code not in LOST_SESSION:
                 raise KafkaError(answer.error_code, f"leader {self._leader}")
-            return
+            return None
         self._session.answered(answer.session_id)
-        self._note_success()
-        outcomes = await in_slices(self._apply_all(answer, asked))
+        if self._is_failing:
+            self._note_success()
+        steps = self._apply_all(answer, asked)
+        outcomes = at_once(steps) if size <= SMALL_BYTES else await in_slices(steps)
+        if all(outcome is Next.FETCH and one.is_safe for one, outcome in outcomes.items()):
+            return outcomes.keys()
         if Next.FETCH_AFTER_TRUNCATION in outcomes.values():
             await self._truncated()
         for one, outcome in outcomes.items():
             if outcome is Next.ASK_BOUNDS:
                 await self._ask_bounds(one, link)
+        return None
 
     def _apply_all(
         self, answer: fetch.FetchResponse, asked: Mapping[Key, Followed]
@@ -243,7 +283,7 @@ class Fetcher:
         """Nothing is appended under an epoch that has ended, however late the answer is."""
         partition = one.partition
         return (
-            self._followed.get((partition.topic, partition.index)) is one
+            self._followed.get(one.key) is one
             and not partition.is_leader
             and partition.leader_epoch == one.leader_epoch
         )
@@ -268,6 +308,7 @@ class Fetcher:
     def _delay(self, one: Followed) -> None:
         backoff_s = self._settings.fetch_backoff_ms / 1000
         one.due_at = asyncio.get_running_loop().time() + backoff_s
+        self._version += 1
 
     async def _ask_bounds(self, one: Followed, link: Connection) -> None:
         """The leader has nothing where this log ends: go where it has something."""
@@ -331,8 +372,7 @@ class Fetcher:
         await self._sleep(self._settings.fetch_backoff_ms / 1000)
 
     def _note_success(self) -> None:
-        if self._is_failing:
-            log.info("fetches again from node=%d", self._leader)
+        log.info("fetches again from node=%d", self._leader)
         self._is_failing = False
 
     async def _hang_up(self) -> None:
