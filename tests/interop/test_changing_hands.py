@@ -10,6 +10,7 @@ import pytest
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
+from barnabas.broker.replication.offsets_replica import SNAPSHOT
 from barnabas.console.development_cluster import Cluster
 from barnabas.console.embedded_zookeeper import EmbeddedZooKeeper
 from benchmarks.apache_kafka import CACHE, kafka_node
@@ -95,10 +96,15 @@ def test_records_and_commits_pass_to_apache_kafka_and_back(
         CLIENT.create_topic(bootstrap, topic, 1)
         CLIENT.produce(bootstrap, topic, sent[0], "zstd")
         assert read_and_commit(bootstrap, group, topic, RECORDS) == values[0]
+    snapshots = [path / SNAPSHOT for path in tmp_path.glob("node-1/data/__consumer_offsets-*")]
+    assert snapshots
+    for path in snapshots:
+        path.write_bytes(b"of another time")
     with apache_kafka(tmp_path) as bootstrap:
         assert committed(bootstrap, group) == {0: RECORDS}
         CLIENT.produce(bootstrap, topic, sent[1], "lz4")
         assert read_and_commit(bootstrap, group, topic, RECORDS) == values[1]
+    assert all(path.exists() for path in snapshots), "Kafka leaves alone what it does not know"
     with ours(tmp_path) as bootstrap:
         assert committed(bootstrap, group) == {0: 2 * RECORDS}
         CLIENT.produce(bootstrap, topic, sent[2])
