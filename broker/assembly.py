@@ -232,8 +232,10 @@ class Node:
     async def depart(self) -> None:
         """Hand over what others can take."""
         assert self._registration is not None, "opened"
+        self._followings.take_no_more()
         await self._departure.announce(self._registration.broker_epoch)
         await self._liveness.leave()
+        await self._controller.retire()
 
     async def close(self) -> None:
         """Stop serving, then stop the coordinator; logs and session are closed by the daemon."""

@@ -173,7 +173,8 @@ class Loader:
             self._go_on(load)  # somebody else appended meanwhile: the groups are outdated
         else:
             assert load.shadow is not None
-            log.info(
+            log.log(
+                logging.INFO if groups else logging.DEBUG,
                 "loaded partition=%d epoch=%d groups=%d records=%d ms=%.0f",
                 term.partition,
                 term.leader_epoch,

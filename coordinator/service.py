@@ -139,7 +139,7 @@ class GroupCoordinator:
         """This node leads an offsets partition: 14 for its groups until it is loaded."""
         term = self.directory.elected(partition, leader_epoch)
         if term is not None:
-            log.info("elected partition=%d epoch=%d", partition, leader_epoch)
+            log.debug("elected partition=%d epoch=%d", partition, leader_epoch)
             self._loader.begin(term, self.standbys.take(partition))
 
     def on_resigned(self, partition: int, leader_epoch: int | None) -> None:
@@ -152,7 +152,8 @@ class GroupCoordinator:
         self.standbys.review(partition, None if term is None else self._loader.end(partition))
         if term is None:
             return
-        log.info("resigned partition=%d groups=%d", partition, len(term.groups))
+        level = logging.INFO if term.groups else logging.DEBUG
+        log.log(level, "resigned partition=%d groups=%d", partition, len(term.groups))
         for group in term.groups.values():
             self._rebalancer.bury(group, ErrorCode.NOT_COORDINATOR)
 

@@ -6,6 +6,7 @@ Source: cluster.md sections 2.1 to 2.3. Every node has one; only coordinators ar
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Awaitable, Callable
 from typing import Final, TypeVar
@@ -57,6 +58,7 @@ class Controller:
     ) -> None:
         self._office = office
         self._is_candidate = is_candidate
+        self._is_retired = False
         self._events = Events()
         self._election = Election(
             office.zookeeper,
@@ -156,6 +158,24 @@ class Controller:
         if self.is_active:
             self._events.signal("settings changed", elect)
 
+    async def retire(self) -> None:
+        """Give the role up for good, so that another rules while this node stops."""
+        over = asyncio.Event()
+
+        async def give_up() -> None:
+            self._end_term()
+            try:
+                await self._election.resign()
+            finally:
+                over.set()
+
+        self._is_retired = True
+        if self.is_active:
+            self._events.put(Event("retirement", give_up, dropped=over.set))
+            with contextlib.suppress(TimeoutError):  # then the role ends with the session
+                async with asyncio.timeout(HANDOVER_S):
+                    await over.wait()
+
     async def heard(self, timeout_s: float) -> bool:
         """True once every node that answers has obeyed all that is ordered now; False if late."""
         return self._term is None or await self._term.channels.heard(timeout_s)
@@ -245,12 +265,15 @@ class Controller:
         self._campaign_later(RETRY_S)
 
     async def _campaign(self) -> None:
-        if self.is_active or self._office.zookeeper.state is SessionState.LOST:
+        is_lost = self._office.zookeeper.state is SessionState.LOST
+        if self.is_active or self._is_retired or is_lost:
             return
         if not self._is_candidate:
             await self._look()
-        elif await self._election.campaign(self._controller_changed):
-            await self._take_over()
+            return
+        sent = self._vigil.clock() if self._vigil is not None else 0.0
+        if await self._election.campaign(self._controller_changed):
+            await self._take_over(sent)
 
     async def _look(self) -> None:
         if await self._election.look(self._controller_changed):
@@ -275,10 +298,12 @@ class Controller:
         if self._election.controller_id != self._office.node_id:
             raise ControllerMoved(f"controller is {self._election.controller_id}")
 
-    async def _take_over(self) -> None:
+    async def _take_over(self, sent: float) -> None:
+        """``sent``: when the election was not won yet; it was as good as a check of the role."""
         assert self._tasks is not None, "the controller runs"
         if self._vigil is not None:
             self._vigil.begin(self._election.epoch)
+            self._vigil.checked(sent)
         term = Term(self._office, self._election, self._events, self._tasks)
         staff = Staff(term)
         term.replies = _replies(term, staff)

@@ -63,7 +63,7 @@ def apply(partition: Partition, result: PartitionResult) -> Next:
     Raises Refused: 2 and 87 for what the leader must not have sent, 56.
     """
     if result.error_code:
-        log.info("could not fetch %s code=%d", partition, result.error_code)
+        log.debug("could not fetch %s code=%d", partition, result.error_code)
         return NEXT_BY_ERROR.get(result.error_code, Next.WAIT)
     if result.diverging_epoch is not None and result.diverging_epoch.end_offset >= 0:
         truncate(partition, result.diverging_epoch)

@@ -34,6 +34,8 @@ LOOK_S: Final = 0.25
 """Partitions that no answer touched are looked at so often."""
 SMALL_BYTES: Final = 64 << 10
 """An answer of this size is used at once: it holds up nobody."""
+FIRST_RETRY_S: Final = 0.02
+"""Doubled up to the back-off: most failures pass at once, when the leader hears that it leads."""
 LOST_SESSION: Final = (
     ErrorCode.FETCH_SESSION_ID_NOT_FOUND,
     ErrorCode.INVALID_FETCH_SESSION_EPOCH,
@@ -51,13 +53,14 @@ Locate = Callable[[int], tuple[str, int] | None]
 class Followed:
     """One partition in one epoch; another epoch is another object, so late answers miss it."""
 
-    __slots__ = ("due_at", "is_new", "key", "leader_epoch", "partition")
+    __slots__ = ("due_at", "is_new", "key", "leader_epoch", "partition", "pause_s")
 
     def __init__(self, partition: Partition) -> None:
         self.partition = partition
         self.key: Key = partition.topic, partition.index
         self.leader_epoch = partition.leader_epoch
         self.due_at = 0.0
+        self.pause_s = FIRST_RETRY_S
         self.is_new = True
 
     @property
@@ -299,15 +302,20 @@ class Fetcher:
         except Exception:
             log.exception("stopped following %s", one.partition)
             outcome = Next.STOP
-        if outcome is Next.WAIT:
+        if outcome is Next.FETCH:
+            one.pause_s = FIRST_RETRY_S
+        elif outcome is Next.WAIT:
             self._delay(one)
         elif outcome is Next.STOP:
             self.remove(one.partition)
         return outcome
 
     def _delay(self, one: Followed) -> None:
-        backoff_s = self._settings.fetch_backoff_ms / 1000
-        one.due_at = asyncio.get_running_loop().time() + backoff_s
+        pause_s, most_s = one.pause_s, self._settings.fetch_backoff_ms / 1000
+        one.due_at = asyncio.get_running_loop().time() + min(pause_s, most_s)
+        if pause_s < most_s <= 2 * pause_s:
+            log.info("still cannot fetch %s from node=%d", one.partition, self._leader)
+        one.pause_s = min(2 * pause_s, most_s)
         self._version += 1
 
     async def _ask_bounds(self, one: Followed, link: Connection) -> None:

@@ -35,12 +35,13 @@ class Followings:
         self._fetchers: dict[int, Fetcher] = {}
         self._unstarted: asyncio.Queue[Fetcher] = asyncio.Queue()
         self._leaders: dict[Partition, int] = {}
+        self._takes_more = True
 
     def follow(self, partition: Partition) -> None:
         """Fetch from the partition's leader, in its present epoch; from nobody without one."""
         self.stop(partition)
         leader = partition.leader_id
-        if leader < 0:
+        if leader < 0 or not self._takes_more:
             return
         self._leaders[partition] = leader
         self._fetcher(leader).add(partition)
@@ -50,6 +51,13 @@ class Followings:
         leader = self._leaders.pop(partition, None)
         if leader is not None:
             self._fetchers[leader].remove(partition)
+
+    def take_no_more(self) -> None:
+        """This node stops: what it led until now it does not begin to follow.
+
+        It would be in sync again when it goes, and others would wait for it until that is noticed.
+        """
+        self._takes_more = False
 
     def hurry(self) -> None:
         """Fetch at once what was added."""

@@ -25,6 +25,9 @@ NO_TOPIC_ID = bytes(16)
 NO_EPOCH = (-1, -2)
 """Leader epochs of a StopReplica that asks for no check: unknown, and topic being deleted."""
 
+NAMED_MOST = 5
+"""So many partitions of an order are named in the log."""
+
 Elected = Callable[[str, int, int], None]
 """Told topic, partition and leader epoch."""
 Resigned = Callable[[str, int, int | None], None]
@@ -79,6 +82,9 @@ class Replicas:
         self._around = around
         self._following = following
         self._hosted: dict[tuple[str, int], Partition] = {}
+        self._leads: list[Partition] = []
+        self._follows: list[Partition] = []
+        """What the order that is being obeyed has begun."""
 
     def __iter__(self) -> Iterator[Partition]:
         return iter(tuple(self._hosted.values()))
@@ -132,6 +138,7 @@ class Replicas:
         Nothing more is taken over once ``judge`` refuses.
         """
         errors, topics = [], []
+        self._leads, self._follows = [], []
         try:
             for topic, topic_id, states in _states(request):
                 outcomes = []
@@ -152,6 +159,7 @@ class Replicas:
                 )
         finally:
             self._following.hurry()
+            self._report_roles()
         return leader_and_isr.LeaderAndIsrResponse(partition_errors=errors, topics=topics)
 
     def _take_role(
@@ -199,14 +207,19 @@ class Replicas:
         if state.leader == self.node_id:
             self._following.stop(partition)
             if partition.become_leader(role):
-                log.info("became leader partition=%s-%d epoch=%d", topic, index, role.leader_epoch)
+                self._leads.append(partition)
                 for elected in self.on_elected:
                     elected(topic, index, role.leader_epoch)
         elif partition.become_follower(role):
-            log.info("became follower partition=%s-%d leader=%d", topic, index, state.leader)
+            self._follows.append(partition)
             self._following.follow(partition)
             for resigned in self.on_resigned:
                 resigned(topic, index, role.leader_epoch)
+
+    def _report_roles(self) -> None:
+        """One line for one order, however many partitions it is about."""
+        if self._leads or self._follows:
+            log.info("took roles leads=%s follows=%s", _few(self._leads), _few(self._follows))
 
     # --- StopReplica ---------------------------------------------------------------------------
 
@@ -247,6 +260,13 @@ class Replicas:
             log.error("could not delete partition=%s-%d: %s", stop.topic, stop.index, error)
             return ErrorCode.KAFKA_STORAGE_ERROR
         return ErrorCode.NONE
+
+
+def _few(partitions: list[Partition]) -> str:
+    """How many, and the names and epochs of some."""
+    named = [f"{one.topic}-{one.index}@{one.leader_epoch}" for one in partitions[:NAMED_MOST]]
+    more = ["..."] if len(partitions) > NAMED_MOST else []
+    return f"{len(partitions)}[{' '.join(named + more)}]"
 
 
 def refused_roles(code: ErrorCode) -> leader_and_isr.LeaderAndIsrResponse:
