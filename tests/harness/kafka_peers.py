@@ -20,7 +20,9 @@ from barnabas.protocol.znodes import (
     REASSIGN_PARTITIONS,
     ControllerRecord,
     PartitionState,
+    deletion_path,
     partition_state_path,
+    topic_path,
 )
 from benchmarks.apache_kafka import CACHE, kafka_node
 from benchmarks.server_process import ServerProcess
@@ -158,6 +160,12 @@ class Tree:
             return set(map(int, znodes.registered_brokers(self._hosts))) == nodes
 
         eventually(are, within_s=60, what=f"registered are {sorted(nodes)}")
+
+    def await_deleted(self, topic: str) -> None:
+        """Return when nothing of a deleted topic is left: Kafka answers before that."""
+        with znodes.session(self._hosts) as client:
+            paths = (deletion_path(topic), topic_path(topic))
+            eventually(lambda: not any(map(client.exists, paths)), what=f"{topic} is gone")
 
     def reassign(self, plan: Mapping[tuple[str, int], list[int]]) -> None:
         """Have replicas moved, the first of each list to be preferred; return when they are."""

@@ -10,12 +10,19 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from confluent_kafka.admin import AdminClient
-from confluent_kafka.cimpl import NewTopic
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import (  # type: ignore[attr-defined]
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+)
+from confluent_kafka.cimpl import NewPartitions, NewTopic
 
 from barnabas.console.development_cluster import Cluster
 from barnabas.console.embedded_zookeeper import EmbeddedZooKeeper
 from barnabas.console.node import Node
+from barnabas.console.ports import LOOPBACK
 from benchmarks.server_process import ServerProcess
 from tests.harness.confluent_client import Confluent
 from tests.harness.group_reader import GroupReader
@@ -28,6 +35,9 @@ from tests.harness.kafka_peers import (
     own_peer,
     restart,
 )
+from tests.harness.raw import RawConnection
+from tests.harness.raw_calls import live_brokers
+from tests.harness.records import Sent
 from tests.harness.traffic import IdempotentProducer, PatientCommitter
 from tests.harness.waiting import eventually
 
@@ -282,3 +292,70 @@ def test_controllers_of_both_kinds_take_over_from_each_other_and_nothing_is_lost
                 peers[victim - 1].start()
             await_in_sync(tree, topic, {1, 2, 3})
         assert 3 in kinds, "one of our candidates was never elected"
+
+
+LARGE = b"x" * 20_000
+LIVES = 3
+
+
+def live_and_die(bootstrap: str, topic: str, word: bytes) -> None:
+    """One life of a topic with a leader of each kind: it grows, changes a setting, and goes."""
+    admin, library = AdminClient({"bootstrap.servers": bootstrap}), Confluent()
+    settings = {"max.message.bytes": "100000"}
+    admin.create_topics([NewTopic(topic, 2, 2, config=settings)])[topic].result(60)
+    library.produce(bootstrap, topic, [Sent(partition=index, value=word) for index in range(2)])
+    admin.create_partitions([NewPartitions(topic, 4)])[topic].result(60)
+    eventually(lambda: partition_count(admin, topic) == 4, what="the topic has grown")
+    library.produce(bootstrap, topic, [Sent(partition=index, value=LARGE) for index in range(4)])
+    entry = ConfigEntry("max.message.bytes", "1000", incremental_operation=AlterConfigOpType.SET)
+    change = ConfigResource(ConfigResource.Type.TOPIC, topic, incremental_configs=[entry])
+    admin.incremental_alter_configs([change])[change].result(60)
+    for index in range(4):
+        eventually(lambda: is_too_large(bootstrap, topic, index), what="the setting holds")  # noqa: B023
+    found = library.read(bootstrap, topic, dict.fromkeys(range(4), "beginning"))
+    values = sorted((one.partition, one.value) for one in found if one.value != LARGE)
+    assert values == [(0, word), (1, word)]
+    admin.delete_topics([topic], operation_timeout=60)[topic].result(60)
+
+
+def partition_count(admin: AdminClient, topic: str) -> int:
+    """How many partitions have a leader."""
+    found = admin.list_topics(topic, timeout=10).topics[topic].partitions
+    return sum(one.leader >= 0 for one in found.values())
+
+
+def known_controller(port: int) -> int:
+    """The controller as Metadata tells it."""
+    with RawConnection((LOOPBACK, port)) as link:
+        return live_brokers(link)[1]
+
+
+def is_too_large(bootstrap: str, topic: str, partition: int) -> bool:
+    """Whether the leader refuses a record for its size."""
+    try:
+        Confluent().produce(bootstrap, topic, [Sent(partition=partition, value=LARGE)])
+    except KafkaException as failure:
+        return "large" in str(failure).lower()
+    return False
+
+
+def test_topics_live_and_die_on_nodes_of_both_kinds_under_controllers_of_both_kinds(
+    topic: str, tmp_path: Path
+) -> None:
+    with Cluster(1, tmp_path / "ours", settings=SHARED) as cluster:
+        kafka = kafka_peer(3, tmp_path / "kafka", cluster.zookeeper, secret=cluster.secret)
+        tree, bootstrap = Tree(cluster.zookeeper), f"{cluster.bootstrap},{kafka.bootstrap}"
+        with kafka:
+            tree.await_registered({1, 3})
+            for controller in (1, 3):
+                if tree.controller() != controller:
+                    cluster.pause(1)
+                    tree.await_controller({controller})
+                    cluster.resume(1)
+                    tree.await_registered({1, 3})
+                for port in (cluster.node(1).port, kafka.port):
+                    eventually(lambda: known_controller(port) == controller, what="both know it")  # noqa: B023
+                for life in range(LIVES):
+                    live_and_die(bootstrap, topic, b"%d-%d" % (controller, life))
+                    tree.await_deleted(topic)
+                assert tree.controller() == controller
