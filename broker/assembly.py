@@ -225,7 +225,7 @@ class Node:
         self._controller.campaign()
         ports = self._doors.serve()
         log.info("serving node=%d ports=%s", self.identity.node_id, ports)
-        if not await self._metadata.wait_until(lambda _: self._metadata.is_whole, INFORMED_S):
+        if not await self._metadata.wait_until_informed(INFORMED_S):
             log.warning("heard of no controller yet node=%d", self.identity.node_id)
         return ports
 

@@ -133,6 +133,17 @@ class MetadataCache:
         for told in list(self.on_change):
             told()
 
+    async def wait_until_informed(self, timeout_s: float) -> bool:
+        """True once everything is told; False when no controller spoke for so long.
+
+        One of Kafka's does not say that there is no topic: when it named nodes and nothing else
+        for so long, that is all there is.
+        """
+        if await self.wait_until(lambda _: self.is_whole, timeout_s):
+            return True
+        self.is_whole = self.snapshot.controller_id is not None
+        return self.is_whole
+
     async def wait_until(self, holds: Callable[[Snapshot], bool], timeout_s: float) -> bool:
         """True once ``holds`` is true of the snapshot; False when that took too long."""
         changed = asyncio.Event()

@@ -49,3 +49,14 @@ def test_what_the_whole_cluster_does_not_name_is_gone() -> None:
     assert "t" in cache.snapshot.topics
     cache.update(UpdateMetadataRequest(controller_id=1, type=WHOLE))
     assert cache.snapshot.topics == {}
+
+
+async def test_a_controller_of_kafka_that_names_no_topic_has_none() -> None:
+    """Else a node that joins an empty cluster of Kafka would create no topic for its clients."""
+    cache = MetadataCache()
+    assert not await cache.wait_until_informed(0)
+    assert not cache.is_whole
+    cache.update(UpdateMetadataRequest(controller_id=1, live_brokers=[]))
+    assert not cache.is_whole
+    assert await cache.wait_until_informed(0)
+    assert cache.is_whole
