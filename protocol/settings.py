@@ -99,7 +99,7 @@ def parse(settings: type[S], values: Mapping[str, str]) -> S:
 
 def parsed(item: Setting, text: str) -> Any:
     """One text as the value it means for ``item``; raises ConfigError when it means none."""
-    convert = _CONVERTERS.get(item.kind, str)
+    convert = _CONVERTERS[item.kind]
     try:
         value = convert(text.strip())
     except ValueError as error:
@@ -152,6 +152,7 @@ _DECLARED: dict[type[Any], Mapping[str, Setting]] = {}
 
 _CONVERTERS: dict[Any, Callable[[str], Any]] = {
     bool: _boolean,
+    bool | None: _optional(_boolean),
     int: _integer,
     float: _number,
     str: str,

@@ -108,6 +108,9 @@ class Beacons:
                 datagram, _ = await self._socket.recv()
             except asyncio_dgram.TransportClosed:
                 return
+            except OSError as problem:  # of a datagram sent earlier; see _forget_failures
+                log.debug("a beacon was not sent: %s", problem)
+                continue
             self._take(datagram)
             await self._flush()
 
@@ -134,8 +137,20 @@ class Beacons:
         for receiver, datagram in outgoing:
             address = self._address_of(peers.get(receiver))
             if address is not None and self._socket is not None:
-                with contextlib.suppress(asyncio_dgram.TransportClosed):
+                self._forget_failures(self._socket)
+                with contextlib.suppress(asyncio_dgram.TransportClosed, OSError):
                     await self._socket.send(datagram, address)
+
+    def _forget_failures(self, own: asyncio_dgram.DatagramServer) -> None:
+        """The socket tells of a datagram it could not send instead of sending the next one.
+
+        A packet filter, a peer without a route: such a datagram is lost like any other.
+        """
+        while True:
+            try:
+                return own.exception  # type: ignore[no-any-return]
+            except OSError as problem:
+                log.debug("a beacon was not sent: %s", problem)
 
     def _address_of(self, place: Address | None) -> Address | None:
         """The numeric address; looked up beside this, and again from time to time."""

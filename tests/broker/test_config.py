@@ -107,6 +107,7 @@ def test_a_node_never_runs_more_open_than_its_file_says() -> None:
         ({"num.partitions": "0"}, "must be at least 1"),
         ({"num.partitions": "many"}, "must be a whole number"),
         ({"delete.topic.enable": "perhaps"}, "must be true or false"),
+        ({"beacon.enable": "perhaps"}, "must be true or false"),
         ({"log.segment.bytes": "3"}, "segment.bytes"),
         ({"advertised.listeners": "SASL_PLAINTEXT://h:1"}, "no such listener"),
         ({"advertised.listeners": "PLAINTEXT://0.0.0.0:1"}, "nobody can dial"),
@@ -117,6 +118,12 @@ def test_a_bad_value_stops_the_start_and_names_its_setting(
 ) -> None:
     with pytest.raises(ConfigError, match=reason):
         load(LEAST | settings)
+
+
+def test_a_switch_that_may_be_left_unset_is_a_switch_when_it_is_set() -> None:
+    found = [load(LEAST | {"beacon.enable": word}).liveness for word in ("true", "False")]
+    assert [one.beacon_enable for one in found] == [True, False]
+    assert load(LEAST).liveness.beacon_enable is None
 
 
 def test_of_two_units_for_one_setting_the_finer_wins() -> None:

@@ -103,6 +103,20 @@ async def test_garbage_is_counted_and_changes_nothing(nodes: Nodes) -> None:
     await until(lambda: nodes.beacons[0].vigil.is_heard(1, 11))
 
 
+async def test_a_peer_to_which_nothing_can_be_sent_costs_the_others_no_beacon(
+    nodes: Nodes,
+) -> None:
+    nodes.addresses[3] = ("255.255.255.255", 9)  # refused with EACCES
+    controller = nodes.beacons[0].vigil
+    controller.begin(1)
+    for number in (1, 2):
+        controller.admit(number, 10 + number)
+    await until(lambda: min(beacons.pulse._sequence for beacons in nodes.beacons) > 20)
+    controller.checked(clock())
+    await until(lambda: all(lease.holds() for lease in nodes.leases[1:]))
+    assert controller.silent({1: 11, 2: 12}) == []
+
+
 async def test_a_port_that_is_taken_is_an_error_at_once(nodes: Nodes) -> None:
     with pytest.raises(OSError, match="in use"):
         await nodes.beacons[1].open(*nodes.addresses[0])
