@@ -148,7 +148,7 @@ class Beacons:
         """
         while True:
             try:
-                return own.exception  # type: ignore[no-any-return]
+                return own.exception
             except OSError as problem:
                 log.debug("a beacon was not sent: %s", problem)
 

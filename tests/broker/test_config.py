@@ -121,7 +121,8 @@ def test_a_bad_value_stops_the_start_and_names_its_setting(
 
 
 def test_a_switch_that_may_be_left_unset_is_a_switch_when_it_is_set() -> None:
-    found = [load(LEAST | {"beacon.enable": word}).liveness for word in ("true", "False")]
+    with_secret = LEAST | {"cluster.secret": "s"}
+    found = [load(with_secret | {"beacon.enable": word}).liveness for word in ("true", "False")]
     assert [one.beacon_enable for one in found] == [True, False]
     assert load(LEAST).liveness.beacon_enable is None
 
