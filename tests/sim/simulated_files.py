@@ -1,7 +1,8 @@
 """A disk in memory with a page cache: what was not synced may be gone after a power cut.
 
-Source: reliability.md section 5. A crash keeps a random prefix of each file's unsynced bytes;
-names survive when their directory was synced since, or by luck.
+Source: reliability.md section 5. What a power cut leaves of a file's unsynced bytes is a prefix,
+or some sectors of 512 bytes with zeros or what was there before in place of the others; names
+survive when their directory was synced since, or by luck.
 """
 
 from __future__ import annotations
@@ -15,6 +16,8 @@ from typing import TypeVar
 from barnabas.broker.storage.files import Data, StorageError
 
 T = TypeVar("T")
+
+SECTOR_BYTES = 512
 
 
 class Content:
@@ -41,15 +44,37 @@ class Content:
         return twin
 
     def survivor(self, chance: random.Random) -> Content:
-        """What is left: the synced bytes, and perhaps some that were appended since."""
-        kept = len(self.synced)
+        """What is left: the synced bytes, and some of what was changed since."""
         left = Content(self._clock)
         left.modified_ms = self.modified_ms
-        left.data += self.synced
-        if self.data[:kept] == self.synced:
+        kept = self._unchanged()
+        if kept == len(self.synced) and chance.random() < 0.5:
             left.data = self.data[: chance.randint(kept, len(self.data))]
+        else:
+            left.data = self._sectors(kept, chance)
         left.sync()
         return left
+
+    def _unchanged(self) -> int:
+        """So many bytes are still as they were synced."""
+        low, high = 0, min(len(self.synced), len(self.data))
+        while low < high:
+            middle = (low + high + 1) // 2
+            if self.data[low:middle] == self.synced[low:middle]:
+                low = middle
+            else:
+                high = middle - 1
+        return low
+
+    def _sectors(self, kept: int, chance: random.Random) -> bytearray:
+        """Each sector behind ``kept`` as it is, as it was, or never written; a size of two."""
+        size = chance.choice((len(self.synced), len(self.data)))
+        found = bytearray(self.data[: min(kept, size)])
+        while len(found) < size:
+            end = min(size, (len(found) // SECTOR_BYTES + 1) * SECTOR_BYTES)
+            source = chance.choice((self.data, self.synced, b""))
+            found += bytes(source[len(found) : end]).ljust(end - len(found), b"\0")
+        return found
 
 
 class SimulatedFile:
@@ -62,6 +87,8 @@ class SimulatedFile:
         self.size = len(content.data)
 
     def append(self, data: Data) -> None:
+        if data:
+            self._disk.take_space(self.path)
         del self._content.data[self.size :]
         self._content.data += data
         self._content.touch()
@@ -111,10 +138,18 @@ class SimulatedFiles:
         self._safe_files: dict[Path, Content] = {}
         self._safe_directories: set[Path] = {Path("/")}
         self._locked: set[Path] = set()
+        self.is_full = False
+        """Nothing can be written; what is there can be read and removed."""
+
+    def take_space(self, path: Path) -> None:
+        """Raises StorageError while the disk is full."""
+        if self.is_full:
+            raise StorageError(path, "no space left", is_full=True)
 
     def after_power_cut(self, chance: random.Random) -> SimulatedFiles:
         """The disk as the next process finds it; this object stays with the dying one."""
         found = SimulatedFiles(self._clock)
+        found.is_full = self.is_full
         kept = {path for path in self._directories if chance.random() < 0.5}
         found._directories = self._safe_directories | kept
         names = {p: c for p, c in self._files.items() if chance.random() < 0.5} | self._safe_files
@@ -139,6 +174,7 @@ class SimulatedFiles:
         self._need(path.parent)
         content = self._files.get(path)
         if content is None:
+            self.take_space(path)
             content = self._files[path] = Content(self._clock)
         return SimulatedFile(self, path, content)
 
@@ -150,6 +186,7 @@ class SimulatedFiles:
 
     def write_atomically(self, path: Path, data: Data, *, is_synced: bool = True) -> None:
         self._need(path.parent)
+        self.take_space(path)
         content = Content(self._clock)
         content.data += data
         self._files[path] = content
@@ -210,7 +247,7 @@ class SimulatedFiles:
         self._content(path).modified_ms = modified_ms
 
     def disk_bytes(self, path: Path) -> tuple[int, int]:
-        return 1 << 40, 1 << 40
+        return 1 << 40, 0 if self.is_full else 1 << 40
 
     def lock(self, path: Path) -> SimulatedLock:
         if path in self._locked:

@@ -130,14 +130,14 @@ class Rig:
         self.log = self._log(parts)
         return self.log
 
-    async def crash(self) -> Log:
+    async def crash(self, start_offset: int = 0) -> Log:
         """The process is killed and started again."""
-        return await self.reload(is_clean=False)
+        return await self.reload(is_clean=False, start_offset=start_offset)
 
-    async def restart(self) -> Log:
+    async def restart(self, start_offset: int = 0) -> Log:
         """The log is closed in order and opened again."""
         await self.log.close()
-        return await self.reload(is_clean=True)
+        return await self.reload(is_clean=True, start_offset=start_offset)
 
     def segment_file(self, base: int, suffix: str = ".log") -> Path:
         return self.directory / f"{base:020d}{suffix}"

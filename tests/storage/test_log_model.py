@@ -1,7 +1,8 @@
 """A log against a list: whatever happens, it is a prefix of what was appended, and long enough.
 
-Appends, rolls, flushes, truncations, clean stops, killed processes, torn tails and power cuts in
-any order, on the simulated disk (reliability.md P11).
+Appends, rolls, flushes, truncations, deletions, clean stops, killed processes, torn tails, power
+cuts, a full disk and garbage in every file beside the batches, in any order, on the simulated disk
+(reliability.md P11 and P18).
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import pytest
 from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from barnabas.broker.storage.slices import at_once
 from barnabas.protocol.errors import ErrorCode, Refused
 from barnabas.protocol.records.batch import build_batch, iterate, records
 from tests.sim.simulated_files import SimulatedFiles
@@ -24,6 +26,7 @@ from tests.sim.simulated_loop import SimulatedLoop
 from tests.storage.rig import T0, Rig, read_all
 
 DIRECTORY = Path("/data/t-0")
+TAILS = ["garbage", "zeros", "stale"]
 
 
 class LogMachine(RuleBasedStateMachine):
@@ -33,6 +36,7 @@ class LogMachine(RuleBasedStateMachine):
         super().__init__()
         self.runner = asyncio.Runner(loop_factory=lambda: SimulatedLoop(1))
         self.values: list[bytes] = []
+        self.start = 0
         self.count = 0
         self.sequence = 0
         self.producer_epoch = 0
@@ -85,23 +89,73 @@ class LogMachine(RuleBasedStateMachine):
         assert self.rig.log.recovery_point == len(self.values)
 
     @rule(data=st.data())
+    def delete_records(self, data: st.DataObject) -> None:
+        self.start = data.draw(st.integers(self.start, len(self.values)))
+        self.rig.log.advance_start(self.start)
+
+    @rule()
+    def retain(self) -> None:
+        """What lies below the start goes, by whole segments."""
+        log = self.rig.log
+        bases = log.segments.view.bases
+        log.delete_oldest(sum(base <= self.start for base in bases[1:]))
+        self.run(log.flush())
+
+    @rule(data=st.data())
     def truncate(self, data: st.DataObject) -> None:
-        offset = data.draw(st.integers(0, len(self.values)))
+        offset = data.draw(st.integers(self.start, len(self.values)))
         self.rig.log.truncate_to(offset)
         self.run(self.rig.log.flush())
         self.resume(self.rig.log.end_offset)
 
     @rule()
     def restart(self) -> None:
-        self.run(self.rig.restart())
+        self.rig.recovery_point = len(self.values)
+        self.run(self.rig.restart(self.start))
         assert self.rig.log.end_offset == len(self.values)
 
-    @rule(garbage=st.binary(max_size=200), lag=st.integers(0, 9))
-    def kill(self, garbage: bytes, lag: int) -> None:
+    @rule(garbage=st.binary(max_size=200), kind=st.sampled_from(TAILS), lag=st.integers(0, 9))
+    def kill(self, garbage: bytes, kind: str, lag: int) -> None:
         active = self.rig.log.segments.active
         file = self.disk.open_append(active.path(".log"))
+        if kind == "zeros":
+            garbage = bytes(len(garbage))
+        elif kind == "stale" and active.size:
+            garbage = active.read(0, next(iter(active.entries())).size)
         file.append(garbage)
         self.crash(lag)
+        assert self.rig.log.end_offset == len(self.values)
+
+    @rule(data=st.data(), garbage=st.binary(max_size=100), is_clean=st.booleans())
+    def spoil(self, data: st.DataObject, garbage: bytes, *, is_clean: bool) -> None:
+        """Everything beside the batches may be garbage at a start."""
+        if is_clean:
+            self.run(self.rig.log.close())
+            self.rig.recovery_point = len(self.values)
+        else:
+            self.run(self.rig.log.flush())
+            self.rig.recovery_point = self.rig.log.recovery_point
+        names = [name for name in self.disk.list_directory(DIRECTORY) if not name.endswith(".log")]
+        for name in data.draw(st.lists(st.sampled_from([*names, "quarantine"]), max_size=3)):
+            content = data.draw(st.sampled_from([garbage, b"", bytes(len(garbage))]))
+            self.disk.write_atomically(DIRECTORY / name, content)
+        self.run(self.rig.reload(is_clean=is_clean, start_offset=self.start))
+        assert self.rig.log.end_offset == len(self.values)
+
+    @rule(is_killed=st.booleans(), lag=st.integers(0, 9))
+    def fill_the_disk(self, *, is_killed: bool, lag: int) -> None:
+        """Nothing is appended then; everything is read, also by a process that starts now."""
+        self.disk.is_full = True
+        one = build_batch([(None, b"x")], timestamp_ms=T0)
+        with pytest.raises(Refused) as refused:
+            self.rig.log.append(one, leader_epoch=self.producer_epoch, is_client=True)
+        assert refused.value.code == ErrorCode.KAFKA_STORAGE_ERROR
+        if is_killed:
+            self.crash(lag)
+        self.holds_what_was_appended()
+        self.disk.is_full = False
+        if self.rig.log.is_full:
+            at_once(self.rig.log.verify_again())
         assert self.rig.log.end_offset == len(self.values)
 
     @rule(seed=st.integers(0, 2**32), lag=st.integers(0, 9))
@@ -115,11 +169,12 @@ class LogMachine(RuleBasedStateMachine):
     def crash(self, lag: int) -> None:
         """Start again; the checkpoint may be older than the recovery point, never newer."""
         self.rig.recovery_point = max(0, self.rig.log.recovery_point - lag)
-        self.run(self.rig.crash())
+        self.run(self.rig.crash(self.start))
 
     def resume(self, end_offset: int) -> None:
         """The log is shorter: a new leader epoch and a new producer epoch go on from there."""
         del self.values[end_offset:]
+        self.start = min(self.start, end_offset)
         self.producer_epoch += 1
         self.sequence = 0
 
@@ -129,22 +184,24 @@ class LogMachine(RuleBasedStateMachine):
             return
         data = read_all(self.rig.log)
         held = [each for at, _ in iterate(data) for each in records(data, at)]
-        assert [each.offset for each in held] == list(range(len(self.values)))
-        assert [each.value for each in held] == self.values
+        held = [each for each in held if each.offset >= self.start]
+        assert self.rig.log.start_offset == self.start
+        assert [each.offset for each in held] == list(range(self.start, len(self.values)))
+        assert [each.value for each in held] == self.values[self.start :]
 
     @invariant()
     def finds_every_batch(self) -> None:
         if not hasattr(self, "rig"):
             return
         log = self.rig.log
-        for offset in range(0, len(self.values), 3):
+        for offset in range(self.start, len(self.values), 3):
             data = log.read(offset, bytes_max=1, end=log.end_offset, at_least_one=True)
             assert any(each.offset == offset for each in records(data))
 
     @invariant()
     def knows_its_producer(self) -> None:
-        if not hasattr(self, "rig") or not self.sequence:
-            return
+        if not hasattr(self, "rig") or not self.sequence or self.start == len(self.values):
+            return  # a start forgets the producers of a log without records, as Kafka's does
         gap = build_batch(
             [(None, b"x")],
             timestamp_ms=T0,
@@ -159,3 +216,11 @@ class LogMachine(RuleBasedStateMachine):
 
 TestLog = LogMachine.TestCase
 TestLog.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
+
+
+class LongLogMachine(LogMachine):
+    """The same, more often and longer."""
+
+
+TestLogAtLength = pytest.mark.nightly(LongLogMachine.TestCase)
+TestLogAtLength.settings = settings(max_examples=1500, stateful_step_count=50, deadline=None)
