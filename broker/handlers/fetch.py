@@ -20,7 +20,14 @@ from barnabas.protocol.messages import fetch as messages
 from .call import Answer, Call, Handler, Parked
 from .conversions import Conversions
 from .fetch_sessions import FetchSessions, Reading, Wanted
-from .followers import check_replica, divergence, is_position, refuse_strangers
+from .followers import (
+    check_replica,
+    divergence,
+    is_at_ease,
+    is_position,
+    read_tail,
+    refuse_strangers,
+)
 from .old_fetch import OldFetch
 from .read_committed import note_aborted, wants_committed
 
@@ -79,11 +86,10 @@ class FetchHandler:
 
     def _read_or_wait(self, call: Call, reading: Reading) -> Answer:
         request, wanted = call.request, reading.wanted
-        must_wait = self._must_wait(call, reading)
+        missing = self._missing(call, reading)
         self._note_unread(reading)
-        if not must_wait:
+        if missing <= 0:
             return reading.answer()
-        missing = request.min_bytes - _size(wanted)
         for one in wanted:
             one.result.records = b""
         parked = Parked()
@@ -106,19 +112,25 @@ class FetchHandler:
             done=again,
         )
         parked.on_drop = drop
-        listening = Listening(reading, request, wait, self._watched(wanted))
+        listening = Listening(
+            reading, request, wait, [] if reading.is_followers else self._watched(wanted)
+        )
         return parked
 
-    def _must_wait(self, call: Call, reading: Reading) -> bool:
-        """Read once; True when nothing went wrong and too little was there."""
+    def _missing(self, call: Call, reading: Reading) -> int:
+        """Read once; how many bytes more to wait for, 0 also where something went wrong."""
         wanted = reading.wanted
         self._read_all(call, wanted, is_first_time=True)
         request: messages.FetchRequest = call.request
         if request.max_wait_ms <= 0 or reading.is_of_nothing:
-            return False
-        if any(one.result.error_code or one.result.diverging_epoch for one in wanted):
-            return False
-        return _size(wanted) < request.min_bytes
+            return 0
+        missing = request.min_bytes
+        for one in wanted:
+            result = one.result
+            if result.error_code or result.diverging_epoch:
+                return 0
+            missing -= len(result.records or b"")
+        return missing
 
     def _note_positions(self, node: int, wanted: list[Wanted]) -> None:
         """A follower has what lies below the offsets it asks for: appends may be committed now.
@@ -128,13 +140,15 @@ class FetchHandler:
         for one in wanted:
             asked = one.partition
             partition = self._replicas.get(one.topic, asked.partition)
-            if partition is not None and is_position(partition, node, asked):
+            if partition is not None and (
+                is_at_ease(partition, node, asked) or is_position(partition, node, asked)
+            ):
                 partition.follower_fetched(node, asked.fetch_offset, asked.log_start_offset)
 
     def _note_unread(self, reading: Reading) -> None:
         """A follower's session looks at what moves, and again at what was not read to the end."""
         session = reading.session
-        if session is None or not session.is_follower:
+        if session is None or not reading.is_followers:
             return
         for one in reading.wanted:
             key = (one.topic, one.partition.partition)
@@ -152,16 +166,17 @@ class FetchHandler:
         return [partition for partition in found if partition is not None]
 
     def _read_all(self, call: Call, wanted: list[Wanted], *, is_first_time: bool = False) -> None:
-        if is_first_time and call.request.replica_id >= 0:
-            self._note_positions(call.request.replica_id, wanted)
-        version = call.version
+        node, version = call.request.replica_id, call.version
+        if is_first_time and node >= 0:
+            self._note_positions(node, wanted)
         left = min(call.request.max_bytes, self._bytes_max, self._room())
         is_first = version >= SIZE_RULES_SINCE
         for one in wanted:
             limit = one.partition.partition_max_bytes
             if version >= SIZE_RULES_SINCE:
                 limit = min(limit, left)
-            self._read(call, one, max(0, limit), is_first)
+            if node < 0 or not read_tail(self._replicas, node, one, limit):
+                self._read(call, one, max(0, limit), is_first)
             count = len(one.result.records or b"")
             left -= count
             is_first = is_first and not count
@@ -211,8 +226,7 @@ class Listening:
         self._wait = wait
         self._session = reading.session
         self._watched = watched
-        if self._session is not None and self._session.is_follower:
-            self._watched = []
+        if self._session is not None and reading.is_followers:
             self._session.wait = wait
         for partition in self._watched:
             if request.replica_id >= 0:
@@ -234,10 +248,6 @@ def is_read_to_the_end(partition: Partition, one: Wanted) -> bool:
     if result.error_code or result.diverging_epoch is not None:
         return False
     return bool(result.records) or one.partition.fetch_offset >= partition.log.end_offset
-
-
-def _size(wanted: list[Wanted]) -> int:
-    return sum(len(one.result.records or b"") for one in wanted)
 
 
 def _refuse(result: messages.PartitionResult, code: ErrorCode, version: int) -> None:

@@ -184,6 +184,11 @@ class Reading:
         self.wanted = self._wanted(_asked(request, session, sessions.now()))
 
     @property
+    def is_followers(self) -> bool:
+        """Whether it belongs to a follower's session, which hears of what moves."""
+        return self.session is not None and self.session.is_follower
+
+    @property
     def is_of_nothing(self) -> bool:
         """No partition is asked about, not even one that has not moved."""
         return not (self.wanted if self.session is None else self.session.partitions)

@@ -7,10 +7,12 @@ reliability.md section 8.2 (fake follower, CVE-2018-1288).
 from __future__ import annotations
 
 from barnabas.broker.replication.partition import Partition
+from barnabas.broker.replication.replicas import Replicas
 from barnabas.protocol.errors import CorruptRequest, ErrorCode, Refused
 from barnabas.protocol.messages import fetch as messages
 
 from .call import Call
+from .fetch_sessions import Wanted
 
 UNKNOWN_REPLICA = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.UNKNOWN_LEADER_EPOCH)
 """What a node is told that asks as a follower of a partition it has no replica of."""
@@ -57,3 +59,43 @@ def is_position(partition: Partition, node: int, asked: messages.Partition) -> b
     except Refused:
         return False
     return log.start_offset <= asked.fetch_offset <= log.end_offset
+
+
+def is_at_ease(partition: Partition, node: int, asked: messages.Partition) -> bool:
+    """Whether all is as it mostly is: so that :func:`is_position` holds, without its detail."""
+    log = partition.log
+    return (
+        partition.is_leader
+        and asked.current_leader_epoch == partition.leader_epoch
+        and asked.last_fetched_epoch == log.epochs.latest
+        and log.start_offset <= asked.fetch_offset <= log.end_offset
+        and node != partition.leader_id
+        and node in partition.replicas
+        and not log.is_offline
+    )
+
+
+def read_tail(replicas: Replicas, node: int, one: Wanted, bytes_max: int) -> bool:
+    """Answer a follower that is at the log's end, or before its last batch, without a file.
+
+    False, and nothing is answered, when that is not so.
+    """
+    asked, result = one.partition, one.result
+    partition = replicas.get(one.topic, asked.partition)
+    if partition is None or not is_at_ease(partition, node, asked):
+        return False
+    log = partition.log
+    if asked.fetch_offset == log.end_offset:
+        records = b""
+    else:
+        tail = partition.readers.tail
+        if tail is None or tail[0] != asked.fetch_offset or len(tail[1]) > bytes_max:
+            return False
+        records = tail[1]
+    result.error_code = ErrorCode.NONE
+    result.diverging_epoch = None
+    result.high_watermark = mark = partition.high_watermark
+    result.last_stable_offset = log.last_stable_offset(mark)
+    result.log_start_offset = log.start_offset
+    result.records = records
+    return True

@@ -179,25 +179,23 @@ class Partition:
         """
         if not self.is_leader:
             raise Refused(ErrorCode.NOT_LEADER_OR_FOLLOWER)
-        if acks == -1 and len(self.isr) < len(self.replicas):
-            self._check_enough_replicas()
+        if acks == -1 and len(self.isr) < len(self.replicas) and not self.has_enough_replicas:
+            raise Refused(ErrorCode.NOT_ENOUGH_REPLICAS)
         appended = self.log.append(batch, leader_epoch=self.leader_epoch, is_client=is_client)
         if appended.is_duplicate:
             return appended
         end = appended.last_offset + 1
-        if not (self._unread or self._told) and self._committable() == end:
+        if len(self.isr) > 1:
+            self._unread.add(end, len(batch))  # no follower has it: nothing is committed by this
+        elif not (self._unread or self._told) and self._committable() == end:
             before, self.high_watermark = self.high_watermark, end
             self._tell_readers(len(batch), before)
         else:
             self._unread.add(end, len(batch))
             self.advance()
         if not self._is_alone:
-            self.readers.appended(len(batch))
+            self.readers.appended(appended.base_offset, batch)
         return appended
-
-    def _check_enough_replicas(self) -> None:
-        if not self.has_enough_replicas:
-            raise Refused(ErrorCode.NOT_ENOUGH_REPLICAS)
 
     @property
     def has_enough_replicas(self) -> bool:
@@ -243,7 +241,7 @@ class Partition:
         end = self.log.durable_offset
         if self._is_alone:
             return end
-        if not self.has_enough_replicas:
+        if len(self.isr) < len(self.replicas) and not self.has_enough_replicas:
             return self.high_watermark
         counted = self.isr if self.pending is None else {*self.isr, *self.pending.isr}
         recent = self._around.now() - self._around.lag_max_s
@@ -277,7 +275,8 @@ class Partition:
         """
         now = self._around.now()
         self.followers.fetched(node, offset, log_start, self.log.end_offset, now)
-        self.starts.moved(self.low_watermark)
+        if self.starts.count:
+            self.starts.moved(self.low_watermark)
         if (
             node not in self.isr
             and self.pending is None
@@ -285,7 +284,8 @@ class Partition:
             and node in self._around.live_nodes()
         ):
             self._propose((*self.isr, node))
-        self.advance()
+        if self.high_watermark < self.log.end_offset:
+            self.advance()
 
     def drop_laggards(self) -> None:
         """Take replicas out of the in-sync set that have been behind for too long."""

@@ -12,6 +12,8 @@ from .partition_parts import Waiter
 
 _ENOUGH: Final = 1 << 62
 """Bytes, more than anybody waits for: how many a transaction held back is not counted."""
+_TAIL_MAX: Final = 2048
+"""A batch of this size is kept in memory for the followers, one for each partition."""
 _APART_MAX: Final = 10_000
 """What cannot be committed for long must not pile up."""
 
@@ -19,13 +21,17 @@ _APART_MAX: Final = 10_000
 class Readers:
     """Whoever waits is told of each move until it is forgotten."""
 
-    __slots__ = ("_committed", "_consumers", "_followers", "_stable")
+    __slots__ = ("_committed", "_consumers", "_followers", "_stable", "tail")
 
     def __init__(self) -> None:
         self._consumers: dict[Waiter, None] = {}
         self._committed: dict[Waiter, None] = {}
         self._followers: dict[Waiter, None] = {}
         self._stable: int | None = None
+        self.tail: tuple[int, bytes] | None = None
+        """The last batch that followers were told of, and where it begins: it ends the log.
+
+        None when it is large, or was written in another epoch."""
 
     def __bool__(self) -> bool:
         return bool(self._consumers or self._committed)
@@ -43,8 +49,10 @@ class Readers:
         for waiting in (self._consumers, self._committed, self._followers):
             waiting.pop(waiter, None)
 
-    def appended(self, count: int) -> None:
-        """The log has ``count`` bytes more."""
+    def appended(self, base_offset: int, batch: bytearray | memoryview) -> None:
+        """The log, which has followers, ends with ``batch`` now."""
+        count = len(batch)
+        self.tail = (base_offset, bytes(batch)) if count <= _TAIL_MAX else None
         for waiter in tuple(self._followers):
             waiter.grew(count)
 
@@ -68,6 +76,7 @@ class Readers:
     def end(self, stable: int | None = None) -> None:
         """Whoever waits must ask again; ``stable`` is the last stable offset where it lags."""
         self._stable = stable
+        self.tail = None
         for waiter in (*self._consumers, *self._committed, *self._followers):
             waiter.end()
 

@@ -130,6 +130,35 @@ async def test_a_follower_is_woken_by_an_append_and_a_consumer_by_its_commit(
     assert offsets(results(consumer.answer)[0].records) == [0, 1]
 
 
+async def test_the_last_batch_is_the_same_from_memory_as_from_the_file(
+    handler: FetchHandler, replicas: Replicas, partition: Partition
+) -> None:
+    append(partition, 2)
+    append(partition, 3)
+    assert partition.readers.tail is not None
+    from_memory = fetched(handler, request(2, last_epoch=4))
+    partition.readers.tail = None
+    assert fetched(handler, request(2, last_epoch=4)) == from_memory
+    assert offsets(from_memory.records) == [2, 3, 4]
+    assert offsets(fetched(handler, request(0, last_epoch=4)).records) == [0, 1, 2, 3, 4]
+    assert offsets(fetched(handler, request(3, last_epoch=4)).records) == [2, 3, 4]
+
+
+async def test_nothing_in_memory_outlives_an_epoch_a_deletion_or_the_size_of_a_small_batch(
+    handler: FetchHandler, replicas: Replicas, partition: Partition
+) -> None:
+    append(partition, 2)
+    follow(replicas, "t", epoch=5)
+    assert partition.readers.tail is None
+    lead(replicas, "t", epoch=6, partition_epoch=6, replicas=[1, 2, 3], isr=[1, 2])
+    append(partition, 2)
+    partition.log.advance_start(4)
+    assert fetched(handler, request(2, epoch=6, last_epoch=6)).error_code == 1
+    append(partition, 1000)
+    assert partition.readers.tail is None
+    assert len(offsets(fetched(handler, request(4, epoch=6, last_epoch=6)).records)) == 1000
+
+
 async def test_waiting_is_no_sign_of_life(
     handler: FetchHandler, partition: Partition, around: Around
 ) -> None:

@@ -34,6 +34,18 @@ def test_everything_is_named_once_then_what_moved_and_what_went() -> None:
     assert (keys(third), third.session_epoch) == (([], []), 2)
 
 
+def test_between_two_looks_at_everything_only_what_was_touched_is_compared() -> None:
+    session = FetchSession()
+    session.name({("a", 0): AT, ("a", 1): AT, ("b", 0): AT})
+    session.answered(77)
+    moved = AT._replace(offset=6)
+    again = session.name_again({("a", 0): AT, ("a", 1): moved})
+    assert (keys(again), again.session_id, again.session_epoch) == (([("a", 1)], []), 77, 1)
+    session.answered(77)
+    whole = session.name({("a", 0): AT, ("a", 1): moved, ("b", 0): AT})
+    assert (keys(whole), whole.session_epoch) == (([], []), 2)
+
+
 def test_a_new_epoch_of_the_leader_is_named_though_nothing_else_moved() -> None:
     session = FetchSession()
     session.name({("a", 0): AT})
