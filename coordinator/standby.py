@@ -27,6 +27,8 @@ T = TypeVar("T")
 
 SLICE_S: Final = 0.001
 PAUSE_S: Final = 0.004
+GATHER_S: Final = 0.02
+"""Commits come one by one: applied together they cost a fraction."""
 LOOK_S: Final = 10.0
 """How often the led partitions are looked at for segments that were rolled."""
 STOP_S: Final = 5.0
@@ -149,6 +151,7 @@ class Standbys:
                 del self._due[partition]
                 async with self._guarded(partition):
                     await self._follow_one(partition)
+            await asyncio.sleep(GATHER_S)
 
     async def _follow_one(self, partition: int) -> None:
         shadow = self._shadows.get(partition)
