@@ -191,14 +191,14 @@ def main() -> None:
                 system.pin({0})
         generator = stack.enter_context(Generator({1} if are_pinned else None))
         found = measure(generator, running, plan)
-    names = [system.name for system in running]
-    print(f"machine: {machine()}")
-    print(
-        f"plan: {plan.rounds} rounds of {plan.seconds:g} s a cell after {plan.warm_up:g} s of "
-        f"warm-up; pinned: {'brokers core 0, generator core 1' if are_pinned else 'no'}; "
-        f"Apache Kafka {KAFKA_VERSION}; nodes and replicas: {options.replication}"
-    )
-    print(table(found, names))
+        names = [system.name for system in running]
+        print(f"machine: {machine()}")
+        print(
+            f"plan: {plan.rounds} rounds of {plan.seconds:g} s a cell after {plan.warm_up:g} s of "
+            f"warm-up; pinned: {'brokers core 0, generator core 1' if are_pinned else 'no'}; "
+            f"Apache Kafka {KAFKA_VERSION}; nodes and replicas: {options.replication}"
+        )
+        print(table(found, names))
     if options.json:
         options.json.write_text(
             json.dumps(
