@@ -96,11 +96,6 @@ class Flusher:
         if offset > self.recovery_point:
             self._rise(offset)
 
-    def restart(self, offset: int) -> None:
-        """The log was emptied and begins at ``offset``."""
-        self._generation += 1
-        self._move(offset)
-
     def _move(self, offset: int) -> None:
         self.recovery_point = offset
         self.due_at = offset + self._messages_max

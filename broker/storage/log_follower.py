@@ -91,7 +91,9 @@ def truncate_fully(log: Log, offset: int, start_offset: int | None) -> None:
     """Drop everything; one empty segment at ``offset`` remains."""
     for told in tuple(log.before_cut):
         told(offset)
-    log.flusher.restart(offset)
+    # Not up to the offset: what was not durable may be back after a power cut, until the flush that
+    # the change of the list asks for.
+    log.flusher.lower(offset)
     old = log.segments.view.segments
     renamed = log.snapshots.remove_above(-1)
     for segment in old:

@@ -233,10 +233,12 @@ class StoredLog:
         """The list of segments was changed and the log now ends at ``end_offset``.
 
         ``gone`` are closed as soon as nobody reads them; the ``renamed`` files are unlinked later.
+        A flush is asked for, which makes that durable.
         """
         self.end_offset = end_offset
         self._arm_roll()
         self.removed(gone, renamed)
+        self._owner.schedule_flush(self)
 
     def removed(self, gone: Iterable[Segment], renamed: Iterable[Path]) -> None:
         """``gone`` left the list: close them as soon as nobody reads them.

@@ -111,10 +111,20 @@ def test_files_are_renamed_before_they_are_unlinked_later(rig: Rig) -> None:
 def test_full_truncation_begins_anew_at_an_offset(rig: Rig) -> None:
     rig.log.truncate_fully(8, start_offset=9)
     log = rig.log
-    assert (log.start_offset, log.end_offset, log.recovery_point) == (9, 8, 8)
+    assert (log.start_offset, log.end_offset) == (9, 8)
     assert (log.epochs.pairs, log.segments.view.bases) == ([], (8,))
     rig.log.append_as_follower(fetched(8))
     assert offsets_of(read_all(rig.log)) == [8, 9]
+
+
+async def test_full_truncation_is_durable_after_the_flush_that_it_asks_for(rig: Rig) -> None:
+    point = rig.log.recovery_point
+    rig.keeper.flushes.clear()
+    rig.log.truncate_fully(50)
+    assert rig.log.recovery_point == point
+    assert rig.keeper.flushes == [rig.log]
+    await rig.log.flush()
+    assert rig.log.recovery_point == 50
 
 
 def test_truncation_below_the_first_segment_begins_anew(tmp_path: Path) -> None:
