@@ -68,6 +68,8 @@ class LogManager:
         self._intervals = intervals
         self._random = random
         self._logs: dict[Key, Log] = {}
+        self._counts: Counter[Path] = Counter()
+        """How many logs each directory has."""
         self.directories = [LogDirectory(files, path) for path in directories]
         self.offline: list[Callable[[Path, Sequence[Key]], None]] = []
         """Told of a failed directory and the partitions in it, on the loop."""
@@ -170,7 +172,14 @@ class LogManager:
             random=self._random,
             topic_id=topic_id,
         )
+        self._counts[path.parent] += 1
         return added
+
+    def _forget(self, key: Key) -> Log | None:
+        gone = self._logs.pop(key, None)
+        if gone is not None:
+            self._counts[gone.directory.parent] -= 1
+        return gone
 
     # Using
 
@@ -215,7 +224,7 @@ class LogManager:
             created.flusher.before_first.append(partial(self._files.sync_directory, directory.path))
             self._check_id(created, topic_id)
         except StorageError as error:
-            self._logs.pop((topic, partition), None)
+            self._forget((topic, partition))
             if error.may_heal:
                 self._keeping.wait_for_room(directory.path)
             else:
@@ -225,12 +234,8 @@ class LogManager:
         return created
 
     def _emptiest(self) -> LogDirectory:
-        """Of several directories; one alone needs no count, which a large topic takes often."""
         online = [directory for directory in self.directories if directory.is_online]
-        if len(online) == 1:
-            return online[0]
-        counts = Counter(each.directory.parent for each in self._logs.values())
-        return min(online, key=lambda each: counts[each.path])
+        return min(online, key=lambda each: self._counts[each.path])
 
     def _check_id(self, found: Log, topic_id: bytes | None) -> None:
         """Write the id down where there is none yet."""
@@ -246,7 +251,7 @@ class LogManager:
 
     def delete(self, topic: str, partition: int) -> None:
         """Forget a log; its name is free at once, its files go later. Raises StorageError."""
-        gone = self._logs.pop((topic, partition), None)
+        gone = self._forget((topic, partition))
         if gone is None:
             return
         gone.retire()
@@ -270,8 +275,9 @@ class LogManager:
     def use_defaults(self, defaults: LogConfig) -> None:
         """Other settings for every topic that sets nothing itself."""
         self._defaults = defaults
-        for topic in sorted({topic for topic, _ in self._logs}):
-            self.reconfigure(topic)
+        configs = {topic: self._config(topic) for topic in {topic for topic, _ in self._logs}}
+        for (topic, _), each in self._logs.items():
+            each.config = configs[topic]
 
     def _config(self, topic: str) -> LogConfig:
         try:
