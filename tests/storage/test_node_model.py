@@ -61,17 +61,17 @@ class Known:
         self.told_start = 0
         """DeleteRecords was answered with this."""
         self.begin = 0
-        self.previous: Known | None = None
-        """What the log was before it began anew, which a power cut may undo before a flush."""
+        """What lies below belongs to logs that were emptied: a power cut may bring it back."""
 
     def cut(self, end_offset: int) -> None:
         self.pairs = {at: pair for at, pair in self.pairs.items() if at < end_offset}
         self.committed = min(self.committed, end_offset)
         self.told_start = min(self.told_start, end_offset)
+        self.begin = min(self.begin, end_offset)
 
     def newest(self) -> dict[bytes, int]:
         """Where each key was appended last."""
-        return {key: at for at, (key, _) in sorted(self.pairs.items())}
+        return {key: at for at, (key, _) in sorted(self.pairs.items()) if at >= self.begin}
 
 
 class NodeMachine(RuleBasedStateMachine):
@@ -187,12 +187,10 @@ class NodeMachine(RuleBasedStateMachine):
         """As a follower whose leader has deleted more than it has."""
 
         async def begin() -> None:
-            log, before = self.log(topic), self.known[topic]
+            log, known = self.log(topic), self.known[topic]
             log.truncate_fully(log.end_offset + above)
             await self.logs.write_recovery_points()
-            self.known[topic] = known = Known()
-            known.committed = known.told_start = log.end_offset
-            known.previous, known.begin = before.previous or before, log.end_offset
+            known.committed = known.told_start = known.begin = log.end_offset
 
         self.run(begin())
 
@@ -252,9 +250,6 @@ class NodeMachine(RuleBasedStateMachine):
             await self.abandon()
             await self.start()
             for topic, end_offset in safe.items():
-                before = self.known[topic].previous
-                if before and self.log(topic).start_offset < self.known[topic].begin:
-                    self.known[topic] = before
                 self.settled(topic, end_offset)
             self.epoch += 1
 
@@ -265,7 +260,8 @@ class NodeMachine(RuleBasedStateMachine):
         log, known = self.log(topic), self.known[topic]
         held = [at for at in known.newest().values() if log.start_offset <= at < least]
         assert log.end_offset >= max(held, default=-1) + 1
-        assert log.start_offset >= min(known.told_start, log.end_offset)
+        if log.end_offset >= known.begin:
+            assert log.start_offset >= min(known.told_start, log.end_offset)
         known.cut(log.end_offset)
 
     @invariant()
