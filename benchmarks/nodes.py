@@ -13,8 +13,13 @@ REPLICATED: Final[Mapping[str, str]] = {
     "default.replication.factor": "3",
     "offsets.topic.replication.factor": "3",
     "min.insync.replicas": "2",
+    "offsets.commit.timeout.ms": "30000",
+    "zookeeper.session.timeout.ms": "30000",
 }
-"""What either system is given where commits are to be on three nodes."""
+"""What either system is given where commits are to be on three nodes.
+
+The times are long, so that a busy machine ends neither a commit nor a session.
+"""
 
 Make = Callable[[Path, str, int, Mapping[str, str]], ServerProcess]
 """One node from its directory, ZooKeeper's address, its id and its settings."""
