@@ -315,14 +315,14 @@ class _Loading:
             segments=self._segments,
             start_offset=start_offset,
             end_offset=end_offset,
-            recovery_point=min(self._recovery_point, end_offset) if self._is_full else end_offset,
+            recovery_point=end_offset,
             epochs=self._epochs,
             producers=producers,
             snapshots=self._snapshots,
         )
 
     def _unless_full(self, write: Callable[[], None]) -> None:
-        """Do without a file on a full disk: the next flush or the next start writes it."""
+        """Do without a file on a full disk: batches are safe, and a start misses what it tells."""
         try:
             write()
         except StorageError as error:

@@ -60,8 +60,11 @@ class RetentionPass:
         while self._count(each):
             async with each.flusher.quiet:
                 count = min(self._count(each), _SEGMENTS_MAX)  # anything may have happened
+                first = each.segments.view.bases[0]
                 if count:
                     each.delete_oldest(count)
+                if each.segments.view.bases[0] == first:
+                    return  # on a full disk the last segment has to stay
             await asyncio.sleep(0)
 
     def _count(self, each: Log) -> int:
