@@ -185,6 +185,7 @@ class Node:
         self._renewal = SessionRenewal(
             self._zookeeper,
             [
+                self._coordination.forget_former_life,
                 self._register,
                 self._topic_configs.load,
                 self._node_configs.load,

@@ -72,6 +72,15 @@ class Coordination:
         await self.groups.save()
         self.groups.stop()
 
+    async def forget_former_life(self) -> None:
+        """The session is lost: what was led may be led by others, whose word is to be awaited.
+
+        Before the node is registered anew: a session gives it a lease again at once, and a
+        controller gives every partition it led a new leader epoch.
+        """
+        self._liveness.forget_waiting()
+        self.groups.resign()
+
     def forget_deleted_topics(self) -> Collection[str]:
         """The metadata changed: drop the offsets of topics that are gone, and name those."""
         topics = self._metadata.snapshot.topics

@@ -127,8 +127,7 @@ class GroupCoordinator:
         """Write what is staged, resign everywhere and answer 15 from now on."""
         self._journal.flush()
         self.standbys.close()
-        for term in self.directory.terms():
-            self.on_resigned(term.partition, None)
+        self.resign()
         self.directory.stop()
         self._deadlines.close()
         log.info("stopped coordinator node=%d", self.node_id)
@@ -156,6 +155,11 @@ class GroupCoordinator:
         log.log(level, "resigned partition=%d groups=%d", partition, len(term.groups))
         for group in term.groups.values():
             self._rebalancer.bury(group, ErrorCode.NOT_COORDINATOR)
+
+    def resign(self) -> None:
+        """Lead nothing until the next elections."""
+        for term in self.directory.terms():
+            self.on_resigned(term.partition, None)
 
     def topics_deleted(self, names: Collection[str]) -> None:
         """Topics are gone: no group keeps an offset of theirs."""

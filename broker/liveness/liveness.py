@@ -114,6 +114,10 @@ class Liveness:
         else:
             self._timed.waiting.append((controller_epoch, act))
 
+    def forget_waiting(self) -> None:
+        """What waits to be settled belongs to a life that is over."""
+        self._timed.waiting.clear()
+
     def is_controller_silent(self) -> bool:
         """The controller sends beacons, and none came for T."""
         if self.beacons is None or not self.beacons.is_beating or self._controller_id is None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import itertools
 import random
 import struct
+import threading
 import time
 from collections import Counter
 from collections.abc import Sequence
@@ -190,7 +191,12 @@ class LateQuestions:
 
     def __init__(self, address: Address, topic: str, groups: Sequence[str]) -> None:
         self._threads = ThreadPoolExecutor(len(groups))
-        self._answers = [self._threads.submit(_ask_once, address, topic, group) for group in groups]
+        sent = threading.Semaphore(0)
+        self._answers = [
+            self._threads.submit(_ask_once, address, topic, group, sent) for group in groups
+        ]
+        for _ in groups:
+            assert sent.acquire(timeout=LATE_S), "a question could not be sent"
 
     def answers(self) -> tuple[dict[str, list[Read]], Counter[int]]:
         """What came, and how often each code, after the node was woken."""
@@ -204,9 +210,23 @@ class LateQuestions:
         return reads, codes
 
 
-def _ask_once(address: Address, topic: str, group: str) -> tuple[str, Read, int] | None:
+class _Telling(RawConnection):
+    """Says when a request was sent."""
+
+    def __init__(self, address: Address, sent: threading.Semaphore) -> None:
+        super().__init__(address, LATE_S)
+        self._sent = sent
+
+    def send(self, data: bytes) -> None:
+        super().send(data)
+        self._sent.release()
+
+
+def _ask_once(
+    address: Address, topic: str, group: str, sent: threading.Semaphore
+) -> tuple[str, Read, int] | None:
     try:
-        with RawConnection(address, LATE_S) as link:
+        with _Telling(address, sent) as link:
             began = time.monotonic()
             found, code = fetch_offsets(link, group, topic, [0])
     except (OSError, Closed):
