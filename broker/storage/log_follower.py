@@ -90,7 +90,7 @@ def truncate_to(log: Log, offset: int) -> None:
 def truncate_fully(log: Log, offset: int, start_offset: int | None) -> None:
     """Drop everything; one empty segment at ``offset`` remains."""
     for told in tuple(log.before_cut):
-        told(offset)
+        told(min(offset, log.segments.view.bases[0]))
     # Not up to the offset: what was not durable may be back after a power cut, until the flush that
     # the change of the list asks for.
     log.flusher.lower(offset)

@@ -10,6 +10,7 @@ import asyncio
 from pathlib import Path
 
 from barnabas.broker.storage.cleaner_checkpoints import CLEANED
+from barnabas.broker.storage.cleaner_settings import CleanerSettings
 from barnabas.broker.storage.compaction_worker import LoopWorker
 from tests.storage.compacting import Compacting
 from tests.storage.simulated import in_simulated_time
@@ -81,6 +82,21 @@ async def test_a_checkpoint_above_what_was_durable_at_the_start_is_not_believed(
     await grow(rig, 8)
     assert await rig.clean()
     assert rig.offsets() == [1, 7]
+    await rig.close()
+
+
+@in_simulated_time
+async def test_a_log_that_begins_anew_above_its_end_ends_its_pass(tmp_path: Path) -> None:
+    rig = await three_segments(tmp_path)
+    rig.cleaner._settings = CleanerSettings(bytes_per_second=100)
+    cleaning = asyncio.create_task(rig.clean())
+    await asyncio.sleep(0.5)
+    assert not cleaning.done()
+    rig.log.truncate_fully(100)
+    assert not await cleaning
+    assert rig.logs.is_complete
+    assert rig.first_dirty == 100
+    assert not rig.files_named(".cleaned")
     await rig.close()
 
 
