@@ -12,6 +12,7 @@ import faulthandler
 import json
 import logging
 import os
+import re
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -296,7 +297,7 @@ class _Counts(logging.Handler):
         self.found: dict[str, int] = {}
 
     def emit(self, record: logging.LogRecord) -> None:
-        kind = record.msg.split(" path=")[0].split(" directory=")[0].split(":")[0]
+        kind = re.split(r" \w+=|:| %s", record.msg)[0]
         self.found[kind] = self.found.get(kind, 0) + 1
 
 
