@@ -68,9 +68,18 @@ class Batch:
         """
         told = set(self.context.nodes if nodes is None else nodes)
         self.publish(self.context.leaders, told)
-        self._informed |= told
         if not self.context.unreadable:
             self._whole_for |= told
+
+    def inform(self, nodes: Iterable[int] | None = None) -> None:
+        """With the answer to this, ``nodes`` (all when None) have obeyed all that was sent.
+
+        Only then may they answer for what they lead: one that was away leads, as far as it knows,
+        what it led before.
+        """
+        told = set(self.context.nodes if nodes is None else nodes)
+        self.publish([], told)
+        self._informed |= told
 
     def stop(self, replica: Replica, *, delete: bool) -> None:
         """Have a node stop serving a replica, and delete its log if ``delete``."""

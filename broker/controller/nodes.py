@@ -124,6 +124,7 @@ class NodeChanges:
             if replica[2] in ids:
                 batch.stop(replica, delete=True)
         await self._term.partitions.elect_wherever_missing(batch)
+        batch.inform(ids)
         batch.send()
         await self._moves.resume({replica[:2] for replica in hosted})
         await self._deletion.retry({replica[0] for replica in hosted})

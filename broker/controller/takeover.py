@@ -67,6 +67,7 @@ class Takeover:
         await self._term.partitions.elect_wherever_missing(batch)
         self._elect_when_leases_are_over()
         batch.publish_all()
+        batch.inform()
         batch.send()
         await self._moves.resume()
         await self._moves.asked()

@@ -1,0 +1,38 @@
+"""Who may answer for what it leads: only nodes that have heard who leads.
+
+Source: reliability.md section 3.1 (a) and (e).
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from barnabas.broker.controller.term import Term
+from tests.controller.small_cluster import SmallCluster
+
+
+async def test_a_node_that_came_back_may_answer_only_after_it_was_told_what_it_leads(
+    cluster: SmallCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As far as it knows it leads what it led before, and an election takes its time."""
+    admitted: list[tuple[int, int]] = []
+
+    def informed(term: Term, node: int, broker_epoch: int) -> None:
+        del term, broker_epoch
+        admitted.append((node, len(cluster.orders)))
+
+    monkeypatch.setattr(Term, "informed", informed)
+    await cluster.start(1)
+    await cluster.start(2, ("broker",))
+    await cluster.create("alone", {0: (2,)})
+    await cluster.led("alone", 0, 2)
+    cluster.orders.clear()
+    admitted.clear()
+    cluster.nodes[2].zookeeper.expire()
+    before = cluster.nodes[2].hosted["alone", 0].leader_epoch
+    await cluster.until(lambda: cluster.nodes[2].hosted["alone", 0].leader_epoch > before)
+    await cluster.until(lambda: any(node == 2 for node, _ in admitted))
+    told = [
+        at for at, one in enumerate(cluster.orders) if one.node == 2 and one.kind == "LeaderAndIsr"
+    ]
+    assert all(seen > told[-1] for node, seen in admitted if node == 2)
