@@ -66,7 +66,7 @@ class Known:
     def cut(self, end_offset: int) -> None:
         self.pairs = {at: pair for at, pair in self.pairs.items() if at < end_offset}
         self.committed = min(self.committed, end_offset)
-        self.told_start = min(self.told_start, end_offset)
+        self.told_start = min(self.told_start, end_offset) if end_offset >= self.begin else 0
         self.begin = min(self.begin, end_offset)
 
     def newest(self) -> dict[bytes, int]:
@@ -178,6 +178,7 @@ class NodeMachine(RuleBasedStateMachine):
         while not log.may_truncate_to(offset):
             await self.logs.write_recovery_points()
         log.truncate_to(offset)
+        await log.flush()  # until then a power cut may bring back what was cut
         assert log.end_offset <= max(offset, log.start_offset)
         known.cut(log.end_offset)
         self.epoch += 1
