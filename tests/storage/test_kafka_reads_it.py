@@ -86,7 +86,8 @@ def test_what_we_print_of_it_is_what_kafka_prints(
 
 
 def files_of(directory: Path) -> list[Path]:
-    return sorted(each for each in directory.iterdir() if each.name[0] == "0")
+    files = (each for each in directory.iterdir() if each.suffix != ".deleted")
+    return sorted(each for each in files if each.name[0] == "0")
 
 
 def dumped(directory: Path, *arguments: str) -> str:
