@@ -40,12 +40,13 @@ def told_while_cut_off(*settings: str) -> dict[str, Any]:
     return found
 
 
-@pytest.mark.parametrize("beacons", ["true", "false"])
+@pytest.mark.parametrize("beacons", ["true", pytest.param("false", marks=pytest.mark.nightly)])
 def test_a_coordinator_that_is_cut_off_answers_nothing_that_is_out_of_date(beacons: str) -> None:
     found = told_while_cut_off(f"beacon.enable={beacons}")
     assert found["stale"] == 0, found["some"]
     assert found["codes"][NOT_COORDINATOR] > 0
 
 
+@pytest.mark.nightly
 def test_without_leases_it_does_so_the_check_is_not_blind() -> None:
     assert told_while_cut_off("offsets.read.lease.ms=0")["stale"] > 0
