@@ -18,7 +18,7 @@ from tests.replication.logs import a_batch
 from tests.sim.cluster import NODES, Cluster, eventually, nodes_known
 from tests.sim.simulated_loop import SimulatedLoop
 
-TOPICS = ("t", "u", "v", "w")
+TOPICS = ("t", "u", "v", "w", "x", "y", "z")
 LONG_POLL_MS = 500
 """replica.fetch.wait.max.ms, as nobody sets it."""
 
