@@ -74,6 +74,7 @@ class Machine:
             "listeners": f"PLAINTEXT://{self.name}:{PORT},INTERNAL://{self.name}:9093",
             "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,INTERNAL:SASL_PLAINTEXT",
             "cluster.secret": "simulated",
+            "beacon.enable": "false",  # datagrams are not simulated
             "replica.lag.time.max.ms": str(LAG_MS),
             "offsets.topic.num.partitions": "2",
             **self.world.settings,

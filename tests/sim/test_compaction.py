@@ -35,6 +35,7 @@ def compacting_world(loop: SimulatedLoop) -> World:
             "offsets.topic.num.partitions": "1",
             "offsets.topic.segment.bytes": "3000",
             "cluster.secret": "simulated",
+            "beacon.enable": "false",  # datagrams are not simulated
             "log.cleaner.backoff.ms": "20",
             "log.cleaner.min.cleanable.ratio": "0.1",
             "log.segment.delete.delay.ms": "1",

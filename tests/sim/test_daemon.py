@@ -53,6 +53,7 @@ class World:
                 "offsets.topic.replication.factor": "1",
                 "offsets.topic.num.partitions": "3",
                 "cluster.secret": "simulated",
+                "beacon.enable": "false",  # datagrams are not simulated
             }
         )
 

@@ -13,6 +13,9 @@ from tests.storage.test_kafka_reads_it import dumped
 
 pytestmark = pytest.mark.kafka
 
+GAPS = ("Non-consecutive offsets in", "  ")
+"""What the tool says of every compacted log: lines of its own and, indented, the offsets."""
+
 
 @in_simulated_time
 async def write_compacted(directory: Path) -> None:
@@ -44,12 +47,12 @@ async def write_compacted(directory: Path) -> None:
 
 def test_kafka_finds_compacted_segments_and_their_indexes_sound(tmp_path: Path) -> None:
     write_compacted(tmp_path)
-    text = dumped(tmp_path / "t-0", "--deep-iteration")
+    text = dumped(tmp_path / "t-0", "--deep-iteration", expected=GAPS)
     assert text.count("isvalid: true") > 20
     assert "deleteHorizonMs: OptionalLong[" in text
     assert "count: 0 " in text, "an empty batch"
     assert "version: 0 producerId: 7 firstOffset" in text
     for complaint in ("Mismatches", "not found in log file", "isvalid: false", "Out of order"):
         assert complaint not in text
-    text = dumped(tmp_path / "t-0", "--index-sanity-check")
+    text = dumped(tmp_path / "t-0", "--index-sanity-check", expected=GAPS)
     assert "passed sanity check" in text
