@@ -26,7 +26,12 @@ from barnabas.protocol.records.builder import build_batch
 
 _ALL_REPLICAS: Final = -1
 _TIMEOUT_MS: Final = 10_000
-_SESSION_MS: Final = 10_000
+_SESSION_MS: Final = 6_000
+_BEGIN_AGAIN: Final = (
+    ErrorCode.UNKNOWN_MEMBER_ID,
+    ErrorCode.ILLEGAL_GENERATION,
+    ErrorCode.REBALANCE_IN_PROGRESS,
+)
 _FETCH_BYTES: Final = 1 << 20
 _STRATEGY: Final = "range"
 
@@ -78,14 +83,24 @@ class OnlyMember:
         self._generation = -1
 
     async def join(self) -> None:
-        """Become the member, its leader too, and take every partition."""
-        answer = await self._join()
-        if answer.error_code == ErrorCode.MEMBER_ID_REQUIRED:
-            self._member_id = answer.member_id
+        """Become the member, its leader too, and take every partition.
+
+        Begins again when the group has moved to another coordinator meanwhile: members that did
+        not get as far as their assignment are known only to the one they asked.
+        """
+        while True:
             answer = await self._join()
-        raise_for(answer.error_code, self._group)
-        self._member_id, self._generation = answer.member_id, answer.generation_id
-        await self._assign_all()
+            if answer.error_code == ErrorCode.MEMBER_ID_REQUIRED:
+                self._member_id = answer.member_id
+                continue
+            code = answer.error_code
+            if not code:
+                self._member_id, self._generation = answer.member_id, answer.generation_id
+                code = await self._assign_all()
+            if code not in _BEGIN_AGAIN:
+                raise_for(code, self._group)
+                return
+            self._member_id = ""
 
     async def commit(self, positions: Mapping[TopicPartition, int]) -> None:
         """Store where the group stands; returns when the coordinator has acknowledged it."""
@@ -119,7 +134,9 @@ class OnlyMember:
             members=[leave_group.Member(member_id=self._member_id)],
         )
         answer = await self._ask(request)
-        raise_for(answer.error_code, self._group)
+        if answer.error_code != ErrorCode.UNKNOWN_MEMBER_ID:  # else it left with a lost answer
+            raise_for(answer.error_code, self._group)
+        self._member_id, self._generation = "", -1
 
     async def _join(self) -> Any:
         subscription = consumer_protocol.Subscription(topics=[self._topic])
@@ -134,7 +151,7 @@ class OnlyMember:
         )
         return await self._ask(request)
 
-    async def _assign_all(self) -> None:
+    async def _assign_all(self) -> int:
         mine = consumer_protocol.TopicPartitions(
             topic=self._topic, partitions=[place.partition for place in self.places]
         )
@@ -153,7 +170,7 @@ class OnlyMember:
             ],
         )
         answer = await self._ask(request)
-        raise_for(answer.error_code, self._group)
+        return int(answer.error_code)
 
     async def _ask(self, request: Any) -> Any:
         return await self._cluster.to_coordinator(
