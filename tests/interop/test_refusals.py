@@ -9,8 +9,6 @@ import pytest
 from aiokafka import AIOKafkaProducer
 from aiokafka.errors import TransactionalIdAuthorizationFailed
 from confluent_kafka import KafkaException, Producer
-from confluent_kafka.admin import AdminClient
-from confluent_kafka.cimpl import NewPartitions
 from kafka import KafkaProducer
 from kafka.errors import TransactionalIdAuthorizationFailedError
 
@@ -60,13 +58,3 @@ def test_a_transactional_producer_is_refused_before_its_patience_ends(
     with pytest.raises(error) as caught:
         begin(cluster.bootstrap)
     assert "timed out" not in str(caught.value).lower()
-
-
-@pytest.mark.skipif(is_apache_kafka(), reason="Kafka makes partitions")
-def test_an_api_that_is_not_offered_is_an_error_of_the_client_itself(
-    cluster: Deployment, topic: str
-) -> None:
-    admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
-    (future,) = admin.create_partitions([NewPartitions(topic, 9)]).values()
-    with pytest.raises(KafkaException, match="not supported by broker"):
-        future.result(PATIENCE_S)
