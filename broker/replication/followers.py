@@ -71,6 +71,14 @@ class Followers:
         known.fetched_at = now
         known.leader_end = leader_end
 
+    def with_all(self, least: int, since: float) -> set[int]:
+        """Replicas that have everything below ``least`` and were heard at ``since`` or later."""
+        return {
+            node
+            for node, known in self._known.items()
+            if known.log_end >= least and known.fetched_at >= since
+        }
+
     def least_end(
         self, end: int, counted: Collection[int], recent: float, alive: Collection[int]
     ) -> int:

@@ -84,6 +84,7 @@ class InSyncSets:
             await asyncio.sleep(self.lag_max_s / 2)
             for partition in hosted:
                 partition.drop_laggards()
+                partition.let_join()
 
     async def _settle(self, change: IsrChange, hosted: Hosted) -> None:
         """Try until the outcome is known, or until a new order of the controller ends the change.

@@ -7,7 +7,7 @@ acknowledges: whoever appended is told when the high watermark passes, and only 
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from math import inf
 
 from barnabas.broker.storage.log import Log
@@ -42,6 +42,7 @@ class Partition:
         "controller_epoch",
         "epoch_start",
         "followers",
+        "heard",
         "high_watermark",
         "index",
         "is_leader",
@@ -74,6 +75,7 @@ class Partition:
         self.pending: IsrChange | None = None
         self.replicas: Sequence[int] = ()
         self.followers = Followers()
+        self.heard: set[int] = set()
         self._around = around
         self._is_alone = True
         self.epoch_start = -1
@@ -100,6 +102,7 @@ class Partition:
             return False
         is_new_epoch = role.leader_epoch > self.leader_epoch
         self._adopt(role)
+        self.heard.clear()
         self.followers.begin(
             (node for node in role.replicas if node != role.leader_id),
             role.isr,
@@ -277,23 +280,31 @@ class Partition:
         self.followers.fetched(node, offset, log_start, self.log.end_offset, now)
         if self.starts.count:
             self.starts.moved(self.low_watermark)
-        if (
-            node not in self.isr
-            and self.pending is None
-            and offset >= max(self.high_watermark, self.epoch_start)
-            and node in self._around.live_nodes()
-        ):
-            self._propose((*self.isr, node))
+        self.heard.add(node)
+        if node not in self.isr:
+            self.let_join({node})
         if self.high_watermark < self.log.end_offset:
             self.advance()
+
+    def let_join(self, nodes: Collection[int] | None = None) -> None:
+        """Take one of ``nodes`` into the in-sync set; None: of all heard lately in this epoch.
+
+        Asked again when a change is through: who has nothing to fetch is not looked at for long.
+        """
+        if not self.is_leader or self.pending is not None:
+            return
+        least = max(self.high_watermark, self.epoch_start)
+        since = self._around.now() - self._around.lag_max_s
+        ready = self.followers.with_all(least, since).intersection(nodes or self.heard)
+        for node in sorted(ready.intersection(self._around.live_nodes()).difference(self.isr))[:1]:
+            self._propose((*self.isr, node))
 
     def drop_laggards(self) -> None:
         """Take replicas out of the in-sync set that have been behind for too long."""
         if not self.is_leader or self.pending is not None or len(self.isr) == 1:
             return
         since = self._around.now() - self._around.lag_max_s
-        lagging = self.followers.lagging(self.isr, self.log.end_offset, since)
-        if lagging:
+        if lagging := self.followers.lagging(self.isr, self.log.end_offset, since):
             self._propose([node for node in self.isr if node not in lagging])
 
     def _propose(self, isr: Sequence[int]) -> None:
@@ -309,18 +320,12 @@ class Partition:
         """
         if self.pending is not change:
             return
-        log.info(
-            "changed in-sync set partition=%s-%d from=%s to=%s version=%d",
-            self.topic,
-            self.index,
-            list(self.isr),
-            list(isr),
-            zk_version,
-        )
+        log.info("changed in-sync set %s from=%s to=%s", self, list(self.isr), list(isr))
         self.pending = None
         self.isr = tuple(isr)
         self.zk_version = zk_version
         self.advance()
+        self.let_join()
 
     def isr_given_up(self, change: IsrChange) -> None:
         """The state znode is gone: the partition is being deleted."""
@@ -335,13 +340,8 @@ class Partition:
         Only an election outside of the in-sync set makes them so. Raises Refused(56).
         """
         if offset < self.high_watermark:
-            log.error(
-                "lost committed records partition=%s-%d from=%d to=%d",
-                self.topic,
-                self.index,
-                offset,
-                self.high_watermark,
-            )
+            place, mark = f"{self.topic}-{self.index}", self.high_watermark
+            log.error("lost committed records partition=%s from=%d to=%d", place, offset, mark)
         self.log.truncate_to(offset)
         self.high_watermark = min(self.high_watermark, self.log.end_offset)
 

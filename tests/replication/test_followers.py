@@ -247,3 +247,16 @@ def test_a_follower_forgets_what_the_leader_deleted_if_it_is_committed(
     partition.follow_high_watermark(2)
     partition.follow_log_start(2)
     assert partition.log.start_offset == 2
+
+
+def test_who_caught_up_during_another_change_joins_when_that_is_through(
+    replicas: Replicas, around: Around
+) -> None:
+    lead(replicas, "t", replicas=[1, 2, 3], isr=[1])
+    partition = replicas.led("t", 0)
+    fetch(partition, 0, 2, 3)
+    assert [list(change.isr) for change in around.proposed] == [[1, 2]]
+    around.write()
+    assert [list(change.isr) for change in around.proposed] == [[1, 2, 3]]
+    around.write()
+    assert partition.isr == (1, 2, 3)

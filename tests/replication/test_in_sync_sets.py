@@ -134,7 +134,7 @@ def test_what_an_earlier_change_of_ours_left_is_adopted(tell: Callable[[Story], 
         await world.write((1, 3))
         world.partition.follower_fetched(2, 0, 0)
         await asyncio.sleep(1)
-        assert (world.partition.isr, world.partition.zk_version) == ((1, 3), 1)
+        assert (world.partition.isr, world.partition.zk_version) == ((1, 3, 2), 2)
         assert world.partition.pending is None
 
     tell(story)
