@@ -16,6 +16,8 @@ from confluent_kafka import (
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
+from .coordinators import coordinator
+from .raw import addresses_of
 from .records import GroupDescription, Received, Sent
 
 POLL_S = 0.1
@@ -89,6 +91,7 @@ class Confluent:
         return GroupDescription(state, found.partition_assignor, len(found.members))
 
     def committed(self, bootstrap: str, group: str) -> dict[int, int]:
+        coordinator(addresses_of(bootstrap), group)
         admin = AdminClient({"bootstrap.servers": bootstrap})
         asked = [ConsumerGroupTopicPartitions(group)]
         found = admin.list_consumer_group_offsets(asked)[group].result(WAIT_S)

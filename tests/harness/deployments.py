@@ -20,7 +20,7 @@ from benchmarks.apache_kafka import kafka_jars, kafka_node
 from benchmarks.server_process import ServerProcess
 
 from .client_libraries import ClientLibrary
-from .raw import Address, Closed, RawConnection
+from .raw import Address, Closed, RawConnection, addresses_of
 from .raw_calls import leaders, live_brokers
 from .waiting import eventually
 from .znodes import registered_brokers
@@ -217,8 +217,7 @@ class ElsewhereCluster:
         self.bootstrap = bootstrap
         self.zookeeper = os.environ.get("BARNABAS_INTEROP_ZOOKEEPER", "")
         self.pids: Sequence[int] = ()
-        parts = (address.rpartition(":") for address in bootstrap.split(","))
-        self.addresses: Sequence[Address] = [(host, int(port)) for host, _, port in parts]
+        self.addresses: Sequence[Address] = addresses_of(bootstrap)
 
     def kill_all(self) -> None:
         raise NotImplementedError

@@ -16,6 +16,12 @@ T = TypeVar("T")
 Address = tuple[str, int]
 
 
+def addresses_of(bootstrap: str) -> list[Address]:
+    """``host:port,host:port`` taken apart."""
+    parts = [address.rpartition(":") for address in bootstrap.split(",")]
+    return [(host, int(port)) for host, _, port in parts]
+
+
 class Closed(Exception):  # noqa: N818 - says what happened
     """The server closed the connection instead of answering."""
 

@@ -12,12 +12,14 @@ from typing import Any, Self
 
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 
+from .coordinators import coordinator
 from .deployments import Deployment
 from .raw import Address, Closed, RawConnection
-from .raw_calls import NO_ERROR, commit_offsets, fetch_offsets, find_coordinator
-from .waiting import eventually
+from .raw_calls import NO_ERROR, commit_offsets, fetch_offsets
 
 RETRY_S = 0.02
+MOST_WAITING = 20_000
+"""Records that wait at most for nodes that are away; librdkafka's queue holds five times that."""
 
 
 class Activity:
@@ -79,7 +81,8 @@ class IdempotentProducer(Activity):
     def repeat(self) -> None:
         number = 0
         while not self.is_over.is_set():
-            for _ in range(20):
+            room = min(20, MOST_WAITING - len(self._producer))
+            for _ in range(room):
                 self._producer.produce(
                     self._topic,
                     value=b"%d" % number,
@@ -137,7 +140,9 @@ class Committer(Activity):
         self._links: dict[Address, RawConnection] = {}
 
     def repeat(self) -> None:
-        coordinators = {group: coordinator(self._cluster, group) for group in self.acknowledged}
+        coordinators = {
+            group: coordinator(self._cluster.addresses, group) for group in self.acknowledged
+        }
         self._links = {address: RawConnection(address) for address in set(coordinators.values())}
         offset = 0
         try:
@@ -186,20 +191,3 @@ class OffsetReader(Activity):
                 if code == NO_ERROR:
                     assert found[0].error == NO_ERROR
                     self.offsets.append((group, found[0].offset))
-
-
-def coordinator(cluster: Deployment, group: str, within_s: float = 60.0) -> Address:
-    """Where the coordinator of a group listens, once it answers for the group."""
-
-    def ask() -> Address | None:
-        with RawConnection(cluster.addresses[0]) as link:
-            found = find_coordinator(link, group)
-        if found.error != NO_ERROR:
-            return None
-        with RawConnection((found.host, found.port)) as link:
-            _, code = fetch_offsets(link, group, "any", [0])
-        return (found.host, found.port) if code == NO_ERROR else None
-
-    address = eventually(ask, within_s=within_s, what=f"a coordinator of {group}")
-    assert address is not None
-    return address

@@ -6,6 +6,7 @@ import struct
 from collections import Counter
 
 from tests.harness.confluent_client import Confluent
+from tests.harness.coordinators import coordinator
 from tests.harness.deployments import Deployment, create_topic, is_apache_kafka
 from tests.harness.fixtures import Deploy
 from tests.harness.raw import RawConnection, request_frame
@@ -17,7 +18,7 @@ from tests.harness.raw_calls import (
     OFFSET_COMMIT,
     commit_request,
 )
-from tests.harness.traffic import Committer, IdempotentProducer, OffsetReader, coordinator
+from tests.harness.traffic import Committer, IdempotentProducer, OffsetReader
 from tests.harness.waiting import eventually
 
 PARTITIONS = 6
@@ -32,7 +33,7 @@ def fill_one_group(cluster: Deployment, group: str, topic: str, commits: int) ->
         request_frame(OFFSET_COMMIT, 2, commit_request(group, topic, {0: number}), number)
         for number in range(commits)
     ]
-    with RawConnection(coordinator(cluster, group)) as link:
+    with RawConnection(coordinator(cluster.addresses, group)) as link:
         for first in range(0, commits, IN_FLIGHT):
             batch = frames[first : first + IN_FLIGHT]
             link.send(b"".join(batch))
