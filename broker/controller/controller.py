@@ -152,8 +152,8 @@ class Controller:
         """Settings may allow an election that they did not allow before: look again."""
 
         async def elect() -> None:
-            if self._staff is not None and self.is_active:
-                await self._staff.elect_wherever_missing()
+            if self._term is not None and self.is_active:
+                await self._term.elect_wherever_missing()
 
         if self.is_active:
             self._events.signal("settings changed", elect)

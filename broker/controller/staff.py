@@ -21,7 +21,6 @@ class Staff:
     """The parts of one term; all share its context and are called in its turn alone."""
 
     def __init__(self, term: Term) -> None:
-        self._term = term
         self.context = term.context
         self.deletion = TopicDeletion(term)
         self.moves = Reassignments(term, self.deletion.retry)
@@ -30,15 +29,6 @@ class Staff:
         self.notices = Notices(term)
         self.shutdowns = ControlledShutdowns(term)
         self.elections = RequestedElections(term)
-        self.takeover = Takeover(
-            term, self.nodes, self.topics, self.deletion, self.notices, self.moves
-        )
-        self.reconciliation = Reconciliation(
-            term, self.nodes, self.topics, self.deletion, self.notices, self.moves
-        )
-
-    async def elect_wherever_missing(self) -> None:
-        """Elect whatever has no leader and may have one now."""
-        batch = self._term.batch()
-        await self._term.partitions.elect_wherever_missing(batch)
-        batch.send()
+        parts = (self.nodes, self.topics, self.deletion, self.notices, self.moves)
+        self.takeover = Takeover(term, *parts)
+        self.reconciliation = Reconciliation(term, *parts)

@@ -82,12 +82,9 @@ class Takeover:
         gone = [node for node in unregistered if self._term.may_answer(node)]
         if vigil is not None and gone:
             last = max(map(vigil.over_at, gone))
-            self._term.after(last - vigil.clock(), "leases are over", self._elect)
-
-    async def _elect(self) -> None:
-        batch = self._term.batch()
-        await self._term.partitions.elect_wherever_missing(batch)
-        batch.send()
+            self._term.after(
+                last - vigil.clock(), "leases are over", self._term.elect_wherever_missing
+            )
 
     def _restarted(self) -> set[Partition]:
         """Partitions whose leader registered after their state was written.

@@ -151,6 +151,12 @@ class Term:
         self.handovers.end()
         self.channels.close_all()
 
+    async def elect_wherever_missing(self) -> None:
+        """Elect whatever has no leader and may have one now, and tell the nodes."""
+        batch = self.batch()
+        await self.partitions.elect_wherever_missing(batch)
+        batch.send()
+
     def living_replicas(self, replicas: Iterable[Replica]) -> list[Replica]:
         """Those whose topic is not being deleted."""
         return [replica for replica in replicas if replica[0] not in self.context.deleting]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import threading
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from types import TracebackType
 from typing import Any, Self
@@ -12,7 +13,7 @@ from typing import Any, Self
 _END_S = 120.0
 
 
-class Reports:
+class Reports(ABC):
     """Reads what a process prints, in a thread of its own; the end of a ``with`` ends it."""
 
     def __init__(self, process: subprocess.Popen[str]) -> None:
@@ -23,9 +24,9 @@ class Reports:
         self._thread = threading.Thread(target=self._read, daemon=True)
         self._thread.start()
 
+    @abstractmethod
     def take(self, found: Mapping[str, Any]) -> None:
         """One value that was printed."""
-        raise NotImplementedError
 
     def ask_to_end(self) -> None:
         """Tell the process that it is over: close its input, or terminate it if it has none."""

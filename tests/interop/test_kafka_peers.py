@@ -5,7 +5,7 @@ While it happens librdkafka produces with acks=all and commits; what was acknowl
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -136,14 +136,38 @@ def kafka(ours: Cluster, tmp_path: Path) -> Iterator[ServerProcess]:
     peer.stop()
 
 
-def join(tree: Tree, topic: str, peer: ServerProcess) -> None:
-    """Start the node of Kafka and give it a replica of everything, a share of it to lead."""
-    peer.start()
+def give_a_share(tree: Tree, topic: str) -> None:
+    """Let node 3 have a replica of everything, and lead its share of it."""
     tree.await_registered({1, 2, 3})
     tree.reassign(rotated(topic, [3, 1, 2]))
     await_in_sync(tree, topic, {1, 2, 3})
     tree.prefer(shares(topic))
     await_leading(tree, topic, 3)
+
+
+def join(tree: Tree, topic: str, peer: ServerProcess) -> None:
+    """Start the node of Kafka and give it its share."""
+    peer.start()
+    give_a_share(tree, topic)
+
+
+def lose_one_and_let_3_leave(
+    tree: Tree, topic: str, traffic: Load, victim: Node, stop_3: Callable[[], object]
+) -> None:
+    """Kill a node and have it back, then take everything from node 3 and stop it."""
+    traffic.await_progress()
+    victim.kill()
+    traffic.await_progress()
+    restart(victim)
+    await_in_sync(tree, topic, {1, 2, 3})
+    tree.prefer(shares(topic))
+    await_leading(tree, topic, 3)
+    traffic.await_progress()
+    tree.reassign(rotated(topic, [2, 1]))
+    stop_3()
+    tree.await_registered({1, 2})
+    traffic.await_progress()
+    await_in_sync(tree, topic, {1, 2})
 
 
 def test_a_node_of_kafka_joins_two_of_ours_follows_leads_and_leaves(
@@ -153,20 +177,8 @@ def test_a_node_of_kafka_joins_two_of_ours_follows_leads_and_leaves(
     create(ours.bootstrap, topic, 2)
     with load(bootstrap, topic, group) as traffic:
         join(tree, topic, kafka)
-        traffic.await_progress()
         victim = ours.node(tree.await_controller({1, 2}))
-        victim.kill()
-        traffic.await_progress()
-        restart(victim)
-        await_in_sync(tree, topic, {1, 2, 3})
-        tree.prefer(shares(topic))
-        await_leading(tree, topic, 3)
-        traffic.await_progress()
-        tree.reassign(rotated(topic, [1, 2]))
-        kafka.stop()
-        tree.await_registered({1, 2})
-        traffic.await_progress()
-        await_in_sync(tree, topic, {1, 2})
+        lose_one_and_let_3_leave(tree, topic, traffic, victim, kafka.stop)
 
 
 @pytest.mark.nightly
@@ -243,25 +255,9 @@ def test_a_node_of_ours_joins_two_of_kafka_follows_leads_and_leaves(
     tree, bootstrap = Tree(zookeeper), ",".join(peer.bootstrap for peer in peers)
     create(bootstrap, topic, 2)
     with load(bootstrap, topic, group) as traffic, joined(tmp_path, zookeeper) as node:
-        tree.await_registered({1, 2, 3})
+        give_a_share(tree, topic)
         assert tree.controller() in {1, 2}
-        tree.reassign(rotated(topic, [3, 1, 2]))
-        await_in_sync(tree, topic, {1, 2, 3})
-        tree.prefer(shares(topic))
-        await_leading(tree, topic, 3)
-        traffic.await_progress()
-        node.kill()
-        traffic.await_progress()
-        restart(node)
-        await_in_sync(tree, topic, {1, 2, 3})
-        tree.prefer(shares(topic))
-        await_leading(tree, topic, 3)
-        traffic.await_progress()
-        tree.reassign(rotated(topic, [2, 1]))
-        node.stop()
-        tree.await_registered({1, 2})
-        traffic.await_progress()
-        await_in_sync(tree, topic, {1, 2})
+        lose_one_and_let_3_leave(tree, topic, traffic, node, node.stop)
 
 
 @pytest.mark.nightly
