@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from random import Random
 from types import TracebackType
-from typing import Any, Final, NamedTuple, Self
+from typing import Any, Final, Self
 
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages import fetch, find_coordinator, offset_fetch
@@ -19,9 +19,15 @@ from .config import ClientConfig
 from .connection import Connection
 from .errors import Disconnected, KafkaError, RequestTimedOut, known_code, raise_for
 from .retry import Attempts, Remedy, remedy
+from .topology import Node, TopicPartition, Topology
+
+__all__ = ["Cluster", "Codes", "Node", "TopicPartition", "Unreachable", "parse_addresses"]
 
 Codes = Callable[[Any], Iterable[int]]
 """The error codes in an answer that decide whether the call is tried again."""
+
+Line = tuple[str, int, str]
+"""Host, port, and what the connection is for: who may be kept waiting has one of its own."""
 
 _GROUP: Final = 0
 _VERSION_MAX: Final = {
@@ -31,21 +37,6 @@ _VERSION_MAX: Final = {
     offset_fetch.OffsetFetchRequest: 7,
 }
 """Where later versions say the same in another shape: topics by id, several groups at once."""
-
-
-class TopicPartition(NamedTuple):
-    """One partition of one topic."""
-
-    topic: str
-    partition: int
-
-
-class Node(NamedTuple):
-    """A broker and where its clients find it."""
-
-    id: int
-    host: str
-    port: int
 
 
 class Cluster:
@@ -66,29 +57,31 @@ class Cluster:
         self.config = config or ClientConfig()
         self._bootstrap = parse_addresses(bootstrap)
         self._random = random or Random()  # noqa: S311 - spreads retries, keeps no secret
-        self._nodes: dict[int, Node] = {}
-        self._controller: int | None = None
+        self.topology = Topology()
+        """What brokers told last: read it without waiting, mistrust it."""
         self._coordinators: dict[str, Node] = {}
-        self._leaders: dict[TopicPartition, int] = {}
-        self._connections: dict[tuple[str, int], Connection] = {}
-        self._opening: dict[tuple[str, int], asyncio.Lock] = {}
+        self._connections: dict[Line, Connection] = {}
+        self._opening: dict[Line, asyncio.Lock] = {}
+        self._is_closed = False
 
-    async def metadata(self, topics: Sequence[str] | None = None) -> MetadataResponse:
-        """What a broker says of ``topics`` (None: all of them); nothing is created by asking.
+    async def metadata(
+        self, topics: Sequence[str] | None = None, *, create: bool = False
+    ) -> MetadataResponse:
+        """What a broker says of ``topics`` (None: all of them); ``create`` those it lacks.
 
         Codes of single topics are left in the answer. Raises KafkaError.
         """
         wanted = None
         if topics is not None:
             wanted = [Topic(name=name) for name in topics]
-        request = MetadataRequest(topics=wanted, allow_auto_topic_creation=False)
+        request = MetadataRequest(topics=wanted, allow_auto_topic_creation=create)
         answer: MetadataResponse = await self.to_any(request)
         return answer
 
     async def nodes(self) -> list[Node]:
         """Every broker that is up, in the order of their ids."""
         await self.metadata([])
-        return sorted(self._nodes.values())
+        return sorted(self.topology.nodes.values())
 
     async def to_any(self, message: Any, codes: Codes | None = None) -> Any:
         """Ask whichever broker is connected."""
@@ -97,49 +90,74 @@ class Cluster:
     async def to_node(self, node_id: int, message: Any, codes: Codes | None = None) -> Any:
         """Ask one broker; raises BROKER_NOT_AVAILABLE when the cluster has no such broker."""
         return await self._retried(
-            lambda: self._to(node_id), lambda: None, message, codes or _no_codes
+            lambda: self.connection_to(node_id), lambda: None, message, codes or _no_codes
         )
 
     async def to_controller(self, message: Any, codes: Codes) -> Any:
         """Ask the controller, the next one too when it moves meanwhile."""
 
         def forget() -> None:
-            self._controller = None
+            self.topology.controller = None
 
         return await self._retried(self._controller_connection, forget, message, codes)
 
     async def to_coordinator(self, group: str, message: Any, codes: Codes) -> Any:
         """Ask the coordinator of ``group``, wherever it moves, while it loads included."""
 
-        def forget() -> None:
-            self._coordinators.pop(group, None)
-
-        return await self._retried(lambda: self._coordinator(group), forget, message, codes)
+        return await self._retried(
+            lambda: self._coordinator(group), lambda: self.forget_coordinator(group), message, codes
+        )
 
     async def to_leader(self, partition: TopicPartition, message: Any, codes: Codes) -> Any:
         """Ask the leader of ``partition``."""
 
-        def forget() -> None:
-            self._leaders.pop(partition, None)
+        return await self._retried(
+            lambda: self._leader(partition),
+            lambda: self.forget_leaders([partition]),
+            message,
+            codes,
+        )
 
-        return await self._retried(lambda: self._leader(partition), forget, message, codes)
+    async def ask(
+        self, node_id: int, message: Any, *, channel: str = "", timeout_ms: int | None = None
+    ) -> Any:
+        """Ask one broker once: for callers that know better than to wait.
 
-    async def ask(self, node_id: int, message: Any) -> Any:
-        """Ask one broker once: for callers that know better than to wait."""
-        return await self._asked(await self._to(node_id), message)
+        Calls on one ``channel`` are answered in their order; a fetch that waits for data or a
+        group that waits for its members belongs on a channel where nobody else is in a hurry.
+        """
+        return await self._asked(await self.connection_to(node_id, channel), message, timeout_ms)
+
+    async def ask_coordinator(
+        self, group: str, message: Any, *, channel: str = "", timeout_ms: int | None = None
+    ) -> Any:
+        """Ask the coordinator of ``group`` once; see :meth:`ask`."""
+        node = await self.coordinator_of(group)
+        connection = await self._connected((node.host, node.port, channel))
+        return await self._asked(connection, message, timeout_ms)
+
+    async def connection_to(self, node_id: int, channel: str = "") -> Connection:
+        """An open connection to one broker, for requests that are pipelined."""
+        nodes = self.topology.nodes
+        if node_id not in nodes:
+            await self._asked(await self._any(), MetadataRequest(topics=[]))
+            nodes = self.topology.nodes
+        if node_id not in nodes:
+            raise KafkaError(ErrorCode.BROKER_NOT_AVAILABLE, f"no broker {node_id} is up")
+        return await self._connected((nodes[node_id].host, nodes[node_id].port, channel))
 
     async def leaders(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """The broker that leads each of ``partitions``; those without a leader are left out."""
         partitions = list(partitions)
-        unknown = {place.topic for place in partitions if place not in self._leaders}
+        known = self.topology.leaders
+        unknown = {place.topic for place in partitions if place not in known}
         if unknown:
             await self.metadata(sorted(unknown))
-        return {place: self._leaders[place] for place in partitions if place in self._leaders}
+        return {place: known[place] for place in partitions if place in known}
 
     def forget_leaders(self, partitions: Iterable[TopicPartition]) -> None:
         """Ask again who leads these, before they are used next."""
-        for partition in partitions:
-            self._leaders.pop(partition, None)
+        self.topology.forget_leaders(partitions)
 
     async def coordinator_of(self, group: str) -> Node:
         """The broker that keeps ``group``; raises KafkaError when there is none now."""
@@ -147,8 +165,13 @@ class Cluster:
             await self._find_coordinator(group)
         return self._coordinators[group]
 
+    def forget_coordinator(self, group: str) -> None:
+        """Find out again who coordinates ``group`` before it is asked next."""
+        self._coordinators.pop(group, None)
+
     async def close(self) -> None:
         """Close every connection; calls under way raise Disconnected."""
+        self._is_closed = True
         connections, self._connections = self._connections, {}
         for connection in connections.values():
             await connection.close()
@@ -197,28 +220,31 @@ class Cluster:
                 raise failure
             await asyncio.sleep(pause_s)
 
-    async def _asked(self, connection: Connection, message: Any) -> Any:
-        version = connection.version_of(type(message), _VERSION_MAX.get(type(message)))
-        answer = await connection.request(message, version)
+    async def _asked(
+        self, connection: Connection, message: Any, timeout_ms: int | None = None
+    ) -> Any:
+        version = version_for(connection, type(message))
+        bound_ms = timeout_ms or self.config.request_timeout_ms
+        answer = await connection.request(message, version, bound_ms)
         if isinstance(answer, MetadataResponse):
-            self._learn(answer)
+            self.topology.learn(answer)
         return answer
 
     async def _controller_connection(self) -> Connection:
-        if self._controller is None:
+        if self.topology.controller is None:
             await self._asked(await self._any(), MetadataRequest(topics=[]))
-        if self._controller is None:
+        if self.topology.controller is None:
             raise KafkaError(ErrorCode.NOT_CONTROLLER, "the cluster has no controller now")
-        return await self._to(self._controller)
+        return await self.connection_to(self.topology.controller)
 
     async def _coordinator(self, group: str) -> Connection:
         node = await self.coordinator_of(group)
-        return await self._connected((node.host, node.port))
+        return await self._connected((node.host, node.port, ""))
 
     async def _leader(self, partition: TopicPartition) -> Connection:
-        if partition not in self._leaders:
+        if partition not in self.topology.leaders:
             await self._learn_leader(partition)
-        return await self._to(self._leaders[partition])
+        return await self.connection_to(self.topology.leaders[partition])
 
     async def _find_coordinator(self, group: str) -> None:
         request = find_coordinator.FindCoordinatorRequest(key=group, key_type=_GROUP)
@@ -236,53 +262,38 @@ class Cluster:
         where = f"{partition.topic}-{partition.partition}"
         if partition.partition not in found:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, where)
-        if partition not in self._leaders:
+        if partition not in self.topology.leaders:
             raise KafkaError(ErrorCode.LEADER_NOT_AVAILABLE, where)
 
-    def _learn(self, answer: MetadataResponse) -> None:
-        self._nodes = {
-            broker.node_id: Node(broker.node_id, broker.host, broker.port)
-            for broker in answer.brokers
-        }
-        self._controller = answer.controller_id if answer.controller_id >= 0 else None
-        for topic in answer.topics:
-            for each in topic.partitions:
-                if topic.name is not None and each.leader_id >= 0:
-                    place = TopicPartition(topic.name, each.partition_index)
-                    self._leaders[place] = each.leader_id
-
-    async def _to(self, node_id: int) -> Connection:
-        if node_id not in self._nodes:
-            await self._asked(await self._any(), MetadataRequest(topics=[]))
-        if node_id not in self._nodes:
-            raise KafkaError(ErrorCode.BROKER_NOT_AVAILABLE, f"no broker {node_id} is up")
-        node = self._nodes[node_id]
-        return await self._connected((node.host, node.port))
-
     async def _any(self) -> Connection:
-        for connection in self._connections.values():
-            if not connection.is_closed:
+        for (_, _, channel), connection in self._connections.items():
+            if not connection.is_closed and not channel:
                 return connection
-        known = [(node.host, node.port) for node in self._nodes.values()]
+        known = [(node.host, node.port) for node in self.topology.nodes.values()]
         failures = []
-        for address in [*known, *self._bootstrap]:
+        for host, port in [*known, *self._bootstrap]:
             try:
-                return await self._connected(address)
+                return await self._connected((host, port, ""))
             except Disconnected as error:
                 failures.append(error.message)
         raise (Disconnected if known else Unreachable)("; ".join(failures))
 
-    async def _connected(self, address: tuple[str, int]) -> Connection:
-        async with self._opening.setdefault(address, asyncio.Lock()):
-            connection = self._connections.get(address)
+    async def _connected(self, line: Line) -> Connection:
+        async with self._opening.setdefault(line, asyncio.Lock()):
+            connection = self._connections.get(line)
             if connection is None or connection.is_closed:
+                if self._is_closed:
+                    raise Disconnected("this client was closed")
                 connection = await Connection.open(
-                    *address,
+                    line[0],
+                    line[1],
                     client_id=self.config.client_id,
                     timeout_ms=self.config.connect_timeout_ms,
                     sasl=self.config.sasl,
                 )
-                self._connections[address] = connection
+                self._connections[line] = connection
+                if self._is_closed:
+                    await connection.close()
             return connection
 
 
@@ -305,6 +316,11 @@ def parse_addresses(bootstrap: str | Sequence[str]) -> list[tuple[str, int]]:
     if not addresses:
         raise ValueError("no host:port given")
     return addresses
+
+
+def version_for(connection: Connection, message_class: type) -> int:
+    """The version of a request that we speak on this connection; raises UnsupportedVersion."""
+    return connection.version_of(message_class, _VERSION_MAX.get(message_class))
 
 
 def _no_codes(answer: Any) -> Iterable[int]:

@@ -1,0 +1,77 @@
+"""What a client knows of a cluster: brokers, controller, leaders; a note of the last answers.
+
+Source: protocol.md section 2 (Metadata); KIP-320 (an older leader epoch never replaces a newer).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.messages.metadata import MetadataResponse, Partition
+
+
+class TopicPartition(NamedTuple):
+    """One partition of one topic."""
+
+    topic: str
+    partition: int
+
+
+class Node(NamedTuple):
+    """A broker and where its clients find it."""
+
+    id: int
+    host: str
+    port: int
+
+
+class Topology:
+    """The cluster as the last Metadata answers told it; hints, until a broker refuses."""
+
+    def __init__(self) -> None:
+        self.nodes: dict[int, Node] = {}
+        self.controller: int | None = None
+        self.leaders: dict[TopicPartition, int] = {}
+        self.counts: dict[str, int] = {}
+        """How many partitions a topic has, leaderless ones included."""
+        self._epochs: dict[TopicPartition, int] = {}
+
+    def learn(self, answer: MetadataResponse) -> None:
+        """Take over an answer, except for leaders older than those we know."""
+        self.nodes = {
+            broker.node_id: Node(broker.node_id, broker.host, broker.port)
+            for broker in answer.brokers
+        }
+        self.controller = answer.controller_id if answer.controller_id >= 0 else None
+        for topic in answer.topics:
+            if topic.name is None:
+                continue
+            if topic.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                self.counts.pop(topic.name, None)
+            elif not topic.error_code:
+                self.counts[topic.name] = len(topic.partitions)
+                self._learn_leaders(topic.name, topic.partitions)
+
+    def leader_epoch(self, place: TopicPartition) -> int:
+        """The epoch of the leader as last told; -1 when no broker told one."""
+        return self._epochs.get(place, -1)
+
+    def led(self, topic: str) -> list[int]:
+        """The partitions of ``topic`` that have a leader, in order."""
+        count = self.counts.get(topic, 0)
+        return [number for number in range(count) if (topic, number) in self.leaders]
+
+    def forget_leaders(self, places: Iterable[TopicPartition]) -> None:
+        """Drop who leads these: whatever is told next is believed, a topic made anew included."""
+        for place in places:
+            self.leaders.pop(place, None)
+
+    def _learn_leaders(self, topic: str, partitions: Iterable[Partition]) -> None:
+        for each in partitions:
+            place = TopicPartition(topic, each.partition_index)
+            is_stale = place in self.leaders and 0 <= each.leader_epoch < self.leader_epoch(place)
+            if each.leader_id >= 0 and not is_stale:
+                self.leaders[place] = each.leader_id
+                self._epochs[place] = each.leader_epoch
