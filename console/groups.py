@@ -15,6 +15,7 @@ from barnabas.client.admin import Admin
 from barnabas.client.cluster import TopicPartition
 from barnabas.client.descriptions import GroupDescription, MemberDescription, Progress
 
+from . import groups_lag
 from .cluster_options import add_cluster_options, administer
 from .failure import Failure
 from .output import note, print_json, print_table, shown
@@ -45,14 +46,24 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     what = describe.add_mutually_exclusive_group()
     what.add_argument("--members", action="store_true", help="members instead of offsets")
     what.add_argument("--state", action="store_true", help="state instead of offsets")
+    what.add_argument("--lag", action="store_true", help="with lag in seconds and a verdict")
     describe.add_argument("--verbose", action="store_true", help="with what each member was given")
-    for sub in (listing, describe):
+    describe.set_defaults(max_lag=None, max_seconds=None)
+    lag = commands.add_parser("lag", help="show lag in records and seconds, and what it means")
+    lag.add_argument("names", nargs="*", metavar="GROUP")
+    lag.add_argument("--all-groups", action="store_true")
+    groups_lag.add_options(lag)
+    for sub in (listing, describe, lag):
         add_cluster_options(sub)
 
 
 def run(chosen: argparse.Namespace) -> int:
     """Do what was typed; 1 when a group that was asked for does not exist."""
-    return _list(chosen) if chosen.command == "list" else _describe(chosen)
+    if chosen.command == "list":
+        return _list(chosen)
+    if chosen.command == "lag" or chosen.lag:
+        return groups_lag.run(chosen, OFFSET_COLUMNS, offset_cells)
+    return _describe(chosen)
 
 
 def _list(chosen: argparse.Namespace) -> int:

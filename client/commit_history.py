@@ -1,0 +1,202 @@
+"""The latest commits of a group, read from the log that keeps them, and where logs ended then.
+
+Source: coordinator.md section 2 (records of the offsets topic); users.md section 3. A verdict needs
+no collector that has been running for a while: the offsets topic remembers, as long as it is not
+compacted, and a log knows by its timestamps where it ended at a time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict, deque
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, NamedTuple
+
+from barnabas.protocol.hashing import group_partition
+from barnabas.protocol.messages import fetch, list_offsets
+from barnabas.protocol.offsets_topic import OffsetKey, parse_key, parse_offset_value
+from barnabas.protocol.records import batch
+from barnabas.protocol.records.control import Marker, parse_marker
+from barnabas.protocol.records.record import Record
+from barnabas.protocol.records.walk import Entry, walk
+
+from .admin import Admin
+from .cluster import Cluster, TopicPartition
+from .errors import KafkaError
+
+OFFSETS_TOPIC: Final = "__consumer_offsets"
+
+_BYTES_MAX: Final = 4 << 20
+_MAGIC_WITH_PRODUCERS: Final = 2
+_NO_PRODUCER: Final = -1
+
+
+class SeenCommit(NamedTuple):
+    """A commit that the log still holds."""
+
+    offset: int
+    timestamp_ms: int
+
+
+@dataclass(slots=True)
+class History:
+    """What was found; ``since_ms`` is the time of the first record that was looked at.
+
+    None when the log was read from its start, or holds nothing.
+    """
+
+    commits: dict[TopicPartition, deque[SeenCommit]] = field(default_factory=dict)
+    since_ms: int | None = None
+
+
+class _Fold:
+    """The commits of one group, from batches in the order of the log."""
+
+    def __init__(self, group: str, most: int) -> None:
+        self.history = History()
+        self._most = most
+        name = group.encode()
+        self._keys = tuple(
+            version + len(name).to_bytes(2, "big") + name for version in (b"\0\0", b"\0\1")
+        )
+        self._open: dict[int, list[Record]] = defaultdict(list)
+
+    def add(self, entry: Entry) -> None:
+        """Take in one batch; what stands in a transaction counts when that was committed."""
+        data = entry.data
+        is_control = has_producers = False
+        if entry.magic == _MAGIC_WITH_PRODUCERS:
+            is_control, has_producers = batch.is_control(data), batch.is_transactional(data)
+        producer = batch.producer_id(data) if has_producers else _NO_PRODUCER
+        for record in batch.records(data):
+            if is_control:
+                self._end(producer, parse_marker(record.key))
+            elif record.key is None or not record.key.startswith(self._keys):
+                continue
+            elif producer != _NO_PRODUCER:
+                self._open[producer].append(record)
+            else:
+                self._apply(record)
+
+    def _end(self, producer: int, marker: Marker | None) -> None:
+        staged = self._open.pop(producer, ())
+        if marker is Marker.COMMIT:
+            for record in staged:
+                self._apply(record)
+
+    def _apply(self, record: Record) -> None:
+        assert record.key is not None
+        key = parse_key(record.key)
+        assert isinstance(key, OffsetKey)
+        place = TopicPartition(key.topic, key.partition)
+        if record.value is None:
+            self.history.commits.pop(place, None)
+            return
+        value = parse_offset_value(record.value)
+        seen = self.history.commits.setdefault(place, deque(maxlen=self._most))
+        seen.append(SeenCommit(value.offset, value.commit_timestamp))
+
+
+async def read_history(
+    admin: Admin, group: str, *, commits: int, records_max: int = 100_000
+) -> History:
+    """The latest ``commits`` of each partition of ``group``, oldest first.
+
+    Found among the last ``records_max`` offsets of the group's offsets partition. Raises
+    KafkaError, TOPIC_AUTHORIZATION_FAILED for one who may not read the offsets topic.
+    """
+    cluster = admin.cluster
+    count = len((await admin.describe_topics([OFFSETS_TOPIC]))[0].partitions)
+    place = TopicPartition(OFFSETS_TOPIC, group_partition(group, count))
+    start = (await admin.start_offsets([place])).get(place, 0)
+    end = (await admin.end_offsets([place])).get(place, 0)
+    position = max(start, end - records_max)
+    is_whole = position == start
+    fold = _Fold(group, commits)
+    while position < end:
+        data = await _fetched(cluster, place, position)
+        before = position
+        for entry in walk(data, base_offset=position):
+            if fold.history.since_ms is None and not is_whole:
+                fold.history.since_ms = entry.max_timestamp
+            fold.add(entry)
+            position = entry.last_offset + 1
+        if position == before:
+            break  # the log was cut meanwhile
+    return fold.history
+
+
+async def ends_at(
+    cluster: Cluster, times: Mapping[TopicPartition, Sequence[int]]
+) -> dict[TopicPartition, list[int | None]]:
+    """Where each log ended at each of its ``times``, ms: the first offset stamped then or later.
+
+    None where nothing was written since, or where nobody could be asked: the log ends there now.
+    """
+    found: dict[TopicPartition, list[int | None]] = {
+        place: [None] * len(asked) for place, asked in times.items()
+    }
+    leaders = await cluster.leaders(times)
+    rounds = max(map(len, times.values()), default=0)
+    requests = []
+    for turn in range(rounds):  # a request may name a partition only once
+        by_leader: dict[int, dict[TopicPartition, int]] = defaultdict(dict)
+        for place, asked in times.items():
+            if turn < len(asked) and place in leaders:
+                by_leader[leaders[place]][place] = asked[turn]
+        requests += [(turn, leader, asked_at) for leader, asked_at in by_leader.items()]
+    answers = await asyncio.gather(*(_looked_up(cluster, *each[1:]) for each in requests))
+    for (turn, _, _), offsets in zip(requests, answers, strict=True):
+        for place, offset in offsets.items():
+            found[place][turn] = offset
+    return found
+
+
+async def _looked_up(
+    cluster: Cluster, leader: int, times: Mapping[TopicPartition, int]
+) -> dict[TopicPartition, int]:
+    topics: dict[str, list[list_offsets.Partition]] = defaultdict(list)
+    for place, time in times.items():
+        topics[place.topic].append(
+            list_offsets.Partition(partition_index=place.partition, timestamp=max(0, time))
+        )
+    request = list_offsets.ListOffsetsRequest(
+        replica_id=-1,
+        topics=[list_offsets.Topic(name=name, partitions=each) for name, each in topics.items()],
+    )
+    try:
+        answer = await cluster.ask(leader, request)
+    except KafkaError as error:
+        if not error.retriable:
+            raise
+        return {}
+    return {
+        TopicPartition(topic.name, each.partition_index): each.offset
+        for topic in answer.topics
+        for each in topic.partitions
+        if not each.error_code and each.offset >= 0
+    }
+
+
+async def _fetched(cluster: Cluster, place: TopicPartition, offset: int) -> bytes:
+    asked = fetch.Partition(
+        partition=place.partition, fetch_offset=offset, partition_max_bytes=_BYTES_MAX
+    )
+    request = fetch.FetchRequest(
+        max_wait_ms=0,
+        min_bytes=0,
+        max_bytes=_BYTES_MAX,
+        topics=[fetch.Topic(topic=place.topic, partitions=[asked])],
+    )
+    answer: fetch.FetchResponse = await cluster.to_leader(place, request, _codes)
+    for topic in answer.responses:
+        for each in topic.partitions:
+            if each.error_code:
+                raise KafkaError(each.error_code, f"{place.topic}-{place.partition}")
+            return bytes(each.records or b"")
+    return b""
+
+
+def _codes(answer: Any) -> Iterable[int]:
+    return (each.error_code for topic in answer.responses for each in topic.partitions)
