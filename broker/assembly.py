@@ -134,6 +134,7 @@ class Node:
             self.identity.node_id,
             self._metadata,
             self._dial,
+            self._zookeeper,
             self.config.controller,
             self.config.inter_broker_listener,
             shares_replicas=lambda: any(

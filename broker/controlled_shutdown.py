@@ -5,9 +5,11 @@ Source: cluster.md section 2.8.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Callable, Sequence
 
+from barnabas.client.ensemble import SessionState, ZooKeeper
 from barnabas.client.errors import KafkaError
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages import controlled_shutdown as messages
@@ -31,6 +33,7 @@ class Departure:
         node_id: int,
         metadata: MetadataCache,
         dial: Dial,
+        zookeeper: ZooKeeper,
         settings: ControllerSettings,
         internal_listener: str,
         *,
@@ -40,14 +43,30 @@ class Departure:
         self._node_id = node_id
         self._metadata = metadata
         self._dial = dial
+        self._zookeeper = zookeeper
         self._settings = settings
         self._internal_listener = internal_listener
         self._shares_replicas = shares_replicas
 
     async def announce(self, broker_epoch: int) -> None:
-        """Try until nothing that others could lead is led here, or the tries are used up."""
+        """Try until nothing that others could lead is led here, or the tries are used up.
+
+        Without ZooKeeper no controller can arrange anything: then nothing is waited for.
+        """
         if not self._settings.controlled_shutdown_enable or not self._shares_replicas():
             return
+        over = asyncio.Event()
+        self._zookeeper.on_state.append(lambda state: None if _is_there(state) else over.set())
+        async with asyncio.TaskGroup() as tasks:
+            asking = tasks.create_task(self._ask_repeatedly(broker_epoch), name="announcement")
+            asking.add_done_callback(lambda _: over.set())
+            if _is_there(self._zookeeper.state):
+                await over.wait()
+            if not asking.done():
+                log.warning("leaves without handing over: there is no connection to zookeeper")
+                asking.cancel()
+
+    async def _ask_repeatedly(self, broker_epoch: int) -> None:
         tries = self._settings.controlled_shutdown_max_retries + 1
         for left in reversed(range(tries)):
             try:
@@ -88,3 +107,7 @@ class Departure:
             raise KafkaError(answer.error_code, "the controller refused")
         remaining: Sequence[messages.RemainingPartition] = answer.remaining_partitions
         return remaining
+
+
+def _is_there(state: SessionState) -> bool:
+    return state is SessionState.CONNECTED

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 from collections.abc import Iterator
 
 import pytest
@@ -23,7 +25,7 @@ from tests.harness import znodes
 from tests.harness.confluent_client import Confluent
 from tests.harness.raw import RawConnection
 from tests.harness.raw_calls import live_brokers
-from tests.harness.records import Sent
+from tests.harness.records import Sent, numbered
 from tests.harness.traffic import Activity, IdempotentProducer
 from tests.harness.waiting import eventually
 
@@ -112,6 +114,29 @@ def test_a_node_that_stops_in_order_costs_no_send_and_leaves_nothing_leaderless(
     assert producer.refused == []
     assert watch.polls > 0
     assert watch.leaderless == []
+
+
+def test_nodes_stop_in_order_while_zookeeper_answers_nothing(nodes: Cluster, topic: str) -> None:
+    """Section 6, row 23: nothing on the way to the end waits for ZooKeeper without a limit."""
+    create(nodes, topic)
+    Confluent().produce(nodes.bootstrap, topic, numbered(0, 100))
+    assert nodes.zookeeper_pid is not None
+    os.kill(nodes.zookeeper_pid, signal.SIGSTOP)
+    try:
+        for node in nodes.nodes:
+            node.ask_to_stop()
+        for node in nodes.nodes:
+            node.wait_stopped()  # which kills, and that would be seen in the exit code
+    finally:
+        os.kill(nodes.zookeeper_pid, signal.SIGCONT)
+    assert [node.exit_code for node in nodes.nodes] == [0] * NODES
+    for node in nodes.nodes:
+        node.spawn()
+        node.open_gate()
+    for node in nodes.nodes:
+        node.wait_ready()
+    beginning = dict.fromkeys(range(PARTITIONS), "beginning")
+    assert len(Confluent().read(nodes.bootstrap, topic, beginning)) == 100
 
 
 def test_a_controller_that_slept_through_the_election_of_another_rules_no_more(
