@@ -66,6 +66,7 @@ class Coordination:
         self.offsets_topic = OffsetsTopic(zookeeper, self.groups.start)
         replicas.on_elected.append(self._elected)
         replicas.on_resigned.append(self._resigned)
+        metadata.on_change.append(self.groups.topics_changed)
 
     async def close(self) -> None:
         """Keep what makes the next start quick, then stop."""

@@ -66,10 +66,11 @@ class GroupCoordinator:
         self._rebalancer = Rebalancer(
             config, self.directory, self._deadlines, self._journal, now_ms
         )
-        self._loader = Loader(log, self.directory, config, loop, now_ms, self._loaded)
+        self.loader = Loader(log, self.directory, config, loop, now_ms, self._loaded)
         self.standbys = Standbys(log, self.directory, config, loop)
-        self._expiry = Expiry(self.directory, self._rebalancer, self._journal, config, loop, now_ms)
+        self.expiry = Expiry(self.directory, self._rebalancer, self._journal, config, loop, now_ms)
         self._zookeeper = ZooKeeperCommits(zookeeper_offsets, topics, config)
+        self._discovery = Discovery(topics, loop)
         self._serve(topics, now_ms, random, lease_problem)
 
     def _serve(
@@ -81,7 +82,7 @@ class GroupCoordinator:
     ) -> None:
         """Give every API its attribute."""
         directory, rebalancer = self.directory, self._rebalancer
-        self.find_coordinator = Discovery(topics).find_coordinator
+        self.find_coordinator = self._discovery.find_coordinator
         self.offset_commit = Commits(
             directory, topics, self._journal, rebalancer, self.config, now_ms, self._zookeeper
         ).offset_commit
@@ -110,13 +111,18 @@ class GroupCoordinator:
         """
         self.directory.start(partition_count)
         log.info("started coordinator node=%d partitions=%d", self.node_id, partition_count)
+        self._discovery.look_again()
+
+    def topics_changed(self) -> None:
+        """The node knows more topics, leaders or nodes than before."""
+        self._discovery.look_again()
 
     async def run(self) -> None:
         """Load, expire and serve the oldest versions until cancelled; fails if any part does."""
         async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self._loader.run(), name="offsets loader")
+            tasks.create_task(self.loader.run(), name="offsets loader")
             tasks.create_task(self.standbys.run(), name="offsets standby")
-            tasks.create_task(self._expiry.run(), name="offsets expiry")
+            tasks.create_task(self.expiry.run(), name="offsets expiry")
             tasks.create_task(self._zookeeper.run(), name="offsets in zookeeper")
 
     async def save(self) -> None:
@@ -126,6 +132,7 @@ class GroupCoordinator:
     def stop(self) -> None:
         """Write what is staged, resign everywhere and answer 15 from now on."""
         self._journal.flush()
+        self._discovery.close()
         self.standbys.close()
         self.resign()
         self.directory.stop()
@@ -139,7 +146,7 @@ class GroupCoordinator:
         term = self.directory.elected(partition, leader_epoch)
         if term is not None:
             log.debug("elected partition=%d epoch=%d", partition, leader_epoch)
-            self._loader.begin(term, self.standbys.take(partition))
+            self.loader.begin(term, self.standbys.take(partition))
 
     def on_resigned(self, partition: int, leader_epoch: int | None) -> None:
         """This node leads it no longer: 16 for its groups, whoever waits included.
@@ -148,7 +155,7 @@ class GroupCoordinator:
         of a partition that was never led: the standby asks the log what the replica is now.
         """
         term = self.directory.resigned(partition, leader_epoch)
-        self.standbys.review(partition, None if term is None else self._loader.end(partition))
+        self.standbys.review(partition, None if term is None else self.loader.end(partition))
         if term is None:
             return
         level = logging.INFO if term.groups else logging.DEBUG
