@@ -12,7 +12,7 @@ from typing import Final
 
 from barnabas.protocol.hashing import java_hash
 
-from .cluster import TopicPartition
+from .topology import TopicPartition
 
 Partitions = Mapping[str, Collection[int]]
 """The partitions of each topic, in any order."""
