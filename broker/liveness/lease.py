@@ -8,7 +8,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Protocol
+from typing import Final, Protocol
+
+FIRST_EPOCH: Final = 1
+"""Of the first controller of a cluster: it has no predecessor whose leases could last."""
 
 
 class Lease(Protocol):
@@ -49,7 +52,7 @@ class TimedLease:
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
         self._end = -math.inf
-        self._settled_epoch = -1
+        self._settled_epoch = FIRST_EPOCH
         self.was_held = False
         """It was extended once: not holding now means lost, not never had."""
         self.waiting: list[tuple[int, Callable[[], None]]] = []
@@ -82,7 +85,7 @@ class TimedLease:
 
     def unsettle(self) -> None:
         """Forget what settled: another way of judging begins, and with it other older leases."""
-        self._settled_epoch = -1
+        self._settled_epoch = FIRST_EPOCH
 
     def extend(self, end: float) -> None:
         """Let it last until ``end`` at least."""

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 
-from barnabas.broker.liveness.lease import TimedLease
+from barnabas.broker.liveness.lease import FIRST_EPOCH, TimedLease
 from barnabas.broker.liveness.pulse import PATIENCE, Authority, Pulse
 from barnabas.broker.liveness.settings import BeaconTimes
 from barnabas.broker.liveness.vigil import Vigil
@@ -218,6 +218,13 @@ def test_who_begins_to_lead_under_a_new_controller_waits_until_older_leases_are_
     pair.vigil.checked(pair.now)
     pair.exchange()
     assert pair.lease.is_settled(5)
+
+
+def test_the_first_controller_of_a_cluster_has_no_older_leases_to_wait_for(pair: Pair) -> None:
+    assert pair.lease.is_settled(FIRST_EPOCH)
+    assert not pair.lease.is_settled(FIRST_EPOCH + 1)
+    pair.lease.unsettle()
+    assert pair.lease.is_settled(FIRST_EPOCH)
 
 
 def test_the_silence_of_a_controller_is_noticed_after_t(pair: Pair) -> None:
