@@ -56,7 +56,7 @@ class Cluster:
     ) -> None:
         self.config = config or ClientConfig()
         self._bootstrap = parse_addresses(bootstrap)
-        self._random = random or Random()  # noqa: S311 - spreads retries, keeps no secret
+        self.random = random or Random()  # noqa: S311 - spreads retries, keeps no secret
         self.topology = Topology()
         """What brokers told last: read it without waiting, mistrust it."""
         self._coordinators: dict[str, Node] = {}
@@ -198,7 +198,7 @@ class Cluster:
     ) -> Any:
         """One call with its retries: the answer, as soon as none of its codes asks for another."""
         clock = asyncio.get_running_loop().time
-        attempts = Attempts(self.config, self._random, clock())
+        attempts = Attempts(self.config, self.random, clock())
         while True:
             try:
                 answer = await self._asked(await route(), message)

@@ -59,6 +59,64 @@ class AuthenticationFailed(KafkaError):  # noqa: N818 - reads as what happened
         super().__init__(code, message)
 
 
+class OffsetOutOfRange(KafkaError):  # noqa: N818 - reads as what happened
+    """The log of ``topic``-``partition`` does not reach to ``offset``, or no longer does."""
+
+    def __init__(self, topic: str, partition: int, offset: int | None) -> None:
+        self.topic = topic
+        self.partition = partition
+        self.offset = offset
+        """None when there was no offset to begin at."""
+        where = "no offset to begin at" if offset is None else f"offset {offset} is not in the log"
+        super().__init__(
+            ErrorCode.OFFSET_OUT_OF_RANGE,
+            f"{topic}-{partition}: {where}, and auto.offset.reset is none",
+        )
+
+
+class QueueFull(KafkaError):  # noqa: N818 - reads as what happened
+    """The producer holds as much as it may; wait for ``room()``, or drop the record."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(ErrorCode.THROTTLING_QUOTA_EXCEEDED, message)
+
+
+class CommitFailed(KafkaError):  # noqa: N818 - reads as what happened
+    """The offsets were not stored: the group gave the partitions to somebody else meanwhile.
+
+    Committing again does not help; the records will be read again by their new owner.
+    """
+
+    def __init__(self, code: int, message: str, *, member_id: str, generation: int) -> None:
+        super().__init__(code, message)
+        self.member_id = member_id
+        self.generation = generation
+        """The generation the member believed to be in."""
+
+    @property
+    def retriable(self) -> bool:
+        """Never: the member must join again first."""
+        return False
+
+
+class DecodingFailed(KafkaError):  # noqa: N818 - reads as what happened
+    """Bytes in a partition that are no records, or no value of the decoder that was asked for."""
+
+    def __init__(self, topic: str, partition: int, offset: int, message: str) -> None:
+        self.topic = topic
+        self.partition = partition
+        self.offset = offset
+        """Where to go on: seek behind it to leave it out."""
+        super().__init__(
+            ErrorCode.CORRUPT_MESSAGE, f"{topic}-{partition} at offset {offset}: {message}"
+        )
+
+    @property
+    def retriable(self) -> bool:
+        """Never: the same bytes would come again."""
+        return False
+
+
 def known_code(code: int) -> ErrorCode:
     """``code`` as a member; a code from a newer broker than we know counts as unknown."""
     return _BY_CODE.get(code, ErrorCode.UNKNOWN_SERVER_ERROR)

@@ -13,6 +13,7 @@ from typing import Final
 from barnabas.protocol.errors import ErrorCode
 
 from .config import ClientConfig
+from .errors import KafkaError
 
 
 class Remedy(Enum):
@@ -61,6 +62,11 @@ def remedy(codes: Iterable[ErrorCode]) -> tuple[Remedy, ErrorCode]:
         if step is Remedy.WAIT:
             chosen, why = step, code
     return chosen, why
+
+
+def may_pass(error: KafkaError) -> bool:
+    """Whether trying again, perhaps elsewhere, may help; a broker that is down may be back."""
+    return error.retriable or error.code is ErrorCode.BROKER_NOT_AVAILABLE
 
 
 class Attempts:

@@ -11,6 +11,8 @@ from typing import NamedTuple
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.metadata import MetadataResponse, Partition
 
+from .errors import known_code
+
 
 class TopicPartition(NamedTuple):
     """One partition of one topic."""
@@ -36,6 +38,8 @@ class Topology:
         self.leaders: dict[TopicPartition, int] = {}
         self.counts: dict[str, int] = {}
         """How many partitions a topic has, leaderless ones included."""
+        self.refusals: dict[str, ErrorCode] = {}
+        """Topics that were asked for and answered with an error."""
         self._epochs: dict[TopicPartition, int] = {}
 
     def learn(self, answer: MetadataResponse) -> None:
@@ -48,9 +52,11 @@ class Topology:
         for topic in answer.topics:
             if topic.name is None:
                 continue
-            if topic.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            if topic.error_code:
+                self.refusals[topic.name] = known_code(topic.error_code)
                 self.counts.pop(topic.name, None)
-            elif not topic.error_code:
+            else:
+                self.refusals.pop(topic.name, None)
                 self.counts[topic.name] = len(topic.partitions)
                 self._learn_leaders(topic.name, topic.partitions)
 

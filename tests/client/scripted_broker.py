@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -16,7 +17,7 @@ from barnabas.protocol.frame import RequestHeader, parse_request_header, respons
 from barnabas.protocol.messages import api_versions
 
 Answer = Callable[[Any, int], Any]
-"""From a request and its version to the response; None keeps silent."""
+"""From a request and its version to the response, perhaps awaitable; None keeps silent."""
 
 
 Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
@@ -62,11 +63,11 @@ class ScriptedBroker:
         try:
             while True:
                 size = int.from_bytes(await reader.readexactly(4))
-                self.take(await reader.readexactly(size), writer)
+                await self.take(await reader.readexactly(size), writer)
         except (asyncio.IncompleteReadError, ConnectionError):
             return
 
-    def take(self, frame: bytes, writer: asyncio.StreamWriter) -> None:
+    async def take(self, frame: bytes, writer: asyncio.StreamWriter) -> None:
         header, start = parse_request_header(frame)
         spec = api.lookup(header.key)
         assert spec is not None
@@ -78,6 +79,8 @@ class ScriptedBroker:
             self.arrived.set()
             answer = self.answers.get(ApiKey(header.key))
             response = None if answer is None else answer(request, header.version)
+            if inspect.isawaitable(response):
+                response = await response
             body = None if response is None else encode(response, header.version)
         if body is not None:
             tags = api.response_header_version(header.key, header.version)
