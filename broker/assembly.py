@@ -39,6 +39,7 @@ from .handlers.topics import TopicsHandler
 from .identity import Identity
 from .liveness.liveness import Liveness
 from .metadata import MetadataCache
+from .metrics.observer import Observed, Observer
 from .net.dispatch import Dispatcher
 from .net.limits import Limits
 from .node_configs import NodeConfigs
@@ -114,6 +115,7 @@ class Node:
             chance=chance,
         )
         self._departure = self._build_departure()
+        self._observer = Observer(config.metrics)
         self._tell_each_other()
 
     def _build_liveness(self, clock: Callable[[], float]) -> Liveness:
@@ -168,7 +170,7 @@ class Node:
 
     async def open(self, tasks: asyncio.TaskGroup) -> None:
         """Bind every port, then take the place in ZooKeeper; nothing is served yet."""
-        self._dispatcher = dispatcher = Dispatcher(tasks)
+        self._dispatcher = dispatcher = self._observer.dispatcher(tasks)
         await self._doors.bind(dispatcher)
         self._registration = registration = Registration(
             self._zookeeper,
@@ -195,6 +197,7 @@ class Node:
         )
         await self._register()
         await self._coordination.offsets_topic.look()
+        await self._observer.open(self._observed())
 
     def background(self) -> Mapping[str, Work]:
         """What runs as long as the node does; the end of any of it ends the node."""
@@ -217,6 +220,7 @@ class Node:
             "liveness": self._liveness.run,
             "in-sync sets": lambda: self._in_sync_sets.run(self._replicas),
             "followers": self._followings.run,
+            "metrics": self._observer.run,
         }
 
     async def begin(self) -> Mapping[str, int]:
@@ -242,6 +246,7 @@ class Node:
     async def close(self) -> None:
         """Stop serving, then stop the coordinator; logs and session are closed by the daemon."""
         await self._doors.close()
+        await self._observer.close()
         self._dispatcher.stop()
         self._conversions.close()
         await self._coordination.close()
@@ -261,6 +266,19 @@ class Node:
             if node != self.identity.node_id and address is not None:
                 found[node] = address
         return found
+
+    def _observed(self) -> Observed:
+        return Observed(
+            config=self.config,
+            node_id=self.identity.node_id,
+            doors=self._doors,
+            replicas=self._replicas,
+            in_sync_sets=self._in_sync_sets,
+            logs=self._logs,
+            controller=self._controller,
+            groups=self._coordination.groups,
+            now_ms=self._now_ms,
+        )
 
     async def _campaign(self) -> None:
         self._controller.campaign()

@@ -16,6 +16,7 @@ from barnabas.protocol.settings import ConfigError, declared, parse, setting, su
 from .endpoints import LOCAL_HOST, Endpoint, parse_endpoints, parse_protocol_map
 from .kafka_names import REFUSED, SWITCHES, WITHOUT_MEANING
 from .liveness.settings import LivenessSettings
+from .metrics_settings import MetricsSettings
 from .storage.cleaner_settings import CleanerSettings
 from .storage.log_config import BROKER_SYNONYMS, LogConfig
 
@@ -201,6 +202,7 @@ SECTIONS: tuple[type[Any], ...] = (
     ReplicationSettings,
     LivenessSettings,
     CoordinatorConfig,
+    MetricsSettings,
 )
 """Every class of settings that a node's file may fill, in the order of the generated table."""
 
@@ -218,6 +220,7 @@ class NodeConfig:
     replication: ReplicationSettings
     liveness: LivenessSettings
     coordinator: CoordinatorConfig
+    metrics: MetricsSettings
     log_defaults: LogConfig
     listeners: tuple[Endpoint, ...]
     """What is bound: the inter-broker listener is among them."""
@@ -262,6 +265,7 @@ def load(values: Mapping[str, str]) -> NodeConfig:
         replication=_checked_replication(parts[ReplicationSettings]),
         liveness=_checked_liveness(parts[LivenessSettings], node),
         coordinator=parts[CoordinatorConfig],
+        metrics=parts[MetricsSettings],
         log_defaults=_log_defaults(values),
         listeners=listeners,
         advertised=_advertised(network, protocols, listeners),

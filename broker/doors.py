@@ -65,6 +65,15 @@ class Doors:
             sends_beacons=self._liveness.beacons is not None,
         )
 
+    def address(self, listener: str) -> tuple[str, int]:
+        """Where others dial a listener of ours, once it is bound."""
+        endpoint = self._endpoints[listener]
+        return endpoint.host, endpoint.port
+
+    def connections(self) -> Mapping[str, int]:
+        """How many are open, by listener."""
+        return {each.name: len(each.connections) for each in self._listeners}
+
     def serve(self) -> Mapping[str, int]:
         """Answer from now on; the bound port of each listener."""
         for listener in self._listeners:

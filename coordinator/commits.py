@@ -73,6 +73,7 @@ class _One:
             return
         if group.state is not _DEAD:
             group.offsets.settle(partition, self.commit, record_offset)
+            group.commits += 1
         self.reply(_success_of_one(*partition))
 
 
@@ -97,6 +98,7 @@ class _Many:
                 result.error_code = translated
                 group.offsets.withdraw(partition, commit)
         elif group.state is not _DEAD:
+            group.commits += 1
             settle = group.offsets.settle
             for partition, commit, _ in self.commits:
                 settle(partition, commit, record_offset)

@@ -72,6 +72,8 @@ class Expiry:
         self._config = config
         self._loop = loop
         self._now_ms = now_ms
+        self.expired = 0
+        """How many offsets have been removed by the rounds so far."""
 
     async def run(self) -> None:
         """Look at every group at once and then each ``offsets.retention.check.interval.ms``."""
@@ -87,6 +89,7 @@ class Expiry:
             if self._loop.time() >= slice_ends:
                 await asyncio.sleep(0)
                 slice_ends = self._loop.time() + SLICE_S
+        self.expired += removed
         if removed:
             log.info("expired offsets=%d", removed)
 

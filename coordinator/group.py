@@ -104,12 +104,14 @@ class Member:
 class Group:
     """A group as the coordinator of its offsets partition knows it.
 
-    ``since_ms`` is the wall time of the last change of state, None when a log did not tell.
+    ``since_ms`` is the wall time of the last change of state, None when a log did not tell;
+    ``commits`` counts the requests that were served since this node coordinates the group.
     """
 
     __slots__ = (
         "_joined",
         "_offers",
+        "commits",
         "generation",
         "grew",
         "group_id",
@@ -164,6 +166,7 @@ class Group:
         self.pending_syncs: dict[str, None] = {}
         self.subscribed: frozenset[str] | None = None
         self.offsets = Offsets()
+        self.commits = 0
         self.is_delayed = False
         self.grew = False
         self.initial_remaining_ms = 0

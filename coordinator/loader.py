@@ -79,6 +79,10 @@ class Loader:
         self._loaded = loaded
         self._loads: dict[int, _Load] = {}
         self._wake = asyncio.Event()
+        self.loads = 0
+        """How many loads came to their end, and how long they took."""
+        self.seconds = 0.0
+        self.seconds_longest = 0.0
 
     def __len__(self) -> int:
         return len(self._loads)
@@ -173,6 +177,10 @@ class Loader:
             self._go_on(load)  # somebody else appended meanwhile: the groups are outdated
         else:
             assert load.shadow is not None
+            seconds = self._loop.time() - load.began
+            self.loads += 1
+            self.seconds += seconds
+            self.seconds_longest = max(self.seconds_longest, seconds)
             log.log(
                 logging.INFO if groups else logging.DEBUG,
                 "loaded partition=%d epoch=%d groups=%d records=%d ms=%.0f",
@@ -180,7 +188,7 @@ class Loader:
                 term.leader_epoch,
                 len(groups),
                 load.shadow.replay.count,
-                (self._loop.time() - load.began) * 1000,
+                seconds * 1000,
             )
             del self._loads[term.partition]
             self._loaded(term, groups)

@@ -16,7 +16,7 @@ from barnabas.client.ensemble import SessionState, ZooKeeperError
 from barnabas.protocol.errors import ErrorCode, Refused
 
 from .batch import Replies
-from .context import Partition, Replica
+from .context import Context, Partition, Replica
 from .election import ControllerMoved, Election
 from .events import Event, Events
 from .staff import Staff
@@ -84,6 +84,11 @@ class Controller:
     def is_active(self) -> bool:
         """This node is the controller, as far as it knows."""
         return self._term is not None and self._election.is_won
+
+    @property
+    def context(self) -> Context | None:
+        """What the controller knows, to be read only; None when this node is not the controller."""
+        return self._staff.context if self._staff is not None and self.is_active else None
 
     @property
     def epoch(self) -> int:

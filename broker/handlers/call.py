@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any, Protocol, final
 
 from barnabas.broker.security.sasl import PlainExchange
@@ -77,8 +78,16 @@ class Parked:
             self._then(self)
 
     def then(self, told: Callable[[Parked], None]) -> None:
-        """Have the connection told when the answer is there."""
-        self._then = told
+        """Have ``told`` called when the answer is there, after those that asked before."""
+        earlier = self._then
+        self._then = told if earlier is None else partial(_in_turn, earlier, told)
+
+
+def _in_turn(
+    earlier: Callable[[Parked], None], later: Callable[[Parked], None], parked: Parked
+) -> None:
+    earlier(parked)
+    later(parked)
 
 
 Answer = Any

@@ -64,6 +64,9 @@ class InSyncSets:
         self._untold: set[znodes.TopicPartition] = set()
         self._changed_at = 0.0
         self._told_at = 0.0
+        self.shrinks = 0
+        """How often a set that is led here became smaller, and how often larger."""
+        self.expands = 0
 
     def propose(self, change: IsrChange) -> None:
         """Write ``change`` soon, and tell its partition what stands in the znode then."""
@@ -134,6 +137,9 @@ class InSyncSets:
             hosted.depose(change.partition, change.leader_epoch)
 
     def _written(self, change: IsrChange, state: znodes.PartitionState, version: int) -> None:
+        grown = len(state.isr) - len(change.partition.isr)
+        self.shrinks += grown < 0
+        self.expands += grown > 0
         change.partition.isr_written(change, state.isr, version)
         self._untold.add(znodes.TopicPartition(change.partition.topic, change.partition.index))
         self._changed_at = self.now()

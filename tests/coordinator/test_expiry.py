@@ -171,7 +171,7 @@ def test_a_group_that_died_while_others_were_looked_at_is_left_alone(rig: Rig) -
     rig.commit(1)
     group = rig.group()
     rig.coordinator.on_resigned(G, None)
-    assert rig.coordinator._expiry.sweep(group) == 0
+    assert rig.coordinator.expiry.sweep(group) == 0
 
 
 # -- the rule by itself --------------------------------------------------------------------------

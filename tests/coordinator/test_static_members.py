@@ -218,7 +218,7 @@ def test_a_loaded_group_that_is_too_large_now_is_made_smaller(
     members = rig.stable(3)
     small = make_rig(loop=None, group_members_max=2, is_elected=False)
     small.log = rig.log
-    small.coordinator._loader._log = rig.log
+    small.coordinator.loader._log = rig.log
     for index in range(4):
         small.coordinator.on_elected(index, 0)
     small.turn()

@@ -1,0 +1,1 @@
+"""What a node tells about itself: Prometheus' text over HTTP (docs/operations.md, Metrics)."""

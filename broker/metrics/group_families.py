@@ -1,0 +1,230 @@
+"""What is told of groups: our names, and those of other exporters where they are asked for.
+
+Source: users.md section 4 (names, labels, sums by default and partitions by choice).
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+from barnabas.broker.metrics_settings import MetricsSettings
+from barnabas.client.cluster import TopicPartition
+from barnabas.coordinator.service import GroupCoordinator
+from barnabas.coordinator.standing import partitions_by_standing
+
+from .exposition import Sample, family, single
+from .survey import GroupStanding, PartitionStanding, Result
+
+Each = Callable[[PartitionStanding], int | float | None]
+
+
+def coordinator_families(coordinator: GroupCoordinator, result: Result) -> Iterator[str]:
+    """The coordinator as a whole."""
+    states = Counter(each.seen.state.value for each in result.groups)
+    yield from family(
+        "barnabas_coordinator_groups",
+        "gauge",
+        "Groups coordinated here, by state.",
+        [({"state": state}, count) for state, count in sorted(states.items())],
+    )
+    yield from family(
+        "barnabas_coordinator_partitions",
+        "gauge",
+        "Offsets partitions led here: owned, loading, or failed to load.",
+        [
+            ({"standing": standing.value}, count)
+            for standing, count in partitions_by_standing(coordinator.directory).items()
+        ],
+    )
+    offsets = sum(len(each.seen.offsets) for each in result.groups) + result.beyond
+    loader = coordinator.loader
+    for name, kind, meaning, value in (
+        ("offsets_cache_entries", "gauge", "Committed offsets kept here.", offsets),
+        ("offsets_without_lag", "gauge", "Too many to find their lag.", result.beyond),
+        ("offsets_expired_total", "counter", "Offsets expired.", coordinator.expiry.expired),
+        ("coordinator_loads_total", "counter", "Offsets partitions loaded.", loader.loads),
+        ("coordinator_load_seconds_total", "counter", "Time of all loads.", loader.seconds),
+        ("coordinator_load_seconds_max", "gauge", "Longest load.", loader.seconds_longest),
+    ):
+        yield from single(f"barnabas_{name}", kind, meaning, value)  # type: ignore[arg-type]
+
+
+def group_families(result: Result, settings: MetricsSettings) -> Iterator[str]:
+    """Each group: itself, its topics and, where asked for, its partitions."""
+    yield from _groups(result.groups)
+    yield from _topics(result.groups)
+    named = [each for each in result.groups if settings.names_partitions_of(each.seen.group_id)]
+    if named:
+        yield from _partitions("barnabas_group_partition", named, "group")
+    if "kafka_exporter" in settings.compat:
+        yield from _as_kafka_exporter(result)
+    if "lag_exporter" in settings.compat:
+        yield from _as_lag_exporter(result)
+
+
+def _groups(groups: Sequence[GroupStanding]) -> Iterator[str]:
+    yield from family(
+        "barnabas_group_state",
+        "gauge",
+        "1 for the state that a group is in.",
+        (({"group": each.seen.group_id, "state": each.seen.state.value}, 1) for each in groups),
+    )
+    for name, kind, meaning, value in _OF_GROUPS:
+        yield from family(
+            f"barnabas_group_{name}",
+            kind,
+            meaning,
+            (({"group": each.seen.group_id}, value(each)) for each in groups),
+        )
+
+
+def _lost(standing: GroupStanding) -> int:
+    return sum(each.lag.is_below_log_start for each in standing.partitions.values())
+
+
+def _beyond(standing: GroupStanding) -> int:
+    return sum(each.lag.is_beyond_end for each in standing.partitions.values())
+
+
+_OF_GROUPS: Any = (
+    ("members", "gauge", "Members of a group.", lambda each: each.seen.members),
+    (
+        "commits_total",
+        "counter",
+        "Commits served since this node coordinates the group.",
+        lambda each: each.seen.commits,
+    ),
+    (
+        "status",
+        "gauge",
+        "Verdict: 0 nothing committed, 1 OK, 2 WARN, 3 ERR.",
+        lambda each: int(each.verdict),
+    ),
+    ("partitions_below_log_start", "gauge", "Records were deleted unread.", _lost),
+    ("partitions_beyond_end", "gauge", "The log ends before the offset.", _beyond),
+)
+
+
+def _topics(groups: Sequence[GroupStanding]) -> Iterator[str]:
+    yield from family(
+        "barnabas_group_lag",
+        "gauge",
+        "Offsets still to be read, all partitions of a topic together.",
+        _by_topic(groups, lambda each: each.lag.records, sum, "group"),
+    )
+    yield from family(
+        "barnabas_group_lag_seconds",
+        "gauge",
+        "Age of the oldest record that is not read yet.",
+        _by_topic(groups, lambda each: each.seconds, max, "group"),
+    )
+
+
+def _by_topic(
+    groups: Sequence[GroupStanding], value: Each, together: Callable[[list[Any]], Any], label: str
+) -> Iterator[Sample]:
+    for each in groups:
+        found: dict[str, list[int | float]] = defaultdict(list)
+        for place, partition in each.partitions.items():
+            if (known := value(partition)) is not None:
+                found[place.topic].append(known)
+        for topic, values in found.items():
+            yield {label: each.seen.group_id, "topic": topic}, together(values)
+
+
+_OF_PARTITIONS: tuple[tuple[str, str, Each], ...] = (
+    ("offset", "Committed offset.", lambda each: each.committed),
+    ("lag", "Offsets still to be read.", lambda each: each.lag.records),
+    ("lag_seconds", "Age of the first record that is not read yet.", lambda each: each.seconds),
+    ("status", "Verdict: 1 OK, 2 WARN, 4 STOP, 5 STALL, 6 REWIND.", lambda each: each.verdict),
+)
+
+
+def _partitions(prefix: str, groups: Sequence[GroupStanding], label: str) -> Iterator[str]:
+    for name, meaning, value in _OF_PARTITIONS:
+        samples = _each_partition(groups, value, label)
+        yield from family(f"{prefix}_{name}", "gauge", meaning, samples)
+
+
+def _each_partition(groups: Sequence[GroupStanding], value: Each, label: str) -> Iterator[Sample]:
+    for each in groups:
+        for place, partition in each.partitions.items():
+            if (known := value(partition)) is not None:
+                yield {label: each.seen.group_id, **_labels(place)}, known + 0
+
+
+def _labels(place: TopicPartition) -> Mapping[str, object]:
+    return {"topic": place.topic, "partition": place.partition}
+
+
+def _bounds(result: Result, which: int) -> Iterator[Sample]:
+    return ((_labels(place), each[which]) for place, each in result.bounds.items())
+
+
+def _as_kafka_exporter(result: Result) -> Iterator[str]:
+    label, groups = "consumergroup", result.groups
+    for name, value in (("current_offset", _committed), ("lag", _lag)):
+        samples = _each_partition(groups, value, label)
+        yield from family(f"kafka_consumergroup_{name}", "gauge", "As kafka_exporter.", samples)
+    yield from family(
+        "kafka_consumergroup_lag_sum",
+        "gauge",
+        "As kafka_exporter.",
+        _by_topic(groups, _lag, sum, label),
+    )
+    yield from family(
+        "kafka_consumergroup_members",
+        "gauge",
+        "As kafka_exporter.",
+        (({label: each.seen.group_id}, each.seen.members) for each in groups),
+    )
+    for name, which in (("oldest", 0), ("current", 1)):
+        full = f"kafka_topic_partition_{name}_offset"
+        yield from family(full, "gauge", "As kafka_exporter.", _bounds(result, which))
+
+
+def _as_lag_exporter(result: Result) -> Iterator[str]:
+    meaning, groups = "As kafka-lag-exporter.", result.groups
+    for name, value in (("offset", _committed), ("lag", _lag), ("lag_seconds", _seconds)):
+        samples = _each_partition(groups, value, "group")
+        yield from family(f"kafka_consumergroup_group_{name}", "gauge", meaning, samples)
+    yield from family(
+        "kafka_consumergroup_group_topic_sum_lag",
+        "gauge",
+        meaning,
+        _by_topic(groups, _lag, sum, "group"),
+    )
+    for name, value, together in (
+        ("sum_lag", _lag, sum),
+        ("max_lag", _lag, max),
+        ("max_lag_seconds", _seconds, max),
+    ):
+        samples = _by_group(groups, value, together)
+        yield from family(f"kafka_consumergroup_group_{name}", "gauge", meaning, samples)
+    for name, which in (("earliest", 0), ("latest", 1)):
+        yield from family(
+            f"kafka_partition_{name}_offset", "gauge", meaning, _bounds(result, which)
+        )
+
+
+def _by_group(
+    groups: Sequence[GroupStanding], value: Each, together: Callable[[list[Any]], Any]
+) -> Iterator[Sample]:
+    for each in groups:
+        values = [known for one in each.partitions.values() if (known := value(one)) is not None]
+        if values:
+            yield {"group": each.seen.group_id}, together(values)
+
+
+def _committed(each: PartitionStanding) -> int:
+    return each.committed
+
+
+def _lag(each: PartitionStanding) -> int:
+    return each.lag.records
+
+
+def _seconds(each: PartitionStanding) -> float | None:
+    return each.seconds

@@ -1,0 +1,141 @@
+"""What is told of a node: its process, requests, logs, replicas and, on one, the whole cluster.
+
+Source: users.md section 4; the gauges of Kafka's that operators watch, by names like ours.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Final, Literal
+
+from barnabas.broker.controller.context import Context
+from barnabas.broker.replication.in_sync_sets import InSyncSets
+from barnabas.broker.replication.partition import Partition
+from barnabas.broker.storage.manager import LogManager
+
+from .exposition import family, histogram, single
+from .request_meter import BOUNDS_S, Meter
+
+_PAGE_BYTES: Final = os.sysconf("SC_PAGE_SIZE")
+_NO_LEADER: Final = -1
+
+Row = tuple[str, Literal["counter", "gauge"], str, int | float]
+
+
+def process_families() -> Iterator[str]:
+    """The process, under the names that every exporter uses."""
+    usage = resource.getrusage(resource.RUSAGE_SELF)
+    resident = int(Path("/proc/self/statm").read_text().split()[1]) * _PAGE_BYTES
+    files = len(os.listdir("/proc/self/fd"))  # noqa: PTH208 - names are enough
+    yield from _rows(
+        "process",
+        ("cpu_seconds_total", "counter", "CPU time.", usage.ru_utime + usage.ru_stime),
+        ("resident_memory_bytes", "gauge", "Resident memory.", resident),
+        ("open_fds", "gauge", "Open files and sockets.", files),
+    )
+
+
+def request_families(meters: Mapping[str, Meter], connections: Mapping[str, int]) -> Iterator[str]:
+    """Requests by API, connections by listener."""
+    meters = dict(sorted(meters.items()))
+    yield from histogram(
+        "barnabas_request_seconds",
+        "From the call of a request's handler until its answer was there.",
+        BOUNDS_S,
+        (({"api": name}, meter.buckets, meter.seconds) for name, meter in meters.items()),
+    )
+    yield from family(
+        "barnabas_request_bytes_total",
+        "counter",
+        "Bytes of requests.",
+        (({"api": name}, meter.bytes_in) for name, meter in meters.items()),
+    )
+    yield from family(
+        "barnabas_response_bytes_total",
+        "counter",
+        "Bytes of answers.",
+        (({"api": name}, meter.bytes_out) for name, meter in meters.items()),
+    )
+    yield from family(
+        "barnabas_connections",
+        "gauge",
+        "Open connections, by listener.",
+        [({"listener": name}, count) for name, count in connections.items()],
+    )
+
+
+def replica_families(hosted: Iterable[Partition], sets: InSyncSets) -> Iterator[str]:
+    """The replicas on this node; the sums of a cluster are the sums of its nodes."""
+    partitions = list(hosted)
+    led = [each for each in partitions if each.is_leader]
+    ends: Counter[str] = Counter()
+    for each in led:
+        ends[each.topic] += each.log.end_offset
+        yield ""  # so that the scrape may pause
+    under = sum(len(each.isr) < len(each.replicas) for each in led)
+    short = sum(not each.has_enough_replicas for each in led)
+    offline = sum(each.log.is_offline for each in partitions)
+    yield from _rows(
+        "barnabas",
+        ("partitions", "gauge", "Replicas hosted here.", len(partitions)),
+        ("leader_partitions", "gauge", "Of these, led here.", len(led)),
+        ("under_replicated_partitions", "gauge", "Led here, a replica not in sync.", under),
+        ("under_min_isr_partitions", "gauge", "Led here, too few in sync.", short),
+        ("offline_replicas", "gauge", "Hosted here, on a disk that failed.", offline),
+        ("isr_shrinks_total", "counter", "In-sync sets that lost a replica.", sets.shrinks),
+        ("isr_expands_total", "counter", "In-sync sets that won a replica.", sets.expands),
+    )
+    yield from family(
+        "barnabas_topic_end_offset_sum",
+        "counter",
+        "Ends of the logs led here, all partitions of a topic together.",
+        (({"topic": topic}, count) for topic, count in sorted(ends.items())),
+    )
+
+
+def log_families(logs: LogManager) -> Iterator[str]:
+    """Logs and their directories."""
+    size = 0
+    for each in logs.logs():
+        size += each.size
+        yield ""  # so that the scrape may pause
+    offline = sum(not each.is_online for each in logs.directories)
+    yield from _rows(
+        "barnabas",
+        ("log_bytes", "gauge", "Bytes of all logs here, without indexes.", size),
+        ("log_directories_offline", "gauge", "Log directories that failed.", offline),
+    )
+
+
+def controller_families(context: Context | None, epoch: int) -> Iterator[str]:
+    """1 on one node of a cluster, with what only that one knows."""
+    is_active = int(context is not None)
+    yield from single("barnabas_active_controller", "gauge", "1 on the controller.", is_active)
+    if context is None:
+        return
+    leaderless = partitions = 0
+    for partition in list(context.all_partitions()):
+        state = context.leaders.get(partition)
+        partitions += 1
+        leaderless += (
+            state is None or state.leader == _NO_LEADER or state.leader not in context.nodes
+        )
+        yield ""  # so that the scrape may pause
+    yield from _rows(
+        "barnabas_controller",
+        ("epoch", "gauge", "The controller's epoch.", epoch),
+        ("live_nodes", "gauge", "Nodes that are registered.", len(context.nodes)),
+        ("topics", "gauge", "Topics of the cluster.", len(context.assignments)),
+        ("partitions", "gauge", "Partitions of the cluster.", partitions),
+        ("offline_partitions", "gauge", "Partitions without a leader.", leaderless),
+        ("reassignments", "gauge", "Partitions on the move.", len(context.moves)),
+    )
+
+
+def _rows(prefix: str, *rows: Row) -> Iterator[str]:
+    for name, kind, meaning, value in rows:
+        yield from single(f"{prefix}_{name}", kind, meaning, value)

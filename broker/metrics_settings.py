@@ -1,0 +1,60 @@
+"""Whether a node tells its metrics, where, and in how much detail.
+
+Source: users.md section 4. Off unless asked for: an open port is an operator's decision.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Final
+
+from barnabas.protocol.settings import ConfigError, setting
+
+DIALECTS: Final = ("kafka_exporter", "lag_exporter")
+"""Whose names may be told beside ours, so that existing boards work."""
+_PORTS: Final = 1 << 16
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MetricsSettings:
+    """What the listener for metrics does."""
+
+    listener: str | None = setting(
+        "metrics.listener", None, "host:port that answers GET /metrics; unset: no metrics"
+    )
+    lag_interval_ms: int = setting(
+        "metrics.lag.interval.ms", 10_000, "how often groups and their lag are looked at", least=100
+    )
+    partitions_regex: str | None = setting(
+        "metrics.partitions.regex", None, "groups that are told partition by partition"
+    )
+    compat: tuple[str, ...] = setting(
+        "metrics.compat", (), "names of other exporters, told beside ours", choices=DIALECTS
+    )
+
+    def __post_init__(self) -> None:
+        if self.listener is not None and _address(self.listener) is None:
+            raise ConfigError(f"metrics.listener={self.listener}: must be host:port")
+        try:
+            re.compile(self.partitions_regex or "")
+        except re.error as error:
+            text = self.partitions_regex
+            raise ConfigError(f"metrics.partitions.regex={text}: {error}") from None
+
+    @property
+    def address(self) -> tuple[str, int] | None:
+        """Where to listen, port 0 for any; None when nothing is to be told."""
+        return None if self.listener is None else _address(self.listener)
+
+    def names_partitions_of(self, group: str) -> bool:
+        """Whether each partition of ``group`` is told by itself."""
+        pattern = self.partitions_regex
+        return pattern is not None and re.fullmatch(pattern, group) is not None
+
+
+def _address(text: str) -> tuple[str, int] | None:
+    host, _, port = text.rpartition(":")
+    if not host or not port.isdecimal() or int(port) >= _PORTS:
+        return None
+    return host.strip("[]"), int(port)
