@@ -50,6 +50,8 @@ class GroupListing:
     state: str
     """Empty when the broker is older than ListGroups version 4."""
     coordinator: int
+    group_type: str = ""
+    """``classic`` or ``consumer``; empty when the broker is older than ListGroups version 5."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

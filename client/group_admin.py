@@ -192,6 +192,7 @@ class GroupAdmin(LogOffsets):
                 protocol_type=each.protocol_type,
                 state=each.group_state,
                 coordinator=node_id,
+                group_type=each.group_type,
             )
             for each in answer.groups
         ]

@@ -51,13 +51,19 @@ def add_cluster_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="print JSON for programs")
 
 
-def administer(chosen: argparse.Namespace, work: Callable[[Admin], Awaitable[T]]) -> T:
+def administer(
+    chosen: argparse.Namespace,
+    work: Callable[[Admin], Awaitable[T]],
+    *,
+    client_id: str = "barnabas-console",
+) -> T:
     """Run ``work`` with an administrator of the cluster that was chosen.
 
-    Raises Failure for an address that leads nowhere, KafkaError for what the cluster refuses.
+    ``client_id`` is what the cluster is told of us. Raises Failure for an address that leads
+    nowhere, KafkaError for what the cluster refuses.
     """
     config = ClientConfig(
-        client_id="barnabas-console",
+        client_id=client_id,
         api_timeout_ms=chosen.timeout_ms,
         connect_timeout_ms=chosen.timeout_ms,
         request_timeout_ms=chosen.timeout_ms,

@@ -19,7 +19,7 @@ from barnabas.client.errors import KafkaError
 from .demo_clients import OnlyMember, read, send
 from .development_cluster import Cluster
 from .failure import Failure
-from .groups import OFFSET_COLUMNS, offset_cells
+from .groups_views import OFFSET_COLUMNS, offset_cells
 from .output import print_table
 
 _NODES: Final = 3

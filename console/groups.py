@@ -1,219 +1,111 @@
-"""``barnabas groups``: list groups, and describe their offsets, members or state.
+"""``barnabas groups``: everything that can be done to consumer groups; each command has its file.
 
-Source: users.md section 2.1 (kafka-consumer-groups, whose columns scripts rely on) and section 3.
+Source: users.md section 2.1 (kafka-consumer-groups, whose columns and words scripts rely on).
 """
 
 from __future__ import annotations
 
 import argparse
-import asyncio
-from collections.abc import Sequence
-from dataclasses import asdict
-from typing import Any, Final
+from collections.abc import Callable
+from typing import Final, NamedTuple
 
-from barnabas.client.admin import Admin
-from barnabas.client.cluster import TopicPartition
-from barnabas.client.descriptions import GroupDescription, MemberDescription, Progress
+from . import groups_history, groups_removal, groups_reset, groups_transfer, groups_views
+from .cluster_options import add_cluster_options
+from .groups_change import Planned, add_change_options, carry_out
+from .groups_show import show
 
-from . import groups_lag
-from .cluster_options import add_cluster_options, administer
-from .failure import Failure
-from .output import note, print_json, print_table, shown
 
-OFFSET_COLUMNS: Final = (
-    "GROUP",
-    "TOPIC",
-    "PARTITION",
-    "CURRENT-OFFSET",
-    "LOG-END-OFFSET",
-    "LAG",
-    "CONSUMER-ID",
-    "HOST",
-    "CLIENT-ID",
-)
-_EMPTY: Final = "Empty"
-_REBALANCING: Final = ("PreparingRebalance", "CompletingRebalance")
+class _Command(NamedTuple):
+    """A command: what it is told, and either what it runs or what it plans to change."""
+
+    meaning: str
+    add_arguments: Callable[[argparse.ArgumentParser], None]
+    run: Callable[[argparse.Namespace], int] | None = None
+    planned: Planned | None = None
+    told: Callable[[argparse.Namespace], str] = lambda chosen: str(chosen.command)
+    """The command in a few words, for the history."""
+
+
+_COMMANDS: Final = {
+    "list": _Command("name all groups", groups_views.add_list_arguments, groups_views.list_groups),
+    "describe": _Command(
+        "show offsets and lag of groups",
+        groups_views.add_describe_arguments,
+        groups_views.describe,
+    ),
+    "members": _Command(
+        "show members of groups", groups_views.add_members_arguments, groups_views.describe
+    ),
+    "lag": _Command(
+        "show lag in records and seconds, and what it means",
+        groups_views.add_lag_arguments,
+        groups_views.show_lag,
+    ),
+    "reset": _Command(
+        "say where groups are to go on",
+        groups_reset.add_arguments,
+        planned=groups_reset.planned,
+        told=groups_reset.told,
+    ),
+    "delete": _Command(
+        "delete groups with all their offsets",
+        groups_removal.add_delete_arguments,
+        planned=groups_removal.planned_delete,
+    ),
+    "forget": _Command(
+        "delete the offsets of some topics",
+        groups_removal.add_forget_arguments,
+        planned=groups_removal.planned_forget,
+        told=groups_removal.told_forget,
+    ),
+    "clone": _Command(
+        "give one group the offsets of another",
+        groups_transfer.add_clone_arguments,
+        planned=groups_transfer.planned_clone,
+        told=groups_transfer.told_clone,
+    ),
+    "export": _Command(
+        "print offsets as Kafka's CSV",
+        groups_transfer.add_export_arguments,
+        groups_transfer.export,
+    ),
+    "import": _Command(
+        "set offsets from Kafka's CSV",
+        groups_transfer.add_import_arguments,
+        planned=groups_transfer.planned_import,
+        told=groups_transfer.told_import,
+    ),
+    "history": _Command(
+        "show who moved which offset",
+        groups_history.add_history_arguments,
+        groups_history.history,
+    ),
+    "undo": _Command(
+        "put offsets back where they were before a change",
+        groups_history.add_undo_arguments,
+        planned=groups_history.planned_undo,
+        told=groups_history.told_undo,
+    ),
+}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """One sub-command for each thing that can be asked about groups."""
+    """One sub-command for each thing that can be done."""
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
-    listing = commands.add_parser("list", help="name all groups")
-    listing.add_argument("--state", action="store_true", help="with their state")
-    describe = commands.add_parser("describe", help="show offsets and lag of groups")
-    describe.add_argument("names", nargs="*", metavar="GROUP")
-    describe.add_argument("--all-groups", action="store_true")
-    what = describe.add_mutually_exclusive_group()
-    what.add_argument("--members", action="store_true", help="members instead of offsets")
-    what.add_argument("--state", action="store_true", help="state instead of offsets")
-    what.add_argument("--lag", action="store_true", help="with lag in seconds and a verdict")
-    describe.add_argument("--verbose", action="store_true", help="with what each member was given")
-    describe.set_defaults(max_lag=None, max_seconds=None)
-    lag = commands.add_parser("lag", help="show lag in records and seconds, and what it means")
-    lag.add_argument("names", nargs="*", metavar="GROUP")
-    lag.add_argument("--all-groups", action="store_true")
-    groups_lag.add_options(lag)
-    for sub in (listing, describe, lag):
+    for name, command in _COMMANDS.items():
+        sub = commands.add_parser(
+            name, help=command.meaning, description=f"{command.meaning.capitalize()}."
+        )
+        command.add_arguments(sub)
+        if command.planned is not None:
+            add_change_options(sub)
         add_cluster_options(sub)
 
 
 def run(chosen: argparse.Namespace) -> int:
-    """Do what was typed; 1 when a group that was asked for does not exist."""
-    if chosen.command == "list":
-        return _list(chosen)
-    if chosen.command == "lag" or chosen.lag:
-        return groups_lag.run(chosen, OFFSET_COLUMNS, offset_cells)
-    return _describe(chosen)
-
-
-def _list(chosen: argparse.Namespace) -> int:
-    groups = administer(chosen, lambda admin: admin.list_groups())
-    if chosen.json:
-        print_json([asdict(group) for group in groups])
-    elif chosen.state:
-        print_table(("GROUP", "STATE"), [(group.group, group.state) for group in groups])
-    else:
-        for group in groups:
-            print(group.group)
-    return 0
-
-
-def _describe(chosen: argparse.Namespace) -> int:
-    if not chosen.names and not chosen.all_groups:
-        raise Failure("name a group, or say --all-groups")
-    described = administer(chosen, lambda admin: _described(admin, chosen))
-    for group, _ in described:
-        _note_condition(group)
-    found = [(group, rows) for group, rows in described if group.exists]
-    show = _show_state if chosen.state else _show_members if chosen.members else _show_offsets
-    show(chosen, found)
-    return 0 if len(found) == len(described) else 1
-
-
-async def _described(
-    admin: Admin, chosen: argparse.Namespace
-) -> list[tuple[GroupDescription, list[Progress]]]:
-    names = chosen.names or [group.group for group in await admin.list_groups()]
-    groups = await asyncio.gather(*map(admin.describe_group, names))
-    if chosen.members or chosen.state:
-        return [(group, []) for group in groups]
-    progress = await asyncio.gather(*map(admin.progress, groups))
-    return list(zip(groups, progress, strict=True))
-
-
-def _note_condition(group: GroupDescription) -> None:
-    if not group.exists:
-        note(f"Error: Consumer group '{group.group}' does not exist.")
-    elif group.state == _EMPTY:
-        note(f"Consumer group '{group.group}' has no active members.")
-    elif group.state in _REBALANCING:
-        note(f"Warning: Consumer group '{group.group}' is rebalancing.")
-
-
-def _show_offsets(
-    chosen: argparse.Namespace, found: Sequence[tuple[GroupDescription, list[Progress]]]
-) -> None:
-    rows = [row for _, progress in found for row in progress]
-    if chosen.json:
-        print_json([progress_as_json(row) for row in rows])
-    elif rows:
-        print_table(OFFSET_COLUMNS, [offset_cells(row) for row in rows])
-
-
-def offset_cells(row: Progress) -> list[object]:
-    """One line of the offsets table, ``-`` for what is unknown."""
-    member = row.member
-    return [
-        row.group,
-        shown(row.topic),
-        shown(row.partition),
-        shown(row.current_offset),
-        shown(row.log_end_offset),
-        shown(row.lag),
-        shown(member and member.member_id),
-        shown(member and member.host),
-        shown(member and member.client_id),
-    ]
-
-
-def progress_as_json(row: Progress) -> dict[str, Any]:
-    """One line of the offsets table for programs, with what the table has no room for."""
-    member = row.member
-    return {
-        "group": row.group,
-        "topic": row.topic,
-        "partition": row.partition,
-        "current_offset": row.current_offset,
-        "log_start_offset": row.log_start_offset,
-        "log_end_offset": row.log_end_offset,
-        "lag": row.lag,
-        "consumer_id": member and member.member_id,
-        "host": member and member.host,
-        "client_id": member and member.client_id,
-    }
-
-
-def _show_members(
-    chosen: argparse.Namespace, found: Sequence[tuple[GroupDescription, list[Progress]]]
-) -> None:
-    members = [(group.group, member) for group, _ in found for member in group.members]
-    if chosen.json:
-        print_json([{"group": group, **asdict(member)} for group, member in members])
-        return
-    if not members:
-        return
-    has_instances = any(member.instance_id for _, member in members)
-    columns = ["GROUP", "CONSUMER-ID", "HOST", "CLIENT-ID", "#PARTITIONS"]
-    columns[2:2] = ["GROUP-INSTANCE-ID"] if has_instances else []
-    columns += ["ASSIGNMENT"] if chosen.verbose else []
-    rows = []
-    for group, member in members:
-        row: list[object] = [group, member.member_id, member.host, member.client_id]
-        row[2:2] = [shown(member.instance_id)] if has_instances else []
-        row.append(len(member.assignment))
-        row += [_assignment(member)] if chosen.verbose else []
-        rows.append(row)
-    print_table(columns, rows)
-
-
-def _assignment(member: MemberDescription) -> str:
-    """``a(0,1), b(2)``; ``-`` for none."""
-    topics: dict[str, list[TopicPartition]] = {}
-    for place in member.assignment:
-        topics.setdefault(place.topic, []).append(place)
-    parts = (
-        f"{topic}({','.join(str(place.partition) for place in places)})"
-        for topic, places in topics.items()
-    )
-    return ", ".join(parts) or "-"
-
-
-def _show_state(
-    chosen: argparse.Namespace, found: Sequence[tuple[GroupDescription, list[Progress]]]
-) -> None:
-    if chosen.json:
-        print_json(
-            [
-                {
-                    "group": group.group,
-                    "coordinator": group.coordinator._asdict(),
-                    "assignment_strategy": group.assignor,
-                    "state": group.state,
-                    "members": len(group.members),
-                }
-                for group, _ in found
-            ]
-        )
-    elif found:
-        rows = [
-            (
-                each.group,
-                f"{each.coordinator.host}:{each.coordinator.port} ({each.coordinator.id})",
-                each.assignor or "-",
-                each.state,
-                len(each.members),
-            )
-            for each, _ in found
-        ]
-        columns = ("GROUP", "COORDINATOR (ID)", "ASSIGNMENT-STRATEGY", "STATE", "#MEMBERS")
-        print_table(columns, rows)
+    """Do what was typed; 1 when a part of it could not be done."""
+    command = _COMMANDS[chosen.command]
+    if command.run is not None:
+        return command.run(chosen)
+    assert command.planned is not None, chosen.command
+    return show(chosen, carry_out(chosen, command.planned, command.told(chosen)))

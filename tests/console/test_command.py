@@ -11,7 +11,7 @@ import pytest
 
 from barnabas.client.descriptions import MemberDescription, Progress
 from barnabas.console.__main__ import main
-from barnabas.console.groups import OFFSET_COLUMNS, offset_cells, progress_as_json
+from barnabas.console.groups_views import OFFSET_COLUMNS, offset_cells, progress_as_json
 from barnabas.console.output import print_table
 from barnabas.console.ports import free_ports
 from barnabas.console.snippets import first_programs, snippets

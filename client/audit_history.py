@@ -1,0 +1,98 @@
+"""The history of administrative changes of offsets, read from ``__barnabas_audit``.
+
+Source: coordinator.md section 3.8; protocol/audit_topic.py has the format.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Iterable
+from typing import Any, Final
+
+from barnabas.protocol.audit_topic import AUDIT_TOPIC, AuditRecord, parse_audit_value
+from barnabas.protocol.errors import CorruptRequest, ErrorCode
+from barnabas.protocol.messages import fetch
+from barnabas.protocol.records.walk import walk
+
+from .admin import Admin
+from .cluster import Cluster, TopicPartition
+from .errors import KafkaError
+
+log = logging.getLogger(__name__)
+
+_BYTES_MAX: Final = 4 << 20
+
+
+async def read_audit(admin: Admin, since_ms: int | None = None) -> list[AuditRecord]:
+    """Every record of changes, the oldest first; only from ``since_ms`` on when that is given.
+
+    Empty where there is no history: nothing was changed yet, or the cluster keeps none. The same
+    record may stand there twice, when its writer was not sure that it had arrived. Raises
+    KafkaError.
+    """
+    answer = await admin.cluster.metadata([AUDIT_TOPIC])
+    (topic,) = answer.topics
+    if topic.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+        return []
+    places = [TopicPartition(AUDIT_TOPIC, each.partition_index) for each in topic.partitions]
+    starts = await admin.start_offsets(places)
+    if since_ms is not None:
+        found = await admin.offsets_at(places, max(0, since_ms))
+        starts = {place: starts[place] if at is None else at for place, at in found.items()}
+    ends = await admin.end_offsets(places)
+    for place in places:
+        if place not in starts or place not in ends:
+            raise KafkaError(ErrorCode.LEADER_NOT_AVAILABLE, f"{AUDIT_TOPIC}-{place.partition}")
+    parts = await asyncio.gather(
+        *(_read(admin.cluster, place, starts[place], ends[place]) for place in places)
+    )
+    records = [record for part in parts for record in part]
+    if since_ms is not None:
+        records = [record for record in records if record.time_ms >= since_ms]
+    return sorted(records, key=lambda record: record.time_ms)
+
+
+async def _read(cluster: Cluster, place: TopicPartition, start: int, end: int) -> list[AuditRecord]:
+    return [record async for record in _records(cluster, place, start, end)]
+
+
+async def _records(
+    cluster: Cluster, place: TopicPartition, start: int, end: int
+) -> AsyncIterator[AuditRecord]:
+    position = start
+    while position < end:
+        data = await _fetched(cluster, place, position)
+        before = position
+        for entry, record in walk(data, base_offset=position).records(position):
+            position = entry.last_offset + 1
+            if record.value is not None:
+                try:
+                    yield parse_audit_value(bytes(record.value))
+                except CorruptRequest as error:
+                    log.warning("skipped a record at=%d: %s", record.offset, error)
+        if position == before:
+            return  # the log was cut meanwhile
+
+
+async def _fetched(cluster: Cluster, place: TopicPartition, offset: int) -> bytes:
+    asked = fetch.Partition(
+        partition=place.partition, fetch_offset=offset, partition_max_bytes=_BYTES_MAX
+    )
+    request = fetch.FetchRequest(
+        max_wait_ms=0,
+        min_bytes=0,
+        max_bytes=_BYTES_MAX,
+        topics=[fetch.Topic(topic=place.topic, partitions=[asked])],
+    )
+    answer: fetch.FetchResponse = await cluster.to_leader(place, request, _codes)
+    for topic in answer.responses:
+        for each in topic.partitions:
+            if each.error_code:
+                raise KafkaError(each.error_code, f"{place.topic}-{place.partition}")
+            return bytes(each.records or b"")
+    return b""
+
+
+def _codes(answer: Any) -> Iterable[int]:
+    return (each.error_code for topic in answer.responses for each in topic.partitions)
