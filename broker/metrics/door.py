@@ -35,7 +35,7 @@ class MetricsDoor:
     def __init__(self, render: Render) -> None:
         self._render = render
         self._server: asyncio.Server | None = None
-        self._peers: set[asyncio.Task[None]] = set()
+        self._peers: dict[asyncio.Task[None], asyncio.StreamWriter] = {}
 
     async def bind(self, host: str, port: int) -> int:
         """Listen and answer; the port that was bound. Raises OSError naming the setting."""
@@ -53,20 +53,20 @@ class MetricsDoor:
         """Answer nobody any more."""
         if self._server is not None:
             self._server.close()
-        for peer in self._peers:
-            peer.cancel()
+        for writer in self._peers.values():
+            writer.transport.abort()
         await asyncio.gather(*self._peers, return_exceptions=True)
 
     async def _met(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
         assert task is not None
-        self._peers.add(task)
+        self._peers[task] = writer
         try:
             await self._serve(reader, writer)
         except (OSError, TimeoutError) as error:
             log.debug("metrics were not fetched: %r", error)
         finally:
-            self._peers.discard(task)
+            del self._peers[task]
             writer.close()
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
