@@ -14,7 +14,7 @@ from typing import Final
 from barnabas.protocol import znodes
 from barnabas.protocol.znodes import ConsumerRegistration
 
-from .ensemble import ConnectionLost, NodeExists, NoNode, ZooKeeper, ZooKeeperError
+from .ensemble import ConnectionLost, NodeExists, NoNode, SessionExpired, ZooKeeper, ZooKeeperError
 from .topology import TopicPartition
 
 log = logging.getLogger(__name__)
@@ -30,6 +30,7 @@ class ClaimRefused(Exception):  # noqa: N818
     """A partition still has its former owner; nothing of the claim was kept."""
 
     def __init__(self, place: TopicPartition, holder: str) -> None:
+        self.place = place
         super().__init__(f"{place.topic}-{place.partition} belongs to {holder}")
 
 
@@ -48,6 +49,7 @@ class Ownership:
         self._registered_in: int | None = None
         self._sure_in: int | None = None
         self._sure_until = 0.0
+        self._lives = 0
 
     @property
     def is_registered(self) -> bool:
@@ -58,22 +60,31 @@ class Ownership:
         """The session is over: whatever we held is gone, and may be another's by now."""
         self.claimed = {}
         self._registered_in = None
+        self._lives += 1
+
+    def forget_registration(self) -> None:
+        """Our registration was deleted behind our back: make another."""
+        self._registered_in = None
 
     async def register(self, registration: ConsumerRegistration) -> None:
         """Enter the group; raises AlreadyRegistered, or ConnectionLost when it cannot be known."""
         path = znodes.consumer_path(self._group, self._consumer_id)
+        session = self._zookeeper.session_id
         holder = await self._take(path, registration.to_json())
         if holder is not None:
             raise AlreadyRegistered(f"{path} belongs to the session 0x{holder[1]:x}")
-        self._registered_in = self._zookeeper.session_id
+        self._registered_in = session
 
     async def claim(self, owners: Mapping[TopicPartition, str]) -> None:
         """Claim partitions for our threads: all, or none and ClaimRefused or ZooKeeperError."""
         assert not owners.keys() & self.claimed.keys(), "release first"
+        life = self._lives
         results = await asyncio.gather(
             *(self._claim(place, thread) for place, thread in owners.items()),
             return_exceptions=True,
         )
+        if life != self._lives:
+            raise SessionExpired("the session ended while partitions were claimed")
         failures = [each for each in results if isinstance(each, BaseException)]
         perhaps = [
             place

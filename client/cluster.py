@@ -64,6 +64,10 @@ class Cluster:
         self._opening: dict[Line, asyncio.Lock] = {}
         self._is_closed = False
 
+    def ask_first(self, bootstrap: str | Sequence[str]) -> None:
+        """Other addresses for when no broker that is known answers; they replace the first ones."""
+        self._bootstrap = parse_addresses(bootstrap)
+
     async def metadata(
         self, topics: Sequence[str] | None = None, *, create: bool = False
     ) -> MetadataResponse:
