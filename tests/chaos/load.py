@@ -64,6 +64,7 @@ class Load:
             Aiokafka(bootstrap, RECORDS, PARTITIONS, "aiokafka"),
         ]
         self._once = OneTry(addresses, RECORDS, PARTITIONS, "once")
+        self._activities: list[Activity] = []
         self._stack = ExitStack()
 
     def __enter__(self) -> Self:
@@ -73,6 +74,7 @@ class Load:
             for activity in activities:
                 stack.enter_context(activity)
             stack.callback(_end_all, activities)
+            self._activities = activities
             self._stack = stack.pop_all()
         return self
 
@@ -85,7 +87,9 @@ class Load:
         return [*(one.sent for one in self._idempotent), self._once.sent]
 
     def progress(self) -> dict[str, int]:
-        """How much each client has done: whatever lives, grows."""
+        """How much each client has done: whatever lives, grows. Raises what ended one."""
+        for activity in self._activities:
+            activity.check()
         done = {f"{one.group} by {id(one)}": len(one.answered) for one in self.committers}
         for name, sent in zip(("librdkafka", "aiokafka", "once"), self.sent, strict=True):
             done[name] = len(sent.acknowledged)

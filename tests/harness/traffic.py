@@ -46,6 +46,11 @@ class Activity:
         if self._failure is not None and error is None:
             raise self._failure
 
+    def check(self) -> None:
+        """Raise what ended the repetition before its time, if anything did."""
+        if self._failure is not None:
+            raise self._failure
+
     def _run(self) -> None:
         try:
             self.repeat()
