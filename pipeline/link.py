@@ -1,0 +1,71 @@
+"""A cluster asked from code that blocks: its own loop in its own thread, connections kept.
+
+Python workers of Spark outlive tasks and batches, so a link is kept for each cluster and used
+again by whatever runs next in the process. Source: pipeline.md sections 9.2 and 13.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+from collections.abc import Coroutine
+from concurrent.futures import Future
+from typing import Any, Final, TypeVar
+
+from barnabas.client.cluster import Cluster
+from barnabas.client.config import ClientConfig
+
+T = TypeVar("T")
+
+
+class Link:
+    """One loop that runs until :meth:`close`, and one cluster on it; usable from any thread."""
+
+    def __init__(self, bootstrap: str, username: str | None, password: str | None) -> None:
+        config = ClientConfig(
+            client_id="barnabas-spark", sasl_username=username, sasl_password=password
+        )
+        self.cluster = Cluster(bootstrap, config)
+        """For coroutines given to :meth:`run` or :meth:`start`, not for other loops."""
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(
+            target=self._loop.run_forever, name="barnabas-link", daemon=True
+        )
+        self._thread.start()
+
+    def run(self, asked: Coroutine[Any, Any, T]) -> T:
+        """Wait for what a coroutine returns, or raise what it raises."""
+        return self.start(asked).result()
+
+    def start(self, asked: Coroutine[Any, Any, T]) -> Future[T]:
+        """Let a coroutine run while the caller does something else."""
+        return asyncio.run_coroutine_threadsafe(asked, self._loop)
+
+    def close(self) -> None:
+        """End connections, loop and thread."""
+        self.run(self.cluster.close())
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+
+_links: Final[dict[tuple[int, str, str | None, str | None], Link]] = {}
+_lock: Final = threading.Lock()
+
+
+def link_to(bootstrap: str, username: str | None = None, password: str | None = None) -> Link:
+    """The link of this process to a cluster; a process that was forked makes its own."""
+    key = (os.getpid(), bootstrap, username, password)
+    with _lock:
+        if key not in _links:
+            _links[key] = Link(bootstrap, username, password)
+        return _links[key]
+
+
+def close_links() -> None:
+    """End every link of this process, for a program that goes on without Spark."""
+    with _lock:
+        mine = [key for key in _links if key[0] == os.getpid()]
+        for key in mine:
+            _links.pop(key).close()

@@ -1,0 +1,1 @@
+"""What Spark writes: topics, and archives of topics as Parquet files."""

@@ -1,0 +1,150 @@
+"""Rows written as records of topics, from frames and from streams.
+
+A stream's batch that runs again after a crash writes nothing twice as long as its rows come in
+the same order again, which they do unless something between source and sink shuffles them.
+Source: pipeline.md sections 10 and 11.1 (sink).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+from pyspark import TaskContext
+from pyspark.sql.datasource import (
+    DataSourceArrowWriter,
+    DataSourceStreamArrowWriter,
+    WriterCommitMessage,
+)
+
+from barnabas.pipeline.link import Link, link_to
+from barnabas.pipeline.source.failures import BadOption
+
+from .ledger import Ledger
+from .produce import Identity, Sender, new_identity
+from .topic_options import TopicSinkOptions
+
+if TYPE_CHECKING:
+    from barnabas.protocol.records.record import HeaderPair
+
+_BATCH_ID: Final = "streaming.sql.batchId"
+
+
+@dataclass
+class Written(WriterCommitMessage):
+    """How many records one task wrote, or found written."""
+
+    records: int
+
+
+class TopicWriter(DataSourceArrowWriter):
+    """Writes a frame; a task that fails and runs again may write its rows twice."""
+
+    def __init__(self, options: TopicSinkOptions) -> None:
+        self._options = options
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
+        """Send the rows of one task, on an executor."""
+        link = link_to(*self._options.address)
+        identity = link.run(new_identity(link.cluster))
+        return _sent(iterator, self._options, link, identity, is_second_run=False)
+
+
+class TopicStreamWriter(DataSourceStreamArrowWriter):
+    """Writes a stream, each batch once; Spark makes a new one of these for every batch."""
+
+    def __init__(self, options: TopicSinkOptions) -> None:
+        self._options = options
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
+        """Send the rows of one task, on an executor; those that were sent before only checked."""
+        link = link_to(*self._options.address)
+        if not self._options.is_idempotent:
+            identity = link.run(new_identity(link.cluster))
+            return _sent(iterator, self._options, link, identity, is_second_run=False)
+        ledger, batch, task = self._ledger(), _batch_id(), _task()
+        if ledger.is_done(batch):
+            return Written(0)
+        known = ledger.identity(batch, task)
+        identity = known or link.run(new_identity(link.cluster))
+        if known is None:
+            ledger.note(batch, task, identity)
+        return _sent(iterator, self._options, link, identity, is_second_run=known is not None)
+
+    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
+        """Remember that everything of the batch is there."""
+        if self._options.is_idempotent:
+            self._ledger().note_done(batchId)
+
+    def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
+        """Leave what is there: the batch runs again and goes on behind it."""
+
+    def _ledger(self) -> Ledger:
+        assert self._options.ledger is not None, "the parser saw to it"
+        return Ledger(self._options.ledger)
+
+
+def _sent(
+    batches: Iterator[pa.RecordBatch],
+    options: TopicSinkOptions,
+    link: Link,
+    identity: Identity,
+    *,
+    is_second_run: bool,
+) -> Written:
+    sender = Sender(
+        link,
+        identity,
+        is_second_run=is_second_run,
+        codec=options.codec,
+        batch_bytes=options.batch_bytes,
+        timeout_ms=options.timeout_ms,
+        task=_task(),
+    )
+    for batch in batches:
+        for row in _rows(batch, options.topic):
+            sender.add(*row)
+    sender.finish()
+    return Written(sender.sent)
+
+
+def _rows(batch: pa.RecordBatch, topic: str | None) -> Iterator[tuple[Any, ...]]:
+    """Topic, partition, key, value and headers of each row; raises BadOption without a topic."""
+    names = batch.schema.names
+
+    def column(name: str) -> Sequence[Any]:
+        if name not in names:
+            return [None] * batch.num_rows
+        found = batch.column(name)
+        if name in ("key", "value"):
+            found = found.cast(pa.binary())
+        values: Sequence[Any] = found.to_pylist()
+        return values
+
+    topics = [topic] * batch.num_rows if topic is not None else column("topic")
+    headers = [_headers(each) for each in column("headers")]
+    for row in zip(
+        topics, column("partition"), column("key"), column("value"), headers, strict=True
+    ):
+        if row[0] is None:
+            raise BadOption("topic", "is null in a row")
+        yield row
+
+
+def _headers(found: Sequence[dict[str, Any]] | None) -> tuple[HeaderPair, ...]:
+    return tuple((each["key"], each["value"]) for each in found) if found else ()
+
+
+def _batch_id() -> int:
+    context = TaskContext.get()
+    found = context.getLocalProperty(_BATCH_ID) if context is not None else None
+    if found is None:
+        raise RuntimeError("Spark did not tell which batch this is; say idempotent=false")
+    return int(found)
+
+
+def _task() -> int:
+    context = TaskContext.get()
+    return context.partitionId() if context is not None else 0

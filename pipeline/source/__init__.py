@@ -1,0 +1,1 @@
+"""What Spark reads: topics through brokers, segment files, and offsets kept in ZooKeeper."""

@@ -1,0 +1,162 @@
+"""The records of a range, fetched from the leader of its partition while others are unpacked.
+
+Runs on executors. Source: pipeline.md sections 11.3 and 13 (network reads).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterator
+from random import Random
+from typing import Final
+
+from barnabas.client.cluster import Cluster, TopicPartition
+from barnabas.client.errors import KafkaError, known_code
+from barnabas.client.retry import Attempts
+from barnabas.pipeline.cluster_calls import offsets_at
+from barnabas.pipeline.link import link_to
+from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.messages import fetch
+from barnabas.protocol.records import batch
+
+from .failures import DataLost
+from .options import READ_COMMITTED, TopicOptions
+from .planning import Range
+from .positions import EARLIEST
+from .rows import Rows
+from .unpacking import Aborted, Unpacker
+
+log = logging.getLogger(__name__)
+
+_WAIT_MS: Final = 500
+_ABSENT: Final = 0.05
+"""Seconds before a leader is asked again that has nothing yet where there should be something."""
+
+
+def read_range(wanted: Range, options: TopicOptions, *, needs_records: bool) -> Iterator[Rows]:
+    """The rows of a range in the order of their offsets; what compaction removed is not there.
+
+    Raises DataLost when the log begins later than the range unless that was allowed, KafkaError
+    when the leader stays away longer than ``kafkaConsumer.pollTimeoutMs``, CorruptRecords.
+    """
+    link = link_to(*options.address)
+    reader = _Reader(link.cluster, wanted.place, options)
+    unpacker = Unpacker(
+        wanted.place,
+        wanted.start,
+        wanted.end,
+        needs_records=needs_records,
+        aborted=() if options.isolation == READ_COMMITTED else None,
+    )
+    offset = wanted.start
+    coming = link.start(reader.after(offset))
+    while offset < wanted.end:
+        found = coming.result()
+        offset = found.next_offset(offset)
+        if offset < wanted.end:
+            coming = link.start(reader.after(offset))  # on its way while we unpack
+        unpacker.expect(found.aborted)
+        for position, _ in batch.iterate(found.records):
+            if batch.base_offset(found.records, position) >= wanted.end:
+                break
+            rows = unpacker.take(found.records, position)
+            if rows is not None:
+                yield rows
+        rows = unpacker.drain()
+        if rows is not None:
+            yield rows
+
+
+class _Found:
+    """The entries of one answer."""
+
+    def __init__(self, records: batch.Buffer, aborted: list[Aborted], jump: int = -1) -> None:
+        self.records = records
+        self.aborted = aborted
+        self._jump = jump
+
+    def next_offset(self, asked: int) -> int:
+        """Where to ask next: after the last entry, or where the log begins by now."""
+        last = asked
+        for position, _ in batch.iterate(self.records):
+            last = max(last, batch.next_offset(self.records, position))
+        return max(last, self._jump)
+
+
+class _Reader:
+    """Asks whoever leads one partition, until there is an answer with something in it."""
+
+    def __init__(self, cluster: Cluster, place: TopicPartition, options: TopicOptions) -> None:
+        self._cluster = cluster
+        self._place = place
+        self._options = options
+
+    async def after(self, offset: int) -> _Found:
+        """What stands at ``offset`` and behind it."""
+        clock = asyncio.get_running_loop().time
+        attempts = Attempts(self._cluster.config, Random(), clock())  # noqa: S311
+        deadline = clock() + self._options.poll_timeout_ms / 1000
+        why = ErrorCode.LEADER_NOT_AVAILABLE
+        while clock() < deadline:
+            try:
+                found = await self._asked(offset)
+                if found is not None:
+                    return found
+                await asyncio.sleep(_ABSENT)
+                continue
+            except KafkaError as error:
+                if not error.retriable:
+                    raise
+                why = error.code
+            self._cluster.forget_leaders([self._place])
+            await asyncio.sleep(attempts.pause_after(why, clock()) or _ABSENT)
+        raise KafkaError(why, f"nothing at {offset} of {self._place.topic}-{self._place.partition}")
+
+    async def _asked(self, offset: int) -> _Found | None:
+        """One answer; None when nothing is there yet."""
+        leaders = await self._cluster.leaders([self._place])
+        if self._place not in leaders:
+            raise KafkaError(ErrorCode.LEADER_NOT_AVAILABLE)
+        answer = await self._cluster.ask(leaders[self._place], self._request(offset))
+        code = known_code(answer.error_code)
+        if code:
+            raise KafkaError(code)
+        result = answer.responses[0].partitions[0]
+        if result.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
+            return await self._moved(offset, result)
+        if result.error_code:
+            raise KafkaError(result.error_code)
+        records = b"" if result.records is None else result.records
+        if not any(True for _ in batch.iterate(records)):
+            return None
+        aborted = [
+            Aborted(each.producer_id, each.first_offset)
+            for each in result.aborted_transactions or ()
+        ]
+        return _Found(records, aborted)
+
+    def _request(self, offset: int) -> fetch.FetchRequest:
+        partition = fetch.Partition(
+            partition=self._place.partition,
+            fetch_offset=offset,
+            partition_max_bytes=self._options.fetch_bytes,
+        )
+        return fetch.FetchRequest(
+            max_wait_ms=_WAIT_MS,
+            min_bytes=1,
+            max_bytes=self._options.fetch_bytes,
+            isolation_level=self._options.isolation,
+            topics=[fetch.Topic(topic=self._place.topic, partitions=[partition])],
+        )
+
+    async def _moved(self, offset: int, result: fetch.PartitionResult) -> _Found:
+        """The log begins behind ``offset`` by now; else a new leader will catch up."""
+        begins = (await offsets_at(self._cluster, {self._place: EARLIEST}))[self._place]
+        if begins <= offset:
+            raise KafkaError(ErrorCode.OFFSET_NOT_AVAILABLE)
+        problem = f"{self._place.topic}-{self._place.partition} begins at {begins}, not {offset}"
+        if self._options.fail_on_data_loss:
+            raise DataLost(problem)
+        log.warning("lost data problem=%s", problem)
+        return _Found(b"", [], begins)

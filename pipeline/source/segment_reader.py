@@ -1,0 +1,139 @@
+"""Segment files as a frame, with no broker running: every task walks files of its own.
+
+What is read was written, not necessarily acknowledged: nobody is there to say how far the high
+watermark is, or whether a transaction ended. Source: pipeline.md section 13; log.md section 3.4.
+"""
+
+from __future__ import annotations
+
+import logging
+import mmap
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from pyspark.sql.datasource import DataSourceReader, InputPartition
+
+from barnabas.protocol.records.walk import Stop, walk
+
+from .failures import BadOption, DataLost
+from .rows import Builder, Rows
+from .segment_files import SegmentFile, find_segments, packed
+from .unpacking import Unpacker
+from .words import Words
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+log = logging.getLogger(__name__)
+
+_OFFSET_MAX: Final = (1 << 63) - 1
+_TASK_BYTES: Final = 128 << 20
+_OFFSETS_TOPIC: Final = "__consumer_offsets"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SegmentOptions:
+    """What to read of which directories."""
+
+    paths: tuple[str, ...]
+    topics: frozenset[str]
+    """Empty for all that are there."""
+    task_bytes: int
+    fail_on_data_loss: bool
+
+
+def segment_options(options: Mapping[str, str]) -> SegmentOptions:
+    """Read the options of a frame of segments; raises BadOption."""
+    words = Words(options)
+    is_decoded = words.text("mode") == "commits"
+    paths = words.words("path") + words.words("paths")
+    if not paths:
+        raise BadOption("path", "is missing; for example /var/lib/kafka/data")
+    if words.text("kafka.isolation.level") == "read_committed":
+        problem = "files alone do not tell which transactions ended; read the topic instead"
+        raise BadOption("kafka.isolation.level", problem)
+    topics = [_OFFSETS_TOPIC] if is_decoded else words.words("subscribe")
+    found = SegmentOptions(
+        paths=tuple(paths),
+        topics=frozenset(topics),
+        task_bytes=words.count("segmentBytesPerTask", _TASK_BYTES),
+        fail_on_data_loss=words.flag("failOnDataLoss", default=True),
+    )
+    for name in ("columns", "includeHeaders", "kind"):
+        words.text(name)
+    words.refuse_unknown()
+    return found
+
+
+class SegmentTask(InputPartition):
+    """The files that one task reads."""
+
+    def __init__(self, value: Sequence[SegmentFile]) -> None:
+        super().__init__(list(value))
+
+
+class SegmentReader(DataSourceReader):
+    """Reads the files that are there when the query is planned."""
+
+    def __init__(self, options: SegmentOptions, builder: Builder) -> None:
+        self._options = options
+        self._builder = builder
+
+    def partitions(self) -> Sequence[InputPartition]:
+        """A task for so many bytes; a segment is never divided."""
+        wanted = self._options.topics
+        segments = [
+            each
+            for each in find_segments(self._options.paths)
+            if not wanted or each.place.topic in wanted
+        ]
+        return [SegmentTask(pack) for pack in packed(segments, self._options.task_bytes)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The Arrow batches of one task, on an executor."""
+        for segment in partition.value or ():
+            for rows in self._rows(segment):
+                made = self._builder.build(segment.place, rows)
+                if made.num_rows:
+                    yield made
+
+    def _rows(self, segment: SegmentFile) -> Iterator[Rows]:
+        try:
+            yield from read_segment(segment, needs_records=self._builder.needs_records)
+        except (FileNotFoundError, DamagedSegment) as problem:
+            if self._options.fail_on_data_loss:
+                raise DataLost(f"{segment.path}: {problem}") from problem
+            log.warning("skipped the rest of a segment path=%s problem=%s", segment.path, problem)
+
+
+class DamagedSegment(Exception):  # noqa: N818 - reads as what happened
+    """A segment with something in it that is no entry, or a cut entry where more follows."""
+
+
+def read_segment(segment: SegmentFile, *, needs_records: bool) -> Iterator[Rows]:
+    """The rows of one file; markers of transactions are left out, aborted records are not.
+
+    An entry that is cut at the very end of a log was being written: the file ends before it.
+    Raises DamagedSegment after the last good entry.
+    """
+    if not segment.size:
+        return
+    unpacker = Unpacker(
+        segment.place, 0, _OFFSET_MAX, needs_records=needs_records, is_verified=True
+    )
+    with (
+        Path(segment.path).open("rb") as file,
+        mmap.mmap(file.fileno(), segment.size, access=mmap.ACCESS_READ) as data,
+    ):
+        steps = walk(data, base_offset=segment.base_offset)
+        for entry in steps:
+            rows = unpacker.take(entry.data, 0)
+            if rows is not None:
+                yield rows
+    rows = unpacker.drain()
+    if rows is not None:
+        yield rows
+    if steps.stop is not Stop.END and not (steps.stop is Stop.PARTIAL and segment.is_last):
+        raise DamagedSegment(f"{steps.reason} at byte {steps.valid_bytes} of {segment.size}")

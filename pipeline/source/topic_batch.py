@@ -1,0 +1,76 @@
+"""A topic, or several, as a frame: planned beside the driver, read on executors.
+
+Source: pipeline.md sections 9.2, 9.3 and 11.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
+
+from .bounds import Lookup, check_order
+from .broker_read import read_range
+from .options import TopicOptions
+from .planning import Range, split
+from .pushed import Bounds
+from .rows import Builder
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+class Task(InputPartition):
+    """One range for one task; what Spark makes up when there are none has no range."""
+
+    def __init__(self, value: Range | None) -> None:
+        super().__init__(value)
+
+
+def read_task(
+    partition: InputPartition, options: TopicOptions, builder: Builder
+) -> Iterator[pa.RecordBatch]:
+    """The Arrow batches of one task."""
+    wanted: Range | None = partition.value
+    if wanted is None:
+        return
+    for rows in read_range(wanted, options, needs_records=builder.needs_records):
+        made = builder.build(wanted.place, rows)
+        if made.num_rows:
+            yield made
+
+
+class TopicReader(DataSourceReader):
+    """Reads what is there when the query is planned."""
+
+    def __init__(self, options: TopicOptions, builder: Builder) -> None:
+        self._options = options
+        self._builder = builder
+        self._bounds = Bounds()
+
+    def partitions(self) -> Sequence[InputPartition]:
+        """One task a partition that has records, or as many as the options ask for."""
+        lookup, bounds = Lookup(self._options), self._bounds
+        places = [place for place in lookup.places() if bounds.has(place)]
+        start = lookup.start(places)
+        end = lookup.resolved(self._options.end, places)
+        check_order(start, end)
+        if bounds.since_ms is not None:
+            start = lookup.since(start, end, bounds.since_ms)
+        ranges = [bounds.narrowed(Range(place, start[place], end[place])) for place in places]
+        options = self._options
+        tasks = split(ranges, tasks_min=options.tasks_min, records_max=options.records_max)
+        return [Task(each) for each in tasks]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The Arrow batches of one task, on an executor."""
+        return read_task(partition, self._options, self._builder)
+
+
+class FilteringTopicReader(TopicReader):
+    """The same where Spark hands filters over, which it refuses to do unless it was told to."""
+
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 - Spark's name
+        """Narrow the plan; yields what Spark must check itself."""
+        return self._bounds.push(filters)

@@ -1,0 +1,168 @@
+"""A topic as a stream: where batches begin and end, how large they are, what a group is told.
+
+Lives in one worker beside the driver as long as the query; what executors get is only the tasks.
+Source: pipeline.md sections 9.2, 9.3 and 11.1.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxRows,
+    ReadMinRows,
+    SupportsTriggerAvailableNow,
+)
+
+from barnabas.client.cluster import TopicPartition
+from barnabas.client.errors import KafkaError
+from barnabas.pipeline import cluster_calls
+
+from .bounds import Lookup, check_order
+from .checkpoint import Checkpoint
+from .options import TopicOptions
+from .planning import Range, limited, split
+from .positions import Offsets, Written, names, read, written
+from .rows import Builder
+from .topic_batch import Task, read_task
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+log = logging.getLogger(__name__)
+
+
+class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Plans batch after batch; the names of its methods are Spark's."""
+
+    def __init__(self, options: TopicOptions, builder: Builder) -> None:
+        self._options = options
+        self._builder = builder
+        self._lookup = Lookup(options)
+        self._initial: Offsets | None = None
+        self._target: Offsets | None = None
+        """Where a query ends that takes only what is there now."""
+        self._seen: Offsets | None = None
+        self._batch_s = float("-inf")
+        """When the last batch began, by the monotonic clock."""
+
+    def initialOffset(self) -> Written:  # noqa: N802
+        """Where the first batch starts, the same however often it is asked: also after a crash."""
+        if self._initial is None:
+            self._initial = self._resolved_once()
+        return written(self._initial)
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
+        """The limit that the options set; least and most together are ours to keep."""
+        if self._options.offsets_max is not None:
+            return ReadMaxRows(self._options.offsets_max)
+        if self._options.offsets_min is not None:
+            return ReadMinRows(self._options.offsets_min)
+        return ReadAllAvailable()
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> Written:  # noqa: N802
+        """Where the next batch ends: at ``start`` while there is nothing, or not enough, to do."""
+        before = read(start)
+        latest = self._available(before)
+        begins = {**self._begins_of_new(before, latest), **before}
+        if self._must_wait(begins, latest, limit):
+            return written(before)
+        if isinstance(limit, ReadMaxRows):
+            latest = limited(begins, latest, limit.max_rows)
+        if latest != before:
+            self._batch_s = time.monotonic()
+        return written(latest)
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+        """Fix the end of the query at what is there now."""
+        self._target = self._lookup.latest(self._lookup.places())
+
+    def reportLatestOffset(self) -> Written | None:  # noqa: N802
+        """The end of the topics as last seen, for the query's progress."""
+        return None if self._seen is None else written(self._seen)
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        """The tasks of one batch; raises ProgressLost when it would end before it starts."""
+        before, after = read(start), read(end)
+        begins = {**self._begins_of_new(before, after), **before}
+        if self._options.fail_on_data_loss:
+            check_order(begins, after)
+        begins = self._lookup.kept({place: begins[place] for place in after})
+        ranges = [Range(place, begins[place], after[place]) for place in sorted(after)]
+        options = self._options
+        tasks = split(ranges, tasks_min=options.tasks_min, records_max=options.records_max)
+        return [Task(each) for each in tasks]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The Arrow batches of one task, on an executor."""
+        return read_task(partition, self._options, self._builder)
+
+    def commit(self, end: dict[str, Any]) -> None:
+        """Tell the group how far the stream is; Spark calls this one batch late."""
+        group = self._options.commit_group
+        if group is None:
+            return
+        link = self._lookup.link
+        try:
+            link.run(cluster_calls.commit(link.cluster, group, read(end)))
+        except KafkaError as error:
+            if not error.retriable:
+                raise
+            log.warning("could not commit group=%s error=%s", group, error)
+
+    def _resolved_once(self) -> Offsets:
+        kept = Checkpoint(self._options.checkpoint) if self._options.checkpoint else None
+        found = kept.initial() if kept else None
+        if found is None:
+            found = self._lookup.start(self._lookup.places())
+            if kept:
+                kept.keep_initial(found)
+        return found
+
+    def _available(self, before: Offsets) -> dict[TopicPartition, int]:
+        """The ends as the brokers have them, asked again while they lie before ``before``."""
+        places = self._lookup.places()
+        gone = [place for place in before if place not in places]
+        if gone:
+            self._lookup.lost(f"{names(gone)} is gone")
+        latest = self._lookup.latest(places)
+        for _ in range(self._options.retries):
+            if not _shrunk(before, latest):
+                break
+            time.sleep(self._options.retry_interval_ms / 1000)
+            latest = self._lookup.latest(places)
+        for place in _shrunk(before, latest):
+            self._lookup.lost(
+                f"{place.topic}-{place.partition} ended at {before[place]}, now at {latest[place]}"
+            )
+        self._seen = latest
+        if self._target is None:
+            return latest
+        return {
+            place: min(latest[place], max(end, before.get(place, end)))
+            for place, end in self._target.items()
+            if place in latest
+        }
+
+    def _begins_of_new(self, before: Offsets, after: Offsets) -> dict[TopicPartition, int]:
+        """Partitions that came later are read from their beginning."""
+        new = [place for place in after if place not in before]
+        return self._lookup.earliest(new) if new else {}
+
+    def _must_wait(self, begins: Offsets, latest: Offsets, limit: ReadLimit) -> bool:
+        least = self._options.offsets_min
+        if least is None or self._target is not None or isinstance(limit, ReadAllAvailable):
+            return False
+        backlog = sum(max(0, latest[place] - begins[place]) for place in latest)
+        waited_ms = (time.monotonic() - self._batch_s) * 1000
+        return backlog < least and waited_ms < self._options.delay_ms_max
+
+
+def _shrunk(before: Offsets, latest: Offsets) -> list[TopicPartition]:
+    return [place for place in latest if latest[place] < before.get(place, 0)]

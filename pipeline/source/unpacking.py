@@ -1,0 +1,152 @@
+"""Entries of a log turned into rows: decompressed, cut to a range, aborted transactions left out.
+
+Source: pipeline.md section 13 (network reads); log.md sections 1.4 to 1.6 and 7.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Final, NamedTuple
+
+from barnabas.client.cluster import TopicPartition
+from barnabas.protocol.records import batch
+from barnabas.protocol.records.codecs import READ_BYTES_MAX, decompress
+from barnabas.protocol.records.control import Marker, parse_marker
+from barnabas.protocol.records.failures import CorruptRecords
+from barnabas.protocol.records.header import (
+    CODEC_MASK,
+    CONTROL,
+    HEADER_BYTES,
+    LOG_APPEND_TIME,
+    TRANSACTIONAL,
+    Header,
+)
+from barnabas.protocol.records.record import Record, decode_records
+
+from .rows import ROWS_PER_BATCH, Rows
+
+BYTES_PER_BATCH: Final = 64 << 20
+"""Rows are handed on when they hold so many bytes, however few they are."""
+_APPENDED: Final = 1
+_CREATED: Final = 0
+
+
+class Aborted(NamedTuple):
+    """A transaction that was aborted: what its producer wrote from this offset to the marker."""
+
+    producer_id: int
+    first_offset: int
+
+
+class Unpacker:
+    """Gathers rows of one partition from entry after entry, in the order of the log.
+
+    Records below ``start``, and from ``end`` on, are left out. ``needs_records`` False spares
+    all work where headers tell the offsets, which are then all that rows hold.
+    """
+
+    def __init__(
+        self,
+        place: TopicPartition,
+        start: int,
+        end: int,
+        *,
+        needs_records: bool = True,
+        aborted: Iterable[Aborted] | None = None,
+        is_verified: bool = False,
+    ) -> None:
+        """``aborted`` None shows everything; otherwise transactions in it are hidden.
+
+        ``is_verified`` says that somebody has looked at the checksums.
+        """
+        self.place = place
+        self.next_offset = start
+        """Where to read on: one more than the last offset of the last entry taken."""
+        self._start = start
+        self._end = end
+        self._needs_records = needs_records
+        self._is_verified = is_verified
+        self._rows = Rows()
+        self._bytes = 0
+        self._hides = aborted is not None
+        self._pending = sorted(aborted or (), key=lambda each: each.first_offset, reverse=True)
+        self._open: set[int] = set()
+
+    def expect(self, aborted: Iterable[Aborted] | None) -> None:
+        """Take a new list of aborted transactions, that of the answer whose entries come next."""
+        self._pending = sorted(aborted or (), key=lambda each: each.first_offset, reverse=True)
+        self._open.clear()
+
+    def take(self, data: batch.Buffer, position: int) -> Rows | None:
+        """Gather the entry at ``position``; the rows so far when they are enough for a batch.
+
+        Raises CorruptRecords when its checksum is wrong or its records cannot be read.
+        """
+        size = batch.size(data, position)
+        if batch.last_offset(data, position) < self._start:
+            return None
+        if not self._is_verified and not batch.crc_is_valid(data, position, size):
+            raise CorruptRecords(f"checksum of the batch at {batch.base_offset(data, position)}")
+        if batch.magic(data, position) < 2:
+            self._take_old(data, position)
+        else:
+            self._take_batch(data, position, position + size)
+        self.next_offset = batch.next_offset(data, position)
+        is_full = len(self._rows) >= ROWS_PER_BATCH or self._bytes >= BYTES_PER_BATCH
+        return self.drain() if is_full else None
+
+    def drain(self) -> Rows | None:
+        """What was gathered since the last time; None when that is nothing."""
+        rows, self._rows, self._bytes = self._rows, Rows(), 0
+        return rows if len(rows) else None
+
+    def _take_batch(self, data: batch.Buffer, position: int, stop: int) -> None:
+        head = batch.header(data, position)
+        if head.attributes & CONTROL:
+            self._take_marker(data, position, head)
+            return
+        if self._is_hidden(head):
+            return
+        is_whole = head.base_offset >= self._start and head.last_offset < self._end
+        is_dense = head.record_count == head.last_offset_delta + 1
+        if not self._needs_records and is_whole and is_dense:
+            self._rows.offsets += range(head.base_offset, head.last_offset + 1)
+            return
+        section = bytes(memoryview(data)[position + HEADER_BYTES : stop])
+        if head.attributes & CODEC_MASK:
+            used = head.attributes & CODEC_MASK
+            section = decompress(used, section, bytes_max=READ_BYTES_MAX)
+        self._bytes += len(section)
+        records = decode_records(
+            section,
+            0,
+            count=head.record_count,
+            base_offset=head.base_offset,
+            base_timestamp=head.base_timestamp,
+            append_time=head.append_time,
+        )
+        kind = _APPENDED if head.attributes & LOG_APPEND_TIME else _CREATED
+        self._gather(records, kind, is_whole=is_whole)
+
+    def _take_old(self, data: batch.Buffer, position: int) -> None:
+        """A message of magic 0 or 1, or a wrapper, of which only the last offset is known."""
+        self._gather(batch.records(data, position), batch.timestamp_type(data, position))
+
+    def _gather(self, records: Iterator[Record], kind: int, *, is_whole: bool = False) -> None:
+        start, end = self._start, self._end
+        wanted = (
+            list(records) if is_whole else [each for each in records if start <= each.offset < end]
+        )
+        self._rows.extend(wanted, kind)
+
+    def _take_marker(self, data: batch.Buffer, position: int, head: Header) -> None:
+        for record in batch.records(data, position):
+            if parse_marker(record.key) is Marker.ABORT:
+                self._open.discard(head.producer_id)
+
+    def _is_hidden(self, head: Header) -> bool:
+        if not self._hides:
+            return False
+        while self._pending and self._pending[-1].first_offset <= head.last_offset:
+            self._open.add(self._pending.pop().producer_id)
+        return bool(head.attributes & TRANSACTIONAL) and head.producer_id in self._open
