@@ -1,0 +1,215 @@
+"""What nodes tell over HTTP, against a cluster that is used, harmed and mended.
+
+Source: users.md section 4.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+import urllib.request
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import pytest
+
+from tests.harness.client_libraries import ClientLibrary
+from tests.harness.confluent_client import Confluent
+from tests.harness.consumer_groups import ConsumerGroup
+from tests.harness.coordinators import coordinator
+from tests.harness.deployments import OwnCluster, create_topic
+from tests.harness.raw import RawConnection
+from tests.harness.raw_calls import commit_offsets
+from tests.harness.records import Sent
+from tests.harness.waiting import eventually
+
+CLIENT: ClientLibrary = Confluent()
+SETTINGS = {
+    "metrics.listener": "127.0.0.1:0",
+    "metrics.lag.interval.ms": "200",
+    "metrics.partitions.regex": "watched.*",
+    "metrics.compat": "kafka_exporter,lag_exporter",
+    "replica.lag.time.max.ms": "2000",
+    "replica.fetch.wait.max.ms": "200",
+}
+SAMPLE = re.compile(r'([a-zA-Z_][a-zA-Z0-9_]*)(\{(?:[a-z_]+="(?:[^"\\\n]|\\["\\n])*",?)+\})? (\S+)')
+HEAD = re.compile(r"# (?:HELP [a-z_]+ .+|TYPE [a-z_]+ (?:counter|gauge|histogram))")
+
+
+@pytest.fixture(scope="module")
+def observed() -> Iterator[OwnCluster]:
+    """Two nodes that tell metrics, each on a port of its own choice."""
+    running = OwnCluster(2, SETTINGS)
+    yield running
+    running.stop()
+
+
+def ports(cluster: OwnCluster) -> list[int]:
+    """Where each node was heard to tell metrics last."""
+    said = (Path(log).read_text() for log in cluster.logs)
+    return [
+        int(re.findall(r"tells metrics host=127\.0\.0\.1 port=(\d+)", text)[-1]) for text in said
+    ]
+
+
+def scrape(port: int) -> dict[str, float]:
+    """Every sample by name and labels, as they are written; fails on a line of another shape."""
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=30) as answer:
+        text = answer.read().decode()
+    found: dict[str, float] = {}
+    for line in text.splitlines():
+        if line.startswith("#"):
+            assert HEAD.fullmatch(line), line
+            continue
+        sample = SAMPLE.fullmatch(line)
+        assert sample, line
+        name = sample[1] + (sample[2] or "")
+        assert name not in found, f"twice: {name}"
+        found[name] = float(sample[3])
+    return found
+
+
+def scraped(cluster: OwnCluster) -> list[dict[str, float]]:
+    return [scrape(port) for port in ports(cluster)]
+
+
+def total(scrapes: list[dict[str, float]], name: str) -> float:
+    return sum(each.get(name, 0.0) for each in scrapes)
+
+
+def told_of_group(cluster: OwnCluster, group: str, wanted: Mapping[str, float]) -> bool:
+    """Whether some node tells all of ``wanted``: names whose labels begin with the group."""
+    return any(
+        all(each.get(name.replace("GROUP", group)) == value for name, value in wanted.items())
+        for each in scraped(cluster)
+    )
+
+
+def test_a_cluster_has_one_active_controller_which_knows_the_rest(observed: OwnCluster) -> None:
+    eventually(
+        lambda: total(scraped(observed), "barnabas_controller_live_nodes") == 2, what="two nodes"
+    )
+    scrapes = scraped(observed)
+    assert total(scrapes, "barnabas_active_controller") == 1
+    assert total(scrapes, "barnabas_controller_offline_partitions") == 0
+    for node, each in enumerate(scrapes, 1):
+        assert each[f'barnabas_node{{node="{node}",roles="broker,coordinator"}}'] == 1
+        assert each["process_resident_memory_bytes"] > 1 << 20
+        assert each["process_open_fds"] > 3
+
+
+def test_requests_are_counted_with_their_times_and_bytes(observed: OwnCluster, topic: str) -> None:
+    create_topic(observed, CLIENT, topic, 1)
+    before = scraped(observed)
+    CLIENT.produce(observed.bootstrap, topic, [Sent(b"v" * 1000)] * 10)
+    after = scraped(observed)
+    count, size = 'barnabas_request_seconds_count{api="Produce"}', "barnabas_request_bytes_total"
+    assert total(after, count) > total(before, count)
+    produced = f'{size}{{api="Produce"}}'
+    assert total(after, produced) >= total(before, produced) + 10_000
+    assert total(after, 'barnabas_response_bytes_total{api="Metadata"}') > 0
+    bucket = 'barnabas_request_seconds_bucket{api="Produce",le="+Inf"}'
+    assert total(after, bucket) == total(after, count)
+    assert total(after, f'barnabas_topic_end_offset_sum{{topic="{topic}"}}') == 10
+    assert total(after, 'barnabas_connections{listener="INTERNAL"}') > 0
+
+
+def test_a_groups_lag_is_told_in_our_words_and_in_those_of_others(
+    observed: OwnCluster, topic: str, group: str
+) -> None:
+    group = f"watched-{group}"
+    create_topic(observed, CLIENT, topic, 2)
+    stamp = int(time.time() * 1000) - 3_600_000
+    records = [Sent(b"v", partition=part, timestamp_ms=stamp) for part in (0, 0, 0, 1)]
+    CLIENT.produce(observed.bootstrap, topic, records)
+    with RawConnection(coordinator(observed.addresses, group)) as link:
+        assert commit_offsets(link, group, topic, {0: 1, 1: 9}) == {0: 0, 1: 0}
+    in_topic = f'topic="{topic}"'
+    of_first = f'{in_topic},partition="0"'
+    wanted = {
+        'barnabas_group_state{group="GROUP",state="Empty"}': 1,
+        'barnabas_group_members{group="GROUP"}': 0,
+        'barnabas_group_commits_total{group="GROUP"}': 1,
+        'barnabas_group_status{group="GROUP"}': 3,  # it committed once and is silent since
+        'barnabas_group_partitions_beyond_end{group="GROUP"}': 1,
+        'barnabas_group_partitions_below_log_start{group="GROUP"}': 0,
+        f'barnabas_group_lag{{group="GROUP",{in_topic}}}': 2,
+        f'barnabas_group_partition_offset{{group="GROUP",{of_first}}}': 1,
+        f'barnabas_group_partition_lag{{group="GROUP",{of_first}}}': 2,
+        f'barnabas_group_partition_status{{group="GROUP",{of_first}}}': 4,
+        f'kafka_consumergroup_lag{{consumergroup="GROUP",{of_first}}}': 2,
+        f'kafka_consumergroup_lag_sum{{consumergroup="GROUP",{in_topic}}}': 2,
+        f"kafka_topic_partition_current_offset{{{of_first}}}": 3,
+        f'kafka_consumergroup_group_topic_sum_lag{{group="GROUP",{in_topic}}}': 2,
+        'kafka_consumergroup_group_max_lag{group="GROUP"}': 2,
+        f"kafka_partition_latest_offset{{{of_first}}}": 3,
+    }
+    eventually(lambda: told_of_group(observed, group, wanted), what="the group's lag")
+    seconds = total(scraped(observed), f'barnabas_group_lag_seconds{{group="{group}",{in_topic}}}')
+    assert 3_600 <= seconds < 7_200
+
+
+def test_partitions_are_told_one_by_one_only_where_that_is_asked_for(
+    observed: OwnCluster, topic: str, group: str
+) -> None:
+    create_topic(observed, CLIENT, topic, 1)
+    CLIENT.produce(observed.bootstrap, topic, [Sent(b"v")] * 3)
+    with RawConnection(coordinator(observed.addresses, group)) as link:
+        assert commit_offsets(link, group, topic, {0: 1}) == {0: 0}
+    wanted = {f'barnabas_group_lag{{group="GROUP",topic="{topic}"}}': 2.0}
+    eventually(lambda: told_of_group(observed, group, wanted), what="the group's lag")
+    named = f'barnabas_group_partition_lag{{group="{group}"'
+    assert not any(name.startswith(named) for each in scraped(observed) for name in each)
+
+
+def test_members_and_states_of_groups_are_counted(
+    observed: OwnCluster, topic: str, group: str
+) -> None:
+    create_topic(observed, CLIENT, topic, 2)
+    with ConsumerGroup(CLIENT, observed.bootstrap, group, topic, members=2) as members:
+        members.await_shares(2)
+        wanted = {
+            'barnabas_group_members{group="GROUP"}': 2.0,
+            'barnabas_group_state{group="GROUP",state="Stable"}': 1.0,
+        }
+        eventually(lambda: told_of_group(observed, group, wanted), what="two members")
+        stable = 'barnabas_coordinator_groups{state="Stable"}'
+        assert total(scraped(observed), stable) >= 1
+    owned = 'barnabas_coordinator_partitions{standing="owned"}'
+    assert total(scraped(observed), owned) == 50
+    assert total(scraped(observed), "barnabas_coordinator_loads_total") >= 50
+
+
+def test_a_node_that_is_gone_shows_in_the_gauges_and_its_return_too(
+    observed: OwnCluster, topic: str
+) -> None:
+    create_topic(observed, CLIENT, topic, 2, 2)
+    CLIENT.produce(observed.bootstrap, topic, [Sent(b"v", partition=part) for part in (0, 1)])
+    first, _ = ports(observed)
+    second = observed._cluster.nodes[1]
+    second.kill()
+    CLIENT.produce(observed.bootstrap, topic, [Sent(b"v", partition=part) for part in (0, 1)])
+
+    def is_harmed() -> bool:
+        told = scrape(first)
+        return (
+            told["barnabas_under_replicated_partitions"] >= 2
+            and told.get("barnabas_controller_live_nodes") == 1
+            and told["barnabas_active_controller"] == 1
+        )
+
+    eventually(is_harmed, what="replicas are missing")
+    shrinks = scrape(first)["barnabas_isr_shrinks_total"]
+    second.spawn()
+    second.open_gate()
+    second.wait_ready()
+
+    def is_mended() -> bool:
+        told = scrape(first)
+        return (
+            told["barnabas_under_replicated_partitions"] == 0
+            and told["barnabas_isr_expands_total"] > 0
+        )
+
+    eventually(is_mended, what="all are in sync again")
+    assert scrape(first)["barnabas_isr_shrinks_total"] >= shrinks
