@@ -19,9 +19,9 @@ from typing import Final
 _PR_SET_PDEATHSIG: Final = 1
 _TRAMPOLINE: Final = (
     "import ctypes, os, sys;"
-    f"ctypes.CDLL(None).prctl({_PR_SET_PDEATHSIG}, {int(signal.SIGTERM)});"
+    f"ctypes.CDLL(None).prctl({_PR_SET_PDEATHSIG}, int(sys.argv[2]));"
     "os.getppid() == int(sys.argv[1]) or sys.exit('the parent is gone');"
-    "os.execv(sys.argv[2], sys.argv[2:])"
+    "os.execv(sys.argv[3], sys.argv[3:])"
 )
 """Does in a fresh interpreter what a hook between fork and exec may not do beside threads."""
 
@@ -30,6 +30,7 @@ class Child:
     """A process started by us, in a session of its own so that Ctrl-C reaches only us.
 
     ``pass_fds`` stay open in the child under the same numbers; ``environment`` None is ours.
+    ``death_signal`` is what the kernel sends it when we end: SIGKILL reaches a paused one, too.
     """
 
     def __init__(
@@ -38,9 +39,10 @@ class Child:
         log: Path,
         pass_fds: Sequence[int] = (),
         environment: Mapping[str, str] | None = None,
+        death_signal: signal.Signals = signal.SIGTERM,
     ) -> None:
         self.log = log
-        argv, hook = _dying_with_us(list(argv))
+        argv, hook = _dying_with_us(list(argv), death_signal)
         with log.open("ab") as output:
             self._process = subprocess.Popen(  # noqa: S603 - the program is ours or Java
                 argv,
@@ -112,7 +114,9 @@ class Child:
             self._process.send_signal(number)
 
 
-def _dying_with_us(argv: list[str]) -> tuple[list[str], Callable[[], None] | None]:
+def _dying_with_us(
+    argv: list[str], death_signal: signal.Signals
+) -> tuple[list[str], Callable[[], None] | None]:
     """The command and the hook that tie a child's life to ours, where the system can.
 
     The tie is to the thread that starts the child: one that may end early must not make it.
@@ -121,14 +125,28 @@ def _dying_with_us(argv: list[str]) -> tuple[list[str], Callable[[], None] | Non
         return argv, None
     if threading.current_thread() is not threading.main_thread():
         return argv, None
-    if threading.active_count() > 1:
-        return [sys.executable, "-I", "-S", "-c", _TRAMPOLINE, str(os.getpid()), *argv], None
+    parent, number = os.getpid(), int(death_signal)
+    if _has_threads():
+        return [
+            sys.executable,
+            "-I",
+            "-S",
+            "-c",
+            _TRAMPOLINE,
+            f"{parent}",
+            f"{number}",
+            *argv,
+        ], None
     prctl = ctypes.CDLL(None).prctl
-    parent = os.getpid()
 
     def hook() -> None:
-        prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+        prctl(_PR_SET_PDEATHSIG, number)
         if os.getppid() != parent:
             os._exit(1)
 
     return argv, hook
+
+
+def _has_threads() -> bool:
+    """Threads run in this process, those of C libraries (librdkafka's) included."""
+    return len(os.listdir("/proc/self/task")) > 1  # noqa: PTH208 - only their number

@@ -9,13 +9,13 @@ import atexit
 import json
 import os
 import secrets
-import shutil
-import tempfile
+import signal
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
 
+from .cluster_calls import ClusterCalls
 from .embedded_zookeeper import (
     EmbeddedZooKeeper,
     ExternalZooKeeper,
@@ -27,6 +27,7 @@ from .node import Node
 from .numbers import PORT_MAX
 from .ports import LOOPBACK, free_ports, is_free
 from .probe import wait_until_complete
+from .temporary_directory import TemporaryDirectory
 
 _TICK_MS: Final = 500
 _SESSION_MS: Final = 3_000
@@ -55,14 +56,14 @@ class PortTaken(Failure):
     """A port that was asked for cannot be had; the text names it and the way out."""
 
 
-class Cluster:
+class Cluster(ClusterCalls):
     """A development cluster: use it in a ``with``, or start and stop it yourself.
 
     ``data`` None keeps everything in a temporary directory that the stop removes. ``port`` 0 takes
     free ports, any other number is the first node's, the following ones come next. ``settings``
     are given to every node, over DEVELOPMENT_SETTINGS and the number of copies. Blocking, and
-    usable beside a running event loop; the processes end when the starting thread's process ends,
-    however it does.
+    usable beside a running event loop. Start it in the main thread: processes and temporary files
+    then go when this process ends, however it does.
     """
 
     def __init__(
@@ -81,6 +82,7 @@ class Cluster:
         """What nodes prove to each other; new for each new directory."""
         self._brokers = brokers
         self._data = data
+        self._temporary: TemporaryDirectory | None = None
         self._port = port
         self._settings = {**DEVELOPMENT_SETTINGS, **copies(brokers), **(settings or {})}
         self._zookeeper: ZooKeeperServer | None = None
@@ -135,8 +137,9 @@ class Cluster:
         if self._zookeeper is not None:
             self._zookeeper.stop()
             self._zookeeper = None
-        if self._data is None and self.directory != Path():
-            shutil.rmtree(self.directory, ignore_errors=True)
+        if self._temporary is not None:
+            self._temporary.remove()
+            self._temporary = None
         elif self._is_described:  # else it is of the cluster that has the directory
             self._description.unlink(missing_ok=True)
         self._is_described = False
@@ -164,11 +167,32 @@ class Cluster:
         """Let a paused node go on."""
         self.node(node_id).resume()
 
+    def repair(self) -> None:
+        """Resume every node that is paused, restart every one that has ended."""
+        for node in self.nodes:
+            node.resume()
+        for node in self.nodes:
+            if not node.is_running:
+                self.restart(node.id)
+
     def __enter__(self) -> Self:
         """Start."""
         return self.start()
 
     def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Stop."""
+        self.stop()
+
+    async def __aenter__(self) -> Self:
+        """Start; the loop stands still meanwhile: the main thread must do it."""
+        return self.start()
+
+    async def __aexit__(
         self,
         kind: type[BaseException] | None,
         error: BaseException | None,
@@ -184,13 +208,15 @@ class Cluster:
     def _prepare(self) -> None:
         ports = self._ports()
         if self._data is None:
-            self.directory = Path(tempfile.mkdtemp(prefix="barnabas-"))
+            self._temporary = TemporaryDirectory("barnabas-")
+            self.directory = self._temporary.path
         else:
             self._data.mkdir(parents=True, exist_ok=True)
             self.directory = self._data.absolute()
         self.secret = secrets.token_urlsafe(24)
+        death_signal = signal.SIGTERM if self._data else signal.SIGKILL
         self.nodes = [
-            Node(index + 1, port, self.directory / f"node-{index + 1}")
+            Node(index + 1, port, self.directory / f"node-{index + 1}", death_signal)
             for index, port in enumerate(ports)
         ]
 

@@ -9,9 +9,8 @@ import atexit
 import contextlib
 import fcntl
 import os
-import shutil
+import signal
 import socket
-import tempfile
 import time
 from pathlib import Path
 from types import TracebackType
@@ -22,6 +21,7 @@ from .class_archive import ClassArchive
 from .failure import Failure
 from .java import MissingPart, find_jars, find_java
 from .ports import LOOPBACK, free_ports
+from .temporary_directory import TemporaryDirectory
 
 __all__ = [
     "EmbeddedZooKeeper",
@@ -101,6 +101,7 @@ class EmbeddedZooKeeper:
         self._java = java
         self._jars = jars
         self._is_temporary = data is None
+        self._temporary: TemporaryDirectory | None = None
         self._data = data
         self._child: Child | None = None
         self._lock: int | None = None
@@ -219,7 +220,8 @@ class EmbeddedZooKeeper:
 
     def _take_directory(self) -> None:
         if self._is_temporary:
-            self._data = Path(tempfile.mkdtemp(prefix="barnabas-zookeeper-"))
+            self._temporary = TemporaryDirectory("barnabas-zookeeper-")
+            self._data = self._temporary.path
         directory = self._directory()
         directory.mkdir(parents=True, exist_ok=True)
         self._lock = os.open(directory / ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -233,8 +235,9 @@ class EmbeddedZooKeeper:
         if self._lock is not None:
             os.close(self._lock)
             self._lock = None
-            if self._is_temporary:
-                shutil.rmtree(self._directory(), ignore_errors=True)
+        if self._temporary is not None:
+            self._temporary.remove()
+            self._temporary = None
 
     def _launch(self, *, with_log: bool = False) -> None:
         directory = self._directory()
@@ -252,7 +255,8 @@ class EmbeddedZooKeeper:
             flags += self._archive.flags
         classpath = os.pathsep.join(map(str, jars))
         argv = [str(java), *flags, "-cp", classpath, _MAIN, str(configuration)]
-        self._child = Child(argv, directory / "zk.log")
+        death_signal = signal.SIGKILL if self._is_temporary else signal.SIGTERM
+        self._child = Child(argv, directory / "zk.log", death_signal=death_signal)
         (directory / "zookeeper.pid").write_text(f"{self._child.pid}\n")
 
     def _configuration(self) -> str:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import select
+import signal
 import sys
 import time
 from collections.abc import Mapping
@@ -32,13 +33,20 @@ class Node:
     """A broker and coordinator in a child process; made, started and stopped by Cluster.
 
     ``directory`` holds its properties file, its log and its data. The port stays the same over a
-    restart, as clients expect of a broker.
+    restart, as clients expect of a broker. ``death_signal`` ends it when this process has ended.
     """
 
-    def __init__(self, node_id: int, port: int, directory: Path) -> None:
+    def __init__(
+        self,
+        node_id: int,
+        port: int,
+        directory: Path,
+        death_signal: signal.Signals = signal.SIGTERM,
+    ) -> None:
         self.id = node_id
         self.port = port
         self.directory = directory
+        self._death_signal = death_signal
         self._child: Child | None = None
         self._gate: int | None = None
         self._ready: int | None = None
@@ -82,7 +90,7 @@ class Node:
         module = "barnabas.console.supervised_node"
         argv = [sys.executable, "-P", "-m", module, str(self.properties), str(gate), str(ready)]
         try:
-            self._child = Child(argv, self.log, (gate, ready), _environment())
+            self._child = Child(argv, self.log, (gate, ready), _environment(), self._death_signal)
         finally:
             os.close(gate)
             os.close(ready)

@@ -90,6 +90,24 @@ def test_it_ends_with_its_parent(threads: int, tmp_path: Path) -> None:
     _awaited(int(done.stdout))
 
 
+def test_a_paused_child_ends_with_its_parent_when_that_is_asked_for(tmp_path: Path) -> None:
+    program = (
+        "import os, signal\n"
+        "from pathlib import Path\n"
+        "from barnabas.console.children import Child\n"
+        f"log = Path({str(tmp_path / 'log')!r})\n"
+        f"child = Child({_speaks_and_sleeps('here')!r}, log, death_signal=signal.SIGKILL)\n"
+        "while not child.last_words(): pass\n"
+        "child.pause()\n"
+        "print(child.pid, flush=True)\n"
+        "os.kill(os.getpid(), signal.SIGKILL)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], stdout=subprocess.PIPE, text=True, cwd=ROOT, timeout=30
+    )
+    _awaited(int(done.stdout))
+
+
 def test_it_outlives_a_thread_that_started_it(tmp_path: Path) -> None:
     children: list[Child] = []
     thread = threading.Thread(target=lambda: children.append(Child(SLEEPER, tmp_path / "log")))

@@ -1,0 +1,12 @@
+"""A Kafka cluster for tests and notebooks: ``with Cluster(brokers=3) as cluster: ...``
+
+The fixtures ``kafka_cluster``, ``kafka_topic``, ``kafka_group`` and ``kafka_bootstrap`` need no
+import: pytest finds them. docs/testing.md tells about both.
+"""
+
+from __future__ import annotations
+
+from barnabas.console.development_cluster import Cluster
+from barnabas.console.failure import Failure
+
+__all__ = ["Cluster", "Failure"]

@@ -1,0 +1,85 @@
+"""The plug-in in a run of pytest that does not use it: not seen, not felt, in nobody's way."""
+
+from __future__ import annotations
+
+from tests.plugin.elsewhere import Elsewhere
+from tests.plugin.shop import write_project
+
+STRICT = ("-W", "error", "-p", "no:asyncio")
+"""pytest-asyncio ends a run under -W error unless the ini file sets what it asks for."""
+
+LOADED = """\
+import sys
+
+def test_what_was_loaded():
+    ours = {name for name in sys.modules if name.partition(".")[0] == "barnabas"}
+    assert ours == {"barnabas", "barnabas.console", "barnabas.console.pytest_plugin"}
+    assert not {"kazoo", "uvloop", "msgpack", "cramjam", "asyncio"} & set(sys.modules)
+"""
+
+ASSERTS = """\
+import barnabas.client.admin
+import barnabas.testing
+
+def test_our_modules_are_what_they_are_elsewhere():
+    for module in (barnabas.client.admin, barnabas.testing):
+        assert "pytest" not in type(module.__loader__).__module__
+"""
+
+OVERRIDDEN = """\
+import pytest
+
+def pytest_addoption(parser):
+    for name in ("--kafka", "--kafka-brokers", "--kafka-bootstrap", "--brokers", "--bootstrap"):
+        parser.addoption(name)
+    parser.addini("kafka_brokers", "theirs")
+
+@pytest.fixture(scope="session")
+def kafka_cluster():
+    return "theirs"
+
+@pytest.fixture
+def kafka_topic():
+    return "theirs"
+"""
+
+THEIRS = """\
+def test_whose(kafka_cluster, kafka_topic):
+    assert (kafka_cluster, kafka_topic) == ("theirs", "theirs")
+"""
+
+
+def test_it_loads_nothing_before_a_test_asks_for_a_cluster(elsewhere: Elsewhere) -> None:
+    write_project(elsewhere.project, {"test_loaded.py": LOADED})
+    code, said = elsewhere.run_pytest(*STRICT, "-p", "no:xdist", "-p", "no:anyio")
+    assert code == 0, said
+
+
+def test_pytest_leaves_our_asserts_as_they_are(elsewhere: Elsewhere) -> None:
+    write_project(elsewhere.project, {"test_asserts.py": ASSERTS})
+    code, said = elsewhere.run_pytest(*STRICT)
+    assert code == 0, said
+
+
+def test_fixtures_and_options_of_a_project_win(elsewhere: Elsewhere) -> None:
+    files = {"conftest.py": OVERRIDDEN, "test_theirs.py": THEIRS}
+    write_project(elsewhere.project, files)
+    code, said = elsewhere.run_pytest(*STRICT)
+    assert code == 0, said
+
+
+def test_a_run_in_which_barnabas_is_imported_first_warns_of_nothing(elsewhere: Elsewhere) -> None:
+    write_project(elsewhere.project, {"test_nothing.py": "def test_nothing(): pass\n"})
+    program = f"import barnabas.testing, pytest; raise SystemExit(pytest.main({list(STRICT)}))"
+    code, said = elsewhere.run("-c", program)
+    assert code == 0, said
+
+
+def test_fixtures_and_options_are_explained(elsewhere: Elsewhere) -> None:
+    write_project(elsewhere.project, {"test_nothing.py": "def test_nothing(): pass\n"})
+    _, fixtures = elsewhere.run_pytest("--fixtures")
+    for name in ("kafka_cluster", "kafka_bootstrap", "kafka_topic", "kafka_group"):
+        assert f"\n{name} " in fixtures
+    _, options = elsewhere.run_pytest("--help")
+    assert "--barnabas-brokers" in options
+    assert "barnabas_settings" in options
