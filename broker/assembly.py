@@ -113,6 +113,8 @@ class Node:
             files=files,
             now_ms=now_ms,
             chance=chance,
+            dial=self._dial,
+            locate=self._internal_address,
         )
         self._departure = self._build_departure()
         self._observer = Observer(config.metrics)

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable, Collection
+from collections.abc import Awaitable, Callable, Collection
 
+from barnabas.client.connection import Connection
 from barnabas.client.ensemble import ZooKeeper
 from barnabas.coordinator.ports import OFFSETS_TOPIC
 from barnabas.coordinator.service import GroupCoordinator
 
+from .audit_log import AuditTopic
 from .config import NodeConfig
 from .controller.auto_creation import AutoCreation
 from .handlers.coordinator_ports import CoordinatorTopics, ZooKeeperOffsetsPort
@@ -41,12 +43,18 @@ class Coordination:
         files: Files,
         now_ms: Callable[[], int],
         chance: random.Random,
+        dial: Callable[[str, int], Awaitable[Connection]],
+        locate: Callable[[int], tuple[str, int] | None],
     ) -> None:
+        """``locate`` gives the address that ``dial`` takes, of another node or of this one."""
         loop = asyncio.get_running_loop()
         self._replicas = replicas
         self._liveness = liveness
         self._metadata = metadata
         self._known_topics: frozenset[str] = frozenset()
+        self._audit_topic = AuditTopic(
+            metadata, create=creation.ask, dial=dial, locate=locate, now_ms=now_ms
+        )
         self.groups = GroupCoordinator(
             node_id=node_id,
             config=config.coordinator,
@@ -62,6 +70,7 @@ class Coordination:
             now_ms=now_ms,
             random=chance,
             lease_problem=liveness.problem,
+            audit_log=self._audit_topic,
         )
         self.offsets_topic = OffsetsTopic(zookeeper, self.groups.start)
         replicas.on_elected.append(self._elected)
@@ -72,6 +81,7 @@ class Coordination:
         """Keep what makes the next start quick, then stop."""
         await self.groups.save()
         self.groups.stop()
+        await self._audit_topic.close()
 
     async def forget_former_life(self) -> None:
         """The session is lost: what was led may be led by others, whose word is to be awaited.

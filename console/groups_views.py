@@ -47,7 +47,7 @@ def add_list_arguments(parser: argparse.ArgumentParser) -> None:
 
 def add_describe_arguments(parser: argparse.ArgumentParser) -> None:
     """Which groups, and what of them."""
-    add_members_arguments(parser)
+    _add_groups(parser)
     what = parser.add_mutually_exclusive_group()
     what.add_argument("--members", action="store_true", help="members instead of offsets")
     what.add_argument("--state", action="store_true", help="state instead of offsets")
@@ -57,10 +57,14 @@ def add_describe_arguments(parser: argparse.ArgumentParser) -> None:
 
 def add_members_arguments(parser: argparse.ArgumentParser) -> None:
     """Which groups, and how much to tell."""
+    _add_groups(parser)
+    parser.set_defaults(members=True, state=False, lag=False)
+
+
+def _add_groups(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("names", nargs="*", metavar="GROUP")
     parser.add_argument("--all-groups", action="store_true")
     parser.add_argument("--verbose", action="store_true", help="with what each member was given")
-    parser.set_defaults(members=True, state=False, lag=False)
 
 
 def add_lag_arguments(parser: argparse.ArgumentParser) -> None:

@@ -5,8 +5,10 @@ Source: coordinator.md sections 1.5 and 1.8, and the end of 4.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
+from typing import TypeAlias
 
+from barnabas.protocol.audit_topic import DELETE, FORGET
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages import describe_groups as describing
 from barnabas.protocol.messages import list_groups as listing
@@ -27,14 +29,18 @@ from barnabas.protocol.messages.offset_delete import (
     TopicResult,
 )
 
+from .audit import Trail
 from .group import CONSUMER, Group, Member, Reply
 from .group_state import GroupState
 from .journal import COMMIT_ERRORS, Journal
-from .offsets import TopicPartition
+from .offsets import Commit, TopicPartition
 from .ownership import Directory, Standing
 from .ports import Caller, Topics
 from .rebalance import Rebalancer
 from .tombstones import Erasure, group_tombstone, tombstones
+
+Removed: TypeAlias = Sequence[tuple[TopicPartition, Commit]]
+"""Offsets that were served before they were deleted."""
 
 CLASSIC = "classic"
 """The one type of group there is (KIP-848 has another)."""
@@ -44,12 +50,18 @@ class Administration:
     """Serves DescribeGroups, ListGroups, DeleteGroups and OffsetDelete."""
 
     def __init__(
-        self, directory: Directory, topics: Topics, journal: Journal, rebalancer: Rebalancer
+        self,
+        directory: Directory,
+        topics: Topics,
+        journal: Journal,
+        rebalancer: Rebalancer,
+        trail: Trail,
     ) -> None:
         self._directory = directory
         self._topics = topics
         self._journal = journal
         self._rebalancer = rebalancer
+        self._trail = trail
 
     def _find(self, group_id: str) -> tuple[ErrorCode, Group | None]:
         """The group, or the code of the gate, or neither when it is owned but unknown."""
@@ -109,21 +121,29 @@ class Administration:
     # -- deleting ----------------------------------------------------------------------------
 
     def delete_groups(
-        self, request: DeleteGroupsRequest, _version: int, _caller: Caller, reply: Reply
+        self, request: DeleteGroupsRequest, _version: int, caller: Caller, reply: Reply
     ) -> None:
         """Delete the empty ones of these groups; the answer waits for their tombstones.
 
         That a tombstone could not be written is no error: the offsets expire again.
         """
         response = DeleteGroupsResponse()
-        erasure = Erasure(lambda _code: reply(response))
+        removed: dict[str, Removed] = {}
+
+        def done(code: ErrorCode) -> None:
+            reply(response)
+            if not code:
+                for group_id, offsets in removed.items():
+                    self._trail.note_removed(caller, DELETE, group_id, offsets)
+
+        erasure = Erasure(done)
         response.results = [
-            GroupResult(group_id=group_id, error_code=self._delete(group_id, erasure))
+            GroupResult(group_id=group_id, error_code=self._delete(group_id, erasure, removed))
             for group_id in dict.fromkeys(request.groups_names)
         ]
         erasure.close()
 
-    def _delete(self, group_id: str, erasure: Erasure) -> ErrorCode:
+    def _delete(self, group_id: str, erasure: Erasure, removed: dict[str, Removed]) -> ErrorCode:
         code, group = self._find(group_id)
         if group is None:
             return code or ErrorCode.GROUP_ID_NOT_FOUND
@@ -132,13 +152,14 @@ class Administration:
             return code
         # what is still on its way is deleted too: its record comes before the tombstone
         entries = tombstones(group, sorted(group.offsets.partitions())) + group_tombstone(group)
+        removed[group_id] = sorted(group.offsets.committed.items(), key=_by_partition)
         self._directory.evict(group)
         self._rebalancer.bury(group, ErrorCode.NOT_COORDINATOR)
         erasure.write(self._journal, group, entries)
         return ErrorCode.NONE
 
     def offset_delete(
-        self, request: OffsetDeleteRequest, _version: int, _caller: Caller, reply: Reply
+        self, request: OffsetDeleteRequest, _version: int, caller: Caller, reply: Reply
     ) -> None:
         """Delete offsets of topics that nobody in the group subscribes to."""
         if not request.group_id:
@@ -153,12 +174,15 @@ class Administration:
             reply(OffsetDeleteResponse(error_code=code))
             return
         topics, doomed = self._judge(group, request)
+        served = group.offsets.committed
+        removed = [(each, served[each]) for each in doomed if each in served]
 
         def done(code: ErrorCode) -> None:
             if code:
                 reply(OffsetDeleteResponse(error_code=COMMIT_ERRORS.get(code, code)))
             else:
                 reply(OffsetDeleteResponse(topics=topics))
+                self._trail.note_removed(caller, FORGET, request.group_id, removed)
 
         erasure = Erasure(done)
         self._forget(group, doomed, erasure)
@@ -214,6 +238,10 @@ class Administration:
         for partition in partitions:
             group.offsets.forget(partition)
         erasure.write(self._journal, group, entries)
+
+
+def _by_partition(item: tuple[TopicPartition, Commit]) -> TopicPartition:
+    return item[0]
 
 
 def _is_subscribed(group: Group, topic: str) -> bool:

@@ -22,10 +22,11 @@ from barnabas.protocol.messages.offset_commit import (
 from barnabas.protocol.offsets_topic import offset_key, offset_value
 from barnabas.protocol.wire import factory
 
+from .audit import Trail
 from .config import CoordinatorConfig
 from .group import Group, Reply
 from .group_state import GroupState
-from .journal import COMMIT_ERRORS, Entry, Journal
+from .journal import COMMIT_ERRORS, Entry, Journal, Told
 from .metadata_limit import is_too_long
 from .offsets import Commit, TopicPartition
 from .ownership import Directory
@@ -118,6 +119,7 @@ class Commits:
         config: CoordinatorConfig,
         now_ms: Callable[[], int],
         zookeeper: ZooKeeperCommits,
+        trail: Trail,
     ) -> None:
         self._directory = directory
         self._groups = directory.groups
@@ -127,6 +129,8 @@ class Commits:
         self._metadata_units_max = config.metadata_units_max
         self._now_ms = now_ms
         self._zookeeper = zookeeper
+        self._trail = trail
+        self._keeps_all = trail.keeps_all
 
     def offset_commit(
         self, request: OffsetCommitRequest, version: int, caller: Caller, reply: Reply
@@ -148,9 +152,9 @@ class Commits:
         )
         topics = request.topics
         if len(topics) == 1 and len(topics[0].partitions) == 1:
-            self._commit_one(request, topics[0], group, problem, reply)
+            self._commit_one(request, topics[0], group, problem, caller, reply)
         else:
-            self._commit_many(request, group, problem, reply)
+            self._commit_many(request, group, problem, caller, reply)
 
     def _commit_one(
         self,
@@ -158,6 +162,7 @@ class Commits:
         topic: Topic,
         group: Group | None,
         problem: ErrorCode,
+        caller: Caller,
         reply: Reply,
     ) -> None:
         name, asked = topic.name, topic.partitions[0]
@@ -174,11 +179,22 @@ class Commits:
         if request.member_id:
             self._alive(group, request.member_id)
         entry = _entry_of(request.group_id, name, index, commit)
-        told = _One(group, partition, commit, reply).decided
+        told: Told = _One(group, partition, commit, reply).decided
+        if (
+            (request.generation_id_or_member_epoch < 0 and group.protocol_type is not None)
+            or caller.tool is not None
+            or self._keeps_all
+        ):
+            told = self._watched(told, request, group, [(partition, commit)], caller)
         self._journal.write(group.term, (entry,), told)
 
     def _commit_many(
-        self, request: OffsetCommitRequest, group: Group | None, problem: ErrorCode, reply: Reply
+        self,
+        request: OffsetCommitRequest,
+        group: Group | None,
+        problem: ErrorCode,
+        caller: Caller,
+        reply: Reply,
     ) -> None:
         response = _of_topics(())
         staged = _Many(response, reply)
@@ -194,7 +210,26 @@ class Commits:
             stage(partition, commit)
         if request.member_id:
             self._alive(group, request.member_id)
-        self._journal.write(group.term, entries, staged.decided)
+        told: Told = staged.decided
+        if request.generation_id_or_member_epoch < 0 or self._keeps_all or caller.tool is not None:
+            commits = [(partition, commit) for partition, commit, _ in staged.commits]
+            told = self._watched(told, request, group, commits, caller)
+        self._journal.write(group.term, entries, told)
+
+    def _watched(
+        self,
+        told: Told,
+        request: OffsetCommitRequest,
+        group: Group,
+        commits: Sequence[tuple[TopicPartition, Commit]],
+        caller: Caller,
+    ) -> Told:
+        """``told``, watched by the audit trail where this commit belongs on it."""
+        trail, generation = self._trail, request.generation_id_or_member_epoch
+        is_by_hand = trail.is_by_hand(caller, group, request.member_id, generation)
+        if not (is_by_hand or self._keeps_all):
+            return told
+        return trail.watch(told, group, commits, caller, is_by_hand=is_by_hand)
 
     def _alive(self, group: Group, member_id: str) -> None:
         member = group.members.get(member_id)

@@ -76,6 +76,11 @@ class CoordinatorConfig:
         "longest metadata of a commit, in UTF-16 units in spite of its name",
         least=0,
     )
+    history_enable: bool = setting(
+        "offsets.history.enable",
+        False,
+        "record every commit in the audit topic, not only changes by administrators",
+    )
     session_timeout_min_ms: int = setting(
         "group.min.session.timeout.ms",
         6000,

@@ -6,9 +6,10 @@ Tests give a list in memory; a node gives its partitions, its metadata and its Z
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
+from barnabas.protocol.audit_topic import ToolWord, parse_tool_client_id
 from barnabas.protocol.errors import ErrorCode
 
 OFFSETS_TOPIC = "__consumer_offsets"
@@ -24,6 +25,12 @@ class Caller:
     client_id: str
     host: str
     """The peer's address as text, without Kafka's leading slash."""
+    principal: str = "User:ANONYMOUS"
+    tool: ToolWord | None = field(init=False)
+    """What a tool of ours says about what it is going to do."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "tool", parse_tool_client_id(self.client_id))
 
 
 class OffsetsLog(Protocol):
@@ -157,6 +164,18 @@ class Topics(Protocol):
 
     def create_offsets_topic(self) -> None:
         """Start creating ``__consumer_offsets`` unless that is under way; returns at once."""
+
+
+class AuditLog(Protocol):
+    """The topic ``__barnabas_audit``, wherever it is led."""
+
+    async def write(
+        self, entries: Sequence[tuple[bytes, bytes | None]]
+    ) -> Sequence[tuple[bytes, bytes | None]]:
+        """Append keys and values, those of one key in their order; they are committed on return.
+
+        Gives back those that could not be written now, to be tried again later.
+        """
 
 
 class ZooKeeperOffsets(Protocol):

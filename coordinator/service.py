@@ -15,6 +15,7 @@ from collections.abc import Callable, Collection
 from barnabas.protocol.errors import ErrorCode
 
 from .administration import Administration
+from .audit import Trail
 from .commits import Commits
 from .config import CoordinatorConfig
 from .discovery import Discovery
@@ -26,7 +27,7 @@ from .journal import Journal
 from .loader import Loader
 from .membership import Membership
 from .ownership import Directory, Term
-from .ports import OffsetsLog, Topics, ZooKeeperOffsets
+from .ports import AuditLog, OffsetsLog, Topics, ZooKeeperOffsets
 from .rebalance import Rebalancer
 from .sessions import Deadlines
 from .standby import Standbys
@@ -56,8 +57,12 @@ class GroupCoordinator:
         now_ms: Callable[[], int],
         random: random.Random,
         lease_problem: Callable[[], ErrorCode] = lambda: ErrorCode.NONE,
+        audit_log: AuditLog | None = None,
     ) -> None:
-        """``lease_problem``: why no offset may be told now; NONE while this node's lease holds."""
+        """``lease_problem``: why no offset may be told now; NONE while this node's lease holds.
+
+        ``audit_log`` is where changes by hand are recorded; None records nothing.
+        """
         self.node_id = node_id
         self.config = config
         self.directory = Directory(topics.may_lead)
@@ -71,6 +76,7 @@ class GroupCoordinator:
         self.expiry = Expiry(self.directory, self._rebalancer, self._journal, config, loop, now_ms)
         self._zookeeper = ZooKeeperCommits(zookeeper_offsets, topics, config)
         self._discovery = Discovery(topics, loop)
+        self.trail = Trail(audit_log, config, loop, now_ms, random)
         self._serve(topics, now_ms, random, lease_problem)
 
     def _serve(
@@ -84,7 +90,14 @@ class GroupCoordinator:
         directory, rebalancer = self.directory, self._rebalancer
         self.find_coordinator = self._discovery.find_coordinator
         self.offset_commit = Commits(
-            directory, topics, self._journal, rebalancer, self.config, now_ms, self._zookeeper
+            directory,
+            topics,
+            self._journal,
+            rebalancer,
+            self.config,
+            now_ms,
+            self._zookeeper,
+            self.trail,
         ).offset_commit
         fetches = Fetches(directory, self._zookeeper, lease_problem)
         self.offset_fetch = fetches.offset_fetch
@@ -95,7 +108,9 @@ class GroupCoordinator:
         self.sync_group = membership.sync_group
         self.heartbeat = membership.heartbeat
         self.leave_group = membership.leave_group
-        self._administration = Administration(directory, topics, self._journal, rebalancer)
+        self._administration = Administration(
+            directory, topics, self._journal, rebalancer, self.trail
+        )
         self.describe_groups = self._administration.describe_groups
         self.list_groups = self._administration.list_groups
         self.delete_groups = self._administration.delete_groups
@@ -124,9 +139,14 @@ class GroupCoordinator:
             tasks.create_task(self.standbys.run(), name="offsets standby")
             tasks.create_task(self.expiry.run(), name="offsets expiry")
             tasks.create_task(self._zookeeper.run(), name="offsets in zookeeper")
+            tasks.create_task(self.trail.run(), name="audit trail")
 
     async def save(self) -> None:
-        """Before a stop in order: write snapshots where the next start would have much to read."""
+        """Before a stop in order: write snapshots where the next start would have much to read.
+
+        What is noted of changes is written before, while the other nodes still listen.
+        """
+        await self.trail.drain()
         await self.standbys.save()
 
     def stop(self) -> None:

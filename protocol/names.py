@@ -13,7 +13,9 @@ from typing import Final
 TOPIC_NAME_MAX: Final = 249
 """Kafka's bound: a directory name holds topic, dash and partition within 255 bytes."""
 
-INTERNAL_TOPICS: Final = frozenset({"__consumer_offsets", "__transaction_state"})
+INTERNAL_TOPICS: Final = frozenset(
+    {"__consumer_offsets", "__transaction_state", "__barnabas_audit"}
+)
 
 _TOPIC_NAME: Final = re.compile(r"[A-Za-z0-9._-]+")
 _UUID_TEXT: Final = re.compile(r"[A-Za-z0-9_-]{22}")

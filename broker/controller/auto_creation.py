@@ -13,6 +13,7 @@ from typing import Final
 from barnabas.client.ensemble import ZooKeeperError
 from barnabas.coordinator.config import CoordinatorConfig
 from barnabas.coordinator.ports import OFFSETS_TOPIC
+from barnabas.protocol.audit_topic import AUDIT_TOPIC
 from barnabas.protocol.errors import ErrorCode, Refused
 
 from .creation import TopicWriter, Wish
@@ -21,6 +22,8 @@ log = logging.getLogger(__name__)
 
 WAITING_MAX: Final = 1000
 """Beyond so many a wish is dropped: whoever has it asks again."""
+AUDIT_PARTITIONS: Final = 3
+"""Changes by hand are few; a group's are in one partition."""
 SAFE_FACTOR: Final = 3
 """From here a commit is on two disks before it is acknowledged, whatever fails meanwhile."""
 
@@ -70,19 +73,19 @@ class AutoCreation:
             log.error("cannot create a topic topic=%s: %s", name, reason)
 
     def _wish(self, name: str) -> Wish:
+        if name == AUDIT_TOPIC:
+            return self._kept_safe(name, AUDIT_PARTITIONS, {"cleanup.policy": "delete"})
         if name != OFFSETS_TOPIC:
             return Wish(name=name)
-        factor = self._coordinator.offsets_replication_factor
         configs = {
             "cleanup.policy": "compact",
             "compression.type": "producer",
             "segment.bytes": str(self._coordinator.offsets_segment_bytes),
         }
+        return self._kept_safe(name, self._coordinator.offsets_partitions, configs)
+
+    def _kept_safe(self, name: str, partitions: int, configs: dict[str, str]) -> Wish:
+        factor = self._coordinator.offsets_replication_factor
         if factor >= SAFE_FACTOR:
             configs["min.insync.replicas"] = "2"
-        return Wish(
-            name=name,
-            partitions=self._coordinator.offsets_partitions,
-            factor=factor,
-            configs=configs,
-        )
+        return Wish(name=name, partitions=partitions, factor=factor, configs=configs)

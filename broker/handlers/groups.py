@@ -81,6 +81,6 @@ def caller_of(peer: Peer, client_id: str | None) -> Caller:
     name = client_id or ""
     known = peer.remembered
     if known is None or known.client_id != name:
-        known = peer.remembered = Caller(client_id=name, host=peer.host)
+        known = peer.remembered = Caller(name, peer.host, peer.principal)
     caller: Caller = known
     return caller

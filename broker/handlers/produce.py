@@ -15,6 +15,7 @@ from barnabas.broker.replication.replicas import Replicas
 from barnabas.broker.replication.waits import AckWait
 from barnabas.broker.storage.log_config import LogConfig
 from barnabas.protocol.api import ApiKey
+from barnabas.protocol.audit_topic import AUDIT_TOPIC
 from barnabas.protocol.errors import ErrorCode, Refused
 from barnabas.protocol.messages import produce as messages
 from barnabas.protocol.names import is_internal
@@ -126,7 +127,7 @@ class ProduceHandler:
         acks = call.request.acks
         if acks not in ACKS:
             raise Refused(ErrorCode.INVALID_REQUIRED_ACKS)
-        if is_internal(topic) and call.client_id != ADMIN_CLIENT:
+        if is_internal(topic) and not _may_write(call, topic):
             raise Refused(ErrorCode.INVALID_TOPIC_EXCEPTION, "only the brokers write here")
         partition = self._replicas.led(topic, wanted.index)
         prepared = self._prepared(call, wanted, partition.log.config, checked)
@@ -207,6 +208,11 @@ class ProduceHandler:
                 self._rules.clear()
             known = self._rules[id(config)] = (config, rules_of(config))
         return known[1]
+
+
+def _may_write(call: Call, topic: str) -> bool:
+    """Whether a peer may write to an internal topic: what nodes say of changes, only nodes say."""
+    return call.peer.is_internal if topic == AUDIT_TOPIC else call.client_id == ADMIN_CLIENT
 
 
 RULES_MAX = 1000

@@ -11,6 +11,7 @@ from barnabas.coordinator.config import CoordinatorConfig
 from barnabas.coordinator.ports import OFFSETS_TOPIC, Caller
 from barnabas.coordinator.service import GroupCoordinator
 from barnabas.protocol import consumer_protocol
+from barnabas.protocol.audit_topic import AuditRecord, parse_audit_value
 from barnabas.protocol.compiler import decode, encode
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.hashing import group_partition
@@ -77,6 +78,29 @@ class ClassicOffsets:
         return {(t, i): self.stored.get((group, t, i), missing) for t, i in partitions}
 
 
+class MemoryAudit:
+    """Implements coordinator.ports.AuditLog; it takes nothing while ``is_away``."""
+
+    def __init__(self) -> None:
+        self.entries: list[tuple[bytes, bytes | None]] = []
+        self.is_away = False
+        self.refused = 0
+
+    async def write(
+        self, entries: Sequence[tuple[bytes, bytes | None]]
+    ) -> Sequence[tuple[bytes, bytes | None]]:
+        await asyncio.sleep(0.001)
+        if self.is_away:
+            self.refused += 1
+            return entries
+        self.entries += entries
+        return ()
+
+    @property
+    def records(self) -> list[AuditRecord]:
+        return [parse_audit_value(value or b"") for _, value in self.entries]
+
+
 class Asked:
     """A request that was made, and its answer once there is one."""
 
@@ -120,6 +144,7 @@ class Rig:
         self.log = log or MemoryLog(self.loop)
         self.topics = KnownTopics()
         self.classic = ClassicOffsets()
+        self.audit = MemoryAudit()
         settings = {"initial_rebalance_delay_ms": 0, **settings}
         self.coordinator = GroupCoordinator(
             node_id=1,
@@ -130,6 +155,7 @@ class Rig:
             loop=self.loop,
             now_ms=self.loop.wall_ms,
             random=random.Random(7),
+            audit_log=self.audit,
         )
         self.coordinator.start(partitions)
         self._running = self.loop.create_task(self.coordinator.run())
@@ -192,6 +218,7 @@ class Rig:
         topic: str = "orders",
         index: int = 0,
         version: int = 8,
+        caller: Caller = CALLER,
         **fields: Any,
     ) -> Asked:
         metadata = fields.pop("metadata", "")
@@ -211,7 +238,7 @@ class Rig:
             ],
             **fields,
         )
-        return self.ask("offset_commit", request, version)
+        return self.ask("offset_commit", request, version, caller=caller)
 
     def committed(
         self, *, group: str = "g", topic: str = "orders", index: int = 0, version: int = 7

@@ -18,6 +18,7 @@ DEFAULTS = {
     "offsets.retention.minutes": 10_080,
     "offsets.retention.check.interval.ms": 600_000,
     "offset.metadata.max.bytes": 4096,
+    "offsets.history.enable": False,
     "group.min.session.timeout.ms": 6000,
     "group.max.session.timeout.ms": 1_800_000,
     "group.initial.rebalance.delay.ms": 3000,

@@ -1,0 +1,248 @@
+"""The trail of changed offsets: noted as they are served, written to the audit topic behind that.
+
+Source: coordinator.md section 3.8. Recorded is what administrators do (commits without a generation
+to a group that has had members, everything that our tools do, OffsetDelete, DeleteGroups); with
+``offsets.history.enable`` every commit. Nobody waits for it: what waits to be written is bounded,
+what does not fit is counted as lost, and writing takes a fifth of the node's time at most.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import random
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final, NamedTuple
+
+from barnabas.protocol.audit_topic import COMMIT, AuditRecord, audit_key, audit_value
+from barnabas.protocol.errors import ErrorCode
+
+from .config import CoordinatorConfig
+from .group import Group
+from .group_state import GroupState
+from .journal import Entry, Told
+from .offsets import Commit, TopicPartition
+from .ports import AuditLog, Caller
+
+log = logging.getLogger(__name__)
+
+WAITING_BYTES_MAX: Final = 16 << 20
+"""So much of what waits is kept, as far as it can be estimated."""
+CHANGE_BYTES: Final = 400
+"""What one change takes without its metadata."""
+AT_ONCE: Final = 128
+AT_ONCE_BYTES: Final = 256 << 10
+"""So much goes into one batch: it is built in less than 2 ms."""
+GATHER_S: Final = 0.01
+"""What comes within this time is written together."""
+RESTS: Final = 4
+"""How many times as long as it wrote it rests."""
+RETRY_S: Final = 0.1
+RETRY_S_MAX: Final = 2.0
+DRAIN_S: Final = 2.0
+"""How long a stop in order waits for what is not written yet."""
+
+
+class _Change(NamedTuple):
+    time_ms: int
+    caller: Caller
+    action: str
+    change: str
+    group: str
+    partition: TopicPartition
+    old: Commit | None
+    new: Commit | None
+
+    @property
+    def size(self) -> int:
+        metadata = sum(len(each.metadata) for each in (self.old, self.new) if each is not None)
+        return CHANGE_BYTES + metadata
+
+
+class Trail:
+    """Notes changes, and writes them; without an audit log there is none."""
+
+    def __init__(
+        self,
+        audit_log: AuditLog | None,
+        config: CoordinatorConfig,
+        loop: asyncio.AbstractEventLoop,
+        now_ms: Callable[[], int],
+        randomness: random.Random,
+    ) -> None:
+        self.is_kept = audit_log is not None
+        """Whether changes by hand are recorded at all."""
+        self.keeps_all = self.is_kept and config.history_enable
+        """Whether every commit is."""
+        self.written = 0
+        self.lost = 0
+        """Changes that were recorded, and those that found no room, since the start."""
+        self._audit_log = audit_log
+        self._loop = loop
+        self._now_ms = now_ms
+        self._random = randomness
+        self._waiting: deque[_Change] = deque()
+        self._waiting_bytes = self._noted = 0
+        self._lost_told = 0
+        self._woken = asyncio.Event()
+        self._idle = asyncio.Event()
+        self._idle.set()
+
+    def is_by_hand(self, caller: Caller, group: Group, member_id: str, generation: int) -> bool:
+        """Whether a commit is an administrator's: by a tool of ours, or from outside the group."""
+        if caller.tool is not None:
+            return self.is_kept
+        is_outside = generation < 0 and not member_id
+        return is_outside and group.protocol_type is not None and self.is_kept
+
+    def watch(
+        self,
+        told: Told,
+        group: Group,
+        commits: Sequence[tuple[TopicPartition, Commit]],
+        caller: Caller,
+        *,
+        is_by_hand: bool,
+    ) -> Told:
+        """``told``, with a note of what it changed; it settles ``commits``."""
+        change = self._change_of(caller) if is_by_hand else ""
+
+        def decided(code: ErrorCode, record_offset: int) -> None:
+            served = group.offsets.committed
+            before = [served.get(partition) for partition, _ in commits]
+            told(code, record_offset)
+            if code:
+                return
+            is_dead = group.state is GroupState.DEAD
+            for (partition, commit), old in zip(commits, before, strict=True):
+                is_served = is_dead or served.get(partition) is commit
+                if is_served and (self.keeps_all or _differs(old, commit)):
+                    self._note(caller, COMMIT, change, group.group_id, partition, old, commit)
+
+        return decided
+
+    def note_removed(
+        self,
+        caller: Caller,
+        action: str,
+        group_id: str,
+        removed: Iterable[tuple[TopicPartition, Commit]],
+    ) -> None:
+        """These offsets of a group are gone, by OffsetDelete or DeleteGroups."""
+        if self.is_kept:
+            change = self._change_of(caller)
+            for partition, old in removed:
+                self._note(caller, action, change, group_id, partition, old, None)
+
+    async def run(self) -> None:
+        """Write what is noted, until cancelled."""
+        while True:
+            await self._woken.wait()
+            self._woken.clear()
+            await asyncio.sleep(GATHER_S)
+            while self._waiting:
+                await self._write_some()
+            self._idle.set()
+
+    async def drain(self) -> None:
+        """Wait until everything is written, or for DRAIN_S; :meth:`run` does it."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(DRAIN_S):
+                await self._idle.wait()
+        left = self._noted - self.written
+        if left:
+            log.warning("stopped with audit records to write records=%d", left)
+
+    def _change_of(self, caller: Caller) -> str:
+        """What a tool calls its change, else a name that nothing else has."""
+        said = "" if caller.tool is None else caller.tool.change
+        return said or f"{self._random.getrandbits(48):012x}"
+
+    def _note(
+        self,
+        caller: Caller,
+        action: str,
+        change: str,
+        group_id: str,
+        partition: TopicPartition,
+        old: Commit | None,
+        new: Commit | None,
+    ) -> None:
+        noted = _Change(self._now_ms(), caller, action, change, group_id, partition, old, new)
+        size = noted.size
+        if self._waiting_bytes + size > WAITING_BYTES_MAX:
+            self.lost += 1
+            return
+        self._waiting.append(noted)
+        self._waiting_bytes += size
+        self._noted += 1
+        self._woken.set()
+        self._idle.clear()
+
+    async def _write_some(self) -> None:
+        began = self._loop.time()
+        taken, entries = self._take()
+        building_s = self._loop.time() - began
+        await asyncio.sleep(building_s * RESTS)
+        await self._deliver(entries)
+        for noted in taken:
+            self._waiting_bytes -= noted.size
+        self.written += len(taken)
+        self._tell_lost()
+
+    def _take(self) -> tuple[list[_Change], list[Entry]]:
+        taken: list[_Change] = []
+        entries: list[Entry] = []
+        size = 0
+        while self._waiting and len(taken) < AT_ONCE and size < AT_ONCE_BYTES:
+            noted = self._waiting.popleft()
+            value = audit_value(_record(noted))
+            taken.append(noted)
+            entries.append((audit_key(noted.group), value))
+            size += len(value)
+        return taken, entries
+
+    async def _deliver(self, entries: Sequence[Entry]) -> None:
+        """Write them, however long that takes; others wait meanwhile, or are lost."""
+        assert self._audit_log is not None
+        pause_s = RETRY_S
+        while True:
+            entries = await self._audit_log.write(entries)
+            if not entries:
+                return
+            await asyncio.sleep(pause_s)
+            pause_s = min(2 * pause_s, RETRY_S_MAX)
+
+    def _tell_lost(self) -> None:
+        lost, self._lost_told = self.lost - self._lost_told, self.lost
+        if lost:
+            log.warning("lost audit records, too many at once records=%d", lost)
+
+
+def _differs(old: Commit | None, new: Commit) -> bool:
+    return old is None or (old.offset, old.metadata) != (new.offset, new.metadata)
+
+
+def _record(noted: _Change) -> AuditRecord:
+    caller, old, new = noted.caller, noted.old, noted.new
+    topic, index = noted.partition
+    return AuditRecord(
+        time_ms=noted.time_ms,
+        action=noted.action,
+        change=noted.change,
+        principal=caller.principal,
+        host=caller.host,
+        client_id=caller.client_id,
+        group=noted.group,
+        topic=topic,
+        partition=index,
+        old_offset=None if old is None else old.offset,
+        old_leader_epoch=-1 if old is None else old.leader_epoch,
+        old_metadata="" if old is None else old.metadata,
+        new_offset=None if new is None else new.offset,
+        new_leader_epoch=-1 if new is None else new.leader_epoch,
+        new_metadata="" if new is None else new.metadata,
+        reason="" if caller.tool is None else caller.tool.reason,
+    )
