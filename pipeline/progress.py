@@ -1,0 +1,38 @@
+"""A group told how far a stream is, once the stream has ended.
+
+Spark tells a source of a batch when it plans the next one, so the last batch of a query is never
+told: whoever waits for a query calls this then. Source: pipeline.md section 9.3.7.
+"""
+
+from __future__ import annotations
+
+from barnabas.pipeline import cluster_calls
+from barnabas.pipeline.source.checkpoint import Checkpoint
+from barnabas.pipeline.source.positions import Offsets
+
+from .link import link_to
+
+
+def finished_offsets(checkpoint: str) -> Offsets:
+    """Where the topics end in the newest batch that is done; empty before the first is."""
+    kept = Checkpoint(checkpoint)
+    done = kept.done()
+    return {} if done is None else kept.topic_ends(done)
+
+
+def commit_progress(
+    checkpoint: str,
+    bootstrap: str,
+    group: str,
+    *,
+    username: str | None = None,
+    password: str | None = None,
+) -> Offsets:
+    """Commit what a checkpoint says is done, and return it; repeating it is harmless.
+
+    Raises KafkaError, UNKNOWN_MEMBER_ID when the group has members of its own.
+    """
+    offsets = finished_offsets(checkpoint)
+    link = link_to(bootstrap, username, password)
+    link.run(cluster_calls.commit(link.cluster, group, offsets))
+    return offsets

@@ -1,0 +1,113 @@
+"""One Spark session and one cluster for everything here: starting Spark takes seconds."""
+
+from __future__ import annotations
+
+import tempfile
+import uuid
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import DataFrame, DataFrameReader, SparkSession
+
+from barnabas.console.development_cluster import Cluster
+from barnabas.pipeline.link import Link, close_links, link_to
+from barnabas.pipeline.session import spark_session
+from tests.harness.confluent_client import Confluent
+from tests.harness.records import Sent
+
+HERE = Path(__file__).parent
+
+Fill = Callable[..., str]
+Options = Mapping[str, Any]
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[SparkSession]:
+    """Two cores, little memory, nothing on the screen."""
+    with tempfile.TemporaryDirectory(prefix="barnabas-spark-") as scratch:
+        session = spark_session(
+            "tests",
+            "local[2]",
+            {
+                "spark.driver.memory": "768m",
+                "spark.driver.extraJavaOptions": "-Xss16m -XX:TieredStopAtLevel=1",
+                "spark.ui.enabled": "false",
+                "spark.sql.shuffle.partitions": "2",
+                "spark.sql.streaming.pollingDelay": "20ms",
+                "spark.local.dir": scratch,
+                "spark.sql.warehouse.dir": f"{scratch}/warehouse",
+            },
+        )
+        session.sparkContext.setLogLevel("OFF")
+        yield session
+        session.stop()
+
+
+@pytest.fixture(scope="session")
+def cluster() -> Iterator[Cluster]:
+    """Two nodes, so that partitions have different leaders."""
+    with Cluster(2, settings={"offsets.topic.num.partitions": "4"}) as running:
+        yield running
+        close_links()
+
+
+@pytest.fixture(scope="session")
+def link(cluster: Cluster) -> Link:
+    """What the pipeline itself asks the cluster with."""
+    return link_to(cluster.bootstrap)
+
+
+@pytest.fixture
+def topic() -> str:
+    """A name that no other test uses."""
+    return f"topic-{uuid.uuid4().hex[:12]}"
+
+
+@pytest.fixture
+def group() -> str:
+    """A name that no other test uses."""
+    return f"group-{uuid.uuid4().hex[:12]}"
+
+
+@pytest.fixture
+def filled(cluster: Cluster, topic: str) -> Fill:
+    """Creates the topic at the first call; each call appends records and gives the name."""
+    client = Confluent()
+    partitions: list[int] = []
+
+    def fill(records: int | Sequence[Sent] = 0, count: int = 2, codec: str = "none") -> str:
+        if not partitions:
+            client.create_topic(cluster.bootstrap, topic, count)
+            partitions.append(count)
+        if isinstance(records, int):
+            records = [
+                Sent(partition=number % partitions[0], key=b"k%d" % number, value=b"v%d" % number)
+                for number in range(records)
+            ]
+        if records:
+            client.produce(cluster.bootstrap, topic, records, codec)
+        return topic
+
+    return fill
+
+
+@pytest.fixture
+def read(spark: SparkSession, cluster: Cluster) -> Callable[..., DataFrame]:
+    """A frame of our source; underscores stand for the dots in names of options."""
+    return lambda **options: _told(spark.read, cluster, options).load()
+
+
+@pytest.fixture
+def read_stream(spark: SparkSession, cluster: Cluster) -> Callable[..., DataFrame]:
+    """A stream of our source, as above."""
+    return lambda **options: _told(spark.readStream, cluster, options).load()
+
+
+def _told(reader: Any, cluster: Cluster, options: Options) -> DataFrameReader:
+    reader = reader.format("barnabas").option("kafka.bootstrap.servers", cluster.bootstrap)
+    for name, value in options.items():
+        reader = reader.option(name.replace("_", "."), str(value))
+    found: DataFrameReader = reader
+    return found
