@@ -40,7 +40,7 @@ class Takeover:
         self._moves = moves
 
     async def run(self) -> None:
-        """Read the cluster, tell the nodes about each other, then about leaders, then elect."""
+        """Read the cluster, tell the nodes what was true so far, then who leads now, and elect."""
         await self._notices.discard()
         nodes = await self._nodes.read()
         await self._topics.read(await self._topics.read_names())
@@ -59,14 +59,13 @@ class Takeover:
         )
         self._term.open_channels(sorted(nodes))
         batch = self._term.batch()
-        batch.publish([])
+        batch.publish_all()  # at first: one that has just started knows nothing, or but a part
         batch.send()
         restarted = self._restarted()
         await self._place_replicas(restarted)
         self._place_partitions(restarted)
         await self._term.partitions.elect_wherever_missing(batch)
         self._elect_when_leases_are_over()
-        batch.publish_all()
         batch.inform()
         batch.send()
         await self._moves.resume()

@@ -196,6 +196,27 @@ async def test_a_killed_node_registers_at_once_when_it_is_started_again(
     assert again.controller.epoch == 2
 
 
+async def test_a_node_that_rules_from_its_start_never_tells_of_a_part_of_a_topic(
+    cluster: SmallCluster,
+) -> None:
+    """aiokafka's producer ends when a partition that it knows is not named any more."""
+    for node_id in (1, 2):
+        await cluster.start(node_id)
+    first = await cluster.elected()
+    other = next(node_id for node_id in (1, 2) if node_id != first.id)
+    await cluster.create("t", {0: (first.id, other), 1: (other, first.id), 2: (other, first.id)})
+    for index, leader in enumerate((first.id, other, other)):
+        await cluster.led("t", index, leader)
+    await cluster.kill(first.id)
+    again = await cluster.start(first.id)
+    told: list[int] = []
+    cache = again.cache
+    cache.on_change.append(lambda: told.append(len(cache.snapshot.topics.get("t", ()))))
+    await cluster.until(lambda: again.controller.is_active and len(again.hosted) == 3)
+    await cluster.until(lambda: bool(told) and told[-1] == 3)
+    assert set(told) <= {0, 3}
+
+
 async def test_a_lost_answer_to_the_election_does_not_leave_the_cluster_without_controller(
     cluster: SmallCluster,
 ) -> None:
