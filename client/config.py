@@ -6,8 +6,9 @@ Source: Kafka's CommonClientConfigs; the defaults are Kafka's unless the meaning
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
-from barnabas.protocol.settings import setting
+from barnabas.protocol.settings import ConfigError, declared, setting
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,3 +40,19 @@ class ClientConfig:
         if self.sasl_username is None:
             return None
         return self.sasl_username, self.sasl_password or ""
+
+
+def verify(settings: Any) -> None:
+    """Raise ConfigError when a value of these settings, however made, is out of its bounds."""
+    for item in declared(type(settings)).values():
+        value = getattr(settings, item.field)
+        if value is None:
+            continue
+        number = value if isinstance(value, int | float) else None
+        if item.least is not None and number is not None and number < item.least:
+            raise ConfigError(f"{item.name}={value}: must be at least {item.least:g}")
+        if item.most is not None and number is not None and number > item.most:
+            raise ConfigError(f"{item.name}={value}: must be at most {item.most:g}")
+        words = value if isinstance(value, tuple) else (value,)
+        if item.choices and not set(words) <= set(item.choices):
+            raise ConfigError(f"{item.name}={value}: must be one of {', '.join(item.choices)}")

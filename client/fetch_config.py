@@ -9,6 +9,8 @@ from dataclasses import dataclass
 
 from barnabas.protocol.settings import setting
 
+from .config import verify
+
 RESETS = ("earliest", "latest", "none")
 
 
@@ -46,6 +48,10 @@ class FetchConfig:
     refresh_leader_backoff_ms: int = setting(
         "refresh.leader.backoff.ms", 200, "wait before a failed partition is tried again", least=0
     )
+
+    def __post_init__(self) -> None:
+        """Raise ConfigError for values out of their bounds."""
+        verify(self)
 
     @property
     def read_committed(self) -> bool:

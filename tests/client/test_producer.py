@@ -1,0 +1,437 @@
+"""The producer against scripted brokers: order, retries, sequences, and what it tells."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from barnabas.client.cluster import TopicPartition, Unreachable
+from barnabas.client.config import ClientConfig
+from barnabas.client.errors import Disconnected, KafkaError, QueueFull
+from barnabas.client.producer import Producer
+from barnabas.client.producer_config import ProducerConfig
+from barnabas.console.ports import free_ports
+from barnabas.protocol.api import ApiKey
+from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.messages import produce
+from barnabas.protocol.records import batch
+from barnabas.protocol.settings import ConfigError
+
+from .small_cluster import SmallCluster, small_cluster
+
+CLIENT = ClientConfig(retry_backoff_ms=1, retry_backoff_ms_max=5, api_timeout_ms=10_000)
+QUICK = ProducerConfig(retry_backoff_ms=2)
+
+
+@pytest.fixture
+async def town() -> AsyncIterator[SmallCluster]:
+    async with small_cluster(2) as town:
+        yield town
+
+
+@pytest.fixture
+async def producer(town: SmallCluster) -> AsyncIterator[Producer]:
+    async with Producer(town.bootstrap, QUICK, client=CLIENT) as producer:
+        yield producer
+
+
+def values(town: SmallCluster, place: TopicPartition) -> list[bytes | None]:
+    return [record.value for record in town.logs[place].records()]
+
+
+async def test_a_record_comes_back_with_its_place(town: SmallCluster, producer: Producer) -> None:
+    (place,) = town.topic("t")
+    town.logs[place].add(b"before")
+    sent = await producer.send("t", b"v", key=b"k", headers=[("h", b"1")], timestamp_ms=1_234)
+    assert sent == ("t", 0, 1, 1_234)
+    record = town.logs[place].records()[1]
+    assert record == (1, 1_234, b"k", b"v", (("h", b"1"),))
+
+
+async def test_records_sent_in_one_turn_travel_together(
+    town: SmallCluster, producer: Producer
+) -> None:
+    (place,) = town.topic("t")
+    await producer.partitions_for("t")
+    deliveries = [producer.send_soon("t", b"%d" % number) for number in range(500)]
+    await producer.flush()
+    assert [(await each).offset for each in deliveries] == list(range(500))
+    assert len(town.logs[place].batches) == 1
+
+
+async def test_records_sent_before_the_topic_is_known_keep_their_order(
+    town: SmallCluster, producer: Producer
+) -> None:
+    (place,) = town.topic("t")
+    deliveries = [producer.send_soon("t", b"%d" % number) for number in range(5)]
+    assert [(await each).offset for each in deliveries] == list(range(5))
+    assert values(town, place) == [b"0", b"1", b"2", b"3", b"4"]
+
+
+async def test_a_topic_nobody_makes_is_told(town: SmallCluster, producer: Producer) -> None:
+    with pytest.raises(KafkaError) as failure:
+        await producer.send("nowhere", b"v")
+    assert failure.value.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    with pytest.raises(KafkaError):
+        await producer.send_soon("nowhere", b"v")
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.LEADER_NOT_AVAILABLE,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.NOT_ENOUGH_REPLICAS,
+        ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
+        ErrorCode.REQUEST_TIMED_OUT,
+        ErrorCode.KAFKA_STORAGE_ERROR,
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.NOT_COORDINATOR,
+        ErrorCode.CORRUPT_MESSAGE,
+    ],
+)
+async def test_what_may_pass_is_tried_again(
+    town: SmallCluster, producer: Producer, code: ErrorCode
+) -> None:
+    (place,) = town.topic("t")
+    town.logs[place].codes = [code, code]
+    assert (await producer.send("t", b"v")).offset == 0
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        ErrorCode.MESSAGE_TOO_LARGE,
+        ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+        ErrorCode.INVALID_RECORD,
+        ErrorCode.INVALID_REQUIRED_ACKS,
+    ],
+)
+async def test_what_cannot_pass_is_told_at_once(
+    town: SmallCluster, producer: Producer, code: ErrorCode
+) -> None:
+    (place,) = town.topic("t")
+    town.logs[place].codes = [code]
+    with pytest.raises(KafkaError) as failure:
+        await producer.send("t", b"bad")
+    assert failure.value.code is code
+    assert not failure.value.retriable
+    assert (await producer.send("t", b"good")).offset == 0
+
+
+async def test_after_a_moved_leader_only_the_moved_partition_is_sent_again(
+    town: SmallCluster, producer: Producer
+) -> None:
+    stays, moves = town.topic("t", 2)
+    await producer.partitions_for("t")
+    town.move(moves, 1)
+    deliveries = [
+        producer.send_soon("t", b"v", partition=place.partition) for place in (stays, moves)
+    ]
+    for delivery in deliveries:
+        await delivery
+    sent = [
+        each.index
+        for request in town.asked(ApiKey.PRODUCE)
+        for topic in request.topic_data
+        for each in topic.partition_data
+    ]
+    assert sorted(sent) == [0, 1, 1]
+    assert values(town, stays) == values(town, moves) == [b"v"]
+
+
+async def test_order_is_kept_through_failures_of_batches_under_way(
+    town: SmallCluster, producer: Producer
+) -> None:
+    (place,) = town.topic("t")
+    await producer.partitions_for("t")
+    sequences = _check_sequences(town)
+    town.logs[place].codes = [ErrorCode.NOT_LEADER_OR_FOLLOWER]
+    deliveries = []
+    for number in range(40):
+        deliveries.append(producer.send_soon("t", b"%d" % number))
+        await asyncio.sleep(0)
+    for delivery in deliveries:
+        await delivery
+    assert values(town, place) == [b"%d" % number for number in range(40)]
+    assert sequences[place][1] == 40
+
+
+async def test_a_refused_batch_leaves_no_gap_in_the_sequence(
+    town: SmallCluster, producer: Producer
+) -> None:
+    (place,) = town.topic("t")
+    await producer.send("t", b"first")
+    _check_sequences(town, {place: (4_001, 1)})
+    town.logs[place].codes = [ErrorCode.INVALID_RECORD]
+    refused = producer.send_soon("t", b"refused")
+    for _ in range(3):
+        await asyncio.sleep(0)
+    behind = producer.send_soon("t", b"behind")
+    with pytest.raises(KafkaError):
+        await refused
+    assert (await behind).offset == 1
+    assert values(town, place) == [b"first", b"behind"]
+
+
+def _check_sequences(
+    town: SmallCluster, known: dict[TopicPartition, tuple[int, int]] | None = None
+) -> dict[TopicPartition, tuple[int, int]]:
+    """Let the scripted brokers refuse what Kafka refuses; producer and next sequence by place."""
+    expected = known or {}
+    plain = town._refusal
+
+    def refusal(number: int, place: TopicPartition) -> int:
+        code = plain(number, place)
+        if code or place not in sent:
+            return code
+        producer_id, sequence, count = sent.pop(place)
+        known_id, due = expected.get(place, (producer_id, 0))
+        if sequence != (due if known_id == producer_id else 0):
+            return ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+        expected[place] = (producer_id, sequence + count)
+        return 0
+
+    sent: dict[TopicPartition, tuple[int, int, int]] = {}
+
+    def note(number: int, request: produce.ProduceRequest) -> None:
+        for topic in request.topic_data:
+            for each in topic.partition_data:
+                assert each.records is not None
+                head = batch.header(each.records)
+                place = TopicPartition(topic.name, each.index)
+                sent[place] = (head.producer_id, head.base_sequence, head.record_count)
+
+    town._refusal = refusal  # type: ignore[method-assign]
+    town.on_produce = note
+    return expected
+
+
+async def test_a_sequence_the_leader_does_not_know_leads_to_a_new_identity(
+    town: SmallCluster, producer: Producer
+) -> None:
+    (place,) = town.topic("t")
+    await producer.send("t", b"first")
+    _check_sequences(town, {place: (4_001, 99)})
+    with pytest.raises(KafkaError) as failure:
+        await producer.send("t", b"lost")
+    assert failure.value.code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert (await producer.send("t", b"goes on")).offset == 1
+    assert town.producers == 2
+
+
+async def test_a_duplicate_is_a_success(town: SmallCluster, producer: Producer) -> None:
+    (place,) = town.topic("t")
+    town.logs[place].codes = [ErrorCode.DUPLICATE_SEQUENCE_NUMBER]
+    assert (await producer.send("t", b"v")).offset == -1
+
+
+async def test_a_retry_carries_the_sequence_of_the_first_try(
+    town: SmallCluster, producer: Producer
+) -> None:
+    (place,) = town.topic("t")
+    town.logs[place].codes = [ErrorCode.REQUEST_TIMED_OUT]
+    await producer.send("t", b"v")
+    heads = [
+        batch.header(request.topic_data[0].partition_data[0].records)
+        for request in town.asked(ApiKey.PRODUCE)
+    ]
+    assert [(head.producer_id, head.base_sequence) for head in heads] == [(4_001, 0)] * 2
+
+
+async def test_without_idempotence_one_batch_of_a_partition_is_under_way(
+    town: SmallCluster,
+) -> None:
+    (place,) = town.topic("t")
+    config = ProducerConfig(required_acks=1, retry_backoff_ms=2)
+    async with Producer(town.bootstrap, config, client=CLIENT) as producer:
+        town.logs[place].codes = [ErrorCode.NOT_LEADER_OR_FOLLOWER]
+        for number in range(10):
+            producer.send_soon("t", b"%d" % number)
+            await asyncio.sleep(0)
+        await producer.flush()
+    assert values(town, place) == [b"%d" % number for number in range(10)]
+    assert not town.asked(ApiKey.INIT_PRODUCER_ID)
+
+
+async def test_without_acknowledgements_no_offset_is_told(town: SmallCluster) -> None:
+    (place,) = town.topic("t")
+    async with Producer(
+        town.bootstrap, {"request.required.acks": 0, "retry.backoff.ms": 2}, client=CLIENT
+    ) as producer:
+        assert (await producer.send("t", b"v")).offset == -1
+        await town.grown.wait()
+    assert values(town, place) == [b"v"]
+
+
+async def test_retries_end_with_their_number(town: SmallCluster) -> None:
+    (place,) = town.topic("t")
+    config = {"message.send.max.retries": 2, "retry.backoff.ms": 1}
+    async with Producer(town.bootstrap, config, client=CLIENT) as producer:
+        town.logs[place].codes = [ErrorCode.NOT_ENOUGH_REPLICAS] * 3
+        with pytest.raises(KafkaError) as failure:
+            await producer.send("t", b"v")
+        assert failure.value.retriable
+        assert (await producer.send("t", b"next")).offset == 0
+
+
+async def test_retries_end_with_their_time(town: SmallCluster) -> None:
+    (place,) = town.topic("t")
+    town.logs[place].codes = [ErrorCode.NOT_ENOUGH_REPLICAS] * 10_000
+    config = ProducerConfig(delivery_timeout_ms=100, retry_backoff_ms=5)
+    async with Producer(town.bootstrap, config, client=CLIENT) as producer:
+        with pytest.raises(KafkaError) as failure:
+            await producer.send("t", b"v")
+    assert failure.value.code is ErrorCode.NOT_ENOUGH_REPLICAS
+
+
+async def test_a_lost_connection_is_replaced_and_nothing_is_lost(
+    town: SmallCluster, producer: Producer
+) -> None:
+    (place,) = town.topic("t")
+    await producer.send("t", b"0")
+
+    def hang_up(number: int, request: Any) -> None:
+        town.on_produce = lambda number, request: None
+        for writer in town.brokers[number].writers:
+            writer.close()
+        raise ConnectionResetError
+
+    town.on_produce = hang_up
+    assert (await producer.send("t", b"1")).offset == 1
+    assert values(town, place) == [b"0", b"1"]
+
+
+async def test_a_full_buffer_refuses_or_waits(town: SmallCluster) -> None:
+    town.topic("t")
+    config = ProducerConfig(buffer_bytes=2_000)
+    async with Producer(town.bootstrap, config, client=CLIENT) as producer:
+        await producer.partitions_for("t")
+        for _ in range(16):
+            producer.send_soon("t", b"x" * 100)
+        with pytest.raises(QueueFull, match=r"buffer\.memory=2000"):
+            producer.send_soon("t", b"x" * 100)
+        sent = await producer.send_all("t", [b"x" * 100] * 100)
+        assert len({each.offset for each in sent}) == 100
+
+
+async def test_a_record_beyond_the_largest_request_is_refused_before_it_is_sent(
+    town: SmallCluster, producer: Producer
+) -> None:
+    town.topic("t")
+    with pytest.raises(KafkaError, match=r"max\.request\.size") as failure:
+        await producer.send("t", b"x" * 2_000_000)
+    assert failure.value.code is ErrorCode.MESSAGE_TOO_LARGE
+
+
+@pytest.mark.parametrize("codec", ["gzip", "snappy", "lz4", "zstd"])
+async def test_batches_are_compressed_for_the_topics_named(town: SmallCluster, codec: str) -> None:
+    squeezed, plain = town.topic("squeezed")[0], town.topic("plain")[0]
+    config = {"compression.codec": codec, "compressed.topics": "squeezed"}
+    async with Producer(town.bootstrap, config, client=CLIENT) as producer:
+        await producer.send("squeezed", b"x" * 1_000)
+        await producer.send("plain", b"x" * 1_000)
+    assert values(town, squeezed) == values(town, plain) == [b"x" * 1_000]
+    assert batch.codec(town.logs[plain].batches[0]) == 0
+    assert batch.codec(town.logs[squeezed].batches[0]) != 0
+
+
+async def test_a_partitioner_outside_of_the_topic_raises(town: SmallCluster) -> None:
+    town.topic("t", 3)
+
+    class Beyond:
+        def partition(self, key: Any, partitions: int) -> int:
+            return partitions
+
+    async with Producer(town.bootstrap, QUICK, client=CLIENT, partitioner=Beyond()) as producer:
+        with pytest.raises(ValueError, match="partition 3 of t, which has 3"):
+            await producer.send("t", b"v", key=b"k")
+
+
+async def test_keys_stay_and_records_without_one_spread(
+    town: SmallCluster, producer: Producer
+) -> None:
+    places = town.topic("t", 4)
+    assert len({(await producer.send("t", b"v", key="same")).partition for _ in range(8)}) == 1
+    await producer.send_all("t", [b"first"])
+    for _ in range(60):
+        await producer.send("t", b"v")
+    assert all(values(town, place) for place in places)
+
+
+async def test_an_encoder_makes_the_bytes_and_its_error_is_the_callers(
+    town: SmallCluster,
+) -> None:
+    (place,) = town.topic("t")
+
+    class Upper:
+        def to_message(self, value: str) -> bytes:
+            return value.upper().encode()
+
+    async with Producer(town.bootstrap, QUICK, client=CLIENT, encoder=Upper()) as producer:
+        await producer.send("t", "loud")
+        with pytest.raises(AttributeError):
+            await producer.send("t", 3)
+    assert values(town, place) == [b"LOUD"]
+
+
+async def test_values_that_are_no_bytes_ask_for_an_encoder(
+    town: SmallCluster, producer: Producer
+) -> None:
+    town.topic("t")
+    with pytest.raises(TypeError, match="give the producer an encoder"):
+        await producer.send("t", {"a": 1})
+
+
+async def test_close_sends_what_is_left_and_ends_the_producer(town: SmallCluster) -> None:
+    (place,) = town.topic("t")
+    producer = Producer(town.bootstrap, ProducerConfig(linger_ms=60_000), client=CLIENT)
+    await producer.start()
+    for number in range(10):
+        producer.send_soon("t", b"%d" % number)
+    await producer.close()
+    await producer.close()
+    assert len(values(town, place)) == 10
+    with pytest.raises(Disconnected):
+        await producer.send("t", b"late")
+
+
+async def test_a_wrong_address_is_told_at_once() -> None:
+    (port,) = free_ports(1)
+    async with Producer(f"127.0.0.1:{port}") as producer:
+        with pytest.raises(Unreachable):
+            await producer.send("t", b"v")
+
+
+@pytest.mark.parametrize(
+    ("values", "reason"),
+    [
+        ({"producer.type": "both"}, "must be one of sync, async"),
+        ({"batch.size": 300, "queue.size": 200}, "must not exceed"),
+        ({"acks": 2}, "must be -1, 0 or 1"),
+        ({"acks": 1, "enable.idempotence": True}, "needs request.required.acks=-1"),
+        ({"queue.tyme": 1}, "did you mean queue.time"),
+        ({"compression.codec": "zip"}, "must be one of"),
+    ],
+)
+def test_settings_that_make_no_sense_are_refused(values: dict[str, Any], reason: str) -> None:
+    with pytest.raises(ConfigError, match=reason):
+        ProducerConfig.of(values)
+
+
+def test_both_generations_of_names_mean_the_same() -> None:
+    old = {"queue.time": 7, "queue.size": 9, "batch.size": 3, "num.retries": 1, "acks": "all"}
+    new = {
+        "queue.buffering.max.ms": 7,
+        "queue.buffering.max.messages": 9,
+        "batch.num.messages": 3,
+        "message.send.max.retries": 1,
+        "request.required.acks": -1,
+    }
+    assert ProducerConfig.of(old) == ProducerConfig.of(new)
+    assert ProducerConfig.of({"compression.codec": 2}).compression == "snappy"
