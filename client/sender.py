@@ -343,7 +343,9 @@ class Sender:
                 lane.number_from(0)
 
     async def _new_identity(self) -> ProducerIdentity:
-        request = InitProducerIdRequest(transaction_timeout_ms=_TRANSACTION_TIMEOUT_MS)
+        request = InitProducerIdRequest(
+            transactional_id=None, transaction_timeout_ms=_TRANSACTION_TIMEOUT_MS
+        )
         answer = await _bounded(self._cluster.to_any(request, _code))
         if answer.error_code:
             raise KafkaError(known_code(answer.error_code), "no producer id")
