@@ -43,7 +43,9 @@ class Link:
         return asyncio.run_coroutine_threadsafe(asked, self._loop)
 
     def close(self) -> None:
-        """End connections, loop and thread."""
+        """End connections, loop and thread; twice is allowed."""
+        if self._loop.is_closed():
+            return
         self.run(self.cluster.close())
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
