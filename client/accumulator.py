@@ -283,9 +283,12 @@ class Accumulator:
         self._config = config
         self._loop = loop
 
-    def has_room(self, size: int = 0) -> bool:
-        """Whether a record of ``size`` bytes may be added; an empty buffer takes any."""
-        return not self.bytes or self.bytes + size <= self._config.buffer_bytes
+    def has_room(self) -> bool:
+        """Whether another record may be added, of any size: the last one may go over the bound.
+
+        Who was told that there is room can rely on it, without knowing how we count bytes.
+        """
+        return self.bytes < self._config.buffer_bytes
 
     def add(
         self,
@@ -339,7 +342,7 @@ class Accumulator:
                 f"a record of about {size} bytes; max.request.size is "
                 f"{self._config.request_bytes_max}",
             )
-        if not self.has_room(size):
+        if not self.has_room():
             raise QueueFull(f"{self.bytes} bytes wait, buffer.memory={self._config.buffer_bytes}")
 
     def _open(self, lane: Lane, timestamp_ms: int) -> Batch:

@@ -164,7 +164,7 @@ class Producer:
         """Whether :meth:`send_soon` takes another record now."""
         if self._queue is not None:
             return not self._queue.is_full
-        return self._started().has_room(1)
+        return self._started().has_room()
 
     async def room(self) -> None:
         """Return when there is room for a record."""
@@ -172,7 +172,7 @@ class Producer:
             await self._queue.room()
         accumulator = self._started()
         assert self._sender is not None, "started without a sender"
-        while not accumulator.has_room(1):
+        while not accumulator.has_room():
             await self._sender.room.wait()
 
     async def flush(self) -> None:

@@ -71,7 +71,10 @@ class ProducerConfig:
         "max.request.size", 1_048_576, "bound on a record and on one request", least=1
     )
     buffer_bytes: int = setting(
-        "buffer.memory", 33_554_432, "bytes of records that may wait for acknowledgement", least=1
+        "buffer.memory",
+        33_554_432,
+        "no more records are taken while this many bytes wait for acknowledgement",
+        least=1,
     )
     compression: str = setting(
         "compression.codec", "none", "how batches are compressed", choices=sorted(NAMES)
