@@ -45,6 +45,8 @@ class Shadow:
         self._read_bytes = min(read_bytes_max, READ_BYTES_MAX)
         self.looked_at_segment = 0
         """Base of the active segment when somebody last thought of a snapshot."""
+        self.looked_at = 0
+        """And ``position`` then."""
         self._restart()
 
     def _restart(self) -> None:

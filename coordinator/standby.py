@@ -35,6 +35,11 @@ STOP_S: Final = 5.0
 """What snapshots may add to a stop."""
 TAIL_MIN: Final = 10_000
 """A stop writes no snapshot where fewer records would be read again: that takes no time."""
+TAIL_MAX: Final = 50_000
+"""So many records may follow a snapshot, or twice as many as there are offsets, before the next.
+
+A killed node reads them again; writing costs as much as reading what is kept.
+"""
 
 
 class _Left(Exception):  # noqa: N818 - what happened, not an error
@@ -76,6 +81,7 @@ class Standbys:
         self._working = asyncio.Lock()
         self._is_closed = False
         self.tail_min = TAIL_MIN
+        self.tail_max = TAIL_MAX
         self._pause_s = PAUSE_S
 
     def __len__(self) -> int:
@@ -158,10 +164,14 @@ class Standbys:
         if shadow is None:
             return
         await self._forward(partition, shadow)
-        base = shadow.replica.segment_base
-        if shadow.looked_at_segment < base <= shadow.position:
-            shadow.looked_at_segment = base
-            if _is_due(shadow.replica):
+        base, position = shadow.replica.segment_base, shadow.position
+        is_rolled = shadow.looked_at_segment < base <= position
+        if is_rolled or position - shadow.looked_at >= self.tail_max:
+            shadow.looked_at = position
+            if is_rolled:
+                shadow.looked_at_segment = base
+            kept = sum(len(each.committed) for each in shadow.replay.offsets.values())
+            if _is_due(shadow.replica) or self._is_long(shadow.replica, kept):
                 await self._save(partition, shadow)
 
     async def _look_at_led(self) -> None:
@@ -171,7 +181,8 @@ class Standbys:
                 replica = self._log.replica(term.partition)
                 if term.standing is not Standing.OWNED or replica is None:
                     continue
-                if _is_due(replica):
+                kept = sum(len(group.offsets.committed) for group in term.groups.values())
+                if _is_due(replica) or self._is_long(replica, kept):
                     async with self._guarded(term.partition):
                         await self._save_led(term.partition, replica)
 
@@ -196,8 +207,11 @@ class Standbys:
             log.info("stopped without a snapshot of every offsets partition")
 
     def _has_grown(self, replica: Replica) -> bool:
-        start, mark, _ = replica.bounds()
-        return mark - max(saved_offset(replica), start) >= self.tail_min
+        return _tail(replica) >= self.tail_min
+
+    def _is_long(self, replica: Replica, kept: int) -> bool:
+        """Whether a start would have much to read; ``kept`` offsets are what a snapshot holds."""
+        return _tail(replica) >= max(self.tail_max, 2 * kept)
 
     @asynccontextmanager
     async def _guarded(self, partition: int) -> AsyncIterator[None]:
@@ -257,6 +271,12 @@ class Standbys:
         if is_ward:
             return self._shadows.get(partition) is not shadow
         return self._log.replica(partition) is not shadow.replica or shadow.replica.is_followed
+
+
+def _tail(replica: Replica) -> int:
+    """How many committed records follow the last snapshot, or are there at all."""
+    start, mark, _ = replica.bounds()
+    return mark - max(saved_offset(replica), start)
 
 
 def _is_due(replica: Replica) -> bool:

@@ -11,11 +11,12 @@ from typing import Any
 
 import pytest
 
-from barnabas.coordinator import deltas
+from barnabas.coordinator import deltas, standby
+from barnabas.coordinator.snapshot_files import saved_offset
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.offsets_topic import offset_key, offset_value
 from barnabas.protocol.records.batch import build_batch
-from tests.coordinator.memory_log import MemoryLog, MemoryPartition
+from tests.coordinator.memory_log import MemoryLog, MemoryPartition, MemoryReplica
 from tests.coordinator.rig import Rig, partition_of
 from tests.coordinator.test_loading import TickingLoop
 from tests.sim.simulated_loop import SimulatedLoop
@@ -239,3 +240,47 @@ def test_groups_that_are_gone_leave_nothing_in_a_shadow(node: Following) -> None
     assert shadow.position == 400
     assert shadow.replay.offsets == {}
     assert len(shadow.deltas) == 0 or shadow.deltas.take(400) is None
+
+
+def test_a_leader_writes_a_snapshot_when_the_log_since_the_last_one_is_long(rig: Rig) -> None:
+    rig.coordinator.standbys.tail_max = 10
+    hosted = rig.log.partition(G)
+    for offset in range(9):
+        rig.commit(offset)
+    rig.wait(standby.LOOK_S + 1)
+    assert hosted.snapshot is None
+    rig.commit(9)
+    rig.wait(standby.LOOK_S + 1)
+    first = hosted.snapshot
+    assert first is not None
+    rig.commit(10)
+    rig.wait(standby.LOOK_S + 1)
+    assert hosted.snapshot is first
+    rig.reload()
+    assert rig.committed() == 10
+
+
+def test_a_follower_writes_a_snapshot_when_the_log_since_the_last_one_is_long(
+    node: Following,
+) -> None:
+    node.coordinator.standbys.tail_max = 10
+    for offset in range(25):
+        node.append(offset)
+        node.hosted.follow_mark(offset)
+        node.turn(1)
+    node.wait(1)
+    assert saved_offset(MemoryReplica(node.log, node.hosted)) in range(10, 25)
+
+
+def test_no_snapshot_is_written_before_the_log_is_twice_what_it_holds(rig: Rig) -> None:
+    rig.coordinator.standbys.tail_max = 1
+    hosted = rig.log.partition(G)
+    for index in range(4):
+        rig.commit(1, index=index)
+    for offset in range(3):
+        rig.commit(offset)
+    rig.wait(standby.LOOK_S + 1)
+    assert hosted.snapshot is None
+    rig.commit(5)
+    rig.wait(standby.LOOK_S + 1)
+    assert hosted.snapshot is not None
