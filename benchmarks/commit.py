@@ -17,7 +17,7 @@ import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Self
@@ -39,12 +39,17 @@ CELLS = tuple(
     for connections, in_flight in ((1, 1), (64, 1), (8, 64))
 )
 MOST_CONNECTIONS = 64
+MODEL = Job([], [], "commit", MOST_CONNECTIONS, 1, 0)
 
 
 class Generator:
-    """The load generator's process, on a core of its own where there are two."""
+    """The load generator's process, on a core of its own where there are two.
 
-    def __init__(self, cores: set[int] | None) -> None:
+    ``model`` says what else than a cell a job is made of.
+    """
+
+    def __init__(self, cores: set[int] | None, model: Job = MODEL) -> None:
+        self._model = model
         self._process = subprocess.Popen(
             [sys.executable, "-m", "benchmarks.generator"],
             cwd=ROOT,
@@ -64,13 +69,23 @@ class Generator:
 
     def prepare(self, system: Nodes) -> None:
         """Create what every cell needs on ``system``, and note where its coordinators are."""
-        job = Job(system.ports, system.pids, "commit", MOST_CONNECTIONS, 1, 0)
+        job = replace(
+            self._model, ports=system.ports, pids=system.pids, connections=MOST_CONNECTIONS
+        )
         self._ports[system.name] = self._order({"do": "prepare", "job": asdict(job)})["ports"]
 
     def load(self, system: Nodes, cell: Cell, seconds: float) -> Rate:
         """One window of one cell; raises ServerFailed at the first wrong answer."""
         ports = self._ports[system.name]
-        job = Job(ports, system.pids, cell.kind, cell.connections, cell.in_flight, seconds)
+        job = replace(
+            self._model,
+            ports=ports,
+            pids=system.pids,
+            kind=cell.kind,
+            connections=cell.connections,
+            in_flight=cell.in_flight,
+            seconds=seconds,
+        )
         result = Result(**self._order({"do": "run", "job": asdict(job)}))
         if result.wrong or not result.answers or not result.cpu_seconds:
             raise ServerFailed(f"{system.name}, {cell}: {result.wrong or 'no answer at all'}")

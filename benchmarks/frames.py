@@ -7,6 +7,7 @@ The bytes are written here by hand, so that the measure does not rest on what it
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 CORRELATION_AT = 8
@@ -15,6 +16,8 @@ CORRELATION_AT = 8
 OFFSET_COMMIT, OFFSET_FETCH, FIND_COORDINATOR, CREATE_TOPICS = 8, 9, 10, 19
 CLIENT_ID = "load"
 NO_ERROR = 0
+_RESULT_BYTES = 7
+"""Index, code, no tags."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +26,22 @@ class Exchange:
 
     request: bytes
     answer: bytes
+    unordered: int = 0
+    """So many results of partitions, before the last two bytes, may come in any order."""
+
+
+def is_same(given: bytes, expected: bytes | bytearray, unordered: int) -> bool:
+    """Whether an answer says what is expected; both begin at the same place of their frames."""
+    if not unordered:
+        return given == expected
+    if len(given) != len(expected):
+        return False
+    start = len(expected) - 2 - unordered * _RESULT_BYTES
+    entries, wanted = given[start:-2], expected[start:-2]
+    columns = range(_RESULT_BYTES)
+    return given[:start] == expected[:start] and all(
+        sum(entries[at::_RESULT_BYTES]) == sum(wanted[at::_RESULT_BYTES]) for at in columns
+    )
 
 
 def commit(group: str, topic: str, partition: int, offset: int) -> Exchange:
@@ -44,6 +63,18 @@ def commit(group: str, topic: str, partition: int, offset: int) -> Exchange:
     return Exchange(_flexible(OFFSET_COMMIT, 8, body), _flexible_answer(answer))
 
 
+def bulk_commit(group: str, topic: str, partitions: int, offset: int) -> Exchange:
+    """Commit one offset in each of ``partitions`` partitions, in one request."""
+    indexes = range(partitions)
+    committed = b"".join(struct.pack(">iqi", each, offset, -1) + b"\x01\x00" for each in indexes)
+    accepted = b"".join(struct.pack(">ih", each, NO_ERROR) + b"\x00" for each in indexes)
+    named = b"\x02" + _compact(topic) + _count(partitions)
+    client = struct.pack(">i", -1) + _compact("") + b"\x00"
+    body = _compact(group) + client + named + committed + b"\x00\x00"
+    answer = struct.pack(">i", 0) + named + accepted + b"\x00\x00"
+    return Exchange(_flexible(OFFSET_COMMIT, 8, body), _flexible_answer(answer), partitions)
+
+
 def fetch(group: str, topic: str, partition: int, offset: int) -> Exchange:
     """Ask for one committed offset, which is known to be ``offset``."""
     asked = _compact(topic) + b"\x02" + struct.pack(">i", partition) + b"\x00"
@@ -62,6 +93,37 @@ def fetch(group: str, topic: str, partition: int, offset: int) -> Exchange:
         + b"\x00\x00"
     )
     return Exchange(_flexible(OFFSET_FETCH, 8, body), _flexible_answer(answer))
+
+
+def fetch_of_groups(groups: Sequence[str], topic: str, partition: int) -> bytes:
+    """The request for one partition of each of many groups."""
+    asked = b"\x02" + _compact(topic) + b"\x02" + struct.pack(">i", partition) + b"\x00\x00"
+    each = b"".join(_compact(group) + asked for group in groups)
+    return _flexible(OFFSET_FETCH, 8, _count(len(groups)) + each + b"\x00\x00")
+
+
+def fetched_of_groups(answer: bytes) -> dict[str, int]:
+    """By group the code in an answer to `fetch_of_groups`, -1 where nothing is committed.
+
+    The answer is given without its length; metadata must be empty.
+    """
+    found: dict[str, int] = {}
+    count, at = _counted(answer, 9)
+    for _ in range(count):
+        group, at = _string(answer, at)
+        topics, at = _counted(answer, at)
+        offset = -1
+        for _ in range(topics):
+            _, at = _string(answer, at)
+            partitions, at = _counted(answer, at)
+            for _ in range(partitions):
+                (offset,) = struct.unpack_from(">q", answer, at + 4)
+                at += 4 + 8 + 4 + 1 + 2 + 1  # index, offset, epoch, metadata "", code, no tags
+            at += 1
+        (code,) = struct.unpack_from(">h", answer, at)
+        at += 3
+        found[group] = code or (-1 if offset < 0 else NO_ERROR)
+    return found
 
 
 def create_topic(topic: str, partitions: int) -> bytes:
@@ -98,6 +160,31 @@ def _text(value: str) -> bytes:
 def _compact(value: str) -> bytes:
     assert len(value) < 127, "one byte holds the length of every name here"
     return bytes([len(value) + 1]) + value.encode()
+
+
+def _count(items: int) -> bytes:
+    """The length of a compact array: one more, in seven bits a byte."""
+    number, written = items + 1, b""
+    while number > 127:
+        written += bytes([number & 127 | 128])
+        number >>= 7
+    return written + bytes([number])
+
+
+def _counted(data: bytes, at: int) -> tuple[int, int]:
+    """The length of a compact array at ``at``, and where its items begin."""
+    number = shift = 0
+    while True:
+        byte = data[at]
+        number |= (byte & 127) << shift
+        at, shift = at + 1, shift + 7
+        if byte < 128:
+            return number - 1, at
+
+
+def _string(data: bytes, at: int) -> tuple[str, int]:
+    size, start = _counted(data, at)
+    return data[start : start + size].decode(), start + size
 
 
 def _plain(key: int, version: int, body: bytes) -> bytes:

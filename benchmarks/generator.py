@@ -36,7 +36,8 @@ CORRELATION = struct.Struct(">i")
 class Job:
     """One window of load against one system.
 
-    ``ports`` names the coordinator of each connection's group, ``pids`` every node.
+    ``ports`` names the coordinator of each connection's group, ``pids`` every node. A request
+    is about one partition of the topic; one of kind ``bulk`` is a commit to all of them.
     """
 
     ports: Sequence[int]
@@ -46,6 +47,7 @@ class Job:
     in_flight: int
     seconds: float
     topic: str = "load"
+    partitions: int = RING
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +71,7 @@ class Lane(asyncio.Protocol):
         self._expected = [bytearray(exchange.answer) for exchange in exchanges]
         self._answer_bytes = len(exchanges[0].answer)
         assert all(len(answer) == self._answer_bytes for answer in self._expected)
+        self._unordered = exchanges[0].unordered
         self._in_flight = in_flight
         self._sent = 0
         self._rest = b""
@@ -105,7 +108,7 @@ class Lane(asyncio.Protocol):
             expected = self._expected[number % RING]
             CORRELATION.pack_into(expected, 4, number)
             following = position + self._answer_bytes
-            if received[position:following] != expected:
+            if not frames.is_same(received[position:following], expected, self._unordered):
                 self.wrong = f"got {received[position:following].hex()} want {expected.hex()}"
                 assert self._transport is not None
                 self._transport.abort()
@@ -129,8 +132,11 @@ class Lane(asyncio.Protocol):
 
 def exchanges(job: Job, connection: int) -> list[frames.Exchange]:
     """What a connection repeats: its own group, every partition of the topic in turn."""
-    build = frames.commit if job.kind == "commit" else frames.fetch
     group = f"load-{connection:02}"
+    if job.kind == "bulk":
+        made = (frames.bulk_commit(group, job.topic, job.partitions, n) for n in range(RING))
+        return list(made)
+    build = frames.commit if job.kind == "commit" else frames.fetch
     return [build(group, job.topic, index, 1_000 + index) for index in range(RING)]
 
 
@@ -175,7 +181,7 @@ def prepare(job: Job, timeout_s: float = 60.0) -> list[int]:
                 servers[port] = open_ones.enter_context(made)
             return servers[port]
 
-        create = frames.create_topic(job.topic, RING)
+        create = frames.create_topic(job.topic, job.partitions)
         _until(
             deadline,
             lambda: any(  # one of them is the controller
@@ -204,12 +210,19 @@ def _prepare_group(
             return False
         port = frames.coordinator_port(found)
         return all(
-            _call(server(port), exchange.request) == exchange.answer[4:]
-            for exchange in exchanges(replace(job, kind="commit"), connection)
+            frames.is_same(
+                _call(server(port), exchange.request), exchange.answer[4:], exchange.unordered
+            )
+            for exchange in exchanges(_commits(job), connection)
         )
 
     _until(deadline, has_all)
     return frames.coordinator_port(found)
+
+
+def _commits(job: Job) -> Job:
+    """What is committed beforehand."""
+    return job if job.kind == "bulk" else replace(job, kind="commit")
 
 
 def _until(deadline: float, is_so: Callable[[], bool]) -> None:
