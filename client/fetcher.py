@@ -52,6 +52,7 @@ class Fetcher:
         self._changed = Signal()
         self._is_astray = asyncio.Event()
         self._arrived = Signal()
+        self._wakes = 0
         self._tasks = Tasks(self._fail)
         self._failure: BaseException | None = None
 
@@ -118,24 +119,26 @@ class Fetcher:
 
     def wake(self) -> None:
         """Let every :meth:`take` that waits return what there is, or None."""
+        self._wakes += 1
         self._arrived.notify()
 
     async def take(
         self, places: Collection[TopicPartition] | None = None, *, timeout_s: float | None = None
     ) -> Chunk | None:
-        """The next chunk, of these partitions if named; None once ``timeout_s`` is over.
+        """The next chunk, of these partitions if named; None after ``timeout_s``, or a wake.
 
         Several takers may wait at once. Raises what stopped a partition, once, after all that
         was read before: OffsetOutOfRange, DecodingFailed, or KafkaError with the broker's code.
         """
         loop = asyncio.get_running_loop()
         deadline = None if timeout_s is None else loop.time() + timeout_s
+        wakes = self._wakes
         while True:
             chunk = self.take_ready(places)
             if chunk is not None:
                 return chunk
             left_s = None if deadline is None else deadline - loop.time()
-            if not await self._arrived.wait(left_s):
+            if not await self._arrived.wait(left_s) or wakes != self._wakes:
                 return self.take_ready(places)
 
     def take_ready(self, places: Collection[TopicPartition] | None = None) -> Chunk | None:
