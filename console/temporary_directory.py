@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Final
 
 _CARETAKER: Final = (
+    "PATH=/usr/bin:/bin; "
     'read -r word || for round in 1 2 3 4 5; do sleep 0.2; rm -rf -- "$1"; done 2>/dev/null'
 )
 """Several rounds: whoever writes there is killed at the same moment, but not before."""
