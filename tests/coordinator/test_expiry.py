@@ -223,3 +223,10 @@ def test_an_offset_of_a_kafka_that_gave_every_commit_an_expiry_goes_by_that(rig:
     rig.reload()
     rig.wait(61)
     assert (rig.committed(index=0), rig.committed(index=1)) == (-1, 2)
+
+
+def test_an_open_transaction_keeps_its_partition_from_expiring() -> None:
+    group = group_with(Commit(1, -1, "", 100, -1, 0))
+    group.offsets.committed["orders", 1] = Commit(1, -1, "", 100, -1, 1)
+    group.offsets.transactional[7] = {("orders", 0): Commit(2, -1, "", 100, -1, 2)}
+    assert expired(group, 10**12, R) == [("orders", 1)]
