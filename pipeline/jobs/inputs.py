@@ -1,0 +1,240 @@
+"""Where jobs read commits, records and the edges of logs: from a cluster, or from files.
+
+Source: pipeline.md sections 12 (common input columns) and 13.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812
+
+from barnabas.client.cluster import TopicPartition
+from barnabas.pipeline.cluster_calls import offsets_at, partitions_of
+from barnabas.pipeline.link import link_to
+
+FORMAT: Final = "barnabas"
+EDGES: Final = "topic string, partition int, log_start bigint, log_end bigint"
+_VARIABLE: Final = "BARNABAS_BOOTSTRAP"
+_DEFAULT: Final = "localhost:9092"
+_LATEST: Final = -1
+_EARLIEST: Final = -2
+
+
+class UsageProblem(Exception):  # noqa: N818 - says what it is
+    """What was asked for contradicts itself, or leads nowhere: exit code 2."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Source:
+    """Where to read, and which part of it.
+
+    ``commits`` and ``records`` name Parquet files that are read instead of the cluster,
+    ``segments`` log directories. Options of the data source go into ``options``.
+    """
+
+    bootstrap: str = ""
+    commits: str = ""
+    records: str = ""
+    segments: Sequence[str] = ()
+    groups: str = ""
+    """A pattern that is found in the names of groups wanted."""
+    topics: str = ""
+    options: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def is_offline(self) -> bool:
+        """No cluster is asked for anything."""
+        return bool(self.commits or self.segments)
+
+
+def add_cluster_arguments(parser: argparse.ArgumentParser) -> None:
+    """``--bootstrap`` and ``--cluster``, as other commands have them, and data source options."""
+    where = parser.add_mutually_exclusive_group()
+    where.add_argument(
+        "--bootstrap",
+        metavar="HOST:PORT,...",
+        help=f"brokers to ask first (default: ${_VARIABLE}, or {_DEFAULT})",
+    )
+    where.add_argument(
+        "--cluster",
+        type=Path,
+        metavar="DIR",
+        help="the data directory of a running `barnabas up`, which knows its brokers",
+    )
+    parser.add_argument(
+        "--option",
+        action="append",
+        default=[],
+        type=_pair,
+        metavar="NAME=VALUE",
+        help="an option for the data source, such as kafka.sasl.jaas.config=...",
+    )
+
+
+def add_source_arguments(parser: argparse.ArgumentParser) -> None:
+    """The cluster, or files instead of it, and patterns for groups and topics."""
+    add_cluster_arguments(parser)
+    files = parser.add_argument_group("files instead of the cluster")
+    files.add_argument("--commits", default="", metavar="PATH", help="decoded commits as Parquet")
+    files.add_argument(
+        "--records", default="", metavar="PATH",
+        help="topic, partition, offset and timestamp of records as Parquet",
+    )  # fmt: skip
+    files.add_argument(
+        "--segments", action="append", default=[], metavar="DIR", help="log directories of nodes"
+    )
+    add_patterns(parser)
+
+
+def add_patterns(parser: argparse.ArgumentParser) -> None:
+    """Which groups and which topics."""
+    parser.add_argument("--groups", default="", type=_pattern, metavar="RE", help="groups wanted")
+    parser.add_argument("--topics", default="", type=_pattern, metavar="RE", help="topics wanted")
+
+
+def source_of(chosen: argparse.Namespace) -> Source:
+    """What was typed; raises UsageProblem."""
+    found = Source(
+        bootstrap=bootstrap_of(chosen),
+        commits=getattr(chosen, "commits", ""),
+        records=getattr(chosen, "records", ""),
+        segments=tuple(getattr(chosen, "segments", ())),
+        groups=chosen.groups,
+        topics=chosen.topics,
+        options=dict(chosen.option),
+    )
+    if found.commits and found.segments:
+        raise UsageProblem("say --commits or --segments, not both")
+    if found.commits and not found.records:
+        raise UsageProblem("--commits needs --records: what the log looked like then")
+    return found
+
+
+def bootstrap_of(chosen: argparse.Namespace) -> str:
+    """The addresses to ask first: as typed, of the cluster named, of the environment."""
+    if chosen.bootstrap:
+        return str(chosen.bootstrap)
+    if chosen.cluster is None:
+        return os.environ.get(_VARIABLE, _DEFAULT)
+    description = chosen.cluster / "cluster.json"
+    try:
+        return str(json.loads(description.read_text())["bootstrap"])
+    except (OSError, ValueError, KeyError) as error:
+        raise UsageProblem(f"{description} cannot be read: {error}") from None
+
+
+def commits_of(spark: SparkSession, source: Source) -> DataFrame:
+    """group, topic, partition, offset (null: forgotten), metadata, ts_ms, source_offset.
+
+    Decoded once and kept on disk: a job walks over them several times.
+    """
+    if source.commits:
+        found = spark.read.parquet(source.commits)
+    else:
+        found = reader(spark, source, mode="commits").load()
+    at = F.coalesce("commit_ts", "source_timestamp")
+    chosen = found.select(
+        "group",
+        "topic",
+        "partition",
+        "offset",
+        "metadata",
+        F.unix_millis(at).alias("ts_ms"),
+        "source_offset",
+    )
+    return _matching(chosen, source).persist()
+
+
+def records_of(spark: SparkSession, source: Source, topics: Sequence[str]) -> DataFrame:
+    """topic, partition, offset and ts_ms of every record of these topics; no keys, no values."""
+    if source.records:
+        found = spark.read.parquet(source.records)
+    elif not topics:
+        return spark.createDataFrame([], "topic string, partition int, offset bigint, ts_ms bigint")
+    else:
+        asked = reader(spark, source, mode="segments" if source.segments else "topic")
+        asked = asked.option("columns", "topic,partition,offset,timestamp")
+        found = asked.option("subscribe", ",".join(sorted(topics))).load()
+    ts_ms = "ts_ms" if "ts_ms" in found.columns else F.unix_millis("timestamp").alias("ts_ms")
+    return found.select("topic", "partition", "offset", ts_ms).where(F.col("topic").isin(*topics))
+
+
+def edges_of(spark: SparkSession, source: Source, records: DataFrame) -> DataFrame:
+    """topic, partition, log_start and log_end: as leaders say, or as the records of files show."""
+    if source.is_offline:
+        return records.groupBy("topic", "partition").agg(
+            F.min("offset").alias("log_start"), (F.max("offset") + 1).alias("log_end")
+        )
+    topics = sorted(row.topic for row in records.select("topic").distinct().collect())
+    edges = log_edges(source, topics)
+    return spark.createDataFrame([(*place, *each) for place, each in edges.items()], EDGES)
+
+
+def log_edges(source: Source, topics: Sequence[str]) -> dict[TopicPartition, tuple[int, int]]:
+    """Where logs begin and end now; raises KafkaError."""
+
+    async def ask() -> dict[TopicPartition, tuple[int, int]]:
+        cluster = link_to(source.bootstrap).cluster
+        places = await partitions_of(cluster, topics)
+        starts = await offsets_at(cluster, dict.fromkeys(places, _EARLIEST))
+        ends = await offsets_at(cluster, dict.fromkeys(places, _LATEST))
+        return {place: (starts[place], ends[place]) for place in places}
+
+    return link_to(source.bootstrap).run(ask()) if topics else {}
+
+
+def existing_topics(source: Source, topics: Sequence[str]) -> list[str]:
+    """Those that the cluster has: commits outlive topics. Files have whatever they have."""
+    if source.is_offline:
+        return sorted(topics)
+
+    async def ask() -> set[str]:
+        answer = await link_to(source.bootstrap).cluster.metadata()
+        return {topic.name or "" for topic in answer.topics if not topic.error_code}
+
+    return sorted(link_to(source.bootstrap).run(ask()) & set(topics))
+
+
+def reader(spark: SparkSession, source: Source, *, mode: str) -> Any:
+    """A reader of the data source with the options that everything needs."""
+    made = spark.read.format(FORMAT).option("mode", mode)
+    if source.segments:
+        made = made.option("path", ",".join(source.segments))
+    else:
+        made = made.option("kafka.bootstrap.servers", source.bootstrap)
+        made = made.option("kafka.isolation.level", "read_committed")
+    for name, value in source.options.items():
+        made = made.option(name, value)
+    return made
+
+
+def _matching(frame: DataFrame, source: Source) -> DataFrame:
+    for name in ("group", "topic"):
+        pattern = source.groups if name == "group" else source.topics
+        if pattern:
+            frame = frame.where(F.col(name).rlike(pattern))
+    return frame
+
+
+def _pattern(text: str) -> str:
+    try:
+        re.compile(text)
+    except re.error as error:
+        raise argparse.ArgumentTypeError(f"{text}: {error}") from None
+    return text
+
+
+def _pair(text: str) -> tuple[str, str]:
+    name, sign, value = text.partition("=")
+    if not sign or not name:
+        raise argparse.ArgumentTypeError(f"{text} must read NAME=VALUE")
+    return name, value

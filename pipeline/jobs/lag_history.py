@@ -1,0 +1,207 @@
+"""lag-history: how far every group was behind over time, and the verdict on it, window by window.
+
+Run by ``barnabas spark lag-history``, by ``spark-submit`` with this file, or by :func:`run`.
+Source: pipeline.md section 12, job 1; users.md section 3.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812
+
+from barnabas.coordinator.verdicts import Verdict
+from barnabas.pipeline.jobs import inputs, times, verdict_columns
+from barnabas.pipeline.jobs.lag_frames import Span, by_group, history
+from barnabas.pipeline.jobs.lag_plots import charts
+from barnabas.pipeline.jobs.progress import Progress, to_people
+from barnabas.pipeline.jobs.report import Report, Table
+
+_WINDOW_MS: Final = 30_000
+_SINCE_MS: Final = 86_400_000
+_WINDOWS_MAX: Final = 100_000
+_PLOTTED: Final = 12
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LagHistoryConfig:
+    """What to look at; ``until_ms`` None is now, or the last commit when only files are read."""
+
+    source: inputs.Source = field(default_factory=inputs.Source)
+    since_ms: int | None = None
+    until_ms: int | None = None
+    window_ms: int = _WINDOW_MS
+    out: str = ""
+    """A directory for all rows as Parquet, by date; nothing is written when empty."""
+    limit: int = 1_000
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """What the job can be told."""
+    inputs.add_source_arguments(parser)
+    parser.add_argument(
+        "--since", default=None, metavar="TIME", help="a time, or a duration before now such as 7d"
+    )
+    parser.add_argument("--until", type=times.time_ms, metavar="TIME", help="default: now")
+    parser.add_argument(
+        "--window", type=times.duration_ms, default=_WINDOW_MS, metavar="30s",
+        help="how often to look (default: 30s)",
+    )  # fmt: skip
+    parser.add_argument("--out", default="", metavar="DIR", help="write all rows as Parquet")
+
+
+def configured(chosen: argparse.Namespace) -> LagHistoryConfig:
+    """What was typed; raises UsageProblem."""
+    return LagHistoryConfig(
+        source=inputs.source_of(chosen),
+        since_ms=_since(chosen.since),
+        until_ms=chosen.until,
+        window_ms=chosen.window,
+        out=chosen.out,
+        limit=chosen.limit,
+    )
+
+
+def run(spark: SparkSession, config: LagHistoryConfig, progress: Progress | None = None) -> Report:
+    """The report; all rows go to ``config.out``. Findings are groups that are not well at the end.
+
+    Raises UsageProblem when the span has too many windows.
+    """
+    told = progress or to_people("lag-history", quiet=True)
+    told.step("reading commits")
+    rows, span = windows(spark, config)
+    told.step("judging")
+    named = rows.withColumn("verdict_name", verdict_columns.verdict_name(F.col("verdict")))
+    if config.out:
+        told.step(f"writing {config.out}")
+        _write(named, config.out)
+        named = spark.read.parquet(config.out)
+    groups = by_group(named).persist()
+    report = Report(job="lag-history")
+    told.step("making the report")
+    _figures(report, groups, span)
+    _tables(report, groups, config)
+    report.charts += charts(groups, _worst(groups, _PLOTTED), span)
+    groups.unpersist()
+    return report
+
+
+def windows(spark: SparkSession, config: LagHistoryConfig) -> tuple[DataFrame, Span]:
+    """The rows of :func:`lag_frames.history` for what is configured, and their span."""
+    commits = inputs.commits_of(spark, config.source)
+    first, last = commits.agg(F.min("ts_ms"), F.max("ts_ms")).first() or (None, None)
+    span = _span(config, first, last)
+    topics = [row.topic for row in commits.select("topic").distinct().collect()]
+    topics = inputs.existing_topics(config.source, topics)
+    records = inputs.records_of(spark, config.source, topics).persist()
+    edges = inputs.edges_of(spark, config.source, records)
+    return history(commits, records, edges, span), span
+
+
+def _span(config: LagHistoryConfig, first: int | None, last: int | None) -> Span:
+    now = time.time_ns() // 1_000_000
+    newest = now if last is None else last + config.window_ms
+    until = config.until_ms or (newest if config.source.is_offline else now)
+    since = config.since_ms
+    if since is None:
+        since = max(first or 0, until - _SINCE_MS)
+    span = Span(since_ms=since, until_ms=until, window_ms=config.window_ms)
+    if not 0 < span.windows <= _WINDOWS_MAX:
+        raise inputs.UsageProblem(
+            f"from {times.time_text(since)} to {times.time_text(until)} there are {span.windows} "
+            f"windows; at least 1 and at most {_WINDOWS_MAX} can be looked at: change --window"
+        )
+    return span
+
+
+def _write(rows: DataFrame, out: str) -> None:
+    dated = rows.withColumn("date", F.date_format(F.timestamp_millis("window_start"), "yyyy-MM-dd"))
+    dated.write.partitionBy("date").mode("overwrite").parquet(out)
+
+
+def _figures(report: Report, groups: DataFrame, span: Span) -> None:
+    last = groups.where(F.col("window_start") == _last_start(span))
+    unwell = last.where(F.col("verdict") > Verdict.OK).count()
+    sums: Any = groups.agg(
+        F.count_distinct("group"), F.coalesce(F.sum("commits"), F.lit(0)), F.max("lag")
+    ).first()
+    report.findings = unwell
+    report.figures.update(
+        {
+            "groups": sums[0],
+            "commits": sums[1],
+            "windows": span.windows,
+            "largest lag of a group": sums[2],
+            "groups not well at the end": unwell,
+        }
+    )
+    report.notes.append(
+        f"{times.time_text(span.since_ms)} to {times.time_text(span.until_ms)}, a look every "
+        f"{span.window_ms // 1000} s. Commits that compaction removed cannot be seen."
+    )
+
+
+def _tables(report: Report, groups: DataFrame, config: LagHistoryConfig) -> None:
+    summary = groups.groupBy("group").agg(
+        F.max_by(F.struct("lag", "lag_ms", "verdict", "worst"), "window_start").alias("at_end"),
+        F.max("lag").alias("lag_max"),
+        F.max("lag_ms").alias("lag_ms_max"),
+        F.sum("commits").alias("commits"),
+        F.sum((F.col("verdict") > Verdict.OK).cast("int")).alias("unwell"),
+    )
+    total = summary.count()
+    rows = summary.orderBy(
+        F.col("at_end.verdict").desc(), F.col("at_end.lag").desc(), "group"
+    ).limit(config.limit)
+    report.tables.append(
+        Table(
+            "Groups at the end",
+            ["group", "verdict", "worst partition", "lag", "lag ms", "largest lag",
+             "largest lag ms", "commits", "windows not well"],
+            [
+                [row.group, Verdict(row.at_end.verdict).name,
+                 Verdict(row.at_end.worst).name, row.at_end.lag, row.at_end.lag_ms,
+                 row.lag_max, row.lag_ms_max, row.commits, row.unwell]
+                for row in rows.collect()
+            ],
+            total,
+        )
+    )  # fmt: skip
+
+
+def _worst(groups: DataFrame, most: int) -> list[str]:
+    """The groups worth a plot: longest unwell, then furthest behind."""
+    ranked = groups.groupBy("group").agg(
+        F.sum((F.col("verdict") > Verdict.OK).cast("int")).alias("unwell"),
+        F.max("lag").alias("lag"),
+    )
+    rows = ranked.orderBy(F.col("unwell").desc(), F.col("lag").desc(), "group").limit(most)
+    return [row.group for row in rows.collect()]
+
+
+def _last_start(span: Span) -> int:
+    return span.first_end_ms + (span.windows - 2) * span.window_ms
+
+
+def _since(text: str | None) -> int | None:
+    if text is None:
+        return None
+    try:
+        return time.time_ns() // 1_000_000 - times.duration_ms(text)
+    except argparse.ArgumentTypeError:
+        pass
+    try:
+        return times.time_ms(text)
+    except argparse.ArgumentTypeError as problem:
+        raise inputs.UsageProblem(f"--since {problem}") from None
+
+
+if __name__ == "__main__":
+    from barnabas.pipeline.jobs.launch import main
+
+    sys.exit(main("lag-history"))

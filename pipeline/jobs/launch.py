@@ -1,0 +1,148 @@
+"""Every job by its name, and the way all of them start: words in, a session, a report, a code.
+
+The three faces share it: ``run`` of a job's module for Python, ``barnabas spark JOB`` for people,
+``spark-submit pipeline/jobs/FILE`` for clusters. Source: pipeline.md sections 12 and 13.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import logging
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from types import ModuleType
+from typing import Any, Final
+
+from .page import write_html
+from .report import FAILED, USAGE, Report, write_json
+
+log = logging.getLogger(__name__)
+
+JOBS: Final = {
+    "lag-history": "how far groups were behind over time, and what that meant",
+}
+"""Each in the module of its name, which has ``add_arguments``, ``configured`` and ``run``."""
+_ROWS: Final = 1_000
+
+
+def main(job: str, words: Sequence[str] | None = None) -> int:
+    """Run ``job`` with command line ``words``: the exit code, see report.py."""
+    module = module_of(job)
+    parser = argparse.ArgumentParser(
+        prog=f"barnabas spark {job}", description=f"{JOBS[job].capitalize()}."
+    )
+    module.add_arguments(parser)
+    _add_common(parser)
+    try:
+        chosen = parser.parse_args(words)
+    except SystemExit as usage:
+        return int(usage.code or 0)
+    return _run(job, module, chosen)
+
+
+def module_of(job: str) -> ModuleType:
+    """The module of a job."""
+    return importlib.import_module(f"barnabas.pipeline.jobs.{job.replace('-', '_')}")
+
+
+def _add_common(parser: argparse.ArgumentParser) -> None:
+    told = parser.add_argument_group("what comes of it")
+    told.add_argument("--report", type=Path, metavar="FILE", help="write the report as JSON")
+    told.add_argument("--html", type=Path, metavar="FILE", help="write it as a page with plots")
+    told.add_argument(
+        "--limit", type=int, default=_ROWS, metavar="N",
+        help=f"rows of each table in the report (default: {_ROWS})",
+    )  # fmt: skip
+    told.add_argument("--quiet", action="store_true", help="tell nothing while it runs")
+    spark = parser.add_argument_group("Spark")
+    spark.add_argument("--master", metavar="URL", help="default: that of spark-submit, or local[*]")
+    spark.add_argument(
+        "--conf", action="append", default=[], metavar="K=V", help="a setting of the session"
+    )
+    spark.add_argument("--packages", metavar="A,B", help="Maven packages for the session")
+
+
+def _run(job: str, module: ModuleType, chosen: argparse.Namespace) -> int:
+    from barnabas.client.errors import KafkaError
+
+    from .inputs import UsageProblem
+    from .progress import to_people
+
+    progress = to_people(job, quiet=chosen.quiet)
+    started = time.monotonic()
+    started_ms = time.time_ns() // 1_000_000
+    try:
+        config = module.configured(chosen)
+        progress.step("starting Spark")
+        spark = _session(job, chosen)
+        try:
+            with progress.watching(spark):
+                report: Report = module.run(spark, config, progress)
+        finally:
+            spark.stop()
+    except UsageProblem as problem:
+        return _failed(job, problem, USAGE)
+    except (KafkaError, OSError) as problem:
+        return _failed(job, problem, FAILED)
+    except Exception as problem:
+        log.debug("job failed name=%s", job, exc_info=True)
+        return _failed(job, problem, FAILED)
+    report.started_ms, report.seconds = started_ms, time.monotonic() - started
+    report.arguments = _told(chosen)
+    _write(report, chosen)
+    return report.exit_code
+
+
+def _session(job: str, chosen: argparse.Namespace) -> Any:
+    from barnabas.pipeline.session import spark_session
+
+    from .shipping import ship
+
+    conf = dict(_pair(each) for each in chosen.conf)
+    if chosen.packages:
+        conf["spark.jars.packages"] = chosen.packages
+    conf.setdefault("spark.ui.enabled", "false")
+    spark = spark_session(f"barnabas {job}", chosen.master, conf)
+    spark.sparkContext.setLogLevel("ERROR")
+    ship(spark)
+    return spark
+
+
+def _pair(text: str) -> tuple[str, str]:
+    from .inputs import UsageProblem
+
+    name, sign, value = text.partition("=")
+    if not sign:
+        raise UsageProblem(f"--conf {text} must read NAME=VALUE")
+    return name, value
+
+
+def _told(chosen: argparse.Namespace) -> dict[str, Any]:
+    """What was typed and is worth telling; what may hold a password is not."""
+    hidden = {"option", "conf", "report", "html", "quiet"}
+    return {
+        name: str(value)
+        for name, value in sorted(vars(chosen).items())
+        if name not in hidden and value not in (None, "", [], False)
+    }
+
+
+def _write(report: Report, chosen: argparse.Namespace) -> None:
+    for name, value in report.figures.items():
+        sys.stdout.write(f"{name}: {value}\n")
+    for note in report.notes:
+        sys.stdout.write(f"{note}\n")
+    if chosen.report:
+        write_json(report, chosen.report)
+    if chosen.html:
+        write_html(report, chosen.html)
+    sys.stdout.flush()
+
+
+def _failed(job: str, problem: Exception, code: int) -> int:
+    lines = str(problem).strip().splitlines() or [type(problem).__name__]
+    sys.stderr.write(f"barnabas spark {job}: {lines[0]}\n")
+    return code
