@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
-from confluent_kafka.admin import AdminClient, ConfigResource
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin._config import ConfigResource
 
 from barnabas.client.admin import Admin
 from tests.harness.coordinators import coordinator
