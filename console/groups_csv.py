@@ -87,6 +87,6 @@ def _parsed(number: int, topic: str, partition: str, offset: str) -> tuple[Topic
         place, value = TopicPartition(topic, int(partition)), int(offset)
     except ValueError:
         raise Failure(f"line {number}: partition and offset must be numbers") from None
-    if not 0 <= place.partition <= INT32_MAX or not INT64_MIN <= value <= INT64_MAX:
+    if not 0 <= place.partition <= INT32_MAX or not 0 <= value <= INT64_MAX:
         raise Failure(f"line {number}: partition or offset is out of range")
     return place, value

@@ -13,7 +13,7 @@ from barnabas.client.cluster import TopicPartition
 from barnabas.client.descriptions import GroupDescription
 
 from .groups_plan import Plan, changes_to, missing
-from .groups_scope import add_groups, add_topics, described, partitions_of
+from .groups_scope import add_groups, add_topics, described, partitions_of, scope_text
 
 
 def add_forget_arguments(parser: argparse.ArgumentParser) -> None:
@@ -60,4 +60,4 @@ async def _deleted(admin: Admin, group: GroupDescription) -> Plan:
 
 def told_forget(chosen: argparse.Namespace) -> str:
     """The command in a few words."""
-    return f"forget {', '.join(name for name, _ in chosen.topics)}"
+    return f"forget {', '.join(map(scope_text, chosen.topics))}"

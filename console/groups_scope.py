@@ -57,6 +57,12 @@ def topic_scope(text: str) -> TopicScope:
     return name, tuple(dict.fromkeys(map(int, words)))
 
 
+def scope_text(scope: TopicScope) -> str:
+    """As it was typed."""
+    name, indexes = scope
+    return name if indexes is None else f"{name}:{','.join(map(str, indexes))}"
+
+
 def names_given(chosen: argparse.Namespace) -> list[str]:
     """The groups that were typed, each once; raises Failure for none, or for too much."""
     names = list(dict.fromkeys([*chosen.names, *chosen.more_names]))

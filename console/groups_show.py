@@ -14,6 +14,7 @@ from barnabas.client.cluster import TopicPartition
 from .groups_change import Outcome
 from .groups_csv import write_csv
 from .groups_plan import Change, as_json, offset_of
+from .groups_scope import scope_text
 from .output import note, print_json, print_table, shown
 
 COLUMNS: Final = ("GROUP", "TOPIC", "PARTITION", "NEW-OFFSET", "CURRENT-OFFSET", "EFFECT")
@@ -103,7 +104,7 @@ def _print_csv(chosen: argparse.Namespace, outcome: Outcome) -> None:
 
 def _print_forgotten(chosen: argparse.Namespace, outcome: Outcome) -> None:
     if outcome.is_executed and outcome.is_good:
-        names = ", ".join(name for name, _ in chosen.topics)
+        names = ", ".join(map(scope_text, chosen.topics))
         print(f"Request succeed for deleting offsets with topic {names} group {chosen.group}")
     elif outcome.errors:
         note("Error: Encountered some partition level error, see the follow-up details")

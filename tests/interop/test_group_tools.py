@@ -324,7 +324,7 @@ def test_offsets_of_a_topic_are_forgotten_in_kafkas_words(
         [filled, "1", "to", "be", "deleted", "6"],
     ]
     shown = groups("forget", group, "--topic", f"{filled}:0", "--execute").splitlines()
-    assert shown[0] == (f"Request succeed for deleting offsets with topic {filled} group {group}")
+    assert shown[0] == f"Request succeed for deleting offsets with topic {filled}:0 group {group}"
     assert [line.split() for line in shown[1:]] == [
         ["TOPIC", "PARTITION", "STATUS", "CURRENT-OFFSET"],
         [filled, "0", "Successful", "4"],
