@@ -123,6 +123,7 @@ class Load:
         found += self._about_members(final_members, log)
         for sent in self.sent:
             found += record_checks.lost(sent.acknowledged, log)
+            found += record_checks.missing(sent.unplaced, log)
             found += record_checks.disorder(sent)
         found += record_checks.duplicates(log)
         found += record_checks.inventions(self.sent, log)

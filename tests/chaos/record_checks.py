@@ -21,6 +21,9 @@ class Sent:
     values: dict[bytes, int] = field(default_factory=dict)
     """Its number for every value that it sent, whatever became of it."""
     acknowledged: dict[bytes, Place] = field(default_factory=dict)
+    unplaced: dict[bytes, int] = field(default_factory=dict)
+    """Partition of every value that was acknowledged without an offset, as librdkafka does when
+    the acknowledgement of a later one tells it."""
 
 
 def lost(acknowledged: Mapping[bytes, Place], log: Mapping[Place, bytes]) -> list[str]:
@@ -29,6 +32,16 @@ def lost(acknowledged: Mapping[bytes, Place], log: Mapping[Place, bytes]) -> lis
         f"{value!r} was acknowledged at {place}, there is {log.get(place)!r}"
         for value, place in acknowledged.items()
         if log.get(place) != value
+    ]
+
+
+def missing(unplaced: Mapping[bytes, int], log: Mapping[Place, bytes]) -> list[str]:
+    """Acknowledged records that are nowhere in their partition."""
+    known = {(place[0], value) for place, value in log.items()}
+    return [
+        f"{value!r} was acknowledged in partition {partition}, it is not there"
+        for value, partition in unplaced.items()
+        if (partition, value) not in known
     ]
 
 

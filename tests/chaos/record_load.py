@@ -66,10 +66,12 @@ class Librdkafka(Activity):
         assert self._producer.flush(FLUSH_S) == 0, "records stay undelivered"
 
     def _delivered(self, error: Any, message: Any) -> None:
-        if error is None:
-            self.sent.acknowledged[message.value()] = (message.partition(), message.offset())
-        else:
+        if error is not None:
             self.refused.append(str(error))
+        elif message.offset() is None:
+            self.sent.unplaced[message.value()] = message.partition()
+        else:
+            self.sent.acknowledged[message.value()] = (message.partition(), message.offset())
 
 
 class Aiokafka(Activity):

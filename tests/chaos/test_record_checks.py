@@ -10,6 +10,7 @@ from tests.chaos.record_checks import (
     inconsistencies,
     inventions,
     lost,
+    missing,
     unread,
 )
 
@@ -26,6 +27,7 @@ def test_a_whole_log_passes() -> None:
 
 def test_an_acknowledged_record_that_is_missing_or_elsewhere_is_found() -> None:
     assert lost({b"a": (0, 7)}, LOG)
+    assert missing({b"z": 0}, LOG)
     assert lost({b"a": (0, 1)}, LOG)
 
 

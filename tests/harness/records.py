@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 Headers = Sequence[tuple[str, bytes | None]]
@@ -46,3 +46,16 @@ def numbered(first: int, count: int) -> list[Sent]:
         Sent(value=b"record %d" % number, key=b"key %d" % (number % 10))
         for number in range(first, first + count)
     ]
+
+
+def assert_as_acknowledged(
+    found: Sequence[Received], acknowledged: Mapping[bytes, tuple[int, int | None]]
+) -> None:
+    """All that was acknowledged is there, once, where it was said to be, and nothing else is."""
+    places = {one.value: (one.partition, one.offset) for one in found}
+    assert len(places) == len(found), "a record is there twice"
+    said = {
+        value: (partition, places.get(value, (0, -1))[1] if offset is None else offset)
+        for value, (partition, offset) in acknowledged.items()
+    }
+    assert places == said

@@ -67,8 +67,9 @@ class IdempotentProducer(Activity):
 
     def __init__(self, bootstrap: str, topic: str, partitions: int) -> None:
         super().__init__()
-        self.acknowledged: dict[bytes, tuple[int, int]] = {}
-        """Partition and offset of every value that was acknowledged."""
+        self.acknowledged: dict[bytes, tuple[int, int | None]] = {}
+        """Partition and offset of every value that was acknowledged; no offset where librdkafka
+        learned it from the acknowledgement of a later one."""
         self.refused: list[str] = []
         self._topic = topic
         self._partitions = partitions

@@ -37,7 +37,7 @@ from tests.harness.kafka_peers import (
 )
 from tests.harness.raw import RawConnection
 from tests.harness.raw_calls import live_brokers
-from tests.harness.records import Sent
+from tests.harness.records import Sent, assert_as_acknowledged
 from tests.harness.traffic import IdempotentProducer, PatientCommitter
 from tests.harness.waiting import eventually
 
@@ -96,8 +96,7 @@ def load(bootstrap: str, topic: str, group: str) -> Iterator[Load]:
     producer, committer, library = traffic.producer, traffic.committer, Confluent()
     assert producer.refused == []
     found = library.read(bootstrap, topic, dict.fromkeys(range(PARTITIONS), "beginning"))
-    assert {one.value: (one.partition, one.offset) for one in found} == producer.acknowledged
-    assert len(found) == len(producer.acknowledged), "a record is there twice"
+    assert_as_acknowledged(found, producer.acknowledged)
     offset = library.committed(bootstrap, group)[0]
     assert committer.acknowledged <= offset <= committer.sent
     assert traffic.reader.values <= producer.acknowledged.keys()

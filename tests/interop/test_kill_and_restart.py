@@ -18,6 +18,7 @@ from tests.harness.raw_calls import (
     OFFSET_COMMIT,
     commit_request,
 )
+from tests.harness.records import assert_as_acknowledged
 from tests.harness.traffic import Committer, IdempotentProducer, OffsetReader
 from tests.harness.waiting import eventually
 
@@ -60,8 +61,7 @@ def test_what_was_acknowledged_survives_the_kill_of_every_node(
     assert producer.refused == []
 
     found = library.read(cluster.bootstrap, topic, dict.fromkeys(range(PARTITIONS), "beginning"))
-    assert {one.value: (one.partition, one.offset) for one in found} == producer.acknowledged
-    assert len(found) == len(producer.acknowledged), "a record is there twice"
+    assert_as_acknowledged(found, producer.acknowledged)
     for group in groups:
         offset = library.committed(cluster.bootstrap, group)[0]
         assert committer.acknowledged[group] <= offset <= committer.sent[group]
@@ -96,6 +96,6 @@ def test_an_orderly_stop_keeps_everything_too(deploy_fresh: Deploy, topic: str) 
     cluster.stop_nodes()
     cluster.start_all()
     found = library.read(cluster.bootstrap, topic, dict.fromkeys(range(PARTITIONS), "beginning"))
-    assert {one.value: (one.partition, one.offset) for one in found} == producer.acknowledged
+    assert_as_acknowledged(found, producer.acknowledged)
     for group, offset in committer.acknowledged.items():
         assert library.committed(cluster.bootstrap, group) == {0: offset}
