@@ -22,11 +22,20 @@ from barnabas.protocol.messages import list_offsets, metadata, offset_commit
 _NOT_A_MEMBER: Final = -1
 
 
-async def partitions_of(cluster: Cluster, topics: Iterable[str]) -> list[TopicPartition]:
-    """Every partition of these topics, internal ones too; raises KafkaError for a missing one."""
-    wanted = [metadata.Topic(name=name) for name in topics]
-    request = metadata.MetadataRequest(topics=wanted, allow_auto_topic_creation=False)
-    answer = await cluster.to_any(request, lambda answer: (t.error_code for t in answer.topics))
+async def partitions_of(
+    cluster: Cluster, topics: Iterable[str], *, creates: bool = False
+) -> list[TopicPartition]:
+    """Every partition of these topics, internal ones too; raises KafkaError for a missing one.
+
+    ``creates`` has a missing one made where the cluster is set to do that for producers.
+    """
+    names = list(topics)
+    wanted = [metadata.Topic(name=name) for name in names]
+    request = metadata.MetadataRequest(topics=wanted, allow_auto_topic_creation=creates)
+    try:
+        answer = await cluster.to_any(request, lambda answer: (t.error_code for t in answer.topics))
+    except KafkaError as error:
+        raise KafkaError(error.code, error.message or ", ".join(names)) from error
     for topic in answer.topics:
         raise_for(topic.error_code, topic.name)
     return _places(answer.topics)

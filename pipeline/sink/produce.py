@@ -129,7 +129,7 @@ class Sender:
 
     def _partitions(self, topic: str) -> int:
         if topic not in self._counts:
-            places = self._link.run(partitions_of(self._link.cluster, [topic]))
+            places = self._link.run(partitions_of(self._link.cluster, [topic], creates=True))
             self._counts[topic] = len(places)
         return self._counts[topic]
 

@@ -14,6 +14,7 @@ from pyspark.sql import DataFrame, DataFrameReader, SparkSession
 from barnabas.console.development_cluster import Cluster
 from barnabas.pipeline.link import Link, close_links, link_to
 from barnabas.pipeline.session import spark_session
+from benchmarks.spark_connector import NoConnector, connector_jars
 from tests.harness.confluent_client import Confluent
 from tests.harness.records import Sent
 
@@ -24,8 +25,18 @@ Options = Mapping[str, Any]
 
 
 @pytest.fixture(scope="session")
-def spark() -> Iterator[SparkSession]:
+def connector() -> list[Path] | NoConnector:
+    """The jars of Spark's own Kafka connector, which must be there when the session starts."""
+    try:
+        return connector_jars()
+    except NoConnector as missing:
+        return missing
+
+
+@pytest.fixture(scope="session")
+def spark(connector: list[Path] | NoConnector) -> Iterator[SparkSession]:
     """Two cores, little memory, nothing on the screen."""
+    jars = [] if isinstance(connector, NoConnector) else connector
     with tempfile.TemporaryDirectory(prefix="barnabas-spark-") as scratch:
         session = spark_session(
             "tests",
@@ -34,6 +45,7 @@ def spark() -> Iterator[SparkSession]:
                 "spark.driver.memory": "768m",
                 "spark.driver.extraJavaOptions": "-Xss16m -XX:TieredStopAtLevel=1",
                 "spark.ui.enabled": "false",
+                "spark.jars": ",".join(map(str, jars)),
                 "spark.sql.shuffle.partitions": "2",
                 "spark.sql.streaming.pollingDelay": "20ms",
                 "spark.local.dir": scratch,
