@@ -13,6 +13,8 @@ from typing import Final, NamedTuple
 
 from barnabas.protocol.messages import fetch
 from barnabas.protocol.records import batch
+from barnabas.protocol.records.failures import CorruptRecords
+from barnabas.protocol.records.header import DELETE_HORIZON
 from barnabas.protocol.records.walk import Entry, walk
 
 from .cluster import Cluster, TopicPartition
@@ -35,12 +37,14 @@ class Range(NamedTuple):
 
 
 async def first_unread_ms(
-    cluster: Cluster, unread: Mapping[TopicPartition, Range]
+    cluster: Cluster, unread: Mapping[TopicPartition, Range], *, within_ms: int = 0
 ) -> dict[TopicPartition, int | None]:
     """The timestamp of the first record in each range, markers of transactions apart.
 
     None where there is none (nothing is left to read, whatever the offsets say), -1 where it has
     no timestamp. What could not be found out is left out: no leader, or too much without a record.
+    With ``within_ms`` the records of a batch are not looked at where its header says when they
+    were written to within so much.
     """
     found: dict[TopicPartition, int | None] = {}
     open_ranges = dict(unread)
@@ -55,7 +59,7 @@ async def first_unread_ms(
         by_leader: dict[int, dict[TopicPartition, Range]] = defaultdict(dict)
         for place, leader in (await cluster.leaders(open_ranges)).items():
             by_leader[leader][place] = open_ranges[place]
-        looks = (_look(cluster, *each, bytes_max) for each in by_leader.items())
+        looks = (_look(cluster, *each, bytes_max, within_ms) for each in by_leader.items())
         for times, others in await asyncio.gather(*looks):
             found.update(times)
             for place, rest in others.items():
@@ -68,7 +72,11 @@ async def first_unread_ms(
 
 
 async def _look(
-    cluster: Cluster, leader: int, ranges: Mapping[TopicPartition, Range], bytes_max: int
+    cluster: Cluster,
+    leader: int,
+    ranges: Mapping[TopicPartition, Range],
+    bytes_max: int,
+    within_ms: int,
 ) -> tuple[dict[TopicPartition, int], dict[TopicPartition, Range]]:
     """One fetch: what it tells, and where those partitions go on that it does not tell of."""
     times: dict[TopicPartition, int] = {}
@@ -86,7 +94,8 @@ async def _look(
             if each.error_code:
                 cluster.forget_leaders([place])
             elif place in ranges and each.records:
-                told = _first(bytes(each.records), ranges[place])
+                await asyncio.sleep(0)
+                told = _first(bytes(each.records), ranges[place], within_ms)
                 if isinstance(told, Range):
                     others[place] = told
                 else:
@@ -94,17 +103,32 @@ async def _look(
     return times, others
 
 
-def _first(data: bytes, unread: Range) -> int | Range:
+def _first(data: bytes, unread: Range, within_ms: int = 0) -> int | Range:
     """The first record's timestamp, or what is left to be looked at."""
     start, end = unread
     last = start - 1
-    for entry in walk(data, base_offset=start):
-        if not _is_control(entry):
-            for record in batch.records(entry.data):
-                if record.offset >= start:
-                    return record.timestamp if record.offset < end else Range(end, end)
-        last = max(last, entry.last_offset)  # compaction leaves batches without a record
+    try:
+        for entry in walk(data, base_offset=start):
+            if not _is_control(entry):
+                told = _told_by_header(entry, unread, within_ms)
+                if told is not None:
+                    return told
+                for record in batch.records(entry.data):
+                    if record.offset >= start:
+                        return record.timestamp if record.offset < end else Range(end, end)
+            last = max(last, entry.last_offset)  # compaction leaves batches without a record
+    except CorruptRecords:
+        return unread
     return Range(last + 1, end)
+
+
+def _told_by_header(entry: Entry, unread: Range, within_ms: int) -> int | None:
+    if not within_ms or entry.magic != _MAGIC_WITH_CONTROL or entry.base_offset >= unread.end:
+        return None
+    head = batch.header(entry.data)
+    spread = head.max_timestamp - head.base_timestamp
+    is_sure = head.record_count and not head.attributes & DELETE_HORIZON
+    return head.base_timestamp if is_sure and 0 <= spread <= within_ms else None
 
 
 def _is_control(entry: Entry) -> bool:

@@ -16,6 +16,8 @@ from barnabas.client.unread import Range, first_unread_ms
 
 READS_MAX: Final = 2_000
 """So many records are looked up at once; who is left out has another turn."""
+WITHIN_MS: Final = 1_000
+"""Close enough for a metric: records deep in a large batch would hold the loop up."""
 
 Place = tuple[str, TopicPartition]
 """A group and a partition."""
@@ -47,7 +49,9 @@ class UnreadTimes:
         for turn in zip_longest(*queues.values()):
             asked = {place[1]: place for place in turn if place is not None}
             found = await first_unread_ms(
-                cluster, {partition: unread[place] for partition, place in asked.items()}
+                cluster,
+                {partition: unread[place] for partition, place in asked.items()},
+                within_ms=WITHIN_MS,
             )
             times.update((asked[partition], stamp) for partition, stamp in found.items())
         self._known = {

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from barnabas.client.unread import Range, _first
-from barnabas.protocol.records.batch import Record, assign, build_batch, build_batch_of
+from barnabas.protocol.records.batch import Record, assign, build_batch, build_batch_of, reseal
 from barnabas.protocol.records.codecs import Codec
 from barnabas.protocol.records.control import Marker, encode_marker
 
@@ -65,3 +65,18 @@ def test_the_brokers_time_counts_where_the_broker_stamps() -> None:
 
 def test_a_record_without_a_timestamp_says_so() -> None:
     assert _first(batch((10, -1)), Range(10, 11)) == -1
+
+
+def test_a_header_is_believed_only_as_far_as_it_tells() -> None:
+    data = batch((10, 500), (11, 400), (12, 900))
+    assert _first(data, Range(11, 13), within_ms=500) == 500
+    assert _first(data, Range(11, 13), within_ms=300) == 400
+    assert _first(data, Range(5, 10), within_ms=500) == Range(10, 10)
+    assert _first(batch((10, -1)), Range(10, 11), within_ms=500) == -1
+
+
+def test_a_batch_that_cannot_be_read_is_not_guessed_at() -> None:
+    data = bytearray(batch((10, 500), codec=Codec.ZSTD))
+    data[-10:] = bytes(10)
+    reseal(data)
+    assert _first(bytes(data), Range(10, 11)) == Range(10, 11)
