@@ -46,7 +46,15 @@ class Chunk:
     to commit: it may lie behind the last record, where compaction or a transaction left gaps.
     """
 
-    __slots__ = ("_records", "_source", "high_watermark", "leader_epoch", "next_offset", "place")
+    __slots__ = (
+        "_records",
+        "_source",
+        "high_watermark",
+        "leader_epoch",
+        "next_offset",
+        "place",
+        "turn",
+    )
 
     def __init__(
         self,
@@ -55,12 +63,15 @@ class Chunk:
         next_offset: int,
         leader_epoch: int = -1,
         high_watermark: int = -1,
+        turn: int = -1,
     ) -> None:
         self.place = place
         self.next_offset = next_offset
         self.leader_epoch = leader_epoch
         """Of the last batch read; commit it with ``next_offset``. -1 for unknown."""
         self.high_watermark = high_watermark
+        self.turn = turn
+        """Which way through the partition it belongs to: a seek begins another."""
         self._source: RecordSource | None = source
         self._records: Sequence[ConsumedRecord] = ()
 
@@ -108,7 +119,9 @@ class Chunk:
 
     def _part(self, records: Sequence[ConsumedRecord], next_offset: int) -> Chunk:
         source = _Ready(records)
-        return Chunk(self.place, source, next_offset, self.leader_epoch, self.high_watermark)
+        return Chunk(
+            self.place, source, next_offset, self.leader_epoch, self.high_watermark, self.turn
+        )
 
 
 class _Ready:

@@ -87,11 +87,15 @@ class CommitFailed(KafkaError):  # noqa: N818 - reads as what happened
     Committing again does not help; the records will be read again by their new owner.
     """
 
-    def __init__(self, code: int, message: str, *, member_id: str, generation: int) -> None:
+    def __init__(
+        self, code: int, message: str, *, member_id: str, generation: int, held_s: float = 0.0
+    ) -> None:
         super().__init__(code, message)
         self.member_id = member_id
         self.generation = generation
         """The generation the member believed to be in."""
+        self.held_s = held_s
+        """Seconds since the application last asked for records."""
 
     @property
     def retriable(self) -> bool:

@@ -132,6 +132,7 @@ class PartitionState:
                 found.next_offset,
                 found.leader_epoch,
                 result.high_watermark,
+                self.turn,
             )
             self.queue.append(chunk)
         elif not self.queue:

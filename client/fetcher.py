@@ -117,6 +117,11 @@ class Fetcher:
         state = self._states.get(place)
         return None if state is None else state.position
 
+    def is_current(self, chunk: Chunk) -> bool:
+        """Whether its partition is still read, and nobody moved in it since."""
+        state = self._states.get(chunk.place)
+        return state is not None and state.turn == chunk.turn
+
     def wake(self) -> None:
         """Let every :meth:`take` that waits return what there is, or None."""
         self._wakes += 1
@@ -156,6 +161,10 @@ class Fetcher:
             self._changed.notify()
             return chunk
         return None
+
+    async def arrival(self, timeout_s: float | None) -> bool:
+        """Return when something may have come, or changed; False once ``timeout_s`` is over."""
+        return await self._arrived.wait(timeout_s)
 
     async def close(self) -> None:
         """Stop fetching; the cluster stays open, it is the caller's."""

@@ -1,0 +1,303 @@
+"""The same clients without ``await``: a loop on a thread of its own does the work.
+
+Works beside a running loop as well, in a notebook for example. Source: issue 7; users.md
+section 6 (own thread and loop, so that it does not fight the notebook's).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self, TypeVar
+
+from barnabas.protocol.records.record import HeaderPair
+
+from .accumulator import RecordMetadata
+from .consumed import ConsumedRecord
+from .consumer import RECORDS_MAX, TIMEOUT_S, Consumer
+from .consumer_batch import Batch
+from .consumer_commits import Offsets
+from .group_offsets import CommittedOffset
+from .producer import Producer
+from .topology import TopicPartition
+
+if TYPE_CHECKING:
+    import pandas
+    import pyarrow
+
+T = TypeVar("T")
+
+
+class LoopThread:
+    """A running loop on a thread of its own, which ends with :meth:`close`."""
+
+    def __init__(self, name: str) -> None:
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name=name, daemon=True)
+        self._thread.start()
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether it was not closed yet."""
+        return self._thread.is_alive()
+
+    def submit(self, work: Coroutine[Any, Any, T]) -> Future[T]:
+        """Begin ``work`` on the loop."""
+        return asyncio.run_coroutine_threadsafe(work, self._loop)
+
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
+        """Do ``work`` on the loop and return its result; interrupted, it is cancelled."""
+        doing = self.submit(work)
+        try:
+            return doing.result()
+        except BaseException:
+            doing.cancel()
+            raise
+
+    def close(self) -> None:
+        """Stop the loop and the thread."""
+        if self._thread.is_alive():
+            self._loop.call_soon_threadsafe(self._loop.stop)
+            self._thread.join()
+            self._loop.close()
+
+
+class SyncProducer:
+    """A :class:`Producer` whose calls return when they are done; usable from several threads.
+
+    Takes what a producer takes. Use it in ``with``, or close it.
+    """
+
+    def __init__(self, bootstrap: str | Sequence[str], *arguments: Any, **options: Any) -> None:
+        self._thread = LoopThread("barnabas producer")
+        try:
+            self._producer = self._thread.run(_started(Producer, bootstrap, *arguments, **options))
+        except BaseException:
+            self._thread.close()
+            raise
+
+    def send(
+        self,
+        topic: str,
+        value: Any,
+        *,
+        key: Any = None,
+        partition: int | None = None,
+        headers: Sequence[HeaderPair] = (),
+        timestamp_ms: int | None = None,
+    ) -> RecordMetadata:
+        """Send one record and return its place once it is acknowledged; raises KafkaError."""
+        return self._thread.run(
+            self._producer.send(
+                topic,
+                value,
+                key=key,
+                partition=partition,
+                headers=headers,
+                timestamp_ms=timestamp_ms,
+            )
+        )
+
+    def send_soon(self, topic: str, value: Any, **options: Any) -> Future[RecordMetadata]:
+        """Send one record and return at once; the future has its place later."""
+        return self._thread.submit(self._producer.send(topic, value, **options))
+
+    def send_all(
+        self, topic: str, values: Iterable[Any], *, keys: Iterable[Any] | None = None
+    ) -> list[RecordMetadata]:
+        """Send all ``values``; returns when all are acknowledged. The fast way for many."""
+        return self._thread.run(self._producer.send_all(topic, values, keys=keys))
+
+    def flush(self) -> None:
+        """Return when everything sent so far is acknowledged, or has failed."""
+        self._thread.run(self._producer.flush())
+
+    def partitions_for(self, topic: str) -> int:
+        """How many partitions ``topic`` has."""
+        return self._thread.run(self._producer.partitions_for(topic))
+
+    def close(self) -> None:
+        """Send what is left and end."""
+        _end(self._thread, self._producer.close)
+
+    def __enter__(self) -> Self:
+        """The producer; it runs already."""
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Close."""
+        self.close()
+
+
+class SyncConsumer:
+    """A :class:`Consumer` whose calls wait; iterate over it, or over :meth:`batches`.
+
+    Takes what a consumer takes. Use it in ``with``, or close it; from one thread.
+    """
+
+    def __init__(self, bootstrap: str | Sequence[str], *topics: str, **options: Any) -> None:
+        self._thread = LoopThread("barnabas consumer")
+        try:
+            self._consumer = self._thread.run(_started(Consumer, bootstrap, *topics, **options))
+        except BaseException:
+            self._thread.close()
+            raise
+
+    @property
+    def assignment(self) -> frozenset[TopicPartition]:
+        """The partitions that are read now."""
+        return self._consumer.assignment
+
+    def next_batch(
+        self, max_records: int = RECORDS_MAX, *, timeout_s: float | None = TIMEOUT_S
+    ) -> SyncBatch | None:
+        """What there is, up to ``max_records``; None when nothing came within ``timeout_s``."""
+        batch = self._thread.run(self._consumer.next_batch(max_records, timeout_s=timeout_s))
+        return None if batch is None else SyncBatch(batch, self._thread)
+
+    def batches(self, max_records: int = RECORDS_MAX) -> Iterator[SyncBatch]:
+        """Batches, for ever."""
+        while True:
+            batch = self.next_batch(max_records, timeout_s=None)
+            assert batch is not None, "no limit, but nothing came"
+            yield batch
+
+    def __iter__(self) -> Iterator[ConsumedRecord]:
+        """Records, one by one, for ever."""
+        for batch in self.batches(max_records=1_000):
+            yield from batch
+
+    def commit(self, offsets: Offsets | None = None) -> None:
+        """Commit ``offsets``, or where everything handed out so far ends; raises CommitFailed."""
+        self._thread.run(self._consumer.commit(offsets))
+
+    def committed(
+        self, places: Iterable[TopicPartition] | None = None
+    ) -> dict[TopicPartition, CommittedOffset]:
+        """What the group has committed, in ``places`` or everywhere."""
+        return self._thread.run(self._consumer.committed(places))
+
+    def assign(
+        self, places: Iterable[TopicPartition] | Mapping[TopicPartition, int | None]
+    ) -> None:
+        """Read exactly these."""
+        self._thread.run(self._consumer.assign(places))
+
+    def seek(self, place: TopicPartition, offset: int) -> None:
+        """Read on at ``offset``."""
+        self._thread.run(_called(self._consumer.seek, place, offset))
+
+    def position(self, place: TopicPartition) -> int | None:
+        """The offset of the next record; None while nobody knows it."""
+        return self._consumer.position(place)
+
+    def pause(self, *places: TopicPartition) -> None:
+        """Hand out nothing of these until :meth:`resume`."""
+        self._thread.run(_called(self._consumer.pause, *places))
+
+    def resume(self, *places: TopicPartition) -> None:
+        """Undo :meth:`pause`."""
+        self._thread.run(_called(self._consumer.resume, *places))
+
+    def to_arrow(self, max_records: int, *, timeout_s: float = TIMEOUT_S) -> pyarrow.Table:
+        """The next records as a pyarrow table."""
+        return self._thread.run(self._consumer.to_arrow(max_records, timeout_s=timeout_s))
+
+    def to_pandas(self, max_records: int, *, timeout_s: float = TIMEOUT_S) -> pandas.DataFrame:
+        """The next records as a pandas frame."""
+        return self._thread.run(self._consumer.to_pandas(max_records, timeout_s=timeout_s))
+
+    def close(self) -> None:
+        """Commit, if that is automatic, and leave the group."""
+        _end(self._thread, self._consumer.close)
+
+    def __enter__(self) -> Self:
+        """The consumer; it runs already."""
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Close; after an exception what is in hand is not committed by itself."""
+        _end(self._thread, lambda: self._consumer.__aexit__(kind, error, trace))
+
+
+class SyncBatch:
+    """A :class:`Batch` that is committed at the end of ``with`` unless something is raised."""
+
+    def __init__(self, batch: Batch, thread: LoopThread) -> None:
+        self.batch = batch
+        self._thread = thread
+
+    @property
+    def offsets(self) -> dict[TopicPartition, CommittedOffset]:
+        """Where to read on after this batch, by partition."""
+        return self.batch.offsets
+
+    def records(self) -> list[ConsumedRecord]:
+        """All records."""
+        return self.batch.records()
+
+    def commit(self) -> None:
+        """Commit :attr:`offsets`; raises CommitFailed when the group went on without us."""
+        self._thread.run(self.batch.commit())
+
+    def __len__(self) -> int:
+        """How many records."""
+        return len(self.batch)
+
+    def __iter__(self) -> Iterator[ConsumedRecord]:
+        """The records."""
+        return iter(self.batch)
+
+    def __enter__(self) -> Self:
+        """The batch."""
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Commit, unless something was raised."""
+        if error is None:
+            self.commit()
+
+
+C = TypeVar("C", Producer, Consumer)
+
+
+async def _started(made: type[C], *arguments: Any, **options: Any) -> C:
+    """Made and started on the loop that it will run on."""
+    client = made(*arguments, **options)
+    try:
+        await client.start()
+    except BaseException:
+        await client.close()
+        raise
+    return client
+
+
+async def _called(function: Callable[..., None], *arguments: Any) -> None:
+    function(*arguments)
+
+
+def _end(thread: LoopThread, closing: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    if not thread.is_alive:
+        return
+    try:
+        thread.run(closing())
+    finally:
+        thread.close()
