@@ -1,4 +1,4 @@
-"""The latest commits of a group, read from the log that keeps them, and where logs ended then.
+"""The latest commits of groups, read from the log that keeps them, and where logs ended then.
 
 Source: coordinator.md section 2 (records of the offsets topic); users.md section 3. A verdict needs
 no collector that has been running for a while: the offsets topic remembers, as long as it is not
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict, deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
@@ -30,6 +30,8 @@ OFFSETS_TOPIC: Final = "__consumer_offsets"
 _BYTES_MAX: Final = 4 << 20
 _MAGIC_WITH_PRODUCERS: Final = 2
 _NO_PRODUCER: Final = -1
+_PREFIXES_MAX: Final = 16
+"""Of so few groups records are told apart by how their keys begin."""
 
 
 class SeenCommit(NamedTuple):
@@ -51,16 +53,20 @@ class History:
 
 
 class _Fold:
-    """The commits of one group, from batches in the order of the log."""
+    """The commits of some groups, from batches in the order of the log."""
 
-    def __init__(self, group: str, most: int) -> None:
-        self.history = History()
+    def __init__(self, groups: Collection[str], most: int) -> None:
+        self.histories = {group: History() for group in groups}
         self._most = most
-        name = group.encode()
-        self._keys = tuple(
-            version + len(name).to_bytes(2, "big") + name for version in (b"\0\0", b"\0\1")
-        )
+        names = [group.encode() for group in groups] if len(groups) <= _PREFIXES_MAX else []
+        sizes = [len(name).to_bytes(2, "big") + name for name in names] or [b""]
+        self._keys = tuple(version + rest for version in (b"\0\0", b"\0\1") for rest in sizes)
         self._open: dict[int, list[Record]] = defaultdict(list)
+
+    def begin(self, since_ms: int) -> None:
+        """What comes is not the whole log."""
+        for history in self.histories.values():
+            history.since_ms = since_ms
 
     def add(self, entry: Entry) -> None:
         """Take in one batch; what stands in a transaction counts when that was committed."""
@@ -89,42 +95,55 @@ class _Fold:
         assert record.key is not None
         key = parse_key(record.key)
         assert isinstance(key, OffsetKey)
+        history = self.histories.get(key.group)
+        if history is None:
+            return
         place = TopicPartition(key.topic, key.partition)
         if record.value is None:
-            self.history.commits.pop(place, None)
+            history.commits.pop(place, None)
             return
         value = parse_offset_value(record.value)
-        seen = self.history.commits.setdefault(place, deque(maxlen=self._most))
+        seen = history.commits.setdefault(place, deque(maxlen=self._most))
         seen.append(SeenCommit(value.offset, value.commit_timestamp))
 
 
-async def read_history(
-    admin: Admin, group: str, *, commits: int, records_max: int = 100_000
-) -> History:
-    """The latest ``commits`` of each partition of ``group``, oldest first.
+async def read_histories(
+    admin: Admin, groups: Collection[str], *, commits: int, records_max: int = 100_000
+) -> dict[str, History]:
+    """The latest ``commits`` of each partition of each group, oldest first.
 
-    Found among the last ``records_max`` offsets of the group's offsets partition. Raises
-    KafkaError, TOPIC_AUTHORIZATION_FAILED for one who may not read the offsets topic.
+    Found among the last ``records_max`` offsets of the groups' offsets partitions, each of which
+    is read once. Raises KafkaError, TOPIC_AUTHORIZATION_FAILED for one who may not read them.
     """
-    cluster = admin.cluster
     count = len((await admin.describe_topics([OFFSETS_TOPIC]))[0].partitions)
-    place = TopicPartition(OFFSETS_TOPIC, group_partition(group, count))
-    start = (await admin.start_offsets([place])).get(place, 0)
-    end = (await admin.end_offsets([place])).get(place, 0)
-    position = max(start, end - records_max)
+    by_place: dict[TopicPartition, list[str]] = defaultdict(list)
+    for group in groups:
+        by_place[TopicPartition(OFFSETS_TOPIC, group_partition(group, count))].append(group)
+    starts, ends = await admin.start_offsets(by_place), await admin.end_offsets(by_place)
+    found: dict[str, History] = {}
+    for place, its in by_place.items():
+        start, end = starts.get(place, 0), ends.get(place, 0)
+        fold = _Fold(its, commits)
+        await _read(admin.cluster, place, fold, start, max(start, end - records_max), end)
+        found.update(fold.histories)
+    return found
+
+
+async def _read(
+    cluster: Cluster, place: TopicPartition, fold: _Fold, start: int, position: int, end: int
+) -> None:
     is_whole = position == start
-    fold = _Fold(group, commits)
     while position < end:
         data = await _fetched(cluster, place, position)
         before = position
         for entry in walk(data, base_offset=position):
-            if fold.history.since_ms is None and not is_whole:
-                fold.history.since_ms = entry.max_timestamp
+            if not is_whole:
+                fold.begin(entry.max_timestamp)
+                is_whole = True
             fold.add(entry)
             position = entry.last_offset + 1
         if position == before:
-            break  # the log was cut meanwhile
-    return fold.history
+            return  # the log was cut meanwhile
 
 
 async def ends_at(

@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from barnabas.client.admin import Admin
 from barnabas.client.cluster import TopicPartition
-from barnabas.client.commit_history import History, SeenCommit, ends_at, read_history
+from barnabas.client.commit_history import History, SeenCommit, ends_at, read_histories
 from barnabas.client.descriptions import GroupDescription, Progress
 from barnabas.client.errors import KafkaError
 from barnabas.client.unread import Range, first_unread_ms
@@ -124,20 +124,26 @@ def run(
 async def _standings(admin: Admin, chosen: argparse.Namespace) -> list[GroupStanding]:
     names = chosen.names or [group.group for group in await admin.list_groups()]
     groups = await asyncio.gather(*map(admin.describe_group, names))
+    histories = await read_or_none(admin, [group.group for group in groups if group.exists])
     return [
-        GroupStanding(group, await standings(admin, group) if group.exists else [])
+        GroupStanding(
+            group,
+            await standings(admin, group, histories.get(group.group)) if group.exists else [],
+        )
         for group in groups
     ]
 
 
 async def standings(
-    admin: Admin, group: GroupDescription, now_ms: Callable[[], int] | None = None
+    admin: Admin,
+    group: GroupDescription,
+    history: History | None,
+    now_ms: Callable[[], int] | None = None,
 ) -> list[Standing]:
     """How ``group`` stands in every partition that it has committed or was given.
 
-    There is no verdict without the right to read the offsets topic. Raises KafkaError.
+    There is no verdict without a ``history``. Raises KafkaError.
     """
-    history = await _history(admin, group.group)
     rows = await admin.progress(group)
     now = (now_ms or _wall_clock_ms)()
     places = {
@@ -158,13 +164,14 @@ async def standings(
     return standing
 
 
-async def _history(admin: Admin, group: str) -> History | None:
+async def read_or_none(admin: Admin, groups: Sequence[str]) -> Mapping[str, History]:
+    """What the groups committed lately; nothing for who may not read the offsets topic."""
     try:
-        return await read_history(admin, group, commits=BURROW.commits)
+        return await read_histories(admin, groups, commits=BURROW.commits)
     except KafkaError as error:
         if error.code not in _NO_HISTORY:
             raise
-        return None
+        return {}
 
 
 async def _verdicts(

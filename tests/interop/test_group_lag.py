@@ -19,7 +19,7 @@ from barnabas.client.admin import Admin
 from barnabas.client.cluster import TopicPartition
 from barnabas.client.connection import Connection
 from barnabas.console.__main__ import main
-from barnabas.console.groups_lag import LAG_COLUMNS, Standing, standings
+from barnabas.console.groups_lag import LAG_COLUMNS, Standing, read_or_none, standings
 from barnabas.console.groups_views import OFFSET_COLUMNS
 from barnabas.coordinator.lag import Lag
 from barnabas.coordinator.verdicts import Verdict
@@ -71,7 +71,8 @@ async def commit(
 
 
 async def standing_of(admin: Admin, group: str, now_ms: int = NOW) -> Standing:
-    [found] = await standings(admin, await admin.describe_group(group), lambda: now_ms)
+    history = (await read_or_none(admin, [group]))[group]
+    [found] = await standings(admin, await admin.describe_group(group), history, lambda: now_ms)
     return found
 
 
@@ -188,6 +189,20 @@ def test_the_command_tells_programs_and_fails_beyond_a_limit(
     assert main(["groups", "lag", *where, "--max-lag", "19"]) == 1
     assert main(["groups", "lag", *where, "--max-seconds", "50"]) == 1
     assert f"Consumer group '{group}' is ERR, lag 20." in capsys.readouterr().err
+
+
+def test_many_groups_are_told_at_once(
+    cluster: Deployment, topic: str, group: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write(cluster, topic, EVERY_TEN)
+    groups = [f"{group}-{number}" for number in range(20)]
+    for number, each in enumerate(groups):
+        asyncio.run(commit(cluster, each, topic, 40 + number, 20))
+    words = ["groups", "lag", "--all-groups", "--bootstrap", cluster.bootstrap, "--json"]
+    assert main(words) == 0
+    told = {each["group"]: each for each in json.loads(capsys.readouterr().out)}
+    assert [told[each]["lag"] for each in groups] == list(range(20, 0, -1))
+    assert {told[each]["partitions"][0]["verdict"] for each in groups[:9]} == {"STOP"}
 
 
 def test_a_group_that_is_not_there_is_exit_code_1(
