@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from random import Random
 
 from .classic_config import ClassicConfig
 from .classic_stream import Position
@@ -27,8 +28,9 @@ _TIMES = {"earliest": EARLIEST, "latest": LATEST}
 class Feed:
     """Reads from the brokers that ZooKeeper names; begins with the first partition."""
 
-    def __init__(self, config: ClassicConfig) -> None:
+    def __init__(self, config: ClassicConfig, random: Random) -> None:
         self._config = config
+        self._random = random
         self._cluster: Cluster | None = None
         self._fetcher: Fetcher | None = None
 
@@ -47,6 +49,7 @@ class Feed:
                 retry_backoff_ms=min(100, config.refresh_leader_backoff_ms),
                 retry_backoff_ms_max=config.refresh_leader_backoff_ms,
             ),
+            random=self._random,
         )
         self._fetcher = Fetcher(
             self._cluster,

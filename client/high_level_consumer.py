@@ -11,6 +11,7 @@ import socket
 import time
 import uuid
 from collections.abc import Callable, Mapping
+from random import Random
 from types import TracebackType
 from typing import Self
 
@@ -49,6 +50,7 @@ class ConsumerConnector:
         listener: ClassicListener | None = None,
         zookeeper: ZooKeeper | None = None,
         now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
+        random: Random | None = None,
     ) -> None:
         self.config = config
         self.consumer_id = f"{config.group_id}_{config.consumer_id or _generated_id(now_ms())}"
@@ -60,7 +62,8 @@ class ConsumerConnector:
         self._member: ClassicMember | None = None
         self._store: OffsetStore | None = None
         self._stores: dict[str, ZooKeeperOffsets | KafkaOffsets] = {}
-        self._feed = Feed(config)
+        self._random = random or Random()  # noqa: S311 - spreads retries, keeps no secret
+        self._feed = Feed(config, self._random)
         self._tasks = Tasks(self._fail)
         self._is_shut_down = False
 
@@ -228,6 +231,7 @@ class ConsumerConnector:
                 retry_backoff_ms=min(100, config.offsets_channel_backoff_ms),
                 retry_backoff_ms_max=config.offsets_channel_backoff_ms,
             ),
+            self._random,
         )
 
     def _stream(self, number: int) -> KafkaStream:

@@ -1,0 +1,306 @@
+"""Classic consumers on the simulated cluster, and a journal of all that they read and committed.
+
+The consumers are the shipped ones; each is a machine of its own that can be killed, frozen or
+shut down. Source: coordinator.md sections 6.4, 6.7 and 6.8.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import defaultdict
+from collections.abc import Collection, Mapping
+from typing import Any
+
+from barnabas.client.classic_config import ClassicConfig
+from barnabas.client.classic_stream import KafkaStream
+from barnabas.client.high_level_consumer import ConsumerConnector
+from barnabas.client.offset_stores import Failures, OffsetStore
+from barnabas.client.topology import TopicPartition
+from barnabas.protocol import znodes
+from barnabas.protocol.messages import create_topics, list_offsets, metadata, produce
+from barnabas.protocol.records import batch
+from tests.sim.cluster import NODES, Cluster, eventually
+from tests.sim.sim_zookeeper import SimZooKeeper
+from tests.sim.simulated_network import OWNER
+
+log = logging.getLogger(__name__)
+
+GROUP = "g"
+TOPIC = "orders"
+PARTITIONS = 4
+SESSION_MS = 3_000
+COMMIT_MS = 700
+
+
+class Journal:
+    """What was processed and what was committed, and what must never be seen of either."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self.processed: dict[TopicPartition, set[int]] = defaultdict(set)
+        self.acknowledged: dict[TopicPartition, int] = {}
+        self.duplicates = 0
+        self.unexcused: list[str] = []
+        self._cluster = cluster
+        self._latest: dict[TopicPartition, list[int]] = defaultdict(list)
+        """What was processed of each partition since it changed hands last."""
+        self._open: set[TopicPartition] = set()
+        """Partitions whose last owner could not commit at its end."""
+
+    def starts(self, who: str, offsets: Mapping[TopicPartition, int], asked: Any) -> None:
+        """A consumer begins to read: never before what was acknowledged, in whichever store."""
+        for place in asked:
+            least = self.acknowledged.get(place, -1)
+            start = offsets.get(place, -1)
+            assert start >= least, f"{who} starts {place} at {start}, acknowledged was {least}"
+            again = {offset for offset in self._latest.pop(place, ()) if offset >= start}
+            if len(again) > 1 and place not in self._open:
+                self.unexcused.append(f"{who} reads {place} from {start}, again {again}")
+            self._open.discard(place)
+
+    def committed(self, who: str, offsets: Mapping[TopicPartition, int]) -> None:
+        for place, offset in offsets.items():
+            least = self.acknowledged.get(place, -1)
+            assert offset >= least, f"{who} commits {place} at {offset}, acknowledged was {least}"
+            self.acknowledged[place] = offset
+
+    def excuse(self, places: Collection[TopicPartition]) -> None:
+        """The owner died, or no store could be asked: what it had not committed comes again."""
+        self._open.update(places)
+
+    def process(self, place: TopicPartition, offset: int) -> None:
+        self.duplicates += offset in self.processed[place]
+        self.processed[place].add(offset)
+        self._latest[place].append(offset)
+
+    def hand_out(self, consumer: Consumer, place: TopicPartition) -> None:
+        """Only its owner reads a partition: as long as it has a session, ZooKeeper says so."""
+        tree = self._cluster.ensemble.tree
+        if consumer.session.session_id not in self._cluster.ensemble.alive:
+            return
+        path = znodes.consumer_owner_path(GROUP, place.topic, place.partition)
+        holder = tree.nodes[path].data.decode() if path in tree.nodes else "nobody"
+        assert holder.startswith(consumer.connector.consumer_id), f"{consumer.name}: {holder}"
+
+
+class NotedOffsets:
+    """A store, and the journal that is told of all it did."""
+
+    def __init__(self, who: str, store: OffsetStore, journal: Journal) -> None:
+        self._who = who
+        self._store = store
+        self._journal = journal
+
+    async def fetch(self, places: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+        found = await self._store.fetch(places)
+        self._journal.starts(self._who, found, places)
+        return found
+
+    async def commit(
+        self, offsets: Mapping[TopicPartition, int], *, patience_ms: int = 0
+    ) -> Failures:
+        self._journal.excuse(offsets)  # until it is known to be done
+        failures = await self._store.commit(offsets, patience_ms=patience_ms)
+        stored = {place: at for place, at in offsets.items() if place not in failures}
+        self._journal.committed(self._who, stored)
+        self._journal._open.difference_update(stored)
+        return failures
+
+    async def close(self) -> None:
+        await self._store.close()
+
+
+class Consumer:
+    """One consumer process: a connector, and tasks that process what its streams hand out."""
+
+    def __init__(self, world: ClassicWorld, name: str, streams: int, settings: Any) -> None:
+        self.name = name
+        self.streams = streams
+        self._world = world
+        self._settings = settings
+        self._work: list[asyncio.Task[None]] = []
+        self.is_up = False
+
+    async def start(self, **settings: Any) -> None:
+        """Join the group; returns when that is done."""
+        self._settings |= settings
+        world = self._world
+        self.session: SimZooKeeper = world.cluster.ensemble.connect(SESSION_MS)
+        config = ClassicConfig(
+            zookeeper_connect="ensemble:2181",
+            group_id=GROUP,
+            consumer_id=f"{self.name}-{world.next_life()}",
+            auto_offset_reset="smallest",
+            auto_commit_interval_ms=COMMIT_MS,
+            rebalance_backoff_ms=1_000,
+            offsets_channel_backoff_ms=300,
+            fetch_wait_max_ms=500,
+            **self._settings,
+        )
+        chance = world.cluster.loop.random
+        token = OWNER.set(self.name)
+        try:
+            self.connector = ConsumerConnector(
+                config,
+                zookeeper=self.session,
+                now_ms=world.cluster.loop.wall_ms,
+                random=chance,
+            )
+            await self.connector.start()
+            assert self.connector._store is not None
+            self.connector._store = NotedOffsets(self.name, self.connector._store, world.journal)
+            streams = await self.connector.create_message_streams({TOPIC: self.streams})
+            self._work = [asyncio.create_task(self._process(each)) for each in streams[TOPIC]]
+        finally:
+            OWNER.reset(token)
+        self.is_up = True
+
+    async def stop(self) -> None:
+        """SIGTERM: what is in hand is finished, then the connector shuts down."""
+        self.is_up = False
+        await self.connector.shutdown()
+        await asyncio.gather(*self._work)
+
+    async def kill(self) -> None:
+        """kill -9: nothing more is committed; the session ends when it times out."""
+        self.is_up = False
+        self._world.journal.excuse(self.connector.owned.keys())
+        self.session.crash()
+        for task in self._work:
+            task.cancel()
+        await asyncio.wait(self._work)
+        await self.connector._tasks.close()
+        self._world.cluster.loop.network.kill(self.name)
+        await self.connector._feed.close()
+        assert self.connector._store is not None
+        await self.connector._store.close()
+
+    async def expire(self) -> None:
+        """ZooKeeper lets the session time out; the process goes on."""
+        self._world.journal.excuse(self.connector.owned.keys())
+        self.session.expire()
+        await asyncio.sleep(0)
+
+    async def _process(self, stream: KafkaStream) -> None:
+        chance = self._world.cluster.loop.random
+        async for message in stream:
+            place = TopicPartition(message.topic, message.partition)
+            self._world.journal.hand_out(self, place)
+            await asyncio.sleep(chance.uniform(0, 0.03))
+            self._world.journal.process(place, message.offset)
+
+
+class ClassicWorld:
+    """The simulated cluster, a producer, and a group of consumers."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self.cluster = cluster
+        self.journal = Journal(cluster)
+        self.partitions = PARTITIONS
+        self.consumers: dict[str, Consumer] = {}
+        self._lives = 0
+
+    def next_life(self) -> int:
+        self._lives += 1
+        return self._lives
+
+    async def join(self, name: str, streams: int = 1, **settings: Any) -> Consumer:
+        consumer = self.consumers[name] = Consumer(self, name, streams, settings)
+        await consumer.start()
+        return consumer
+
+    async def create_topic(self) -> None:
+        topic = create_topics.Topic(
+            name=TOPIC, num_partitions=self.partitions, replication_factor=3
+        )
+        request = create_topics.CreateTopicsRequest(topics=[topic], timeout_ms=5_000)
+
+        async def ask() -> bool | None:
+            for node in NODES:
+                answer = await self.cluster.ask(node, request, 5)
+                if answer is not None and answer.topics[0].error_code in (0, 36):
+                    return True
+            return None
+
+        await eventually(ask)
+
+    async def produce_all_the_time(self) -> None:
+        """Numbered records in turn to all partitions, acknowledged by all replicas or not."""
+        number = 0
+        while True:
+            leaders = await self._leaders()
+            for partition, node in leaders.items():
+                number += 1
+                records = batch.build_batch(
+                    [(b"k", b"%d" % number)], timestamp_ms=self.cluster.loop.wall_ms()
+                )
+                data = produce.Partition(index=partition, records=bytes(records))
+                topic = produce.Topic(name=TOPIC, partition_data=[data])
+                request = produce.ProduceRequest(acks=-1, timeout_ms=2_000, topic_data=[topic])
+                await self.cluster.ask(node, request, 7)
+            await asyncio.sleep(self.cluster.loop.random.uniform(0.1, 0.4))
+
+    async def ends(self) -> dict[TopicPartition, int]:
+        """The high watermark of every partition, once all leaders tell."""
+
+        async def ask() -> dict[TopicPartition, int] | None:
+            leaders = await self._leaders()
+            found: dict[TopicPartition, int] = {}
+            for partition, node in leaders.items():
+                asked = list_offsets.Partition(partition_index=partition, timestamp=-1)
+                topic = list_offsets.Topic(name=TOPIC, partitions=[asked])
+                request = list_offsets.ListOffsetsRequest(replica_id=-1, topics=[topic])
+                answer = await self.cluster.ask(node, request, 4)
+                if answer is not None and not answer.topics[0].partitions[0].error_code:
+                    place = TopicPartition(TOPIC, partition)
+                    found[place] = answer.topics[0].partitions[0].offset
+            return found if len(found) == self.partitions else None
+
+        return await eventually(ask)
+
+    async def settled(self) -> None:
+        """Return when every partition has one owner, a thread of a consumer that lives."""
+
+        async def ask() -> bool | None:
+            return True if self._is_settled() else None
+
+        await eventually(ask)
+
+    async def everything_processed(self) -> None:
+        """Return when every record up to the end was processed, and nothing else was."""
+        ends = await self.ends()
+
+        async def ask() -> bool | None:
+            done = self.journal.processed
+            return True if all(done[place] == set(range(ends[place])) for place in ends) else None
+
+        await eventually(ask)
+
+    def _is_settled(self) -> bool:
+        tree = self.cluster.ensemble.tree
+        claimed = {
+            place: thread
+            for consumer in self.consumers.values()
+            for place, thread in consumer.connector.owned.items()
+        }
+        places = [TopicPartition(TOPIC, number) for number in range(self.partitions)]
+        return all(
+            tree.nodes[path].data.decode() == claimed.get(place)
+            if (path := znodes.consumer_owner_path(GROUP, *place)) in tree.nodes
+            else False
+            for place in places
+        ) and sum(len(each.connector.owned) for each in self.consumers.values()) == len(places)
+
+    async def _leaders(self) -> dict[int, int]:
+        request = metadata.MetadataRequest(topics=[metadata.Topic(name=TOPIC)])
+        for node in self.cluster.loop.random.sample(NODES, len(NODES)):
+            if not self.cluster.machines[node].is_up:
+                continue
+            answer = await self.cluster.ask(node, request, 9)
+            if answer is not None and answer.topics and answer.topics[0].partitions:
+                return {
+                    each.partition_index: each.leader_id
+                    for each in answer.topics[0].partitions
+                    if each.leader_id in NODES
+                }
+        return {}

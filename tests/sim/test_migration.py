@@ -1,0 +1,130 @@
+"""The documents' way from offsets in ZooKeeper to offsets in Kafka, and back, under running consumers.
+
+Members are bounced one after the other while others, and nodes, are killed. No message is left out,
+no member starts before what was acknowledged, and what comes twice has a reason. Source:
+coordinator.md section 6.8, checks C6.5 and C6.6.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from barnabas.client.topology import TopicPartition
+from barnabas.protocol import znodes
+from barnabas.protocol.messages import find_coordinator, offset_fetch
+from tests.sim.classic_group import COMMIT_MS, GROUP, SESSION_MS, ClassicWorld
+from tests.sim.cluster import NODES, Cluster, eventually, night
+from tests.sim.test_classic_groups import running, tell
+
+SEEDS = range(1, 4)
+NAMES = ("a", "b", "c")
+ZOOKEEPER: dict[str, Any] = {"offsets_storage": "zookeeper", "dual_commit_enabled": False}
+STEPS: tuple[dict[str, Any], ...] = (
+    {"offsets_storage": "kafka", "dual_commit_enabled": True},
+    {"offsets_storage": "kafka", "dual_commit_enabled": False},
+    {"offsets_storage": "zookeeper", "dual_commit_enabled": True},
+    ZOOKEEPER,
+)
+"""What members are told in each rolling bounce: two there, two back."""
+
+
+async def accident(world: ClassicWorld) -> None:
+    """kill -9 of a consumer or a node, any time during a bounce; whoever it was comes back."""
+    chance = world.cluster.loop.random
+    await asyncio.sleep(chance.uniform(0, 4))
+    if chance.random() < 0.5:
+        machine = world.cluster.machines[chance.choice(NODES)]
+        await machine.kill()
+        await asyncio.sleep(chance.uniform(0, 8))
+        await machine.start()
+        return
+    up = [each for each in world.consumers.values() if each.is_up]
+    if len(up) > 1:
+        consumer = chance.choice(up)
+        await consumer.kill()
+        await asyncio.sleep(chance.uniform(0, 2 * SESSION_MS / 1000))
+        await consumer.start()
+
+
+async def bounce(world: ClassicWorld, settings: dict[str, Any]) -> None:
+    """Stop each member, or lose it, and start it with other settings."""
+    chance = world.cluster.loop.random
+    for name in chance.sample(NAMES, len(NAMES)):
+        consumer = world.consumers[name]
+        await eventually(lambda each=consumer: as_true(each.is_up))  # type: ignore[misc]
+        await (consumer.kill() if chance.random() < 0.25 else consumer.stop())
+        await asyncio.sleep(chance.uniform(0, 1))
+        await consumer.start(**settings)
+
+
+async def as_true(found: bool) -> bool | None:
+    return found or None
+
+
+async def verify_health(world: ClassicWorld) -> None:
+    """What the documents ask for before the next step: all are well, and have committed."""
+    await world.settled()
+    assert all(each.connector.problem is None for each in world.consumers.values())
+    await asyncio.sleep(2 * COMMIT_MS / 1000)
+
+
+async def in_kafka(cluster: Cluster) -> dict[TopicPartition, int] | None:
+    for node in NODES:
+        found = await cluster.ask(node, find_coordinator.FindCoordinatorRequest(key=GROUP), 2)
+        if found is None or found.error_code:
+            continue
+        request = offset_fetch.OffsetFetchRequest(group_id=GROUP, topics=None)
+        answer = await cluster.ask(found.node_id, request, 6)
+        if answer is not None and not answer.error_code:
+            return {
+                TopicPartition(topic.name, each.partition_index): each.committed_offset
+                for topic in answer.topics
+                for each in topic.partitions
+            }
+    return None
+
+
+def in_zookeeper(cluster: Cluster, place: TopicPartition) -> int:
+    return int(cluster.ensemble.tree.nodes[znodes.consumer_offset_path(GROUP, *place)].data)
+
+
+async def migration(cluster: Cluster) -> None:
+    chance = cluster.loop.random
+    async with running(cluster) as world:
+        for name in NAMES:
+            await world.join(name, chance.choice((1, 2)), **ZOOKEEPER)
+        for settings in STEPS:
+            await asyncio.sleep(chance.uniform(0, 2))
+            accidents = asyncio.create_task(accident(world))
+            await bounce(world, settings)
+            await accidents
+            await verify_health(world)
+        assert all(len(done) > 10 for done in world.journal.processed.values())
+
+
+@pytest.mark.parametrize("seed", [*SEEDS, *night(range(4, 500))])
+def test_a_rolling_migration_there_and_back_loses_nothing(seed: int) -> None:
+    tell(seed, migration)
+
+
+async def first_step(cluster: Cluster) -> None:
+    """One that reads Kafka alone may take over from the moment the last member was bounced."""
+    async with running(cluster) as world:
+        for name in NAMES:
+            await world.join(name, **ZOOKEEPER)
+        await asyncio.sleep(3)
+        await bounce(world, STEPS[0])
+        await world.settled()
+        least = dict(world.journal.acknowledged)
+        committed = await eventually(lambda: in_kafka(cluster))
+        assert len(least) == world.partitions
+        for place, offset in least.items():
+            assert committed[place] >= offset
+            assert in_zookeeper(cluster, place) >= offset
+
+
+def test_after_the_first_bounce_both_stores_hold_all_that_was_acknowledged() -> None:
+    tell(1, first_step)
