@@ -1,4 +1,4 @@
-"""The documents' way from offsets in ZooKeeper to offsets in Kafka, and back, under running consumers.
+"""The documents' way from offsets in ZooKeeper to offsets in Kafka and back, consumers running.
 
 Members are bounced one after the other while others, and nodes, are killed. No message is left out,
 no member starts before what was acknowledged, and what comes twice has a reason. Source:
