@@ -19,7 +19,10 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from barnabas.client.cluster import TopicPartition
 from barnabas.pipeline.cluster_calls import offsets_at, partitions_of
-from barnabas.pipeline.link import link_to
+from barnabas.pipeline.link import Link, link_to
+from barnabas.pipeline.source.address import Address, read_address
+from barnabas.pipeline.source.failures import BadOption
+from barnabas.pipeline.source.words import Words
 
 FORMAT: Final = "barnabas"
 EDGES: Final = "topic string, partition int, log_start bigint, log_end bigint"
@@ -54,6 +57,19 @@ class Source:
     def is_offline(self) -> bool:
         """No cluster is asked for anything."""
         return bool(self.commits or self.segments)
+
+    @property
+    def address(self) -> Address:
+        """Where the cluster is and who we are; raises UsageProblem."""
+        try:
+            return read_address(Words({"kafka.bootstrap.servers": self.bootstrap, **self.options}))
+        except BadOption as problem:
+            raise UsageProblem(str(problem)) from None
+
+    @property
+    def link(self) -> Link:
+        """What this process asks the cluster with."""
+        return link_to(*self.address)
 
 
 def add_cluster_arguments(parser: argparse.ArgumentParser) -> None:
@@ -183,13 +199,13 @@ def log_edges(source: Source, topics: Sequence[str]) -> dict[TopicPartition, tup
     """Where logs begin and end now; raises KafkaError."""
 
     async def ask() -> dict[TopicPartition, tuple[int, int]]:
-        cluster = link_to(source.bootstrap).cluster
+        cluster = source.link.cluster
         places = await partitions_of(cluster, topics)
         starts = await offsets_at(cluster, dict.fromkeys(places, _EARLIEST))
         ends = await offsets_at(cluster, dict.fromkeys(places, _LATEST))
         return {place: (starts[place], ends[place]) for place in places}
 
-    return link_to(source.bootstrap).run(ask()) if topics else {}
+    return source.link.run(ask()) if topics else {}
 
 
 def existing_topics(source: Source, topics: Sequence[str]) -> list[str]:
@@ -198,10 +214,10 @@ def existing_topics(source: Source, topics: Sequence[str]) -> list[str]:
         return sorted(topics)
 
     async def ask() -> set[str]:
-        answer = await link_to(source.bootstrap).cluster.metadata()
+        answer = await source.link.cluster.metadata()
         return {topic.name or "" for topic in answer.topics if not topic.error_code}
 
-    return sorted(link_to(source.bootstrap).run(ask()) & set(topics))
+    return sorted(source.link.run(ask()) & set(topics))
 
 
 def reader(spark: SparkSession, source: Source, *, mode: str) -> Any:

@@ -23,8 +23,15 @@ log = logging.getLogger(__name__)
 
 JOBS: Final = {
     "lag-history": "how far groups were behind over time, and what that meant",
+    "offset-audit": "commits that went back, jumped, stalled or left the log",
+    "reset": "move many groups to a time or an offset, by a plan that can be undone",
 }
-"""Each in the module of its name, which has ``add_arguments``, ``configured`` and ``run``."""
+_MODULES: Final = {
+    "lag-history": "lag_history",
+    "offset-audit": "offset_audit",
+    "reset": "bulk_reset",
+}
+"""Each has ``add_arguments``, ``configured`` and ``run``, and is what spark-submit is given."""
 _ROWS: Final = 1_000
 
 
@@ -45,7 +52,7 @@ def main(job: str, words: Sequence[str] | None = None) -> int:
 
 def module_of(job: str) -> ModuleType:
     """The module of a job."""
-    return importlib.import_module(f"barnabas.pipeline.jobs.{job.replace('-', '_')}")
+    return importlib.import_module(f"barnabas.pipeline.jobs.{_MODULES[job]}")
 
 
 def _add_common(parser: argparse.ArgumentParser) -> None:

@@ -1,0 +1,314 @@
+"""reset: move many groups to a time or an offset at once, by a plan that can be undone.
+
+Run by ``barnabas spark reset plan|apply|undo``, by ``spark-submit`` with this file, or by
+:func:`run`. Groups with members are listed and left alone. Source: pipeline.md section 12, job 4.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql.types import IntegerType, LongType, StringType, StructType
+
+from barnabas.client.cluster import TopicPartition
+from barnabas.client.descriptions import Committed
+from barnabas.client.errors import KafkaError
+from barnabas.pipeline.cluster_calls import offsets_at
+from barnabas.pipeline.jobs import inputs, times
+from barnabas.pipeline.jobs.group_work import (
+    Doors,
+    Row,
+    Sessions,
+    for_each_group,
+    members_of,
+    why,
+)
+from barnabas.pipeline.jobs.plan_files import PlanFiles
+from barnabas.pipeline.jobs.progress import Progress, to_people
+from barnabas.pipeline.jobs.report import Report, Table
+from barnabas.protocol.audit_topic import tool_client_id
+from barnabas.protocol.errors import ErrorCode
+
+NAME: Final = "reset"
+STEPS: Final = ("plan", "apply", "undo")
+LATEST: Final = -1
+EARLIEST: Final = -2
+_TASKS: Final = 8
+
+SCHEMA: Final = (
+    StructType()
+    .add("group", StringType())
+    .add("topic", StringType())
+    .add("partition", IntegerType())
+    .add("old", LongType())
+    .add("old_epoch", IntegerType())
+    .add("old_metadata", StringType())
+    .add("new", LongType())
+    .add("clamped", StringType())
+    .add("applied", StringType())
+    .add("error", StringType())
+)
+"""``applied``: planned, done, already, undone, moved, skipped or failed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BulkResetConfig:
+    """A step, and where its plan lies. How far to go concerns the step ``plan`` only."""
+
+    step: str
+    plan: str
+    source: inputs.Source = field(default_factory=inputs.Source)
+    to_ms: int | None = None
+    """A time in ms, or EARLIEST, or LATEST; None with ``shift``."""
+    shift: int | None = None
+    names: Sequence[str] = ()
+    """Groups by name, besides the pattern of the source; empty for all that match."""
+    reason: str = ""
+    tasks: int = _TASKS
+    limit: int = 1_000
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """What the job can be told."""
+    parser.add_argument("step", choices=STEPS)
+    parser.add_argument("plan", metavar="DIR", help="where the plan is, or is to be")
+    way = parser.add_mutually_exclusive_group()
+    way.add_argument("--to-time", type=times.time_ms, metavar="TIME", help="records of then on")
+    way.add_argument("--to-earliest", action="store_true", help="the first record still kept")
+    way.add_argument("--to-latest", action="store_true", help="only what comes from now on")
+    way.add_argument("--shift-by", type=int, metavar="N", help="so many on, or back if negative")
+    parser.add_argument("--groups-file", type=Path, metavar="FILE", help="names, one a line")
+    parser.add_argument("--reason", default="", metavar="TEXT", help="kept in the groups' history")
+    parser.add_argument("--tasks", type=int, default=_TASKS, metavar="N", help="so many at once")
+    inputs.add_patterns(parser)
+    inputs.add_cluster_arguments(parser)
+
+
+def configured(chosen: argparse.Namespace) -> BulkResetConfig:
+    """What was typed; raises UsageProblem."""
+    to_ms = chosen.to_time
+    if chosen.to_earliest or chosen.to_latest:
+        to_ms = EARLIEST if chosen.to_earliest else LATEST
+    if chosen.step == "plan" and to_ms is None and chosen.shift_by is None:
+        raise inputs.UsageProblem("say --to-time, --to-earliest, --to-latest or --shift-by")
+    names: list[str] = []
+    if chosen.groups_file:
+        names = [line.strip() for line in chosen.groups_file.read_text().splitlines()]
+    if chosen.step == "plan" and not (any(names) or chosen.groups):
+        raise inputs.UsageProblem("say --groups RE or --groups-file FILE; '.*' means all groups")
+    return BulkResetConfig(
+        step=chosen.step,
+        plan=chosen.plan,
+        source=inputs.source_of(chosen),
+        to_ms=to_ms,
+        shift=chosen.shift_by,
+        names=[name for name in names if name],
+        reason=chosen.reason,
+        tasks=chosen.tasks,
+        limit=chosen.limit,
+    )
+
+
+def run(spark: SparkSession, config: BulkResetConfig, progress: Progress | None = None) -> Report:
+    """Do one step. Findings are offsets that could not be planned, set or put back."""
+    told = progress or to_people(NAME, quiet=True)
+    told.step(config.step)
+    files = PlanFiles(config.plan)
+    if config.step == "plan":
+        planned = _planned(spark, config).persist()
+        about = {"time_ms": time.time_ns() // 1_000_000, "reason": config.reason}
+        files.write(NAME, planned, about)
+        return _report(config, planned)
+    found = files.about(NAME)
+    reason = f"{NAME} {config.step}: {found.get('reason') or 'no reason given'}"
+    sessions = Sessions(
+        address=config.source.address, client_id=tool_client_id(found["plan"], reason)
+    )
+    rows = files.rows(spark, SCHEMA)
+    work = _apply if config.step == "apply" else _undo
+    done = for_each_group(rows, sessions, work, SCHEMA, config.tasks)
+    return _report(config, files.keep("applied" if config.step == "apply" else "undone", done))
+
+
+def _planned(spark: SparkSession, config: BulkResetConfig) -> DataFrame:
+    groups = _groups(config)
+    named = spark.createDataFrame([(group,) for group in groups], "`group` string")
+    sessions = Sessions(address=config.source.address)
+    topics = config.source.topics
+    now = for_each_group(named, sessions, _Look(topics), SCHEMA, config.tasks).persist()
+    places = [
+        TopicPartition(row.topic, row.partition)
+        for row in now.select("topic", "partition").where(F.col("topic").isNotNull()).distinct()
+        .collect()
+    ]  # fmt: skip
+    edges, targets = _targets(config, places)
+    table = spark.createDataFrame(
+        [(*place, *edges[place], targets.get(place)) for place in places if place in edges],
+        "topic string, partition int, log_start bigint, log_end bigint, target bigint",
+    )
+    wanted = F.col("target") if config.shift is None else F.col("old") + config.shift
+    joined = now.join(F.broadcast(table), ["topic", "partition"], "left")
+    new = F.greatest(F.col("log_start"), F.least(F.col("log_end"), wanted))
+    is_free = F.col("error").isNull()
+    return (
+        joined.withColumn("new", F.when(is_free & F.col("log_end").isNotNull(), new))
+        .withColumn("clamped", F.when(F.col("new") != wanted, F.concat(
+            F.lit("asked for "), wanted.cast("string"))))
+        .withColumn("error", F.when(is_free & F.col("log_end").isNull() & F.col("topic")
+            .isNotNull(), F.lit("the topic is gone")).otherwise(F.col("error")))
+        .withColumn("applied", F.when(F.col("error").isNull(), "planned").otherwise("skipped"))
+        .select(*SCHEMA.names)
+    )  # fmt: skip
+
+
+def _groups(config: BulkResetConfig) -> list[str]:
+    async def ask() -> list[str]:
+        from barnabas.client.admin import Admin
+
+        return [each.group for each in await Admin(config.source.link.cluster).list_groups()]
+
+    pattern = re.compile(config.source.groups)
+    found = [name for name in config.source.link.run(ask()) if pattern.search(name)]
+    if not config.names:
+        return sorted(found)
+    return sorted(set(config.names) if not config.source.groups else {*config.names} & {*found})
+
+
+def _targets(
+    config: BulkResetConfig, places: Sequence[TopicPartition]
+) -> tuple[Mapping[TopicPartition, tuple[int, int]], Mapping[TopicPartition, int]]:
+    """Edges of the logs, and where the time leads: every partition is asked for once."""
+    topics = inputs.existing_topics(config.source, sorted({place.topic for place in places}))
+    edges = inputs.log_edges(config.source, topics)
+    known = [place for place in places if place in edges]
+    if config.to_ms is None:
+        return edges, {}
+    link = config.source.link
+    found = link.run(offsets_at(link.cluster, dict.fromkeys(known, config.to_ms)))
+    return edges, {place: edges[place][1] if at < 0 else at for place, at in found.items()}
+
+
+class _Look:
+    """What a group has committed, of topics wanted; one row without a topic for an active group."""
+
+    def __init__(self, topics: str) -> None:
+        self._topics = topics
+
+    async def __call__(self, doors: Doors, group: str, rows: list[Row]) -> list[Row]:
+        try:
+            described = await doors.admin.describe_group(group)
+            committed = await doors.admin.committed_offsets(group)
+        except KafkaError as failure:
+            return [_row(group, applied="skipped", error=why(failure))]
+        error = members_of(described.state, len(described.members))
+        if error is not None or not committed:
+            return [_row(group, applied="skipped", error=error or "it has committed nothing")]
+        wanted = re.compile(self._topics)
+        return [
+            _row(group, topic=place.topic, partition=place.partition, old=each.offset,
+                 old_epoch=each.leader_epoch, old_metadata=each.metadata)
+            for place, each in sorted(committed.items()) if wanted.search(place.topic)
+        ]  # fmt: skip
+
+
+async def _apply(doors: Doors, group: str, rows: list[Row]) -> list[Row]:
+    """Set what the plan says; an offset that is no longer as planned is left alone."""
+    wanted = [row for row in rows if row["new"] is not None and row["error"] is None]
+    return _others(rows, wanted) + await _moved(
+        doors, group, wanted, expected="old", target=_planned_offset, said="done"
+    )
+
+
+async def _undo(doors: Doors, group: str, rows: list[Row]) -> list[Row]:
+    """Put back what was there; an offset that has moved on since is left alone."""
+    wanted = [row for row in rows if row["new"] is not None and row["error"] is None]
+    return _others(rows, wanted) + await _moved(
+        doors, group, wanted, expected="new", target=_old_offset, said="undone"
+    )
+
+
+async def _moved(
+    doors: Doors, group: str, rows: list[Row], *, expected: str, target: Any, said: str
+) -> list[Row]:
+    """Commit ``target(row)`` where ``row[expected]`` is what is committed; tell each outcome."""
+    if not rows:
+        return []
+    try:
+        now = await doors.admin.committed_offsets(group)
+        changes: dict[TopicPartition, Committed] = {}
+        for row in rows:
+            place, found = _place(row), now.get(_place(row))
+            at = None if found is None else found.offset
+            if at == target(row).offset:
+                row["applied"] = "already"
+            elif at != row[expected]:
+                row["applied"], row["error"] = "moved", f"it is at {at}, not {row[expected]}"
+            else:
+                changes[place] = target(row)
+        codes = await doors.admin.alter_offsets(group, changes) if changes else {}
+        after = await doors.admin.committed_offsets(group) if changes else now
+    except KafkaError as error:
+        return [{**row, "applied": "failed", "error": why(error)} for row in rows]
+    for row in rows:
+        place = _place(row)
+        if place not in changes:
+            continue
+        code = codes.get(place, ErrorCode.UNKNOWN_SERVER_ERROR)
+        is_there = place in after and after[place].offset == changes[place].offset
+        row["applied"] = said if is_there and not code else "failed"
+        row["error"] = None if row["applied"] == said else code.name
+    return rows
+
+
+def _place(row: Row) -> TopicPartition:
+    return TopicPartition(row["topic"], row["partition"])
+
+
+def _planned_offset(row: Row) -> Committed:
+    return Committed(offset=row["new"], metadata=row["old_metadata"] or "", leader_epoch=-1)
+
+
+def _old_offset(row: Row) -> Committed:
+    return Committed(
+        offset=row["old"], metadata=row["old_metadata"] or "", leader_epoch=row["old_epoch"]
+    )
+
+
+def _others(rows: list[Row], wanted: list[Row]) -> list[Row]:
+    chosen = {id(row) for row in wanted}
+    return [row for row in rows if id(row) not in chosen]
+
+
+def _row(group: str, **found: Any) -> Row:
+    return {**dict.fromkeys(SCHEMA.names), "group": group, "applied": "planned", **found}
+
+
+def _report(config: BulkResetConfig, rows: DataFrame) -> Report:
+    report = Report(job=f"{NAME} {config.step}")
+    counts = {row.applied: row["count"] for row in rows.groupBy("applied").count().collect()}
+    report.figures["groups"] = rows.select("group").distinct().count()
+    report.figures |= {name: counts[name] for name in sorted(counts)}
+    report.findings = sum(counts.get(name, 0) for name in ("skipped", "moved", "failed"))
+    delta = F.col("new") - F.col("old")
+    order = [F.col("error").isNull(), F.col("group"), F.col("topic"), F.col("partition")]
+    columns = ["group", "topic", "partition", "old", "new", "delta", "clamped", "applied", "error"]
+    shown = rows.withColumn("delta", delta).orderBy(*order).limit(config.limit)
+    found = [list(row) for row in shown.select(*columns).collect()]
+    report.tables.append(Table("Offsets", columns, found, rows.count()))
+    report.notes.append(f"The plan and what came of it are in {config.plan}.")
+    return report
+
+
+if __name__ == "__main__":
+    from barnabas.pipeline.jobs.launch import main
+
+    sys.exit(main(NAME))

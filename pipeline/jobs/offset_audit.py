@@ -1,0 +1,195 @@
+"""offset-audit: commits that went back, jumped, stalled or point outside the log, and who did it.
+
+Run by ``barnabas spark offset-audit``, by ``spark-submit`` with this file, or by :func:`run`.
+Source: pipeline.md section 12, job 2.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812
+
+from barnabas.pipeline.jobs import audit_rules, inputs, times
+from barnabas.pipeline.jobs.audit_rules import BY_HAND, RULES, Limits
+from barnabas.pipeline.jobs.progress import Progress, to_people
+from barnabas.pipeline.jobs.report import Bars, Report, Table
+from barnabas.protocol.audit_topic import AUDIT_TOPIC
+
+ALL: Final = (*RULES, BY_HAND)
+_USUAL: Final = Limits()
+_PLOTTED: Final = 15
+_ORDER: Final = ("group", "topic", "partition", "commit_ms", "rule", "from_offset", "to_offset")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OffsetAuditConfig:
+    """What to look at, and which rules to apply."""
+
+    source: inputs.Source = field(default_factory=inputs.Source)
+    rules: Sequence[str] = ALL
+    limits: Limits = field(default_factory=Limits)
+    since_ms: int | None = None
+    """Findings before this are not reported, though they count as history."""
+    out: str = ""
+    limit: int = 1_000
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """What the job can be told."""
+    inputs.add_source_arguments(parser)
+    parser.add_argument(
+        "--rules", default="all", metavar="A,B", help=f"all, or some of {', '.join(ALL)}"
+    )
+    parser.add_argument(
+        "--since", type=times.time_ms, metavar="TIME", help="report what was found since then"
+    )
+    parser.add_argument(
+        "--stalled-commits", type=int, default=_USUAL.stalled_commits, metavar="N",
+        help="so many commits of one offset are a stall",
+    )  # fmt: skip
+    parser.add_argument(
+        "--jump-records", type=int, default=_USUAL.jump_records, metavar="N",
+        help="shorter steps are no jump",
+    )  # fmt: skip
+    parser.add_argument("--out", default="", metavar="DIR", help="write all findings as Parquet")
+
+
+def configured(chosen: argparse.Namespace) -> OffsetAuditConfig:
+    """What was typed; raises UsageProblem."""
+    rules = ALL if chosen.rules == "all" else tuple(chosen.rules.split(","))
+    unknown = [each for each in rules if each not in ALL]
+    if unknown:
+        raise inputs.UsageProblem(f"--rules {unknown[0]} is none of {', '.join(ALL)}")
+    limits = Limits(stalled_commits=chosen.stalled_commits, jump_records=chosen.jump_records)
+    return OffsetAuditConfig(
+        source=inputs.source_of(chosen),
+        rules=rules,
+        limits=limits,
+        since_ms=chosen.since,
+        out=chosen.out,
+        limit=chosen.limit,
+    )
+
+
+def run(spark: SparkSession, config: OffsetAuditConfig, progress: Progress | None = None) -> Report:
+    """The report; all findings go to ``config.out``. Findings of low severity do not count."""
+    told = progress or to_people("offset-audit", quiet=True)
+    told.step("reading commits")
+    found = findings(spark, config).persist()
+    report = Report(job="offset-audit")
+    told.step("applying rules")
+    if config.out:
+        found.orderBy(*_ORDER).write.mode("overwrite").parquet(config.out)
+    _figures(report, found)
+    told.step("making the report")
+    _tables(report, found, config)
+    found.unpersist()
+    return report
+
+
+def findings(spark: SparkSession, config: OffsetAuditConfig) -> DataFrame:
+    """Rows of FINDINGS for what is configured."""
+    source = config.source
+    commits = inputs.commits_of(spark, source)
+    seen = [row.topic for row in commits.select("topic").distinct().collect()]
+    topics = inputs.existing_topics(source, seen)
+    records = inputs.records_of(spark, source, topics).persist()
+    edges = inputs.edges_of(spark, source, records)
+    names = [name for name in config.rules if name in RULES]
+    changes = changes_of(spark, source).persist()
+    found = audit_rules.by_hand(changes) if BY_HAND in config.rules else None
+    if names:
+        steps = audit_rules.steps_of(commits, records, edges, config.limits).persist()
+        odd = audit_rules.explained(audit_rules.findings(steps, names, config.limits), changes)
+        found = odd if found is None else odd.unionByName(found)
+    assert found is not None, "some rule is asked for"
+    return found if config.since_ms is None else found.where(F.col("commit_ms") >= config.since_ms)
+
+
+def changes_of(spark: SparkSession, source: inputs.Source) -> DataFrame:
+    """What administrators changed: the records of ``__barnabas_audit``, none where it is not."""
+    schema = audit_rules.CHANGES
+    if source.commits or (
+        not source.segments and not inputs.existing_topics(source, [AUDIT_TOPIC])
+    ):
+        return spark.createDataFrame([], schema)
+    asked = inputs.reader(spark, source, mode="segments" if source.segments else "topic")
+    asked = asked.option("columns", "value").option("subscribe", AUDIT_TOPIC)
+    text = F.col("value").cast("string")
+    loaded: DataFrame = asked.load()
+    parsed = loaded.select(F.from_json(text, schema).alias("change")).select("change.*")
+    chosen = parsed.where(F.col("time_ms").isNotNull()).dropDuplicates()
+    for name, pattern in (("group", source.groups), ("topic", source.topics)):
+        if pattern:
+            chosen = chosen.where(F.col(name).rlike(pattern))
+    return chosen
+
+
+def _figures(report: Report, found: DataFrame) -> None:
+    counts = {
+        (row.rule, row.severity): row["count"]
+        for row in found.groupBy("rule", "severity").count().collect()
+    }
+    for severity in audit_rules.WEIGHTS:
+        report.figures[f"{severity} findings"] = sum(
+            count for (_, its), count in counts.items() if its == severity
+        )
+    by_rule = {
+        rule: sum(count for (its, _), count in counts.items() if its == rule) for rule in ALL
+    }
+    report.findings = sum(
+        count for (_, severity), count in counts.items() if severity != audit_rules.LOW
+    )
+    report.charts.append(
+        Bars("Findings by rule", "", {rule: float(n) for rule, n in by_rule.items() if n})
+    )
+    report.notes.append(
+        "The offsets topic is compacted: only commits that it still holds, or that were archived, "
+        "can be judged."
+    )
+
+
+def _tables(report: Report, found: DataFrame, config: OffsetAuditConfig) -> None:
+    scores = audit_rules.scores(found).orderBy(F.col("score").desc(), "group")
+    worst = scores.limit(config.limit).collect()
+    report.figures["groups with findings"] = scores.count()
+    report.charts.append(
+        Bars("Groups by score", "", {row["group"]: float(row.score) for row in worst[:_PLOTTED]})
+    )
+    report.tables.append(
+        Table(
+            "Groups",
+            ["group", "score", "high", "medium", "low"],
+            [[row["group"], row.score, row.high, row.medium, row.low] for row in worst],
+            int(report.figures["groups with findings"] or 0),
+        )
+    )
+    rank = F.when(F.col("severity") == audit_rules.HIGH, 0).when(
+        F.col("severity") == audit_rules.MEDIUM, 1
+    )
+    rows = found.orderBy(F.coalesce(rank, F.lit(2)), *_ORDER).limit(config.limit).collect()
+    report.tables.append(
+        Table(
+            "Findings",
+            ["rule", "severity", "group", "topic", "partition", "from", "to", "time", "member",
+             "evidence"],
+            [
+                [row.rule, row.severity, row["group"], row.topic, row.partition, row.from_offset,
+                 row.to_offset, times.time_text(row.commit_ms), row.member, row.evidence]
+                for row in rows
+            ],
+            found.count(),
+        )
+    )  # fmt: skip
+
+
+if __name__ == "__main__":
+    from barnabas.pipeline.jobs.launch import main
+
+    sys.exit(main("offset-audit"))
