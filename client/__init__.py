@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from .consumer import Consumer
     from .consumer_batch import Batch
     from .consumer_config import ConsumerConfig
-    from .descriptions import NewTopic
+    from .descriptions import Committed, NewTopic
     from .encoders import Encoder
     from .errors import (
         AuthenticationFailed,
@@ -52,7 +52,7 @@ _MODULES = {
     "consumer": ("Consumer",),
     "consumer_batch": ("Batch",),
     "consumer_config": ("ConsumerConfig",),
-    "descriptions": ("NewTopic",),
+    "descriptions": ("Committed", "NewTopic"),
     "encoders": ("Encoder",),
     "errors": (
         "AuthenticationFailed",
@@ -89,6 +89,7 @@ __all__ = [
     "ClientConfig",
     "Cluster",
     "CommitFailed",
+    "Committed",
     "CommittedOffset",
     "ConsumedRecord",
     "Consumer",
