@@ -1,0 +1,220 @@
+"""Our client beside aiokafka and kafka-python, on the same broker in one run.
+
+    python -m benchmarks.client [--rounds N] [--megabytes N] [--commits N] [--json FILE]
+
+Each client is a process of its own that lives through all rounds; one works at a time, in an order
+that turns from round to round, each on topics of its own. Medians are printed, and the medians of
+the ratios round by round. `--bootstrap` takes a cluster that runs already, Kafka's for example.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from statistics import median, quantiles
+from typing import Final, NoReturn, Self
+
+if not __package__:
+    sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from barnabas.console.cluster_calls import ClusterCalls
+from barnabas.console.development_cluster import Cluster
+from barnabas.console.given_cluster import GivenCluster
+from benchmarks.client_contestants import CONTESTANTS, Cost, Job
+from benchmarks.report import machine
+from benchmarks.server_process import ServerFailed, pin
+
+ROOT: Final = Path(__file__).resolve().parents[1]
+OURS: Final = "barnabas"
+SIZES: Final = (1000, 100)
+SMALL_SHARE: Final = 4
+"""Records of 100 bytes: a quarter of the megabytes, for ten times as many records a megabyte."""
+WARM_UP_MEGABYTES: Final = 2
+PERCENTILE: Final = 99
+
+Costs = dict[str, dict[str, list[Cost]]]
+"""By what was done, by client: every round."""
+
+
+class Worker:
+    """The process of one client."""
+
+    def __init__(self, name: str, cores: set[int] | None) -> None:
+        self.name = name
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "benchmarks.client", "--worker", name],
+            cwd=ROOT,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        if cores:
+            pin(self._process.pid, cores)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        self._process.communicate()
+
+    def do(self, what: str, job: Job) -> Cost:
+        """Have one job done; raises ServerFailed when the process ended instead."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write(json.dumps({"do": what, **asdict(job)}) + "\n")
+        self._process.stdin.flush()
+        answer = self._process.stdout.readline()
+        if not answer:
+            raise ServerFailed(f"{self.name} ended; its traceback stands above")
+        return Cost(**json.loads(answer))
+
+
+def work(name: str) -> None:
+    """What a worker does: a job a line in, its cost a line out."""
+    for line in sys.stdin:
+        order = json.loads(line)
+        outcome = CONTESTANTS[name][order.pop("do")](Job(**order))
+        cost = outcome if isinstance(outcome, Cost) else asyncio.run(outcome)
+        print(json.dumps(asdict(cost)), flush=True)
+
+
+def one_round(cluster: ClusterCalls, worker: Worker, megabytes: int, commits: int) -> Costs:
+    """All jobs of one client, on topics of its own that are deleted afterwards."""
+    found: Costs = {}
+    for size in SIZES:
+        volume = megabytes if size == max(SIZES) else max(1, megabytes // SMALL_SHARE)
+        with _topic(cluster, f"{worker.name}-{size}-{os.urandom(4).hex()}") as topic:
+            job = Job(cluster.bootstrap, topic, volume * 1_000_000 // size, size)
+            for what in ("produce", "consume"):
+                found[f"{what}, records of {size} bytes"] = {worker.name: [worker.do(what, job)]}
+            if size == max(SIZES):
+                job = Job(cluster.bootstrap, topic, commits)
+                found["commit"] = {worker.name: [worker.do("commit", job)]}
+    return found
+
+
+@contextmanager
+def _topic(cluster: ClusterCalls, name: str) -> Iterator[str]:
+    cluster.create_topic(name)
+    yield name
+    cluster.delete_topic(name)
+
+
+def measure(cluster: ClusterCalls, workers: Sequence[Worker], plan: argparse.Namespace) -> Costs:
+    """Warm everybody up, then visit all in every round, in turn."""
+    for worker in workers:
+        one_round(cluster, worker, WARM_UP_MEGABYTES, plan.commits // 10)
+    costs: Costs = {}
+    for number in range(plan.rounds):
+        turn = number % len(workers)
+        for worker in (*workers[turn:], *workers[:turn]):
+            for what, by_client in one_round(cluster, worker, plan.megabytes, plan.commits).items():
+                costs.setdefault(what, {}).setdefault(worker.name, []).extend(
+                    by_client[worker.name]
+                )
+        print(f"round {number + 1} of {plan.rounds} done", file=sys.stderr)
+    return costs
+
+
+def rates(what: str, rounds: Sequence[Cost], megabytes: int) -> list[float]:
+    """MB per second of the clock, round by round; of commits their number per second."""
+    return [_amount(what, each, megabytes) / each.wall_s for each in rounds]
+
+
+def _amount(what: str, cost: Cost, megabytes: int) -> float:
+    if what == "commit":
+        return len(cost.latencies)
+    return megabytes if str(max(SIZES)) in what else max(1, megabytes // SMALL_SHARE)
+
+
+def _cell(what: str, rounds: Sequence[Cost], megabytes: int) -> str:
+    if what == "commit":
+        middle = median(median(each.latencies) for each in rounds) * 1e6
+        worst = median(quantiles(each.latencies, n=100)[PERCENTILE - 1] for each in rounds) * 1e6
+        return f"{middle:.0f}, p{PERCENTILE} {worst:.0f}"
+    per_cpu = median(_amount(what, each, megabytes) / max(each.cpu_s, 0.01) for each in rounds)
+    return f"{median(rates(what, rounds, megabytes)):.1f} ({per_cpu:.1f})"
+
+
+def table(costs: Costs, names: Sequence[str], megabytes: int) -> str:
+    """Markdown: what each client reaches, and how many times as much ours does."""
+    rivals = [name for name in names if name != OURS and OURS in names]
+    rows = [["job", *names, *(f"{OURS} : {rival}" for rival in rivals)]]
+    rows.append(["---"] * len(rows[0]))
+    for what, by_client in costs.items():
+        unit = "us" if what == "commit" else "MB/s (per CPU second of the client)"
+        row = [f"{what}, {unit}"]
+        row += [_cell(what, by_client[name], megabytes) for name in names]
+        for rival in rivals:
+            pairs = zip(
+                rates(what, by_client[OURS], megabytes),
+                rates(what, by_client[rival], megabytes),
+                strict=True,
+            )
+            row.append(f"{median(ours / theirs for ours, theirs in pairs):.2f}")
+        rows.append(row)
+    return "\n".join("| " + " | ".join(row) + " |" for row in rows)
+
+
+def arguments() -> argparse.Namespace:
+    """The command line."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--megabytes", type=int, default=40, help="of each round, at 1000 bytes")
+    parser.add_argument("--commits", type=int, default=1000, help="of each round")
+    parser.add_argument("--only", nargs="+", choices=sorted(CONTESTANTS), metavar="CLIENT")
+    parser.add_argument("--bootstrap", help="a cluster that runs already")
+    parser.add_argument("--no-pin", action="store_true", help="let the scheduler choose cores")
+    parser.add_argument("--json", type=Path, help="write every round to this file")
+    parser.add_argument("--worker", choices=sorted(CONTESTANTS), help=argparse.SUPPRESS)
+    return parser.parse_args()
+
+
+def _refuse(reason: str) -> NoReturn:
+    raise ServerFailed(reason)
+
+
+def main() -> None:
+    """Measure what the command line names and print the table."""
+    options = arguments()
+    if options.worker:
+        work(options.worker)
+        return
+    are_pinned = not options.no_pin and (os.cpu_count() or 1) > 1
+    names = options.only or list(CONTESTANTS)
+    with ExitStack() as stack:
+        cluster: ClusterCalls
+        if options.bootstrap:
+            cluster = GivenCluster(options.bootstrap, "", _refuse)
+        else:
+            cluster = stack.enter_context(Cluster(1))
+            if are_pinned:
+                pin(cluster.node(1).pid, {0})
+        cores = {1} if are_pinned else None
+        workers = [stack.enter_context(Worker(name, cores)) for name in names]
+        costs = measure(cluster, workers, options)
+    print(f"machine: {machine()}")
+    print(
+        f"plan: {options.rounds} rounds of {options.megabytes} MB at {max(SIZES)} bytes, "
+        f"{options.megabytes // SMALL_SHARE} MB at {min(SIZES)}, {options.commits} commits; "
+        f"pinned: {'broker core 0, clients core 1' if are_pinned else 'no'}"
+    )
+    print(table(costs, names, options.megabytes))
+    if options.json:
+        everything = {
+            what: {name: [asdict(each) for each in rounds] for name, rounds in by_client.items()}
+            for what, by_client in costs.items()
+        }
+        options.json.write_text(json.dumps({"machine": machine(), "costs": everything}) + "\n")
+
+
+if __name__ == "__main__":
+    main()
