@@ -1,10 +1,12 @@
 """What one OffsetFetch and one OffsetCommit cost inside this process, and where it goes.
 
-    python -m benchmarks.hot_path [--rounds N] [--profile CELL]
+    python -m benchmarks.hot_path [--rounds N] [--profile CELL] [--audit none|by-hand|all]
 
 Everything is real (connections, dispatcher, coordinator, logs on disk) except the sockets, so a
 number here is the part of a request's cost that is ours. The least of many short rounds is
-printed: what else the machine does can only make a round slower.
+printed: what else the machine does can only make a round slower. ``--audit`` says what is
+recorded of offsets: nothing, what is done by hand (no commit here is), or every commit; the
+records are built and thrown away.
 """
 
 from __future__ import annotations
@@ -129,8 +131,16 @@ class Alone:
         """Nothing is fetched."""
 
 
+class Nowhere:
+    """An audit log that takes everything."""
+
+    async def write(self, entries: Sequence[object]) -> Sequence[Any]:
+        """Nothing is left to be written."""
+        return ()
+
+
 @asynccontextmanager
-async def node(directory: Path) -> AsyncIterator[Node]:
+async def node(directory: Path, audit: str = "none") -> AsyncIterator[Node]:
     """A node that leads every offsets partition, and knows the topic of the load."""
     loop = asyncio.get_running_loop()
     logs = LogManager(
@@ -150,7 +160,7 @@ async def node(directory: Path) -> AsyncIterator[Node]:
     cache.update(_known_topics())
     coordinator = GroupCoordinator(
         node_id=NODE,
-        config=CoordinatorConfig(),
+        config=CoordinatorConfig(history_enable=audit == "all"),
         log=OffsetsLogPort(replicas, loop),
         topics=CoordinatorTopics(
             NODE, cache, lambda topic: None, offsets_partitions=lambda: OFFSETS_PARTITIONS
@@ -159,6 +169,7 @@ async def node(directory: Path) -> AsyncIterator[Node]:
         loop=loop,
         now_ms=wall_clock_ms,
         random=random.Random(1),
+        audit_log=None if audit == "none" else Nowhere(),
     )
     replicas.on_elected.append(lambda topic, index, epoch: coordinator.on_elected(index, epoch))
     coordinator.start(OFFSETS_PARTITIONS)
@@ -298,9 +309,9 @@ async def shares(node: Node, kind: str, rounds: int) -> dict[str, float]:
     return found
 
 
-async def measure(directory: Path, rounds: int, only: str | None) -> None:
+async def measure(directory: Path, rounds: int, only: str | None, audit: str) -> None:
     """Print one line a cell and one line of stages a kind."""
-    async with node(directory) as served:
+    async with node(directory, audit) as served:
         for number in range(64):
             await _commit_all(served, number)
         collector.spare()
@@ -334,12 +345,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--rounds", type=int, default=500)
     parser.add_argument("--profile", metavar="CELL", help='as printed, "fetch, 64 connections"')
+    parser.add_argument("--audit", choices=["none", "by-hand", "all"], default="none")
     options = parser.parse_args()
     with (
         tempfile.TemporaryDirectory() as directory,
         asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner,
     ):
-        runner.run(measure(Path(directory), options.rounds, options.profile))
+        runner.run(measure(Path(directory), options.rounds, options.profile, options.audit))
 
 
 if __name__ == "__main__":

@@ -28,6 +28,10 @@ from .ports import AuditLog, Caller
 
 log = logging.getLogger(__name__)
 
+_DEAD: Final = GroupState.DEAD
+_new_change: Final = tuple.__new__
+"""What the constructor of a named tuple does, at half its price."""
+
 WAITING_BYTES_MAX: Final = 16 << 20
 """So much of what waits is kept, as far as it can be estimated."""
 CHANGE_BYTES: Final = 400
@@ -46,6 +50,7 @@ DRAIN_S: Final = 2.0
 
 
 class _Change(NamedTuple):
+    size: int
     time_ms: int
     caller: Caller
     action: str
@@ -54,11 +59,6 @@ class _Change(NamedTuple):
     partition: TopicPartition
     old: Commit | None
     new: Commit | None
-
-    @property
-    def size(self) -> int:
-        metadata = sum(len(each.metadata) for each in (self.old, self.new) if each is not None)
-        return CHANGE_BYTES + metadata
 
 
 class Trail:
@@ -97,6 +97,28 @@ class Trail:
         is_outside = generation < 0 and not member_id
         return is_outside and group.protocol_type is not None and self.is_kept
 
+    def watch_one(
+        self,
+        told: Told,
+        group: Group,
+        partition: TopicPartition,
+        commit: Commit,
+        caller: Caller,
+        *,
+        is_by_hand: bool,
+    ) -> Told:
+        """``told``, with a note of what it changed; it settles ``commit``."""
+        served = group.offsets.committed
+        change = self._change_of(caller) if is_by_hand else ""
+
+        def decided(code: ErrorCode, record_offset: int) -> None:
+            old = served.get(partition)
+            told(code, record_offset)
+            if not code and (served.get(partition) is commit or group.state is _DEAD):
+                self._note_commit(caller, change, group.group_id, partition, old, commit)
+
+        return decided
+
     def watch(
         self,
         told: Told,
@@ -106,7 +128,7 @@ class Trail:
         *,
         is_by_hand: bool,
     ) -> Told:
-        """``told``, with a note of what it changed; it settles ``commits``."""
+        """The same for several commits of one request."""
         change = self._change_of(caller) if is_by_hand else ""
 
         def decided(code: ErrorCode, record_offset: int) -> None:
@@ -115,11 +137,10 @@ class Trail:
             told(code, record_offset)
             if code:
                 return
-            is_dead = group.state is GroupState.DEAD
+            is_dead = group.state is _DEAD
             for (partition, commit), old in zip(commits, before, strict=True):
-                is_served = is_dead or served.get(partition) is commit
-                if is_served and (self.keeps_all or _differs(old, commit)):
-                    self._note(caller, COMMIT, change, group.group_id, partition, old, commit)
+                if is_dead or served.get(partition) is commit:
+                    self._note_commit(caller, change, group.group_id, partition, old, commit)
 
         return decided
 
@@ -160,6 +181,18 @@ class Trail:
         said = "" if caller.tool is None else caller.tool.change
         return said or f"{self._random.getrandbits(48):012x}"
 
+    def _note_commit(
+        self,
+        caller: Caller,
+        change: str,
+        group_id: str,
+        partition: TopicPartition,
+        old: Commit | None,
+        new: Commit,
+    ) -> None:
+        if self.keeps_all or _differs(old, new):
+            self._note(caller, COMMIT, change, group_id, partition, old, new)
+
     def _note(
         self,
         caller: Caller,
@@ -170,16 +203,21 @@ class Trail:
         old: Commit | None,
         new: Commit | None,
     ) -> None:
-        noted = _Change(self._now_ms(), caller, action, change, group_id, partition, old, new)
-        size = noted.size
+        size = CHANGE_BYTES
+        if old is not None:
+            size += len(old.metadata)
+        if new is not None:
+            size += len(new.metadata)
         if self._waiting_bytes + size > WAITING_BYTES_MAX:
             self.lost += 1
             return
-        self._waiting.append(noted)
+        if self._noted == self.written:
+            self._woken.set()
+            self._idle.clear()
+        fields = (size, self._now_ms(), caller, action, change, group_id, partition, old, new)
+        self._waiting.append(_new_change(_Change, fields))
         self._waiting_bytes += size
         self._noted += 1
-        self._woken.set()
-        self._idle.clear()
 
     async def _write_some(self) -> None:
         began = self._loop.time()

@@ -185,7 +185,7 @@ class Commits:
             or caller.tool is not None
             or self._keeps_all
         ):
-            told = self._watched(told, request, group, [(partition, commit)], caller)
+            told = self._watched_one(told, request, group, partition, commit, caller)
         self._journal.write(group.term, (entry,), told)
 
     def _commit_many(
@@ -216,6 +216,22 @@ class Commits:
             told = self._watched(told, request, group, commits, caller)
         self._journal.write(group.term, entries, told)
 
+    def _watched_one(
+        self,
+        told: Told,
+        request: OffsetCommitRequest,
+        group: Group,
+        partition: TopicPartition,
+        commit: Commit,
+        caller: Caller,
+    ) -> Told:
+        """``told``, watched by the audit trail where this commit belongs on it."""
+        trail, generation = self._trail, request.generation_id_or_member_epoch
+        is_by_hand = trail.is_by_hand(caller, group, request.member_id, generation)
+        if not (is_by_hand or self._keeps_all):
+            return told
+        return trail.watch_one(told, group, partition, commit, caller, is_by_hand=is_by_hand)
+
     def _watched(
         self,
         told: Told,
@@ -224,7 +240,7 @@ class Commits:
         commits: Sequence[tuple[TopicPartition, Commit]],
         caller: Caller,
     ) -> Told:
-        """``told``, watched by the audit trail where this commit belongs on it."""
+        """The same for several."""
         trail, generation = self._trail, request.generation_id_or_member_epoch
         is_by_hand = trail.is_by_hand(caller, group, request.member_id, generation)
         if not (is_by_hand or self._keeps_all):
