@@ -15,6 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 from barnabas.console.development_cluster import Cluster
 from barnabas.pipeline.frames import available_now
 from benchmarks.spark_connector import NoConnector
+from tests.harness.confluent_client import Confluent
 from tests.harness.records import Sent
 from tests.pipeline.conftest import Fill
 
@@ -118,10 +119,11 @@ def test_both_write_the_same_records(
 
 @pytest.mark.parametrize(("source", "sink"), [("kafka", "barnabas"), ("barnabas", "kafka")])
 def test_either_sink_takes_the_stream_of_the_other(
-    both: Both, filled: Fill, source: str, sink: str
+    both: Both, cluster: Cluster, filled: Fill, source: str, sink: str
 ) -> None:
     name = filled(60)
     target = f"{name}-{source}-{sink}"
+    Confluent().create_topic(cluster.bootstrap, target, 2)
 
     both.copy(source, sink, name, target)
 
