@@ -12,6 +12,10 @@ if TYPE_CHECKING:
     from .accumulator import Delivery, RecordMetadata
     from .admin import Admin
     from .blocking import SyncConsumer, SyncProducer
+    from .classic_blocking import SyncConsumerConnector
+    from .classic_config import ClassicConfig
+    from .classic_member import ClassicListener, ConsumerRebalanceFailed
+    from .classic_stream import ConsumerTimeout, KafkaStream
     from .cluster import Cluster, Unreachable
     from .config import ClientConfig
     from .consumed import Chunk, ConsumedRecord
@@ -35,17 +39,23 @@ if TYPE_CHECKING:
     from .fetcher import Fetcher
     from .group_consumer import RebalanceListener
     from .group_offsets import CommittedOffset, GroupOffsets
+    from .high_level_consumer import ConsumerConnector
     from .partitioner import HashPartitioner, Murmur2Partitioner, Partitioner
     from .producer import Producer
     from .producer_config import ProducerConfig
     from .producer_queue import CallbackHandler, EventHandler, Item, Sending
     from .simple_consumer import EARLIEST_TIME, LATEST_TIME, Fetch, SimpleConsumer
+    from .topic_filter import TopicFilter, blacklist, whitelist
     from .topology import Node, TopicPartition
 
 _MODULES = {
     "accumulator": ("Delivery", "RecordMetadata"),
     "admin": ("Admin",),
     "blocking": ("SyncConsumer", "SyncProducer"),
+    "classic_blocking": ("SyncConsumerConnector",),
+    "classic_config": ("ClassicConfig",),
+    "classic_member": ("ClassicListener", "ConsumerRebalanceFailed"),
+    "classic_stream": ("ConsumerTimeout", "KafkaStream"),
     "cluster": ("Cluster", "Unreachable"),
     "config": ("ClientConfig",),
     "consumed": ("Chunk", "ConsumedRecord"),
@@ -69,11 +79,13 @@ _MODULES = {
     "fetcher": ("Fetcher",),
     "group_consumer": ("RebalanceListener",),
     "group_offsets": ("CommittedOffset", "GroupOffsets"),
+    "high_level_consumer": ("ConsumerConnector",),
     "partitioner": ("HashPartitioner", "Murmur2Partitioner", "Partitioner"),
     "producer": ("Producer",),
     "producer_config": ("ProducerConfig",),
     "producer_queue": ("CallbackHandler", "EventHandler", "Item", "Sending"),
     "simple_consumer": ("EARLIEST_TIME", "LATEST_TIME", "Fetch", "SimpleConsumer"),
+    "topic_filter": ("TopicFilter", "blacklist", "whitelist"),
     "topology": ("Node", "TopicPartition"),
 }
 _HOME = {name: module for module, names in _MODULES.items() for name in names}
@@ -86,6 +98,8 @@ __all__ = [
     "Batch",
     "CallbackHandler",
     "Chunk",
+    "ClassicConfig",
+    "ClassicListener",
     "ClientConfig",
     "Cluster",
     "CommitFailed",
@@ -94,6 +108,9 @@ __all__ = [
     "ConsumedRecord",
     "Consumer",
     "ConsumerConfig",
+    "ConsumerConnector",
+    "ConsumerRebalanceFailed",
+    "ConsumerTimeout",
     "DecodingFailed",
     "Delivery",
     "Disconnected",
@@ -106,6 +123,7 @@ __all__ = [
     "HashPartitioner",
     "Item",
     "KafkaError",
+    "KafkaStream",
     "Murmur2Partitioner",
     "NewTopic",
     "Node",
@@ -120,10 +138,14 @@ __all__ = [
     "Sending",
     "SimpleConsumer",
     "SyncConsumer",
+    "SyncConsumerConnector",
     "SyncProducer",
+    "TopicFilter",
     "TopicPartition",
     "Unreachable",
     "UnsupportedVersion",
+    "blacklist",
+    "whitelist",
 ]
 
 

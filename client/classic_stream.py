@@ -79,6 +79,11 @@ class KafkaStream:
         """The partitions that feed this stream now."""
         return frozenset(self._positions)
 
+    @property
+    def is_over(self) -> bool:
+        """The connector was shut down: nothing more will come."""
+        return self._is_over
+
     def __aiter__(self) -> Self:
         """Itself."""
         return self
