@@ -1,4 +1,4 @@
-"""Programs to copy: how the usual clients reach the cluster that was just started."""
+"""Programs to copy: how our client and the usual ones reach the cluster that was just started."""
 
 from __future__ import annotations
 
@@ -18,6 +18,15 @@ def first_programs(bootstrap: str) -> Mapping[str, str]:
     Each leaves its group before it ends, or the next one would have to wait for its session.
     """
     return {
+        "barnabas": f"""\
+from barnabas.client import SyncConsumer, SyncProducer
+servers = "{bootstrap}"
+with SyncProducer(servers) as producer:
+    producer.send("hello", "world")
+first = {{"auto.offset.reset": "earliest"}}
+with SyncConsumer(servers, "hello", group="g", config=first) as consumer:
+    print(next(iter(consumer)).value)
+""",
         "kafka-python": f"""\
 from kafka import KafkaConsumer, KafkaProducer
 servers = "{bootstrap}"
