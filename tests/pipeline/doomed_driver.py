@@ -10,7 +10,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from pyspark import TaskContext
@@ -27,13 +27,8 @@ DOOMED_BATCH = 1
 RECORDS_PER_BATCH = 20
 
 
-def main(bootstrap: str, topic: str, path: str, checkpoint: str, point: str) -> None:
-    spark = spark_session(
-        "doomed",
-        "local[1]",
-        {"spark.driver.memory": "512m", "spark.ui.enabled": "false"},
-    )
-    victims = [spark.sparkContext._gateway.proc.pid, os.getpid()]  # type: ignore[union-attr]
+def doomed_source(point: str, victims: Sequence[int]) -> type[DefaultSource]:
+    """Our data source, but for a writer that kills these processes at ``point``."""
 
     class Doomed(ArchiveWriter):
         def __init__(self, options: ArchiveOptions) -> None:
@@ -77,7 +72,18 @@ def main(bootstrap: str, topic: str, path: str, checkpoint: str, point: str) -> 
         ) -> DataSourceStreamWriter:
             return Doomed(archive_options(self.options))
 
-    spark.dataSource.register(DoomedSource)
+    return DoomedSource
+
+
+def main(bootstrap: str, topic: str, path: str, checkpoint: str, point: str) -> None:
+    spark = spark_session(
+        "doomed",
+        "local[1]",
+        {"spark.driver.memory": "512m", "spark.ui.enabled": "false"},
+    )
+    victims = [spark.sparkContext._gateway.proc.pid, os.getpid()]  # type: ignore[union-attr]
+
+    spark.dataSource.register(doomed_source(point, victims))
     frame = stream_topic(
         spark,
         topic,
