@@ -24,11 +24,13 @@ log = logging.getLogger(__name__)
 JOBS: Final = {
     "lag-history": "how far groups were behind over time, and what that meant",
     "offset-audit": "commits that went back, jumped, stalled or left the log",
+    "zk-migrate": "bring offsets of classic groups from ZooKeeper to the coordinator, and back",
     "reset": "move many groups to a time or an offset, by a plan that can be undone",
 }
 _MODULES: Final = {
     "lag-history": "lag_history",
     "offset-audit": "offset_audit",
+    "zk-migrate": "zk_migrate",
     "reset": "bulk_reset",
 }
 """Each has ``add_arguments``, ``configured`` and ``run``, and is what spark-submit is given."""
