@@ -215,7 +215,7 @@ class Consumer:
         tells that the last batch is done with.
         """
         loop = asyncio.get_running_loop()
-        self._ask()
+        await self._ask()
         chunk = await self._take(timeout_s)
         if chunk is None:
             return None
@@ -251,7 +251,7 @@ class Consumer:
         """Records, one by one, for ever; each is done with when the next is asked for."""
         hands = self._hands
         while True:
-            self._ask()
+            await self._ask()
             chunk = await self._take(None)
             assert chunk is not None, "no limit, but nothing came"
             self._fill()
@@ -310,12 +310,18 @@ class Consumer:
     def _read_committed(self) -> bool:
         return self._fetcher.config.read_committed
 
-    def _ask(self) -> None:
+    async def _ask(self) -> None:
         """The application wants more: it is done with what it had."""
         assert self._is_started, "use the consumer in `async with`, or start it"
         self._hands.empty()
+        await self._give_way()
+
+    async def _give_way(self) -> None:
+        """Hands are free; a rebalance that waits for it runs as far as closing what it takes."""
         if self._member is not None:
             self._member.hands_free.set()
+            if self._member.is_waiting:
+                await asyncio.sleep(0)
 
     def _fill(self) -> None:
         if self._member is not None:
@@ -352,13 +358,12 @@ class Consumer:
 
     async def _gave_way(self, chunk: Chunk) -> bool:
         """Let a rebalance that waits go on; whether the rest of the chunk is not ours any more."""
-        member = self._member
-        if member is None or not member.is_waiting:
+        if self._member is None or not self._member.is_waiting:
             return False
-        member.hands_free.set()
-        await asyncio.sleep(0)  # it runs as far as closing what it takes away
-        if chunk.place in member.open:
-            member.fill_hands()
+        self._hands.ask_record()
+        await self._give_way()
+        if chunk.place in self._member.open:
+            self._member.fill_hands()
             return False
         return True
 
@@ -373,7 +378,8 @@ class Consumer:
         self._drop(places)
 
     async def _commit_batch(self, offsets: dict[TopicPartition, CommittedOffset]) -> None:
-        await self.commit(offsets)
+        assert self._commits is not None, "only a consumer with a group commits"
+        await self._commits.commit_handed_out(offsets)
 
     async def _seek_to(self, time: int, places: Collection[TopicPartition]) -> None:
         chosen = list(places or self._open)

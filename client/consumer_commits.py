@@ -54,7 +54,7 @@ class Commits:
         }
         if not due:
             return
-        identity = self._identity()
+        identity = await self._identity()
         try:
             await self._member.offsets.commit(due, identity)
         except KafkaError as error:
@@ -62,6 +62,13 @@ class Commits:
                 raise
             await self._commit_again(due, identity, error)
         self._hands.committed.update(due)
+
+    async def commit_handed_out(self, offsets: Mapping[TopicPartition, CommittedOffset]) -> None:
+        """Store the offsets of a batch, unless its partitions are somebody else's by now."""
+        if self._member.is_subscribed and not offsets.keys() <= self._member.assignment:
+            gone = KafkaError(ErrorCode.ILLEGAL_GENERATION)
+            raise self._failed(gone, self._member.member.joined_as)
+        await self.commit(offsets)
 
     async def commit_quietly(self, offsets: Offsets) -> None:
         """Store ``offsets`` if that can be done soon; the group may be in a hurry."""
@@ -81,9 +88,18 @@ class Commits:
     def _group(self) -> str:
         return self._member.member.group
 
-    def _identity(self) -> Identity | None:
+    async def _identity(self) -> Identity | None:
         """None for who reads what it chose itself."""
-        return self._member.member.identity if self._member.is_subscribed else None
+        if not self._member.is_subscribed:
+            return None
+        identity = self._member.member.identity
+        if identity.generation < 0 and self._member.hands_free.is_set():
+            await self._member.is_settled.wait()
+            identity = self._member.member.identity
+        if identity.generation < 0:
+            gone = KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
+            raise self._failed(gone, self._member.member.joined_as)
+        return identity
 
     async def _commit_again(
         self,

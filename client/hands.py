@@ -29,6 +29,7 @@ class Hands:
         self._given: Offsets = {}
         self._chunk: Chunk | None = None
         self._record: ConsumedRecord | None = None
+        self._is_record_done = False
 
     def give(self, chunks: Iterable[Chunk]) -> None:
         """These are in hand now."""
@@ -37,13 +38,16 @@ class Hands:
 
     def give_record(self, chunk: Chunk, record: ConsumedRecord) -> None:
         """This one is in hand now, and all before it in its chunk are done with."""
-        self._chunk, self._record = chunk, record
+        self._chunk, self._record, self._is_record_done = chunk, record, False
+
+    def ask_record(self) -> None:
+        """The application asks for the next record: it is done with the last one."""
+        self._is_record_done = True
 
     def empty(self) -> None:
         """The application asks for more: what it had is done with."""
         self.done.update(self._given)
         self._given.clear()
-        self._finish_record(1)
 
     def given(self) -> Offsets:
         """Behind everything handed out, what is in hand included."""
@@ -57,8 +61,9 @@ class Hands:
         """Behind everything that is done with, as far as it is not committed."""
         if self._chunk is not None and self._record is not None:
             place, epoch = self._chunk.place, self._chunk.leader_epoch
-            if self._record is not self._chunk.records()[0]:
-                self.done[place] = CommittedOffset(self._record.offset, "", epoch)
+            if self._is_record_done or self._record is not self._chunk.records()[0]:
+                offset = self._record.offset + self._is_record_done
+                self.done[place] = CommittedOffset(offset, "", epoch)
         return {
             place: offset
             for place, offset in self.done.items()
@@ -105,9 +110,3 @@ class Hands:
                 del self.left[index]
                 return chunk
         return None
-
-    def _finish_record(self, behind: int) -> None:
-        if self._chunk is not None and self._record is not None:
-            offset = self._record.offset + behind
-            place, epoch = self._chunk.place, self._chunk.leader_epoch
-            self.done[place] = CommittedOffset(offset, "", epoch)

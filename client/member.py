@@ -66,6 +66,8 @@ class GroupMember:
         self.member_id = ""
         self.generation = _NO_GENERATION
         """-1 while in no generation."""
+        self.joined_as = Identity("", _NO_GENERATION, config.group_instance_id)
+        """Who we were in the last generation that had us, for messages."""
         self._cluster = cluster
         self._config = config
 
@@ -101,6 +103,7 @@ class GroupMember:
                 self.member_id = answer.member_id
                 continue
             self.member_id, self.generation = answer.member_id, answer.generation_id
+            self.joined_as = self.identity
             return answer
 
     async def sync(self, protocol: str, assignments: Mapping[str, bytes]) -> bytes:
