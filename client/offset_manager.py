@@ -87,5 +87,6 @@ class OffsetManager:
             brokers = await self._brokers()
             if not brokers:
                 raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "no broker is up")
-            self._cluster = Cluster(brokers, self._config, random=self._random)
+            order = self._random.sample(list(brokers), len(brokers))  # the first may be ill
+            self._cluster = Cluster(order, self._config, random=self._random)
         return self._cluster

@@ -24,6 +24,7 @@ _VERBS: Final = {
     "zookeeper": "run one ZooKeeper server in the foreground",
     "topics": "create, list, describe and delete topics",
     "groups": "list and describe consumer groups, with their lag",
+    "offsets": "move offsets of groups between ZooKeeper and Kafka",
     "spark": "run a job on Spark: lag over time, audits, migrations, resets",
     "log": "print or verify the files of a log, with no node running",
 }

@@ -1,0 +1,96 @@
+"""The files of a migration: the plan, and beside it the journal of what was applied.
+
+The journal is JSON lines, each on the disk before what it says goes on: ``begin`` with what the
+store held before the first write, ``done`` after all was read back. A last line that is torn is
+one that never was. Source: issue 7 (resumable); users.md section 7.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from barnabas.client.migration import Held, MigrationPlan
+
+from .failure import Failure
+
+
+def write_plan(path: Path, plan: MigrationPlan) -> None:
+    """Raises Failure when the file is there already: a plan is not changed, but made anew."""
+    data = json.dumps(plan.to_document(), indent=1).encode() + b"\n"
+    try:
+        with path.open("xb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+    except FileExistsError:
+        raise Failure(f"{path} is there already: plan into another file") from None
+
+
+def read_plan(path: Path) -> MigrationPlan:
+    """Raises Failure for a file that is no plan."""
+    try:
+        return MigrationPlan.of_document(json.loads(path.read_bytes()))
+    except FileNotFoundError:
+        raise Failure(f"{path} is not there: `barnabas offsets migrate plan` makes it") from None
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise Failure(f"{path} is no plan of a migration: {error!r}") from None
+
+
+class Journal:
+    """What was begun and done with the groups of one plan."""
+
+    def __init__(self, plan: Path) -> None:
+        self.path = plan.with_name(plan.name + ".journal")
+        self._entries = list(_entries(self.path))
+
+    def touched(self) -> list[str]:
+        """Every group of which something may have been written, in the order it was."""
+        return list(dict.fromkeys(each["group"] for each in self._entries))
+
+    def is_done(self, group: str, to: str) -> bool:
+        """The last that happened to the group was that it arrived in store ``to``."""
+        mine = [each for each in self._entries if each["group"] == group]
+        return bool(mine) and mine[-1]["event"] == "done" and mine[-1]["to"] == to
+
+    def begin(self, group: str, to: str, held: Sequence[Held], time_ms: int) -> None:
+        """Before the first write: what the store holds that is about to be written."""
+        before = [
+            {"topic": each.place.topic, "partition": each.place.partition, "offset": each.at(to)}
+            for each in held
+        ]
+        self._add(
+            {"event": "begin", "group": group, "to": to, "time_ms": time_ms, "before": before}
+        )
+
+    def done(self, group: str, to: str, written: int, time_ms: int) -> None:
+        """All of the group was written and read back."""
+        self._add(
+            {"event": "done", "group": group, "to": to, "time_ms": time_ms, "written": written}
+        )
+
+    def _add(self, entry: Mapping[str, Any]) -> None:
+        whole = b"".join(json.dumps(each).encode() + b"\n" for each in self._entries)
+        with self.path.open("r+b" if self.path.exists() else "xb") as file:
+            file.truncate(len(whole))  # a line that was torn when we were killed goes
+            file.seek(len(whole))
+            file.write(json.dumps(entry).encode() + b"\n")
+            file.flush()
+            os.fsync(file.fileno())
+        self._entries.append(dict(entry))
+
+
+def _entries(path: Path) -> Sequence[dict[str, Any]]:
+    if not path.exists():
+        return ()
+    entries: list[dict[str, Any]] = []
+    lines = path.read_bytes().split(b"\n")
+    for number, line in enumerate(lines[:-1]):
+        try:
+            entries.append(json.loads(line))
+        except ValueError:
+            raise Failure(f"{path} line {number + 1} is no entry of a journal") from None
+    return entries
