@@ -15,6 +15,8 @@ from typing import Final
 
 from pyspark.sql import SparkSession
 
+_SUBMITTED: Final = "PYSPARK_GATEWAY_PORT"
+"""Set by spark-submit, which has started the JVM and knows the master."""
 _STACK: Final = "-Xss16m"
 """Spark matches an error text with a regular expression that recurses (trap 8)."""
 _WRAPPER: Final = """#!/bin/sh
@@ -47,17 +49,17 @@ def spark_session(
     """
     prepare_environment()
     builder = SparkSession.builder.appName(name)
+    if master is None and _SUBMITTED not in os.environ:
+        master = "local[*]"
     if master is not None:
         builder = builder.master(master)
-    elif "SPARK_ENV_LOADED" not in os.environ and "PYSPARK_GATEWAY_PORT" not in os.environ:
-        builder = builder.master("local[*]")
     for key, value in {**default_conf(master), **(conf or {})}.items():
         builder = builder.config(key, value)
     return builder.getOrCreate()
 
 
 def default_conf(master: str | None = None) -> dict[str, str]:
-    """What a session is told unless somebody says otherwise."""
+    """What a session is told unless somebody says otherwise; None is a master we do not know."""
     conf = {
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.adaptive.enabled": "true",
@@ -66,7 +68,7 @@ def default_conf(master: str | None = None) -> dict[str, str]:
         "spark.ui.showConsoleProgress": "false",
         "spark.driver.extraJavaOptions": _STACK,
     }
-    if master is None or master.startswith("local"):
+    if master is not None and master.startswith("local"):
         cores = os.cpu_count() or 1
         conf["spark.sql.shuffle.partitions"] = str(2 * cores)
         conf["spark.driver.host"] = "127.0.0.1"

