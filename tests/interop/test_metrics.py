@@ -213,3 +213,6 @@ def test_a_node_that_is_gone_shows_in_the_gauges_and_its_return_too(
 
     eventually(is_mended, what="all are in sync again")
     assert scrape(first)["barnabas_isr_shrinks_total"] >= shrinks
+    second.ask_to_stop()
+    second.wait_stopped()
+    assert "Traceback" not in observed.logs[1].read_text()
