@@ -8,15 +8,16 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 
 from barnabas.protocol.records.record import HeaderPair
 
 from .accumulator import RecordMetadata
-from .consumed import ConsumedRecord
+from .consumed import Chunk, ConsumedRecord
 from .consumer import RECORDS_MAX, TIMEOUT_S, Consumer
 from .consumer_batch import Batch
 from .consumer_commits import Offsets
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
     import pyarrow
 
 T = TypeVar("T")
+
+_TOLD_S: Final = 0.05
 
 
 class LoopThread:
@@ -141,9 +144,13 @@ class SyncConsumer:
     """A :class:`Consumer` whose calls wait; iterate over it, or over :meth:`batches`.
 
     Takes what a consumer takes. Use it in ``with``, or close it; from one thread.
+
+    Records are given out here, on the application's thread; the loop is told how far they are
+    with each call, and every 50 ms while nothing is called.
     """
 
     def __init__(self, bootstrap: str | Sequence[str], *topics: str, **options: Any) -> None:
+        self._reached: tuple[Chunk, int] | None = None
         self._thread = LoopThread("barnabas consumer")
         try:
             self._consumer = self._thread.run(_started(Consumer, bootstrap, *topics, **options))
@@ -160,7 +167,8 @@ class SyncConsumer:
         self, max_records: int = RECORDS_MAX, *, timeout_s: float | None = TIMEOUT_S
     ) -> SyncBatch | None:
         """What there is, up to ``max_records``; None when nothing came within ``timeout_s``."""
-        batch = self._thread.run(self._consumer.next_batch(max_records, timeout_s=timeout_s))
+        batch = self._run(self._consumer.next_batch(max_records, timeout_s=timeout_s))
+        self._reached = None
         return None if batch is None else SyncBatch(batch, self._thread)
 
     def batches(self, max_records: int = RECORDS_MAX) -> Iterator[SyncBatch]:
@@ -171,53 +179,65 @@ class SyncConsumer:
             yield batch
 
     def __iter__(self) -> Iterator[ConsumedRecord]:
-        """Records, one by one, for ever."""
-        for batch in self.batches(max_records=1_000):
-            yield from batch
+        """Records, one by one, for ever; the loop may be left and begun again."""
+        while True:
+            chunk = self._run(self._consumer.next_chunk())
+            told_at = time.monotonic()
+            for index, record in enumerate(chunk.records()):
+                self._reached = chunk, index
+                yield record
+                if self._reached is None or self._reached[0] is not chunk:
+                    break  # somebody moved away
+                if time.monotonic() - told_at > _TOLD_S:
+                    if not self._run(self._consumer.goes_on(chunk)):
+                        break
+                    told_at = time.monotonic()
 
     def commit(self, offsets: Offsets | None = None) -> None:
         """Commit ``offsets``, or where everything handed out so far ends; raises CommitFailed."""
-        self._thread.run(self._consumer.commit(offsets))
+        self._run(self._consumer.commit(offsets))
 
     def committed(
         self, places: Iterable[TopicPartition] | None = None
     ) -> dict[TopicPartition, CommittedOffset]:
         """What the group has committed, in ``places`` or everywhere."""
-        return self._thread.run(self._consumer.committed(places))
+        return self._run(self._consumer.committed(places))
 
     def assign(
         self, places: Iterable[TopicPartition] | Mapping[TopicPartition, int | None]
     ) -> None:
         """Read exactly these."""
-        self._thread.run(self._consumer.assign(places))
+        self._run(self._consumer.assign(places))
+        self._reached = None
 
     def seek(self, place: TopicPartition, offset: int) -> None:
         """Read on at ``offset``."""
-        self._thread.run(_called(self._consumer.seek, place, offset))
+        self._run(_called(self._consumer.seek, place, offset))
+        self._reached = None
 
     def position(self, place: TopicPartition) -> int | None:
         """The offset of the next record; None while nobody knows it."""
-        return self._consumer.position(place)
+        return self._run(_called(self._consumer.position, place))
 
     def pause(self, *places: TopicPartition) -> None:
         """Hand out nothing of these until :meth:`resume`."""
-        self._thread.run(_called(self._consumer.pause, *places))
+        self._run(_called(self._consumer.pause, *places))
 
     def resume(self, *places: TopicPartition) -> None:
         """Undo :meth:`pause`."""
-        self._thread.run(_called(self._consumer.resume, *places))
+        self._run(_called(self._consumer.resume, *places))
 
     def to_arrow(self, max_records: int, *, timeout_s: float = TIMEOUT_S) -> pyarrow.Table:
         """The next records as a pyarrow table."""
-        return self._thread.run(self._consumer.to_arrow(max_records, timeout_s=timeout_s))
+        return self._run(self._consumer.to_arrow(max_records, timeout_s=timeout_s))
 
     def to_pandas(self, max_records: int, *, timeout_s: float = TIMEOUT_S) -> pandas.DataFrame:
         """The next records as a pandas frame."""
-        return self._thread.run(self._consumer.to_pandas(max_records, timeout_s=timeout_s))
+        return self._run(self._consumer.to_pandas(max_records, timeout_s=timeout_s))
 
     def close(self) -> None:
         """Commit, if that is automatic, and leave the group."""
-        _end(self._thread, self._consumer.close)
+        _end(self._thread, lambda: self._told(self._consumer.close()))
 
     def __enter__(self) -> Self:
         """The consumer; it runs already."""
@@ -230,7 +250,15 @@ class SyncConsumer:
         trace: TracebackType | None,
     ) -> None:
         """Close; after an exception what is in hand is not committed by itself."""
-        _end(self._thread, lambda: self._consumer.__aexit__(kind, error, trace))
+        _end(self._thread, lambda: self._told(self._consumer.__aexit__(kind, error, trace)))
+
+    def _run(self, work: Coroutine[Any, Any, T]) -> T:
+        return self._thread.run(self._told(work))
+
+    async def _told(self, work: Coroutine[Any, Any, T]) -> T:
+        if self._reached is not None:
+            self._consumer.reach(*self._reached)
+        return await work
 
 
 class SyncBatch:
@@ -290,8 +318,8 @@ async def _started(made: type[C], *arguments: Any, **options: Any) -> C:
     return client
 
 
-async def _called(function: Callable[..., None], *arguments: Any) -> None:
-    function(*arguments)
+async def _called(function: Callable[..., T], *arguments: Any) -> T:
+    return function(*arguments)
 
 
 def _end(thread: LoopThread, closing: Callable[[], Coroutine[Any, Any, None]]) -> None:

@@ -6,7 +6,6 @@ Source: coordinator.md sections 1.9 and 5; users.md section 6.
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import AsyncIterator, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from types import TracebackType
@@ -32,8 +31,6 @@ from .topology import TopicPartition
 if TYPE_CHECKING:
     import pandas
     import pyarrow
-
-log = logging.getLogger(__name__)
 
 RECORDS_MAX = 10_000
 TIMEOUT_S = 0.5
@@ -127,7 +124,7 @@ class Consumer:
         if self._member is not None and unknown:
             committed = await self._member.offsets.fetch(unknown)
             positions |= {place: each.offset for place, each in committed.items()}
-        self._drop(self._places - positions.keys())
+        self._hands.forget(self._places - positions.keys())
         self._fetcher.remove(self._places - positions.keys())
         self._fetcher.add(positions)
         self._places = set(positions)
@@ -158,7 +155,7 @@ class Consumer:
     def seek(self, place: TopicPartition, offset: int) -> None:
         """Read on at ``offset``; raises KeyError for a partition that is not read."""
         self._fetcher.seek(place, offset)
-        self._drop([place])
+        self._hands.forget([place])
 
     async def seek_to_beginning(self, *places: TopicPartition) -> None:
         """Read these, or everything, from the first record that is still kept."""
@@ -172,7 +169,9 @@ class Consumer:
         self, times: Mapping[TopicPartition, int]
     ) -> dict[TopicPartition, int]:
         """The first offset at or after each time in ms, -1 where nothing is so late."""
-        return await offsets_for(self.cluster, times, read_committed=self._read_committed)
+        return await offsets_for(
+            self.cluster, times, read_committed=self._fetcher.config.read_committed
+        )
 
     async def commit(self, offsets: Offsets | None = None) -> None:
         """Commit ``offsets``, or where everything handed out so far ends.
@@ -248,20 +247,39 @@ class Consumer:
         return pandas_frame(await self._gathered(max_records, timeout_s))
 
     async def __aiter__(self) -> AsyncIterator[ConsumedRecord]:
-        """Records, one by one, for ever; each is done with when the next is asked for."""
-        hands = self._hands
+        """Records, one by one, for ever; a loop that is begun anew goes on with the next one."""
         while True:
-            await self._ask()
-            chunk = await self._take(None)
-            assert chunk is not None, "no limit, but nothing came"
-            self._fill()
-            for record in chunk.records():
-                hands.give_record(chunk, record)
+            chunk = await self.next_chunk()
+            for index, record in enumerate(chunk.records()):
+                self._hands.reach(chunk, index)
                 yield record
-                if hands.is_elsewhere(chunk) or await self._gave_way(chunk):
+                if not await self.goes_on(chunk):
                     break
-            else:
-                hands.drop_chunk()
+
+    async def next_chunk(self) -> Chunk:
+        """Records of one partition, the first in hand: for who gives them out one by one."""
+        await self._ask()
+        chunk = await self._take(None)
+        assert chunk is not None, "no limit, but nothing came"
+        self._hands.take(chunk)
+        self._fill()
+        return chunk
+
+    def reach(self, chunk: Chunk, index: int) -> None:
+        """The application has the record ``index`` of ``chunk`` in hand now."""
+        self._hands.reach(chunk, index)
+
+    async def goes_on(self, chunk: Chunk) -> bool:
+        """Let a rebalance that waits go on; whether the rest of ``chunk`` is still ours to read."""
+        if self._hands.is_elsewhere(chunk):
+            return False
+        if self._member is not None and self._member.is_waiting:
+            self._hands.ask_record()
+            await self._give_way()
+            if chunk.place not in self._member.open:
+                return False
+            self._member.fill_hands()
+        return True
 
     async def close(self) -> None:
         """Commit what was handed out, if that is automatic, and leave the group."""
@@ -305,10 +323,6 @@ class Consumer:
         if self._member is not None and not self._places:
             return self._member.open
         return self._places
-
-    @property
-    def _read_committed(self) -> bool:
-        return self._fetcher.config.read_committed
 
     async def _ask(self) -> None:
         """The application wants more: it is done with what it had."""
@@ -356,26 +370,12 @@ class Consumer:
                 self._hands.left.appendleft(chunk)
         return [chunk for chunk in chunks if self._may_give(chunk)]
 
-    async def _gave_way(self, chunk: Chunk) -> bool:
-        """Let a rebalance that waits go on; whether the rest of the chunk is not ours any more."""
-        if self._member is None or not self._member.is_waiting:
-            return False
-        self._hands.ask_record()
-        await self._give_way()
-        if chunk.place in self._member.open:
-            self._member.fill_hands()
-            return False
-        return True
-
-    def _drop(self, places: Collection[TopicPartition]) -> None:
-        self._hands.forget(places)
-
     async def _before_revoke(self, places: Places) -> None:
         if self.config.auto_commit and self._commits is not None:
             finished = self._hands.finished()
             due = {place: finished[place] for place in places if place in finished}
             await self._commits.commit_quietly(due)
-        self._drop(places)
+        self._hands.forget(places)
 
     async def _commit_batch(self, offsets: dict[TopicPartition, CommittedOffset]) -> None:
         assert self._commits is not None, "only a consumer with a group commits"
@@ -383,10 +383,7 @@ class Consumer:
 
     async def _seek_to(self, time: int, places: Collection[TopicPartition]) -> None:
         chosen = list(places or self._open)
-        found = await offsets_for(
-            self.cluster, dict.fromkeys(chosen, time), read_committed=self._read_committed
-        )
-        for place, offset in found.items():
+        for place, offset in (await self.offsets_for_times(dict.fromkeys(chosen, time))).items():
             self.seek(place, offset)
 
     async def _gathered(self, max_records: int, timeout_s: float) -> list[ConsumedRecord]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Collection, Iterable
 
-from .consumed import Chunk, ConsumedRecord
+from .consumed import Chunk
 from .group_offsets import CommittedOffset
 from .topology import TopicPartition
 
@@ -28,7 +28,8 @@ class Hands:
         self.left: deque[Chunk] = deque()
         self._given: Offsets = {}
         self._chunk: Chunk | None = None
-        self._record: ConsumedRecord | None = None
+        """Given out record by record, as far as ``_index``."""
+        self._index = 0
         self._is_record_done = False
 
     def give(self, chunks: Iterable[Chunk]) -> None:
@@ -36,34 +37,42 @@ class Hands:
         for chunk in chunks:
             self._given[chunk.place] = CommittedOffset(chunk.next_offset, "", chunk.leader_epoch)
 
-    def give_record(self, chunk: Chunk, record: ConsumedRecord) -> None:
-        """This one is in hand now, and all before it in its chunk are done with."""
-        self._chunk, self._record, self._is_record_done = chunk, record, False
+    def take(self, chunk: Chunk) -> None:
+        """The first record of ``chunk`` is in hand now; the others follow, one by one."""
+        self._chunk, self._index, self._is_record_done = chunk, 0, False
+
+    def reach(self, chunk: Chunk, index: int) -> None:
+        """This record is in hand now, and all before it in its chunk are done with."""
+        if self._chunk is chunk:
+            self._index, self._is_record_done = index, False
 
     def ask_record(self) -> None:
         """The application asks for the next record: it is done with the last one."""
         self._is_record_done = True
 
     def empty(self) -> None:
-        """The application asks for more: what it had is done with."""
+        """The application asks for more: what it had is done with, the rest of a chunk waits."""
         self.done.update(self._given)
         self._given.clear()
+        if self._chunk is not None:
+            read, rest = self._chunk.split(self._index + 1)
+            self.done[read.place] = CommittedOffset(read.next_offset, "", read.leader_epoch)
+            if rest is not None:
+                self.left.appendleft(rest)
+            self._chunk = None
 
     def given(self) -> Offsets:
         """Behind everything handed out, what is in hand included."""
         found = {**self.done, **self._given}
-        if self._chunk is not None and self._record is not None:
-            offset = self._record.offset + 1
-            found[self._chunk.place] = CommittedOffset(offset, "", self._chunk.leader_epoch)
+        if self._chunk is not None:
+            found[self._chunk.place] = self._behind(self._chunk, self._index + 1)
         return found
 
     def finished(self) -> Offsets:
         """Behind everything that is done with, as far as it is not committed."""
-        if self._chunk is not None and self._record is not None:
-            place, epoch = self._chunk.place, self._chunk.leader_epoch
-            if self._is_record_done or self._record is not self._chunk.records()[0]:
-                offset = self._record.offset + self._is_record_done
-                self.done[place] = CommittedOffset(offset, "", epoch)
+        if self._chunk is not None and self._index + self._is_record_done:
+            count = self._index + self._is_record_done
+            self.done[self._chunk.place] = self._behind(self._chunk, count)
         return {
             place: offset
             for place, offset in self.done.items()
@@ -77,7 +86,7 @@ class Hands:
             self._given.pop(place, None)
             self.committed.pop(place, None)
         if self._chunk is not None and self._chunk.place in places:
-            self._chunk = self._record = None
+            self._chunk = None
         if self.left:
             self.left = deque(chunk for chunk in self.left if chunk.place not in places)
 
@@ -85,19 +94,10 @@ class Hands:
         """Whether somebody moved away from ``chunk`` since its last record was given."""
         return self._chunk is not chunk
 
-    def drop_chunk(self) -> None:
-        """No record is in hand any more: the chunk is read to its end."""
-        if self._chunk is not None:
-            place = self._chunk.place
-            self.done[place] = CommittedOffset(
-                self._chunk.next_offset, "", self._chunk.leader_epoch
-            )
-        self._chunk = self._record = None
-
     def position(self, place: TopicPartition) -> int | None:
         """The next record of ``place`` that is here and not handed out; None when none is."""
-        if self._chunk is not None and self._record is not None and self._chunk.place == place:
-            return self._record.offset + 1
+        if self._chunk is not None and self._chunk.place == place:
+            return self._behind(self._chunk, self._index + 1).offset
         for chunk in self.left:
             if chunk.place == place and chunk.records():
                 return chunk.records()[0].offset
@@ -110,3 +110,9 @@ class Hands:
                 del self.left[index]
                 return chunk
         return None
+
+    def _behind(self, chunk: Chunk, count: int) -> CommittedOffset:
+        """Where to read on after the first ``count`` records."""
+        records = chunk.records()
+        offset = records[count - 1].offset + 1 if count < len(records) else chunk.next_offset
+        return CommittedOffset(offset, "", chunk.leader_epoch)
