@@ -253,6 +253,7 @@ def load(values: Mapping[str, str]) -> NodeConfig:
     if not node.node_roles:
         raise ConfigError("node.roles: must name broker, coordinator or both")
     _check_id(node)
+    _check_compaction(node, parts[CleanerSettings])
     protocols = parse_protocol_map(network.protocol_map)
     listeners = _with_inter_broker_listener(network, node, protocols)
     return NodeConfig(
@@ -301,6 +302,13 @@ def _check_id(node: NodeSettings) -> None:
             f"broker.id={node.broker_id}: must not exceed reserved.broker.max.id="
             f"{node.reserved_broker_max_id} while broker.id.generation.enable is true"
         )
+
+
+def _check_compaction(node: NodeSettings, cleaner: CleanerSettings) -> None:
+    """The offsets topic is never deleted from: without compaction it only grows."""
+    problem = "log.cleaner.enable=false" if not cleaner.is_enabled else "log.cleaner.threads=0"
+    if "coordinator" in node.node_roles and not (cleaner.is_enabled and cleaner.threads):
+        raise ConfigError(f"{problem}: the offsets topic must be compacted by its coordinators")
 
 
 def _checked_replication(settings: ReplicationSettings) -> ReplicationSettings:

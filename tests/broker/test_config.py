@@ -137,3 +137,12 @@ def test_a_follower_that_would_be_heard_too_seldom_is_refused(limit: str) -> Non
     values = LEAST | {"replica.fetch.wait.max.ms": "600", limit: "599"}
     with pytest.raises(ConfigError, match=rf"replica\.fetch\.wait\.max\.ms=600: exceeds {limit}"):
         load(values)
+
+
+@pytest.mark.parametrize("idle", [{"log_cleaner_enable": "false"}, {"log_cleaner_threads": "0"}])
+def test_a_coordinator_without_compaction_is_refused_and_a_broker_is_not(
+    idle: dict[str, str],
+) -> None:
+    with pytest.raises(ConfigError, match="the offsets topic must be compacted"):
+        config(**idle)
+    assert config(**idle, node_roles="broker").node.node_roles == ("broker",)
