@@ -90,6 +90,7 @@ class Consumer:
                 self._fetcher,
                 listener=self._listener,
                 before_revoke=self._before_revoke,
+                forget=self._hands.forget,
             )
             self._commits = Commits(self.config, self._member, self._hands)
             if self.config.auto_commit:

@@ -59,6 +59,7 @@ class GroupConsumer:
         *,
         listener: RebalanceListener,
         before_revoke: Callable[[Places], Awaitable[None]],
+        forget: Callable[[Places], None],
     ) -> None:
         self.member = GroupMember(cluster, group, config)
         self.offsets = GroupOffsets(cluster, group)
@@ -78,6 +79,7 @@ class GroupConsumer:
         self._fetcher = fetcher
         self._listener = listener
         self._before_revoke = before_revoke
+        self._forget = forget
         self._topics: frozenset[str] = frozenset()
         self._pattern: re.Pattern[str] | None = None
         self._assignment: Places = frozenset()
@@ -243,6 +245,7 @@ class GroupConsumer:
         lost = self._assignment
         self.open.clear()
         self._fetcher.remove(lost)
+        self._forget(lost)
         self._assignment = frozenset()
         if lost:
             log.warning("lost partitions group=%s count=%d", self.member.group, len(lost))

@@ -2,7 +2,18 @@
 
 from __future__ import annotations
 
-from barnabas.client import Consumer, SyncConsumer, SyncProducer, TopicPartition
+import asyncio
+
+from barnabas.client import (
+    Admin,
+    Committed,
+    CommittedOffset,
+    Consumer,
+    SyncConsumer,
+    SyncProducer,
+    TopicPartition,
+)
+from barnabas.protocol.messages.leave_group import LeaveGroupRequest, Member
 from barnabas.testing import Cluster
 
 FIRST = {"auto.offset.reset": "earliest"}
@@ -35,6 +46,37 @@ async def test_a_loop_goes_on_where_the_one_before_was_left(
         seen += batch.values()
     assert seen == VALUES[:5]
     assert kafka_cluster.committed(kafka_group) == {place: 5}
+
+
+async def test_what_was_read_of_a_lost_partition_is_never_committed_later(
+    kafka_cluster: Cluster, kafka_topic: str, kafka_group: str
+) -> None:
+    place = _filled(kafka_cluster.bootstrap, kafka_topic)
+    config = {**FIRST, "heartbeat.interval.ms": 20, "auto.commit.interval.ms": 3_600_000}
+    async with (
+        Consumer(
+            kafka_cluster.bootstrap, kafka_topic, group=kafka_group, config=config
+        ) as consumer,
+        Admin.of(kafka_cluster.bootstrap) as admin,
+    ):
+        records = aiter(consumer)
+        assert [(await anext(records)).value for _ in range(5)] == VALUES[:5]
+        (member,) = (await admin.describe_group(kafka_group)).members
+        leave = LeaveGroupRequest(
+            group_id=kafka_group,
+            member_id=member.member_id,
+            members=[Member(member_id=member.member_id)],
+        )
+        await admin.cluster.to_coordinator(kafka_group, leave, lambda answer: [answer.error_code])
+        await admin.alter_offsets(kafka_group, {place: Committed(offset=8)})
+        assert consumer._member is not None
+        assert consumer._commits is not None
+        while not consumer._member.is_waiting:  # noqa: ASYNC110 - heartbeats tell nobody
+            await asyncio.sleep(0.01)
+        assert (await anext(records)).value == VALUES[8]
+        await consumer._commits.commit_quietly(consumer._hands.finished())
+        assert await consumer.committed([place]) == {place: CommittedOffset(8)}
+    assert kafka_cluster.committed(kafka_group) == {place: 9}
 
 
 async def test_an_older_iterator_goes_on_behind_what_others_were_given(
