@@ -50,7 +50,7 @@ class SyncConsumerConnector:
     Takes what a connector takes. Connects at once; use it in ``with``, or shut it down.
     """
 
-    def __init__(self, config: ClassicConfig, **options: Any) -> None:
+    def __init__(self, config: ClassicConfig | Mapping[str, object], **options: Any) -> None:
         self._thread = LoopThread("barnabas classic consumer")
         try:
             self._connector = self._thread.run(_started(config, options))
@@ -117,7 +117,9 @@ class SyncConsumerConnector:
         self.shutdown()
 
 
-async def _started(config: ClassicConfig, options: Mapping[str, Any]) -> ConsumerConnector:
+async def _started(
+    config: ClassicConfig | Mapping[str, object], options: Mapping[str, Any]
+) -> ConsumerConnector:
     connector = ConsumerConnector(config, **options)
     await connector.start()
     return connector

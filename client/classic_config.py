@@ -134,9 +134,12 @@ class ClassicConfig:
             raise ConfigError("fetch.wait.max.ms must not exceed socket.timeout.ms")
 
     @classmethod
-    def of(cls, properties: Mapping[str, str]) -> ClassicConfig:
-        """Read a consumer.properties; unknown names are refused, those of 0.7 are accepted."""
-        named = {_ALIASES.get(name, name): text for name, text in properties.items()}
+    def of(cls, properties: Mapping[str, object]) -> ClassicConfig:
+        """Read a consumer.properties; unknown names are refused, those of 0.7 are accepted.
+
+        Values may be text or what the text means.
+        """
+        named = {_ALIASES.get(name, name): str(value) for name, value in properties.items()}
         known = declared(cls)
         for name in named:
             if name not in known:

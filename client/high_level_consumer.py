@@ -40,18 +40,20 @@ log = logging.getLogger(__name__)
 class ConsumerConnector:
     """One consumer of a classic group. Use it in ``async with``, or create it and shut it down.
 
-    Streams are created once, all in one call: partitions then change hands once.
+    ``config`` may be a mapping of Kafka's names. Streams are created once, all in one call:
+    partitions then change hands once.
     """
 
     def __init__(
         self,
-        config: ClassicConfig,
+        config: ClassicConfig | Mapping[str, object],
         *,
         listener: ClassicListener | None = None,
         zookeeper: ZooKeeper | None = None,
         now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
         random: Random | None = None,
     ) -> None:
+        config = config if isinstance(config, ClassicConfig) else ClassicConfig.of(config)
         self.config = config
         self.consumer_id = f"{config.group_id}_{config.consumer_id or _generated_id(now_ms())}"
         """Our name in the group; its threads are ``<consumer_id>-0`` and so on."""
@@ -69,7 +71,10 @@ class ConsumerConnector:
 
     @classmethod
     async def create(
-        cls, config: ClassicConfig, *, listener: ClassicListener | None = None
+        cls,
+        config: ClassicConfig | Mapping[str, object],
+        *,
+        listener: ClassicListener | None = None,
     ) -> ConsumerConnector:
         """Connect to ZooKeeper; raises ConnectionLost when it does not answer."""
         connector = cls(config, listener=listener)
