@@ -1,4 +1,7 @@
-"""Every example in the pages for users is run, against a cluster of three nodes."""
+"""Every example in the pages for users is run, against a cluster of three nodes.
+
+docs/groups.md has a test of its own: interop/test_group_docs.py.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,7 @@ from tests.harness.pages import Notebook
 DOCS = Path(__file__).parent.parent / "docs"
 PAGES = [
     page
-    for name in ("client.md", "client/*.md", "groups.md", "testing.md")
+    for name in ("client.md", "client/*.md", "testing.md")
     for page in sorted(DOCS.glob(name))
 ]
 CONSUMERS = "/consumers"
