@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 
 from barnabas.client.connection import Connection
-from barnabas.client.errors import KafkaError, known_code
+from barnabas.client.errors import Disconnected, KafkaError, known_code
 from barnabas.protocol.audit_topic import AUDIT_TOPIC
 from barnabas.protocol.hashing import keyed_partition
 from barnabas.protocol.messages import produce
@@ -53,6 +53,8 @@ class AuditTopic:
         self._locate = locate
         self._now_ms = now_ms
         self._links: dict[tuple[str, int], Connection] = {}
+        self._dialling = asyncio.Lock()
+        self._is_closed = False
 
     async def write(self, entries: Sequence[Entry]) -> Sequence[Entry]:
         """Append the entries; gives back those that must be tried again."""
@@ -68,10 +70,12 @@ class AuditTopic:
         return [entry for part, is_done in left if not is_done for entry in part]
 
     async def close(self) -> None:
-        """Close the connections."""
-        links, self._links = self._links, {}
-        for link in links.values():
-            await link.close()
+        """Close the connections; nothing is written any more."""
+        self._is_closed = True
+        async with self._dialling:
+            links, self._links = self._links, {}
+            for link in links.values():
+                await link.close()
 
     async def _append(self, partition: int, entries: Sequence[Entry]) -> bool:
         """Whether they are committed; a failure is told, and no more than that."""
@@ -102,7 +106,10 @@ class AuditTopic:
         return not code
 
     async def _link(self, address: tuple[str, int]) -> Connection:
-        link = self._links.get(address)
-        if link is None or link.is_closed:
-            link = self._links[address] = await self._dial(*address)
-        return link
+        async with self._dialling:  # several partitions may have one leader
+            if self._is_closed:
+                raise Disconnected("this node stops")
+            link = self._links.get(address)
+            if link is None or link.is_closed:
+                link = self._links[address] = await self._dial(*address)
+            return link

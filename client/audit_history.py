@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable
 from typing import Any, Final
 
 from barnabas.protocol.audit_topic import AUDIT_TOPIC, AuditRecord, parse_audit_value
@@ -24,9 +24,12 @@ log = logging.getLogger(__name__)
 _BYTES_MAX: Final = 4 << 20
 
 
-async def read_audit(admin: Admin, since_ms: int | None = None) -> list[AuditRecord]:
-    """Every record of changes, the oldest first; only from ``since_ms`` on when that is given.
+async def read_audit(
+    admin: Admin, wanted: Callable[[AuditRecord], bool], *, since_ms: int | None = None
+) -> list[AuditRecord]:
+    """Every record that is ``wanted``, the oldest first; what is not is not kept in memory.
 
+    ``since_ms`` is the earliest time to look at.
     Empty where there is no history: nothing was changed yet, or the cluster keeps none. The same
     record may stand there twice, when its writer was not sure that it had arrived. Raises
     KafkaError.
@@ -45,16 +48,25 @@ async def read_audit(admin: Admin, since_ms: int | None = None) -> list[AuditRec
         if place not in starts or place not in ends:
             raise KafkaError(ErrorCode.LEADER_NOT_AVAILABLE, f"{AUDIT_TOPIC}-{place.partition}")
     parts = await asyncio.gather(
-        *(_read(admin.cluster, place, starts[place], ends[place]) for place in places)
+        *(_read(admin.cluster, place, starts[place], ends[place], wanted) for place in places)
     )
-    records = [record for part in parts for record in part]
-    if since_ms is not None:
-        records = [record for record in records if record.time_ms >= since_ms]
+    records = [
+        record
+        for part in parts
+        for record in part
+        if since_ms is None or record.time_ms >= since_ms
+    ]
     return sorted(records, key=lambda record: record.time_ms)
 
 
-async def _read(cluster: Cluster, place: TopicPartition, start: int, end: int) -> list[AuditRecord]:
-    return [record async for record in _records(cluster, place, start, end)]
+async def _read(
+    cluster: Cluster,
+    place: TopicPartition,
+    start: int,
+    end: int,
+    wanted: Callable[[AuditRecord], bool],
+) -> list[AuditRecord]:
+    return [record async for record in _records(cluster, place, start, end) if wanted(record)]
 
 
 async def _records(

@@ -61,8 +61,7 @@ def add_history_arguments(parser: argparse.ArgumentParser) -> None:
 
 def history(chosen: argparse.Namespace) -> int:
     """Print what is recorded of changes, the oldest first."""
-    records = administer(chosen, lambda admin: read_audit(admin, chosen.since))
-    found = [record for record in _once(records) if _is_asked_for(record, chosen)]
+    found = _once(administer(chosen, lambda admin: _recorded_of(admin, chosen)))
     if chosen.limit is not None:
         found = found[-chosen.limit :]
     if chosen.json:
@@ -72,6 +71,12 @@ def history(chosen: argparse.Namespace) -> int:
     else:
         note("no change of offsets is recorded")
     return 0
+
+
+async def _recorded_of(admin: Admin, chosen: argparse.Namespace) -> list[AuditRecord]:
+    return await read_audit(
+        admin, lambda record: _is_asked_for(record, chosen), since_ms=chosen.since
+    )
 
 
 def _once(records: Iterable[AuditRecord]) -> list[AuditRecord]:
@@ -154,9 +159,7 @@ def _moved_on(group: str, changes: Sequence[Change]) -> str:
 async def _recorded(admin: Admin, change_id: str) -> list[Change]:
     """A change out of the history; where it touched an offset twice, from first to last."""
     found: dict[Place, Change] = {}
-    for record in await read_audit(admin):
-        if record.change != change_id:
-            continue
+    for record in await read_audit(admin, lambda record: record.change == change_id):
         place = TopicPartition(record.topic, record.partition)
         before = found.get((record.group, place))
         found[record.group, place] = Change(

@@ -110,6 +110,13 @@ def test_a_commit_from_outside_a_group_that_has_had_members_is_recorded(rig: Rig
     assert record.reason == ""
 
 
+def test_a_group_has_had_members_also_after_its_coordinator_moved(rig: Rig) -> None:
+    emptied(rig, 5)
+    rig.reload()
+    rig.commit(2)
+    assert moves(recorded(rig)) == [("commit", "orders", 0, 5, 2)]
+
+
 def test_a_commit_of_a_simple_consumer_is_not_recorded(rig: Rig) -> None:
     rig.commit(1, group=ONLY_OFFSETS)
     rig.commit(2, group=ONLY_OFFSETS)
