@@ -25,6 +25,7 @@ log = logging.getLogger(__name__)
 
 WAIT_MS: Final = 10_000
 """How long the in-sync replicas may take."""
+_STOPPED: Final = "this node stops"
 
 Dial = Callable[[str, int], Awaitable[Connection]]
 Locate = Callable[[int], tuple[str, int] | None]
@@ -72,10 +73,9 @@ class AuditTopic:
     async def close(self) -> None:
         """Close the connections; nothing is written any more."""
         self._is_closed = True
-        async with self._dialling:
-            links, self._links = self._links, {}
-            for link in links.values():
-                await link.close()
+        links, self._links = self._links, {}
+        for link in links.values():
+            await link.close()
 
     async def _append(self, partition: int, entries: Sequence[Entry]) -> bool:
         """Whether they are committed; a failure is told, and no more than that."""
@@ -107,9 +107,14 @@ class AuditTopic:
 
     async def _link(self, address: tuple[str, int]) -> Connection:
         async with self._dialling:  # several partitions may have one leader
-            if self._is_closed:
-                raise Disconnected("this node stops")
             link = self._links.get(address)
-            if link is None or link.is_closed:
-                link = self._links[address] = await self._dial(*address)
+            if link is not None and not link.is_closed:
+                return link
+            if self._is_closed:
+                raise Disconnected(_STOPPED)
+            link = await self._dial(*address)
+            if self._is_closed:
+                await link.close()
+                raise Disconnected(_STOPPED)
+            self._links[address] = link
             return link
