@@ -15,7 +15,6 @@ from barnabas.client.cluster import TopicPartition
 from barnabas.console.development_cluster import Cluster
 from barnabas.pipeline import cluster_calls
 from barnabas.pipeline.frames import (
-    available_now,
     read_archive,
     read_topic,
     stream_to_archive,
@@ -28,6 +27,7 @@ from barnabas.pipeline.sink.archive_task import write_files
 from barnabas.pipeline.sink.coverage import RUNS_MAX, Coverage, described, merged
 from tests.harness.records import Sent
 from tests.pipeline.conftest import Fill
+from tests.pipeline.patience import available_now
 
 DAY_MS = 86_400_000
 

@@ -22,6 +22,7 @@ from barnabas.pipeline.link import Link
 from barnabas.pipeline.sink.archive_files import ArchiveFiles
 from tests.pipeline.conftest import Fill
 from tests.pipeline.doomed_driver import POINTS, RECORDS_PER_BATCH
+from tests.pipeline.patience import ATTEMPTS, LATE
 from tests.pipeline.test_archive import Archive
 
 DRIVER = Path(__file__).with_name("doomed_driver.py")
@@ -52,15 +53,12 @@ def test_a_driver_killed_at_any_point_loses_and_doubles_nothing(
     archive = Archive(spark, cluster, name, tmp_path)
     words = [cluster.bootstrap, name, archive.path, archive.checkpoint, point]
 
-    died = subprocess.run(
-        [sys.executable, str(DRIVER), *words],
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        timeout=300,
-        check=False,
-    )
+    for _ in range(ATTEMPTS):
+        died = driven(words)
+        if LATE not in died.stderr:
+            break
 
-    assert died.returncode == -signal.SIGKILL, died.stderr.decode()[-2000:]
+    assert died.returncode == -signal.SIGKILL, died.stderr[-2000:]
     files = ArchiveFiles(archive.path)
     assert len(files.batches()) == MANIFESTS[point]
     committed = link.run(cluster_calls.committed(link.cluster, archive.group))
@@ -72,3 +70,14 @@ def test_a_driver_killed_at_any_point_loses_and_doubles_nothing(
     report = archive.repair()
     assert (report.problems, report.lagging) == ([], False)
     assert list(archive.check(with_digests=True).strays) == []
+
+
+def driven(words: Sequence[str]) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, str(DRIVER), *words],
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        timeout=600,
+        check=False,
+    )

@@ -13,11 +13,11 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from barnabas.console.development_cluster import Cluster
-from barnabas.pipeline.frames import available_now
 from benchmarks.spark_connector import NoConnector
 from tests.harness.confluent_client import Confluent
 from tests.harness.records import Sent
 from tests.pipeline.conftest import Fill
+from tests.pipeline.patience import available_now
 
 FORMATS = ("kafka", "barnabas")
 

@@ -17,7 +17,6 @@ from barnabas.client.zookeeper import connect
 from barnabas.console.development_cluster import Cluster
 from barnabas.pipeline import cluster_calls
 from barnabas.pipeline.frames import (
-    available_now,
     read_commits,
     read_segments,
     read_zookeeper_offsets,
@@ -28,6 +27,7 @@ from barnabas.protocol import znodes
 from tests.harness.confluent_client import Confluent
 from tests.harness.waiting import eventually
 from tests.pipeline.conftest import Fill
+from tests.pipeline.patience import available_now
 
 Read = Callable[..., DataFrame]
 

@@ -15,7 +15,6 @@ from pyspark.sql import DataFrame, SparkSession
 from barnabas.client.errors import KafkaError
 from barnabas.console.development_cluster import Cluster
 from barnabas.pipeline.frames import (
-    available_now,
     read_topic,
     stream_to_topic,
     stream_topic,
@@ -32,6 +31,7 @@ from barnabas.pipeline.source.rows import RecordRows
 from barnabas.pipeline.source.topic_batch import TopicReader
 from barnabas.protocol.hashing import keyed_partition
 from tests.pipeline.conftest import Fill
+from tests.pipeline.patience import available_now
 
 
 def values(spark: SparkSession, cluster: Cluster, topic: str) -> list[bytes]:

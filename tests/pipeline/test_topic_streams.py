@@ -12,10 +12,11 @@ from pyspark.sql.streaming.query import StreamingQuery
 from barnabas.client.cluster import TopicPartition
 from barnabas.console.development_cluster import Cluster
 from barnabas.pipeline import cluster_calls
-from barnabas.pipeline.frames import available_now, stream_topic
+from barnabas.pipeline.frames import stream_topic
 from barnabas.pipeline.link import Link
 from barnabas.pipeline.progress import commit_progress
 from tests.pipeline.conftest import Fill
+from tests.pipeline.patience import available_now
 
 Places = list[tuple[int, int]]
 

@@ -23,7 +23,7 @@ from barnabas.client.admin import Admin
 from barnabas.client.cluster import TopicPartition
 from barnabas.client.descriptions import NewTopic
 from barnabas.console.development_cluster import Cluster
-from barnabas.pipeline.frames import available_now, stream_topic
+from barnabas.pipeline.frames import stream_topic
 from barnabas.pipeline.link import Link
 from barnabas.pipeline.session import default_conf
 from barnabas.pipeline.source.checkpoint import Checkpoint
@@ -42,6 +42,7 @@ from barnabas.pipeline.source.rows import RecordRows
 from barnabas.pipeline.source.topic_batch import FilteringTopicReader, TopicReader
 from barnabas.pipeline.source.topic_stream import TopicStreamReader
 from tests.pipeline.conftest import Fill
+from tests.pipeline.patience import available_now
 
 Read = Callable[..., DataFrame]
 
