@@ -164,9 +164,11 @@ def _encoded(headers: Sequence[HeaderPair]) -> bytes:
 class Delivery:
     """One record's way to the log: await it for its metadata, or for why it failed."""
 
-    __slots__ = ("_batch", "_error", "_index", "_timestamp", "_waiter")
+    __slots__ = ("_batch", "_error", "_index", "_timestamp", "_waiter", "is_accepted")
 
     def __init__(self) -> None:
+        self.is_accepted = False
+        """The producer has it, and will say what becomes of it."""
         self._batch: Batch | None = None
         self._error: Exception | None = None
         self._waiter: asyncio.Future[None] | None = None
@@ -174,6 +176,7 @@ class Delivery:
 
     def join(self, batch: Batch, timestamp_ms: int) -> None:
         """The record is the next one of ``batch``."""
+        self.is_accepted = True
         self._batch, self._index, self._timestamp = batch, batch.count, timestamp_ms
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)

@@ -50,10 +50,10 @@ class Signal:
     """Something has changed: all who wait look again."""
 
     def __init__(self) -> None:
-        self._waiting: set[asyncio.Future[None]] = set()
+        self._waiting: dict[asyncio.Future[None], None] = {}
 
     def notify(self) -> None:
-        """Wake everybody who waits now."""
+        """Wake everybody who waits now, who came first first."""
         for future in self._waiting:
             if not future.done():
                 future.set_result(None)
@@ -65,14 +65,14 @@ class Signal:
             return False
         loop = asyncio.get_running_loop()
         future: asyncio.Future[None] = loop.create_future()
-        self._waiting.add(future)
+        self._waiting[future] = None
         timer = None if timeout_s is None else loop.call_later(timeout_s, _give_up, future)
         try:
             await future
         except TimeoutError:
             return False
         finally:
-            self._waiting.discard(future)
+            self._waiting.pop(future, None)
             if timer is not None:
                 timer.cancel()
         return True

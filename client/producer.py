@@ -112,8 +112,6 @@ class Producer:
         item = Item(topic, value, key, partition, headers, timestamp_ms, partition_key)
         if self._queue is not None:
             return await (await self._queue.put(item))
-        if topic not in self._counts:
-            await self._learn(topic)
         return await (await self._send_with_room(item))
 
     def send_soon(
@@ -196,9 +194,9 @@ class Producer:
             await self._learn(topic)
         return self._counts[topic]
 
-    def post(self, item: Item) -> None:
-        """Send an item of the queue now: what event handlers do."""
-        self._send(item)
+    async def post(self, item: Item) -> None:
+        """Send an item of the queue once there is room: what event handlers do."""
+        await self._send_with_room(item)
 
     async def close(self) -> None:
         """Send what is left, then end; closing twice is allowed."""
@@ -254,6 +252,7 @@ class Producer:
         topic = item.topic
         if topic not in self._counts or topic in self._early:
             self._put_aside(item._replace(delivery=delivery))
+            delivery.is_accepted = True
             return delivery
         key, value = item.key, item.value
         if not (self._is_plain and type(value) is bytes):
@@ -308,6 +307,8 @@ class Producer:
                 self._send(item)
             except Exception as error:  # noqa: BLE001 - an application's encoder may raise anything
                 item.delivery.refuse(error)
+        assert self._sender is not None, "started without a sender"
+        self._sender.room.notify()
 
     async def _learn(self, topic: str) -> None:
         """Find out the partitions of a topic; raises KafkaError when there is none."""

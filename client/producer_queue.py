@@ -51,8 +51,8 @@ class EventHandler(Protocol):
 class Sending(Protocol):
     """What an event handler may do with items."""
 
-    def post(self, item: Item) -> None:
-        """Send one item; raises what the encoder or the partitioner raises."""
+    async def post(self, item: Item) -> None:
+        """Send one item once there is room; raises what encoder or partitioner raise."""
         ...
 
 
@@ -63,7 +63,7 @@ class DefaultEventHandler:
         """Send all."""
         for item in items:
             try:
-                sending.post(item)
+                await sending.post(item)
             except Exception as error:  # noqa: BLE001 - an application's encoder may raise anything
                 log.warning("dropped a record topic=%s reason=%s", item.topic, error)
                 if item.delivery is not None:
@@ -194,7 +194,7 @@ class ProducerQueue:
         while not (self._is_closing and not self._items):
             self._news.clear()
             left_s = dispatched_at + self._config.queue_time_ms / 1000 - self._loop.time()
-            is_due = self._is_flushing or self._is_closing or left_s <= 0
+            is_due = (bool(self._items) and self._is_hurried) or left_s <= 0
             if len(self._items) < self._config.batch_size and not is_due:
                 try:
                     async with asyncio.timeout(left_s):
@@ -205,6 +205,10 @@ class ProducerQueue:
             await self._dispatch(self._collected(), is_late=left_s <= 0)
             dispatched_at = self._loop.time()
         await self._dispatch(list(self._callbacks.last_batch_before_close()), is_late=False)
+
+    @property
+    def _is_hurried(self) -> bool:
+        return self._is_flushing or self._is_closing
 
     def _collected(self) -> list[Item]:
         batch: list[Item] = []
@@ -227,7 +231,7 @@ class ProducerQueue:
             log.exception("event handler failed records=%d", len(items))
             reason = error
         for item in items:
-            if item.delivery is not None:
+            if item.delivery is not None and not item.delivery.is_accepted:
                 item.delivery.refuse(reason)
         self._is_busy = False
         self._idle.notify()

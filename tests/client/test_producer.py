@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -214,3 +215,12 @@ def test_both_generations_of_names_mean_the_same() -> None:
     }
     assert ProducerConfig.of(old) == ProducerConfig.of(new)
     assert ProducerConfig.of({"compression.codec": 2}).compression == "snappy"
+
+
+async def test_many_who_send_at_once_are_served_in_their_order(
+    town: SmallCluster, producer: Producer
+) -> None:
+    (place,) = town.topic("t")
+    expected = [b"%d" % number for number in range(50)]
+    await asyncio.gather(*(producer.send("t", value) for value in expected))
+    assert values(town, place) == expected

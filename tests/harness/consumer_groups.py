@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import queue
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 from types import TracebackType
 from typing import Self
 
@@ -76,15 +77,24 @@ class MemberThread:
 
 
 class ConsumerGroup:
-    """Some members of one group, all of one client library; leaving commits what was read."""
+    """Some members of one group; leaving commits what was read.
+
+    All are of one client library, except for one each of ``others``.
+    """
 
     def __init__(
-        self, library: ClientLibrary, bootstrap: str, group: str, topic: str, members: int
+        self,
+        library: ClientLibrary,
+        bootstrap: str,
+        group: str,
+        topic: str,
+        members: int,
+        others: Sequence[ClientLibrary] = (),
     ) -> None:
         self._received: queue.Queue[Received] = queue.Queue()
         self._members = [
-            MemberThread(lambda: library.join(bootstrap, group, topic), self._received)
-            for _ in range(members)
+            MemberThread(partial(each.join, bootstrap, group, topic), self._received)
+            for each in [library] * members + list(others)
         ]
 
     def __enter__(self) -> Self:

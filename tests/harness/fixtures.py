@@ -14,8 +14,9 @@ from .client_libraries import ClientLibrary
 from .confluent_client import Confluent
 from .deployments import Deployment, ElsewhereCluster, deploy
 from .kafka_python_client import KafkaPython
+from .own_client import Own
 
-LIBRARIES: tuple[ClientLibrary, ...] = (KafkaPython(), Aiokafka(), Confluent())
+LIBRARIES: tuple[ClientLibrary, ...] = (KafkaPython(), Aiokafka(), Confluent(), Own())
 
 Deploy = Callable[..., Deployment]
 
