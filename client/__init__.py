@@ -9,6 +9,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from barnabas.protocol.settings import ConfigError
+
     from .accumulator import Delivery, RecordMetadata
     from .admin import Admin
     from .blocking import SyncConsumer, SyncProducer
@@ -57,7 +59,7 @@ _MODULES = {
     "classic_member": ("ClassicListener", "ConsumerRebalanceFailed"),
     "classic_stream": ("ConsumerTimeout", "KafkaStream"),
     "cluster": ("Cluster", "Unreachable"),
-    "config": ("ClientConfig",),
+    "config": ("ClientConfig", "ConfigError"),
     "consumed": ("Chunk", "ConsumedRecord"),
     "consumer": ("Consumer",),
     "consumer_batch": ("Batch",),
@@ -105,6 +107,7 @@ __all__ = [
     "CommitFailed",
     "Committed",
     "CommittedOffset",
+    "ConfigError",
     "ConsumedRecord",
     "Consumer",
     "ConsumerConfig",
