@@ -14,7 +14,9 @@ from barnabas.protocol.settings import setting
 class CleanerSettings:
     """What compaction may use; memory and rate are those of all workers together."""
 
-    is_enabled: bool = setting("log.cleaner.enable", True, "compact topics that ask for it")
+    is_enabled: bool = setting(
+        "log.cleaner.enable", True, "compact topics that ask for it; a coordinator must"
+    )
     threads: int = setting("log.cleaner.threads", 1, "worker processes", least=0)
     backoff_ms: int = setting(
         "log.cleaner.backoff.ms", 15_000, "between two looks when nothing was to be done", least=0
