@@ -10,6 +10,7 @@ from barnabas.broker.controller.growth import TopicGrowth
 from barnabas.broker.handlers.elections import PREFERRED, UNCLEAN, ElectionsHandler
 from barnabas.broker.handlers.partitions import PartitionsHandler
 from barnabas.broker.handlers.reassignments import ReassignmentsHandler
+from barnabas.coordinator.ports import OFFSETS_TOPIC
 from barnabas.protocol import znodes
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages import (
@@ -110,6 +111,16 @@ async def test_partitions_that_cannot_be_added_have_their_code(
 ) -> None:
     assert await grown(cluster, ruler, wish) == {wish.name: code}
     assert (await cluster.assignment("t")).partitions == {0: (1, 2)}
+
+
+async def test_the_offsets_topic_never_grows_since_groups_would_be_looked_for_elsewhere(
+    cluster: SmallCluster, ruler: SmallNode
+) -> None:
+    await cluster.create(OFFSETS_TOPIC, {0: (1, 2)})
+    await cluster.led(OFFSETS_TOPIC, 0, 1)
+    wish = topic(OFFSETS_TOPIC, 2)
+    assert await grown(cluster, ruler, wish) == {OFFSETS_TOPIC: ErrorCode.INVALID_PARTITIONS}
+    assert (await cluster.assignment(OFFSETS_TOPIC)).partitions == {0: (1, 2)}
 
 
 async def test_a_topic_does_not_grow_while_it_is_moved_or_deleted_or_named_twice(
