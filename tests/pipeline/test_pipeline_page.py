@@ -1,0 +1,67 @@
+"""docs/pipeline.md from its first command to its last example, run as it stands."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from barnabas.client.admin import Admin
+from barnabas.console.ports import free_ports
+from barnabas.pipeline.link import Link, link_to
+from tests.harness.waiting import eventually
+
+PAGE = Path(__file__).parents[2] / "docs" / "pipeline.md"
+PORT = "9092"
+TOPICS = {"clicks", "copies"}
+
+
+def names(link: Link) -> set[str]:
+    return {topic.name for topic in link.run(Admin(link.cluster).list_topics())}
+
+
+def blocks(language: str) -> list[str]:
+    return re.findall(rf"```{language}\n(.*?)```", PAGE.read_text(), re.DOTALL)
+
+
+@pytest.fixture
+def port(tmp_path: Path) -> Iterator[int]:
+    """What the page's command started: a cluster that is up, at another port than the page's."""
+    (found,) = free_ports(1)
+    (command,) = blocks("sh")
+    words = shlex.split(command.strip().removesuffix("&").replace(PORT, str(found)))
+    assert words[0] == "barnabas"
+    running = subprocess.Popen([sys.executable, "-m", "barnabas.console", *words[1:]], cwd=tmp_path)
+    try:
+        description = tmp_path / "dev" / "cluster.json"
+        eventually(description.is_file, within_s=60, what="a cluster that is up")
+        link = link_to(f"127.0.0.1:{found}")
+        eventually(lambda: names(link) >= TOPICS, within_s=60, what="topics of the page")
+        yield found
+        link.close()
+    finally:
+        running.send_signal(signal.SIGINT)
+        running.wait(60)
+
+
+def test_every_example_of_the_page_runs_from_nothing_to_an_archive(
+    spark: SparkSession, port: int, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    known: dict[str, object] = {}
+    for block in blocks("python"):
+        code = block.replace(f":{PORT}", f":{port}").replace("/tmp/", f"{tmp_path}/")
+        exec(compile(code, str(PAGE), "exec"), known)
+
+    frame = known["frame"]
+    assert frame.count() == 1000  # type: ignore[attr-defined]
+    read_topic, read_archive = known["read_topic"], known["read_archive"]
+    copies = read_topic(spark, "copies", f"127.0.0.1:{port}")  # type: ignore[operator]
+    assert copies.count() == 1000
+    assert read_archive(spark, f"{tmp_path}/archive").count() == 1000  # type: ignore[operator]
