@@ -44,6 +44,8 @@ def coordinator_families(coordinator: GroupCoordinator, result: Result) -> Itera
         ("offsets_cache_entries", "gauge", "Committed offsets kept here.", offsets),
         ("offsets_without_lag", "gauge", "Too many to find their lag.", result.beyond),
         ("offsets_expired_total", "counter", "Offsets expired.", coordinator.expiry.expired),
+        ("audit_records_total", "counter", "Changes recorded.", coordinator.trail.written),
+        ("audit_records_lost_total", "counter", "Changes not recorded.", coordinator.trail.lost),
         ("coordinator_loads_total", "counter", "Offsets partitions loaded.", loader.loads),
         ("coordinator_load_seconds_total", "counter", "Time of all loads.", loader.seconds),
         ("coordinator_load_seconds_max", "gauge", "Longest load.", loader.seconds_longest),
