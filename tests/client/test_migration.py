@@ -14,7 +14,7 @@ import json
 import signal
 import sys
 from collections import defaultdict
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -48,6 +48,10 @@ class Worker:
         self._group = group
         self._process: asyncio.subprocess.Process
 
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
     async def start(self) -> None:
         group = self._group
         self._process = await asyncio.create_subprocess_exec(
@@ -72,6 +76,9 @@ class Worker:
         async with asyncio.timeout(90):
             code = await self._process.wait()
         assert code == (0 if how is signal.SIGTERM else -how)
+
+    def send(self, what: signal.Signals) -> None:
+        self._process.send_signal(what)
 
     def abandon(self) -> None:
         with contextlib.suppress(ProcessLookupError, AttributeError):
@@ -127,6 +134,16 @@ class Group:
                     return
                 await asyncio.sleep(0.05)
 
+    async def heard_of(self, worker: Worker) -> None:
+        """Return when a worker commits again."""
+        begin = len(self.entries())
+        async with asyncio.timeout(90):
+            while not any(  # noqa: ASYNC110 - another process answers
+                pid == worker.pid and what == "committed" and about
+                for _, pid, what, about in self.entries()[begin:]
+            ):
+                await asyncio.sleep(0.05)
+
     def entries(self) -> list[Any]:
         """The diary in the order of time."""
         text = self.diary.read_text() if self.diary.exists() else ""
@@ -168,6 +185,8 @@ class Audit:
                 elif what == "commits":
                     self._excused.add(partition)
                 else:
+                    least = self._acknowledged.get(partition, -1)
+                    assert offset >= least, f"{partition} put back to {offset} from {least}"
                     self._acknowledged[partition] = offset
                     self._excused.discard(partition)
 
@@ -224,12 +243,31 @@ async def journey(
     return ends
 
 
-async def tell(
-    cluster: Cluster, name: str, topic: str, folder: Path, steps: Sequence[dict[str, Any]], of: int
-) -> None:
-    group = Group(cluster, name, topic, folder / "diary", of)
+async def a_pause(cluster: Cluster, group: Group) -> dict[TopicPartition, int]:
+    """Freeze a member until others have what it had; it wakes up and goes on as one of them."""
+    sleeper = group.workers[0]
+    async with written_to(cluster, group.topic):
+        await asyncio.gather(*(worker.start() for worker in group.workers))
+        await group.verify_health()
+        sleeper.send(signal.SIGSTOP)
+        group.killed.add(sleeper.pid)  # what it has not committed comes twice
+        await group.verify_health()
+        sleeper.send(signal.SIGCONT)
+        await group.verify_health()
+        await group.heard_of(sleeper)
+    async with Admin.of(cluster.bootstrap) as admin:
+        places = [TopicPartition(group.topic, number) for number in range(PARTITIONS)]
+        ends = await admin.end_offsets(places)
+    await group.all_processed(ends)
+    for worker in group.workers:
+        await worker.end(signal.SIGTERM)
+    return ends
+
+
+async def tell(group: Group, story: Awaitable[dict[TopicPartition, int]]) -> None:
+    """Run a story, then read the diary."""
     try:
-        ends = await journey(cluster, group, steps)
+        ends = await story
     finally:
         for worker in group.workers:
             worker.abandon()
@@ -252,7 +290,16 @@ async def test_nothing_is_lost_on_the_way_to_kafka_when_a_member_is_killed_in_ea
     cluster: Cluster, tmp_path: Path
 ) -> None:
     topic = await asyncio.to_thread(cluster.create_topic, "there", PARTITIONS)
-    await tell(cluster, "movers", topic, tmp_path, THERE, of=2)
+    group = Group(cluster, "movers", topic, tmp_path / "diary", 2)
+    await tell(group, journey(cluster, group, THERE))
+
+
+async def test_a_member_that_slept_past_its_session_puts_nothing_back(
+    cluster: Cluster, tmp_path: Path
+) -> None:
+    topic = await asyncio.to_thread(cluster.create_topic, "asleep", PARTITIONS)
+    group = Group(cluster, "sleepers", topic, tmp_path / "diary", 2)
+    await tell(group, a_pause(cluster, group))
 
 
 @pytest.mark.nightly
@@ -261,4 +308,5 @@ async def test_nothing_is_lost_there_and_back_and_there_again(
 ) -> None:
     steps = [*THERE, *BACK, *THERE, *BACK]
     topic = await asyncio.to_thread(cluster.create_topic, "there-and-back", PARTITIONS)
-    await tell(cluster, "returners", topic, tmp_path, steps, of=3)
+    group = Group(cluster, "returners", topic, tmp_path / "diary", 3)
+    await tell(group, journey(cluster, group, steps))

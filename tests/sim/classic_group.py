@@ -16,9 +16,16 @@ from barnabas.client.classic_config import ClassicConfig
 from barnabas.client.classic_stream import KafkaStream
 from barnabas.client.high_level_consumer import ConsumerConnector
 from barnabas.client.offset_stores import Failures, OffsetStore
+from barnabas.client.topic_filter import whitelist
 from barnabas.client.topology import TopicPartition
 from barnabas.protocol import znodes
-from barnabas.protocol.messages import create_topics, list_offsets, metadata, produce
+from barnabas.protocol.messages import (
+    create_partitions,
+    create_topics,
+    list_offsets,
+    metadata,
+    produce,
+)
 from barnabas.protocol.records import batch
 from tests.sim.cluster import NODES, Cluster, eventually
 from tests.sim.sim_zookeeper import SimZooKeeper
@@ -149,8 +156,13 @@ class Consumer:
             await self.connector.start()
             assert self.connector._store is not None
             self.connector._store = NotedOffsets(self.name, self.connector._store, world.journal)
-            streams = await self.connector.create_message_streams({TOPIC: self.streams})
-            self._work = [asyncio.create_task(self._process(each)) for each in streams[TOPIC]]
+            if chance.random() < 0.3:
+                only = whitelist(f"{TOPIC},another")
+                found = await self.connector.create_message_streams_by_filter(only, self.streams)
+            else:
+                streams = await self.connector.create_message_streams({TOPIC: self.streams})
+                found = streams[TOPIC]
+            self._work = [asyncio.create_task(self._process(each)) for each in found]
         finally:
             OWNER.reset(token)
         self.is_up = True
@@ -223,6 +235,23 @@ class ClassicWorld:
             return None
 
         await eventually(ask)
+
+    async def add_partition(self) -> None:
+        """One more, which the group is to notice."""
+        topic = create_partitions.Topic(name=TOPIC, count=self.partitions + 1, assignments=None)
+        request = create_partitions.CreatePartitionsRequest(topics=[topic], timeout_ms=5_000)
+
+        async def ask() -> bool | None:
+            path = znodes.topic_path(TOPIC)
+            data = self.cluster.ensemble.tree.nodes[path].data
+            if len(znodes.TopicAssignment.from_json(data).partitions) > self.partitions:
+                return True
+            for node in NODES:
+                await self.cluster.ask(node, request, 3)
+            return None
+
+        await eventually(ask)
+        self.partitions += 1
 
     async def produce_all_the_time(self) -> None:
         """Numbered records in turn to all partitions, acknowledged by all replicas or not."""

@@ -1,4 +1,4 @@
-"""Classic groups whose members come, go, die and lose their sessions, on shipped nodes, seeded.
+"""Classic groups whose members, nodes and partitions come and go at random, seeded.
 
 Every partition has exactly one owner after each rebalance, nobody else reads it, nothing is left
 out, and what comes twice is what the documents say. Source: coordinator.md section 6, checks C6.2,
@@ -19,6 +19,7 @@ from tests.sim.simulated_loop import SimulatedLoop
 
 SEEDS = range(1, 4)
 ROUNDS = 6
+PARTITIONS_MAX = 7
 NAMES = ("a", "b", "c", "d", "e")
 
 
@@ -56,10 +57,13 @@ async def befall(world: ClassicWorld) -> None:
     present = list(world.consumers)
     kinds = ["node"]
     kinds += ["join"] * 2 if absent else []
+    kinds += ["grow"] if world.partitions < PARTITIONS_MAX else []
     kinds += ["stop", "kill", "expire"] if len(present) > 1 else []
     kind = chance.choice(kinds)
     if kind == "join":
         await world.join(chance.choice(absent), chance.choice((1, 2, 5)))
+    elif kind == "grow":
+        await world.add_partition()
     elif kind == "stop":
         await world.consumers.pop(chance.choice(present)).stop()
     elif kind == "kill":
