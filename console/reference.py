@@ -7,18 +7,21 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from barnabas.broker.config import SECTIONS
 from barnabas.broker.storage.log_config import BROKER_SYNONYMS, FOREVER, LogConfig
+from barnabas.client.consumer_config import ConsumerConfig
+from barnabas.client.fetch_config import FetchConfig
+from barnabas.client.producer_config import ProducerConfig
 from barnabas.protocol.settings import Setting, declared
 
 
 def settings_table() -> str:
     """Every setting of a node: name, default, meaning."""
-    return "\n".join(["| name | default | meaning |", "|---|---|---|", *_node_rows()])
+    return table_of(*SECTIONS)()
 
 
 def topic_settings_table() -> str:
@@ -30,8 +33,15 @@ def topic_settings_table() -> str:
     return "\n".join(rows)
 
 
+def table_of(*settings: type[Any]) -> Callable[[], str]:
+    """Every setting of these classes: name, default, meaning."""
+    return lambda: "\n".join(["| name | default | meaning |", "|---|---|---|", *_rows(settings)])
+
+
 PARTS: dict[str, dict[str, Callable[[], str]]] = {
     "operations.md": {"settings": settings_table, "topic settings": topic_settings_table},
+    "client/producer.md": {"settings": table_of(ProducerConfig)},
+    "client/consumer.md": {"settings": table_of(ConsumerConfig, FetchConfig)},
 }
 """Page to part to the text that belongs there."""
 
@@ -56,10 +66,13 @@ def main(arguments: Sequence[str]) -> int:
     return 0
 
 
-def _node_rows() -> Iterator[str]:
-    for section in SECTIONS:
+def _rows(sections: Iterable[type[Any]]) -> Iterator[str]:
+    seen: set[str] = set()
+    for section in sections:
         for name, item in declared(section).items():
-            yield f"| `{name}` | {_shown(item.default)} | {_meaning(item)} |"
+            if name not in seen:
+                yield f"| `{name}` | {_shown(item.default)} | {_meaning(item)} |"
+            seen.add(name)
 
 
 def _meaning(item: Setting) -> str:
