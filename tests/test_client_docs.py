@@ -17,9 +17,7 @@ from tests.harness.pages import Notebook
 
 DOCS = Path(__file__).parent.parent / "docs"
 PAGES = [
-    page
-    for name in ("client.md", "client/*.md", "testing.md")
-    for page in sorted(DOCS.glob(name))
+    page for name in ("client.md", "client/*.md", "testing.md") for page in sorted(DOCS.glob(name))
 ]
 CONSUMERS = "/consumers"
 
