@@ -26,12 +26,18 @@ JOBS: Final = {
     "offset-audit": "commits that went back, jumped, stalled or left the log",
     "zk-migrate": "bring offsets of classic groups from ZooKeeper to the coordinator, and back",
     "reset": "move many groups to a time or an offset, by a plan that can be undone",
+    "archive": "topics into Parquet, exactly once",
+    "restore": "an archive back into a topic",
+    "segments": "verify, profile or compare log directories, without a broker",
 }
 _MODULES: Final = {
     "lag-history": "lag_history",
     "offset-audit": "offset_audit",
     "zk-migrate": "zk_migrate",
     "reset": "bulk_reset",
+    "archive": "archive",
+    "restore": "restore",
+    "segments": "segments",
 }
 """Each has ``add_arguments``, ``configured`` and ``run``, and is what spark-submit is given."""
 _ROWS: Final = 1_000

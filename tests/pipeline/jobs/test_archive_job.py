@@ -1,0 +1,58 @@
+"""archive and restore: what was in a topic is in the archive, and in another topic again."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+from pyspark.sql import DataFrame, SparkSession
+
+from barnabas.client.cluster import TopicPartition
+from barnabas.console.development_cluster import Cluster
+from barnabas.pipeline import cluster_calls
+from barnabas.pipeline.jobs import archive, restore
+from barnabas.pipeline.jobs.archive import CHECK, ONCE, REPAIR, ArchiveConfig
+from barnabas.pipeline.jobs.inputs import Source
+from barnabas.pipeline.jobs.report import Report
+from barnabas.pipeline.jobs.restore import RestoreConfig
+from barnabas.pipeline.link import Link
+from tests.harness.confluent_client import Confluent
+
+
+def test_a_topic_goes_into_an_archive_and_back_into_a_topic(
+    spark: SparkSession,
+    cluster: Cluster,
+    link: Link,
+    filled: Callable[..., str],
+    read: Callable[..., DataFrame],
+    group: str,
+    tmp_path: Path,
+) -> None:
+    topic = filled(50)
+    out = str(tmp_path / "archive")
+    source = Source(bootstrap=cluster.bootstrap)
+
+    def archived(task: str) -> Report:
+        return archive.run(
+            spark, ArchiveConfig(topic=topic, out=out, group=group, source=source, task=task)
+        )
+
+    report = archived(ONCE)
+    assert report.figures["records"] == 50
+    assert report.exit_code == 0
+    back = {TopicPartition(topic, 0): 1}
+    link.run(cluster_calls.commit(link.cluster, group, back))
+    assert archived(CHECK).exit_code == 1
+    archived(REPAIR)
+    assert archived(CHECK).exit_code == 0
+    Confluent().create_topic(cluster.bootstrap, f"{topic}-copy", 2)
+    config = RestoreConfig(archive=out, to=f"{topic}-copy", source=source, keeps_partitions=True)
+    assert restore.run(spark, config).figures == {"records": 50, "written": "yes"}
+    names = ["key", "value", "partition", "offset"]
+    copied, original = (
+        sorted(map(tuple, read(subscribe=each).select(*names).collect()))
+        for each in (f"{topic}-copy", topic)
+    )
+    assert copied == original
+    shutil.rmtree(out)

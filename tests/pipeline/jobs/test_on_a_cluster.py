@@ -1,0 +1,71 @@
+"""lag-history and offset-audit read a running cluster: commits, records, ends and the audit."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from pyspark.sql import SparkSession
+
+from barnabas.client.admin import Admin
+from barnabas.client.cluster import TopicPartition
+from barnabas.client.config import ClientConfig
+from barnabas.client.descriptions import Committed
+from barnabas.console.development_cluster import Cluster
+from barnabas.pipeline import cluster_calls
+from barnabas.pipeline.jobs import lag_history, offset_audit
+from barnabas.pipeline.jobs.audit_rules import BY_HAND
+from barnabas.pipeline.jobs.inputs import Source
+from barnabas.pipeline.jobs.lag_history import LagHistoryConfig
+from barnabas.pipeline.jobs.offset_audit import OffsetAuditConfig
+from barnabas.pipeline.link import Link
+from barnabas.protocol.audit_topic import tool_client_id
+from tests.harness.waiting import eventually
+
+Fill = Callable[..., str]
+
+
+def test_the_history_of_a_group_ends_with_its_lag_of_now(
+    spark: SparkSession, cluster: Cluster, link: Link, filled: Fill, group: str
+) -> None:
+    topic = filled(30)
+    for offset in (4, 9):
+        committed = {TopicPartition(topic, 0): offset, TopicPartition(topic, 1): 15}
+        link.run(cluster_calls.commit(link.cluster, group, committed))
+    source = Source(bootstrap=cluster.bootstrap, groups=f"^{group}$")
+    report = lag_history.run(spark, LagHistoryConfig(source=source, window_ms=1_000))
+    (table,) = report.tables
+    (row,) = table.rows
+    told = dict(zip(table.columns, row, strict=True))
+    assert (told["group"], told["lag"], told["commits"]) == (group, 6, 4)
+    assert isinstance(told["lag ms"], int)
+    assert told["lag ms"] >= 0
+
+
+def test_an_audit_tells_what_was_done_by_hand(
+    spark: SparkSession, cluster: Cluster, link: Link, filled: Fill, group: str
+) -> None:
+    topic = filled(30)
+    place = TopicPartition(topic, 0)
+    link.run(cluster_calls.commit(link.cluster, group, {place: 12}))
+
+    async def reset() -> None:
+        config = ClientConfig(client_id=tool_client_id("c0ffee", "again, please"))
+        async with Admin.of(cluster.bootstrap, config) as admin:
+            await admin.alter_offsets(group, {place: Committed(offset=3)})
+
+    link.run(reset())
+    source = Source(bootstrap=cluster.bootstrap, groups=f"^{group}$")
+    config = OffsetAuditConfig(source=source, rules=("rewind", BY_HAND))
+
+    def found() -> dict[str, tuple[object, ...]]:
+        rows = offset_audit.findings(spark, config).collect()
+        return {r.rule: (r.severity, r.from_offset, r.to_offset, r.evidence) for r in rows}
+
+    def both() -> dict[str, tuple[object, ...]]:
+        told = found()
+        return told if len(told) > 1 else {}
+
+    told = eventually(both, within_s=60)
+    assert told["rewind"][:3] == ("low", 12, 3)
+    assert "by hand: again, please" in str(told["rewind"][3])
+    assert told[BY_HAND][:3] == ("low", 12, 3)
