@@ -4,7 +4,8 @@
 
 Each client is a process of its own that lives through all rounds; one works at a time, in an order
 that turns from round to round, each on topics of its own. Medians are printed, and the medians of
-the ratios round by round. `--bootstrap` takes a cluster that runs already, Kafka's for example.
+the ratios round by round: how many times as much ours gets done, or as fast. CPU is the client's.
+`--bootstrap` takes a cluster that runs already, Kafka's for example.
 """
 
 from __future__ import annotations
@@ -39,6 +40,7 @@ SMALL_SHARE: Final = 4
 """Records of 100 bytes: a quarter of the megabytes, for ten times as many records a megabyte."""
 WARM_UP_MEGABYTES: Final = 2
 PERCENTILE: Final = 99
+COMMIT: Final = "commit"
 
 Costs = dict[str, dict[str, list[Cost]]]
 """By what was done, by client: every round."""
@@ -97,7 +99,7 @@ def one_round(cluster: ClusterCalls, worker: Worker, megabytes: int, commits: in
                 found[f"{what}, records of {size} bytes"] = {worker.name: [worker.do(what, job)]}
             if size == max(SIZES):
                 job = Job(cluster.bootstrap, topic, commits)
-                found["commit"] = {worker.name: [worker.do("commit", job)]}
+                found[COMMIT] = {worker.name: [worker.do(COMMIT, job)]}
     return found
 
 
@@ -124,44 +126,48 @@ def measure(cluster: ClusterCalls, workers: Sequence[Worker], plan: argparse.Nam
     return costs
 
 
-def rates(what: str, rounds: Sequence[Cost], megabytes: int) -> list[float]:
-    """MB per second of the clock, round by round; of commits their number per second."""
-    return [_amount(what, each, megabytes) / each.wall_s for each in rounds]
-
-
-def _amount(what: str, cost: Cost, megabytes: int) -> float:
-    if what == "commit":
-        return len(cost.latencies)
-    return megabytes if str(max(SIZES)) in what else max(1, megabytes // SMALL_SHARE)
-
-
-def _cell(what: str, rounds: Sequence[Cost], megabytes: int) -> str:
-    if what == "commit":
-        middle = median(median(each.latencies) for each in rounds) * 1e6
-        worst = median(quantiles(each.latencies, n=100)[PERCENTILE - 1] for each in rounds) * 1e6
-        return f"{middle:.0f}, p{PERCENTILE} {worst:.0f}"
-    per_cpu = median(_amount(what, each, megabytes) / max(each.cpu_s, 0.01) for each in rounds)
-    return f"{median(rates(what, rounds, megabytes)):.1f} ({per_cpu:.1f})"
-
-
 def table(costs: Costs, names: Sequence[str], megabytes: int) -> str:
     """Markdown: what each client reaches, and how many times as much ours does."""
     rivals = [name for name in names if name != OURS and OURS in names]
     rows = [["job", *names, *(f"{OURS} : {rival}" for rival in rivals)]]
     rows.append(["---"] * len(rows[0]))
     for what, by_client in costs.items():
-        unit = "us" if what == "commit" else "MB/s (per CPU second of the client)"
+        is_commit = what == COMMIT
+        unit = "us, median and p99" if is_commit else "MB per CPU second (by the clock)"
+        volume = _megabytes(what, megabytes)
         row = [f"{what}, {unit}"]
-        row += [_cell(what, by_client[name], megabytes) for name in names]
+        for name in names:
+            rounds = by_client[name]
+            row.append(_latencies(rounds) if is_commit else _rates(rounds, volume))
         for rival in rivals:
-            pairs = zip(
-                rates(what, by_client[OURS], megabytes),
-                rates(what, by_client[rival], megabytes),
-                strict=True,
-            )
-            row.append(f"{median(ours / theirs for ours, theirs in pairs):.2f}")
+            pairs = list(zip(by_client[OURS], by_client[rival], strict=True))
+            row.append(_latency_ratio(pairs) if is_commit else _rate_ratio(pairs))
         rows.append(row)
     return "\n".join("| " + " | ".join(row) + " |" for row in rows)
+
+
+def _megabytes(what: str, megabytes: int) -> int:
+    return megabytes if str(max(SIZES)) in what else max(1, megabytes // SMALL_SHARE)
+
+
+def _rates(rounds: Sequence[Cost], megabytes: int) -> str:
+    by_cpu = median(megabytes / max(each.cpu_s, 0.01) for each in rounds)
+    return f"{by_cpu:.0f} ({median(megabytes / each.wall_s for each in rounds):.0f})"
+
+
+def _latencies(rounds: Sequence[Cost]) -> str:
+    middle = median(median(each.latencies) for each in rounds) * 1e6
+    slow = median(quantiles(each.latencies, n=100)[PERCENTILE - 1] for each in rounds) * 1e6
+    return f"{middle:.0f}, {slow:.0f}"
+
+
+def _rate_ratio(pairs: Sequence[tuple[Cost, Cost]]) -> str:
+    by_cpu = median(theirs.cpu_s / max(ours.cpu_s, 0.01) for ours, theirs in pairs)
+    return f"{by_cpu:.2f} ({median(theirs.wall_s / ours.wall_s for ours, theirs in pairs):.2f})"
+
+
+def _latency_ratio(pairs: Sequence[tuple[Cost, Cost]]) -> str:
+    return f"{median(median(them.latencies) / median(us.latencies) for us, them in pairs):.2f}"
 
 
 def arguments() -> argparse.Namespace:
