@@ -1,0 +1,120 @@
+"""One group of our classic consumer and Kafka's own, the last that balanced through ZooKeeper.
+
+BARNABAS_CLASSIC_LIBS names a directory with the jars of org.apache.kafka:kafka_2.12:1.1.1, as
+`mvn dependency:copy-dependencies` fetches them. Source: coordinator.md sections 6.1 and 6.5.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from pathlib import Path
+
+import pytest
+
+from barnabas.client.classic_stream import KafkaStream
+from barnabas.client.high_level_consumer import ConsumerConnector
+from barnabas.client.producer import Producer
+from barnabas.console.development_cluster import Cluster
+
+LIBS = os.environ.get("BARNABAS_CLASSIC_LIBS", "")
+pytestmark = [
+    pytest.mark.kafka,
+    pytest.mark.skipif(not LIBS, reason="BARNABAS_CLASSIC_LIBS names no jars of Kafka 1.1.1"),
+]
+PARTITIONS = 6
+STREAMS = 2
+EACH = 240
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Cluster]:
+    with Cluster(brokers=3) as running:
+        yield running
+
+
+@contextlib.asynccontextmanager
+async def java_member(
+    properties: Path, cluster: Cluster, topic: str, printed: list[int]
+) -> AsyncIterator[None]:
+    """Kafka's console consumer in its old form; at the end it is asked to stop, and does."""
+    words = ["java", "-cp", f"{LIBS}/*", "kafka.tools.ConsoleConsumer"]
+    words += ["--zookeeper", cluster.zookeeper, "--topic", topic]
+    words += ["--consumer.config", str(properties)]
+    process = await asyncio.create_subprocess_exec(
+        *words, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.DEVNULL
+    )
+
+    async def read() -> None:
+        assert process.stdout is not None
+        async for line in process.stdout:
+            if line.strip().isdigit():
+                printed.append(int(line))  # noqa: PERF401 - counted while it goes on
+
+    reading = asyncio.create_task(read())
+    yield
+    process.send_signal(signal.SIGTERM)
+    async with asyncio.timeout(60):
+        await process.wait()
+        await reading
+
+
+async def eventually(ask: Callable[[], bool]) -> None:
+    async with asyncio.timeout(90):
+        while not ask():  # noqa: ASYNC110 - another process decides
+            await asyncio.sleep(0.05)
+
+
+async def journey(
+    cluster: Cluster, topic: str, settings: Mapping[str, str], properties: Path
+) -> tuple[list[int], list[int]]:
+    """What each of the two read, while the other came, was there, and had gone."""
+    ours: list[int] = []
+    theirs: list[int] = []
+
+    async def read(stream: KafkaStream) -> None:
+        async for message in stream:
+            ours.append(int(message.value))  # noqa: PERF401 - counted while it goes on
+
+    async with ConsumerConnector(settings) as connector, Producer(cluster.bootstrap) as producer:
+        streams = (await connector.create_message_streams({topic: STREAMS}))[topic]
+        reading = [asyncio.create_task(read(each)) for each in streams]
+
+        async def write(part: int) -> None:
+            for number in range(part * EACH, (part + 1) * EACH):
+                producer.send_soon(topic, b"%d" % number, partition=number % PARTITIONS)
+            await producer.flush()
+            await eventually(lambda: len(ours) + len(theirs) >= (part + 1) * EACH)
+
+        await write(0)
+        async with java_member(properties, cluster, topic, theirs):
+            await eventually(lambda: len(connector.owned) == PARTITIONS * STREAMS // (STREAMS + 1))
+            await write(1)
+        await eventually(lambda: len(connector.owned) == PARTITIONS)
+        await write(2)
+    await asyncio.gather(*reading)
+    return ours, theirs
+
+
+@pytest.mark.parametrize(("storage", "strategy"), [("zookeeper", "range"), ("kafka", "roundrobin")])
+async def test_a_mixed_group_reads_every_message_once(
+    cluster: Cluster, tmp_path: Path, storage: str, strategy: str
+) -> None:
+    topic = await asyncio.to_thread(cluster.create_topic, f"mixed-{storage}", PARTITIONS)
+    settings = {
+        "zookeeper.connect": cluster.zookeeper,
+        "zookeeper.session.timeout.ms": "4000",
+        "group.id": f"group-{storage}",
+        "auto.offset.reset": "smallest",
+        "offsets.storage": storage,
+        "partition.assignment.strategy": strategy,
+        "rebalance.max.retries": "10",
+    }
+    properties = tmp_path / "consumer.properties"
+    properties.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
+    ours, theirs = await journey(cluster, topic, settings, properties)
+    assert theirs
+    assert sorted(ours + theirs) == list(range(3 * EACH))
