@@ -16,7 +16,7 @@ from .failures import BadOption
 from .layout import COMMITS, GROUPS, RECORDS, RECORDS_WITH_HEADERS, ZOOKEEPER_OFFSETS, Layout
 from .options import topic_options
 from .rows import Builder, RecordRows
-from .segment_reader import SegmentReader, segment_options
+from .segment_reader import FilteringSegmentReader, SegmentReader, segment_options
 from .topic_batch import FilteringTopicReader, TopicReader
 from .topic_stream import TopicStreamReader
 from .words import Words
@@ -63,7 +63,9 @@ def batch_reader(options: Options) -> DataSourceReader:
         return ZooKeeperReader(zookeeper_options(options), layout)
     builder = _builder(options, layout)
     if mode == SEGMENTS or (mode == COMMITS_MODE and Words(options).is_given("path")):
-        return SegmentReader(segment_options(options), builder)
+        takes_filters = mode == SEGMENTS and _takes_filters()
+        kind = FilteringSegmentReader if takes_filters else SegmentReader
+        return kind(segment_options(options), builder)
     is_decoded = mode == COMMITS_MODE
     topic = topic_options(options, is_stream=False, only_offsets_topic=is_decoded)
     if not is_decoded and _takes_filters():

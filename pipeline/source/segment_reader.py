@@ -8,16 +8,18 @@ from __future__ import annotations
 
 import logging
 import mmap
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from pyspark.sql.datasource import DataSourceReader, InputPartition
+from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 
 from barnabas.protocol.records.walk import Stop, walk
 
 from .failures import BadOption, DataLost
+from .planning import Range
+from .pushed import Bounds
 from .rows import Builder, Rows
 from .segment_files import SegmentFile, find_segments, packed
 from .unpacking import Unpacker
@@ -80,14 +82,19 @@ class SegmentReader(DataSourceReader):
     def __init__(self, options: SegmentOptions, builder: Builder) -> None:
         self._options = options
         self._builder = builder
+        self._bounds = Bounds()
 
     def partitions(self) -> Sequence[InputPartition]:
         """A task for so many bytes; a segment is never divided."""
-        wanted = self._options.topics
+        topics, bounds = self._options.topics, self._bounds
+        found = find_segments(self._options.paths)
+        followers: Sequence[SegmentFile | None] = [*found[1:], None]
         segments = [
             each
-            for each in find_segments(self._options.paths)
-            if not wanted or each.place.topic in wanted
+            for each, next_one in zip(found, followers, strict=True)
+            if (not topics or each.place.topic in topics)
+            and bounds.has(each.place)
+            and bounds.narrowed(_offsets_of(each, next_one)).size
         ]
         return [SegmentTask(pack) for pack in packed(segments, self._options.task_bytes)]
 
@@ -106,6 +113,21 @@ class SegmentReader(DataSourceReader):
             if self._options.fail_on_data_loss:
                 raise DataLost(f"{segment.path}: {problem}") from problem
             log.warning("skipped the rest of a segment path=%s problem=%s", segment.path, problem)
+
+
+class FilteringSegmentReader(SegmentReader):
+    """The same where Spark hands filters over: files that cannot matter are not opened."""
+
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 - Spark's name
+        """Narrow the plan; yields what Spark must check itself."""
+        return self._bounds.push(filters)
+
+
+def _offsets_of(segment: SegmentFile, next_one: SegmentFile | None) -> Range:
+    """The offsets that may be in a segment: those below the next segment of its log."""
+    has_next = next_one is not None and next_one.place == segment.place
+    end = next_one.base_offset if has_next and next_one is not None else _OFFSET_MAX
+    return Range(segment.place, segment.base_offset, end)
 
 
 class DamagedSegment(Exception):  # noqa: N818 - reads as what happened

@@ -136,12 +136,20 @@ class _Walk:
     def __init__(self, session: ZooKeeper) -> None:
         self._session = session
         self._slots = asyncio.Semaphore(_UNDER_WAY)
+        self._owned: set[tuple[str, str]] = set()
+        """Groups and topics that have owners at all: most groups have none when they move."""
 
     async def rows(self, groups: Sequence[str]) -> list[dict[str, Any]]:
         """A row for each offset of these groups, in the order of names and numbers."""
         topics = await asyncio.gather(
             *(self._children(f"{znodes.CONSUMERS}/{group}/offsets") for group in groups)
         )
+        owned = await asyncio.gather(
+            *(self._children(f"{znodes.CONSUMERS}/{group}/owners") for group in groups)
+        )
+        self._owned = {
+            (group, topic) for group, found in zip(groups, owned, strict=True) for topic in found
+        }
         pairs = [
             (group, topic)
             for group, found in zip(groups, topics, strict=True)
@@ -172,10 +180,6 @@ class _Walk:
         if found is None:
             return None
         data, stat = found
-        async with self._slots:
-            owner = await read_if_any(
-                self._session, znodes.consumer_owner_path(group, topic, partition)
-            )
         try:
             offset: int | None = int(data)
         except ValueError:
@@ -188,5 +192,13 @@ class _Walk:
             "offset": offset,
             "modified": stat.mtime_ms,
             "version": stat.version,
-            "owner": owner[0].decode(errors="replace") if owner else None,
+            "owner": await self._owner(group, topic, partition),
         }
+
+    async def _owner(self, group: str, topic: str, partition: int) -> str | None:
+        if (group, topic) not in self._owned:
+            return None
+        async with self._slots:
+            path = znodes.consumer_owner_path(group, topic, partition)
+            found = await read_if_any(self._session, path)
+        return found[0].decode(errors="replace") if found else None

@@ -11,6 +11,7 @@ import pytest
 from confluent_kafka.admin import AdminClient
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.datasource import EqualTo
 
 from barnabas.client.cluster import TopicPartition
 from barnabas.client.zookeeper import connect
@@ -23,6 +24,9 @@ from barnabas.pipeline.frames import (
     stream_commits,
 )
 from barnabas.pipeline.link import Link
+from barnabas.pipeline.source.layout import RECORDS
+from barnabas.pipeline.source.rows import RecordRows
+from barnabas.pipeline.source.segment_reader import FilteringSegmentReader, segment_options
 from barnabas.protocol import znodes
 from tests.harness.confluent_client import Confluent
 from tests.harness.waiting import eventually
@@ -123,6 +127,7 @@ def test_segment_files_hold_the_records_that_the_broker_serves(
     assert stored.schema == served.schema
     assert stored.count() == 70
     assert stored.exceptAll(served).count() == 0
+    assert stored.where("partition = 1 and offset >= 5").count() == 30
     assert (
         read_segments(spark, log_directories(cluster), topic=name, columns=["offset"]).count() == 70
     )
@@ -159,6 +164,22 @@ def test_a_damaged_segment_is_an_error_unless_what_is_before_it_will_do(
         read_segments(spark, str(tmp_path)).count()
     lenient = read_segments(spark, str(tmp_path), options={"failOnDataLoss": "false"})
     assert lenient.count() == 10
+
+
+def test_segments_that_filters_rule_out_are_not_opened(tmp_path: Path) -> None:
+    for partition, base in ((0, 0), (0, 50), (0, 80), (1, 0)):
+        path = tmp_path / f"t-{partition}" / f"{base:020}.log"
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(b"x")
+    options = segment_options({"mode": "segments", "path": str(tmp_path)})
+    reader = FilteringSegmentReader(options, RecordRows(RECORDS))
+    offset = EqualTo(("offset",), 60)
+
+    left = list(reader.pushFilters([EqualTo(("partition",), 0), offset]))
+
+    assert left == [offset]
+    files = [segment for task in reader.partitions() for segment in task.value]
+    assert [(each.place.partition, each.base_offset) for each in files] == [(0, 50)]
 
 
 def test_a_segment_that_is_being_written_ends_before_the_cut_entry(
