@@ -89,10 +89,11 @@ def kafka_topic(request: pytest.FixtureRequest, kafka_cluster: Cluster) -> Itera
     wanted: Mapping[str, Any] = marker.kwargs if marker else {}
     name = kafka_cluster.create_topic(_unique(request), **wanted)
     yield name
+    kafka_cluster.repair()  # or the deletion waits for a node that the test left frozen
     try:
         kafka_cluster.delete_topic(name)
     except KafkaError:
-        pass  # the test deleted it, or killed who could: its name is never used again
+        pass  # the test deleted it: its name is never used again
 
 
 @pytest.fixture

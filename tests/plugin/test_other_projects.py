@@ -27,7 +27,7 @@ def test_a_project_with_folders_named_as_ours_tests_against_kafka(
     write_shop(elsewhere.project)
     code, said = elsewhere.run_pytest("-q", *workers)
     assert code == 0, said
-    assert "6 passed" in said, said
+    assert "7 passed" in said, said
     elsewhere.await_nothing_left()
 
 
