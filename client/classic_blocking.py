@@ -38,7 +38,9 @@ class SyncKafkaStream:
         """The next message; the one before counts as consumed. Raises as the stream does."""
         if self.stream.is_over:
             raise StopIteration
-        record = self._thread.run(_next_or_end(self.stream))
+        record = self.stream.next_ready()
+        if record is None:
+            record = self._thread.run(_next_or_end(self.stream))
         if record is None:
             raise StopIteration
         return record

@@ -51,6 +51,7 @@ class StreamFinder(Protocol):
 
     def __call__(self, topic: str, thread_id: str) -> KafkaStream:
         """The stream of a thread for a topic."""
+        ...
 
 
 class ClassicMember:

@@ -42,6 +42,7 @@ class Source(Protocol):
         self, places: Collection[TopicPartition], *, timeout_s: float | None
     ) -> Chunk | None:
         """The next chunk of these partitions; None when time is up or :meth:`wake` was called."""
+        ...
 
     def wake(self) -> None:
         """Have every take that waits return."""
@@ -90,19 +91,17 @@ class KafkaStream:
 
     async def __anext__(self) -> ConsumedRecord:
         """The next message; the one before counts as consumed."""
+        record = self.next_ready()
+        return await self._await_record() if record is None else record
+
+    def next_ready(self) -> ConsumedRecord | None:
+        """The next message if it is here already; the one before counts as consumed.
+
+        The one call that another thread than the loop's may make: what a commit or a rebalance on
+        the loop then sees is at worst one message old, so one more comes twice, and none is lost.
+        """
         self.count_in_hand()
-        loop = asyncio.get_running_loop()
-        deadline = None if self._timeout_s is None else loop.time() + self._timeout_s
-        while (record := self._hand_out()) is None:
-            if self._is_over:
-                raise StopAsyncIteration
-            if self._failures:
-                raise self._failures.popleft()
-            left_s = None if deadline is None else deadline - loop.time()
-            if left_s is not None and left_s <= 0:
-                raise ConsumerTimeout(f"no message within {self._timeout_s:g} s")
-            await self._refill(left_s)
-        return record
+        return self._hand_out()
 
     def count_in_hand(self) -> None:
         """The message handed out last is done with."""
@@ -139,6 +138,20 @@ class KafkaStream:
         self.take_away(list(self._positions))
         self._is_over = True
         self._wake()
+
+    async def _await_record(self) -> ConsumedRecord:
+        loop = asyncio.get_running_loop()
+        deadline = None if self._timeout_s is None else loop.time() + self._timeout_s
+        while (record := self._hand_out()) is None:
+            if self._is_over:
+                raise StopAsyncIteration
+            if self._failures:
+                raise self._failures.popleft()
+            left_s = None if deadline is None else deadline - loop.time()
+            if left_s is not None and left_s <= 0:
+                raise ConsumerTimeout(f"no message within {self._timeout_s:g} s")
+            await self._refill(left_s)
+        return record
 
     def _wake(self) -> None:
         self._changed.notify()

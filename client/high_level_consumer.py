@@ -138,7 +138,7 @@ class ConsumerConnector:
             STATIC,
             topic_counts,
             [stream for each in streams.values() for stream in each],
-            lambda topic, thread: found[topic, thread],
+            lambda topic, thread_id: found[topic, thread_id],
         )
         return streams
 
@@ -154,7 +154,7 @@ class ConsumerConnector:
             topic_filter.kind,
             {topic_filter.regex: count},
             streams,
-            lambda topic, thread: found[thread],
+            lambda topic, thread_id: found[thread_id],
         )
         return streams
 

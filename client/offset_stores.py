@@ -40,12 +40,14 @@ class OffsetStore(Protocol):
 
     async def fetch(self, places: Collection[TopicPartition]) -> dict[TopicPartition, int]:
         """The offset of each partition that has one; waits as long as nobody can tell."""
+        ...
 
     async def commit(self, offsets: Offsets, *, patience_ms: int = 0) -> Failures:
         """Store; tries again for ``patience_ms`` where that may help.
 
         Raises KafkaError or ZooKeeperError when nobody could be asked.
         """
+        ...
 
     async def close(self) -> None:
         """End the connections that are its own."""
