@@ -15,6 +15,7 @@ from typing import Final
 from barnabas.client.connection import Connection
 from barnabas.client.errors import Disconnected, KafkaError, known_code
 from barnabas.protocol.audit_topic import AUDIT_TOPIC
+from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.hashing import keyed_partition
 from barnabas.protocol.messages import produce
 from barnabas.protocol.records.batch import build_batch
@@ -100,10 +101,15 @@ class AuditTopic:
         except KafkaError as error:
             log.debug("could not write audit records partition=%d: %s", partition, error)
             return False
-        code = known_code(answer.responses[0].partition_responses[0].error_code)
-        if code:
-            log.debug("could not write audit records partition=%d: %s", partition, code.name)
-        return not code
+        codes = [
+            known_code(each.error_code)
+            for topic in answer.responses
+            for each in topic.partition_responses
+        ]
+        if codes != [ErrorCode.NONE]:
+            log.debug("could not write audit records partition=%d: %s", partition, codes)
+            return False
+        return True
 
     async def _link(self, address: tuple[str, int]) -> Connection:
         async with self._dialling:  # several partitions may have one leader
