@@ -84,7 +84,7 @@ def parse_audit_value(value: bytes) -> AuditRecord:
     """Read a value of this version or a later one. Raises CorruptRequest."""
     try:
         found = json.loads(value.decode())
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise CorruptRequest(f"audit record: {error}") from error
     if not isinstance(found, dict) or not _is_whole_number(found.get("version")):
         raise CorruptRequest("audit record: no version")

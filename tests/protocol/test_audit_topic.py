@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from dataclasses import asdict, replace
 
@@ -84,6 +85,8 @@ def test_what_a_later_version_adds_is_ignored() -> None:
         b"",
         b"\xff\xfe",
         b"[]",
+        b"[" * 100_000,
+        b'{"version":1' + b"0" * 5_000 + b"}",
         b"{}",
         b'{"version":0}',
         b'{"version":true}',
@@ -96,6 +99,12 @@ def test_what_a_later_version_adds_is_ignored() -> None:
 )
 def test_a_value_that_is_no_record_is_told(value: bytes) -> None:
     with pytest.raises(CorruptRequest):
+        parse_audit_value(value)
+
+
+@given(st.binary() | st.text().map(str.encode))
+def test_no_bytes_do_any_harm(value: bytes) -> None:
+    with contextlib.suppress(CorruptRequest):
         parse_audit_value(value)
 
 
