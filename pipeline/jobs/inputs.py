@@ -151,7 +151,7 @@ def bootstrap_of(chosen: argparse.Namespace) -> str:
 def commits_of(spark: SparkSession, source: Source) -> DataFrame:
     """group, topic, partition, offset (null: forgotten), metadata, ts_ms, source_offset.
 
-    Decoded once and kept on disk: a job walks over them several times.
+    Decoded once and kept, as a job walks over them several times: unpersist them at its end.
     """
     if source.commits:
         found = spark.read.parquet(source.commits)
@@ -184,13 +184,14 @@ def records_of(spark: SparkSession, source: Source, topics: Sequence[str]) -> Da
     return found.select("topic", "partition", "offset", ts_ms).where(F.col("topic").isin(*topics))
 
 
-def edges_of(spark: SparkSession, source: Source, records: DataFrame) -> DataFrame:
+def edges_of(
+    spark: SparkSession, source: Source, records: DataFrame, topics: Sequence[str]
+) -> DataFrame:
     """topic, partition, log_start and log_end: as leaders say, or as the records of files show."""
     if source.is_offline:
         return records.groupBy("topic", "partition").agg(
             F.min("offset").alias("log_start"), (F.max("offset") + 1).alias("log_end")
         )
-    topics = sorted(row.topic for row in records.select("topic").distinct().collect())
     edges = log_edges(source, topics)
     return spark.createDataFrame([(*place, *each) for place, each in edges.items()], EDGES)
 

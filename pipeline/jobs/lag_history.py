@@ -74,7 +74,8 @@ def run(spark: SparkSession, config: LagHistoryConfig, progress: Progress | None
     """
     told = progress or to_people("lag-history", quiet=True)
     told.step("reading commits")
-    rows, span = windows(spark, config)
+    kept: list[DataFrame] = []
+    rows, span = windows(spark, config, kept)
     told.step("judging")
     named = rows.withColumn("verdict_name", verdict_columns.verdict_name(F.col("verdict")))
     if config.out:
@@ -82,24 +83,33 @@ def run(spark: SparkSession, config: LagHistoryConfig, progress: Progress | None
         _write(named, config.out)
         named = spark.read.parquet(config.out)
     groups = by_group(named).persist()
+    kept.append(groups)
     report = Report(job="lag-history")
     told.step("making the report")
     _figures(report, groups, span)
     _tables(report, groups, config)
     report.charts += charts(groups, _worst(groups, _PLOTTED), span)
-    groups.unpersist()
+    for frame in kept:
+        frame.unpersist()
     return report
 
 
-def windows(spark: SparkSession, config: LagHistoryConfig) -> tuple[DataFrame, Span]:
-    """The rows of :func:`lag_frames.history` for what is configured, and their span."""
+def windows(
+    spark: SparkSession, config: LagHistoryConfig, kept: list[DataFrame]
+) -> tuple[DataFrame, Span]:
+    """The rows of :func:`lag_frames.history` for what is configured, and their span.
+
+    ``kept`` is given the frames to unpersist when the rows are no longer needed.
+    """
     commits = inputs.commits_of(spark, config.source)
+    kept.append(commits)
     first, last = commits.agg(F.min("ts_ms"), F.max("ts_ms")).first() or (None, None)
     span = _span(config, first, last)
     topics = [row.topic for row in commits.select("topic").distinct().collect()]
     topics = inputs.existing_topics(config.source, topics)
     records = inputs.records_of(spark, config.source, topics).persist()
-    edges = inputs.edges_of(spark, config.source, records)
+    kept.append(records)
+    edges = inputs.edges_of(spark, config.source, records, topics)
     return history(commits, records, edges, span), span
 
 

@@ -29,6 +29,8 @@ JOBS: Final = {
     "archive": "topics into Parquet, exactly once",
     "restore": "an archive back into a topic",
     "segments": "verify, profile or compare log directories, without a broker",
+    "profile": "who commits how often, and how evenly it spreads",
+    "reconcile": "the same topic in two clusters, record by record",
 }
 _MODULES: Final = {
     "lag-history": "lag_history",
@@ -38,6 +40,8 @@ _MODULES: Final = {
     "archive": "archive",
     "restore": "restore",
     "segments": "segments",
+    "profile": "commit_profile",
+    "reconcile": "reconcile",
 }
 """Each has ``add_arguments``, ``configured`` and ``run``, and is what spark-submit is given."""
 _ROWS: Final = 1_000

@@ -81,7 +81,9 @@ def run(spark: SparkSession, config: OffsetAuditConfig, progress: Progress | Non
     """The report; all findings go to ``config.out``. Findings of low severity do not count."""
     told = progress or to_people("offset-audit", quiet=True)
     told.step("reading commits")
-    found = findings(spark, config).persist()
+    kept: list[DataFrame] = []
+    found = findings(spark, config, kept).persist()
+    kept.append(found)
     report = Report(job="offset-audit")
     told.step("applying rules")
     if config.out:
@@ -89,23 +91,29 @@ def run(spark: SparkSession, config: OffsetAuditConfig, progress: Progress | Non
     _figures(report, found)
     told.step("making the report")
     _tables(report, found, config)
-    found.unpersist()
+    for frame in kept:
+        frame.unpersist()
     return report
 
 
-def findings(spark: SparkSession, config: OffsetAuditConfig) -> DataFrame:
-    """Rows of FINDINGS for what is configured."""
+def findings(spark: SparkSession, config: OffsetAuditConfig, kept: list[DataFrame]) -> DataFrame:
+    """Rows of FINDINGS for what is configured.
+
+    ``kept`` is given the frames to unpersist when the rows are no longer needed.
+    """
     source = config.source
     commits = inputs.commits_of(spark, source)
     seen = [row.topic for row in commits.select("topic").distinct().collect()]
     topics = inputs.existing_topics(source, seen)
     records = inputs.records_of(spark, source, topics).persist()
-    edges = inputs.edges_of(spark, source, records)
+    edges = inputs.edges_of(spark, source, records, topics)
     names = [name for name in config.rules if name in RULES]
     changes = changes_of(spark, source).persist()
+    kept += [commits, records, changes]
     found = audit_rules.by_hand(changes) if BY_HAND in config.rules else None
     if names:
         steps = audit_rules.steps_of(commits, records, edges, config.limits).persist()
+        kept.append(steps)
         odd = audit_rules.explained(audit_rules.findings(steps, names, config.limits), changes)
         found = odd if found is None else odd.unionByName(found)
     assert found is not None, "some rule is asked for"

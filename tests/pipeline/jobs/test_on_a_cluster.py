@@ -58,7 +58,7 @@ def test_an_audit_tells_what_was_done_by_hand(
     config = OffsetAuditConfig(source=source, rules=("rewind", BY_HAND))
 
     def found() -> dict[str, tuple[object, ...]]:
-        rows = offset_audit.findings(spark, config).collect()
+        rows = offset_audit.findings(spark, config, []).collect()
         return {r.rule: (r.severity, r.from_offset, r.to_offset, r.evidence) for r in rows}
 
     def both() -> dict[str, tuple[object, ...]]:
