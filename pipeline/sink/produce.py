@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import defaultdict
+from collections.abc import Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from random import Random
@@ -24,8 +25,10 @@ from barnabas.pipeline.link import Link
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.hashing import keyed_partition
 from barnabas.protocol.messages import describe_producers, init_producer_id, produce
-from barnabas.protocol.records.builder import build_batch, build_batch_of
+from barnabas.protocol.records.builder import Pair, build_batch, build_batch_of
 from barnabas.protocol.records.record import HeaderPair, Record
+
+Headers = tuple[HeaderPair, ...]
 
 _ALL: Final = -1
 _PER_RECORD_BYTES: Final = 24
@@ -47,9 +50,12 @@ class _Lane:
     last_known: int
     """The sequence number the leader saw last before this run; -1 for none."""
     sequence: int = 0
-    records: list[Record] = field(default_factory=list)
+    """Of the first record gathered."""
+    pairs: list[Pair] = field(default_factory=list)
+    """Keys and values gathered for the next batch."""
+    headers: list[Headers] = field(default_factory=list)
+    """Of as many records, or none at all where no record has any."""
     size: int = 0
-    has_headers: bool = False
     under_way: Future[None] | None = None
 
 
@@ -85,7 +91,7 @@ class Sender:
         self._batch_bytes = batch_bytes
         self._timeout_ms = timeout_ms
         self._task = task
-        self._lanes: dict[TopicPartition, _Lane] = {}
+        self._lanes: dict[tuple[str, int], _Lane] = {}
         self._counts: dict[str, int] = {}
         self._sticky: dict[str, int] = defaultdict(lambda: task)
         self.sent = 0
@@ -97,35 +103,38 @@ class Sender:
         partition: int | None,
         key: bytes | None,
         value: bytes | None,
-        headers: tuple[HeaderPair, ...] = (),
+        headers: Headers = (),
     ) -> None:
         """Take one record; a full batch goes on its way. Raises KafkaError."""
-        count = self._partitions(topic)
-        is_free = partition is None and key is None
-        if partition is None:
-            partition = self._sticky[topic] % count if key is None else keyed_partition(key, count)
-        elif not 0 <= partition < count:
-            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{topic}-{partition}")
-        place = TopicPartition(topic, partition)
+        place = (topic, self._placed(topic, key) if partition is None else partition)
         lane = self._lanes.get(place) or self._open(place)
-        lane.records.append(Record(len(lane.records), 0, key, value, headers))
+        if headers and not lane.headers:
+            lane.headers = [()] * len(lane.pairs)
+        lane.pairs.append((key, value))
         lane.size += len(key or b"") + len(value or b"") + _PER_RECORD_BYTES
-        if headers:
-            lane.has_headers = True
+        if lane.headers or headers:
+            lane.headers.append(headers)
             lane.size += sum(len(name) + len(data or b"") + 10 for name, data in headers)
         self.sent += 1
         if lane.size >= self._batch_bytes:
-            self._dispatch(place, lane)
-            if is_free:
+            self._dispatch(TopicPartition(*place), lane)
+            if partition is None and key is None:
                 self._sticky[topic] += 1
 
     def finish(self) -> None:
         """Send what is left; return when everything is acknowledged by all in-sync replicas."""
         for place, lane in self._lanes.items():
-            if lane.records:
-                self._dispatch(place, lane)
+            if lane.pairs:
+                self._dispatch(TopicPartition(*place), lane)
         for lane in self._lanes.values():
             _await(lane)
+
+    def _placed(self, topic: str, key: bytes | None) -> int:
+        """Where a record goes that does not say so itself."""
+        count = self._counts.get(topic) or self._partitions(topic)
+        if key is None:
+            return self._sticky[topic] % count
+        return keyed_partition(key, count)
 
     def _partitions(self, topic: str) -> int:
         if topic not in self._counts:
@@ -133,7 +142,11 @@ class Sender:
             self._counts[topic] = len(places)
         return self._counts[topic]
 
-    def _open(self, place: TopicPartition) -> _Lane:
+    def _open(self, wanted: tuple[str, int]) -> _Lane:
+        place = TopicPartition(*wanted)
+        if not 0 <= place.partition < self._partitions(place.topic):
+            where = f"{place.topic}-{place.partition}"
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, where)
         last_known = _NOTHING
         if self._is_second_run:
             asked = last_sequence(self._link.cluster, place, self._identity)
@@ -143,32 +156,36 @@ class Sender:
 
     def _dispatch(self, place: TopicPartition, lane: _Lane) -> None:
         """Send the batch gathered unless the leader had it, and the one after it, already."""
-        records, lane.records, lane.size = lane.records, [], 0
-        first, lane.sequence = lane.sequence, lane.sequence + len(records)
-        has_headers, lane.has_headers = lane.has_headers, False
+        pairs, lane.pairs, lane.size = lane.pairs, [], 0
+        headers, lane.headers = lane.headers, []
+        first, lane.sequence = lane.sequence, lane.sequence + len(pairs)
         if lane.sequence - 1 < lane.last_known:
             return
-        batch = self._built(records, first, has_headers=has_headers)
+        batch = self._built(pairs, headers, first)
         _await(lane)
         lane.under_way = self._link.start(send(self._link.cluster, place, batch, self._timeout_ms))
 
-    def _built(self, records: list[Record], sequence: int, *, has_headers: bool) -> bytearray:
+    def _built(self, pairs: Sequence[Pair], headers: Sequence[Headers], sequence: int) -> bytearray:
         now_ms = time.time_ns() // 1_000_000
-        identity = self._identity
-        if not has_headers:
+        producer_id, epoch = self._identity
+        if not headers:
             return build_batch(
-                [(record.key, record.value) for record in records],
+                pairs,
                 timestamp_ms=now_ms,
                 codec=self._codec,
-                producer_id=identity.producer_id,
-                producer_epoch=identity.epoch,
+                producer_id=producer_id,
+                producer_epoch=epoch,
                 base_sequence=sequence,
             )
+        records = [
+            Record(number, now_ms, *pair, each)
+            for number, (pair, each) in enumerate(zip(pairs, headers, strict=True))
+        ]
         return build_batch_of(
-            [record._replace(timestamp=now_ms) for record in records],
+            records,
             codec=self._codec,
-            producer_id=identity.producer_id,
-            producer_epoch=identity.epoch,
+            producer_id=producer_id,
+            producer_epoch=epoch,
             base_sequence=sequence,
         )
 
