@@ -23,7 +23,9 @@ from .producer_config import ProducerConfig
 from .topology import TopicPartition
 
 _NULL: Final = encode_varint(-1)
-_RECORD_OVERHEAD: Final = 21
+_RECORD_OVERHEAD: Final = 32
+"""What a record may need at most besides key, value and headers."""
+_HEADER_OVERHEAD: Final = 10
 
 
 class RecordMetadata(NamedTuple):
@@ -284,6 +286,9 @@ class Accumulator:
         """Held by batches that are not acknowledged."""
         self.outstanding: set[asyncio.Future[int]] = set()
         self._config = config
+        self._record_bytes_max = config.request_bytes_max - HEADER_BYTES
+        self._buffer_bytes = config.buffer_bytes
+        self._batch_bytes = config.batch_bytes
         self._loop = loop
 
     def has_room(self) -> bool:
@@ -307,13 +312,21 @@ class Accumulator:
         Raises QueueFull without room, and KafkaError(MESSAGE_TOO_LARGE) for what no request
         could hold.
         """
-        size = len(key or b"") + len(value or b"") + _RECORD_OVERHEAD
+        size = _RECORD_OVERHEAD
+        if key is not None:
+            size += len(key)
+        if value is not None:
+            size += len(value)
+        if headers:
+            size += sum(len(_encoded([header])) + _HEADER_OVERHEAD for header in headers)
+        if size > self._record_bytes_max or self.bytes >= self._buffer_bytes:
+            self._refuse(size)
         lane = self.lanes.get(place)
         if lane is None:
             lane = self.lanes[place] = Lane(TopicPartition(*place))
-        batch = lane.waiting[-1] if lane.waiting else None
-        is_new = batch is None or not batch.is_open or batch.bytes + size > self._config.batch_bytes
-        self._check(size)
+        waiting = lane.waiting
+        batch = waiting[-1] if waiting else None
+        is_new = batch is None or not batch.is_open or batch.bytes + size > self._batch_bytes
         if is_new:
             if batch is not None:
                 batch.is_open = False
@@ -338,15 +351,14 @@ class Accumulator:
             batch.done.set_exception(error)
             batch.done.exception()  # whoever awaits it is told; nobody need
 
-    def _check(self, size: int) -> None:
-        if size + HEADER_BYTES > self._config.request_bytes_max:
+    def _refuse(self, size: int) -> None:
+        if size > self._record_bytes_max:
             raise KafkaError(
                 ErrorCode.MESSAGE_TOO_LARGE,
                 f"a record of about {size} bytes; max.request.size is "
                 f"{self._config.request_bytes_max}",
             )
-        if not self.has_room():
-            raise QueueFull(f"{self.bytes} bytes wait, buffer.memory={self._config.buffer_bytes}")
+        raise QueueFull(f"{self.bytes} bytes wait, buffer.memory={self._buffer_bytes}")
 
     def _open(self, lane: Lane, timestamp_ms: int) -> Batch:
         now = self._loop.time()

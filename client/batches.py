@@ -7,7 +7,8 @@ out their markers. Source: log.md sections 1.4 to 1.6; KIP-98 (aborted transacti
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
 from typing import Any, Final, NamedTuple
 
 from barnabas.protocol.errors import ErrorCode
@@ -27,6 +28,7 @@ from barnabas.protocol.records.header import (
 )
 
 from .consumed import ConsumedRecord
+from .errors import DecodingFailed
 from .record_lists import consumed_records, record_values
 from .topology import TopicPartition
 
@@ -56,19 +58,27 @@ class BatchBytes:
         self._start_offset = start_offset
 
     def records(self, place: TopicPartition) -> list[ConsumedRecord]:
-        """Decode all batches; raises CorruptRecords."""
-        found: list[ConsumedRecord] = []
-        for position in self._places:
-            self._decode(position, place, found)
-        start = self._start_offset
-        if found and found[0].offset < start:
-            return [record for record in found if record.offset >= start]
-        return found
+        """Decode all batches; raises DecodingFailed."""
+        return list(self.iterate(place))
+
+    def iterate(self, place: TopicPartition) -> Iterator[ConsumedRecord]:
+        """Decode batch by batch, so that records may go while later ones come."""
+        records = chain.from_iterable(self._decoded(each, place) for each in self._places)
+        if self._begins_earlier:
+            start = self._start_offset
+            return (record for record in records if record.offset >= start)
+        return records
+
+    def count(self) -> int | None:
+        """How many records, as far as the headers tell."""
+        buffer = self._buffer
+        if self._begins_earlier or any(buffer[each + MAGIC_AT] < 2 for each in self._places):
+            return None
+        return sum(batch.record_count(buffer, each) for each in self._places)
 
     def values(self) -> list[Any]:
         """The values alone."""
-        first = self._places[0]
-        if batch.base_offset(self._buffer, first) < self._start_offset:
+        if self._begins_earlier:
             return [record.value for record in self.records(TopicPartition("", 0))]
         found: list[Any] = []
         for position in self._places:
@@ -78,14 +88,26 @@ class BatchBytes:
                 found += [record.value for record in records]
         return found
 
-    def _decode(self, position: int, place: TopicPartition, found: list[ConsumedRecord]) -> None:
-        section, head = self._section(position)
-        if head is None or not consumed_records(section, head, place, found):
-            topic, partition = place
-            found += [
-                ConsumedRecord(topic, partition, *record)
-                for record in batch.records(self._buffer, position)
-            ]
+    @property
+    def _begins_earlier(self) -> bool:
+        """Whether the first batch holds records that are not to be shown."""
+        buffer, first = self._buffer, self._places[0]
+        return buffer[first + MAGIC_AT] < 2 or batch.base_offset(buffer, first) < self._start_offset
+
+    def _decoded(self, position: int, place: TopicPartition) -> list[ConsumedRecord]:
+        topic, partition = place
+        found: list[ConsumedRecord] = []
+        try:
+            section, head = self._section(position)
+            if head is None or not consumed_records(section, head, place, found):
+                found += [
+                    ConsumedRecord(topic, partition, *record)
+                    for record in batch.records(self._buffer, position)
+                ]
+        except CorruptRecords as bad:
+            at = batch.base_offset(self._buffer, position)
+            raise DecodingFailed(topic, partition, at, bad.message) from bad
+        return found
 
     def _section(self, position: int) -> tuple[bytes, batch.Header | None]:
         """The records of one batch decompressed; no header for what is older than batches."""

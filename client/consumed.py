@@ -31,11 +31,19 @@ class RecordSource(Protocol):
     """What can become records; batches.py has the one that reads bytes."""
 
     def records(self, place: TopicPartition) -> Sequence[ConsumedRecord]:
-        """All of them; raises CorruptRecords."""
+        """All of them; raises DecodingFailed."""
         ...
 
     def values(self) -> list[Any]:
         """Only the values."""
+        ...
+
+    def iterate(self, place: TopicPartition) -> Iterator[ConsumedRecord]:
+        """One after the other, none kept; raises DecodingFailed."""
+        ...
+
+    def count(self) -> int | None:
+        """How many there are, when that is known without decoding."""
         ...
 
 
@@ -86,7 +94,7 @@ class Chunk:
         return self.place.partition
 
     def records(self) -> Sequence[ConsumedRecord]:
-        """The records in order; raises CorruptRecords when their bytes are none."""
+        """The records in order; raises DecodingFailed when their bytes are none."""
         if self._source is not None:
             self._records, self._source = self._source.records(self.place), None
         return self._records
@@ -100,9 +108,9 @@ class Chunk:
     def split(self, count: int) -> tuple[Chunk, Chunk | None]:
         """The first ``count`` records, and the others if there are any."""
         assert count > 0, "a chunk without records brings nobody further"
-        records = self.records()
-        if len(records) <= count:
+        if len(self) <= count:
             return self, None
+        records = self.records()
         rest = records[count:]
         return (
             self._part(records[:count], rest[0].offset),
@@ -110,12 +118,15 @@ class Chunk:
         )
 
     def __len__(self) -> int:
-        """How many records; decodes them."""
-        return len(self.records())
+        """How many records."""
+        known = None if self._source is None else self._source.count()
+        return len(self.records()) if known is None else known
 
     def __iter__(self) -> Iterator[ConsumedRecord]:
-        """The records in order."""
-        return iter(self.records())
+        """The records in order; they are decoded as they are asked for, and not kept."""
+        if self._source is None:
+            return iter(self._records)
+        return self._source.iterate(self.place)
 
     def _part(self, records: Sequence[ConsumedRecord], next_offset: int) -> Chunk:
         source = _Ready(records)
@@ -133,3 +144,9 @@ class _Ready:
 
     def values(self) -> list[Any]:
         return [record[5] for record in self._records]
+
+    def iterate(self, place: TopicPartition) -> Iterator[ConsumedRecord]:
+        return iter(self._records)
+
+    def count(self) -> int:
+        return len(self._records)

@@ -30,7 +30,7 @@ class Hands:
         self._chunk: Chunk | None = None
         """Given out record by record, as far as ``_index``."""
         self._index = 0
-        self._is_record_done = False
+        self._is_record_done = self._is_first = False
 
     def give(self, chunks: Iterable[Chunk]) -> None:
         """These are in hand now."""
@@ -99,7 +99,7 @@ class Hands:
         if self._chunk is not None and self._chunk.place == place:
             return self._behind(self._chunk, self._index + 1).offset
         for chunk in self.left:
-            if chunk.place == place and chunk.records():
+            if chunk.place == place and len(chunk):
                 return chunk.records()[0].offset
         return None
 

@@ -37,6 +37,8 @@ _PARTITIONERS: Final[Mapping[str, Callable[[], Partitioner]]] = {
     "hash": HashPartitioner,
     "murmur2": Murmur2Partitioner,
 }
+_make: Final = tuple.__new__
+"""A record is made in a third of the time that its class takes."""
 
 
 class Producer:
@@ -109,7 +111,8 @@ class Producer:
         Waits for room first. Raises KafkaError; ``retriable`` then says whether sending it again
         may help, since the producer's own retries are over.
         """
-        item = Item(topic, value, key, partition, headers, timestamp_ms, partition_key)
+        fields = (topic, value, key, partition, headers, timestamp_ms, partition_key, None)
+        item = _make(Item, fields)
         if self._queue is not None:
             return await (await self._queue.put(item))
         return await (await self._send_with_room(item))
@@ -129,7 +132,8 @@ class Producer:
 
         Raises QueueFull when the buffer is full: await :meth:`room` before the next.
         """
-        item = Item(topic, value, key, partition, headers, timestamp_ms, partition_key)
+        fields = (topic, value, key, partition, headers, timestamp_ms, partition_key, None)
+        item = _make(Item, fields)
         if self._queue is not None:
             return self._queue.put_soon(item)
         return self._send(item)
@@ -146,7 +150,7 @@ class Producer:
         )
         deliveries = []
         for key, value in pairs:
-            item = Item(topic, value, key)
+            item = _make(Item, (topic, value, key, None, (), None, None, None))
             if self._queue is not None:
                 deliveries.append(await self._queue.put(item))
                 continue
@@ -247,40 +251,39 @@ class Producer:
         return self._accumulator
 
     def _send(self, item: Item) -> Delivery:
-        accumulator = self._started()
-        delivery = item.delivery or Delivery()
-        topic = item.topic
+        accumulator = self._accumulator
+        if accumulator is None or self._is_closed:
+            accumulator = self._started()
+        topic, value, key, partition, headers, timestamp_ms, partition_key, delivery = item
+        if delivery is None:
+            delivery = Delivery()
         if topic not in self._counts or topic in self._early:
             self._put_aside(item._replace(delivery=delivery))
             delivery.is_accepted = True
             return delivery
-        key, value = item.key, item.value
         if not (self._is_plain and type(value) is bytes):
             value = self._encode(value)
-        place = self._place(item)
-        is_ready = key is None or (self._has_plain_keys and type(key) is bytes)
-        encoded = key if is_ready else self._encode_key(key)
-        timestamp_ms = item.timestamp_ms
+        chosen = self._partition(topic, partition, key if partition_key is None else partition_key)
+        if key is not None and not (self._has_plain_keys and type(key) is bytes):
+            key = self._encode_key(key)
         if timestamp_ms is None:
             timestamp_ms = self._now_ms()
-        if accumulator.add(place, encoded, value, item.headers, timestamp_ms, delivery):
+        if accumulator.add((topic, chosen), key, value, headers, timestamp_ms, delivery):
             assert self._sender is not None, "started without a sender"
             self._sender.wake()
-            if item.partition is None and key is None:
+            if partition is None and item.key is None:
                 self._spread.began_batch(topic)
         return delivery
 
-    def _place(self, item: Item) -> tuple[str, int]:
-        topic, count = item.topic, self._counts[item.topic]
-        partition = item.partition
+    def _partition(self, topic: str, partition: int | None, key: Any) -> int:
+        count = self._counts[topic]
         if partition is None:
-            key = item.key if item.partition_key is None else item.partition_key
             if key is None:
-                return topic, self._spread.partition(topic)
+                return self._spread.partition(topic)
             partition = self._partitioner.partition(key, count)
         if not 0 <= partition < count:
             raise ValueError(f"partition {partition} of {topic}, which has {count}")
-        return topic, partition
+        return partition
 
     def _put_aside(self, item: Item) -> None:
         """Keep an item until it is known how many partitions its topic has."""

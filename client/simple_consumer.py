@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Final, NamedTuple, Self
 
@@ -294,6 +294,12 @@ class _Nothing:
 
     def values(self) -> list[Any]:
         return []
+
+    def iterate(self, place: TopicPartition) -> Iterator[Any]:
+        return iter(())
+
+    def count(self) -> int:
+        return 0
 
 
 _NOTHING: Final[RecordSource] = _Nothing()
