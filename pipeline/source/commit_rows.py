@@ -52,7 +52,7 @@ class CommitRows:
     def __init__(self, layout: Layout) -> None:
         self.layout = layout
         self._schema = layout.arrow
-        self._keys: dict[bytes, Key] = {}
+        self._keys: dict[bytes | None, Key] = {}
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Arrow schemas are made anew where it is unpickled."""
@@ -63,9 +63,9 @@ class CommitRows:
         keys: list[OffsetKey] = []
         commits: list[Commit | tuple[None, ...]] = []
         kept: list[int] = []
-        parse = self._parsed
+        known = self._keys
         for index, (key, value) in enumerate(zip(rows.keys, rows.values, strict=True)):
-            parsed = parse(key)
+            parsed = known.get(key) or self._parsed(key)
             if type(parsed) is not OffsetKey:
                 continue
             try:
@@ -105,12 +105,13 @@ class CommitRows:
         return pa.RecordBatch.from_arrays(made, schema=self._schema)
 
     def _parsed(self, key: bytes | None) -> Key:
-        found = self._keys.get(key) if key is not None else None
-        if found is None and key is not None:
-            found = _key_of(key)
-            if len(self._keys) >= _KEYS_MAX:
-                self._keys.clear()
-            self._keys[key] = found
+        """What a key that is not known yet says; it is known from now on."""
+        if key is None:
+            return None
+        found = _key_of(key)
+        if len(self._keys) >= _KEYS_MAX:
+            self._keys.clear()
+        self._keys[key] = found
         return found
 
 
