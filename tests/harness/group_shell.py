@@ -6,6 +6,7 @@ import asyncio
 import json
 import time
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any, Final
 
 import pytest
@@ -98,3 +99,22 @@ class GroupShell:
 
         found = asyncio.run(ask())
         return {(place.topic, place.partition): each.offset for place, each in found.items()}
+
+
+@pytest.fixture
+def groups(
+    cluster: Deployment,
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> GroupShell:
+    """The command, in a directory of its own for undo files."""
+    monkeypatch.chdir(tmp_path)
+    return GroupShell(cluster, capsys)
+
+
+@pytest.fixture
+def filled(groups: GroupShell, topic: str) -> str:
+    """A topic with records."""
+    groups.fill(topic)
+    return topic

@@ -7,10 +7,22 @@ from pathlib import Path
 import pytest
 
 from tests.harness.fixtures import cluster, deploy_fresh, group, kcat, library, topic
+from tests.harness.group_shell import filled, groups
 from tests.harness.java_tools import java
 from tests.harness.kafka_tools import tool
 
-__all__ = ["cluster", "deploy_fresh", "group", "java", "kcat", "library", "tool", "topic"]
+__all__ = [
+    "cluster",
+    "deploy_fresh",
+    "filled",
+    "group",
+    "groups",
+    "java",
+    "kcat",
+    "library",
+    "tool",
+    "topic",
+]
 
 HERE = Path(__file__).parent
 

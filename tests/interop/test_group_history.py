@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -20,18 +19,6 @@ from tests.harness.waiting import eventually
 pytestmark = pytest.mark.skipif(is_apache_kafka(), reason="Kafka keeps no history of offsets")
 
 WAIT_S = 30.0
-
-
-@pytest.fixture
-def groups(
-    cluster: Deployment,
-    capsys: pytest.CaptureFixture[str],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> GroupShell:
-    """The command, in a directory of its own for undo files."""
-    monkeypatch.chdir(tmp_path)
-    return GroupShell(cluster, capsys)
 
 
 @pytest.fixture

@@ -55,18 +55,6 @@ def kafkas(tool: Tool, cluster: Deployment) -> Kafkas:
     return Kafkas(tool, cluster)
 
 
-@pytest.fixture
-def groups(
-    cluster: Deployment,
-    capsys: pytest.CaptureFixture[str],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> GroupShell:
-    """Our command, in a directory of its own for undo files."""
-    monkeypatch.chdir(tmp_path)
-    return GroupShell(cluster, capsys)
-
-
 @pytest.mark.parametrize(
     "scenario",
     [
