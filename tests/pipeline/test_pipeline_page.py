@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,7 @@ from barnabas.client.admin import Admin
 from barnabas.console.ports import free_ports
 from barnabas.pipeline.link import Link, link_to
 from tests.harness.waiting import eventually
+from tests.pipeline.patience import patiently
 
 PAGE = Path(__file__).parents[2] / "docs" / "pipeline.md"
 PORT = "9092"
@@ -57,7 +59,8 @@ def test_every_example_of_the_page_runs_from_nothing_to_an_archive(
     known: dict[str, object] = {}
     for block in blocks("python"):
         code = block.replace(f":{PORT}", f":{port}").replace("/tmp/", f"{tmp_path}/")
-        exec(compile(code, str(PAGE), "exec"), known)
+        compiled = compile(code, str(PAGE), "exec")
+        patiently(partial(exec, compiled, known))
 
     frame = known["frame"]
     assert frame.count() == 1000  # type: ignore[attr-defined]
