@@ -16,7 +16,7 @@ from barnabas.protocol.errors import ErrorCode
 
 from .cluster import Cluster, Codes
 from .config import ClientConfig
-from .errors import KafkaError, known_code
+from .errors import Disconnected, KafkaError, RequestTimedOut, known_code
 from .retry import Attempts, Remedy, remedy
 
 Brokers = Callable[[], Awaitable[Sequence[str]]]
@@ -71,8 +71,8 @@ class OffsetManager:
             await asyncio.sleep(pause_s)
 
     async def _look_again(self, failure: KafkaError) -> None:
-        if failure.code is ErrorCode.NETWORK_EXCEPTION:
-            await self.close()  # whoever is up now will be asked instead
+        if isinstance(failure, Disconnected | RequestTimedOut):
+            await self.close()  # whoever is up now, in another order, will be asked instead
         elif self._cluster is not None:
             self._cluster.forget_coordinator(self.group)
 

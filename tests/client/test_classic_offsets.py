@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack
+from random import Random
 from typing import Any
 
 import pytest
@@ -216,6 +217,21 @@ async def test_a_channel_outlives_all_the_brokers_it_began_with(
         assert await kafka.commit({A: 2}, patience_ms=5_000) == {}
         await kafka.close()
     assert managers.offsets == {A: 2}
+
+
+async def test_a_broker_that_is_silent_does_not_keep_us_from_the_others(
+    managers: OffsetManagers,
+) -> None:
+    managers.coordinator = 1
+    silent = managers.brokers[0]
+    silent.answers = dict.fromkeys(silent.answers, lambda request, version: None)
+    config = ClientConfig(retry_backoff_ms=1, retry_backoff_ms_max=2, request_timeout_ms=100)
+    store = KafkaOffsets(OffsetManager("g", managers.addresses, config, Random(1)))
+    for offset in range(5):
+        assert await store.commit({A: offset}, patience_ms=30_000) == {}
+        await store.close()  # and look for a broker anew
+    assert managers.offsets == {A: 4}
+    assert silent.connections
 
 
 async def test_reading_both_takes_the_larger_and_levels_them(
