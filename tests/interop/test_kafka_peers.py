@@ -35,8 +35,8 @@ from tests.harness.kafka_peers import (
     own_peer,
     restart,
 )
-from tests.harness.raw import RawConnection
-from tests.harness.raw_calls import live_brokers
+from tests.harness.raw import Address, RawConnection, addresses_of
+from tests.harness.raw_calls import leaders, live_brokers
 from tests.harness.records import Sent, assert_as_acknowledged
 from tests.harness.traffic import IdempotentProducer, PatientCommitter
 from tests.harness.waiting import eventually
@@ -300,7 +300,8 @@ def live_and_die(bootstrap: str, topic: str, word: bytes) -> None:
     admin.create_topics([NewTopic(topic, 2, 2, config=settings)])[topic].result(60)
     library.produce(bootstrap, topic, [Sent(partition=index, value=word) for index in range(2)])
     admin.create_partitions([NewPartitions(topic, 4)])[topic].result(60)
-    eventually(lambda: partition_count(admin, topic) == 4, what="the topic has grown")
+    for address in addresses_of(bootstrap):
+        eventually(lambda: partition_count(address, topic) == 4, what="all know that it has grown")  # noqa: B023
     library.produce(bootstrap, topic, [Sent(partition=index, value=LARGE) for index in range(4)])
     entry = ConfigEntry("max.message.bytes", "1000", incremental_operation=AlterConfigOpType.SET)
     change = ConfigResource(ConfigResource.Type.TOPIC, topic, incremental_configs=[entry])
@@ -313,10 +314,10 @@ def live_and_die(bootstrap: str, topic: str, word: bytes) -> None:
     admin.delete_topics([topic], operation_timeout=60)[topic].result(60)
 
 
-def partition_count(admin: AdminClient, topic: str) -> int:
-    """How many partitions have a leader."""
-    found = admin.list_topics(topic, timeout=10).topics[topic].partitions
-    return sum(one.leader >= 0 for one in found.values())
+def partition_count(address: Address, topic: str) -> int:
+    """How many partitions have a leader, as the node at ``address`` knows."""
+    with RawConnection(address) as link:
+        return len(leaders(link, topic))
 
 
 def known_controller(port: int) -> int:
