@@ -12,6 +12,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
@@ -19,7 +20,13 @@ from barnabas.client.cluster import TopicPartition
 from barnabas.console.development_cluster import Cluster
 from barnabas.pipeline import cluster_calls
 from barnabas.pipeline.link import Link
-from barnabas.pipeline.sink.archive_files import ArchiveFiles
+from barnabas.pipeline.sink.archive_files import ArchiveFiles, Manifest
+from barnabas.pipeline.sink.archive_writer import ArchiveOptions, ArchiveWriter
+from barnabas.pipeline.source.address import Address
+from barnabas.pipeline.source.layout import RECORDS
+from barnabas.pipeline.source.options import topic_options
+from barnabas.pipeline.source.rows import RecordRows
+from barnabas.pipeline.source.topic_batch import TopicReader
 from tests.pipeline.conftest import Fill
 from tests.pipeline.doomed_driver import POINTS, RECORDS_PER_BATCH
 from tests.pipeline.patience import ATTEMPTS, LATE
@@ -34,13 +41,65 @@ COMMITTED = {"before write": 1, "after write": 1, "after manifest": 1, "after gr
 """How many batches had a manifest, and were known to the group, when the driver died."""
 
 
-def points() -> Sequence[object]:
-    nightly = pytest.mark.nightly
-    marks = {point: () if point == "after manifest" else (nightly,) for point in POINTS}
-    return [pytest.param(point, marks=marks[point], id=point) for point in POINTS]
+class Dead(Exception):  # noqa: N818 - says what happened
+    """Stands for the end of the process."""
 
 
-@pytest.mark.parametrize("point", points())
+class DyingWriter(ArchiveWriter):
+    """Dies between the manifest and the group's commit."""
+
+    def commit_group(self, manifest: Manifest) -> None:
+        raise Dead
+
+
+@pytest.mark.parametrize("point", POINTS)
+def test_a_batch_that_runs_again_after_a_death_at_any_point_is_archived_once(
+    cluster: Cluster, filled: Fill, link: Link, tmp_path: Path, point: str
+) -> None:
+    """The same without Spark: what it would call, and what it would have written itself."""
+    name = filled(20, count=1)
+    options = ArchiveOptions(
+        path=str(tmp_path / "archive"),
+        checkpoint=str(tmp_path / "checkpoint"),
+        group=f"{name}-archive",
+        address=Address(cluster.bootstrap),
+    )
+    plan_batch(tmp_path / "checkpoint", f'{{"{name}":{{"0":20}}}}')
+    told = {"kafka.bootstrap.servers": cluster.bootstrap, "subscribe": name}
+    reader = TopicReader(topic_options(told, is_stream=False), RecordRows(RECORDS))
+    (task,) = reader.partitions()
+
+    writer = DyingWriter(options) if point == "after manifest" else ArchiveWriter(options)
+    if point != "before write":
+        notes = writer.write(reader.read(task))
+        if point == "after manifest":
+            with pytest.raises(Dead):
+                writer.commit([notes], 0)
+        elif point == "after group commit":
+            writer.commit([notes], 0)
+    again = ArchiveWriter(options)
+    again.commit([again.write(reader.read(task))], 0)
+
+    archived = [offset for file in ArchiveFiles(options.path).files() for offset in offsets(file)]
+    assert archived == list(range(20))
+    committed = link.run(cluster_calls.committed(link.cluster, f"{name}-archive"))
+    assert committed == {TopicPartition(name, 0): 20}
+    assert len(ArchiveFiles(options.path).strays()) == (1 if point == "after write" else 0)
+
+
+def plan_batch(checkpoint: Path, end: str) -> None:
+    (checkpoint / "offsets").mkdir(parents=True)
+    (checkpoint / "metadata").write_text('{"id":"a-query"}')
+    (checkpoint / "offsets" / "0").write_text(f"v1\n{{}}\n{end}")
+
+
+def offsets(file: str) -> list[int]:
+    found: list[int] = pq.read_table(file, columns=["offset"]).column("offset").to_pylist()
+    return found
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("point", POINTS)
 def test_a_driver_killed_at_any_point_loses_and_doubles_nothing(
     spark: SparkSession,
     cluster: Cluster,

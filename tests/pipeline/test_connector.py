@@ -117,6 +117,7 @@ def test_both_write_the_same_records(
     assert len(found[0]) == 60
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(("source", "sink"), [("kafka", "barnabas"), ("barnabas", "kafka")])
 def test_either_sink_takes_the_stream_of_the_other(
     both: Both, cluster: Cluster, filled: Fill, source: str, sink: str
