@@ -5,7 +5,8 @@ Source: coordinator.md sections 6.6 and 6.11; log.md section 6 (what a fetch ans
 
 from __future__ import annotations
 
-from collections import deque
+from collections import defaultdict, deque
+from collections.abc import Callable, Sequence
 from itertools import count
 from typing import Final
 
@@ -20,6 +21,7 @@ from .fetch_config import FetchConfig
 from .retry import REMEDIES, Remedy
 from .topology import TopicPartition
 
+_NO_SESSION: Final = -1
 _GROWTH: Final = 2
 _TURNS: Final = count()
 _IDS: Final = frozenset(
@@ -38,6 +40,7 @@ class PartitionState:
         "bytes_max",
         "failure",
         "fetch_offset",
+        "is_eager",
         "is_fetched",
         "is_paused",
         "is_stopped",
@@ -61,6 +64,8 @@ class PartitionState:
         self.retry_at = 0.0
         self.is_fetched = False
         """A request for it is under way."""
+        self.is_eager = True
+        """Most likely there is data: the last answer had some, or there was none yet."""
         self.is_paused = False
         self.is_stopped = False
         """It failed for good: nothing is read before the next seek."""
@@ -72,12 +77,12 @@ class PartitionState:
         self.turn = next(_TURNS)
         self.queue.clear()
         self.fetch_offset = self.position = offset
-        self.retry_at, self.is_fetched = 0.0, False
+        self.retry_at, self.is_fetched, self.is_eager = 0.0, False, True
         self.is_stopped, self.failure = False, None
 
     def reset_to(self, offset: int) -> None:
         """What the reset policy found."""
-        self.fetch_offset = offset
+        self.fetch_offset, self.is_eager = offset, True
         if not self.queue:
             self.position = offset
 
@@ -124,6 +129,7 @@ class PartitionState:
             needed = self.bytes_max + 1
         if needed:
             return self._grow(needed, config)
+        self.is_eager = len(buffer) > 0
         self.fetch_offset = found.next_offset
         if found.source is not None:
             chunk = Chunk(
@@ -142,6 +148,7 @@ class PartitionState:
     def refuse(self, code: int, config: FetchConfig) -> Remedy:
         """Take in an answer with an error, and say what to do about it."""
         error = known_code(code)
+        self.is_eager = False
         if error is ErrorCode.OFFSET_OUT_OF_RANGE:
             if config.reset == "none":
                 self.stop(OffsetOutOfRange(*self.place, self.fetch_offset))
@@ -173,3 +180,31 @@ class PartitionState:
         wanted = max(needed, _GROWTH * self.bytes_max)
         self.bytes_max = min(wanted, config.partition_max_bytes_limit)
         return Remedy.WAIT
+
+
+def fetch_request(
+    chosen: Sequence[PartitionState],
+    config: FetchConfig,
+    epoch_of: Callable[[TopicPartition], int],
+    wait_ms: int,
+) -> fetch.FetchRequest:
+    """One request for all of ``chosen``, which one broker leads."""
+    topics: dict[str, list[fetch.Partition]] = defaultdict(list)
+    for state in chosen:
+        assert state.fetch_offset is not None, "asked without an offset"
+        topics[state.place.topic].append(
+            fetch.Partition(
+                partition=state.place.partition,
+                current_leader_epoch=epoch_of(state.place),
+                fetch_offset=state.fetch_offset,
+                partition_max_bytes=state.bytes_max,
+            )
+        )
+    return fetch.FetchRequest(
+        max_wait_ms=wait_ms,
+        min_bytes=config.min_bytes,
+        max_bytes=max(config.max_bytes, max(state.bytes_max for state in chosen)),
+        isolation_level=int(config.read_committed),
+        session_epoch=_NO_SESSION,
+        topics=[fetch.Topic(topic=name, partitions=each) for name, each in topics.items()],
+    )

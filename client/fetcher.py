@@ -1,8 +1,9 @@
 """Reads many partitions at once: one request to each leader at a time, chunks kept ready.
 
-One task a leader fetches what has room; one task routes: it finds leaders again when they
-moved, and offsets by the reset policy. What is ready waits in a bounded queue a partition until
-somebody takes it. Source: coordinator.md sections 1.9, 6.6 and 6.11.
+Two tasks a leader fetch what has room, one patiently and one for what is in a hurry; one task
+routes: it finds leaders again when they moved, and offsets by the reset policy. What is ready
+waits in a bounded queue a partition until somebody takes it. Source: coordinator.md sections
+1.9, 6.6 and 6.11.
 """
 
 from __future__ import annotations
@@ -10,7 +11,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Final, Self
@@ -22,7 +22,7 @@ from .cluster import Cluster
 from .consumed import Chunk
 from .errors import KafkaError, OffsetOutOfRange
 from .fetch_config import FetchConfig
-from .fetch_state import PartitionState
+from .fetch_state import PartitionState, fetch_request
 from .list_offsets import EARLIEST, LATEST, ask_leaders
 from .retry import Remedy, may_pass
 from .topology import TopicPartition
@@ -30,10 +30,9 @@ from .topology import TopicPartition
 log = logging.getLogger(__name__)
 
 CHANNEL: Final = "fetch"
-_NO_SESSION: Final = -1
 _LEADERS_AGE_S: Final = 1.0
-_CROWDED_WAIT_MS: Final = 20
-"""How long a broker may hold an answer while a partition it leads is left out for want of room."""
+EXPRESS: Final = "fetch at once"
+"""Used while the other waits for data: for what was moved, or has room again."""
 
 
 class Fetcher:
@@ -49,6 +48,7 @@ class Fetcher:
         self._ready: dict[TopicPartition, None] = {}
         self._failed: dict[TopicPartition, None] = {}
         self._serving: dict[int, asyncio.Task[None]] = {}
+        self._polled: set[int] = set()
         self._changed = Signal()
         self._is_astray = asyncio.Event()
         self._arrived = Signal()
@@ -272,6 +272,7 @@ class Fetcher:
         leaders = await self._cluster.leaders(wanted)
         for leader in set(leaders.values()) - self._serving.keys():
             self._serving[leader] = self._tasks.spawn(self._serve(leader), f"fetch from {leader}")
+            self._tasks.spawn(self._hurry(leader), f"fetch at once from {leader}")
         for place in wanted:
             refusal = self._cluster.topology.refusals.get(place.topic)
             state = self._states.get(place)
@@ -291,32 +292,44 @@ class Fetcher:
                     state for state in led if state.may_fetch(now, self.config.queued_chunks_max)
                 ]
                 if chosen:
-                    await self._fetch(leader, chosen, is_crowded=self._is_crowded(led))
+                    self._polled.add(leader)
+                    await self._fetch(leader, chosen, CHANNEL, self.config.max_wait_ms)
+                    self._polled.discard(leader)
                 else:
                     later = [state.retry_at - now for state in led if state.retry_at > now]
                     await self._changed.wait(min(later, default=None))
         finally:
+            self._polled.discard(leader)
             del self._serving[leader]
+            self._changed.notify()
+
+    async def _hurry(self, leader: int) -> None:
+        """Fetch what has data, most likely, while the other request waits for some."""
+        loop = asyncio.get_running_loop()
+        while leader in self._serving:
+            now, most = loop.time(), self.config.queued_chunks_max
+            eager = [state for state in self._led_by(leader) if state.is_eager]
+            chosen = [state for state in eager if state.may_fetch(now, most)]
+            if chosen and leader in self._polled:
+                await self._fetch(leader, chosen, EXPRESS, 0)
+            else:
+                await self._changed.wait()
 
     def _led_by(self, leader: int) -> list[PartitionState]:
         leaders = self._cluster.topology.leaders
         return [state for place, state in self._states.items() if leaders.get(place) == leader]
 
-    def _is_crowded(self, led: Iterable[PartitionState]) -> bool:
-        """A partition is left out that will be wanted as soon as somebody takes a chunk of it."""
-        most = self.config.queued_chunks_max
-        return any(len(state.queue) >= most and not state.is_paused for state in led)
-
     async def _fetch(
-        self, leader: int, chosen: Sequence[PartitionState], *, is_crowded: bool
+        self, leader: int, chosen: Sequence[PartitionState], channel: str, wait_ms: int
     ) -> None:
         turns = {state.place: state.turn for state in chosen}
         for state in chosen:
             state.is_fetched = True
-        request = self._request(chosen, is_crowded=is_crowded)
-        bound_ms = self._cluster.config.request_timeout_ms + request.max_wait_ms
+        epoch_of = self._cluster.topology.leader_epoch
+        request = fetch_request(chosen, self.config, epoch_of, wait_ms)
+        bound_ms = self._cluster.config.request_timeout_ms + wait_ms
         try:
-            answer = await self._cluster.ask(leader, request, channel=CHANNEL, timeout_ms=bound_ms)
+            answer = await self._cluster.ask(leader, request, channel=channel, timeout_ms=bound_ms)
             if answer.error_code:
                 raise KafkaError(answer.error_code)
         except KafkaError as error:
@@ -367,28 +380,3 @@ class Fetcher:
         """Those that nobody moved or removed meanwhile."""
         states = (self._states.get(place) for place in turns)
         return [each for each in states if each is not None and each.turn == turns[each.place]]
-
-    def _request(self, chosen: Sequence[PartitionState], *, is_crowded: bool) -> fetch.FetchRequest:
-        topics: dict[str, list[fetch.Partition]] = defaultdict(list)
-        epoch = self._cluster.topology.leader_epoch
-        for state in chosen:
-            assert state.fetch_offset is not None, "asked without an offset"
-            topics[state.place.topic].append(
-                fetch.Partition(
-                    partition=state.place.partition,
-                    current_leader_epoch=epoch(state.place),
-                    fetch_offset=state.fetch_offset,
-                    partition_max_bytes=state.bytes_max,
-                )
-            )
-        config = self.config
-        return fetch.FetchRequest(
-            max_wait_ms=min(config.max_wait_ms, _CROWDED_WAIT_MS)
-            if is_crowded
-            else config.max_wait_ms,
-            min_bytes=config.min_bytes,
-            max_bytes=max(config.max_bytes, max(state.bytes_max for state in chosen)),
-            isolation_level=int(config.read_committed),
-            session_epoch=_NO_SESSION,
-            topics=[fetch.Topic(topic=name, partitions=each) for name, each in topics.items()],
-        )

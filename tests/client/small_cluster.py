@@ -302,4 +302,6 @@ class SmallCluster:
 async def small_cluster(count: int = 1, **script: Any) -> AsyncIterator[SmallCluster]:
     async with AsyncExitStack() as stack:
         brokers = [await stack.enter_async_context(scripted_broker(**script)) for _ in range(count)]
-        yield SmallCluster(brokers)
+        town = SmallCluster(brokers)
+        yield town
+        town.grown.set()

@@ -306,3 +306,29 @@ async def test_a_topic_that_is_made_later_is_read_then(
         town.topic("later")
         town.logs[place].add(b"v")
         assert await values(fetcher, 1) == [b"v"]
+
+
+async def test_a_seek_need_not_wait_for_the_end_of_a_poll(
+    town: SmallCluster, cluster: Cluster
+) -> None:
+    (place,) = town.topic("t")
+    town.logs[place].add(b"0", b"1")
+    for_ever = FetchConfig(max_wait_ms=3_600_000)
+    async with Fetcher(cluster, for_ever) as fetcher:
+        fetcher.add({place: 0})
+        assert await values(fetcher, 2) == [b"0", b"1"]
+        assert await fetcher.take(timeout_s=0.05) is None
+        fetcher.seek(place, 1)
+        assert await values(fetcher, 1) == [b"1"]
+
+
+async def test_a_partition_with_room_again_need_not_wait_for_another_that_is_idle(
+    town: SmallCluster, cluster: Cluster
+) -> None:
+    busy, _, idle = town.topic("t", 3)
+    for number in range(20):
+        town.logs[busy].add(b"%02d" % number * 50)
+    config = FetchConfig(max_wait_ms=3_600_000, partition_max_bytes=200, queued_chunks_max=1)
+    async with Fetcher(cluster, config) as fetcher:
+        fetcher.add({busy: 0, idle: 0})
+        assert len(await values(fetcher, 20)) == 20
