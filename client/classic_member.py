@@ -12,6 +12,7 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import Final, Protocol
 
 from barnabas.protocol import znodes
+from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.znodes import ConsumerRegistration
 
 from .assignment import STRATEGIES, Owners
@@ -131,6 +132,7 @@ class ClassicMember:
     async def commit(self, *, patience_ms: int = 0) -> Failures:
         """Store how far every partition of ours is consumed; why not, for those refused.
 
+        UNKNOWN_MEMBER_ID says that a partition is another's by now, which we learn here.
         Raises KafkaError or ZooKeeperError when a store could not be asked.
         """
         async with self._lock:
@@ -145,7 +147,7 @@ class ClassicMember:
                     await self._commit(list(self._positions), self._patience_ms)
             except (KafkaError, ZooKeeperError) as error:
                 log.warning("could not commit at the end consumer=%s: %s", self._consumer_id, error)
-            self._drop(list(self._positions))
+            self._drop()
 
     @property
     def _patience_ms(self) -> int:
@@ -188,18 +190,18 @@ class ClassicMember:
 
     async def _give_up(self, places: Collection[TopicPartition]) -> None:
         """Stop reading, commit while they are still ours, then let go: the heir reads it so."""
-        for place in places:
-            self._stream(place).take_away([place])
-        self._feed.remove(places)
+        self._stop_reading(places)
         if self._config.auto_commit_enable:
             try:
                 await self._commit(places, self._patience_ms)
             except (KafkaError, ZooKeeperError) as error:
                 log.warning("gave up partitions without a commit: %s", error)
         self._listener.before_releasing_partitions(places)
-        await self._ownership.release(places)
-        for place in places:
-            self._positions.pop(place, None)
+        try:
+            await self._ownership.release(places)
+        finally:
+            for place in set(places) - self._ownership.claimed.keys():
+                self._positions.pop(place, None)
         log.info("gave up partitions consumer=%s count=%d", self._consumer_id, len(places))
 
     async def _take_over(self, gained: Owners, owners: Owners) -> None:
@@ -233,8 +235,10 @@ class ClassicMember:
 
     async def _commit(self, places: Iterable[TopicPartition], patience_ms: int) -> Failures:
         ours = await self._ownership.still_ours(places)
-        if not ours.issuperset(place for place in places if place in self._positions):
-            log.warning("passed over partitions that are others' consumer=%s", self._consumer_id)
+        lost = [place for place in places if place in self._positions and place not in ours]
+        if lost:
+            log.warning("partitions are others' consumer=%s count=%d", self._consumer_id, len(lost))
+            self._stop_reading(lost)
             self._changed.set()
         positions = [self._positions[place] for place in ours if place in self._positions]
         offsets = {
@@ -242,7 +246,8 @@ class ClassicMember:
             for position in positions
             if position.consumed is not None
         }
-        return await self._store.commit(offsets, patience_ms=patience_ms)
+        failures = await self._store.commit(offsets, patience_ms=patience_ms)
+        return failures | dict.fromkeys(lost, ErrorCode.UNKNOWN_MEMBER_ID)
 
     async def _watch_owner(self, place: TopicPartition) -> None:
         """Be woken when a partition that was refused is let go."""
@@ -259,16 +264,19 @@ class ClassicMember:
     def _stream(self, place: TopicPartition) -> KafkaStream:
         return self._find_stream(place.topic, self._ownership.claimed[place])
 
-    def _drop(self, places: Collection[TopicPartition]) -> None:
+    def _stop_reading(self, places: Collection[TopicPartition]) -> None:
         for place in places:
             self._stream(place).take_away([place])
-            del self._positions[place]
         self._feed.remove(places)
+
+    def _drop(self) -> None:
+        self._stop_reading(list(self._positions))
+        self._positions.clear()
 
     def _session_changed(self, state: SessionState) -> None:
         """A new session owns nothing: stop at once, since others may have gone on already."""
         if state is SessionState.LOST:
             log.warning("lost the session with zookeeper consumer=%s", self._consumer_id)
-            self._drop(list(self._positions))
+            self._drop()
             self._ownership.forget()
         self._changed.set()

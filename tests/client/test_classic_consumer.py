@@ -153,6 +153,31 @@ async def test_an_expired_session_registers_again_and_owns_partitions_again(
         assert await drained(streams[kafka_topic][0], 1) == [(0, 0)]
 
 
+async def test_a_partition_that_others_took_is_told_at_a_commit_and_claimed_again(
+    kafka_cluster: Cluster, kafka_topic: str, kafka_group: str, zookeeper: ZooKeeper
+) -> None:
+    await write(kafka_cluster, kafka_topic, 3, 1)
+    async with ConsumerConnector(a_config(kafka_cluster, kafka_group)) as connector:
+        [stream] = (await connector.create_message_streams({kafka_topic: 1}))[kafka_topic]
+        await drained(stream, 1)
+        await connector.commit_offsets()
+        await zookeeper.delete(f"/consumers/{kafka_group}/owners/{kafka_topic}/0")
+
+        async def is_told() -> bool:
+            try:
+                await connector.commit_offsets()
+            except KafkaError as error:
+                return error.name == "UNKNOWN_MEMBER_ID"
+            return False
+
+        async def is_claimed() -> bool:
+            return bool(await owners(zookeeper, kafka_group, kafka_topic))
+
+        await eventually(is_told)
+        await eventually(is_claimed)
+        assert await drained(stream, 2) == [(0, 1), (0, 2)]
+
+
 async def test_a_new_topic_that_passes_the_filter_is_read_without_a_restart(
     kafka_cluster: Cluster, kafka_topic: str, kafka_group: str
 ) -> None:
