@@ -6,6 +6,7 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from barnabas.client.cluster import TopicPartition
@@ -20,6 +21,7 @@ from barnabas.pipeline.link import Link
 from tests.harness.confluent_client import Confluent
 
 
+@pytest.mark.nightly
 def test_a_topic_goes_into_an_archive_and_back_into_a_topic(
     spark: SparkSession,
     cluster: Cluster,

@@ -84,6 +84,7 @@ def written(spark: SparkSession, tmp_path: Path) -> Source:
     return Source(commits=str(tmp_path / "commits"), records=str(tmp_path / "records"))
 
 
+@pytest.mark.nightly
 def test_the_report_and_the_rows_tell_of_the_same_groups(
     spark: SparkSession, written: Source, tmp_path: Path
 ) -> None:
