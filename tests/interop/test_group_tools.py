@@ -101,7 +101,7 @@ def test_several_groups_are_reset_at_once(groups: GroupShell, filled: str, group
         groups.commit(name, filled, [4, 6])
     groups("reset", names[0], "--group", names[1], "--topic", filled, "--to-latest", "--execute")
     assert [groups.committed(name)[filled, 0] for name in names] == [10, 10, 4]
-    document = groups.json("reset", "--all-groups", "--topic", filled, "--to-latest")
+    document = groups.json("reset", "--all-groups", "--topic", filled, "--to-latest", code=None)
     planned = {each["group"] for each in document["changes"]}
     assert set(names) <= planned
 
