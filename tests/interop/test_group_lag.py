@@ -30,9 +30,15 @@ from tests.harness.coordinators import coordinator
 from tests.harness.deployments import Deployment, create_topic
 from tests.harness.records import Sent
 
-NOW = int(time.time() * 1000)
-"""The end of every test's story: nothing is stamped later."""
+NOW = 0
+"""The end of a test's story, which is its beginning: nothing is stamped later."""
 SECOND = 1000
+
+
+@pytest.fixture(autouse=True)
+def story(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The module may have been imported long ago."""
+    monkeypatch.setitem(globals(), "NOW", int(time.time() * 1000))
 
 
 @pytest.fixture
@@ -70,9 +76,9 @@ async def commit(
     assert answer.topics[0].partitions[0].error_code == 0
 
 
-async def standing_of(admin: Admin, group: str, now_ms: int = NOW) -> Standing:
+async def standing_of(admin: Admin, group: str) -> Standing:
     history = (await read_or_none(admin, [group]))[group]
-    [found] = await standings(admin, await admin.describe_group(group), history, lambda: now_ms)
+    [found] = await standings(admin, await admin.describe_group(group), history, lambda: NOW)
     return found
 
 
