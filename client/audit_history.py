@@ -7,21 +7,18 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Iterable
-from typing import Any, Final
+from collections.abc import AsyncIterator, Callable
 
 from barnabas.protocol.audit_topic import AUDIT_TOPIC, AuditRecord, parse_audit_value
 from barnabas.protocol.errors import CorruptRequest, ErrorCode
-from barnabas.protocol.messages import fetch
 from barnabas.protocol.records.walk import walk
 
 from .admin import Admin
 from .cluster import Cluster, TopicPartition
 from .errors import KafkaError
+from .one_fetch import fetched
 
 log = logging.getLogger(__name__)
-
-_BYTES_MAX: Final = 4 << 20
 
 
 async def read_audit(
@@ -74,7 +71,7 @@ async def _records(
 ) -> AsyncIterator[AuditRecord]:
     position = start
     while position < end:
-        data = await _fetched(cluster, place, position)
+        data = await fetched(cluster, place, position)
         before = position
         for entry, record in walk(data, base_offset=position).records(position):
             position = entry.last_offset + 1
@@ -85,26 +82,3 @@ async def _records(
                     log.warning("skipped a record at=%d: %s", record.offset, error)
         if position == before:
             return  # the log was cut meanwhile
-
-
-async def _fetched(cluster: Cluster, place: TopicPartition, offset: int) -> bytes:
-    asked = fetch.Partition(
-        partition=place.partition, fetch_offset=offset, partition_max_bytes=_BYTES_MAX
-    )
-    request = fetch.FetchRequest(
-        max_wait_ms=0,
-        min_bytes=0,
-        max_bytes=_BYTES_MAX,
-        topics=[fetch.Topic(topic=place.topic, partitions=[asked])],
-    )
-    answer: fetch.FetchResponse = await cluster.to_leader(place, request, _codes)
-    for topic in answer.responses:
-        for each in topic.partitions:
-            if each.error_code:
-                raise KafkaError(each.error_code, f"{place.topic}-{place.partition}")
-            return bytes(each.records or b"")
-    return b""
-
-
-def _codes(answer: Any) -> Iterable[int]:
-    return (each.error_code for topic in answer.responses for each in topic.partitions)

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict, deque
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from barnabas.protocol.hashing import group_partition
-from barnabas.protocol.messages import fetch, list_offsets
+from barnabas.protocol.messages import list_offsets
 from barnabas.protocol.offsets_topic import OffsetKey, parse_key, parse_offset_value
 from barnabas.protocol.records import batch
 from barnabas.protocol.records.control import Marker, parse_marker
@@ -24,10 +24,10 @@ from barnabas.protocol.records.walk import Entry, walk
 from .admin import Admin
 from .cluster import Cluster, TopicPartition
 from .errors import KafkaError
+from .one_fetch import fetched
 
 OFFSETS_TOPIC: Final = "__consumer_offsets"
 
-_BYTES_MAX: Final = 4 << 20
 _MAGIC_WITH_PRODUCERS: Final = 2
 _NO_PRODUCER: Final = -1
 _PREFIXES_MAX: Final = 16
@@ -134,7 +134,7 @@ async def _read(
 ) -> None:
     is_whole = position == start
     while position < end:
-        data = await _fetched(cluster, place, position)
+        data = await fetched(cluster, place, position)
         before = position
         for entry in walk(data, base_offset=position):
             if not is_whole:
@@ -196,26 +196,3 @@ async def _looked_up(
         for each in topic.partitions
         if not each.error_code and each.offset >= 0
     }
-
-
-async def _fetched(cluster: Cluster, place: TopicPartition, offset: int) -> bytes:
-    asked = fetch.Partition(
-        partition=place.partition, fetch_offset=offset, partition_max_bytes=_BYTES_MAX
-    )
-    request = fetch.FetchRequest(
-        max_wait_ms=0,
-        min_bytes=0,
-        max_bytes=_BYTES_MAX,
-        topics=[fetch.Topic(topic=place.topic, partitions=[asked])],
-    )
-    answer: fetch.FetchResponse = await cluster.to_leader(place, request, _codes)
-    for topic in answer.responses:
-        for each in topic.partitions:
-            if each.error_code:
-                raise KafkaError(each.error_code, f"{place.topic}-{place.partition}")
-            return bytes(each.records or b"")
-    return b""
-
-
-def _codes(answer: Any) -> Iterable[int]:
-    return (each.error_code for topic in answer.responses for each in topic.partitions)
