@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from concurrent.futures import Future
 from typing import Any, Final, TypeVar
@@ -25,13 +26,13 @@ _PAUSE_S: Final = 0.02
 Result = TypeVar("Result")
 
 
-class ClusterCalls:
+class ClusterCalls(ABC):
     """Topics and offsets of the cluster at :attr:`bootstrap`."""
 
     @property
+    @abstractmethod
     def bootstrap(self) -> str:
         """What clients are given: host and port of every node."""
-        raise NotImplementedError
 
     def create_topic(
         self,
