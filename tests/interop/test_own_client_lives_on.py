@@ -119,12 +119,13 @@ async def _through(nodes: Cluster, topic: str, happen: Any) -> Traffic:
         await admin.create_topics([wanted])
         traffic = Traffic(bootstrap, topic)
         async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(traffic.produce())
+            producing = tasks.create_task(traffic.produce())
             tasks.create_task(traffic.consume())
             tasks.create_task(traffic.consume())
             await traffic.progress()
             await happen(nodes, admin, topic, traffic)
             traffic.stop_producing()
+            await producing  # what is on its way is acknowledged, too
             await until(lambda: traffic.is_all_seen)
             traffic.stop()
         places = [TopicPartition(topic, number) for number in range(PARTITIONS)]
