@@ -60,6 +60,23 @@ class LoopThread:
             doing.cancel()
             raise
 
+    def begin(self, work: Coroutine[Any, Any, T]) -> T:
+        """As :meth:`run`, for what the thread is there for: if that fails, the thread ends."""
+        try:
+            return self.run(work)
+        except BaseException:
+            self.close()
+            raise
+
+    def end(self, closing: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """Do the last work and end, whatever comes of it; twice is allowed."""
+        if not self.is_alive:
+            return
+        try:
+            self.run(closing())
+        finally:
+            self.close()
+
     def close(self) -> None:
         """Stop the loop and the thread."""
         if self._thread.is_alive():
@@ -76,11 +93,7 @@ class SyncProducer:
 
     def __init__(self, bootstrap: str | Sequence[str], *arguments: Any, **options: Any) -> None:
         self._thread = LoopThread("barnabas producer")
-        try:
-            self._producer = self._thread.run(_started(Producer, bootstrap, *arguments, **options))
-        except BaseException:
-            self._thread.close()
-            raise
+        self._producer = self._thread.begin(_started(Producer, bootstrap, *arguments, **options))
 
     def send(
         self,
@@ -124,7 +137,7 @@ class SyncProducer:
 
     def close(self) -> None:
         """Send what is left and end."""
-        _end(self._thread, self._producer.close)
+        self._thread.end(self._producer.close)
 
     def __enter__(self) -> Self:
         """The producer; it runs already."""
@@ -152,11 +165,7 @@ class SyncConsumer:
     def __init__(self, bootstrap: str | Sequence[str], *topics: str, **options: Any) -> None:
         self._reached: tuple[Chunk, int] | None = None
         self._thread = LoopThread("barnabas consumer")
-        try:
-            self._consumer = self._thread.run(_started(Consumer, bootstrap, *topics, **options))
-        except BaseException:
-            self._thread.close()
-            raise
+        self._consumer = self._thread.begin(_started(Consumer, bootstrap, *topics, **options))
 
     @property
     def assignment(self) -> frozenset[TopicPartition]:
@@ -237,7 +246,7 @@ class SyncConsumer:
 
     def close(self) -> None:
         """Commit, if that is automatic, and leave the group."""
-        _end(self._thread, lambda: self._told(self._consumer.close()))
+        self._thread.end(lambda: self._told(self._consumer.close()))
 
     def __enter__(self) -> Self:
         """The consumer; it runs already."""
@@ -250,7 +259,7 @@ class SyncConsumer:
         trace: TracebackType | None,
     ) -> None:
         """Close; after an exception what is in hand is not committed by itself."""
-        _end(self._thread, lambda: self._told(self._consumer.__aexit__(kind, error, trace)))
+        self._thread.end(lambda: self._told(self._consumer.__aexit__(kind, error, trace)))
 
     def _run(self, work: Coroutine[Any, Any, T]) -> T:
         return self._thread.run(self._told(work))
@@ -320,12 +329,3 @@ async def _started(made: type[C], *arguments: Any, **options: Any) -> C:
 
 async def _called(function: Callable[..., T], *arguments: Any) -> T:
     return function(*arguments)
-
-
-def _end(thread: LoopThread, closing: Callable[[], Coroutine[Any, Any, None]]) -> None:
-    if not thread.is_alive:
-        return
-    try:
-        thread.run(closing())
-    finally:
-        thread.close()

@@ -54,11 +54,7 @@ class SyncConsumerConnector:
 
     def __init__(self, config: ClassicConfig | Mapping[str, object], **options: Any) -> None:
         self._thread = LoopThread("barnabas classic consumer")
-        try:
-            self._connector = self._thread.run(_started(config, options))
-        except BaseException:
-            self._thread.close()
-            raise
+        self._connector = self._thread.begin(_started(config, options))
 
     @property
     def consumer_id(self) -> str:
@@ -101,9 +97,7 @@ class SyncConsumerConnector:
 
     def shutdown(self) -> None:
         """Commit if that is automatic, end every stream, leave the group; twice is allowed."""
-        if self._thread.is_alive:
-            self._thread.run(self._connector.shutdown())
-            self._thread.close()
+        self._thread.end(self._connector.shutdown)
 
     def __enter__(self) -> Self:
         """The connector; it is connected already."""

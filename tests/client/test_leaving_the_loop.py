@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
+
+import pytest
 
 from barnabas.client import (
     Admin,
@@ -13,6 +16,9 @@ from barnabas.client import (
     SyncProducer,
     TopicPartition,
 )
+from barnabas.client.blocking import LoopThread
+from barnabas.client.errors import KafkaError
+from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.leave_group import LeaveGroupRequest, Member
 from barnabas.testing import Cluster
 
@@ -142,3 +148,24 @@ def test_a_seek_inside_of_the_blocking_loop_is_heard_at_once(
             if len(seen) == 4:
                 break
     assert seen == [VALUES[0], VALUES[1], VALUES[8], VALUES[9]]
+
+
+async def failing() -> None:
+    raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, "nobody answers")
+
+
+USES: list[Callable[[LoopThread], None]] = [
+    lambda thread: thread.begin(failing()),
+    lambda thread: thread.end(failing),
+]
+
+
+@pytest.mark.parametrize("use", USES, ids=["first", "last"])
+def test_a_thread_ends_even_when_its_first_or_last_work_fails(
+    use: Callable[[LoopThread], None],
+) -> None:
+    thread = LoopThread("of a test")
+    with pytest.raises(KafkaError):
+        use(thread)
+    assert not thread.is_alive
+    thread.end(failing)  # twice is allowed, and then nothing is left to do
