@@ -64,6 +64,7 @@ class Coordination:
                 metadata,
                 creation.ask,
                 offsets_partitions=lambda: self.offsets_topic.partition_count,
+                may_answer=liveness.lease.holds,
             ),
             zookeeper_offsets=ZooKeeperOffsetsPort(zookeeper),
             loop=loop,
@@ -76,6 +77,7 @@ class Coordination:
         replicas.on_elected.append(self._elected)
         replicas.on_resigned.append(self._resigned)
         metadata.on_change.append(self.groups.topics_changed)
+        liveness.when_lease_begins(self.groups.topics_changed)
 
     async def close(self) -> None:
         """Keep what makes the next start quick, then stop."""

@@ -129,7 +129,7 @@ class GroupCoordinator:
         self._discovery.look_again()
 
     def topics_changed(self) -> None:
-        """The node knows more topics, leaders or nodes than before."""
+        """The node knows more than before, or may answer again for what it leads."""
         self._discovery.look_again()
 
     async def run(self) -> None:

@@ -28,8 +28,13 @@ class CoordinatorTopics:
         create: Callable[[str], None],
         *,
         offsets_partitions: Callable[[], int | None],
+        may_answer: Callable[[], bool] = lambda: True,
     ) -> None:
-        """``offsets_partitions`` counts those of the offsets topic; None until it is found."""
+        """``offsets_partitions`` counts those of the offsets topic; None until it is found.
+
+        ``may_answer`` says whether this node's lease holds.
+        """
+        self._may_answer = may_answer
         self._offsets_partitions = offsets_partitions
         self._node_id = node_id
         self._cache = cache
@@ -46,9 +51,14 @@ class CoordinatorTopics:
         return None if partitions is None else len(partitions)
 
     def coordinator_endpoint(self, partition: int, listener: str) -> tuple[int, str, int] | None:
-        """Id, host and port of the leader of an offsets partition on ``listener``."""
+        """Id, host and port of the leader of an offsets partition on ``listener``.
+
+        A node without its lease names anybody but itself: others may lead by now.
+        """
         snapshot = self._cache.snapshot
         leader = snapshot.leader(OFFSETS_TOPIC, partition)
+        if leader == self._node_id and not self._may_answer():
+            return None
         endpoint = None if leader is None else snapshot.endpoint(leader, listener)
         return None if leader is None or endpoint is None else (leader, *endpoint)
 

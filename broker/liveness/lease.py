@@ -47,7 +47,7 @@ class TimedLease:
     ``clock`` gives seconds and goes on while the machine sleeps (CLOCK_BOOTTIME).
     """
 
-    __slots__ = ("_clock", "_end", "_settled_epoch", "waiting", "was_held")
+    __slots__ = ("_clock", "_end", "_settled_epoch", "on_begun", "waiting", "was_held")
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
@@ -57,6 +57,8 @@ class TimedLease:
         """It was extended once: not holding now means lost, not never had."""
         self.waiting: list[tuple[int, Callable[[], None]]] = []
         """What to do once a controller epoch is settled."""
+        self.on_begun: list[Callable[[], None]] = []
+        """Called when it holds that did not hold before."""
 
     @property
     def end(self) -> float:
@@ -66,6 +68,10 @@ class TimedLease:
     def holds(self) -> bool:
         """The end has not come."""
         return self._clock() < self._end
+
+    def ended_within(self, seconds: float) -> bool:
+        """It ended by itself, and not longer ago than that."""
+        return self._end <= self._clock() < self._end + seconds
 
     def is_settled(self, controller_epoch: int) -> bool:
         """A controller of this epoch or a later one has said so."""
@@ -89,9 +95,14 @@ class TimedLease:
 
     def extend(self, end: float) -> None:
         """Let it last until ``end`` at least."""
-        if end > self._end:
-            self._end = end
-            self.was_held = True
+        if end <= self._end:
+            return
+        did_hold = self.holds()
+        self._end = end
+        self.was_held = True
+        if not did_hold and self.holds():
+            for told in self.on_begun:
+                told()
 
     def drop(self) -> None:
         """End it now: the session is lost, or the node stops."""

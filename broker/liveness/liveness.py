@@ -25,6 +25,9 @@ log = logging.getLogger(__name__)
 
 SESSION_CHECKS: Final = 6
 """How often a session timeout is asked for whether the session still lives."""
+RENEWAL: Final = 4
+"""So many T a lease that ended by itself may be about to come back: until then a new controller
+has been found, or somebody else was put in this node's place and its clients look for that one."""
 
 
 class Liveness:
@@ -103,9 +106,14 @@ class Liveness:
         """What a coordinator answers instead of an offset; NONE while the lease holds."""
         if self.lease.holds():
             return ErrorCode.NONE
-        if self._timed.was_held:
+        renewal_s = RENEWAL * self._settings.times.timeout
+        if self._timed.was_held and not self._timed.ended_within(renewal_s):
             return ErrorCode.NOT_COORDINATOR
         return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+
+    def when_lease_begins(self, act: Callable[[], None]) -> None:
+        """Act each time this node may answer again that could not before."""
+        self._timed.on_begun.append(act)
 
     def when_settled(self, controller_epoch: int, act: Callable[[], None]) -> None:
         """Act once nobody can still answer for what this controller let this node lead."""

@@ -105,6 +105,30 @@ def test_a_node_may_lead_what_it_has_a_replica_of_and_nobody_else_leads(
     assert not ports.may_lead(1)
 
 
+def test_a_node_without_its_lease_names_others_as_coordinators_and_not_itself() -> None:
+    cache = MetadataCache()
+    leases = [False]
+    ports = CoordinatorTopics(
+        1, cache, print, offsets_partitions=lambda: 2, may_answer=lambda: leases[-1]
+    )
+    states = [
+        update_metadata.PartitionState(partition_index=index, leader=leader)
+        for index, leader in enumerate((1, 2))
+    ]
+    offsets = update_metadata.TopicState(topic_name="__consumer_offsets", partition_states=states)
+    cache.update(
+        update_metadata.UpdateMetadataRequest(
+            controller_id=1,
+            topic_states=[offsets],
+            live_brokers=[broker(1, "INTERNAL"), broker(2, "INTERNAL")],
+        )
+    )
+    assert ports.coordinator_endpoint(0, "INTERNAL") is None
+    assert ports.coordinator_endpoint(1, "INTERNAL") == (2, "h", 9002)
+    leases.append(True)
+    assert ports.coordinator_endpoint(0, "INTERNAL") == (1, "h", 9001)
+
+
 def described(
     cache: MetadataCache, version: int, *names: str, created: list[str] | None = None
 ) -> metadata.MetadataResponse:

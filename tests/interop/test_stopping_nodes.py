@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import pytest
 from confluent_kafka import KafkaException
@@ -13,6 +14,7 @@ from confluent_kafka.cimpl import NewTopic
 
 from barnabas.console.development_cluster import Cluster
 from barnabas.console.node import Node
+from barnabas.console.ports import LOOPBACK
 from barnabas.protocol.znodes import (
     CONTROLLER,
     CONTROLLER_EPOCH,
@@ -23,8 +25,15 @@ from barnabas.protocol.znodes import (
 )
 from tests.harness import znodes
 from tests.harness.confluent_client import Confluent
-from tests.harness.raw import RawConnection
-from tests.harness.raw_calls import live_brokers
+from tests.harness.coordinators import coordinator
+from tests.harness.raw import Closed, RawConnection, addresses_of
+from tests.harness.raw_calls import (
+    NO_ERROR,
+    NOT_COORDINATOR,
+    fetch_offsets,
+    find_coordinator,
+    live_brokers,
+)
 from tests.harness.records import Sent, numbered
 from tests.harness.traffic import Activity, IdempotentProducer
 from tests.harness.waiting import eventually
@@ -137,6 +146,58 @@ def test_nodes_stop_in_order_while_zookeeper_answers_nothing(nodes: Cluster, top
         node.wait_ready()
     beginning = dict.fromkeys(range(PARTITIONS), "beginning")
     assert len(Confluent().read(nodes.bootstrap, topic, beginning)) == 100
+
+
+class Lookups(Activity):
+    """Asks one node for the coordinators of groups, and those for offsets, again and again."""
+
+    def __init__(self, asked: Node, groups: Sequence[str]) -> None:
+        super().__init__()
+        self.answered_by_itself: list[int] = []
+        """The codes of the node that was asked, where it named itself."""
+        self.named_others = 0
+        self._asked = (LOOPBACK, asked.port)
+        self._groups = groups
+
+    def repeat(self) -> None:
+        while not self.is_over.wait(0.001):
+            for group in self._groups:
+                with contextlib.suppress(OSError, Closed):
+                    self._look_up(group)
+
+    def _look_up(self, group: str) -> None:
+        with RawConnection(self._asked) as link:
+            found = find_coordinator(link, group)
+            if (found.host, found.port) == self._asked and found.error == NO_ERROR:
+                _, code = fetch_offsets(link, group, "any", [0])
+                self.answered_by_itself.append(code)
+            elif found.error == NO_ERROR:
+                self.named_others += 1
+
+
+def test_a_node_that_slept_names_itself_as_coordinator_only_once_it_is_one(
+    nodes: Cluster, topic: str
+) -> None:
+    """librdkafka's AdminClient (2.16) ends its process when the one it was sent to says 16."""
+    create(nodes, topic)
+    groups = [f"{topic}-{index}" for index in range(12)]
+    for group in groups:
+        coordinator(addresses_of(nodes.bootstrap), group)
+    slept = nodes.nodes[-1]
+    others = nodes.nodes[:-1]
+    with Lookups(slept, groups) as lookups:
+        eventually(lambda: lookups.answered_by_itself, what="it coordinates")
+        slept.pause()
+        try:
+            for group in groups:
+                coordinator([(LOOPBACK, node.port) for node in others], group)
+            eventually(lambda: not is_whole(nodes, topic), what="it is out of the in-sync sets")
+        finally:
+            slept.resume()
+        before = lookups.named_others
+        eventually(lambda: is_whole(nodes, topic), within_s=60, what="all in sync again")
+        eventually(lambda: lookups.named_others > before + len(groups), what="it names others")
+    assert NOT_COORDINATOR not in lookups.answered_by_itself
 
 
 def test_a_controller_that_slept_through_the_election_of_another_rules_no_more(

@@ -11,7 +11,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from barnabas.broker.liveness.lease import TimedLease
-from barnabas.broker.liveness.liveness import Liveness
+from barnabas.broker.liveness.liveness import RENEWAL, Liveness
 from barnabas.broker.liveness.settings import LivenessSettings
 from barnabas.client.ensemble import ZooKeeper
 from barnabas.protocol import znodes
@@ -93,3 +93,32 @@ async def test_under_a_controller_of_kafka_the_lease_is_the_session_and_nothing_
         await until_answering(liveness, is_answering=False)
         assert not lease.is_settled(8)
         assert not lease.is_settled(7)
+
+
+async def test_a_lease_that_ended_may_come_back_for_a_while_and_then_others_coordinate() -> None:
+    now = 100.0
+    liveness = Liveness(
+        LivenessSettings(),
+        SimEnsemble(asyncio.get_running_loop()).connect(),
+        node_id=NODE,
+        cluster_id="c",
+        secret=None,
+        clock=lambda: now,
+        chance=random.Random(1),
+        peers=dict,
+    )
+    lease = liveness.lease
+    assert isinstance(lease, TimedLease)
+    seen = [liveness.problem()]
+    lease.extend(now + 1)
+    seen.append(liveness.problem())
+    now += 1
+    seen.append(liveness.problem())
+    now += RENEWAL * LivenessSettings().times.timeout
+    seen.append(liveness.problem())
+    assert seen == [
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        ErrorCode.NONE,
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        ErrorCode.NOT_COORDINATOR,
+    ]

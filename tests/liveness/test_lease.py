@@ -88,6 +88,33 @@ def test_a_lease_never_outlasts_the_authority_of_the_controller(pair: Pair) -> N
     assert pair.lease.end == pytest.approx(checked + T - TIMES.margin)
 
 
+def test_who_waits_for_a_lease_is_told_when_it_begins_and_not_when_it_lasts_longer(
+    pair: Pair,
+) -> None:
+    told: list[bool] = []
+    pair.lease.on_begun.append(lambda: told.append(pair.lease.holds()))
+    pair.exchange()
+    pair.exchange()
+    assert told == [True]
+    pair.now += 2 * T
+    pair.vigil.checked(pair.now)
+    pair.exchange()
+    assert told == [True, True]
+
+
+def test_a_lease_that_was_given_up_did_not_end_by_itself(pair: Pair) -> None:
+    assert not pair.lease.ended_within(T)
+    pair.exchange()
+    assert not pair.lease.ended_within(T)
+    pair.now += T
+    assert pair.lease.ended_within(T)
+    pair.now += T
+    assert not pair.lease.ended_within(T)
+    assert pair.lease.ended_within(3 * T)
+    pair.lease.drop()
+    assert not pair.lease.ended_within(3 * T)
+
+
 def test_a_controller_without_authority_echoes_nobody(pair: Pair) -> None:
     pair.now += T
     pair.vigil.take(pair.beat())
