@@ -64,7 +64,7 @@ class CommitRows:
         commits: list[Commit | tuple[None, ...]] = []
         kept: list[int] = []
         known = self._keys
-        for index, (key, value) in enumerate(zip(rows.keys, rows.values, strict=True)):
+        for index, (key, value) in enumerate(rows.pairs()):
             parsed = known.get(key) or self._parsed(key)
             if type(parsed) is not OffsetKey:
                 continue
@@ -83,7 +83,7 @@ class CommitRows:
         rows: Rows,
         keys: Sequence[OffsetKey],
         commits: Sequence[Any],
-        kept: Sequence[int],
+        kept: list[int],
     ) -> pa.RecordBatch:
         _, groups, topics, partitions = zip(*keys, strict=True) if keys else ((),) * 4
         offsets, epochs, notes, stamps, expiries = (
@@ -132,7 +132,7 @@ class GroupRows:
         """One row each time a group was written. What cannot be read is left out, with a word."""
         found: dict[str, list[Any]] = {name: [] for name in self.layout.names}
         kept: list[int] = []
-        for index, (key, value) in enumerate(zip(rows.keys, rows.values, strict=True)):
+        for index, (key, value) in enumerate(rows.pairs()):
             parsed = None if key is None or key[:2] != b"\0\2" else _key_of(key)
             if not isinstance(parsed, GroupKey):
                 continue
@@ -210,11 +210,11 @@ def _group_row(group: str, value: bytes | None) -> dict[str, Any]:
     }
 
 
-def _source_columns(place: TopicPartition, rows: Rows, kept: Sequence[int]) -> dict[str, Any]:
+def _source_columns(place: TopicPartition, rows: Rows, kept: list[int]) -> dict[str, Any]:
     return {
         "source_partition": lambda: constant(place.partition, pa.int32(), len(kept)),
-        "source_offset": lambda: pa.array([rows.offsets[index] for index in kept], pa.int64()),
-        "source_timestamp": lambda: times([rows.timestamps[index] for index in kept]),
+        "source_offset": lambda: pa.array(rows.offsets[kept]),
+        "source_timestamp": lambda: times(rows.timestamps[kept]),
     }
 
 

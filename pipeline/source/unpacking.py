@@ -5,30 +5,23 @@ Source: pipeline.md section 13 (network reads); log.md sections 1.4 to 1.6 and 7
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
 
 from barnabas.client.cluster import TopicPartition
 from barnabas.protocol.records import batch
-from barnabas.protocol.records.codecs import READ_BYTES_MAX, decompress
+from barnabas.protocol.records.columns import Numbers, Section, columns, section_at
 from barnabas.protocol.records.control import Marker, parse_marker
 from barnabas.protocol.records.failures import CorruptRecords
-from barnabas.protocol.records.header import (
-    CODEC_MASK,
-    CONTROL,
-    HEADER_BYTES,
-    LOG_APPEND_TIME,
-    TRANSACTIONAL,
-    Header,
-)
-from barnabas.protocol.records.record import Record, decode_records
+from barnabas.protocol.records.header import CONTROL, TRANSACTIONAL, Header
 
 from .rows import ROWS_PER_BATCH, Rows
 
 BYTES_PER_BATCH: Final = 64 << 20
 """Rows are handed on when they hold so many bytes, however few they are."""
-_APPENDED: Final = 1
-_CREATED: Final = 0
 
 
 class Aborted(NamedTuple):
@@ -66,7 +59,12 @@ class Unpacker:
         self._end = end
         self._needs_records = needs_records
         self._is_verified = is_verified
-        self._rows = Rows()
+        self._sections: list[Section] = []
+        self._is_cut = False
+        """Whether any of them reaches beyond the range."""
+        self._offsets: list[Numbers] = []
+        """Instead of sections, where offsets are all that is needed."""
+        self._count = 0
         self._bytes = 0
         self._hides = aborted is not None
         self._pending = sorted(aborted or (), key=lambda each: each.first_offset, reverse=True)
@@ -88,19 +86,29 @@ class Unpacker:
         if not self._is_verified and not batch.crc_is_valid(data, position, size):
             raise CorruptRecords(f"checksum of the batch at {batch.base_offset(data, position)}")
         if batch.magic(data, position) < 2:
-            self._take_old(data, position)
+            self._gather(section_at(data, position), is_whole=False)
         else:
-            self._take_batch(data, position, position + size)
+            self._take_batch(data, position)
         self.next_offset = batch.next_offset(data, position)
-        is_full = len(self._rows) >= ROWS_PER_BATCH or self._bytes >= BYTES_PER_BATCH
+        is_full = self._count >= ROWS_PER_BATCH or self._bytes >= BYTES_PER_BATCH
         return self.drain() if is_full else None
 
     def drain(self) -> Rows | None:
         """What was gathered since the last time; None when that is nothing."""
-        rows, self._rows, self._bytes = self._rows, Rows(), 0
+        offsets, sections = self._offsets, self._sections
+        is_cut = self._is_cut
+        self._offsets, self._sections = [], []
+        self._count, self._bytes, self._is_cut = 0, 0, False
+        if offsets:
+            rows = Rows(np.concatenate(offsets))
+        elif sections:
+            found = columns(sections)
+            rows = Rows.of(found.chosen(self._is_wanted(found.offsets)) if is_cut else found)
+        else:
+            return None
         return rows if len(rows) else None
 
-    def _take_batch(self, data: batch.Buffer, position: int, stop: int) -> None:
+    def _take_batch(self, data: batch.Buffer, position: int) -> None:
         head = batch.header(data, position)
         if head.attributes & CONTROL:
             self._take_marker(data, position, head)
@@ -110,34 +118,24 @@ class Unpacker:
         is_whole = head.base_offset >= self._start and head.last_offset < self._end
         is_dense = head.record_count == head.last_offset_delta + 1
         if not self._needs_records and is_whole and is_dense:
-            self._rows.offsets += range(head.base_offset, head.last_offset + 1)
-            return
-        section = bytes(memoryview(data)[position + HEADER_BYTES : stop])
-        if head.attributes & CODEC_MASK:
-            used = head.attributes & CODEC_MASK
-            section = decompress(used, section, bytes_max=READ_BYTES_MAX)
-        self._bytes += len(section)
-        records = decode_records(
-            section,
-            0,
-            count=head.record_count,
-            base_offset=head.base_offset,
-            base_timestamp=head.base_timestamp,
-            append_time=head.append_time,
-        )
-        kind = _APPENDED if head.attributes & LOG_APPEND_TIME else _CREATED
-        self._gather(records, kind, is_whole=is_whole)
+            self._offsets.append(np.arange(head.base_offset, head.last_offset + 1))
+            self._count += head.record_count
+        else:
+            self._gather(section_at(data, position), is_whole=is_whole)
 
-    def _take_old(self, data: batch.Buffer, position: int) -> None:
-        """A message of magic 0 or 1, or a wrapper, of which only the last offset is known."""
-        self._gather(batch.records(data, position), batch.timestamp_type(data, position))
+    def _gather(self, section: Section, *, is_whole: bool) -> None:
+        """Keep the records of one entry until they are enough."""
+        if self._needs_records:
+            self._sections.append(section)
+            self._bytes += len(section.data)
+            self._is_cut |= not is_whole
+        else:
+            offsets = columns([section]).offsets
+            self._offsets.append(offsets[self._is_wanted(offsets)])
+        self._count += section.count
 
-    def _gather(self, records: Iterator[Record], kind: int, *, is_whole: bool = False) -> None:
-        start, end = self._start, self._end
-        wanted = (
-            list(records) if is_whole else [each for each in records if start <= each.offset < end]
-        )
-        self._rows.extend(wanted, kind)
+    def _is_wanted(self, offsets: Numbers) -> NDArray[np.bool_]:
+        return (offsets >= self._start) & (offsets < self._end)
 
     def _take_marker(self, data: batch.Buffer, position: int, head: Header) -> None:
         for record in batch.records(data, position):

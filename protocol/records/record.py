@@ -77,7 +77,7 @@ def decode_records(  # noqa: C901 - hot loop
             value, position = _field(data, position, stop)
             headers: tuple[HeaderPair, ...] = ()
             if data[position]:
-                headers, position = _headers(data, position, stop)
+                headers, position = decode_headers(data, position, stop)
             else:
                 position += 1
             if position != stop:
@@ -111,8 +111,11 @@ def _field(data: bytes, position: int, stop: int) -> tuple[bytes | None, int]:
     return data[position:after], after
 
 
-def _headers(data: bytes, position: int, stop: int) -> tuple[tuple[HeaderPair, ...], int]:
-    """The headers in order, repeated keys included."""
+def decode_headers(data: bytes, position: int, stop: int) -> tuple[tuple[HeaderPair, ...], int]:
+    """The headers whose number stands at ``position``, repeated keys included, and what follows.
+
+    ``stop`` is where the record ends. Raises CorruptRecords, IndexError at the end of ``data``.
+    """
     count, position = decode_varint(data, position)
     if not 0 <= count <= stop - position:
         raise CorruptRecords(f"{count} headers in {stop - position} bytes")

@@ -16,18 +16,19 @@ from barnabas.client.cluster import TopicPartition
 from barnabas.pipeline.source.address import Address
 from barnabas.pipeline.source.commit_rows import CommitRows, GroupRows, read_commit
 from barnabas.pipeline.source.failures import BadOption
-from barnabas.pipeline.source.layout import COMMITS, GROUPS, RECORDS
+from barnabas.pipeline.source.layout import COMMITS, GROUPS, RECORDS, RECORDS_WITH_HEADERS
 from barnabas.pipeline.source.modes import layout_of, mode_of
 from barnabas.pipeline.source.options import BoundKind, topic_options
 from barnabas.pipeline.source.planning import Range, limited, split
 from barnabas.pipeline.source.positions import read, text_of, written
 from barnabas.pipeline.source.pushed import Bounds
-from barnabas.pipeline.source.rows import Rows
+from barnabas.pipeline.source.rows import RecordRows, Rows
 from barnabas.pipeline.source.unpacking import Aborted, Unpacker
 from barnabas.protocol import offsets_topic
 from barnabas.protocol.compiler import encode
 from barnabas.protocol.offsets_topic import OffsetRecord
 from barnabas.protocol.records import batch, message_set
+from barnabas.protocol.records.columns import columns, section_at
 from barnabas.protocol.records.control import Marker, encode_marker
 from barnabas.protocol.records.failures import CorruptRecords
 from barnabas.protocol.records.record import Record
@@ -57,12 +58,12 @@ def marker_at(offset: int, producer: int, kind: Marker) -> bytes:
 
 
 def offsets(unpacker: Unpacker, *entries: bytes) -> list[int]:
-    found = []
+    found: list[int] = []
     for entry in entries:
         rows = unpacker.take(entry, 0)
-        found += rows.offsets if rows else []
+        found += rows.offsets.tolist() if rows else []
     rows = unpacker.drain()
-    return found + (rows.offsets if rows else [])
+    return found + (rows.offsets.tolist() if rows else [])
 
 
 def test_a_range_may_begin_and_end_within_a_batch() -> None:
@@ -109,6 +110,31 @@ def test_a_damaged_batch_is_an_error() -> None:
 
     with pytest.raises(CorruptRecords, match="checksum"):
         Unpacker(PLACE, 0, 99).take(entry, 0)
+
+
+def test_arrow_has_keys_values_and_headers_as_they_were_written() -> None:
+    made = [
+        Record(0, 1, b"", b"value"),
+        Record(1, 2, None, b""),
+        Record(2, 3, b"key", None),
+        Record(3, 4, None, None, (("a", b"1"), ("b", None))),
+        Record(4, 5, b"long" * 50, b"\x00" * 300),
+    ]
+    unpacker = Unpacker(PLACE, 0, 99)
+    for codec in (0, 1):
+        assert unpacker.take(batch.build_batch_of(made, codec=codec), 0) is None
+    rows = unpacker.drain()
+    assert rows
+
+    found = RecordRows(RECORDS_WITH_HEADERS).build(PLACE, rows)
+
+    found.validate(full=True)
+    read = [(row["key"], row["value"], row["offset"], row["headers"]) for row in found.to_pylist()]
+    headers = [{"key": "a", "value": b"1"}, {"key": "b", "value": None}]
+    assert read == [(r.key, r.value, r.offset, headers if r.headers else None) for r in made] * 2
+    assert [each.timestamp() for each in found["timestamp"].to_pylist()] == [
+        pytest.approx(r.timestamp / 1000) for r in made
+    ] * 2
 
 
 @pytest.mark.parametrize("magic", [0, 1])
@@ -272,19 +298,16 @@ def test_commits_of_every_version_are_read(version: int) -> None:
 
 
 def test_records_that_nobody_can_read_are_left_out() -> None:
-    rows = Rows()
     good = offsets_topic.offset_key("g", "t", 1)
-    rows.extend(
-        [
-            Record(0, 1, b"\x00\x09new", b"?"),
-            Record(1, 1, good, b"\x00\x63?"),
-            Record(2, 1, None, None),
-            Record(3, 1, b"\x00\x01\x00", b""),
-            Record(4, 1, offsets_topic.group_key("g"), b"\x00\x63?"),
-            Record(5, 1, good, offsets_topic.offset_value(7, -1, "", 3)),
-        ],
-        0,
-    )
+    records = [
+        Record(0, 1, b"\x00\x09new", b"?"),
+        Record(1, 1, good, b"\x00\x63?"),
+        Record(2, 1, None, None),
+        Record(3, 1, b"\x00\x01\x00", b""),
+        Record(4, 1, offsets_topic.group_key("g"), b"\x00\x63?"),
+        Record(5, 1, good, offsets_topic.offset_value(7, -1, "", 3)),
+    ]
+    rows = Rows.of(columns([section_at(batch.build_batch_of(records), 0)]))
 
     commits = CommitRows(COMMITS).build(TopicPartition("__consumer_offsets", 4), rows)
     groups = GroupRows(GROUPS).build(TopicPartition("__consumer_offsets", 4), rows)
