@@ -30,6 +30,8 @@ Line = tuple[str, int, str]
 """Host, port, and what the connection is for: who may be kept waiting has one of its own."""
 
 _GROUP: Final = 0
+_KEYS_SINCE: Final = 4
+_KEYS_AT_ONCE: Final = 500
 _VERSION_MAX: Final = {
     fetch.FetchRequest: 12,
     find_coordinator.FindCoordinatorRequest: 3,
@@ -168,6 +170,28 @@ class Cluster:
         if group not in self._coordinators:
             await self._find_coordinator(group)
         return self._coordinators[group]
+
+    async def learn_coordinators(self, groups: Iterable[str]) -> dict[str, Node]:
+        """The brokers that keep ``groups``, with one question for many of them.
+
+        Left out is who has none now, and everybody where brokers are asked one by one. Raises
+        KafkaError when none can be asked.
+        """
+        wanted = list(groups)
+        unknown = [group for group in wanted if group not in self._coordinators]
+        for start in range(0, len(unknown), _KEYS_AT_ONCE):
+            connection = await self._any()
+            version = connection.version_of(find_coordinator.FindCoordinatorRequest)
+            if version < _KEYS_SINCE:
+                break
+            request = find_coordinator.FindCoordinatorRequest(
+                key_type=_GROUP, coordinator_keys=unknown[start : start + _KEYS_AT_ONCE]
+            )
+            answer = await connection.request(request, version, self.config.request_timeout_ms)
+            for found in answer.coordinators:
+                if not found.error_code:
+                    self._coordinators[found.key] = Node(found.node_id, found.host, found.port)
+        return {each: self._coordinators[each] for each in wanted if each in self._coordinators}
 
     def forget_coordinator(self, group: str) -> None:
         """Find out again who coordinates ``group`` before it is asked next."""

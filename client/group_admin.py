@@ -81,16 +81,7 @@ class GroupAdmin(LogOffsets):
         request = offset_fetch.OffsetFetchRequest(group_id=group, topics=None)
         answer = await self.cluster.to_coordinator(group, request, _codes_of_offset_fetch)
         raise_for(answer.error_code, group)
-        return {
-            TopicPartition(topic.name, each.partition_index): Committed(
-                offset=each.committed_offset,
-                metadata=each.metadata or "",
-                leader_epoch=each.committed_leader_epoch,
-            )
-            for topic in answer.topics
-            for each in topic.partitions
-            if each.committed_offset != _NO_OFFSET and not each.error_code
-        }
+        return committed_in(answer.topics)
 
     async def alter_offsets(
         self, group: str, offsets: Mapping[TopicPartition, Committed]
@@ -196,6 +187,20 @@ class GroupAdmin(LogOffsets):
             )
             for each in answer.groups
         ]
+
+
+def committed_in(topics: Iterable[offset_fetch.TopicResult]) -> dict[TopicPartition, Committed]:
+    """The offsets that an answer to OffsetFetch has for one group."""
+    return {
+        TopicPartition(topic.name, each.partition_index): Committed(
+            offset=each.committed_offset,
+            metadata=each.metadata or "",
+            leader_epoch=each.committed_leader_epoch,
+        )
+        for topic in topics
+        for each in topic.partitions
+        if each.committed_offset != _NO_OFFSET and not each.error_code
+    }
 
 
 def _chunks(places: list[TopicPartition]) -> Iterable[list[TopicPartition]]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from .topology import TopicPartition
 
@@ -16,6 +16,13 @@ ZOOKEEPER: Final = "zookeeper"
 KAFKA: Final = "kafka"
 OTHER: Final = {ZOOKEEPER: KAFKA, KAFKA: ZOOKEEPER}
 FORMAT: Final = "barnabas-migration-1"
+
+
+class Spot(NamedTuple):
+    """Where a classic group keeps an offset."""
+
+    group: str
+    place: TopicPartition
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,6 +54,14 @@ class Held:
         if target < source:
             return "forward", source
         return ("rewind", source) if source_wins else ("ahead", None)
+
+    def levelling(self) -> tuple[str | None, int | None]:
+        """The store that is behind, None when neither is; and the offset that both are to hold."""
+        for to in OTHER:
+            _, offset = self.step(to)
+            if offset is not None:
+                return to, offset
+        return None, self.kafka
 
     def is_behind(self, to: str) -> bool:
         """Whoever reads store ``to`` alone would read again what the group has acknowledged."""
@@ -114,6 +129,32 @@ def row(held: Held, to: str, *, source_wins: bool = False) -> dict[str, Any]:
         "step": step,
         "write": offset,
     }
+
+
+def number_in(data: bytes) -> int | None:
+    """The offset that a znode holds; None for what is no number.
+
+    A negative one stands for no position: a consumer that finds it resets, and nobody commits it.
+    """
+    try:
+        offset = int(data)
+    except ValueError:
+        return None
+    return offset if offset >= 0 else None
+
+
+def classic_activity(ids: Collection[str], owned: Mapping[str, Collection[str]]) -> str | None:
+    """Who consumes through ZooKeeper, in words; None when nobody does.
+
+    ``ids`` are the registered consumers, ``owned`` by topic the partitions that have owners.
+    """
+    if ids:
+        are = "consumer is" if len(ids) == 1 else "consumers are"
+        return f"{len(ids)} classic {are} registered"
+    for topic, partitions in sorted(owned.items()):
+        if partitions:
+            return f"{len(partitions)} partitions of {topic} have owners"
+    return None
 
 
 def joined(

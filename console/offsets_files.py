@@ -45,16 +45,17 @@ class Journal:
 
     def __init__(self, plan: Path) -> None:
         self.path = plan.with_name(plan.name + ".journal")
-        self._entries = list(_entries(self.path))
+        self._bytes, entries = _entries(self.path)
+        self._last = {each["group"]: each for each in entries}
 
     def touched(self) -> list[str]:
         """Every group of which something may have been written, in the order it was."""
-        return list(dict.fromkeys(each["group"] for each in self._entries))
+        return list(self._last)
 
     def is_done(self, group: str, to: str) -> bool:
         """The last that happened to the group was that it arrived in store ``to``."""
-        mine = [each for each in self._entries if each["group"] == group]
-        return bool(mine) and mine[-1]["event"] == "done" and mine[-1]["to"] == to
+        last = self._last.get(group)
+        return last is not None and last["event"] == "done" and last["to"] == to
 
     def begin(self, group: str, to: str, held: Sequence[Held], time_ms: int) -> None:
         """Before the first write: what the store holds that is about to be written."""
@@ -73,24 +74,27 @@ class Journal:
         )
 
     def _add(self, entry: Mapping[str, Any]) -> None:
-        whole = b"".join(json.dumps(each).encode() + b"\n" for each in self._entries)
+        line = json.dumps(entry).encode() + b"\n"
         with self.path.open("r+b" if self.path.exists() else "xb") as file:
-            file.truncate(len(whole))  # a line that was torn when we were killed goes
-            file.seek(len(whole))
-            file.write(json.dumps(entry).encode() + b"\n")
+            file.truncate(self._bytes)  # a line that was torn when we were killed goes
+            file.seek(self._bytes)
+            file.write(line)
             file.flush()
             os.fsync(file.fileno())
-        self._entries.append(dict(entry))
+        self._bytes += len(line)
+        self._last[entry["group"]] = dict(entry)
 
 
-def _entries(path: Path) -> Sequence[dict[str, Any]]:
+def _entries(path: Path) -> tuple[int, Sequence[dict[str, Any]]]:
+    """How many bytes hold whole entries, and the entries."""
     if not path.exists():
-        return ()
+        return 0, ()
     entries: list[dict[str, Any]] = []
-    lines = path.read_bytes().split(b"\n")
-    for number, line in enumerate(lines[:-1]):
+    data = path.read_bytes()
+    whole = data[: data.rfind(b"\n") + 1]
+    for number, line in enumerate(whole.splitlines()):
         try:
             entries.append(json.loads(line))
         except ValueError:
             raise Failure(f"{path} line {number + 1} is no entry of a journal") from None
-    return entries
+    return len(whole), entries

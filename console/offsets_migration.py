@@ -9,6 +9,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 from barnabas.client.ensemble import ZooKeeperError
 from barnabas.client.errors import KafkaError
@@ -18,6 +19,8 @@ from barnabas.client.topology import TopicPartition
 
 from .failure import Failure
 from .offsets_files import Journal, read_plan, write_plan
+
+_GROUPS_AT_ONCE: Final = 500
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,7 +44,7 @@ async def make_plan(
     """Read both stores and write down what would be done; no groups means all classic ones."""
     known = await stores.known_partitions()
     names = groups or await stores.classic_groups()
-    held = {group: await stores.held(group, known) for group in names}
+    held = await _held(stores, names, known)
     missing = [group for group in groups if not held[group]]
     if missing:
         raise Failure(f"no offset in either store: {', '.join(missing)}")
@@ -94,7 +97,20 @@ async def verify(stores: BothStores, path: Path) -> tuple[MigrationPlan, list[He
     """The plan, and what both stores hold now of its groups."""
     plan = read_plan(path)
     known = await stores.known_partitions()
-    return plan, [each for group in plan.held for each in await stores.held(group, known)]
+    held = await _held(stores, list(plan.held), known)
+    return plan, [each for group in plan.held for each in held[group]]
+
+
+async def _held(
+    stores: BothStores, groups: Sequence[str], known: set[TopicPartition]
+) -> dict[str, list[Held]]:
+    """What both stores hold, read of hundreds of groups at a time."""
+    found: dict[str, list[Held]] = {}
+    for start in range(0, len(groups), _GROUPS_AT_ONCE):
+        some = groups[start : start + _GROUPS_AT_ONCE]
+        found |= await stores.held(some, known)
+        stores.release(some)
+    return found
 
 
 class _Mover:
@@ -124,7 +140,7 @@ class _Mover:
     async def _move(
         self, group: str, to: str, source_wins: bool, planned: Sequence[Held] | None
     ) -> Outcome:
-        held = await self._stores.held(group, self._known)
+        held = await self._held_of(group)
         refusal = None if self._even_if_live else await self._refusal(group, to, planned, held)
         if refusal is not None:
             return Outcome(group=group, state="refused", why=refusal)
@@ -132,7 +148,7 @@ class _Mover:
         offsets = {place: offset for place, offset in steps.items() if offset is not None}
         self._journal.begin(group, to, held, _now_ms())
         await self._stores.write(group, to, offsets)
-        after = {each.place: each.at(to) for each in await self._stores.held(group, self._known)}
+        after = {each.place: each.at(to) for each in await self._held_of(group)}
         wrong = [place for place, offset in offsets.items() if after.get(place) != offset]
         if wrong:
             named = ", ".join(f"{topic}-{partition}" for topic, partition in wrong[:3])
@@ -141,10 +157,15 @@ class _Mover:
         self._journal.done(group, to, len(offsets), _now_ms())
         return Outcome(group=group, state="done", written=len(offsets))
 
+    async def _held_of(self, group: str) -> list[Held]:
+        return (await self._stores.held([group], self._known))[group]
+
     async def _refusal(
         self, group: str, to: str, planned: Sequence[Held] | None, held: Sequence[Held]
     ) -> str | None:
-        life = await self._stores.signs_of_life(group)
+        life = (await self._stores.signs_of_life([group]))[group]
+        if isinstance(life, KafkaError):
+            raise life
         if life is not None:
             return f"{life}: stop them first"
         changed = [] if planned is None else moved(planned, held, OTHER[to])

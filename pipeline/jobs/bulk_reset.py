@@ -10,7 +10,8 @@ import argparse
 import re
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -22,16 +23,10 @@ from pyspark.sql.types import IntegerType, LongType, StringType, StructType
 from barnabas.client.cluster import TopicPartition
 from barnabas.client.descriptions import Committed
 from barnabas.client.errors import KafkaError
+from barnabas.client.many_groups import Codes, GroupState, Offsets
 from barnabas.pipeline.cluster_calls import offsets_at
 from barnabas.pipeline.jobs import inputs, times
-from barnabas.pipeline.jobs.group_work import (
-    Doors,
-    Row,
-    Sessions,
-    for_each_group,
-    members_of,
-    why,
-)
+from barnabas.pipeline.jobs.group_work import Chunk, Doors, Row, Sessions, for_each_group, why
 from barnabas.pipeline.jobs.plan_files import PlanFiles
 from barnabas.pipeline.jobs.progress import Progress, to_people
 from barnabas.pipeline.jobs.report import Report, Table
@@ -203,15 +198,25 @@ class _Look:
     def __init__(self, topics: str) -> None:
         self._topics = topics
 
-    async def __call__(self, doors: Doors, group: str, rows: list[Row]) -> list[Row]:
-        try:
-            described = await doors.admin.describe_group(group)
-            committed = await doors.admin.committed_offsets(group)
-        except KafkaError as failure:
-            return [_row(group, applied="skipped", error=why(failure))]
-        error = members_of(described.state, len(described.members))
-        if error is not None or not committed:
-            return [_row(group, applied="skipped", error=error or "it has committed nothing")]
+    async def __call__(self, doors: Doors, chunk: Chunk) -> list[Row]:
+        states = await doors.groups.states(chunk)
+        committed = await doors.groups.committed(chunk)
+        return [
+            row for group in chunk for row in self._rows(group, states[group], committed[group])
+        ]
+
+    def _rows(
+        self, group: str, state: GroupState | KafkaError, committed: Offsets | KafkaError
+    ) -> list[Row]:
+        for failure in (state, committed):
+            if isinstance(failure, KafkaError):
+                return [_row(group, applied="skipped", error=why(failure))]
+        assert isinstance(state, GroupState), "told above"
+        assert not isinstance(committed, KafkaError), "told above"
+        activity = state.activity()
+        if activity is not None or not committed:
+            error = f"active: {activity}" if activity else "it has committed nothing"
+            return [_row(group, applied="skipped", error=error)]
         wanted = re.compile(self._topics)
         return [
             _row(group, topic=place.topic, partition=place.partition, old=each.offset,
@@ -220,53 +225,63 @@ class _Look:
         ]  # fmt: skip
 
 
-async def _apply(doors: Doors, group: str, rows: list[Row]) -> list[Row]:
+async def _apply(doors: Doors, chunk: Chunk) -> list[Row]:
     """Set what the plan says; an offset that is no longer as planned is left alone."""
-    wanted = [row for row in rows if row["new"] is not None and row["error"] is None]
-    return _others(rows, wanted) + await _moved(
-        doors, group, wanted, expected="old", target=_planned_offset, said="done"
-    )
+    return await _moved(doors, chunk, expected="old", target=_planned_offset, said="done")
 
 
-async def _undo(doors: Doors, group: str, rows: list[Row]) -> list[Row]:
+async def _undo(doors: Doors, chunk: Chunk) -> list[Row]:
     """Put back what was there; an offset that has moved on since is left alone."""
-    wanted = [row for row in rows if row["new"] is not None and row["error"] is None]
-    return _others(rows, wanted) + await _moved(
-        doors, group, wanted, expected="new", target=_old_offset, said="undone"
-    )
+    return await _moved(doors, chunk, expected="new", target=_old_offset, said="undone")
 
 
 async def _moved(
-    doors: Doors, group: str, rows: list[Row], *, expected: str, target: Any, said: str
+    doors: Doors, chunk: Chunk, *, expected: str, target: Callable[[Row], Committed], said: str
 ) -> list[Row]:
     """Commit ``target(row)`` where ``row[expected]`` is what is committed; tell each outcome."""
-    if not rows:
-        return []
-    try:
-        now = await doors.admin.committed_offsets(group)
-        changes: dict[TopicPartition, Committed] = {}
-        for row in rows:
-            place, found = _place(row), now.get(_place(row))
-            at = None if found is None else found.offset
-            if at == target(row).offset:
-                row["applied"] = "already"
-            elif at != row[expected]:
-                row["applied"], row["error"] = "moved", f"it is at {at}, not {row[expected]}"
-            else:
-                changes[place] = target(row)
-        codes = await doors.admin.alter_offsets(group, changes) if changes else {}
-        after = await doors.admin.committed_offsets(group) if changes else now
-    except KafkaError as error:
-        return [{**row, "applied": "failed", "error": why(error)} for row in rows]
-    for row in rows:
-        place = _place(row)
-        if place not in changes:
-            continue
-        code = codes.get(place, ErrorCode.UNKNOWN_SERVER_ERROR)
-        is_there = place in after and after[place].offset == changes[place].offset
-        row["applied"] = said if is_there and not code else "failed"
-        row["error"] = None if row["applied"] == said else code.name
+    rows = [row for its in chunk.values() for row in its]
+    wanted = [row for row in rows if row["new"] is not None and row["error"] is None]
+    now = await doors.groups.committed({row["group"]: None for row in wanted})
+    due = [row for row in wanted if _is_due(row, now[row["group"]], expected, target(row).offset)]
+    changes: dict[str, dict[TopicPartition, Committed]] = defaultdict(dict)
+    for row in due:
+        changes[row["group"]][_place(row)] = target(row)
+    codes = await doors.groups.commit(changes)
+    after = await doors.groups.committed(changes)
+    for row in due:
+        error = _problem(codes[row["group"]], after[row["group"]], _place(row), target(row).offset)
+        row["applied"], row["error"] = said if error is None else "failed", error
     return rows
+
+
+def _is_due(row: Row, now: Offsets | KafkaError, expected: str, target: int) -> bool:
+    """Whether the offset is still to be committed; the row is told what else it is."""
+    if isinstance(now, KafkaError):
+        row["applied"], row["error"] = "failed", why(now)
+        return False
+    found = now.get(_place(row))
+    at = None if found is None else found.offset
+    if at == target:
+        row["applied"] = "already"
+    elif at != row[expected]:
+        row["applied"], row["error"] = "moved", f"it is at {at}, not {row[expected]}"
+    else:
+        return True
+    return False
+
+
+def _problem(
+    codes: Codes | KafkaError, after: Offsets | KafkaError, place: TopicPartition, target: int
+) -> str | None:
+    """Why an offset was not set, from what was answered and from what is committed now."""
+    for failure in (codes, after):
+        if isinstance(failure, KafkaError):
+            return why(failure)
+    assert not isinstance(codes, KafkaError), "told above"
+    assert not isinstance(after, KafkaError), "told above"
+    code = codes.get(place, ErrorCode.UNKNOWN_SERVER_ERROR)
+    found = after.get(place)
+    return None if not code and found is not None and found.offset == target else code.name
 
 
 def _place(row: Row) -> TopicPartition:
@@ -281,11 +296,6 @@ def _old_offset(row: Row) -> Committed:
     return Committed(
         offset=row["old"], metadata=row["old_metadata"] or "", leader_epoch=row["old_epoch"]
     )
-
-
-def _others(rows: list[Row], wanted: list[Row]) -> list[Row]:
-    chosen = {id(row) for row in wanted}
-    return [row for row in rows if id(row) not in chosen]
 
 
 def _row(group: str, **found: Any) -> Row:

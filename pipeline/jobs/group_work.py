@@ -1,15 +1,16 @@
-"""Work on groups in parallel: each task opens its own sessions and takes a few groups at a time.
+"""Work on groups in parallel: each task opens its own sessions and takes hundreds at a time.
 
 All rows of a group come to one task, in order, and are handed over together; groups are
-independent of each other. Source: pipeline.md section 12 (jobs 3 and 4: partitioned by group).
+independent of each other, but asked for many at once. Source: pipeline.md section 12 (jobs 3 and
+4: partitioned by group).
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import groupby, islice
+from itertools import chain, groupby
 from typing import Any, Final
 
 import pyarrow as pa
@@ -21,13 +22,16 @@ from barnabas.client.admin import Admin
 from barnabas.client.config import ClientConfig
 from barnabas.client.ensemble import ZooKeeper
 from barnabas.client.errors import KafkaError
+from barnabas.client.many_groups import ManyGroups
 from barnabas.client.zookeeper import connect
 from barnabas.pipeline.source.address import Address
 
 Row = dict[str, Any]
-AT_ONCE: Final = 64
-"""So many groups of a task are under way together."""
-_CHUNK: Final = 1_024
+Chunk = Mapping[str, list[Row]]
+"""Groups, each with its rows."""
+_GROUPS_AT_ONCE: Final = 500
+_ROWS_AT_ONCE: Final = 10_000
+"""A chunk is closed when it has so many groups or rows: that bounds the memory of a task."""
 _TIMEOUT_MS: Final = 60_000
 _ZOOKEEPER_TIMEOUT_MS: Final = 18_000
 
@@ -49,6 +53,7 @@ class Doors:
     """What a task has open."""
 
     admin: Admin
+    groups: ManyGroups
     zookeeper: ZooKeeper | None
 
     @property
@@ -58,8 +63,8 @@ class Doors:
         return self.zookeeper
 
 
-Work = Callable[[Doors, str, list[Row]], Coroutine[Any, Any, list[Row]]]
-"""What is done for one group with its rows. KafkaError ends the job: catch what may be."""
+Work = Callable[[Doors, Chunk], Coroutine[Any, Any, list[Row]]]
+"""What is done for some groups with their rows. KafkaError ends the job: catch what may be."""
 
 
 def for_each_group(
@@ -78,32 +83,33 @@ def for_each_group(
 def _worked(
     batches: Iterator[pa.RecordBatch], sessions: Sessions, work: Work, schema: pa.Schema
 ) -> Iterator[pa.RecordBatch]:
-    groups = groupby(_rows(batches), key=lambda row: row["group"])
-    pairs = ((group, list(rows)) for group, rows in groups)
-    first = list(islice(pairs, _CHUNK))
-    if not first:
+    chunks = _chunks(batches)
+    first = next(chunks, None)
+    if first is None:
         return
     with asyncio.Runner() as runner:
         doors = runner.run(_open(sessions))
         try:
-            while first:
-                done = runner.run(_all(doors, first, work))
+            for chunk in chain([first], chunks):
+                done = runner.run(work(doors, chunk))
+                doors.groups.release(chunk)
                 if done:
                     yield pa.RecordBatch.from_pylist(done, schema=schema)
-                first = list(islice(pairs, _CHUNK))
         finally:
             runner.run(_close(doors))
 
 
-async def _all(doors: Doors, groups: Iterable[tuple[str, list[Row]]], work: Work) -> list[Row]:
-    slots = asyncio.Semaphore(AT_ONCE)
-
-    async def one(group: str, rows: list[Row]) -> list[Row]:
-        async with slots:
-            return await work(doors, group, rows)
-
-    done = await asyncio.gather(*(one(*each) for each in groups))
-    return [row for rows in done for row in rows]
+def _chunks(batches: Iterator[pa.RecordBatch]) -> Iterator[Chunk]:
+    chunk: dict[str, list[Row]] = {}
+    size = 0
+    for group, rows in groupby(_rows(batches), key=lambda row: row["group"]):
+        chunk[group] = list(rows)
+        size += len(chunk[group])
+        if len(chunk) >= _GROUPS_AT_ONCE or size >= _ROWS_AT_ONCE:
+            yield chunk
+            chunk, size = {}, 0
+    if chunk:
+        yield chunk
 
 
 async def _open(sessions: Sessions) -> Doors:
@@ -116,7 +122,8 @@ async def _open(sessions: Sessions) -> Doors:
     zookeeper = None
     if sessions.zookeeper:
         zookeeper = await connect(sessions.zookeeper, connection_timeout_ms=_ZOOKEEPER_TIMEOUT_MS)
-    return Doors(Admin.of(sessions.address.bootstrap, config), zookeeper)
+    admin = Admin.of(sessions.address.bootstrap, config)
+    return Doors(admin, ManyGroups(admin), zookeeper)
 
 
 async def _close(doors: Doors) -> None:
@@ -137,15 +144,3 @@ def _order(rows: DataFrame) -> Sequence[str]:
 def why(error: KafkaError) -> str:
     """An error for a cell of a table."""
     return f"{error.code.name}: {error}" if str(error) != error.code.name else error.code.name
-
-
-def members_of(state: str, members: int) -> str | None:
-    """Why the offsets of a group in ``state`` may not be touched; None when they may."""
-    if state in ("Empty", "Dead"):
-        return None
-    return f"active: {state} with {members} {'member' if members == 1 else 'members'}"
-
-
-def by_place(rows: Iterable[Mapping[str, Any]]) -> dict[tuple[str, int], Mapping[str, Any]]:
-    """Rows of one group by topic and partition."""
-    return {(row["topic"], row["partition"]): row for row in rows}

@@ -15,6 +15,7 @@ from typing import Final
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
+from barnabas.client.admin import Admin
 from barnabas.pipeline.jobs import inputs, zk_stores
 from barnabas.pipeline.jobs.group_work import Sessions, Work, for_each_group
 from barnabas.pipeline.jobs.plan_files import PlanFiles
@@ -89,9 +90,9 @@ def run(spark: SparkSession, config: ZkMigrateConfig, progress: Progress | None 
         return _report(config, rows)
     plan_id = str(files.about(NAME)["plan"])
     works: dict[str, Work] = {
-        "apply": zk_stores.apply_even_active if config.allow_active else zk_stores.apply,
+        "apply": zk_stores.Writing(allows_active=config.allow_active),
         "verify": zk_stores.verify,
-        "rollback": zk_stores.roll_back,
+        "rollback": zk_stores.Writing(is_back=True),
     }
     sessions = _sessions(config, tool_client_id(plan_id, f"{NAME} {config.step}"))
     planned = files.rows(spark, SCHEMA)
@@ -106,7 +107,13 @@ def _planned(spark: SparkSession, config: ZkMigrateConfig) -> DataFrame:
     found = asked.option("groups", config.source.groups).load()
     if config.source.topics:
         found = found.where(F.col("topic").rlike(config.source.topics))
-    work = zk_stores.plan_even_active if config.allow_active else zk_stores.plan
+    link = config.source.link
+    topics = link.run(Admin(link.cluster).list_topics())
+    work = zk_stores.Planning(
+        partitions={topic.name: len(topic.partitions) for topic in topics},
+        topics=config.source.topics,
+        allows_active=config.allow_active,
+    )
     rows = found.select("group", "topic", "partition", "offset")
     return for_each_group(rows, _sessions(config), work, SCHEMA, config.connections)
 

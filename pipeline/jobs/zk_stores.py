@@ -1,35 +1,31 @@
-"""The offsets of one classic group in both stores: read, compared, brought to the same, put back.
+"""Steps of zk-migrate for some groups: rows in, both stores read or written, rows out.
 
-The larger of the two wins, as it does for consumers with dual commit; a group that somebody
-consumes in is left alone. What is written was read a moment before and is still the same: in
-ZooKeeper by the znode's version, at the coordinator by the offset. Source: coordinator.md sections
+What is to be done about two offsets, and who counts as active, stands in client/migration.py; what
+is written here was read a moment before and is still as planned. Source: coordinator.md sections
 6.7 and 6.8; pipeline.md section 12, job 3.
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
-from collections.abc import Sequence
-from typing import Any, Final, NamedTuple
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
 
 from pyspark.sql.types import IntegerType, LongType, StringType, StructType
 
 from barnabas.client.cluster import TopicPartition
 from barnabas.client.descriptions import Committed
-from barnabas.client.ensemble import (
-    BadVersion,
-    NodeExists,
-    NoNode,
-    ZooKeeper,
-    ZooKeeperError,
-    read_if_any,
-)
+from barnabas.client.ensemble import BadVersion, NodeExists, NoNode, ZooKeeperError
 from barnabas.client.errors import KafkaError
-from barnabas.protocol import znodes
+from barnabas.client.many_groups import Codes
+from barnabas.client.migration import KAFKA, OTHER, ZOOKEEPER, Held, Spot
+from barnabas.client.migration_stores import BothStores, Znode
 from barnabas.protocol.errors import ErrorCode
 
-from .group_work import Doors, Row, members_of, why
+from .group_work import Chunk, Doors, Row, why
 
 SCHEMA: Final = (
     StructType()
@@ -46,240 +42,250 @@ SCHEMA: Final = (
 """The offsets as they were when it was planned; ``target`` is what both stores are to hold.
 
 ``action``: none, to-kafka, to-zookeeper or skip. ``state``: planned, equal, migrated, verified,
-differs, rolled-back, moved, active or failed.
+differs, rolled-back, moved, active, gone (the partition no longer exists) or failed.
 """
-NONE, TO_KAFKA, TO_ZOOKEEPER, SKIP = "none", "to-kafka", "to-zookeeper", "skip"
+NONE, SKIP = "none", "skip"
+_ACTIONS: Final = {KAFKA: "to-kafka", ZOOKEEPER: "to-zookeeper"}
+_STORES: Final = {action: store for store, action in _ACTIONS.items()}
+_COLUMNS: Final = {KAFKA: "kafka_offset", ZOOKEEPER: "zk_offset"}
 
 
-class Held(NamedTuple):
-    """What one store holds of a partition; ``version`` is the znode's, -1 elsewhere."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Planning:
+    """A row for every offset that either store has; the rows given are ZooKeeper's."""
 
-    offset: int
-    version: int = -1
+    partitions: Mapping[str, int] = field(default_factory=dict)
+    """How many there are, by topic."""
+    topics: str = ""
+    """A pattern found in the names of topics wanted."""
+    allows_active: bool = False
 
-
-class Stores:
-    """Both stores of one group."""
-
-    def __init__(self, doors: Doors, group: str) -> None:
-        self._admin = doors.admin
-        self._zookeeper: ZooKeeper = doors.ensemble
-        self._group = group
-        self.kafka: dict[TopicPartition, Held] = {}
-        self.zookeeper: dict[TopicPartition, Held] = {}
-
-    async def look(self, places: Sequence[TopicPartition]) -> None:
-        """Read what both hold now, of ``places`` and whatever else the coordinator has."""
-        committed = await self._admin.committed_offsets(self._group)
-        self.kafka = {place: Held(each.offset) for place, each in committed.items()}
-        every = sorted({*places, *self.kafka})
-        found = await asyncio.gather(*map(self._read, every))
-        self.zookeeper = {
-            place: held for place, held in zip(every, found, strict=True) if held is not None
-        }
-
-    async def activity(self) -> str | None:
-        """Who consumes, by either protocol; None for a group at rest."""
-        for path in (znodes.consumer_ids_path(self._group), f"/consumers/{self._group}/owners"):
-            names = await _children(self._zookeeper, path)
-            if path.endswith("/owners"):
-                topics = [await _children(self._zookeeper, f"{path}/{name}") for name in names]
-                names = [name for its in topics for name in its]
-            if names:
-                return f"active: {path} has {names[0]}"
-        described = await self._admin.describe_group(self._group)
-        return members_of(described.state, len(described.members))
-
-    async def set_kafka(self, place: TopicPartition, offset: int | None) -> None:
-        """Commit, or forget. Raises KafkaError."""
-        if offset is None:
-            codes = await self._admin.delete_offsets(self._group, [place])
-        else:
-            codes = await self._admin.alter_offsets(self._group, {place: Committed(offset=offset)})
-        code = codes.get(place, ErrorCode.UNKNOWN_SERVER_ERROR)
-        if code:
-            raise KafkaError(code, f"{self._group} {place.topic}-{place.partition}")
-
-    async def set_zookeeper(self, place: TopicPartition, offset: int | None) -> None:
-        """Write, make or remove the znode, unless it was written since it was read.
-
-        Raises ZooKeeperError, BadVersion among them.
-        """
-        path = znodes.consumer_offset_path(self._group, place.topic, place.partition)
-        held = self.zookeeper.get(place)
-        if offset is None:
-            if held is not None:
-                with contextlib.suppress(NoNode):
-                    await self._zookeeper.delete(path, held.version)
-        elif held is None:
-            await self._zookeeper.create(path, str(offset).encode(), parents=True)
-        else:
-            await self._zookeeper.set(path, str(offset).encode(), held.version)
-
-    async def _read(self, place: TopicPartition) -> Held | None:
-        path = znodes.consumer_offset_path(self._group, place.topic, place.partition)
-        found = await read_if_any(self._zookeeper, path)
-        if found is None:
-            return None
-        data, stat = found
+    async def __call__(self, doors: Doors, chunk: Chunk) -> list[Row]:
+        """The plan of these groups."""
+        stores = BothStores(doors.ensemble, doors.admin)
         try:
-            return Held(int(data), stat.version)
-        except ValueError:
-            return None
+            committed = await stores.committed(chunk)
+            active = {} if self.allows_active else await stores.signs_of_life(chunk)
+        except ZooKeeperError as failure:
+            return [_failed(row, repr(failure)) for rows in chunk.values() for row in rows]
+        planned: list[Row] = []
+        for group, rows in chunk.items():
+            offsets, sign = committed[group], active.get(group)
+            problem = next((each for each in (offsets, sign) if isinstance(each, KafkaError)), None)
+            if problem is not None:
+                planned += [_failed(row, why(problem)) for row in rows]
+                continue
+            assert not isinstance(offsets, KafkaError), "told above"
+            its = [self._row(held) for held in self._held(group, rows, offsets)]
+            if sign is not None:
+                its = [row | {"state": "active", "action": SKIP, "error": str(sign)} for row in its]
+            planned += its
+        return planned
+
+    def _held(
+        self, group: str, rows: Sequence[Row], committed: Mapping[TopicPartition, Committed]
+    ) -> Iterable[Held]:
+        in_zookeeper = {_place(row): row["offset"] for row in rows}
+        wanted = re.compile(self.topics)
+        in_kafka = {
+            place: each.offset for place, each in committed.items() if wanted.search(place.topic)
+        }
+        for place in sorted(in_zookeeper.keys() | in_kafka.keys()):
+            yield Held(
+                group=group,
+                place=place,
+                zookeeper=in_zookeeper.get(place),
+                kafka=in_kafka.get(place),
+            )
+
+    def _row(self, held: Held) -> Row:
+        row = {
+            **dict.fromkeys(SCHEMA.names),
+            "group": held.group,
+            "topic": held.place.topic,
+            "partition": held.place.partition,
+            "zk_offset": held.zookeeper,
+            "kafka_offset": held.kafka,
+        }
+        if held.place.partition >= self.partitions.get(held.place.topic, 0):
+            return row | {"state": "gone", "action": SKIP, "error": "there is no such partition"}
+        store, target = held.levelling()
+        if target is None:
+            return row | {"state": "failed", "action": SKIP, "error": "the znode holds no offset"}
+        if store is None:
+            return row | {"target": target, "state": "equal", "action": NONE}
+        return row | {"target": target, "state": "planned", "action": _ACTIONS[store]}
 
 
-async def plan(doors: Doors, group: str, rows: list[Row]) -> list[Row]:
-    """A row for every offset that either store has."""
-    return await _plan(doors, group, rows, allows_active=False)
-
-
-async def plan_even_active(doors: Doors, group: str, rows: list[Row]) -> list[Row]:
-    """The same, for groups that somebody consumes in as well."""
-    return await _plan(doors, group, rows, allows_active=True)
-
-
-async def apply(doors: Doors, group: str, rows: list[Row]) -> list[Row]:
-    """Bring both stores to the target, where they still hold what was planned with."""
-    return await _write(doors, group, rows, said="migrated", is_back=False)
-
-
-async def apply_even_active(doors: Doors, group: str, rows: list[Row]) -> list[Row]:
-    """The same, whoever consumes; a coordinator still refuses a group with members."""
-    return await _write(doors, group, rows, said="migrated", is_back=False, allows_active=True)
-
-
-async def roll_back(doors: Doors, group: str, rows: list[Row]) -> list[Row]:
-    """Put both stores back to what they held, where they still hold the target."""
-    return await _write(doors, group, rows, said="rolled-back", is_back=True)
-
-
-async def verify(doors: Doors, group: str, rows: list[Row]) -> list[Row]:
+async def verify(doors: Doors, chunk: Chunk) -> list[Row]:
     """Read both again; ``zk_offset`` and ``kafka_offset`` are what they hold now."""
-    stores = Stores(doors, group)
+    looked = [row for rows in chunk.values() for row in rows if row["state"] != "gone"]
     try:
-        await stores.look([_place(row) for row in rows])
-    except (KafkaError, ZooKeeperError) as failure:
-        return [{**row, "state": "failed", "error": _said(failure)} for row in rows]
-    for row in rows:
-        place = _place(row)
-        row["zk_offset"] = _offset(stores.zookeeper, place)
-        row["kafka_offset"] = _offset(stores.kafka, place)
-        is_equal = row["zk_offset"] == row["kafka_offset"]
-        row["state"], row["error"] = ("verified", None) if is_equal else ("differs", None)
-    return rows
+        now = await _Now.of(BothStores(doors.ensemble, doors.admin), looked)
+    except ZooKeeperError as failure:
+        _tell(looked, "failed", repr(failure))
+        return [row for rows in chunk.values() for row in rows]
+    for row in looked:
+        held = now.held(row)
+        if isinstance(held, KafkaError):
+            _tell([row], "failed", why(held))
+            continue
+        row["zk_offset"], row["kafka_offset"] = held.zookeeper, held.kafka
+        _tell([row], "verified" if held.zookeeper == held.kafka else "differs", None)
+    return [row for rows in chunk.values() for row in rows]
 
 
-async def _plan(doors: Doors, group: str, rows: list[Row], *, allows_active: bool) -> list[Row]:
-    stores = Stores(doors, group)
-    try:
-        await stores.look([_place(row) for row in rows])
-        active = None if allows_active else await stores.activity()
-    except (KafkaError, ZooKeeperError) as failure:
-        failed = {"state": "failed", "action": SKIP, "error": _said(failure)}
-        return [_row(group, _place(row), row["offset"], None, **failed) for row in rows]
-    planned = []
-    for place in sorted({*stores.zookeeper, *stores.kafka, *map(_place, rows)}):
-        in_zookeeper, in_kafka = _offset(stores.zookeeper, place), _offset(stores.kafka, place)
-        row = _row(group, place, in_zookeeper, in_kafka, **_chosen(in_zookeeper, in_kafka))
-        if active is not None:
-            row |= {"state": "active", "action": SKIP, "error": active}
-        planned.append(row)
-    return planned
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Writing:
+    """Bring both stores to the target, or back to what they held before.
 
+    Only where they hold what was planned with, or when it goes back the target. A group with
+    members is refused by its coordinator even if ``allows_active``.
+    """
 
-def _chosen(in_zookeeper: int | None, in_kafka: int | None) -> dict[str, Any]:
-    """What is to be done about two offsets: the larger one goes to the other store."""
-    if in_zookeeper is None and in_kafka is None:
-        return {"state": "failed", "action": SKIP, "error": "the znode holds no number"}
-    target = max(each for each in (in_zookeeper, in_kafka) if each is not None)
-    if in_zookeeper == in_kafka:
-        return {"target": target, "state": "equal", "action": NONE}
-    action = TO_KAFKA if in_zookeeper == target else TO_ZOOKEEPER
-    return {"target": target, "state": "planned", "action": action}
+    is_back: bool = False
+    allows_active: bool = False
 
-
-async def _write(
-    doors: Doors,
-    group: str,
-    rows: list[Row],
-    *,
-    said: str,
-    is_back: bool,
-    allows_active: bool = False,
-) -> list[Row]:
-    chosen = [row for row in rows if row["action"] in (TO_KAFKA, TO_ZOOKEEPER)]
-    if not chosen:
+    async def __call__(self, doors: Doors, chunk: Chunk) -> list[Row]:
+        """The rows of these groups, with what came of them."""
+        stores = BothStores(doors.ensemble, doors.admin)
+        rows = [row for its in chunk.values() for row in its]
+        chosen = [row for row in rows if row["action"] in _STORES]
+        try:
+            chosen = await self._at_rest(stores, chosen)
+            now = await _Now.of(stores, chosen)
+        except ZooKeeperError as failure:
+            _tell(chosen, "failed", repr(failure))
+            return rows
+        due = [row for row in chosen if self._is_due(row, now)]
+        await asyncio.gather(
+            self._write_kafka(stores, [row for row in due if _store(row) == KAFKA]),
+            *(self._write_znode(stores, row, now) for row in due if _store(row) == ZOOKEEPER),
+        )
         return rows
-    stores = Stores(doors, group)
-    try:
-        active = None if allows_active else await stores.activity()
-        await stores.look([_place(row) for row in chosen])
-    except (KafkaError, ZooKeeperError) as failure:
-        return _all(rows, chosen, "failed", _said(failure))
-    if active is not None:
-        return _all(rows, chosen, "active", active)
-    for row in chosen:
-        row["state"], row["error"] = await _written(stores, row, said, is_back=is_back)
-    return rows
 
+    async def _at_rest(self, stores: BothStores, rows: list[Row]) -> list[Row]:
+        """The rows of groups that nobody consumes in; the others are told why not."""
+        if self.allows_active:
+            return rows
+        signs = await stores.signs_of_life({row["group"]: None for row in rows})
+        for row in rows:
+            sign = signs[row["group"]]
+            if isinstance(sign, KafkaError):
+                _tell([row], "failed", why(sign))
+            elif sign is not None:
+                _tell([row], "active", sign)
+        return [row for row in rows if signs[row["group"]] is None]
 
-async def _written(stores: Stores, row: Row, said: str, *, is_back: bool) -> tuple[str, str | None]:
-    """The state of one offset after it was written, and what went wrong."""
-    place, is_kafka = _place(row), row["action"] == TO_KAFKA
-    before = row["kafka_offset"] if is_kafka else row["zk_offset"]
-    expected, wanted = (row["target"], before) if is_back else (before, row["target"])
-    now = _offset(stores.kafka if is_kafka else stores.zookeeper, place)
-    if now == wanted:
-        return said, None
-    if now != expected:
-        return "moved", f"it is at {now}, not {expected}"
-    try:
-        if is_kafka:
-            await stores.set_kafka(place, wanted)
+    def _is_due(self, row: Row, now: _Now) -> bool:
+        """Whether the row is still to be written; it is told what else it is."""
+        held = now.held(row)
+        if isinstance(held, KafkaError):
+            _tell([row], "failed", why(held))
+            return False
+        store = _store(row)
+        if held.at(store) == self._wanted(row):
+            _tell([row], self._said, None)
+            return False
+        expected = {store: row["target"]} if self.is_back else {
+            each: row[_COLUMNS[each]] for each in (store, OTHER[store])
+        }  # fmt: skip
+        for each, offset in expected.items():
+            if held.at(each) != offset:
+                _tell([row], "moved", f"{each} is at {held.at(each)}, not {offset}")
+                return False
+        return True
+
+    async def _write_kafka(self, stores: BothStores, rows: Sequence[Row]) -> None:
+        """Commit, or forget, many offsets of many groups."""
+        commits: dict[str, dict[TopicPartition, Committed]] = defaultdict(dict)
+        removals: dict[str, list[TopicPartition]] = defaultdict(list)
+        for row in rows:
+            offset = self._wanted(row)
+            if offset is None:
+                removals[row["group"]].append(_place(row))
+            else:
+                commits[row["group"]][_place(row)] = Committed(offset=offset)
+        committed, removed = await stores.commit(commits), await stores.forget(removals)
+        for row in rows:
+            answers = removed if self._wanted(row) is None else committed
+            problem = _problem(answers[row["group"]], _place(row))
+            _tell([row], self._said if problem is None else "failed", problem)
+
+    async def _write_znode(self, stores: BothStores, row: Row, now: _Now) -> None:
+        try:
+            await stores.write_znode(_spot(row), self._wanted(row), now.znodes.get(_spot(row)))
+        except (BadVersion, NodeExists, NoNode):
+            _tell([row], "moved", "somebody wrote the znode meanwhile")
+        except ZooKeeperError as failure:
+            _tell([row], "failed", repr(failure))
         else:
-            await stores.set_zookeeper(place, wanted)
-    except (BadVersion, NodeExists):
-        return "moved", "somebody wrote the znode meanwhile"
-    except (KafkaError, ZooKeeperError) as failure:
-        return "failed", _said(failure)
-    return said, None
+            _tell([row], self._said, None)
+
+    def _wanted(self, row: Row) -> int | None:
+        offset: int | None = row[_COLUMNS[_store(row)]] if self.is_back else row["target"]
+        return offset
+
+    @property
+    def _said(self) -> str:
+        return "rolled-back" if self.is_back else "migrated"
 
 
-def _all(rows: list[Row], chosen: list[Row], state: str, error: str) -> list[Row]:
-    for row in chosen:
+@dataclass(frozen=True, slots=True)
+class _Now:
+    """What both stores hold of the offsets of some rows."""
+
+    znodes: Mapping[Spot, Znode]
+    committed: Mapping[str, Mapping[TopicPartition, Committed] | KafkaError]
+
+    @classmethod
+    async def of(cls, stores: BothStores, rows: Sequence[Row]) -> _Now:
+        groups = {row["group"]: None for row in rows}
+        znodes, committed = await asyncio.gather(
+            stores.znodes(map(_spot, rows)), stores.committed(groups)
+        )
+        return cls(znodes, committed)
+
+    def held(self, row: Row) -> Held | KafkaError:
+        """Of one row; or why its coordinator cannot tell."""
+        offsets = self.committed[row["group"]]
+        if isinstance(offsets, KafkaError):
+            return offsets
+        znode, committed = self.znodes.get(_spot(row)), offsets.get(_place(row))
+        return Held(
+            group=row["group"],
+            place=_place(row),
+            zookeeper=None if znode is None else znode.offset,
+            kafka=None if committed is None else committed.offset,
+        )
+
+
+def _tell(rows: Iterable[Row], state: str, error: str | None) -> None:
+    for row in rows:
         row["state"], row["error"] = state, error
-    return rows
 
 
-async def _children(zookeeper: ZooKeeper, path: str) -> list[str]:
-    try:
-        return await zookeeper.children(path)
-    except NoNode:
-        return []
+def _problem(codes: Codes | KafkaError, place: TopicPartition) -> str | None:
+    """What went wrong with one offset of a group; None for nothing."""
+    if isinstance(codes, KafkaError):
+        return why(codes)
+    code = codes.get(place, ErrorCode.UNKNOWN_SERVER_ERROR)
+    return why(KafkaError(code)) if code else None
 
 
-def _said(failure: KafkaError | ZooKeeperError) -> str:
-    return why(failure) if isinstance(failure, KafkaError) else repr(failure)
+def _failed(row: Row, error: str) -> Row:
+    found: dict[str, Any] = {name: row[name] for name in ("group", "topic", "partition")}
+    told = {"zk_offset": row["offset"], "state": "failed", "action": SKIP, "error": error}
+    return {**dict.fromkeys(SCHEMA.names), **found, **told}
 
 
-def _offset(store: dict[TopicPartition, Held], place: TopicPartition) -> int | None:
-    held = store.get(place)
-    return None if held is None else held.offset
+def _store(row: Row) -> str:
+    return _STORES[row["action"]]
+
+
+def _spot(row: Row) -> Spot:
+    return Spot(row["group"], _place(row))
 
 
 def _place(row: Row) -> TopicPartition:
     return TopicPartition(row["topic"], row["partition"])
-
-
-def _row(
-    group: str, place: TopicPartition, in_zookeeper: int | None, in_kafka: int | None, **more: Any
-) -> Row:
-    return {
-        **dict.fromkeys(SCHEMA.names),
-        "group": group,
-        "topic": place.topic,
-        "partition": place.partition,
-        "zk_offset": in_zookeeper,
-        "kafka_offset": in_kafka,
-        **more,
-    }

@@ -18,6 +18,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from barnabas.client.ensemble import NoNode, ZooKeeper, read_if_any
+from barnabas.client.migration import number_in
 from barnabas.client.zookeeper import connect
 from barnabas.protocol import znodes
 
@@ -180,11 +181,9 @@ class _Walk:
         if found is None:
             return None
         data, stat = found
-        try:
-            offset: int | None = int(data)
-        except ValueError:
+        offset = number_in(data)
+        if offset is None:
             log.warning("no offset path=%s data=%r", path, data[:40])
-            offset = None
         return {
             "group": group,
             "topic": topic,

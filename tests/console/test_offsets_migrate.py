@@ -16,7 +16,14 @@ import pytest
 from barnabas.client.admin import Admin
 from barnabas.client.descriptions import Committed
 from barnabas.client.ensemble import ZooKeeper
-from barnabas.client.migration import Held, MigrationPlan, joined, moved
+from barnabas.client.migration import (
+    Held,
+    MigrationPlan,
+    classic_activity,
+    joined,
+    moved,
+    number_in,
+)
 from barnabas.client.offset_stores import ZooKeeperOffsets
 from barnabas.client.topology import TopicPartition
 from barnabas.client.zookeeper import connect
@@ -58,6 +65,35 @@ def test_a_store_is_behind_when_its_reader_would_repeat_what_was_acknowledged() 
     assert not held(5, 7).is_behind("kafka")
     assert not held(None, 7).is_behind("kafka")
     assert held(5, 7).is_behind("zookeeper")
+
+
+@pytest.mark.parametrize(
+    ("zookeeper", "kafka", "levelled"),
+    [
+        (5, None, ("kafka", 5)),
+        (None, 5, ("zookeeper", 5)),
+        (7, 5, ("kafka", 7)),
+        (5, 7, ("zookeeper", 7)),
+        (5, 5, (None, 5)),
+        (0, None, ("kafka", 0)),
+        (None, None, (None, None)),
+    ],
+)
+def test_two_stores_are_levelled_by_writing_the_larger_offset_to_the_other(
+    zookeeper: int | None, kafka: int | None, levelled: Any
+) -> None:
+    assert held(zookeeper, kafka).levelling() == levelled
+
+
+def test_a_znode_without_a_number_or_with_a_negative_one_holds_no_offset() -> None:
+    texts = (b"0", b"12", b"-1", b"", b"many", b"1:2")
+    assert [number_in(each) for each in texts] == [0, 12, None, None, None, None]
+
+
+def test_whoever_is_registered_or_owns_a_partition_is_a_sign_of_life() -> None:
+    assert classic_activity([], {"t": []}) is None
+    assert classic_activity(["c"], {}) == "1 classic consumer is registered"
+    assert classic_activity([], {"s": [], "t": ["0", "1"]}) == "2 partitions of t have owners"
 
 
 def test_only_partitions_that_exist_are_planned() -> None:

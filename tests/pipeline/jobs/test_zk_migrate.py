@@ -163,3 +163,37 @@ def test_an_offset_that_moved_since_the_plan_is_left_alone(
     stores.ask(commit)
     assert step("apply").figures == {"groups": 1, "offsets": 2, "moved": 2}
     assert stores.read({group: {0: (0, 0), 1: (0, 0)}}) == {group: {0: (5, 30), 1: (7, 9)}}
+
+
+def test_a_group_that_went_on_in_zookeeper_since_the_plan_is_not_moved_behind_it(
+    stores: BothStores, step: Step, group: str
+) -> None:
+    stores.write({group: {0: (5, None), 1: (6, 2)}})
+    step("plan")
+
+    async def consume(zookeeper: ZooKeeper) -> None:
+        (topic,) = await zookeeper.children(f"{znodes.CONSUMERS}/{group}/offsets")
+        await zookeeper.set(znodes.consumer_offset_path(group, topic, 0), b"8")
+
+    stores.ask(consume)
+    assert step("apply").figures == {"groups": 1, "offsets": 2, "migrated": 1, "moved": 1}
+    assert stores.read({group: {0: (0, 0), 1: (0, 0)}}) == {group: {0: (8, None), 1: (6, 6)}}
+
+
+def test_offsets_that_nobody_can_use_are_told_and_left_where_they_are(
+    stores: BothStores, step: Step, group: str
+) -> None:
+    stores.write({group: {0: (5, None), 7: (6, None)}})
+
+    async def spoil(zookeeper: ZooKeeper) -> None:
+        (topic,) = await zookeeper.children(f"{znodes.CONSUMERS}/{group}/offsets")
+        for partition, data in ((1, b"-1"), (2, b"many")):
+            path = znodes.consumer_offset_path(group, topic, partition)
+            await zookeeper.create(path, data)
+
+    stores.ask(spoil)
+    planned = step("plan")
+    assert planned.figures == {"groups": 1, "offsets": 4, "failed": 2, "gone": 1, "planned": 1}
+    applied = step("apply")
+    assert applied.figures == {"groups": 1, "offsets": 4, "failed": 2, "gone": 1, "migrated": 1}
+    assert stores.read({group: {0: (0, 0), 7: (0, 0)}}) == {group: {0: (5, 5), 7: (6, None)}}
