@@ -1,19 +1,28 @@
-"""zk-migrate over many groups against the embedded ZooKeeper: seconds and offsets a second by step.
+"""zk-migrate over many groups against the embedded ZooKeeper: groups a second by step, and memory.
 
     python -m benchmarks.zk_migration --groups 100000 --partitions 1
 
-Source: issue 8, item 6; pipeline.md section 12, job 3.
+What a session's first query costs whatever it does is timed by itself. Source: issue 8, item 6;
+pipeline.md section 12, job 3.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import contextlib
 import json
+import os
 import tempfile
+import threading
 import time
-from collections.abc import Sequence
-from typing import Any, Final
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final, Self
+
+from pyspark.sql import SparkSession
 
 from barnabas.client.admin import Admin
 from barnabas.client.descriptions import NewTopic
@@ -22,11 +31,13 @@ from barnabas.client.zookeeper import connect
 from barnabas.console.development_cluster import Cluster
 from barnabas.pipeline.jobs import zk_migrate
 from barnabas.pipeline.jobs.inputs import Source
+from barnabas.pipeline.jobs.report import Report
 from barnabas.pipeline.jobs.zk_migrate import ZkMigrateConfig
 from barnabas.pipeline.session import spark_session
 from barnabas.protocol import znodes
 
 TOPIC: Final = "migrated"
+_LOOK_EVERY_S: Final = 0.5
 _MULTI: Final = 50
 """So many groups' znodes are made by one request."""
 
@@ -66,34 +77,115 @@ async def create_topic(bootstrap: str, partitions: int) -> None:
         await admin.create_topics([NewTopic(name=TOPIC, partitions=partitions)])
 
 
+class Processes:
+    """Our processes by what they are: the most memory of one while the block runs, their CPU."""
+
+    def __init__(self) -> None:
+        self.peak_mb: dict[str, int] = defaultdict(int)
+        self._is_over = threading.Event()
+        self._watching = threading.Thread(target=self._watch)
+
+    def __enter__(self) -> Self:
+        self._watching.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._is_over.set()
+        self._watching.join()
+
+    def cpu_s(self) -> dict[str, float]:
+        """CPU seconds until now, of children that have ended too."""
+        ticks = os.sysconf("SC_CLK_TCK")
+        spent: dict[str, float] = defaultdict(float)
+        for name, words in _ours():
+            spent[name] += sum(map(int, words[11:15])) / ticks
+        return spent
+
+    def _watch(self) -> None:
+        while not self._is_over.wait(_LOOK_EVERY_S):
+            for name, words in _ours():
+                size = int(words[21]) * os.sysconf("SC_PAGESIZE") >> 20
+                self.peak_mb[name] = max(self.peak_mb[name], size)
+
+
+def _ours() -> Iterator[tuple[str, list[str]]]:
+    """This process and all below it: what each is, and its ``stat`` from the state on."""
+    stats: dict[int, list[str]] = {}
+    children: dict[int, list[int]] = defaultdict(list)
+    for entry in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):
+            number, words = int(entry.parent.name), entry.read_text().rpartition(")")[2].split()
+            stats[number] = words
+            children[int(words[1])].append(number)
+    left = [os.getpid()]
+    while left:
+        number = left.pop()
+        left += children[number]
+        with contextlib.suppress(OSError):
+            yield _name_of(Path(f"/proc/{number}/cmdline").read_bytes()), stats[number]
+
+
+def _name_of(command: bytes) -> str:
+    for word, name in (
+        (b"QuorumPeerMain", "zookeeper"),
+        (b"SparkSubmit", "spark"),
+        (b"pyspark", "worker"),
+        (b"benchmarks", "driver"),
+    ):
+        if word in command:
+            return name
+    return "node"
+
+
 def measure(groups: int, partitions: int, connections: int) -> dict[str, Any]:
     """Every step in turn on a fresh cluster of one node."""
     found: dict[str, Any] = {"groups": groups, "offsets": groups * partitions}
-    with Cluster(1) as cluster, tempfile.TemporaryDirectory() as scratch:
+    found["load"] = os.getloadavg()
+    with Cluster(1) as cluster, tempfile.TemporaryDirectory() as scratch, Processes() as ours:
         asyncio.run(create_topic(cluster.bootstrap, partitions))
         started = time.monotonic()
         asyncio.run(fill(cluster.zookeeper, groups, partitions))
-        found["filled_s"] = round(time.monotonic() - started, 1)
+        found["fill_s"] = round(time.monotonic() - started, 1)
+        started = time.monotonic()
         spark = spark_session("zk-migration", "local[2]", {"spark.ui.enabled": "false"})
         spark.sparkContext.setLogLevel("ERROR")
+        _step(spark, "plan", f"{scratch}/none", cluster, connections, "^no group$")
+        found["start_s"] = round(time.monotonic() - started, 1)
         for step in zk_migrate.STEPS:
-            config = ZkMigrateConfig(
-                step=step,
-                plan=f"{scratch}/plan",
-                zookeeper=cluster.zookeeper,
-                source=Source(bootstrap=cluster.bootstrap),
-                connections=connections,
-            )
-            started = time.monotonic()
-            report = zk_migrate.run(spark, config)
+            started, before = time.monotonic(), ours.cpu_s()
+            report = _step(spark, step, f"{scratch}/plan", cluster, connections, "")
             seconds = time.monotonic() - started
+            assert report.figures["groups"] == groups, report.figures
             found[step] = {
                 "seconds": round(seconds, 1),
-                "offsets_per_s": round(groups * partitions / seconds),
+                "groups_per_s": round(groups / seconds),
+                "cpu_s": {
+                    name: round(spent - before[name], 1) for name, spent in ours.cpu_s().items()
+                },
                 "findings": report.findings,
             }
         spark.stop()
+        found["peak_mb"] = dict(ours.peak_mb)
+    found["load_after"] = os.getloadavg()
     return found
+
+
+def _step(
+    spark: SparkSession, step: str, plan: str, cluster: Cluster, connections: int, groups: str
+) -> Report:
+    config = ZkMigrateConfig(
+        step=step,
+        plan=plan,
+        zookeeper=cluster.zookeeper,
+        source=Source(bootstrap=cluster.bootstrap, groups=groups),
+        connections=connections,
+    )
+    return zk_migrate.run(spark, config)
 
 
 def main(words: Sequence[str] | None = None) -> None:

@@ -59,7 +59,10 @@ def check_all(
 
 
 def check(file: SegmentFile, *, opens_records: bool) -> dict[str, Any]:
-    """The figures of one segment; with ``opens_records`` each batch is decompressed and read."""
+    """The figures of one segment; with ``opens_records`` each batch is decompressed and read.
+
+    Messages of magic 0 and 1 always are: a compressed one does not say how many it holds.
+    """
     found = _Figures(file)
     if not file.size:
         return found.row(None)
@@ -96,7 +99,7 @@ class _Figures:
         self._max_ts = max(self._max_ts, batch.max_timestamp(data))
         self._magics[str(batch.magic(data))] += 1
         self._codecs[Codec(batch.codec(data)).name.lower()] += 1
-        if not opens_records:
+        if not opens_records and batch.magic(data) == 2:
             self._records += batch.record_count(data)
             return None
         try:

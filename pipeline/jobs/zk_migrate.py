@@ -27,6 +27,7 @@ from barnabas.protocol.audit_topic import tool_client_id
 NAME: Final = "zk-migrate"
 STEPS: Final = ("plan", "apply", "verify", "rollback")
 _CONNECTIONS: Final = 8
+_READ: Final = ("group", "topic", "partition", "offset")
 _BAD: Final = ("active", "differs", "failed", "moved")
 _KEPT: Final = {"apply": "applied", "verify": "verified", "rollback": "rolled-back"}
 
@@ -104,6 +105,7 @@ def _planned(spark: SparkSession, config: ZkMigrateConfig) -> DataFrame:
     asked = spark.read.format(inputs.FORMAT).option("mode", "zookeeper")
     asked = asked.option("zookeeper.connect", config.zookeeper)
     asked = asked.option("zookeeperConnections", str(config.connections))
+    asked = asked.option("columns", ",".join(_READ))
     found = asked.option("groups", config.source.groups).load()
     if config.source.topics:
         found = found.where(F.col("topic").rlike(config.source.topics))
@@ -114,8 +116,7 @@ def _planned(spark: SparkSession, config: ZkMigrateConfig) -> DataFrame:
         topics=config.source.topics,
         allows_active=config.allow_active,
     )
-    rows = found.select("group", "topic", "partition", "offset")
-    return for_each_group(rows, _sessions(config), work, SCHEMA, config.connections)
+    return for_each_group(found, _sessions(config), work, SCHEMA, config.connections)
 
 
 def _sessions(config: ZkMigrateConfig, client_id: str = "barnabas-spark") -> Sessions:

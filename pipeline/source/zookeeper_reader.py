@@ -96,10 +96,15 @@ class ZooKeeperReader(DataSourceReader):
             return
         with asyncio.Runner() as runner:
             session = runner.run(self._connected())
+            needs_owners = "owner" in self._layout.names
             try:
                 rows: list[dict[str, Any]] = []
                 for at in range(0, len(groups), _GROUPS_AT_ONCE):
-                    rows += runner.run(_Walk(session).rows(groups[at : at + _GROUPS_AT_ONCE]))
+                    rows += runner.run(
+                        _Walk(session, needs_owners=needs_owners).rows(
+                            groups[at : at + _GROUPS_AT_ONCE]
+                        )
+                    )
                     if len(rows) >= ROWS_PER_BATCH:
                         yield self._batch(rows)
                         rows = []
@@ -134,8 +139,9 @@ class ZooKeeperReader(DataSourceReader):
 class _Walk:
     """Goes down from groups to offsets, a bounded number of requests at a time."""
 
-    def __init__(self, session: ZooKeeper) -> None:
+    def __init__(self, session: ZooKeeper, *, needs_owners: bool) -> None:
         self._session = session
+        self._needs_owners = needs_owners
         self._slots = asyncio.Semaphore(_UNDER_WAY)
         self._owned: set[tuple[str, str]] = set()
         """Groups and topics that have owners at all: most groups have none when they move."""
@@ -145,12 +151,8 @@ class _Walk:
         topics = await asyncio.gather(
             *(self._children(f"{znodes.CONSUMERS}/{group}/offsets") for group in groups)
         )
-        owned = await asyncio.gather(
-            *(self._children(f"{znodes.CONSUMERS}/{group}/owners") for group in groups)
-        )
-        self._owned = {
-            (group, topic) for group, found in zip(groups, owned, strict=True) for topic in found
-        }
+        if self._needs_owners:
+            self._owned = await self._with_owners(groups)
         pairs = [
             (group, topic)
             for group, found in zip(groups, topics, strict=True)
@@ -166,6 +168,14 @@ class _Walk:
         ]
         rows = await asyncio.gather(*(self._row(*each) for each in wanted))
         return [row for row in rows if row is not None]
+
+    async def _with_owners(self, groups: Sequence[str]) -> set[tuple[str, str]]:
+        owned = await asyncio.gather(
+            *(self._children(f"{znodes.CONSUMERS}/{group}/owners") for group in groups)
+        )
+        return {
+            (group, topic) for group, found in zip(groups, owned, strict=True) for topic in found
+        }
 
     async def _children(self, path: str) -> list[str]:
         async with self._slots:

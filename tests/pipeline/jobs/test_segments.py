@@ -61,6 +61,13 @@ def test_an_index_entry_that_leads_nowhere_is_found(data: Path) -> None:
     )
 
 
+def test_records_are_counted_alike_whether_batches_are_opened_or_not(data: Path) -> None:
+    files = find_segments([str(data)])
+    told = [check(file, opens_records=False)["records"] for file in files]
+    assert told == [check(file, opens_records=True)["records"] for file in files]
+    assert any(check(file, opens_records=False)["magic"].startswith("0") for file in files)
+
+
 def test_replicas_differ_in_the_records_that_one_of_them_lacks_within_its_log(
     spark: SparkSession, data: Path, tmp_path: Path
 ) -> None:
