@@ -26,7 +26,13 @@ from pyspark.sql import SparkSession
 
 from barnabas.client.admin import Admin
 from barnabas.client.descriptions import NewTopic
-from barnabas.client.ensemble import Create, ZooKeeper
+from barnabas.client.ensemble import (
+    ConnectionLost,
+    Create,
+    MultiFailed,
+    NodeExists,
+    ZooKeeper,
+)
 from barnabas.client.zookeeper import connect
 from barnabas.console.development_cluster import Cluster
 from barnabas.pipeline.jobs import zk_migrate
@@ -38,6 +44,7 @@ from barnabas.protocol import znodes
 
 TOPIC: Final = "migrated"
 _LOOK_EVERY_S: Final = 0.5
+_PAUSE_S: Final = 0.5
 _MULTI: Final = 50
 """So many groups' znodes are made by one request."""
 
@@ -46,8 +53,8 @@ async def fill(hosts: str, groups: int, partitions: int) -> None:
     """``groups`` groups with an offset in each of ``partitions`` partitions."""
     session = await connect(hosts)
     try:
-        for first in range(0, groups, _MULTI * 16):
-            last = min(groups, first + _MULTI * 16)
+        for first in range(0, groups, _MULTI * 8):
+            last = min(groups, first + _MULTI * 8)
             await asyncio.gather(
                 *(
                     _made(session, range(at, min(at + _MULTI, last)), partitions)
@@ -68,7 +75,17 @@ async def _made(session: ZooKeeper, numbers: range, partitions: int) -> None:
             Create(f"{group}/offsets/{TOPIC}/{each}", str(number).encode())
             for each in range(partitions)
         ]
-    await session.multi(*operations)
+    while True:
+        try:
+            await session.multi(*operations)
+        except ConnectionLost:  # perhaps applied nevertheless: the next try will see it
+            await asyncio.sleep(_PAUSE_S)
+        except MultiFailed as failure:
+            if not isinstance(failure.error, NodeExists):
+                raise
+            return
+        else:
+            return
 
 
 async def create_topic(bootstrap: str, partitions: int) -> None:

@@ -13,18 +13,18 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from barnabas.protocol.records import batch
+from barnabas.protocol.records.compaction_filter import EntryFilter
+from barnabas.protocol.records.compaction_records import places, section_of
+from barnabas.protocol.records.compaction_transactions import CleanedTransactions
+from barnabas.protocol.records.offset_map import OffsetMap
 from barnabas.protocol.records.walk import Entry as WalkedEntry
 from barnabas.protocol.records.walk import Stop, Walk
 
-from .compaction_filter import EntryFilter
 from .compaction_job import Compacted, CompactionJob, Rewritten, Worked
 from .compaction_output import CleanedSegment, first_offset, remove_cleaned
-from .compaction_records import places, section_of
-from .compaction_transactions import CleanedTransactions
 from .entries import CorruptEntry, entry_at
 from .files import Files
 from .log_config import LogConfig
-from .offset_map import OffsetMap
 from .segment import stem
 from .segment_indexes import OFFSETS_MAX
 
@@ -76,7 +76,13 @@ class _Pass:
         legacy_horizon_ms = -1
         if dated:
             legacy_horizon_ms = self._modified_ms(dated[-1]) - job.delete_retention_ms
-        kept = EntryFilter(job, self._map, CleanedTransactions(job.aborted))
+        kept = EntryFilter(
+            self._map,
+            CleanedTransactions(job.aborted),
+            job.producers,
+            now_ms=job.now_ms,
+            delete_retention_ms=job.delete_retention_ms,
+        )
         sources = [each for each in self._sources if each.base_offset <= latest]
         for group in self._groups(sources):
             yield from self._copy(group, kept, legacy_horizon_ms)

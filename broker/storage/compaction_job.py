@@ -12,16 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from barnabas.protocol.records.compaction_filter import ActiveProducer
+
 from .transaction_index import AbortedTransaction
-
-
-class ActiveProducer(NamedTuple):
-    """A producer whose place in its sequence must survive."""
-
-    producer_id: int
-    epoch: int
-    last_data_offset: int
-    """Of its last batch of data; -1 when only a marker is known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

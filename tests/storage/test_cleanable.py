@@ -11,7 +11,7 @@ import pytest
 from barnabas.broker.storage.cleanable import cleanable
 from barnabas.broker.storage.cleaner_checkpoints import CLEANED
 from barnabas.broker.storage.compaction_worker import Throttle
-from barnabas.broker.storage.offset_map import ENTRY_BYTES, OffsetMap
+from barnabas.protocol.records.offset_map import ENTRY_BYTES, OffsetMap
 from tests.storage.compacting import Compacting
 from tests.storage.rig import T0
 from tests.storage.simulated import in_simulated_time

@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 
 from barnabas.broker.storage.cleaner_settings import CleanerSettings
-from barnabas.broker.storage.offset_map import ENTRY_BYTES
 from barnabas.protocol.errors import ErrorCode, Refused
 from barnabas.protocol.records import batch
 from barnabas.protocol.records.control import Marker
 from barnabas.protocol.records.header import DELETE_HORIZON
 from barnabas.protocol.records.message_set import encode_messages
+from barnabas.protocol.records.offset_map import ENTRY_BYTES
 from barnabas.protocol.records.record import Record
 from tests.storage.compacting import DAY_MS, Compacting
 from tests.storage.rig import T0, offsets_of, read_all

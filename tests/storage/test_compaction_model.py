@@ -16,8 +16,8 @@ from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from barnabas.broker.storage.cleaner_settings import CleanerSettings
-from barnabas.broker.storage.offset_map import ENTRY_BYTES
 from barnabas.protocol.records.control import Marker
+from barnabas.protocol.records.offset_map import ENTRY_BYTES
 from tests.sim.simulated_loop import SimulatedLoop
 from tests.storage.compacting import Compacting, Pair, newest
 from tests.storage.rig import T0

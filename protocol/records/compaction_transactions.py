@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable
 
-from barnabas.protocol.records import batch
-from barnabas.protocol.records.control import Marker, parse_marker
+from barnabas.protocol.log_files.aborted_transactions import AbortedTransaction
 
-from .transaction_index import AbortedTransaction
+from . import batch
+from .control import Marker, parse_marker
 
 
 class CleanedTransactions:

@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
-from barnabas.protocol.records import batch
-from barnabas.protocol.records.builder import seal
-from barnabas.protocol.records.codecs import READ_BYTES_MAX, compress, decompress
-from barnabas.protocol.records.failures import CorruptRecords
-from barnabas.protocol.records.header import (
+from . import batch
+from .builder import seal
+from .codecs import READ_BYTES_MAX, compress, decompress
+from .failures import CorruptRecords
+from .header import (
     CODEC_MASK,
     DELETE_HORIZON,
     HEADER_BYTES,
@@ -22,9 +22,9 @@ from barnabas.protocol.records.header import (
     NO_TIMESTAMP,
     Header,
 )
-from barnabas.protocol.records.message_set import encode_messages
-from barnabas.protocol.records.record import Record
-from barnabas.protocol.records.varints import (
+from .message_set import encode_messages
+from .record import Record
+from .varints import (
     VARINT_BYTES_MAX,
     VARLONG_BYTES_MAX,
     decode_varint,

@@ -7,33 +7,48 @@ batch of a producer that is still remembered stays, without records if need be.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
-from barnabas.protocol.records import batch
-from barnabas.protocol.records.header import CONTROL, DELETE_HORIZON, Header
-from barnabas.protocol.records.walk import Entry
+from barnabas.protocol.log_files.aborted_transactions import AbortedTransaction
 
-from .compaction_job import CompactionJob
+from . import batch
 from .compaction_records import Place, emptied, places, rewritten, rewritten_messages, section_of
 from .compaction_transactions import CleanedTransactions
+from .header import CONTROL, DELETE_HORIZON, Header
 from .offset_map import OffsetMap
-from .transaction_index import AbortedTransaction
+from .walk import Entry
 
 Verdict = tuple[bytes | bytearray | None, AbortedTransaction | None]
 """What to write in an entry's place, None for nothing; and what the transaction index must say."""
+
+
+class ActiveProducer(NamedTuple):
+    """A producer whose place in its sequence must survive."""
+
+    producer_id: int
+    epoch: int
+    last_data_offset: int
+    """Of its last batch of data; -1 when only a marker is known."""
 
 
 class EntryFilter:
     """Judges the entries of a log in their order, all segments of one pass."""
 
     def __init__(
-        self, job: CompactionJob, newest: OffsetMap, transactions: CleanedTransactions
+        self,
+        newest: OffsetMap,
+        transactions: CleanedTransactions,
+        producers: Iterable[ActiveProducer],
+        *,
+        now_ms: int,
+        delete_retention_ms: int,
     ) -> None:
-        self._now_ms = job.now_ms
-        self._horizon_ms = job.now_ms + job.delete_retention_ms
+        self._now_ms = now_ms
+        self._horizon_ms = now_ms + delete_retention_ms
         self._newest = newest
         self._transactions = transactions
-        self._producers = {each.producer_id: each for each in job.producers}
+        self._producers = {each.producer_id: each for each in producers}
         self.keeps_legacy_tombstones = True
         """Whether tombstones of magic 0 and 1 stay: decided by the age of their segment."""
         self.dropped = 0
