@@ -1,85 +1,197 @@
 """Which record of a partition comes first at or after a time, or an offset, for very many of them.
 
 What ListOffsets answers one at a time, as one sort: times and records of a partition are cut into
-slots, each slot is walked backwards keeping the smallest record seen, and what lies in later slots
-is carried in. Source: users.md section 3 (lag at a time); pipeline.md section 12 (as-of join).
+short slots, each slot is walked backwards keeping the smallest record seen, and what lies in later
+slots is carried in. Source: users.md section 3 (lag at a time); pipeline.md section 12 (as-of).
 """
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
 
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 
+from barnabas.client.cluster import TopicPartition
+
 PLACE: Final = ("topic", "partition")
-SLOT_MS: Final = 3_600_000
-SLOT_OFFSETS: Final = 1_000_000
-"""How much one task's sort spans; a hot partition is divided among many."""
+RECORDS_PER_SLOT: Final = 64
+"""How many records a slot has on average: few are sorted fast, and each slot costs a row itself."""
+_NUMBERS: Final = (
+    "topic string, partition int, place int, log_start bigint, log_end bigint, "
+    "time_base bigint, time_low bigint, time_high bigint, "
+    "offset_base bigint, offset_low bigint, offset_high bigint"
+)
+_NO_TIME: Final = -1
+
+Edges = Mapping[TopicPartition, tuple[int, int]]
+"""Where the log of a topic's partition starts and ends."""
 
 
-def first_at_time(points: DataFrame, records: DataFrame, at: str, into: str) -> DataFrame:
-    """``points`` with a column ``into``: the first offset stamped ``at`` (ms) or later, or null.
+@dataclass(frozen=True, slots=True)
+class Logs:
+    """Partitions with their records, numbered: a number sorts and travels better than a name.
 
-    First is the smallest offset, as ListOffsets has it, where timestamps are out of order.
-    ``records``: topic, partition, offset, ts_ms. Points whose ``at`` is null are lost.
+    ``places``: _NUMBERS, one row a partition. ``records``: place, offset, ts_ms (-1 for none).
     """
-    found = _first(points, records, at, "ts_ms", SLOT_MS)
-    return found.withColumn(into, F.col("_first.offset")).drop("_first")
+
+    places: DataFrame
+    records: DataFrame
+    count: int
+    """How many partitions there are."""
+    time_span: int
+    offset_span: int
+    """The lengths of slots, in ms and in offsets."""
+
+    @property
+    def edges(self) -> DataFrame:
+        """place, log_start, log_end; small, to be joined by broadcast."""
+        return F.broadcast(self.places.select("place", "log_start", "log_end"))
+
+    def placed(self, frame: DataFrame) -> DataFrame:
+        """``frame`` with ``place`` for topic and partition, without rows of other partitions."""
+        numbers = F.broadcast(self.places.select(*PLACE, "place"))
+        return frame.join(numbers, [*PLACE]).drop(*PLACE)
+
+    def first_at_time(self, points: DataFrame, at: str, into: str) -> DataFrame:
+        """``points`` with ``into``: the first offset stamped ``at`` (ms) or later, or null.
+
+        First is the smallest offset, as ListOffsets has it, where timestamps are out of order.
+        ``points`` have a ``place``.
+        """
+        found = self._first(points, "time", F.col(at), F.col("ts_ms"), self.time_span)
+        return found.withColumnRenamed("_offset", into).drop("_ts_ms")
+
+    def first_at_offset(self, points: DataFrame, at: str, into: str) -> DataFrame:
+        """``points`` with ``into`` and ``into_ms``: the first record at ``at`` or later."""
+        found = self._first(points, "offset", F.col(at), F.col("offset"), self.offset_span)
+        return found.withColumnsRenamed({"_offset": into, "_ts_ms": f"{into}_ms"})
+
+    def first_at_steps(self, first_ms: int, step_ms: int, count: int, into: str) -> DataFrame:
+        """place, step and ``into``: :meth:`first_at_time` of ``count`` times, ``step_ms`` apart."""
+        number = F.floor((F.col("ts_ms") - first_ms) / F.lit(step_ms)).cast("bigint")
+        cells = (
+            self.records.where(F.col("ts_ms") >= first_ms)
+            .groupBy("place", F.least(number, F.lit(count - 1)).alias("step"))
+            .agg(F.min("offset").alias("_offset"))
+        )
+        numbers = F.sequence(F.lit(0).cast("bigint"), F.lit(count - 1).cast("bigint"))
+        every = self.places.select("place", F.explode(numbers).alias("step"))
+        behind = Window.partitionBy("place").orderBy(F.col("step").desc())
+        return every.join(cells, ["place", "step"], "left").select(
+            "place", "step", F.min("_offset").over(behind).alias(into)
+        )
+
+    def _first(
+        self, points: DataFrame, kind: str, at: Column, record_at: Column, span: int
+    ) -> DataFrame:
+        slots = F.broadcast(
+            self.places.select(
+                "place", *(F.col(f"{kind}_{name}").alias(name) for name in ("base", "low", "high"))
+            )
+        )
+        asked = _in_slots(points, slots, at, span).withColumn("_asks", F.lit(True))
+        marks = _in_slots(self.records, slots, record_at, span).select(
+            "_at", "_bucket", F.col("offset").alias("_offset"), F.col("ts_ms").alias("_ts_ms")
+        )
+        every = asked.unionByName(marks, allowMissingColumns=True).unionByName(
+            _carried(marks, slots, span), allowMissingColumns=True
+        )
+        backwards = (
+            Window.partitionBy("_bucket")
+            .orderBy(F.col("_at").desc())
+            .rangeBetween(Window.unboundedPreceding, Window.currentRow)
+        )
+        found = {"_offset": F.min("_offset").over(backwards)}
+        if kind == "offset":  # walked down the offsets, the smallest is the one seen last
+            found["_ts_ms"] = F.last("_ts_ms", ignorenulls=True).over(backwards)
+        return every.withColumns(found).where(F.col("_asks")).drop("_at", "_bucket", "_asks")
 
 
-def first_at_offset(points: DataFrame, records: DataFrame, at: str, into: str) -> DataFrame:
-    """``points`` with a column ``into``: offset and ts_ms of the first record at ``at`` or behind.
+def logs_of(records: DataFrame, edges: Edges | None) -> Logs:
+    """Number the partitions of ``edges``; None takes them from the records.
 
-    A struct, or null. ``records`` as above.
+    ``records``: topic, partition, offset, ts_ms. They are walked once, and a row a partition
+    comes here.
     """
-    return _first(points, records, at, "offset", SLOT_OFFSETS).withColumnRenamed("_first", into)
+    spark = records.sparkSession
+    records = records.withColumn("ts_ms", F.coalesce("ts_ms", F.lit(_NO_TIME)))
+    known = {
+        TopicPartition(row.topic, row.partition): row
+        for row in records.groupBy(*PLACE)
+        .agg(
+            F.count("*").alias("records"),
+            *(
+                each(name).alias(f"{said}_{name}")
+                for name in ("offset", "ts_ms")
+                for said, each in (("min", F.min), ("max", F.max))
+            ),
+        )
+        .collect()
+    }
+    if edges is None:
+        edges = {place: (row.min_offset, row.max_offset + 1) for place, row in known.items()}
+    slots = sum(row.records for row in known.values()) // RECORDS_PER_SLOT + 1
+    time_span, offset_span = (
+        max(1, -(-sum(row[f"max_{by}"] - row[f"min_{by}"] for row in known.values()) // slots))
+        for by in ("ts_ms", "offset")
+    )
+    places = spark.createDataFrame(list(_numbered(edges, known, time_span, offset_span)), _NUMBERS)
+    numbers = F.broadcast(places.select(*PLACE, "place"))
+    numbered = records.join(numbers, [*PLACE]).select("place", "offset", "ts_ms")
+    return Logs(places, numbered, len(edges), time_span, offset_span)
 
 
-def _first(points: DataFrame, records: DataFrame, at: str, by: str, span: int) -> DataFrame:
-    mark = F.struct("offset", "ts_ms")
-    marks = records.select(
-        *PLACE, F.col(by).alias("_at"), _slot(F.col(by), span).alias("_slot"), mark.alias("_mark")
-    )
-    edges, carried = _carried(marks, span)
-    placed = points.withColumn("_at", F.col(at)).join(F.broadcast(edges), [*PLACE], "left")
-    slot = F.greatest(F.col("_low"), F.least(F.col("_high"), _slot(F.col("_at"), span)))
-    asked = placed.withColumn("_slot", F.coalesce(slot, F.lit(0))).withColumn("_asks", F.lit(True))
-    every = asked.drop("_low", "_high").unionByName(
-        marks.unionByName(carried), allowMissingColumns=True
-    )
-    backwards = (
-        Window.partitionBy(*PLACE, "_slot")
-        .orderBy(F.col("_at").desc())
-        .rangeBetween(Window.unboundedPreceding, Window.currentRow)
-    )
+def _numbered(
+    edges: Edges, known: Mapping[TopicPartition, Any], time_span: int, offset_span: int
+) -> Iterator[tuple[Any, ...]]:
+    time_base = offset_base = 0
+    for number, (place, (log_start, log_end)) in enumerate(sorted(edges.items())):
+        row = known.get(place)
+        times = _slots(row, "ts_ms", time_span)
+        offsets = _slots(row, "offset", offset_span)
+        yield (*place, number, log_start, log_end, time_base, *times, offset_base, *offsets)
+        time_base += times[1] - times[0] + 1
+        offset_base += offsets[1] - offsets[0] + 1
+
+
+def _slots(row: Any, by: str, span: int) -> tuple[int, int]:
+    """The first and last slot of a partition; one that is free lies at either end."""
+    if row is None:
+        return 0, 0
+    return int(row[f"min_{by}"] // span - 1), int(row[f"max_{by}"] // span + 1)
+
+
+def _in_slots(frame: DataFrame, slots: DataFrame, at: Column, span: int) -> DataFrame:
+    """With ``_at`` and ``_bucket``, the number of a slot among those of all partitions."""
+    slot = F.greatest(F.col("low"), F.least(F.col("high"), F.floor(at / F.lit(span))))
     return (
-        every.withColumn("_first", F.min("_mark").over(backwards))
-        .where(F.col("_asks"))
-        .drop("_at", "_slot", "_mark", "_asks")
+        frame.join(slots, "place")
+        .withColumn("_at", at.cast("bigint"))
+        .withColumn("_bucket", (F.col("base") + slot - F.col("low")).cast("bigint"))
+        .drop("base", "low", "high")
     )
 
 
-def _carried(marks: DataFrame, span: int) -> tuple[DataFrame, DataFrame]:
-    """The slots of each partition, one free one at either end; and what each finds behind it."""
-    firsts = marks.groupBy(*PLACE, "_slot").agg(F.min("_mark").alias("_mark"))
-    edges = marks.groupBy(*PLACE).agg(
-        (F.min("_slot") - 1).alias("_low"), (F.max("_slot") + 1).alias("_high")
+def _carried(marks: DataFrame, slots: DataFrame, span: int) -> DataFrame:
+    """What each slot finds behind it, as a record at its end."""
+    firsts = marks.groupBy("_bucket").agg(
+        F.min("_offset").alias("_offset"), F.min_by("_ts_ms", "_offset").alias("_ts_ms")
     )
-    slots = edges.select(*PLACE, F.explode(F.sequence("_low", "_high")).alias("_slot"))
+    every = slots.select(
+        "place", "base", "low", F.explode(F.sequence("low", "high")).alias("_slot")
+    ).withColumn("_bucket", F.col("base") + F.col("_slot") - F.col("low"))
     behind = (
-        Window.partitionBy(*PLACE)
+        Window.partitionBy("place")
         .orderBy(F.col("_slot").desc())
         .rowsBetween(Window.unboundedPreceding, -1)
     )
-    carried = (
-        slots.join(firsts, [*PLACE, "_slot"], "left")
-        .withColumn("_mark", F.min("_mark").over(behind))
-        .where(F.col("_mark").isNotNull())
-        .withColumn("_at", (F.col("_slot") + 1) * span)
+    first = F.when(F.col("_offset").isNotNull(), F.struct("_offset", "_ts_ms"))
+    return (
+        every.join(firsts, "_bucket", "left")
+        .withColumn("_first", F.min(first).over(behind))
+        .where(F.col("_first").isNotNull())
+        .select(((F.col("_slot") + 1) * span).alias("_at"), "_bucket", "_first.*")
     )
-    return edges, carried.select(*PLACE, "_at", "_slot", "_mark")
-
-
-def _slot(at: Column, span: int) -> Column:
-    return F.floor(at / F.lit(span)).cast("bigint")

@@ -6,15 +6,14 @@ commits; what lies before a tombstone is another life. Source: pipeline.md secti
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import reduce
 from typing import Final
 
 from pyspark.sql import Column, DataFrame, Window, WindowSpec
 from pyspark.sql import functions as F  # noqa: N812
 
-from .as_of import PLACE, first_at_time
+from .as_of import PLACE, Logs
 
 HIGH: Final = "high"
 MEDIUM: Final = "medium"
@@ -32,7 +31,14 @@ CHANGES: Final = (
 )
 """A record of ``__barnabas_audit``; see protocol/audit_topic.py."""
 _KEYS: Final = ("group", "topic", "partition")
-_ORDER: Final = ("ts_ms", "source_offset")
+_OWNER: Final = ("_key", "group", "place")
+_EVER: Final = (
+    "lead(`offset`) IGNORE NULLS OVER "
+    "(PARTITION BY `_key`, `group`, `place` ORDER BY `ts_ms` DESC, `source_offset` DESC)"
+)
+"""The offset before, whatever tombstones lie between; pyspark has no function for it."""
+_START: Final = Window.unboundedPreceding
+_END: Final = Window.unboundedFollowing
 _SAME_MS: Final = 60_000
 """A commit and the record of a change this close, to the same offset, are the same."""
 
@@ -52,141 +58,164 @@ class Limits:
     """How wrong the clocks of producers may be."""
 
 
-def steps_of(commits: DataFrame, records: DataFrame, edges: DataFrame, limits: Limits) -> DataFrame:
-    """Every commit with what the rules look at; partitions without edges are left out.
+def steps_of(commits: DataFrame, logs: Logs, limits: Limits) -> DataFrame:
+    """Every commit with what the rules look at; those of partitions not in ``logs`` are left out.
 
-    ``commits``, ``records`` and ``edges`` as :func:`lag_frames.history` has them.
+    ``commits`` and ``logs`` as :func:`lag_frames.history` has them. All is walked from the newest
+    commit to the oldest, so that what came later is known: one sort serves.
     """
-    within = Window.partitionBy(*_KEYS).orderBy(*_ORDER)
-    before = within.rowsBetween(Window.unboundedPreceding, -1)
-    seen = (
-        commits.withColumn("life", F.sum(F.col("offset").isNull().cast("int")).over(within))
-        .withColumn("ever", F.last("offset", ignorenulls=True).over(before))
-        .withColumn("is_last", F.lead("ts_ms").over(within).isNull())
-        .where(F.col("offset").isNotNull())
-        .join(F.broadcast(edges), [*PLACE])
-        .withColumn("_late", F.col("ts_ms") + limits.skew_ms)
-    )
-    ended = first_at_time(seen, records, "_late", "end_then").drop("_late")
-    alive = _alive()
-    back = Window.partitionBy(*_KEYS, "life").orderBy(*(F.col(each).desc() for each in _ORDER))
-    return (
-        ended.withColumn("end_then", F.coalesce("end_then", "log_end"))
-        .withColumn("previous", F.lag("offset").over(alive))
-        .withColumn("previous_ms", F.lag("ts_ms").over(alive))
-        .withColumn("next", F.lead("offset").over(alive))
-        .withColumn(
-            "best_later",
-            F.max("offset").over(back.rowsBetween(Window.unboundedPreceding, -1)),
+    thin = commits.select("group", *PLACE, "offset", "ts_ms", "source_offset")
+    late = logs.placed(thin).withColumn("_late", F.col("ts_ms") + limits.skew_ms)
+    ended = logs.first_at_time(late, "_late", "end_then").drop("_late")
+    return _with_life(_with_neighbours(ended.join(logs.edges, "place")), logs)
+
+
+def _with_neighbours(commits: DataFrame) -> DataFrame:
+    """Without tombstones. The neighbour of the same life is next to it, or there is none."""
+    back = _newest_first(*_OWNER)
+    upto = back.rowsBetween(_START, Window.currentRow)
+    alive = (
+        commits.withColumn("_key", F.xxhash64("group", "place"))
+        .withColumn("end_then", F.coalesce("end_then", "log_end"))
+        .withColumns(
+            {
+                "life": F.sum(F.col("offset").isNull().cast("int")).over(upto),
+                "ever": F.expr(_EVER),
+                "previous": F.lead("offset").over(back),
+                "previous_ms": F.lead("ts_ms").over(back),
+                "next": F.lag("offset").over(back),
+                "_row": F.row_number().over(back),
+            }
         )
+        .where(F.col("offset").isNotNull())
+    )
+    is_first = F.col("previous").isNull()
+    is_turn = (F.col("offset") < F.col("previous")) & (F.col("next") >= F.col("previous"))
+    took = F.greatest(F.lit(1), F.col("ts_ms") - F.col("previous_ms"))
+    return alive.withColumns(
+        {
+            "is_last": F.col("_row") == 1,
+            "step": F.col("offset") - F.col("previous"),
+            "took": F.when(is_first, F.lit(1)).otherwise(took),
+            "is_turn": F.coalesce(is_turn, F.lit(False)),
+        }
+    ).drop("previous_ms")
+
+
+def _with_life(commits: DataFrame, logs: Logs) -> DataFrame:
+    """With what all commits of a life say, and topic and partition again."""
+    turns = F.sum(F.col("is_turn").cast("int"))
+    ever = _newest_first(*_OWNER)
+    back = _newest_first(*_OWNER, "life")
+    whole = back.rowsBetween(_START, _END)
+    return (
+        commits.withColumns(
+            {
+                "turns": turns.over(ever.rowsBetween(_START, _END)),
+                "turns_later": turns.over(ever.rowsBetween(_START, Window.currentRow)),
+            }
+        )
+        .withColumns(
+            {
+                "best_later": F.max("offset").over(back.rowsBetween(_START, -1)),
+                "ahead": F.sum(F.greatest(F.lit(0), F.col("step"))).over(whole),
+                "ahead_ms": F.sum("took").over(whole),
+                "alike": F.col("_row") - _newest_alike("_row", back) + 1,
+                "alike_ms": _newest_alike("ts_ms", back),
+                "alike_end": _newest_alike("end_then", back),
+            }
+        )
+        .join(F.broadcast(logs.places.select("place", *PLACE)), "place")
+        .drop("_row", "_key", "place")
     )
 
 
-def rewinds(steps: DataFrame, limits: Limits) -> DataFrame:
+def _newest_first(*keys: str) -> WindowSpec:
+    return Window.partitionBy(*keys).orderBy(F.desc("ts_ms"), F.desc("source_offset"))
+
+
+def _newest_alike(name: str, back: WindowSpec) -> Column:
+    """What the newest of the commits alike says that this one is one of."""
+    is_newest = F.coalesce(F.col("next") != F.col("offset"), F.lit(True))
+    upto = back.rowsBetween(_START, Window.currentRow)
+    return F.last(F.when(is_newest, F.col(name)), ignorenulls=True).over(upto)
+
+
+def rewinds(limits: Limits) -> Column:
     """An offset below the one before; high when what was there is never reached again."""
     recovers = F.coalesce(F.col("best_later") >= F.col("previous"), F.lit(False))
     return _found(
-        steps.where(F.col("offset") < F.col("previous")),
+        F.col("offset") < F.col("previous"),
         "rewind",
         F.when(recovers, LOW).otherwise(HIGH),
         F.when(recovers, F.lit("reached again later")).otherwise(F.lit("not reached again")),
     )
 
 
-def jumps(steps: DataFrame, limits: Limits) -> DataFrame:
+def jumps(limits: Limits) -> Column:
     """A step ahead far faster than the group goes otherwise: records may have been skipped."""
-    step = F.col("offset") - F.col("previous")
-    took = F.greatest(F.lit(1), F.col("ts_ms") - F.col("previous_ms"))
-    every = Window.partitionBy(*_KEYS, "life")
-    ahead = F.greatest(F.lit(0), step)
-    steps = (
-        steps.withColumn("_step", step)
-        .withColumn("_took", took)
-        .withColumn("_others", F.sum(ahead).over(every) - ahead)
-        .withColumn("_others_ms", F.sum(took).over(every) - took)
-    )
-    usual = F.col("_others") / F.greatest(F.lit(1), F.col("_others_ms"))
-    is_odd = (
-        (F.col("_step") >= limits.jump_records)
-        & (F.col("_others") > 0)
-        & (F.col("_step") / F.col("_took") > usual * limits.jump_factor)
-    )
-    text = F.format_string("%d records in %d ms", F.col("_step"), F.col("_took"))
-    return _found(steps.where(is_odd), "jump", F.lit(MEDIUM), text)
+    step, took = F.col("step"), F.col("took")
+    others = F.col("ahead") - F.greatest(F.lit(0), step)
+    usual = others / F.greatest(F.lit(1), F.col("ahead_ms") - took)
+    is_odd = (step >= limits.jump_records) & (others > 0)
+    is_odd &= step / took > usual * limits.jump_factor
+    return _found(is_odd, "jump", F.lit(MEDIUM), _text("%d records in %d ms", step, took))
 
 
-def beyond_ends(steps: DataFrame, limits: Limits) -> DataFrame:
+def beyond_ends(limits: Limits) -> Column:
     """An offset that the log had not reached: the topic was made anew, or another is meant."""
-    is_odd = F.col("offset") > F.col("end_then")
-    return _found(
-        steps.where(is_odd),
-        "beyond-end",
-        F.lit(HIGH),
-        F.format_string("the log ended at %d", F.col("end_then")),
-    )
+    end = F.col("end_then")
+    said = _text("the log ended at %d", end)
+    return _found(F.col("offset") > end, "beyond-end", F.lit(HIGH), said)
 
 
-def below_starts(steps: DataFrame, limits: Limits) -> DataFrame:
+def below_starts(limits: Limits) -> Column:
     """The latest offset lies below the log's start: records were deleted before they were read."""
     is_odd = F.col("is_last") & (F.col("offset") < F.col("log_start"))
-    lost = F.format_string("%d records deleted unread", F.col("log_start") - F.col("offset"))
-    return _found(steps.where(is_odd), "below-start", F.lit(HIGH), lost)
+    lost = _text("%d records deleted unread", F.col("log_start") - F.col("offset"))
+    return _found(is_odd, "below-start", F.lit(HIGH), lost)
 
 
-def stalls(steps: DataFrame, limits: Limits) -> DataFrame:
-    """One offset committed again and again while there was something to read."""
-    change = F.coalesce((F.col("offset") != F.col("previous")).cast("int"), F.lit(1))
-    runs = (
-        steps.withColumn("_run", F.sum(change).over(_alive()))
-        .groupBy(*_KEYS, "life", "_run", "offset")
-        .agg(
-            F.count("*").alias("_times"),
-            F.min("ts_ms").alias("_since"),
-            F.max("ts_ms").alias("ts_ms"),
-            F.max("end_then").alias("end_then"),
-        )
-        .where((F.col("_times") >= limits.stalled_commits) & (F.col("end_then") > F.col("offset")))
-        .withColumn("previous", F.col("offset"))
+def stalls(limits: Limits) -> Column:
+    """One offset committed again and again while there was something to read: at its first one."""
+    is_first = F.coalesce(F.col("offset") != F.col("previous"), F.lit(True))
+    unread = F.col("alike_end") - F.col("offset")
+    seconds = F.floor((F.col("alike_ms") - F.col("ts_ms")) / 1000)
+    return _found(
+        is_first & (F.col("alike") >= limits.stalled_commits) & (unread > 0),
+        "stall",
+        F.lit(MEDIUM),
+        _text("%d commits in %d s, %d records unread", F.col("alike"), seconds, unread),
+        start=F.col("offset"),
+        at=F.col("alike_ms"),
     )
-    text = F.format_string(
-        "%d commits in %d s, %d records unread",
-        F.col("_times"),
-        F.floor((F.col("ts_ms") - F.col("_since")) / 1000),
-        F.col("end_then") - F.col("offset"),
-    )
-    return _found(runs, "stall", F.lit(MEDIUM), text)
 
 
-def turns(steps: DataFrame, limits: Limits) -> DataFrame:
-    """Steps back that the next commit undoes, again and again: two consumers of one partition."""
-    is_turn = (F.col("offset") < F.col("previous")) & (F.col("next") >= F.col("previous"))
-    counted = (
-        steps.where(is_turn)
-        .groupBy(*_KEYS)
-        .agg(
-            F.count("*").alias("_times"),
-            F.max("ts_ms").alias("ts_ms"),
-            F.max_by("previous", "ts_ms").alias("previous"),
-            F.max_by("offset", "ts_ms").alias("offset"),
-        )
-        .where(F.col("_times") >= limits.turns)
-    )
-    text = F.format_string("%d times back and at once forth again", F.col("_times"))
-    return _found(counted, "two-consumers", F.lit(HIGH), text)
+def turns(limits: Limits) -> Column:
+    """Steps back that the next commit undoes, again and again: two consumers; at the latest."""
+    is_latest = F.col("is_turn") & (F.col("turns_later") == 1)
+    text = _text("%d times back and at once forth again", F.col("turns"))
+    is_odd = is_latest & (F.col("turns") >= limits.turns)
+    return _found(is_odd, "two-consumers", F.lit(HIGH), text)
 
 
-def returns(steps: DataFrame, limits: Limits) -> DataFrame:
+def returns(limits: Limits) -> Column:
     """The first commit after an offset was forgotten: by hand, or because it expired."""
-    is_first = F.col("previous").isNull() & (F.col("life") > 0) & F.col("ever").isNotNull()
-    found = steps.where(is_first).withColumn("previous", F.col("ever"))
-    lost = F.col("offset") < F.col("ever")
+    ever = F.col("ever")
+    lost = F.col("offset") < ever
     text = F.when(lost, F.lit("starts before where it was: records are read twice")).otherwise(
         F.lit("starts where it was, or later")
     )
-    return _found(found, "forgotten", F.when(lost, HIGH).otherwise(LOW), text)
+    return _found(
+        F.col("previous").isNull() & ever.isNotNull(),
+        "forgotten",
+        F.when(lost, HIGH).otherwise(LOW),
+        text,
+        start=ever,
+    )
 
 
-Rule = Callable[[DataFrame, Limits], DataFrame]
+Rule = Callable[[Limits], Column]
 RULES: Final[dict[str, Rule]] = {
     "rewind": rewinds,
     "jump": jumps,
@@ -196,13 +225,16 @@ RULES: Final[dict[str, Rule]] = {
     "two-consumers": turns,
     "forgotten": returns,
 }
+"""Each says of a step what it finds, null when nothing."""
 BY_HAND: Final = "by-hand"
 """The rule that reads ``__barnabas_audit``."""
 
 
-def findings(steps: DataFrame, names: list[str], limits: Limits) -> DataFrame:
-    """What the rules ``names`` find."""
-    return reduce(DataFrame.unionByName, (RULES[name](steps, limits) for name in names))
+def findings(steps: DataFrame, names: Sequence[str], limits: Limits) -> DataFrame:
+    """What the rules ``names`` find, all in one walk over ``steps``."""
+    found = F.array_compact(F.array(*(RULES[name](limits) for name in names)))
+    one = steps.select(*_KEYS, F.explode(found).alias("_one"))
+    return one.select(*(f"_one.{name}" if name not in _KEYS else name for name in FINDINGS))
 
 
 def by_hand(changes: DataFrame) -> DataFrame:
@@ -222,29 +254,27 @@ def by_hand(changes: DataFrame) -> DataFrame:
 
 def explained(found: DataFrame, changes: DataFrame) -> DataFrame:
     """``found``, where what an administrator did on purpose counts for little and says so."""
-    named = changes.select(
-        *_KEYS,
-        F.col("new_offset").alias("to_offset"),
-        F.col("time_ms").alias("_time"),
-        F.col("principal").alias("_who"),
-        F.coalesce(F.nullif(F.col("reason"), F.lit("")), F.col("action")).alias("_why"),
+    named = changes.groupBy(*_KEYS, F.col("new_offset").alias("to_offset")).agg(
+        F.collect_list(
+            F.struct(
+                F.col("time_ms").alias("at"),
+                F.col("principal").alias("who"),
+                F.coalesce(F.nullif(F.col("reason"), F.lit("")), F.col("action")).alias("why"),
+            )
+        ).alias("_changes")
     )
-    near = F.abs(F.col("commit_ms") - F.col("_time")) <= _SAME_MS
-    joined = found.join(named, [*_KEYS, "to_offset"], "left").withColumn("_is_near", near)
-    one = Window.partitionBy(
-        "rule", *_KEYS, "from_offset", "to_offset", "commit_ms"
-    ).orderBy(F.col("_is_near").desc_nulls_last(), "_time")  # fmt: skip
-    first = joined.withColumn("_row", F.row_number().over(one)).where(F.col("_row") == 1)
-    is_known = F.coalesce(F.col("_is_near"), F.lit(False))
-    text = F.concat(F.col("evidence"), F.lit("; by hand: "), F.col("_why"))
-    return first.select(
+    near = F.filter("_changes", lambda one: F.abs(F.col("commit_ms") - one["at"]) <= _SAME_MS)
+    joined = found.join(named, [*_KEYS, "to_offset"], "left").withColumn("_by", F.array_min(near))
+    is_known = F.col("_by").isNotNull()
+    text = F.concat(F.col("evidence"), F.lit("; by hand: "), F.col("_by.why"))
+    return joined.select(
         "rule",
         F.when(is_known, LOW).otherwise(F.col("severity")).alias("severity"),
         *_KEYS,
         "from_offset",
         "to_offset",
         "commit_ms",
-        F.when(is_known, F.col("_who")).otherwise(F.col("member")).alias("member"),
+        F.when(is_known, F.col("_by.who")).otherwise(F.col("member")).alias("member"),
         F.when(is_known, text).otherwise(F.col("evidence")).alias("evidence"),
     )
 
@@ -258,18 +288,27 @@ def scores(found: DataFrame) -> DataFrame:
     return found.groupBy("group").agg(F.sum(weight).alias("score"), *counts)
 
 
-def _alive() -> WindowSpec:
-    return Window.partitionBy(*_KEYS, "life").orderBy(*_ORDER)
-
-
-def _found(rows: DataFrame, rule: str, severity: Column, evidence: Column) -> DataFrame:
-    return rows.select(
+def _found(
+    is_odd: Column,
+    rule: str,
+    severity: Column,
+    evidence: Column,
+    *,
+    start: Column | None = None,
+    at: Column | None = None,
+) -> Column:
+    """A finding where ``is_odd``, else null; it goes from the offset before unless ``start``."""
+    finding = F.struct(
         F.lit(rule).alias("rule"),
         severity.alias("severity"),
-        *_KEYS,
-        F.col("previous").alias("from_offset"),
+        (F.col("previous") if start is None else start).alias("from_offset"),
         F.col("offset").alias("to_offset"),
-        F.col("ts_ms").alias("commit_ms"),
+        (F.col("ts_ms") if at is None else at).alias("commit_ms"),
         F.lit(None).cast("string").alias("member"),
         evidence.alias("evidence"),
     )
+    return F.when(is_odd, finding)
+
+
+def _text(pattern: str, *values: Column) -> Column:
+    return F.format_string(pattern, *values)

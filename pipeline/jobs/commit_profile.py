@@ -16,6 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 from barnabas.pipeline.jobs import inputs
+from barnabas.pipeline.jobs.kept import Kept
 from barnabas.pipeline.jobs.progress import Progress, to_people
 from barnabas.pipeline.jobs.report import Bars, Report, Table
 
@@ -50,19 +51,20 @@ def run(spark: SparkSession, config: ProfileConfig, progress: Progress | None = 
     """The report; findings are groups and topics with advice."""
     told = progress or to_people(NAME, quiet=True)
     told.step("reading commits")
-    commits = inputs.commits_of(spark, config.source)
-    groups = rates(commits).persist()
-    balance = evenness(commits).persist()
+    with Kept() as kept:
+        commits = inputs.commits_of(spark, config.source, kept)
+        return _report(kept.keep(rates(commits)), kept.keep(evenness(commits)), config.limit)
+
+
+def _report(groups: DataFrame, balance: DataFrame, limit: int) -> Report:
     report = Report(job=NAME)
     sums: Any = groups.agg(
         F.count("*"), F.sum("commits"), F.sum("per_second"), F.sum("metadata_bytes")
     ).first()
     names = ("groups", "commits", "commits a second", "bytes of metadata")
     report.figures |= {name: value or 0 for name, value in zip(names, sums, strict=True)}
-    _busiest(report, groups, config.limit)
-    _uneven(report, balance, config.limit)
-    for frame in (groups, balance, commits):
-        frame.unpersist()
+    _busiest(report, groups, limit)
+    _uneven(report, balance, limit)
     report.notes.append("Rates are over each group's own time, from its first commit to its last.")
     return report
 

@@ -19,13 +19,15 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from barnabas.client.cluster import TopicPartition
 from barnabas.pipeline.cluster_calls import offsets_at, partitions_of
+from barnabas.pipeline.jobs.as_of import Logs
+from barnabas.pipeline.jobs.as_of import logs_of as logs_of_records
+from barnabas.pipeline.jobs.kept import Kept
 from barnabas.pipeline.link import Link, link_to
 from barnabas.pipeline.source.address import Address, read_address
 from barnabas.pipeline.source.failures import BadOption
 from barnabas.pipeline.source.words import Words
 
 FORMAT: Final = "barnabas"
-EDGES: Final = "topic string, partition int, log_start bigint, log_end bigint"
 _VARIABLE: Final = "BARNABAS_BOOTSTRAP"
 _DEFAULT: Final = "localhost:9092"
 _LATEST: Final = -1
@@ -148,10 +150,10 @@ def bootstrap_of(chosen: argparse.Namespace) -> str:
         raise UsageProblem(f"{description} cannot be read: {error}") from None
 
 
-def commits_of(spark: SparkSession, source: Source) -> DataFrame:
+def commits_of(spark: SparkSession, source: Source, kept: Kept) -> DataFrame:
     """group, topic, partition, offset (null: forgotten), metadata, ts_ms, source_offset.
 
-    Decoded once and kept, as a job walks over them several times: unpersist them at its end.
+    Jobs walk over them several times: what must be decoded, or may grow meanwhile, is ``kept``.
     """
     if source.commits:
         found = spark.read.parquet(source.commits)
@@ -167,7 +169,20 @@ def commits_of(spark: SparkSession, source: Source) -> DataFrame:
         F.unix_millis(at).alias("ts_ms"),
         "source_offset",
     )
-    return _matching(chosen, source).persist()
+    matching = _matching(chosen, source)
+    return matching if source.commits else kept.keep(matching)
+
+
+def logs_of(spark: SparkSession, source: Source, topics: Sequence[str], kept: Kept) -> Logs:
+    """The logs of those of ``topics`` that are there still: their records, and where they end.
+
+    Leaders say where, or the records of files show it. Raises KafkaError.
+    """
+    there = existing_topics(source, topics)
+    records = records_of(spark, source, there)
+    if not source.records:
+        records = kept.keep(records)
+    return logs_of_records(records, None if source.is_offline else log_edges(source, there))
 
 
 def records_of(spark: SparkSession, source: Source, topics: Sequence[str]) -> DataFrame:
@@ -182,18 +197,6 @@ def records_of(spark: SparkSession, source: Source, topics: Sequence[str]) -> Da
         found = asked.option("subscribe", ",".join(sorted(topics))).load()
     ts_ms = "ts_ms" if "ts_ms" in found.columns else F.unix_millis("timestamp").alias("ts_ms")
     return found.select("topic", "partition", "offset", ts_ms).where(F.col("topic").isin(*topics))
-
-
-def edges_of(
-    spark: SparkSession, source: Source, records: DataFrame, topics: Sequence[str]
-) -> DataFrame:
-    """topic, partition, log_start and log_end: as leaders say, or as the records of files show."""
-    if source.is_offline:
-        return records.groupBy("topic", "partition").agg(
-            F.min("offset").alias("log_start"), (F.max("offset") + 1).alias("log_end")
-        )
-    edges = log_edges(source, topics)
-    return spark.createDataFrame([(*place, *each) for place, each in edges.items()], EDGES)
 
 
 def log_edges(source: Source, topics: Sequence[str]) -> dict[TopicPartition, tuple[int, int]]:

@@ -16,7 +16,7 @@ from pyspark.sql import functions as F  # noqa: N812
 from barnabas.coordinator.verdicts import BURROW, END_EVERY_MS, Rules
 
 from . import verdict_columns
-from .as_of import PLACE, first_at_offset, first_at_time
+from .as_of import PLACE, Logs
 
 KEYS: Final = ("group", "topic", "partition")
 COLUMNS: Final = (
@@ -24,8 +24,12 @@ COLUMNS: Final = (
     "lag_max", "lag_last", "lag_ms", "verdict",
 )  # fmt: skip
 """One row a window and partition of a group; times in ms; the state is that at its end."""
-_ORDER: Final = ("ts_ms", "source_offset")
-_LIFE: Final = (*KEYS, "life")
+_OWNER: Final = ("_key", "group", "place")
+_LIFE: Final = (*_OWNER, "life")
+_ORDER: Final = ("_window", "ts_ms", "source_offset")
+"""A window is a stretch of time, so that this is the order in time, and one sort serves for all."""
+_BROADCAST_MAX: Final = 500_000
+"""So many rows are sent to every task rather than sorted with all the others."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,89 +52,112 @@ class Span:
         return max(0, (self.until_ms - self.first_end_ms) // self.window_ms + 1)
 
 
-def history(commits: DataFrame, records: DataFrame, edges: DataFrame, span: Span) -> DataFrame:
+def history(commits: DataFrame, logs: Logs, span: Span) -> DataFrame:
     """COLUMNS for every window from a partition's first commit to the span's end.
 
     ``commits``: group, topic, partition, offset (null for a tombstone), ts_ms, source_offset.
-    ``records``: topic, partition, offset, ts_ms. ``edges``: topic, partition, log_start, log_end,
-    as they are at the span's end. Commits later than that are left out, and partitions without
-    edges, which nobody can judge.
+    ``logs`` are as they are at the span's end. Commits later than that are left out, and those of
+    partitions that ``logs`` does not have, which nobody can judge.
     """
-    seen = with_lag(commits.where(F.col("ts_ms") < span.until_ms), records, edges)
-    judged = verdict_columns.with_windows(seen, _LIFE, _ORDER, span.rules)
-    shown = _at_window_ends(_per_window(judged, span), span)
-    return _told(shown, _ends(edges, records, span), span)
+    lived = _lives(with_lag(commits.where(F.col("ts_ms") < span.until_ms), logs), span)
+    judged = verdict_columns.with_windows(_per_window(lived), _LIFE, _ORDER, span.rules)
+    shown = _with_unread(_last_ones(judged, span), logs)
+    return _told(_at_window_ends(shown, span), _ends(logs, span), span)
 
 
-def with_lag(commits: DataFrame, records: DataFrame, edges: DataFrame) -> DataFrame:
-    """Every commit with its lag at its time, and the first record that it left unread.
+def with_lag(commits: DataFrame, logs: Logs) -> DataFrame:
+    """group, place, offset, ts_ms, source_offset, and ``lag`` at that time; of tombstones null."""
+    thin = commits.select("group", *PLACE, "offset", "ts_ms", "source_offset")
+    ended = logs.first_at_time(logs.placed(thin), "ts_ms", "_end").join(logs.edges, "place")
+    end = F.coalesce(F.col("_end"), F.col("log_end"))
+    lag = verdict_columns.lag(F.col("offset"), F.lit(0), end)
+    return ended.withColumn("lag", F.when(F.col("offset").isNotNull(), lag)).drop(
+        "_end", "log_start", "log_end"
+    )
+
+
+def _lives(commits: DataFrame, span: Span) -> DataFrame:
+    """Without tombstones, and with what they and other neighbours say.
 
     Added: ``life`` (tombstones before it), ``until_ms`` (when the next one or a tombstone took its
-    place, null if none did), ``end_then``, ``lag``, ``unread`` (offset and ts_ms, or null).
+    place, null if none did), ``_window``, and ``_key``, a number by which groups sort faster.
     """
-    within = Window.partitionBy(*KEYS).orderBy(*_ORDER)
-    alive = (
-        commits.withColumn("life", F.sum(F.col("offset").isNull().cast("int")).over(within))
+    window = F.floor(F.col("ts_ms") / F.lit(span.window_ms)).cast("bigint")
+    keyed = commits.withColumn("_window", window).withColumn("_key", F.xxhash64("group", "place"))
+    within = Window.partitionBy(*_OWNER).orderBy(*_ORDER)
+    return (
+        keyed.withColumn("life", F.sum(F.col("offset").isNull().cast("int")).over(within))
         .withColumn("until_ms", F.lead("ts_ms").over(within))
         .where(F.col("offset").isNotNull())
-        .join(F.broadcast(edges), [*PLACE])
-    )
-    ended = first_at_time(alive, records, "ts_ms", "end_then")
-    reached = F.greatest(F.col("offset"), F.col("log_start"))
-    unread = first_at_offset(ended.withColumn("_reached", reached), records, "_reached", "unread")
-    end = F.coalesce(F.col("end_then"), F.col("log_end"))
-    return (
-        unread.drop("_reached")
-        .withColumn("end_then", end)
-        .withColumn("lag", verdict_columns.lag(F.col("offset"), F.lit(0), end))
     )
 
 
-def _per_window(judged: DataFrame, span: Span) -> DataFrame:
-    """The commits that are the last ones of their windows, with figures of all in the window."""
-    window = F.floor(F.col("ts_ms") / F.lit(span.window_ms)).cast("bigint")
-    within = Window.partitionBy(*KEYS, "_window")
+def _per_window(commits: DataFrame) -> DataFrame:
+    """With figures of all commits in a commit's window."""
+    within = Window.partitionBy(*_OWNER, "_window")
     return (
-        judged.withColumn("_window", window)
-        .withColumn("_commits", F.count("offset").over(within))
+        commits.withColumn("_commits", F.count("offset").over(within))
         .withColumn("_lag_min", F.min("lag").over(within))
         .withColumn("_lag_max", F.max("lag").over(within))
     )
 
 
+def _last_ones(commits: DataFrame, span: Span) -> DataFrame:
+    """The commits that are the latest at the end of some window: ``_first`` to ``_last``."""
+    own = F.col("_window") + 1
+    until = F.coalesce(F.col("until_ms"), F.lit(span.until_ms))
+    first = F.greatest(own, F.lit(span.first_end_ms // span.window_ms))
+    last = F.least(F.floor(until / F.lit(span.window_ms)), F.lit(span.until_ms // span.window_ms))
+    return (
+        commits.withColumn("_own", own)
+        .withColumn("_first", first)
+        .withColumn("_last", last.cast("bigint"))
+        .where(F.col("_first") <= F.col("_last"))
+        .drop("_key", "life", "until_ms", "_window", "source_offset", "lag")
+    )
+
+
+def _with_unread(commits: DataFrame, logs: Logs) -> DataFrame:
+    """With ``unread`` and ``unread_ms``: the first record that a commit left unread, or null."""
+    reached = F.greatest(F.col("offset"), F.col("log_start"))
+    asked = commits.join(logs.edges, "place").withColumn("_reached", reached)
+    return logs.first_at_offset(asked, "_reached", "unread").drop(
+        "_reached", "log_start", "log_end"
+    )
+
+
 def _at_window_ends(commits: DataFrame, span: Span) -> DataFrame:
     """A row for each end of a window at which a commit is the latest one."""
-    own = (F.col("_window") + 1) * span.window_ms
-    until = F.coalesce(F.col("until_ms"), F.lit(span.until_ms))
-    first = F.greatest(own, F.lit(span.first_end_ms))
-    last = F.least(F.floor(until / F.lit(span.window_ms)), F.lit(span.until_ms // span.window_ms))
-    last = last.cast("bigint") * span.window_ms
-    ends = F.when(first <= last, F.sequence(first, last, F.lit(span.window_ms)))
-    return commits.withColumn("window_end", F.explode(ends)).withColumn(
-        "_is_own", F.col("window_end") == own
+    return (
+        commits.withColumn("_end", F.explode(F.sequence("_first", "_last")))
+        .withColumn("window_end", F.col("_end") * span.window_ms)
+        .withColumn("_is_own", F.col("_end") == F.col("_own"))
+        .drop("_end", "_own", "_first", "_last")
     )
 
 
-def _ends(edges: DataFrame, records: DataFrame, span: Span) -> DataFrame:
+def _ends(logs: Logs, span: Span) -> DataFrame:
     """Where every log ended at each end of a window, and the looks before that a verdict needs."""
-    ends = F.sequence(
-        F.lit(span.first_end_ms), F.lit(max(span.until_ms, span.first_end_ms)),
-        F.lit(span.window_ms),
-    )  # fmt: skip
-    points = edges.select(*PLACE, "log_end", F.explode(ends).alias("window_end"))
-    now = first_at_time(points, records, "window_end", "end")
-    before = now.withColumn("_before", F.col("window_end") - span.rules.commits * END_EVERY_MS)
-    found = first_at_time(before, records, "_before", "earlier_end")
-    return found.select(
-        *PLACE,
-        "window_end",
-        F.coalesce("end", "log_end").alias("end"),
-        F.coalesce("earlier_end", "log_end").alias("earlier_end"),
+    steps = (span.first_end_ms, span.window_ms, max(1, span.windows))
+    before = (steps[0] - span.rules.commits * END_EVERY_MS, *steps[1:])
+    found = (
+        logs.first_at_steps(*steps, "end")
+        .join(logs.first_at_steps(*before, "earlier_end"), ["place", "step"])
+        .join(F.broadcast(logs.places), "place")
+        .select(
+            "place",
+            *PLACE,
+            "log_start",
+            (F.col("step") * span.window_ms + span.first_end_ms).alias("window_end"),
+            F.coalesce("end", "log_end").alias("end"),
+            F.coalesce("earlier_end", "log_end").alias("earlier_end"),
+        )
     )
+    return F.broadcast(found) if logs.count * span.windows <= _BROADCAST_MAX else found
 
 
 def _told(shown: DataFrame, ends: DataFrame, span: Span) -> DataFrame:
-    joined = shown.join(ends, [*PLACE, "window_end"])
+    joined = shown.join(ends, ["place", "window_end"])
     behind = verdict_columns.lag(F.col("offset"), F.col("log_start"), F.col("end"))
     number = verdict_columns.verdict(
         end=F.col("end"),
@@ -155,10 +182,9 @@ def _told(shown: DataFrame, ends: DataFrame, span: Span) -> DataFrame:
 
 def _lag_ms() -> Column:
     """The age of the oldest unread record at the end of the window; null when it has no time."""
-    unread, now = F.col("unread"), F.col("window_end")
-    is_there = unread.isNotNull() & (unread["offset"] < F.col("end"))
-    aged = F.when(unread["ts_ms"] >= 0, F.greatest(F.lit(0), now - unread["ts_ms"]))
-    return F.when(is_there, aged).otherwise(F.lit(0))
+    unread_ms, now = F.col("unread_ms"), F.col("window_end")
+    aged = F.when(unread_ms >= 0, F.greatest(F.lit(0), now - unread_ms))
+    return F.when(F.col("unread") < F.col("end"), aged).otherwise(F.lit(0))
 
 
 def by_group(windows: DataFrame) -> DataFrame:
@@ -166,7 +192,10 @@ def by_group(windows: DataFrame) -> DataFrame:
 
     And ``worst``: the verdict on its worst partition, which says what an ERR is.
     """
-    return windows.groupBy("window_start", "group").agg(
+    together = windows.select(
+        "window_start", "group", "lag_last", "lag_ms", "commits", "verdict"
+    ).repartition("group")
+    return together.groupBy("group", "window_start").agg(
         F.sum("lag_last").alias("lag"),
         F.max("lag_ms").alias("lag_ms"),
         F.sum("commits").alias("commits"),

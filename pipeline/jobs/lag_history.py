@@ -17,6 +17,7 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from barnabas.coordinator.verdicts import Verdict
 from barnabas.pipeline.jobs import inputs, times, verdict_columns
+from barnabas.pipeline.jobs.kept import Kept
 from barnabas.pipeline.jobs.lag_frames import Span, by_group, history
 from barnabas.pipeline.jobs.lag_plots import charts
 from barnabas.pipeline.jobs.progress import Progress, to_people
@@ -74,43 +75,31 @@ def run(spark: SparkSession, config: LagHistoryConfig, progress: Progress | None
     """
     told = progress or to_people("lag-history", quiet=True)
     told.step("reading commits")
-    kept: list[DataFrame] = []
-    rows, span = windows(spark, config, kept)
-    told.step("judging")
-    named = rows.withColumn("verdict_name", verdict_columns.verdict_name(F.col("verdict")))
-    if config.out:
-        told.step(f"writing {config.out}")
-        _write(named, config.out)
-        named = spark.read.parquet(config.out)
-    groups = by_group(named).persist()
-    kept.append(groups)
-    report = Report(job="lag-history")
-    told.step("making the report")
-    _figures(report, groups, span)
-    _tables(report, groups, config)
-    report.charts += charts(groups, _worst(groups, _PLOTTED), span)
-    for frame in kept:
-        frame.unpersist()
-    return report
+    with Kept() as kept:
+        rows, span = windows(spark, config, kept)
+        told.step("judging")
+        if config.out:
+            told.step(f"writing {config.out}")
+            _write(rows, config.out)
+            rows = spark.read.parquet(config.out)
+        groups = kept.keep(by_group(rows))
+        told.step("making the report")
+        return _report(groups, kept.keep(_summary(groups)), config, span)
 
 
-def windows(
-    spark: SparkSession, config: LagHistoryConfig, kept: list[DataFrame]
-) -> tuple[DataFrame, Span]:
+def windows(spark: SparkSession, config: LagHistoryConfig, kept: Kept) -> tuple[DataFrame, Span]:
     """The rows of :func:`lag_frames.history` for what is configured, and their span.
 
-    ``kept`` is given the frames to unpersist when the rows are no longer needed.
+    What ``kept`` is given is needed as long as they are.
     """
-    commits = inputs.commits_of(spark, config.source)
-    kept.append(commits)
-    first, last = commits.agg(F.min("ts_ms"), F.max("ts_ms")).first() or (None, None)
+    commits = inputs.commits_of(spark, config.source, kept)
+    by_topic = commits.groupBy("topic").agg(F.min("ts_ms").alias("first"),
+                                            F.max("ts_ms").alias("last")).collect()  # fmt: skip
+    first = min((row.first for row in by_topic), default=None)
+    last = max((row.last for row in by_topic), default=None)
     span = _span(config, first, last)
-    topics = [row.topic for row in commits.select("topic").distinct().collect()]
-    topics = inputs.existing_topics(config.source, topics)
-    records = inputs.records_of(spark, config.source, topics).persist()
-    kept.append(records)
-    edges = inputs.edges_of(spark, config.source, records, topics)
-    return history(commits, records, edges, span), span
+    logs = inputs.logs_of(spark, config.source, [row.topic for row in by_topic], kept)
+    return history(commits, logs, span), span
 
 
 def _span(config: LagHistoryConfig, first: int | None, last: int | None) -> Span:
@@ -131,23 +120,47 @@ def _span(config: LagHistoryConfig, first: int | None, last: int | None) -> Span
 
 def _write(rows: DataFrame, out: str) -> None:
     dated = rows.withColumn("date", F.date_format(F.timestamp_millis("window_start"), "yyyy-MM-dd"))
-    dated.write.partitionBy("date").mode("overwrite").parquet(out)
+    named = dated.withColumn("verdict_name", verdict_columns.verdict_name(F.col("verdict")))
+    named.write.partitionBy("date").mode("overwrite").parquet(out)
 
 
-def _figures(report: Report, groups: DataFrame, span: Span) -> None:
-    last = groups.where(F.col("window_start") == _last_start(span))
-    unwell = last.where(F.col("verdict") > Verdict.OK).count()
-    sums: Any = groups.agg(
-        F.count_distinct("group"), F.coalesce(F.sum("commits"), F.lit(0)), F.max("lag")
+def _summary(groups: DataFrame) -> DataFrame:
+    """One row a group, so that the windows of all are walked once."""
+    return groups.groupBy("group").agg(
+        F.max_by(
+            F.struct("window_start", "lag", "lag_ms", "verdict", "worst"), "window_start"
+        ).alias("at_end"),
+        F.max("lag").alias("lag_max"),
+        F.max("lag_ms").alias("lag_ms_max"),
+        F.sum("commits").alias("commits"),
+        F.sum((F.col("verdict") > Verdict.OK).cast("int")).alias("unwell"),
+    )
+
+
+def _report(groups: DataFrame, summary: DataFrame, config: LagHistoryConfig, span: Span) -> Report:
+    report = Report(job="lag-history")
+    _figures(report, summary, span)
+    _tables(report, summary, config)
+    report.charts += charts(groups, _worst(summary, _PLOTTED), span)
+    return report
+
+
+def _figures(report: Report, summary: DataFrame, span: Span) -> None:
+    is_there = F.col("at_end.window_start") == _last_start(span)
+    sums: Any = summary.agg(
+        F.count("*"),
+        F.coalesce(F.sum("commits"), F.lit(0)),
+        F.max("lag_max"),
+        F.count_if(is_there & (F.col("at_end.verdict") > Verdict.OK)),
     ).first()
-    report.findings = unwell
+    report.findings = sums[3]
     report.figures.update(
         {
             "groups": sums[0],
             "commits": sums[1],
             "windows": span.windows,
             "largest lag of a group": sums[2],
-            "groups not well at the end": unwell,
+            "groups not well at the end": sums[3],
         }
     )
     report.notes.append(
@@ -156,15 +169,7 @@ def _figures(report: Report, groups: DataFrame, span: Span) -> None:
     )
 
 
-def _tables(report: Report, groups: DataFrame, config: LagHistoryConfig) -> None:
-    summary = groups.groupBy("group").agg(
-        F.max_by(F.struct("lag", "lag_ms", "verdict", "worst"), "window_start").alias("at_end"),
-        F.max("lag").alias("lag_max"),
-        F.max("lag_ms").alias("lag_ms_max"),
-        F.sum("commits").alias("commits"),
-        F.sum((F.col("verdict") > Verdict.OK).cast("int")).alias("unwell"),
-    )
-    total = summary.count()
+def _tables(report: Report, summary: DataFrame, config: LagHistoryConfig) -> None:
     rows = summary.orderBy(
         F.col("at_end.verdict").desc(), F.col("at_end.lag").desc(), "group"
     ).limit(config.limit)
@@ -179,19 +184,15 @@ def _tables(report: Report, groups: DataFrame, config: LagHistoryConfig) -> None
                  row.lag_max, row.lag_ms_max, row.commits, row.unwell]
                 for row in rows.collect()
             ],
-            total,
+            int(report.figures["groups"] or 0),
         )
     )  # fmt: skip
 
 
-def _worst(groups: DataFrame, most: int) -> list[str]:
+def _worst(summary: DataFrame, most: int) -> list[str]:
     """The groups worth a plot: longest unwell, then furthest behind."""
-    ranked = groups.groupBy("group").agg(
-        F.sum((F.col("verdict") > Verdict.OK).cast("int")).alias("unwell"),
-        F.max("lag").alias("lag"),
-    )
-    rows = ranked.orderBy(F.col("unwell").desc(), F.col("lag").desc(), "group").limit(most)
-    return [row.group for row in rows.collect()]
+    ranked = summary.orderBy(F.col("unwell").desc(), F.col("lag_max").desc(), "group")
+    return [row.group for row in ranked.limit(most).collect()]
 
 
 def _last_start(span: Span) -> int:

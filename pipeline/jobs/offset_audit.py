@@ -17,6 +17,7 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from barnabas.pipeline.jobs import audit_rules, inputs, times
 from barnabas.pipeline.jobs.audit_rules import BY_HAND, RULES, Limits
+from barnabas.pipeline.jobs.kept import Kept
 from barnabas.pipeline.jobs.progress import Progress, to_people
 from barnabas.pipeline.jobs.report import Bars, Report, Table
 from barnabas.protocol.audit_topic import AUDIT_TOPIC
@@ -81,52 +82,43 @@ def run(spark: SparkSession, config: OffsetAuditConfig, progress: Progress | Non
     """The report; all findings go to ``config.out``. Findings of low severity do not count."""
     told = progress or to_people("offset-audit", quiet=True)
     told.step("reading commits")
-    kept: list[DataFrame] = []
-    found = findings(spark, config, kept).persist()
-    kept.append(found)
-    report = Report(job="offset-audit")
-    told.step("applying rules")
-    if config.out:
-        found.orderBy(*_ORDER).write.mode("overwrite").parquet(config.out)
-    _figures(report, found)
-    told.step("making the report")
-    _tables(report, found, config)
-    for frame in kept:
-        frame.unpersist()
+    with Kept() as kept:
+        found = kept.keep(findings(spark, config, kept))
+        told.step("applying rules")
+        if config.out:
+            found.orderBy(*_ORDER).write.mode("overwrite").parquet(config.out)
+        report = Report(job="offset-audit")
+        _figures(report, found)
+        told.step("making the report")
+        _groups(report, kept.keep(audit_rules.scores(found)), config.limit)
+        _findings(report, found, config.limit)
     return report
 
 
-def findings(spark: SparkSession, config: OffsetAuditConfig, kept: list[DataFrame]) -> DataFrame:
-    """Rows of FINDINGS for what is configured.
-
-    ``kept`` is given the frames to unpersist when the rows are no longer needed.
-    """
+def findings(spark: SparkSession, config: OffsetAuditConfig, kept: Kept) -> DataFrame:
+    """Rows of FINDINGS for what is configured. What ``kept`` is given is needed as long as they."""
     source = config.source
-    commits = inputs.commits_of(spark, source)
-    seen = [row.topic for row in commits.select("topic").distinct().collect()]
-    topics = inputs.existing_topics(source, seen)
-    records = inputs.records_of(spark, source, topics).persist()
-    edges = inputs.edges_of(spark, source, records, topics)
-    names = [name for name in config.rules if name in RULES]
-    changes = changes_of(spark, source).persist()
-    kept += [commits, records, changes]
+    changes = changes_of(spark, source, kept)
     found = audit_rules.by_hand(changes) if BY_HAND in config.rules else None
+    names = [name for name in config.rules if name in RULES]
     if names:
-        steps = audit_rules.steps_of(commits, records, edges, config.limits).persist()
-        kept.append(steps)
+        commits = inputs.commits_of(spark, source, kept)
+        topics = [row.topic for row in commits.select("topic").distinct().collect()]
+        logs = inputs.logs_of(spark, source, topics, kept)
+        steps = audit_rules.steps_of(commits, logs, config.limits)
         odd = audit_rules.explained(audit_rules.findings(steps, names, config.limits), changes)
         found = odd if found is None else odd.unionByName(found)
     assert found is not None, "some rule is asked for"
     return found if config.since_ms is None else found.where(F.col("commit_ms") >= config.since_ms)
 
 
-def changes_of(spark: SparkSession, source: inputs.Source) -> DataFrame:
+def changes_of(spark: SparkSession, source: inputs.Source, kept: Kept) -> DataFrame:
     """What administrators changed: the records of ``__barnabas_audit``, none where it is not."""
     schema = audit_rules.CHANGES
     if source.commits or (
         not source.segments and not inputs.existing_topics(source, [AUDIT_TOPIC])
     ):
-        return spark.createDataFrame([], schema)
+        return spark.createDataFrame([], schema).limit(0)  # the planner sees that it is empty
     asked = inputs.reader(spark, source, mode="segments" if source.segments else "topic")
     asked = asked.option("columns", "value").option("subscribe", AUDIT_TOPIC)
     text = F.col("value").cast("string")
@@ -136,7 +128,7 @@ def changes_of(spark: SparkSession, source: inputs.Source) -> DataFrame:
     for name, pattern in (("group", source.groups), ("topic", source.topics)):
         if pattern:
             chosen = chosen.where(F.col(name).rlike(pattern))
-    return chosen
+    return kept.keep(chosen)
 
 
 def _figures(report: Report, found: DataFrame) -> None:
@@ -163,10 +155,10 @@ def _figures(report: Report, found: DataFrame) -> None:
     )
 
 
-def _tables(report: Report, found: DataFrame, config: OffsetAuditConfig) -> None:
-    scores = audit_rules.scores(found).orderBy(F.col("score").desc(), "group")
-    worst = scores.limit(config.limit).collect()
-    report.figures["groups with findings"] = scores.count()
+def _groups(report: Report, scores: DataFrame, limit: int) -> None:
+    worst = scores.orderBy(F.col("score").desc(), "group").limit(limit).collect()
+    total = scores.count()
+    report.figures["groups with findings"] = total
     report.charts.append(
         Bars("Groups by score", "", {row["group"]: float(row.score) for row in worst[:_PLOTTED]})
     )
@@ -175,13 +167,16 @@ def _tables(report: Report, found: DataFrame, config: OffsetAuditConfig) -> None
             "Groups",
             ["group", "score", "high", "medium", "low"],
             [[row["group"], row.score, row.high, row.medium, row.low] for row in worst],
-            int(report.figures["groups with findings"] or 0),
+            total,
         )
     )
+
+
+def _findings(report: Report, found: DataFrame, limit: int) -> None:
     rank = F.when(F.col("severity") == audit_rules.HIGH, 0).when(
         F.col("severity") == audit_rules.MEDIUM, 1
     )
-    rows = found.orderBy(F.coalesce(rank, F.lit(2)), *_ORDER).limit(config.limit).collect()
+    rows = found.orderBy(F.coalesce(rank, F.lit(2)), *_ORDER).limit(limit).collect()
     report.tables.append(
         Table(
             "Findings",
@@ -192,7 +187,7 @@ def _tables(report: Report, found: DataFrame, config: OffsetAuditConfig) -> None
                  row.to_offset, times.time_text(row.commit_ms), row.member, row.evidence]
                 for row in rows
             ],
-            found.count(),
+            sum(int(report.figures[f"{each} findings"] or 0) for each in audit_rules.WEIGHTS),
         )
     )  # fmt: skip
 

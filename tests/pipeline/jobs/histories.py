@@ -20,7 +20,6 @@ PARTITIONS = 4
 COMMITS = "group string, topic string, partition int, offset bigint, ts_ms bigint, "
 COMMITS += "source_offset bigint, metadata string"
 RECORDS = "topic string, partition int, offset bigint, ts_ms bigint"
-EDGES = "topic string, partition int, log_start bigint, log_end bigint"
 TEMPERS = ("good", "still", "back", "slow", "mixed")
 PAUSES_MS = (0, 1_000, 10_000, 30_000, 60_000)
 

@@ -9,8 +9,10 @@ from pathlib import Path
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
+from barnabas.client.cluster import TopicPartition
 from barnabas.coordinator.verdicts import Verdict, judge_group
 from barnabas.pipeline.jobs import lag_history
+from barnabas.pipeline.jobs.as_of import logs_of
 from barnabas.pipeline.jobs.inputs import Source, UsageProblem
 from barnabas.pipeline.jobs.lag_frames import Span, by_group, history
 from barnabas.pipeline.jobs.lag_history import LagHistoryConfig
@@ -19,7 +21,6 @@ from barnabas.pipeline.jobs.report import Timeline, as_json
 
 from .histories import (
     COMMITS,
-    EDGES,
     RECORDS,
     START_MS,
     Said,
@@ -31,18 +32,19 @@ from .histories import (
 WINDOW_MS = 30_000
 
 
-def frames(spark: SparkSession, world: World) -> tuple[DataFrame, DataFrame, DataFrame]:
+def frames(spark: SparkSession, world: World) -> tuple[DataFrame, DataFrame]:
     return (
         spark.createDataFrame(world.commits, COMMITS),
         spark.createDataFrame(world.records, RECORDS),
-        spark.createDataFrame(world.edges, EDGES),
     )
 
 
 def test_windows_say_what_the_coordinator_says_on_random_histories(spark: SparkSession) -> None:
     world = random_world(seed=5, groups=12, minutes=30)
     span = Span(since_ms=START_MS, until_ms=world.until_ms, window_ms=WINDOW_MS)
-    rows = history(*frames(spark, world), span).collect()
+    commits, records = frames(spark, world)
+    edges = {TopicPartition(topic, n): (start, end) for topic, n, start, end in world.edges}
+    rows = history(commits, logs_of(records, edges), span).collect()
     found = {
         (row["group"], row.partition, row.window_start + WINDOW_MS): Said(
             row.commits, row.offset, row.end, row.lag_last, row.lag_ms, Verdict(row.verdict).name
@@ -76,7 +78,7 @@ def test_a_group_is_as_bad_as_its_worst_partition(spark: SparkSession) -> None:
 @pytest.fixture
 def written(spark: SparkSession, tmp_path: Path) -> Source:
     """Files with the commits and records of one world."""
-    commits, records, _ = frames(spark, random_world(seed=9, groups=3, minutes=12))
+    commits, records = frames(spark, random_world(seed=9, groups=3, minutes=12))
     commits.selectExpr(
         "*", "timestamp_millis(ts_ms) commit_ts", "timestamp_millis(ts_ms) source_timestamp"
     ).drop("ts_ms").write.parquet(str(tmp_path / "commits"))

@@ -7,10 +7,12 @@ from collections.abc import Sequence
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
+from barnabas.client.cluster import TopicPartition
 from barnabas.pipeline.jobs import audit_rules
+from barnabas.pipeline.jobs.as_of import logs_of
 from barnabas.pipeline.jobs.audit_rules import CHANGES, RULES, Limits
 
-from .histories import COMMITS, EDGES, RECORDS, START_MS, TOPIC
+from .histories import COMMITS, RECORDS, START_MS, TOPIC
 
 START, END = 100, 5_100
 SECOND = 1_000
@@ -38,12 +40,11 @@ def steps(spark: SparkSession) -> DataFrame:
         for number, offset in enumerate(offsets)
     ]
     records = [(TOPIC, 0, offset, START_MS - 100_000 + offset) for offset in range(START, END)]
-    frames = (
-        spark.createDataFrame(commits, COMMITS),
-        spark.createDataFrame(records, RECORDS),
-        spark.createDataFrame([(TOPIC, 0, START, END)], EDGES),
+    logs = logs_of(
+        spark.createDataFrame(records, RECORDS), {TopicPartition(TOPIC, 0): (START, END)}
     )
-    return audit_rules.steps_of(*frames, Limits()).persist()
+    frame = spark.createDataFrame(commits, COMMITS)
+    return audit_rules.steps_of(frame, logs, Limits()).persist()
 
 
 @pytest.fixture(scope="module")

@@ -15,6 +15,7 @@ from barnabas.pipeline import cluster_calls
 from barnabas.pipeline.jobs import lag_history, offset_audit
 from barnabas.pipeline.jobs.audit_rules import BY_HAND
 from barnabas.pipeline.jobs.inputs import Source
+from barnabas.pipeline.jobs.kept import Kept
 from barnabas.pipeline.jobs.lag_history import LagHistoryConfig
 from barnabas.pipeline.jobs.offset_audit import OffsetAuditConfig
 from barnabas.pipeline.link import Link
@@ -58,7 +59,8 @@ def test_an_audit_tells_what_was_done_by_hand(
     config = OffsetAuditConfig(source=source, rules=("rewind", BY_HAND))
 
     def found() -> dict[str, tuple[object, ...]]:
-        rows = offset_audit.findings(spark, config, []).collect()
+        with Kept() as kept:
+            rows = offset_audit.findings(spark, config, kept).collect()
         return {r.rule: (r.severity, r.from_offset, r.to_offset, r.evidence) for r in rows}
 
     def both() -> dict[str, tuple[object, ...]]:
