@@ -119,6 +119,7 @@ def _session(job: str, chosen: argparse.Namespace) -> Any:
     from barnabas.pipeline.session import spark_session
 
     from .shipping import ship
+    from .shuffles import divide_shuffles
 
     conf = dict(_pair(each) for each in chosen.conf)
     if chosen.packages:
@@ -127,6 +128,7 @@ def _session(job: str, chosen: argparse.Namespace) -> Any:
     spark = spark_session(f"barnabas {job}", chosen.master, conf)
     spark.sparkContext.setLogLevel("ERROR")
     ship(spark)
+    divide_shuffles(spark)
     return spark
 
 
