@@ -1,30 +1,39 @@
 """Histories of very many groups as Parquet, and lag-history and offset-audit timed over them.
 
     python -m benchmarks.commit_histories write DIR --groups 1000000 --commits 20
-    python -m benchmarks.commit_histories run DIR --cores 2
+    python -m benchmarks.commit_histories run DIR --job lag-history --groups 100000 --cores 2
 
 Groups are good, slow, still, gone or go back; what is written looks like decoded commits and like
-records, whatever their number, and takes a few seconds a million. Source: issue 8, item 6.
+records, and takes a few seconds a million. A run looks at the first groups of it, with all 7.2 M
+records, and says what time, CPU and memory it took. Source: issue 8, item 6.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
-import resource
+import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final, Self
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from barnabas.pipeline.jobs.report import Report
+
 TOPICS: Final = 20
 PARTITIONS: Final = 50
 START_MS: Final = 1_700_000_000_000
 SPAN_MS: Final = 3_600_000
+WINDOW_MS: Final = 600_000
 RECORD_EVERY_MS: Final = 500
 _GROUPS_AT_ONCE: Final = 50_000
 _US: Final = pa.timestamp("us", tz="UTC")
@@ -95,72 +104,100 @@ def _commits(
     )
 
 
-def run(directory: Path, cores: int, memory: str, window_ms: int) -> list[dict[str, Any]]:
-    """Time both jobs on ``cores`` cores; rows a second are commits read."""
-    from barnabas.pipeline.jobs import lag_history, offset_audit
-    from barnabas.pipeline.jobs.inputs import Source
-    from barnabas.pipeline.jobs.report import Report
+def run(directory: Path, job: str, groups: int, cores: int, memory: str) -> dict[str, Any]:
+    """One job over the first ``groups`` groups: time, CPU and memory of all its processes."""
     from barnabas.pipeline.session import spark_session
 
-    source = Source(commits=str(directory / "commits"), records=str(directory / "records"))
+    parts = [f"{number:05}" for number in range(-(-groups // _GROUPS_AT_ONCE))]
+    commits = f"{directory}/commits/{{{','.join(parts)}}}.parquet"
     conf = {"spark.driver.memory": memory, "spark.ui.enabled": "false",
             "spark.sql.shuffle.partitions": str(8 * cores)}  # fmt: skip
     spark = spark_session("benchmark", f"local[{cores}]", conf)
     spark.sparkContext.setLogLevel("ERROR")
-    jobs: dict[str, Callable[[], Report]] = {
-        "lag-history": lambda: lag_history.run(
-            spark,
-            lag_history.LagHistoryConfig(
-                source=source, since_ms=START_MS, until_ms=START_MS + SPAN_MS, window_ms=window_ms
-            ),
-        ),
-        "offset-audit": lambda: offset_audit.run(
-            spark, offset_audit.OffsetAuditConfig(source=source)
-        ),
-    }
-    commits = spark.read.parquet(source.commits).count()
-    found = []
-    for name, job in jobs.items():
-        started = time.monotonic()
-        report = job()
-        seconds = time.monotonic() - started
-        found.append(
-            {"job": name, "cores": cores, "commits": commits, "seconds": round(seconds, 1),
-             "commits_per_s": round(commits / seconds), "findings": report.findings,
-             "jvm_peak_mb": _peak_mb(spark)}
-        )  # fmt: skip
+    counts = [spark.read.parquet(each).count() for each in (commits, f"{directory}/records")]
+    load = os.getloadavg()[0]
+    before, started = Processes.now(), time.monotonic()
+    report = _job(spark, job, commits, f"{directory}/records")
+    seconds, after = time.monotonic() - started, Processes.now()
     spark.stop()
-    return found
+    cpu_s = after.cpu_s - before.cpu_s
+    return {
+        "job": job, "cores": cores, "commits": counts[0], "records": counts[1],
+        "seconds": round(seconds, 1), "commits_per_s": round(counts[0] / seconds),
+        "cpu_s": round(cpu_s, 1), "us_per_commit": round(1e6 * cpu_s / counts[0], 1),
+        "heap": memory, "jvm_peak_mb": after.jvm_mb, "python_peak_mb": after.python_mb,
+        "load": [round(load, 1), round(os.getloadavg()[0], 1)], "findings": report.findings,
+    }  # fmt: skip
 
 
-def _peak_mb(spark: Any) -> int:
-    """The most memory that the driver's JVM has held; Python holds next to nothing."""
-    java = spark.sparkContext._jvm  # noqa: SLF001 - pyspark has no other door to it
-    pid = java.ProcessHandle.current().pid()
-    status = Path(f"/proc/{pid}/status").read_text()
-    peak = next(line for line in status.splitlines() if line.startswith("VmHWM"))
-    return int(peak.split()[1]) // 1024
+def _job(spark: SparkSession, job: str, commits: str, records: str) -> Report:
+    from barnabas.pipeline.jobs import lag_history, offset_audit
+    from barnabas.pipeline.jobs.inputs import Source
+
+    source = Source(commits=commits, records=records)
+    if job == "offset-audit":
+        return offset_audit.run(spark, offset_audit.OffsetAuditConfig(source=source))
+    until = START_MS + SPAN_MS
+    config = lag_history.LagHistoryConfig(
+        source=source, since_ms=START_MS, until_ms=until, window_ms=WINDOW_MS
+    )
+    return lag_history.run(spark, config)
+
+
+@dataclass(frozen=True, slots=True)
+class Processes:
+    """This process and all that it started: Spark's JVM, and the workers in Python."""
+
+    cpu_s: float
+    jvm_mb: int
+    python_mb: int
+    """The most each has held, those of Python together; of processes that are still there."""
+
+    @classmethod
+    def now(cls) -> Self:
+        """What they took until now."""
+        cpu_s, peaks = 0.0, {True: 0, False: 0}
+        for folder, name, words in _family(os.getpid()):
+            cpu_s += sum(map(int, words[11:15])) / os.sysconf("SC_CLK_TCK")
+            status = (folder / "status").read_text()
+            peak = next(line for line in status.splitlines() if line.startswith("VmHWM"))
+            peaks[name == "java"] += int(peak.split()[1]) // 1024
+        return cls(cpu_s, peaks[True], peaks[False])
+
+
+def _family(pid: int) -> Iterator[tuple[Path, str, list[str]]]:
+    """A process and those below it: folder in /proc, name, what stands in ``stat`` behind it."""
+    stats = {}
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):
+            front, _, behind = stat.read_text().rpartition(")")
+            stats[int(stat.parent.name)] = (stat.parent, front.partition("(")[2], behind.split())
+    wanted = {pid}
+    by_start = sorted(stats.items(), key=lambda each: (int(each[1][2][19]), each[0]))
+    for number, (folder, name, words) in by_start:
+        if number in wanted or int(words[1]) in wanted:  # parents come before their children
+            wanted.add(number)
+            yield folder, name, words
 
 
 def main(words: Sequence[str] | None = None) -> None:
-    """Write histories, or run the jobs over them, and print figures as JSON."""
+    """Write histories, or run a job over them, and print figures as JSON."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("step", choices=("write", "run"))
     parser.add_argument("directory", type=Path)
     parser.add_argument("--groups", type=int, default=1_000_000)
-    parser.add_argument("--commits", type=int, default=20, help="of each group")
+    parser.add_argument("--commits", type=int, default=20, help="of each group, when writing")
+    parser.add_argument("--job", choices=("lag-history", "offset-audit"), default="lag-history")
     parser.add_argument("--cores", type=int, default=2)
-    parser.add_argument("--memory", default="4g")
-    parser.add_argument("--window-ms", type=int, default=600_000)
+    parser.add_argument("--memory", default="2g", help="heap of Spark's JVM")
     chosen = parser.parse_args(words)
     started = time.monotonic()
     if chosen.step == "write":
-        done: Any = write(chosen.directory, chosen.groups, chosen.commits)
+        done = write(chosen.directory, chosen.groups, chosen.commits)
         done["seconds"] = round(time.monotonic() - started, 1)
-        done["peak_mb"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
     else:
-        done = run(chosen.directory, chosen.cores, chosen.memory, chosen.window_ms)
-    print(json.dumps(done, indent=1))
+        done = run(chosen.directory, chosen.job, chosen.groups, chosen.cores, chosen.memory)
+    print(json.dumps(done))
 
 
 if __name__ == "__main__":
