@@ -175,7 +175,8 @@ class Audit:
         owners: dict[int, int] = {}
         for _, pid, what, about in entries:
             if what == "did":
-                self._process(*about)
+                is_late = pid in self._killed and owners.get(about[0]) != pid
+                self._process(*about, is_late=is_late)
                 continue
             for name, offset in about.items():
                 partition = int(name)
@@ -190,10 +191,12 @@ class Audit:
                     self._acknowledged[partition] = offset
                     self._excused.discard(partition)
 
-    def _process(self, partition: int, offset: int) -> None:
+    def _process(self, partition: int, offset: int, *, is_late: bool) -> None:
+        """``is_late``: by a member that slept, and has not heard yet that others own it."""
         self.duplicates += offset in self._seen[partition]
         self._seen[partition].add(offset)
-        self._since[partition].append(offset)
+        if not is_late:
+            self._since[partition].append(offset)
 
     def _start(self, partition: int, offset: int, former: int | None) -> None:
         least = self._acknowledged.get(partition, -1)

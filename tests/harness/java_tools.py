@@ -95,3 +95,9 @@ def java(request: pytest.FixtureRequest, tmp_path: Path) -> JavaTools:
     logging = tmp_path / "log4j.properties"
     logging.write_text("log4j.rootLogger=OFF\n")
     return JavaTools(request.param, _jars(request.param), logging)
+
+
+def complaints(stderr: str, *expected: str) -> list[str]:
+    """What Kafka's tool said, without what its logging and Java say of themselves."""
+    usual = ("SLF4J", "log4j", "WARNING: ", *expected)
+    return [line for line in stderr.splitlines() if line and not line.startswith(usual)]

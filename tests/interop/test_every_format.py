@@ -26,6 +26,7 @@ from barnabas.console.log_verify import Report, verify
 from benchmarks.apache_kafka import CACHE, class_path
 from tests.harness.confluent_client import WAIT_S, Confluent
 from tests.harness.deployments import kafka_libs
+from tests.harness.java_tools import complaints
 from tests.harness.records import Sent
 from tests.harness.waiting import eventually
 from tests.interop.test_changing_hands import apache_kafka, ours
@@ -184,6 +185,5 @@ def assert_kafkas_tool_has_no_complaint(data: Path) -> None:
 def clean_output(command: Sequence[str]) -> str:
     """What was printed, once nothing was complained of."""
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
-    told = [line for line in done.stderr.splitlines() if not line.startswith(("log4j", "SLF4J"))]
-    assert not told
+    assert not complaints(done.stderr)
     return done.stdout

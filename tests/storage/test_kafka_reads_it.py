@@ -14,6 +14,7 @@ from barnabas.protocol.records.control import Marker
 from barnabas.protocol.records.record import Record
 from benchmarks.apache_kafka import CACHE, class_path
 from tests.harness.deployments import kafka_libs
+from tests.harness.java_tools import complaints
 from tests.storage.rig import T0, batch, manager, running
 from tests.storage.simulated import in_simulated_time
 from tests.storage.transactional import marker_of
@@ -100,9 +101,7 @@ def dumped(directory: Path, *arguments: str, expected: tuple[str, ...] = ()) -> 
     command += ["--files", ",".join(map(str, files)), *arguments]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
-    usual = ("SLF4J", "log4j", *expected)
-    told = [line for line in done.stderr.splitlines() if not line.startswith(usual)]
-    assert not told
+    assert not complaints(done.stderr, *expected)
     return done.stdout
 
 
