@@ -45,6 +45,9 @@ from barnabas.protocol import znodes
 TOPIC: Final = "migrated"
 _LOOK_EVERY_S: Final = 0.5
 _PAUSE_S: Final = 0.5
+_JAVA_OPTIONS: Final = "_JAVA_OPTIONS"
+_HEAP: Final = "-Xmx1g"
+"""In development ZooKeeper has 128 MiB, which some ten thousand groups fill."""
 _MULTI: Final = 50
 """So many groups' znodes are made by one request."""
 
@@ -159,11 +162,30 @@ def _name_of(command: bytes) -> str:
     return "node"
 
 
+@contextlib.contextmanager
+def large_zookeeper() -> Iterator[Cluster]:
+    """A cluster of one node whose ZooKeeper has room for millions of znodes."""
+    os.environ[_JAVA_OPTIONS] = _HEAP  # comes after the flags of development
+    try:
+        cluster = Cluster(1)
+        cluster.start()
+    finally:
+        del os.environ[_JAVA_OPTIONS]
+    try:
+        yield cluster
+    finally:
+        cluster.stop()
+
+
 def measure(groups: int, partitions: int, connections: int) -> dict[str, Any]:
     """Every step in turn on a fresh cluster of one node."""
     found: dict[str, Any] = {"groups": groups, "offsets": groups * partitions}
     found["load"] = os.getloadavg()
-    with Cluster(1) as cluster, tempfile.TemporaryDirectory() as scratch, Processes() as ours:
+    with (
+        large_zookeeper() as cluster,
+        tempfile.TemporaryDirectory() as scratch,
+        Processes() as ours,
+    ):
         asyncio.run(create_topic(cluster.bootstrap, partitions))
         started = time.monotonic()
         asyncio.run(fill(cluster.zookeeper, groups, partitions))

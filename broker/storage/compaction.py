@@ -12,9 +12,7 @@ from collections.abc import Generator, Iterator, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from barnabas.protocol.records import batch
-from barnabas.protocol.records.compaction_filter import EntryFilter
-from barnabas.protocol.records.compaction_records import places, section_of
+from barnabas.protocol.records.compaction_filter import EntryFilter, live_keys
 from barnabas.protocol.records.compaction_transactions import CleanedTransactions
 from barnabas.protocol.records.offset_map import OffsetMap
 from barnabas.protocol.records.walk import Entry as WalkedEntry
@@ -97,36 +95,13 @@ class _Pass:
             if source.end <= self._job.first_dirty:
                 continue
             for entry in self._entries(source):
-                keys = self._keys(entry, transactions)
+                keys = live_keys(entry, transactions, self._job.first_dirty)
                 if not self._map.add(keys):
                     return
                 if entry.last_offset >= self._job.first_dirty:
                     self._map.latest = entry.last_offset
                 yield Worked(len(entry.data))
             self._map.latest = source.end - 1
-
-    def _keys(
-        self, entry: WalkedEntry, transactions: CleanedTransactions
-    ) -> list[tuple[bytes, int]]:
-        data, first = entry.data, self._job.first_dirty
-        if batch.is_control(data):
-            transactions.end(data, entry.last_offset)
-            return []
-        if transactions.is_aborted(data, entry.last_offset) or entry.last_offset < first:
-            return []
-        if entry.magic < 2:
-            return [
-                (each.key, each.offset)
-                for each in batch.records(data)
-                if each.key is not None and each.offset >= first
-            ]
-        head = batch.header(data)
-        base = head.base_offset
-        return [
-            (place.key, base + place.offset_delta)
-            for place in places(section_of(data, head), head.record_count)
-            if place.key is not None and base + place.offset_delta >= first
-        ]
 
     # Pass 2
 

@@ -28,7 +28,7 @@ JOBS: Final = {
     "reset": "move many groups to a time or an offset, by a plan that can be undone",
     "archive": "topics into Parquet, exactly once",
     "restore": "an archive back into a topic",
-    "segments": "verify, profile or compare log directories, without a broker",
+    "segments": "verify, profile, compact or compare log directories, without a broker",
     "profile": "who commits how often, and how evenly it spreads",
     "reconcile": "the same topic in two clusters, record by record",
 }

@@ -1,34 +1,41 @@
-"""segments: log directories verified, profiled, or compared with another replica's, without broker.
+"""segments: log directories verified, profiled, compacted or compared with another replica's.
 
-Run by ``barnabas spark segments verify|profile|diff``, by ``spark-submit`` with this file, or by
-:func:`run`. Nothing is written. Source: pipeline.md section 12, job 6.
+Run by ``barnabas spark segments verify|profile|compact|diff``, by ``spark-submit`` with this file,
+or by :func:`run`; no broker is asked. What is read is never written to. Source: pipeline.md section
+12, job 6.
 """
 
 from __future__ import annotations
 
 import argparse
 import sys
+import time
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final
 
 import pyarrow as pa
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from barnabas.pipeline.frames import read_segments
-from barnabas.pipeline.jobs import inputs, segment_checks
+from barnabas.pipeline.jobs import inputs, segment_checks, segment_compaction, times
 from barnabas.pipeline.jobs.progress import Progress, to_people
 from barnabas.pipeline.jobs.report import Bars, Report, Table
 from barnabas.pipeline.jobs.segment_checks import SCHEMA
 from barnabas.pipeline.source.failures import BadOption
-from barnabas.pipeline.source.segment_files import find_segments
+from barnabas.pipeline.source.segment_files import SegmentFile, find_segments
 
 NAME: Final = "segments"
-STEPS: Final = ("verify", "profile", "diff")
+STEPS: Final = ("verify", "profile", "compact", "diff")
 _TASKS_MAX: Final = 1_000
 _PLOTTED: Final = 20
+_DAY_MS: Final = 86_400_000
+_MAP_MB: Final = 256
+_SEGMENT_BYTES: Final = 1 << 30
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,6 +46,13 @@ class SegmentsConfig:
     paths: Sequence[str]
     other: Sequence[str] = ()
     """Of ``diff``: the other replica's."""
+    out: str = ""
+    """Of ``compact``: where the copies go; empty only tells what they would be."""
+    delete_retention_ms: int = _DAY_MS
+    map_mb: int = _MAP_MB
+    """Memory that the keys of one partition may take while it is compacted."""
+    now_ms: int = 0
+    """Against which tombstones and producers are old; 0 is when it runs."""
     limit: int = 1_000
 
 
@@ -49,19 +63,37 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--against", action="append", default=[], metavar="PATH", help="diff: the other replica"
     )
+    parser.add_argument("--out", default="", metavar="DIR", help="compact: write copies there")
+    parser.add_argument(
+        "--delete-retention", type=times.duration_ms, default=_DAY_MS, metavar="24h",
+        help="compact: how long a tombstone stays, the topic's delete.retention.ms (default: 24h)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--map-mb", type=int, default=_MAP_MB, metavar="N",
+        help=f"compact: memory for the keys of one partition, about 160 bytes each "
+        f"(default: {_MAP_MB})",
+    )  # fmt: skip
 
 
 def configured(chosen: argparse.Namespace) -> SegmentsConfig:
     """What was typed; raises UsageProblem."""
     if bool(chosen.against) != (chosen.step == "diff"):
         raise inputs.UsageProblem("diff, and nothing else, needs --against PATH")
+    if chosen.out and chosen.step != "compact":
+        raise inputs.UsageProblem("--out is of compact")
     return SegmentsConfig(
-        step=chosen.step, paths=chosen.paths, other=chosen.against, limit=chosen.limit
+        step=chosen.step,
+        paths=chosen.paths,
+        other=chosen.against,
+        out=chosen.out,
+        delete_retention_ms=chosen.delete_retention,
+        map_mb=chosen.map_mb,
+        limit=chosen.limit,
     )
 
 
 def run(spark: SparkSession, config: SegmentsConfig, progress: Progress | None = None) -> Report:
-    """The report. Findings are bad segments, or offsets that replicas hold differently.
+    """The report. Findings are bad segments, logs without a copy, offsets that replicas differ in.
 
     ``diff`` compares where both replicas have the log: what one has not read yet, or has deleted
     already, is no difference. Raises UsageProblem for a path where nothing is.
@@ -70,6 +102,8 @@ def run(spark: SparkSession, config: SegmentsConfig, progress: Progress | None =
     told.step(config.step)
     if config.step == "diff":
         return _compared(spark, config)
+    if config.step == "compact":
+        return _compacted(spark, config)
     rows = checked(spark, config.paths, opens_records=config.step == "verify").persist()
     report = Report(job=f"{NAME} {config.step}")
     sums = rows.agg(
@@ -91,10 +125,7 @@ def run(spark: SparkSession, config: SegmentsConfig, progress: Progress | None =
 
 def checked(spark: SparkSession, paths: Sequence[str], *, opens_records: bool) -> DataFrame:
     """A row of segment_checks.SCHEMA for each segment; log and index are read by one task."""
-    try:
-        files = find_segments(paths)
-    except BadOption as problem:
-        raise inputs.UsageProblem(str(problem)) from None
+    files = _found(paths)
     listed = spark.createDataFrame(
         [(f.path, *f.place, f.base_offset, f.size, f.is_last) for f in files],
         segment_checks.FILES,
@@ -105,6 +136,81 @@ def checked(spark: SparkSession, paths: Sequence[str], *, opens_records: bool) -
         yield from segment_checks.check_all(batches, arrow, opens_records=opens_records)
 
     return listed.repartition(max(1, min(_TASKS_MAX, len(files)))).mapInArrow(work, SCHEMA)
+
+
+def _found(paths: Sequence[str]) -> list[SegmentFile]:
+    try:
+        return find_segments(paths)
+    except BadOption as problem:
+        raise inputs.UsageProblem(str(problem)) from None
+
+
+def _compacted(spark: SparkSession, config: SegmentsConfig) -> Report:
+    logs: dict[str, list[SegmentFile]] = {}
+    for file in _found(config.paths):
+        logs.setdefault(str(Path(file.path).parent), []).append(file)
+    if config.out:
+        _check_out(Path(config.out), [Path(each) for each in logs])
+    listed = spark.createDataFrame(
+        [
+            (directory, *files[0].place, [(f.path, f.base_offset, f.size) for f in files])
+            for directory, files in logs.items()
+        ],
+        segment_compaction.LOGS,
+    )
+    rules = segment_compaction.Rules(
+        out=str(Path(config.out).absolute()) if config.out else "",
+        now_ms=config.now_ms or time.time_ns() // 1_000_000,
+        delete_retention_ms=config.delete_retention_ms,
+        producer_expiration_ms=_DAY_MS,
+        map_bytes=config.map_mb << 20,
+        segment_bytes=_SEGMENT_BYTES,
+    )
+    schema = segment_compaction.SCHEMA
+    arrow = to_arrow_schema(schema)
+
+    def work(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        yield from segment_compaction.compact_all(batches, arrow, rules)
+
+    tasks = max(1, min(_TASKS_MAX, len(logs)))
+    rows = listed.repartition(tasks).mapInArrow(work, schema).collect()
+    return _savings(config, sorted(rows, key=lambda row: (row.bad is None, row.directory)))
+
+
+def _check_out(out: Path, directories: Sequence[Path]) -> None:
+    """Raises UsageProblem where a copy would meet another, or the log that it is made from."""
+    names = Counter(directory.name for directory in directories)
+    for directory in directories:
+        if names[directory.name] > 1:
+            raise inputs.UsageProblem(f"{directory.name} is in several directories: name one")
+        if (out / directory.name).exists():
+            raise inputs.UsageProblem(f"{out / directory.name} is there already")
+        if out.resolve().is_relative_to(directory.resolve()):
+            raise inputs.UsageProblem(f"{out} lies in {directory}: name another directory")
+
+
+def _savings(config: SegmentsConfig, rows: Sequence[Row]) -> Report:
+    report = Report(job=f"{NAME} compact")
+    names = ("segments", "bytes", "records", "bytes_after", "records_after", "keys", "tombstones")
+    report.figures["partitions"] = len(rows)
+    for name in names:
+        report.figures[name.replace("_", " ")] = sum(row[name] or 0 for row in rows)
+    report.figures["not copied" if config.out else "not compactable"] = report.findings = sum(
+        row.bad is not None for row in rows
+    )
+    if any((row.compacted_to or 0) < (row.end or 0) for row in rows):
+        report.notes.append(
+            "Where compacted_to is below end, a transaction is open or --map-mb was not enough."
+        )
+    columns = segment_compaction.SCHEMA.names
+    shown = [list(row) for row in rows[: config.limit]]
+    report.tables.append(Table("Partitions", columns, shown, len(rows)))
+    saved: Counter[str] = Counter()
+    for row in rows:
+        saved[row.topic] += row.bytes - (row.bytes if row.bad else row.bytes_after)
+    top = {topic: float(value) for topic, value in saved.most_common(_PLOTTED)}
+    report.charts.append(Bars("Bytes saved by topic", "", top))
+    return report
 
 
 def _plot(report: Report, rows: DataFrame) -> None:

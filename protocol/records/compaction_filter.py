@@ -1,4 +1,4 @@
-"""What is kept of each entry in the second pass of a compaction.
+"""What is learnt of each entry in the first pass of a compaction, and kept in the second.
 
 Source: log.md sections 5.4 to 5.7; pitfalls P23 and P25. The rules for control batches, in short:
 a marker goes when nothing of its transaction is left and its delete horizon has passed; the last
@@ -21,6 +21,34 @@ from .walk import Entry
 
 Verdict = tuple[bytes | bytearray | None, AbortedTransaction | None]
 """What to write in an entry's place, None for nothing; and what the transaction index must say."""
+
+
+def live_keys(
+    entry: Entry, transactions: CleanedTransactions, first: int
+) -> list[tuple[bytes, int]]:
+    """Keys and offsets of the records from ``first`` on that count; raises CorruptRecords.
+
+    Entries are shown in their order, with one object for the transactions of the whole pass.
+    """
+    data = entry.data
+    if batch.is_control(data):
+        transactions.end(data, entry.last_offset)
+        return []
+    if transactions.is_aborted(data, entry.last_offset) or entry.last_offset < first:
+        return []
+    if entry.magic < 2:
+        return [
+            (each.key, each.offset)
+            for each in batch.records(data)
+            if each.key is not None and each.offset >= first
+        ]
+    head = batch.header(data)
+    base = head.base_offset
+    return [
+        (place.key, base + place.offset_delta)
+        for place in places(section_of(data, head), head.record_count)
+        if place.key is not None and base + place.offset_delta >= first
+    ]
 
 
 class ActiveProducer(NamedTuple):

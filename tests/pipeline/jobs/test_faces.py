@@ -42,6 +42,7 @@ def test_every_job_tells_its_arguments(job: str, capsys: pytest.CaptureFixture[s
         (["reset", "plan", "there"], "say --to-time"),
         (["reset", "plan", "there", "--to-latest"], "'.*' means all groups"),
         (["segments", "diff", "here"], "needs --against"),
+        (["segments", "verify", "here", "--out", "there"], "--out is of compact"),
         (["offset-audit", "--groups", "("], "unterminated subpattern"),
         (["lag-history", "--cluster", "/nowhere"], "cluster.json cannot be read"),
     ],
