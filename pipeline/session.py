@@ -15,6 +15,8 @@ from typing import Final
 
 from pyspark.sql import SparkSession
 
+from .worker_python import worker_python
+
 _SUBMITTED: Final = "PYSPARK_GATEWAY_PORT"
 """Set by spark-submit, which has started the JVM and knows the master."""
 _STACK: Final = "-Xss16m"
@@ -47,10 +49,10 @@ def spark_session(
 
     ``master`` None is that of spark-submit, or all cores of this machine. Raises NoJava.
     """
-    prepare_environment()
-    builder = SparkSession.builder.appName(name)
     if master is None and _SUBMITTED not in os.environ:
         master = "local[*]"
+    prepare_environment(master)
+    builder = SparkSession.builder.appName(name)
     if master is not None:
         builder = builder.master(master)
     for key, value in {**default_conf(master), **(conf or {})}.items():
@@ -76,12 +78,13 @@ def default_conf(master: str | None = None) -> dict[str, str]:
     return conf
 
 
-def prepare_environment() -> None:
+def prepare_environment(master: str | None = None) -> None:
     """Set the variables that Spark reads as it starts: its workers' Python, and Java.
 
     What is set already stays. Raises NoJava.
     """
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    is_local = master is not None and master.startswith("local")
+    os.environ.setdefault("PYSPARK_PYTHON", worker_python() if is_local else sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
     if "JAVA_HOME" not in os.environ and shutil.which("java") is None:
         os.environ["JAVA_HOME"] = str(_bundled_java())

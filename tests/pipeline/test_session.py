@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from barnabas.pipeline.session import NoJava, default_conf, prepare_environment
+from barnabas.pipeline.worker_python import worker_python
 
 
 def test_java_comes_from_a_package_where_the_machine_has_none(
@@ -55,6 +56,37 @@ def test_what_is_set_already_stays(monkeypatch: pytest.MonkeyPatch) -> None:
     environment = os.environ
     assert environment["PYSPARK_PYTHON"] == "/elsewhere/python"
     assert environment["PYSPARK_DRIVER_PYTHON"] == sys.executable
+
+
+def test_workers_start_without_the_zip_that_has_to_be_compiled(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.delenv("SPARK_HOME", raising=False)
+    spec = importlib.util.find_spec("pyspark")
+    assert spec
+    assert spec.origin
+    lib = Path(spec.origin).parent / "python" / "lib"
+    path = [str(lib / "pyspark.zip"), "/a b/*", str(lib / "py4j-0-src.zip"), "/c"]
+
+    python = worker_python()
+
+    told = {"PYTHONPATH": ":".join(path), "PATH": os.environ["PATH"]}
+    asks = "import os, sys; print([os.environ['PYTHONPATH'], sys.executable, *sys.argv[1:]])"
+    words = [python, "-c", asks, "$HOME", "d  e"]
+    ran = subprocess.run(words, env=told, capture_output=True, text=True, check=True, timeout=60)
+    assert ran.stdout.strip() == str(["/a b/*:/c", sys.executable, "$HOME", "d  e"])
+    assert worker_python() == python
+    assert [each.name for each in Path(python).parent.iterdir()] == [Path(python).name]
+
+
+def test_another_spark_than_the_one_installed_keeps_its_zip(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("SPARK_HOME", "/opt/spark")
+
+    assert worker_python() == sys.executable
 
 
 def test_only_a_local_session_is_bound_to_the_loopback() -> None:
