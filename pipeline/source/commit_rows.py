@@ -1,19 +1,19 @@
 """The records of ``__consumer_offsets`` decoded into columns: offset commits, or groups.
 
-Keys repeat from commit to commit, so each is parsed once; values of the versions that brokers
-write today are unpacked here, any other by the protocol's own decoder. Source: coordinator.md
-section 2; pipeline.md sections 9.4 and 12.
+Keys repeat from commit to commit, so each is parsed once; values are read in `commit_values.py`.
+Source: coordinator.md section 2; pipeline.md sections 9.4 and 12.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from struct import Struct
-from struct import error as struct_error
+from dataclasses import dataclass
 from typing import Any, Final
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from barnabas.client.cluster import TopicPartition
 from barnabas.protocol.errors import CorruptRequest
@@ -23,23 +23,19 @@ from barnabas.protocol.offsets_topic import (
     UnknownKey,
     parse_group_value,
     parse_key,
-    parse_offset_value,
 )
+from barnabas.protocol.records.columns import Numbers
 
+from .commit_values import CommitValues, read_values
 from .layout import Layout
 from .rows import Rows, constant, times
 
 log = logging.getLogger(__name__)
 
 _KEYS_MAX: Final = 200_000
-_FRONT_3: Final = Struct(">hqih")
-_LONG: Final = Struct(">q")
-_VALUE_3: Final = 3
 _NONE: Final = -1
-
-Commit = tuple[int, int | None, str, int, int | None]
-"""Offset, leader epoch, metadata, commit time, expiry; None for what was not given."""
-_NO_COMMIT: Final = (None, None, None, None, None)
+_NOBODY: Final = OffsetKey(_NONE, "", "", _NONE)
+"""Stands where a key is no offset's; no row has it."""
 
 Key = OffsetKey | GroupKey | UnknownKey | None
 
@@ -52,7 +48,7 @@ class CommitRows:
     def __init__(self, layout: Layout) -> None:
         self.layout = layout
         self._schema = layout.arrow
-        self._keys: dict[bytes | None, Key] = {}
+        self._known: dict[bytes | None, Key] = {}
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Arrow schemas are made anew where it is unpickled."""
@@ -60,45 +56,38 @@ class CommitRows:
 
     def build(self, place: TopicPartition, rows: Rows) -> pa.RecordBatch:
         """One row a commit or tombstone. A record that cannot be read is left out, with a word."""
-        keys: list[OffsetKey] = []
-        commits: list[Commit | tuple[None, ...]] = []
-        kept: list[int] = []
-        known = self._keys
-        for index, (key, value) in enumerate(rows.pairs()):
-            parsed = known.get(key) or self._parsed(key)
-            if type(parsed) is not OffsetKey:
-                continue
-            try:
-                commits.append(_NO_COMMIT if value is None else read_commit(value))
-            except CorruptRequest as error:
-                _complain(place, rows.offsets[index], error)
-                continue
-            keys.append(parsed)
-            kept.append(index)
-        return self._batch(place, rows, keys, commits, kept)
+        keys = rows.keys.dictionary_encode()
+        owners = [self._known.get(key) or self._parsed(key) for key in keys.dictionary.to_pylist()]
+        numbers = np.asarray(keys.indices.fill_null(len(owners)))
+        is_offset = np.array([type(each) is OffsetKey for each in owners] + [False])
+        commits = read_values(rows.values, is_offset[numbers])
+        for index, problem in commits.problems.items():
+            _complain(place, rows.offsets[index], problem)
+        is_read = is_offset[numbers]
+        is_read[list(commits.problems)] = False
+        kept = np.flatnonzero(is_read)
+        offset_keys = [each if type(each) is OffsetKey else _NOBODY for each in owners]
+        return self._batch(place, rows, _Owners(offset_keys, numbers[kept]), commits, kept)
 
     def _batch(
         self,
         place: TopicPartition,
         rows: Rows,
-        keys: Sequence[OffsetKey],
-        commits: Sequence[Any],
-        kept: list[int],
+        owners: _Owners,
+        commits: CommitValues,
+        kept: Numbers,
     ) -> pa.RecordBatch:
-        _, groups, topics, partitions = zip(*keys, strict=True) if keys else ((),) * 4
-        offsets, epochs, notes, stamps, expiries = (
-            zip(*commits, strict=True) if commits else ((),) * 5
-        )
+        is_gone = commits.is_gone[kept]
         columns = {
-            "group": lambda: pa.array(groups, pa.string()),
-            "topic": lambda: pa.array(topics, pa.string()),
-            "partition": lambda: pa.array(partitions, pa.int32()),
-            "offset": lambda: pa.array(offsets, pa.int64()),
-            "leader_epoch": lambda: pa.array(epochs, pa.int32()),
-            "metadata": lambda: pa.array(notes, pa.string()),
-            "commit_ts": lambda: times(stamps),
-            "expire_ts": lambda: times(expiries),
-            "is_tombstone": lambda: pa.array([each is None for each in offsets], pa.bool_()),
+            "group": lambda: owners.column("group", pa.string()),
+            "topic": lambda: owners.column("topic", pa.string()),
+            "partition": lambda: owners.column("partition", pa.int32()),
+            "offset": lambda: pa.array(commits.offsets[kept], mask=is_gone),
+            "leader_epoch": lambda: _given(commits.epochs[kept]).cast(pa.int32()),
+            "metadata": lambda: _notes(commits, kept),
+            "commit_ts": lambda: times(pa.array(commits.stamps[kept], mask=is_gone)),
+            "expire_ts": lambda: times(_given(commits.expiries[kept])),
+            "is_tombstone": lambda: pa.array(is_gone),
             **_source_columns(place, rows, kept),
         }
         made = [columns[name]() for name in self.layout.names]
@@ -109,9 +98,9 @@ class CommitRows:
         if key is None:
             return None
         found = _key_of(key)
-        if len(self._keys) >= _KEYS_MAX:
-            self._keys.clear()
-        self._keys[key] = found
+        if len(self._known) >= _KEYS_MAX:
+            self._known.clear()
+        self._known[key] = found
         return found
 
 
@@ -156,25 +145,28 @@ class GroupRows:
         return pa.RecordBatch.from_arrays(columns, schema=self._schema)
 
 
-def read_commit(value: bytes) -> Commit:
-    """A committed offset of any version; raises CorruptRequest."""
-    try:
-        version, offset, epoch, size = _FRONT_3.unpack_from(value)
-        if version == _VALUE_3 and size >= 0:
-            end = _FRONT_3.size + size
-            note = value[_FRONT_3.size : end].decode() if size else ""
-            (stamp,) = _LONG.unpack_from(value, end)
-            return offset, None if epoch == _NONE else epoch, note, stamp, None
-    except (struct_error, UnicodeDecodeError):
-        pass  # the decoder below says what is wrong, or knows better
-    found = parse_offset_value(value)
-    return (
-        found.offset,
-        None if found.leader_epoch == _NONE else found.leader_epoch,
-        found.metadata,
-        found.commit_timestamp,
-        None if found.expire_timestamp == _NONE else found.expire_timestamp,
-    )
+@dataclass(frozen=True, slots=True)
+class _Owners:
+    """Whose commits they are: keys, and for each row which of them."""
+
+    keys: Sequence[OffsetKey]
+    rows: Numbers
+
+    def column(self, field: str, kind: pa.DataType) -> pa.Array:
+        told = pa.array([getattr(key, field) for key in self.keys], kind)
+        return told.take(pa.array(self.rows))
+
+
+def _given(numbers: Numbers) -> pa.Array:
+    return pa.array(numbers, mask=numbers == _NONE)
+
+
+def _notes(commits: CommitValues, kept: Numbers) -> pa.Array:
+    notes = constant("", pa.string(), len(kept))
+    if commits.notes:
+        notes = pa.array([commits.notes.get(index, "") for index in kept.tolist()], pa.string())
+    is_gone = commits.is_gone[kept]
+    return pc.if_else(is_gone, pa.scalar(None, pa.string()), notes) if is_gone.any() else notes
 
 
 def _key_of(key: bytes) -> Key:
@@ -210,7 +202,9 @@ def _group_row(group: str, value: bytes | None) -> dict[str, Any]:
     }
 
 
-def _source_columns(place: TopicPartition, rows: Rows, kept: list[int]) -> dict[str, Any]:
+def _source_columns(
+    place: TopicPartition, rows: Rows, kept: Numbers | Sequence[int]
+) -> dict[str, Any]:
     return {
         "source_partition": lambda: constant(place.partition, pa.int32(), len(kept)),
         "source_offset": lambda: pa.array(rows.offsets[kept]),

@@ -14,7 +14,8 @@ from pyspark.sql.datasource import EqualTo, GreaterThan, In, LessThanOrEqual, No
 
 from barnabas.client.cluster import TopicPartition
 from barnabas.pipeline.source.address import Address
-from barnabas.pipeline.source.commit_rows import CommitRows, GroupRows, read_commit
+from barnabas.pipeline.source.commit_rows import CommitRows, GroupRows
+from barnabas.pipeline.source.commit_values import read_commit
 from barnabas.pipeline.source.failures import BadOption
 from barnabas.pipeline.source.layout import COMMITS, GROUPS, RECORDS, RECORDS_WITH_HEADERS
 from barnabas.pipeline.source.modes import layout_of, mode_of
