@@ -1,17 +1,17 @@
-"""One fetch of what a partition holds from an offset on, for those who read a log now and then.
+"""Fetches of one partition, for those who read a log now and then, or in ranges.
 
-Source: protocol.md section 2; whoever reads on and on uses fetcher.py.
+Source: protocol.md section 2; whoever reads many partitions on and on uses fetcher.py.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, Final
+from typing import Final
 
 from barnabas.protocol.messages import fetch
 
 from .cluster import Cluster, TopicPartition
-from .errors import KafkaError
+from .errors import raise_for
 
 _BYTES_MAX: Final = 4 << 20
 
@@ -21,23 +21,37 @@ async def fetched(cluster: Cluster, place: TopicPartition, offset: int) -> bytes
 
     Empty at the end of the log. Raises KafkaError.
     """
-    asked = fetch.Partition(
-        partition=place.partition, fetch_offset=offset, partition_max_bytes=_BYTES_MAX
-    )
-    request = fetch.FetchRequest(
-        max_wait_ms=0,
-        min_bytes=0,
-        max_bytes=_BYTES_MAX,
-        topics=[fetch.Topic(topic=place.topic, partitions=[asked])],
-    )
-    answer: fetch.FetchResponse = await cluster.to_leader(place, request, _codes)
-    for topic in answer.responses:
-        for each in topic.partitions:
-            if each.error_code:
-                raise KafkaError(each.error_code, f"{place.topic}-{place.partition}")
-            return bytes(each.records or b"")
-    return b""
+    request = fetch_of(place, offset, bytes_max=_BYTES_MAX)
+    found = result_of(await cluster.to_leader(place, request, _codes))
+    raise_for(found.error_code, f"{place.topic}-{place.partition}")
+    return bytes(found.records or b"")
 
 
-def _codes(answer: Any) -> Iterable[int]:
-    return (each.error_code for topic in answer.responses for each in topic.partitions)
+def fetch_of(
+    place: TopicPartition, offset: int, *, bytes_max: int, wait_ms: int = 0, isolation: int = 0
+) -> fetch.FetchRequest:
+    """Ask for what one partition has from ``offset`` on, at least one batch of it.
+
+    At its end the broker waits ``wait_ms`` for more to come.
+    """
+    partition = fetch.Partition(
+        partition=place.partition, fetch_offset=offset, partition_max_bytes=bytes_max
+    )
+    return fetch.FetchRequest(
+        max_wait_ms=wait_ms,
+        min_bytes=1 if wait_ms else 0,
+        max_bytes=bytes_max,
+        isolation_level=isolation,
+        topics=[fetch.Topic(topic=place.topic, partitions=[partition])],
+    )
+
+
+def result_of(answer: fetch.FetchResponse) -> fetch.PartitionResult:
+    """What came of such a request; raises KafkaError when the answer as a whole is an error."""
+    raise_for(answer.error_code)
+    return answer.responses[0].partitions[0]
+
+
+def _codes(answer: fetch.FetchResponse) -> Iterable[int]:
+    yield answer.error_code
+    yield from (each.error_code for topic in answer.responses for each in topic.partitions)

@@ -12,7 +12,8 @@ from random import Random
 from typing import Final
 
 from barnabas.client.cluster import Cluster, TopicPartition
-from barnabas.client.errors import KafkaError, known_code
+from barnabas.client.errors import KafkaError
+from barnabas.client.one_fetch import fetch_of, result_of
 from barnabas.client.retry import Attempts
 from barnabas.pipeline.cluster_calls import offsets_at
 from barnabas.pipeline.link import link_to
@@ -118,11 +119,14 @@ class _Reader:
         leaders = await self._cluster.leaders([self._place])
         if self._place not in leaders:
             raise KafkaError(ErrorCode.LEADER_NOT_AVAILABLE)
-        answer = await self._cluster.ask(leaders[self._place], self._request(offset))
-        code = known_code(answer.error_code)
-        if code:
-            raise KafkaError(code)
-        result = answer.responses[0].partitions[0]
+        request = fetch_of(
+            self._place,
+            offset,
+            bytes_max=self._options.fetch_bytes,
+            wait_ms=_WAIT_MS,
+            isolation=self._options.isolation,
+        )
+        result = result_of(await self._cluster.ask(leaders[self._place], request))
         if result.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
             return await self._moved(offset, result)
         if result.error_code:
@@ -135,20 +139,6 @@ class _Reader:
             for each in result.aborted_transactions or ()
         ]
         return _Found(records, aborted)
-
-    def _request(self, offset: int) -> fetch.FetchRequest:
-        partition = fetch.Partition(
-            partition=self._place.partition,
-            fetch_offset=offset,
-            partition_max_bytes=self._options.fetch_bytes,
-        )
-        return fetch.FetchRequest(
-            max_wait_ms=_WAIT_MS,
-            min_bytes=1,
-            max_bytes=self._options.fetch_bytes,
-            isolation_level=self._options.isolation,
-            topics=[fetch.Topic(topic=self._place.topic, partitions=[partition])],
-        )
 
     async def _moved(self, offset: int, result: fetch.PartitionResult) -> _Found:
         """The log begins behind ``offset`` by now; else a new leader will catch up."""
