@@ -102,6 +102,7 @@ class Processes:
 
     def __init__(self) -> None:
         self.peak_mb: dict[str, int] = defaultdict(int)
+        self._ticks: dict[tuple[str, int], int] = {}
         self._is_over = threading.Event()
         self._watching = threading.Thread(target=self._watch)
 
@@ -119,22 +120,26 @@ class Processes:
         self._watching.join()
 
     def cpu_s(self) -> dict[str, float]:
-        """CPU seconds until now, of children that have ended too."""
-        ticks = os.sysconf("SC_CLK_TCK")
+        """CPU seconds until now, of processes that have ended too, as they were last seen."""
+        self._look()
         spent: dict[str, float] = defaultdict(float)
-        for name, words in _ours():
-            spent[name] += sum(map(int, words[11:15])) / ticks
+        for (name, _), ticks in list(self._ticks.items()):
+            spent[name] += ticks / os.sysconf("SC_CLK_TCK")
         return spent
 
     def _watch(self) -> None:
         while not self._is_over.wait(_LOOK_EVERY_S):
-            for name, words in _ours():
-                size = int(words[21]) * os.sysconf("SC_PAGESIZE") >> 20
-                self.peak_mb[name] = max(self.peak_mb[name], size)
+            self._look()
+
+    def _look(self) -> None:
+        for name, number, words in _ours():
+            size = int(words[21]) * os.sysconf("SC_PAGESIZE") >> 20
+            self.peak_mb[name] = max(self.peak_mb[name], size)
+            self._ticks[name, number] = int(words[11]) + int(words[12])
 
 
-def _ours() -> Iterator[tuple[str, list[str]]]:
-    """This process and all below it: what each is, and its ``stat`` from the state on."""
+def _ours() -> Iterator[tuple[str, int, list[str]]]:
+    """This process and all below it: what each is, its id, and its ``stat`` from the state on."""
     stats: dict[int, list[str]] = {}
     children: dict[int, list[int]] = defaultdict(list)
     for entry in Path("/proc").glob("[0-9]*/stat"):
@@ -147,7 +152,8 @@ def _ours() -> Iterator[tuple[str, list[str]]]:
         number = left.pop()
         left += children[number]
         with contextlib.suppress(OSError):
-            yield _name_of(Path(f"/proc/{number}/cmdline").read_bytes()), stats[number]
+            name = _name_of(Path(f"/proc/{number}/cmdline").read_bytes())
+            yield name, number, stats[number]
 
 
 def _name_of(command: bytes) -> str:

@@ -152,7 +152,7 @@ def test_spark_submit_tells_lag_and_segments_as_the_console_does(tmp_path: Path)
     assert submit("lag-history", words, log) in (0, 1), log.read_text(errors="replace")[-3000:]
     (table,) = json.loads(report.read_text())["tables"]
     (row,) = table["rows"]
-    assert dict(zip(table["columns"], row, strict=True))["lag"] == 3_600 - 49
+    assert dict(zip(table["columns"], row, strict=True))["lag"] == 50 * 60 - 49  # after 50 minutes
     words = ["profile", str(extract(tmp_path)), "--report", str(report)]
     assert submit("segments", words, log) == 0, log.read_text(errors="replace")[-3000:]
     assert json.loads(report.read_text())["figures"]["bad logs"] == 0
