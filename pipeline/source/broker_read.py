@@ -31,6 +31,10 @@ from .unpacking import Aborted, Unpacker
 log = logging.getLogger(__name__)
 
 _WAIT_MS: Final = 500
+_BYTES_PER_OFFSET: Final = 1024.0
+"""Expected of records of which none has been seen."""
+_BYTES_MIN: Final = 64 << 10
+_SPARE: Final = 1.1
 _ABSENT: Final = 0.05
 """Seconds before a leader is asked again that has nothing yet where there should be something."""
 
@@ -50,13 +54,16 @@ def read_range(wanted: Range, options: TopicOptions, *, needs_records: bool) -> 
         needs_records=needs_records,
         aborted=() if options.isolation == READ_COMMITTED else None,
     )
-    offset = wanted.start
-    coming = link.start(reader.after(offset))
+    offset, density, most = wanted.start, _BYTES_PER_OFFSET, options.fetch_bytes
+    coming = link.start(reader.after(offset, bytes_wanted(wanted.size, density, most)))
     while offset < wanted.end:
         found = coming.result()
-        offset = found.next_offset(offset)
+        begun, offset = offset, found.next_offset(offset)
+        if found.records:
+            density = len(found.records) / max(1, offset - begun)
         if offset < wanted.end:
-            coming = link.start(reader.after(offset))  # on its way while we unpack
+            size = bytes_wanted(wanted.end - offset, density, most)
+            coming = link.start(reader.after(offset, size))  # on its way while we unpack
         unpacker.expect(found.aborted)
         for position, _ in batch.iterate(found.records):
             if batch.base_offset(found.records, position) >= wanted.end:
@@ -67,6 +74,14 @@ def read_range(wanted: Range, options: TopicOptions, *, needs_records: bool) -> 
         rows = unpacker.drain()
         if rows is not None:
             yield rows
+
+
+def bytes_wanted(offsets: int, bytes_per_offset: float, most: int) -> int:
+    """What to ask for at once to have so many offsets: little where a batch of a stream is small.
+
+    A broker sends a whole batch of records however little it was asked for.
+    """
+    return min(most, max(_BYTES_MIN, int(offsets * bytes_per_offset * _SPARE)))
 
 
 class _Found:
@@ -93,7 +108,7 @@ class _Reader:
         self._place = place
         self._options = options
 
-    async def after(self, offset: int) -> _Found:
+    async def after(self, offset: int, bytes_max: int) -> _Found:
         """What stands at ``offset`` and behind it."""
         clock = asyncio.get_running_loop().time
         attempts = Attempts(self._cluster.config, Random(), clock())  # noqa: S311
@@ -101,7 +116,7 @@ class _Reader:
         why = ErrorCode.LEADER_NOT_AVAILABLE
         while clock() < deadline:
             try:
-                found = await self._asked(offset)
+                found = await self._asked(offset, bytes_max)
                 if found is not None:
                     return found
                 await asyncio.sleep(_ABSENT)
@@ -114,7 +129,7 @@ class _Reader:
             await asyncio.sleep(attempts.pause_after(why, clock()) or _ABSENT)
         raise KafkaError(why, f"nothing at {offset} of {self._place.topic}-{self._place.partition}")
 
-    async def _asked(self, offset: int) -> _Found | None:
+    async def _asked(self, offset: int, bytes_max: int) -> _Found | None:
         """One answer; None when nothing is there yet."""
         leaders = await self._cluster.leaders([self._place])
         if self._place not in leaders:
@@ -122,7 +137,7 @@ class _Reader:
         request = fetch_of(
             self._place,
             offset,
-            bytes_max=self._options.fetch_bytes,
+            bytes_max=bytes_max,
             wait_ms=_WAIT_MS,
             isolation=self._options.isolation,
         )

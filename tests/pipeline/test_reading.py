@@ -14,6 +14,7 @@ from pyspark.sql.datasource import EqualTo, GreaterThan, In, LessThanOrEqual, No
 
 from barnabas.client.cluster import TopicPartition
 from barnabas.pipeline.source.address import Address
+from barnabas.pipeline.source.broker_read import bytes_wanted
 from barnabas.pipeline.source.commit_rows import CommitRows, GroupRows
 from barnabas.pipeline.source.commit_values import read_commit
 from barnabas.pipeline.source.failures import BadOption
@@ -173,6 +174,17 @@ def test_a_limit_is_shared_so_that_all_move_and_none_goes_too_far(
     taken = sum(ends[place] - start[place] for place in latest)
     backlog = sum(latest[place] - start[place] for place in latest)
     assert taken == backlog if backlog <= most else taken <= most + len(logs)
+
+
+@given(st.integers(1, 1 << 40), st.floats(0, 1e9), st.integers(1, 1 << 31))
+def test_no_more_is_asked_for_than_a_range_needs_or_a_task_may_hold(
+    offsets: int, density: float, most: int
+) -> None:
+    found = bytes_wanted(offsets, density, most)
+
+    assert 1 <= found <= most
+    assert found >= min(most, 1 << 16, int(offsets * density))
+    assert bytes_wanted(1, density, most) <= found
 
 
 @given(
