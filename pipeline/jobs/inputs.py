@@ -28,6 +28,9 @@ from barnabas.pipeline.source.failures import BadOption
 from barnabas.pipeline.source.words import Words
 
 FORMAT: Final = "barnabas"
+_COMMIT_COLUMNS: Final = (
+    "group,topic,partition,offset,metadata,commit_ts,source_offset,source_timestamp"
+)
 _VARIABLE: Final = "BARNABAS_BOOTSTRAP"
 _DEFAULT: Final = "localhost:9092"
 _LATEST: Final = -1
@@ -158,7 +161,7 @@ def commits_of(spark: SparkSession, source: Source, kept: Kept) -> DataFrame:
     if source.commits:
         found = spark.read.parquet(source.commits)
     else:
-        found = reader(spark, source, mode="commits").load()
+        found = reader(spark, source, mode="commits").option("columns", _COMMIT_COLUMNS).load()
     at = F.coalesce("commit_ts", "source_timestamp")
     chosen = found.select(
         "group",
