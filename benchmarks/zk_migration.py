@@ -47,7 +47,7 @@ _LOOK_EVERY_S: Final = 0.5
 _PAUSE_S: Final = 0.5
 _JAVA_OPTIONS: Final = "_JAVA_OPTIONS"
 _HEAP: Final = "-Xmx1g"
-"""In development ZooKeeper has 128 MiB, which some ten thousand groups fill."""
+"""In development ZooKeeper has 128 MiB, which hold 10,000 groups and not 100,000."""
 _MULTI: Final = 50
 """So many groups' znodes are made by one request."""
 
