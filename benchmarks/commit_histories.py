@@ -159,10 +159,17 @@ class Processes:
         cpu_s, peaks = 0.0, {True: 0, False: 0}
         for folder, name, words in _family(os.getpid()):
             cpu_s += sum(map(int, words[11:15])) / os.sysconf("SC_CLK_TCK")
-            status = (folder / "status").read_text()
-            peak = next(line for line in status.splitlines() if line.startswith("VmHWM"))
-            peaks[name == "java"] += int(peak.split()[1]) // 1024
+            peaks[name == "java"] += _peak_mb(folder / "status")
         return cls(cpu_s, peaks[True], peaks[False])
+
+
+def _peak_mb(status: Path) -> int:
+    """0 for a process that has ended meanwhile, or that nobody has waited for yet."""
+    with contextlib.suppress(OSError):
+        for line in status.read_text().splitlines():
+            if line.startswith("VmHWM"):
+                return int(line.split()[1]) // 1024
+    return 0
 
 
 def _family(pid: int) -> Iterator[tuple[Path, str, list[str]]]:
