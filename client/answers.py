@@ -130,7 +130,8 @@ class Answers(asyncio.Protocol):
             end = position + _SIZE.size + size
             if len(received) < end:
                 break
-            self._answer(correlation_id, bytes(received[position + _SIZE.size : end]))
+            frame = bytes(memoryview(received)[position + _SIZE.size : end])
+            self._answer(correlation_id, frame)
             position = end
         del received[:position]
 

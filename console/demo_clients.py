@@ -11,10 +11,10 @@ from typing import Any, Final
 
 from barnabas.client.cluster import Cluster, TopicPartition
 from barnabas.client.errors import raise_for
+from barnabas.client.one_fetch import fetched
 from barnabas.protocol import consumer_protocol
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages import (
-    fetch,
     join_group,
     leave_group,
     offset_commit,
@@ -32,7 +32,6 @@ _BEGIN_AGAIN: Final = (
     ErrorCode.ILLEGAL_GENERATION,
     ErrorCode.REBALANCE_IN_PROGRESS,
 )
-_FETCH_BYTES: Final = 1 << 20
 _STRATEGY: Final = "range"
 
 
@@ -54,19 +53,8 @@ async def send(
 
 
 async def read(cluster: Cluster, place: TopicPartition, offset: int) -> list[bytes]:
-    """The values of the records from ``offset`` to the end, or to the first MiB of them."""
-    part = fetch.Partition(
-        partition=place.partition, fetch_offset=offset, partition_max_bytes=_FETCH_BYTES
-    )
-    request = fetch.FetchRequest(
-        max_wait_ms=0,
-        min_bytes=0,
-        topics=[fetch.Topic(topic=place.topic, partitions=[part])],
-    )
-    answer = await cluster.to_leader(place, request, lambda answer: [_fetched(answer).error_code])
-    fetched = _fetched(answer)
-    raise_for(fetched.error_code, place.topic)
-    data = bytes(fetched.records or b"")
+    """The values of the records from ``offset`` to the end, or the first 4 MiB of them."""
+    data = await fetched(cluster, place, offset)
     found = (record for position, _ in iterate(data) for record in records(data, position))
     return [record.value or b"" for record in found if record.offset >= offset]
 
@@ -184,7 +172,3 @@ def _codes_of_commit(answer: Any) -> Iterable[int]:
 
 def _appended(answer: produce.ProduceResponse) -> produce.PartitionResult:
     return answer.responses[0].partition_responses[0]
-
-
-def _fetched(answer: fetch.FetchResponse) -> fetch.PartitionResult:
-    return answer.responses[0].partitions[0]
