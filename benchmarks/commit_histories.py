@@ -15,7 +15,7 @@ import contextlib
 import json
 import os
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Self
@@ -23,6 +23,8 @@ from typing import TYPE_CHECKING, Any, Final, Self
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+
+from benchmarks.process_tree import process_tree
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -157,9 +159,9 @@ class Processes:
     def now(cls) -> Self:
         """What they took until now."""
         cpu_s, peaks = 0.0, {True: 0, False: 0}
-        for folder, name, words in _family(os.getpid()):
-            cpu_s += sum(map(int, words[11:15])) / os.sysconf("SC_CLK_TCK")
-            peaks[name == "java"] += _peak_mb(folder / "status")
+        for each in process_tree():
+            cpu_s += sum(map(int, each.words[11:15])) / os.sysconf("SC_CLK_TCK")
+            peaks[each.name == "java"] += _peak_mb(each.folder / "status")
         return cls(cpu_s, peaks[True], peaks[False])
 
 
@@ -170,21 +172,6 @@ def _peak_mb(status: Path) -> int:
             if line.startswith("VmHWM"):
                 return int(line.split()[1]) // 1024
     return 0
-
-
-def _family(pid: int) -> Iterator[tuple[Path, str, list[str]]]:
-    """A process and those below it: folder in /proc, name, what stands in ``stat`` behind it."""
-    stats = {}
-    for stat in Path("/proc").glob("[0-9]*/stat"):
-        with contextlib.suppress(OSError):
-            front, _, behind = stat.read_text().rpartition(")")
-            stats[int(stat.parent.name)] = (stat.parent, front.partition("(")[2], behind.split())
-    wanted = {pid}
-    by_start = sorted(stats.items(), key=lambda each: (int(each[1][2][19]), each[0]))
-    for number, (folder, name, words) in by_start:
-        if number in wanted or int(words[1]) in wanted:  # parents come before their children
-            wanted.add(number)
-            yield folder, name, words
 
 
 def main(words: Sequence[str] | None = None) -> None:

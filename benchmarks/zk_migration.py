@@ -18,7 +18,6 @@ import threading
 import time
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
 
@@ -41,6 +40,7 @@ from barnabas.pipeline.jobs.report import Report
 from barnabas.pipeline.jobs.zk_migrate import ZkMigrateConfig
 from barnabas.pipeline.session import spark_session
 from barnabas.protocol import znodes
+from benchmarks.process_tree import process_tree
 
 TOPIC: Final = "migrated"
 _LOOK_EVERY_S: Final = 0.5
@@ -102,7 +102,7 @@ class Processes:
 
     def __init__(self) -> None:
         self.peak_mb: dict[str, int] = defaultdict(int)
-        self._ticks: dict[tuple[str, int], int] = {}
+        self._ticks: dict[tuple[str, str], int] = {}
         self._is_over = threading.Event()
         self._watching = threading.Thread(target=self._watch)
 
@@ -132,28 +132,12 @@ class Processes:
             self._look()
 
     def _look(self) -> None:
-        for name, number, words in _ours():
-            size = int(words[21]) * os.sysconf("SC_PAGESIZE") >> 20
-            self.peak_mb[name] = max(self.peak_mb[name], size)
-            self._ticks[name, number] = int(words[11]) + int(words[12])
-
-
-def _ours() -> Iterator[tuple[str, int, list[str]]]:
-    """This process and all below it: what each is, its id, and its ``stat`` from the state on."""
-    stats: dict[int, list[str]] = {}
-    children: dict[int, list[int]] = defaultdict(list)
-    for entry in Path("/proc").glob("[0-9]*/stat"):
-        with contextlib.suppress(OSError):
-            number, words = int(entry.parent.name), entry.read_text().rpartition(")")[2].split()
-            stats[number] = words
-            children[int(words[1])].append(number)
-    left = [os.getpid()]
-    while left:
-        number = left.pop()
-        left += children[number]
-        with contextlib.suppress(OSError):
-            name = _name_of(Path(f"/proc/{number}/cmdline").read_bytes())
-            yield name, number, stats[number]
+        for each in process_tree():
+            with contextlib.suppress(OSError):  # it ended
+                name = _name_of((each.folder / "cmdline").read_bytes())
+                size = int(each.words[21]) * os.sysconf("SC_PAGESIZE") >> 20
+                self.peak_mb[name] = max(self.peak_mb[name], size)
+                self._ticks[name, each.folder.name] = int(each.words[11]) + int(each.words[12])
 
 
 def _name_of(command: bytes) -> str:
