@@ -1,10 +1,12 @@
 # The two commands a newcomer needs are `make demo` and `make test`; each makes its own virtual environment.
 PYTHON ?= python3
+WORKERS ?= auto
+TESTS ?=
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/ready
 
-.PHONY: setup demo test test-all spark-lowest check format bench docs image wheel clean
+.PHONY: setup demo test test-all soak spark-lowest check format bench docs image wheel clean
 
 setup: $(READY)            ## a virtual environment with everything that works on this repository
 
@@ -17,12 +19,14 @@ $(READY): pyproject.toml
 demo: $(READY)             ## the main job, start to end: a cluster, a group, a lost node, its offsets still there
 	$(BIN)/python -m barnabas.console.demo
 
-test: $(READY)             ## every test, against real ZooKeeper and real clients
-	$(BIN)/python -m pytest
+test: $(READY)             ## every test (or TESTS=...), against real ZooKeeper and real clients
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile $(TESTS)
 
-test-all: $(READY)         ## the same in development mode, with Apache Kafka beside us (Maven fetches it)
-	BARNABAS_KAFKA_LIBS="$$($(BIN)/python -m benchmarks.apache_kafka)" $(BIN)/python -X dev -m pytest \
-	  -m "nightly or not nightly"
+test-all: $(READY)         ## the same in development mode, one after the other, with all that takes long
+	$(BIN)/python -X dev -m pytest -m "nightly or not nightly" $(TESTS)
+
+soak:                      ## `make test` three times in a row in a fresh clone, beside stress-ng
+	tests/soak.sh
 
 spark-lowest:              ## the pipelines on the lowest releases of Spark and Arrow that they support
 	$(PYTHON) -m venv $(VENV)/spark-lowest

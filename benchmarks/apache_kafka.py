@@ -9,13 +9,16 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 from barnabas.console.java import find_java
+from benchmarks import download_cache
+from benchmarks.download_cache import fetched
 from benchmarks.server_process import ServerFailed, ServerProcess, write_properties
 
 KAFKA_VERSION = "3.9.1"
-CACHE = Path("~/.cache/barnabas").expanduser() / f"kafka-{KAFKA_VERSION}"
+CACHE = download_cache.CACHE / f"kafka-{KAFKA_VERSION}"
 
 DEPENDENCIES = (
     ("org.apache.kafka", "kafka_2.13", KAFKA_VERSION),
@@ -35,6 +38,13 @@ JVM_FLAGS = (
     "-Djava.awt.headless=true",
 )
 
+_MVN_S = 900
+IMPATIENT = (
+    "-Dmaven.wagon.http.connectionTimeout=15000",
+    "-Daether.connector.connectTimeout=15000",
+)
+"""Where no repository can be reached, Maven says so within a minute, in old and new releases."""
+
 LOG4J = """log4j.rootLogger=INFO, stdout
 log4j.appender.stdout=org.apache.log4j.ConsoleAppender
 log4j.appender.stdout.layout=org.apache.log4j.PatternLayout
@@ -47,30 +57,35 @@ def kafka_jars(libs: Path | None = None) -> Path:
 
     Raises ServerFailed when there is no Maven, or when it fails.
     """
-    folder = libs if libs is not None else CACHE / "libs"
-    if (folder / f"kafka_2.13-{KAFKA_VERSION}.jar").exists():
-        return folder
-    if libs is not None:
-        raise ServerFailed(f"{libs} holds no kafka_2.13-{KAFKA_VERSION}.jar")
-    fetch_jars(folder, DEPENDENCIES)
-    return folder
+    wanted = f"kafka_2.13-{KAFKA_VERSION}.jar"
+    if libs is None:
+        return fetch_jars(CACHE / "libs", DEPENDENCIES, wanted)
+    if not (libs / wanted).exists():
+        raise ServerFailed(f"{libs} holds no {wanted}")
+    return libs
 
 
-def fetch_jars(folder: Path, artifacts: Sequence[tuple[str, str, str]]) -> None:
-    """Put artifacts, each a group, a name and a version, and all they need into a folder.
+def fetch_jars(folder: Path, artifacts: Sequence[tuple[str, str, str]], wanted: str) -> Path:
+    """``folder`` with artifacts, each a group, a name and a version, and all that they need.
 
-    Raises ServerFailed when there is no Maven, or when it fails.
+    It is left alone when it holds a file that matches ``wanted``. Raises ServerFailed when there is
+    no Maven, or when it fails.
     """
+    return fetched(folder, wanted, partial(_copy_dependencies, artifacts))
+
+
+def _copy_dependencies(artifacts: Sequence[tuple[str, str, str]], folder: Path) -> None:
     if shutil.which("mvn") is None:
         raise ServerFailed("Apache Kafka is fetched with mvn: apt-get install maven, or --libs DIR")
-    folder.parent.mkdir(parents=True, exist_ok=True)
     project = folder.parent / "pom.xml"
     project.write_text(_project(artifacts))
-    fetch = ["mvn", "-q", "-B", "-f", str(project), "dependency:copy-dependencies"]
+    fetch = ["mvn", "-q", "-B", *IMPATIENT, "-f", str(project), "dependency:copy-dependencies"]
     try:
-        subprocess.run([*fetch, f"-DoutputDirectory={folder}"], check=True, stdout=sys.stderr)
-    except subprocess.CalledProcessError as failure:
-        raise ServerFailed(f"mvn could not fetch {artifacts[0]}") from failure
+        subprocess.run(
+            [*fetch, f"-DoutputDirectory={folder}"], check=True, stdout=sys.stderr, timeout=_MVN_S
+        )
+    except (subprocess.CalledProcessError, subprocess.TimeoutExpired) as failure:
+        raise ServerFailed(f"mvn could not fetch {':'.join(artifacts[0])}") from failure
 
 
 def _project(artifacts: Sequence[tuple[str, str, str]]) -> str:

@@ -177,7 +177,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--megabytes", type=int, default=40, help="of each round, at 1000 bytes")
     parser.add_argument("--commits", type=int, default=1000, help="of each round")
     parser.add_argument("--only", nargs="+", choices=sorted(CONTESTANTS), metavar="CLIENT")
-    parser.add_argument("--bootstrap", help="a cluster that runs already")
+    parser.add_argument("--bootstrap", "--bootstrap-server", help="a cluster that runs already")
     parser.add_argument("--no-pin", action="store_true", help="let the scheduler choose cores")
     parser.add_argument("--json", type=Path, help="write every round to this file")
     parser.add_argument("--worker", choices=sorted(CONTESTANTS), help=argparse.SUPPRESS)

@@ -92,6 +92,12 @@ class Socket(asyncio.Transport):
         self.written += len(data)
         self.last = bytes(data)
 
+    def pause_reading(self) -> None:
+        """Nothing more comes before it is read on."""
+
+    def resume_reading(self) -> None:
+        """What waited is in the framing already."""
+
     def abort(self) -> None:
         """The connection complained: the measure would be worthless."""
         raise AssertionError("the connection was closed")

@@ -92,6 +92,9 @@ class _Topics:
     def may_lead(self, partition: int) -> bool:
         return False
 
+    def lacks_offsets_topic(self) -> bool:
+        return False
+
     def create_offsets_topic(self) -> None:
         return None
 

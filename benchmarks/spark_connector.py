@@ -7,12 +7,15 @@ from __future__ import annotations
 
 import shutil
 import subprocess
+from functools import partial
 from pathlib import Path
 from typing import Final
 
 import pyspark
 
-_CACHE: Final = Path("~/.cache/barnabas").expanduser()
+from benchmarks.apache_kafka import IMPATIENT
+from benchmarks.download_cache import CACHE, fetched
+
 _VERSIONS: Final = {"4.0": "4.0.0", "4.1": "4.1.0"}
 _NEWEST: Final = "4.2.0"
 """For every later release of pyspark."""
@@ -37,9 +40,9 @@ def connector_jars() -> list[Path]:
     """
     release = ".".join(pyspark.__version__.split(".")[:2])
     version = _VERSIONS.get(release, _NEWEST)
-    folder = _CACHE / f"spark-kafka-{version}"
-    if not _found(folder):
-        _fetch(folder, version)
+    folder = fetched(
+        CACHE / f"spark-kafka-{version}", f"{_WANTED[0]}-*.jar", partial(_fetch, version)
+    )
     jars = _found(folder)
     if not jars:
         raise NoConnector(f"mvn left no jars of {version} in {folder}")
@@ -51,14 +54,13 @@ def _found(folder: Path) -> list[Path]:
     return [jar for jar in jars if jar is not None] if all(jars) else []
 
 
-def _fetch(folder: Path, version: str) -> None:
+def _fetch(version: str, folder: Path) -> None:
     mvn = shutil.which("mvn")
     if mvn is None:
         raise NoConnector("spark-sql-kafka is fetched with mvn: apt-get install maven")
-    folder.mkdir(parents=True, exist_ok=True)
-    project = folder / "pom.xml"
+    project = folder.parent / "pom.xml"
     project.write_text(_project(version))
-    words = [mvn, "-q", "-B", "-f", str(project), "dependency:copy-dependencies"]
+    words = [mvn, "-q", "-B", *IMPATIENT, "-f", str(project), "dependency:copy-dependencies"]
     words += ["-DincludeScope=runtime", f"-DoutputDirectory={folder}"]
     try:
         subprocess.run(words, check=True, capture_output=True, timeout=_MVN_S)

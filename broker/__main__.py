@@ -17,11 +17,12 @@ from typing import Final
 
 import uvloop
 
+from barnabas.client.system_errors import in_words
 from barnabas.protocol.settings import ConfigError
 
-from . import collector, daemon
+from . import collector, daemon, threads
 from .config import NodeConfig, load
-from .properties import from_assignments, from_environment, parse_properties
+from .properties import from_assignments, from_environment, parse_properties, variables
 from .storage.open_files import raise_limit
 
 log = logging.getLogger(__name__)
@@ -46,11 +47,18 @@ def main(
     logging.getLogger("kazoo").setLevel(logging.ERROR)
     try:
         config = _configured(chosen, defaults or {})
-    except (ConfigError, OSError, UnicodeDecodeError) as error:
-        sys.stderr.write(f"barnabas: {error}\n")
+    except ConfigError as error:
+        sys.stderr.write(f"barnabas: {error.listing()}\n")
+        return MISUSED
+    except UnicodeDecodeError:
+        sys.stderr.write(f"barnabas: {chosen.file} is no text in UTF-8\n")
+        return MISUSED
+    except OSError as error:
+        sys.stderr.write(f"barnabas: {in_words(error)}\n")
         return MISUSED
     for warning in config.warnings:
         log.warning("%s", warning)
+    threads.share_interpreter()
     raise_limit()
     try:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
@@ -98,8 +106,9 @@ def _configured(chosen: argparse.Namespace, defaults: Mapping[str, str]) -> Node
     if chosen.file is not None:
         values |= parse_properties(chosen.file.read_text(encoding="utf-8"))
     values |= from_environment(os.environ)
-    values |= from_assignments(chosen.settings)
-    return load(values)
+    typed = from_assignments(chosen.settings)
+    named = variables(os.environ)
+    return load(values | typed, {name: named[name] for name in named.keys() - typed.keys()})
 
 
 def _parser(program: str) -> argparse.ArgumentParser:

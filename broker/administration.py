@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Protocol
 
 from barnabas.client.ensemble import ZooKeeper
@@ -45,17 +45,18 @@ def administration(
     logs: LogManager,
     replicas: Replicas,
     files: Files,
+    check_listeners: Callable[[NodeConfig], Awaitable[None]],
 ) -> Iterable[Handlers]:
     """One handler an area, each with what it needs of the node."""
     return (
-        ConfigsHandler(node_id, config, metadata, topic_configs, node_configs),
+        ConfigsHandler(node_id, metadata, topic_configs, node_configs),
         AlterConfigsHandler(
             node_id,
             metadata,
             ConfigChanges(zookeeper),
             topic_configs,
             node_configs,
-            config.log_defaults,
+            check_listeners,
         ),
         PartitionsHandler(
             TopicGrowth(zookeeper),

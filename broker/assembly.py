@@ -11,40 +11,48 @@ import random
 from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, Final
 
-from barnabas.client.connection import Connection
 from barnabas.client.ensemble import ZooKeeper
 
 from .administration import administration
+from .cluster_check import ClusterCheck
 from .config import NodeConfig
 from .controlled_shutdown import Departure
 from .controller.auto_creation import AutoCreation
 from .controller.controller import Controller
 from .controller.creation import TopicWriter
 from .controller.term import Office
+from .controller.timed_link import timed
 from .coordination import Coordination
 from .data_plane import data_plane
+from .dialing import dialer
 from .disk_notices import DiskNotices
-from .doors import NODE_USER, Doors
+from .doors import Doors
 from .handlers import sasl
 from .handlers.acls import AclsHandler
 from .handlers.api_versions import ApiVersionsHandler
 from .handlers.cluster import ClusterHandler
 from .handlers.control import ControlHandler
 from .handlers.conversions import Conversions
+from .handlers.features import FeaturesHandler
 from .handlers.groups import GroupsHandler
 from .handlers.metadata import MetadataHandler
 from .handlers.producer_ids import ProducerIdsHandler
 from .handlers.producers import ProducersHandler
 from .handlers.topics import TopicsHandler
 from .identity import Identity
+from .latency import Latency
+from .listener_changes import ListenerChanges
 from .liveness.liveness import Liveness
 from .metadata import MetadataCache
 from .metrics.observer import Observed, Observer
 from .net.dispatch import Dispatcher
 from .net.limits import Limits
+from .net.watchdog import Watchdog
 from .node_configs import NodeConfigs
+from .peers import Peers
 from .producer_id_blocks import ProducerIdBlocks
 from .registration import Registration, SessionRenewal
+from .replication.damaged_replicas import DamagedReplicas
 from .replication.following import Followings
 from .replication.in_sync_sets import InSyncSets
 from .replication.replicas import Replicas
@@ -88,12 +96,16 @@ class Node:
         self._chance = chance
         self._loop = asyncio.get_running_loop()
         self._registration: Registration | None = None
+        self._dial = dialer(config, identity.node_id)
+        self._cluster_check = ClusterCheck(zookeeper, identity.cluster_id)
         self._metadata = MetadataCache()
-        self._limits = Limits(config.network)
+        self._limits = Limits(config.network, config.listener_bounds)
         self._disk_notices = DiskNotices(zookeeper, identity.node_id)
         self._replicas = self._build_replicas()
+        self._damaged = DamagedReplicas(self._replicas, self._disk_notices.tell)
         self._liveness = self._build_liveness(lease_clock)
         self._doors = Doors(config, self._limits, self._liveness)
+        self._listener_changes = self._build_listener_changes()
         self._writer = TopicWriter(
             zookeeper,
             chance,
@@ -116,6 +128,7 @@ class Node:
             dial=self._dial,
             locate=self._internal_address,
         )
+        self._cleaner = self._build_cleaner()
         self._departure = self._build_departure()
         self._observer = Observer(config.metrics)
         self._tell_each_other()
@@ -130,6 +143,7 @@ class Node:
             clock=clock,
             chance=self._chance,
             peers=self._peers,
+            is_candidate="coordinator" in self.config.node.node_roles,
         )
 
     def _build_departure(self) -> Departure:
@@ -144,6 +158,15 @@ class Node:
             shares_replicas=lambda: any(
                 len(partition.replicas) > 1 for partition in self._replicas
             ),
+        )
+
+    def _build_cleaner(self) -> Cleaner:
+        committed = self._replicas.high_watermark
+        return Cleaner(self._files, self._logs, self.config.cleaner, committed, self._now_ms)
+
+    def _build_listener_changes(self) -> ListenerChanges:
+        return ListenerChanges(
+            self._zookeeper, self._node_configs, self._doors, self._limits.admission, self._now_ms
         )
 
     def _build_replicas(self) -> Replicas:
@@ -172,12 +195,15 @@ class Node:
 
     async def open(self, tasks: asyncio.TaskGroup) -> None:
         """Bind every port, then take the place in ZooKeeper; nothing is served yet."""
+        self._orders = Latency()
         self._dispatcher = dispatcher = self._observer.dispatcher(tasks)
+        await self._limits.admission.resolve()
         await self._doors.bind(dispatcher)
         self._registration = registration = Registration(
             self._zookeeper,
             self.identity.node_id,
             self._doors.registration(self._now_ms()),
+            Peers.of_node(self._zookeeper, self.identity, self.config),
             files=self._files,
             session_directory=self._logs.locked_directory,
         )
@@ -191,6 +217,7 @@ class Node:
             self._zookeeper,
             [
                 self._coordination.forget_former_life,
+                self._cluster_check.confirm,
                 self._register,
                 self._topic_configs.load,
                 self._node_configs.load,
@@ -203,26 +230,26 @@ class Node:
 
     def background(self) -> Mapping[str, Work]:
         """What runs as long as the node does; the end of any of it ends the node."""
+        registration = self._registration
+        assert registration is not None, "opened"
         return {
             "logs": self._logs.run,
-            "log compaction": Cleaner(
-                self._files,
-                self._logs,
-                self.config.cleaner,
-                self._replicas.high_watermark,
-                self._now_ms,
-            ).run,
+            "log compaction": self._cleaner.run,
+            "listeners": lambda: self._listener_changes.run(registration),
             "topic settings": self._topic_configs.run,
             "topic creation": self._creation.run,
             "groups": self._coordination.groups.run,
             "offsets topic": self._coordination.offsets_topic.run,
             "controller": self._controller.run,
             "session renewal": self._renewal.run,
+            "zookeeper's content": self._cluster_check.run,
             "disk notices": self._disk_notices.run,
+            "damaged replicas": self._damaged.run,
             "liveness": self._liveness.run,
             "in-sync sets": lambda: self._in_sync_sets.run(self._replicas),
             "followers": self._followings.run,
             "metrics": self._observer.run,
+            "watchdog": Watchdog(self._doors.open_connections, self._loop.time).run,
         }
 
     async def begin(self) -> Mapping[str, int]:
@@ -280,7 +307,17 @@ class Node:
             controller=self._controller,
             groups=self._coordination.groups,
             now_ms=self._now_ms,
+            duties=self._duties(),
         )
+
+    def _duties(self) -> dict[str, Latency]:
+        """What this node does for itself and for others, by the names that metrics tell."""
+        beacons = self._liveness.beacons
+        return {
+            "authority_check": self._controller.checks,
+            "control_request": self._orders,
+            **({"beacon_echo": beacons.echoes} if beacons else {}),
+        }
 
     async def _campaign(self) -> None:
         self._controller.campaign()
@@ -291,7 +328,7 @@ class Node:
             node_id=self.identity.node_id,
             internal_listener=self.config.inter_broker_listener,
             settings=self.config.controller,
-            dial=self._dial,
+            dial=timed(self._dial, self._orders, self._loop.time),
             now_ms=self._now_ms,
             chance=self._chance,
             may_be_unclean=self._may_be_unclean,
@@ -299,6 +336,7 @@ class Node:
             vigil=self._liveness.beacons.vigil if self._liveness.beacons else None,
             controller_seen=self._liveness.controller_seen,
             is_controller_silent=self._liveness.is_controller_silent,
+            is_registered=lambda: self._registration is None or self._registration.is_held,
         )
 
     def _may_be_unclean(self, topic: str) -> bool:
@@ -308,16 +346,6 @@ class Node:
 
     def _internal_address(self, node: int) -> tuple[str, int] | None:
         return self._metadata.snapshot.endpoint(node, self.config.inter_broker_listener)
-
-    async def _dial(self, host: str, port: int) -> Connection:
-        secret = self.config.node.cluster_secret
-        return await Connection.open(
-            host,
-            port,
-            client_id=f"node-{self.identity.node_id}",
-            timeout_ms=self.config.controller.socket_timeout_ms,
-            sasl=(NODE_USER, secret) if secret else None,
-        )
 
     def _register_handlers(self, dispatcher: Dispatcher, registration: Registration) -> None:
         replicas, metadata = self._replicas, self._metadata
@@ -329,6 +357,7 @@ class Node:
             *data_plane(
                 self.config,
                 replicas=replicas,
+                metadata=metadata,
                 logs=self._logs,
                 conversions=self._conversions,
                 room=lambda: self._limits.answers.room,
@@ -348,6 +377,7 @@ class Node:
                 may_delete=topics.delete_topic_enable,
             ),
             ClusterHandler(metadata, cluster_id),
+            FeaturesHandler(is_controller=lambda: self._controller.is_active),
             AclsHandler(),
             ControlHandler(
                 replicas,
@@ -373,8 +403,13 @@ class Node:
             logs=self._logs,
             replicas=self._replicas,
             files=self._files,
+            check_listeners=self._check_listeners,
         ):
             dispatcher.register(each.handlers())
+
+    async def _check_listeners(self, config: NodeConfig) -> None:
+        assert self._registration is not None, "opened"
+        await self._listener_changes.check(config, self._registration)
 
     def _tell_each_other(self) -> None:
         """Settings reach the logs, deletions the offsets, full disks the controller."""
@@ -387,11 +422,17 @@ class Node:
         self._logs.offline.append(self._replicas.directory_failed)
         self._logs.offline.append(lambda path, failed: self._disk_notices.tell())
         self._logs.on_room.append(self._disk_notices.tell)
+        self._logs.damaged.append(self._damaged.notice)
         self._logs.record_high_watermarks(self._replicas.high_watermarks)
         self._logs.bound_deletion(self._replicas.high_watermark)
 
     def _node_settings_changed(self) -> None:
-        self._logs.use_defaults(self._node_configs.log_defaults)
+        """Listeners follow by themselves, since binding takes time."""
+        current = self._node_configs.current
+        self._logs.use_defaults(current.log_defaults)
+        self._logs.use_intervals(current.storage)
+        self._cleaner.reconfigure(current.cleaner)
+        self._limits.admission.reconfigure(current.network, current.listener_bounds)
         self._controller.settings_changed()
 
     def _forget_deleted_topics(self) -> None:

@@ -1,198 +1,51 @@
-"""The settings of one node, under Kafka's names: declared here, parsed once, never changed.
+"""The settings of one node: parsed once, checked against each other, never changed.
 
-Source: cluster.md section 5 (names, defaults, the three classes of names and their precedence).
+Source: cluster.md section 5 (names, defaults, the classes of names and their precedence).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import contextlib
+import re
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from types import MappingProxyType
+from typing import Any, Final
 
 from barnabas.coordinator.config import CoordinatorConfig
-from barnabas.protocol.settings import ConfigError, declared, parse, setting, suggestion
+from barnabas.protocol.settings import ConfigError, declared, parse
 
 from .endpoints import LOCAL_HOST, Endpoint, parse_endpoints, parse_protocol_map
-from .kafka_names import REFUSED, SWITCHES, WITHOUT_MEANING
+from .listener_bounds import ListenerBounds, address_bounds, listener_bounds
 from .liveness.settings import LivenessSettings
 from .metrics_settings import MetricsSettings
+from .name_judgement import judge
+from .node_settings import (
+    ControllerSettings,
+    NetworkSettings,
+    NodeSettings,
+    ReplicationSettings,
+    StorageSettings,
+    TopicSettings,
+)
 from .storage.cleaner_settings import CleanerSettings
 from .storage.log_config import BROKER_SYNONYMS, LogConfig
 
-ROLES = ("broker", "coordinator")
+__all__ = [
+    "SECTIONS",
+    "ControllerSettings",
+    "NetworkSettings",
+    "NodeConfig",
+    "NodeSettings",
+    "ReplicationSettings",
+    "StorageSettings",
+    "TopicSettings",
+    "known_names",
+    "load",
+]
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NodeSettings:
-    """Who this node is and where it registers."""
-
-    zookeeper_connect: str = setting(
-        "zookeeper.connect", "", "host:port list of the ensemble, with an optional /chroot"
-    )
-    zookeeper_session_timeout_ms: int = setting(
-        "zookeeper.session.timeout.ms", 18_000, "a node unheard of for so long is dead", least=1
-    )
-    zookeeper_connection_timeout_ms: int | None = setting(
-        "zookeeper.connection.timeout.ms", None, "give up the start after this; unset: the session"
-    )
-    broker_id: int = setting("broker.id", -1, "-1: kept from the data directory, or generated")
-    broker_id_generation_enable: bool = setting(
-        "broker.id.generation.enable", True, "take an id from ZooKeeper when none is set"
-    )
-    reserved_broker_max_id: int = setting(
-        "reserved.broker.max.id", 1000, "generated ids start above this", least=0
-    )
-    broker_rack: str | None = setting("broker.rack", None, "told to clients and other nodes")
-    node_roles: tuple[str, ...] = setting(
-        "node.roles", ROLES, "broker hosts topics, coordinator hosts groups", choices=ROLES
-    )
-    cluster_secret: str | None = setting(
-        "cluster.secret", None, "what nodes prove to each other on the inter-broker listener"
-    )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NetworkSettings:
-    """What is listened on, and how much a stranger may ask of this node's memory."""
-
-    listeners: str = setting("listeners", "PLAINTEXT://127.0.0.1:9092", "NAME://host:port list")
-    advertised_listeners: str | None = setting(
-        "advertised.listeners", None, "what others dial; unset: the listeners"
-    )
-    protocol_map: str = setting(
-        "listener.security.protocol.map",
-        "PLAINTEXT:PLAINTEXT,SASL_PLAINTEXT:SASL_PLAINTEXT,SSL:SSL,SASL_SSL:SASL_SSL",
-        "NAME:PROTOCOL list",
-    )
-    inter_broker_listener_name: str = setting(
-        "inter.broker.listener.name", "INTERNAL", "opened on a free port where it is not listed"
-    )
-    socket_request_max_bytes: int = setting(
-        "socket.request.max.bytes", 104_857_600, "a longer frame closes its connection", least=1
-    )
-    queued_max_request_bytes: int = setting(
-        "queued.max.request.bytes", 268_435_456, "all requests held at once", least=1
-    )
-    connections_max_idle_ms: int = setting(
-        "connections.max.idle.ms", 600_000, "a silent connection is closed after this", least=1
-    )
-    max_connections: int = setting("max.connections", 2_147_483_647, "on all listeners", least=1)
-    max_connections_per_ip: int = setting(
-        "max.connections.per.ip", 2_147_483_647, "from one address", least=1
-    )
-    fetch_max_bytes: int = setting("fetch.max.bytes", 57_671_680, "one Fetch answer", least=1024)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TopicSettings:
-    """How topics come to be and go."""
-
-    num_partitions: int = setting("num.partitions", 1, "of a topic that does not say", least=1)
-    default_replication_factor: int = setting(
-        "default.replication.factor", 1, "of a topic that does not say", least=1
-    )
-    auto_create_topics_enable: bool = setting(
-        "auto.create.topics.enable", True, "asking for a topic creates it"
-    )
-    delete_topic_enable: bool = setting("delete.topic.enable", True, "topics may be deleted")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ControllerSettings:
-    """How leadership is moved."""
-
-    socket_timeout_ms: int = setting(
-        "controller.socket.timeout.ms", 30_000, "a control request is sent again after", least=1
-    )
-    auto_leader_rebalance_enable: bool = setting(
-        "auto.leader.rebalance.enable", True, "give leadership back to preferred replicas"
-    )
-    leader_imbalance_check_interval_s: int = setting(
-        "leader.imbalance.check.interval.seconds", 300, "how often that is looked at", least=1
-    )
-    leader_imbalance_percentage: int = setting(
-        "leader.imbalance.per.broker.percentage", 10, "moved above this share", least=0
-    )
-    controlled_shutdown_enable: bool = setting(
-        "controlled.shutdown.enable", True, "hand leadership over before stopping"
-    )
-    controlled_shutdown_max_retries: int = setting(
-        "controlled.shutdown.max.retries", 3, "then stop anyway", least=0
-    )
-    controlled_shutdown_retry_backoff_ms: int = setting(
-        "controlled.shutdown.retry.backoff.ms", 5000, "between two tries", least=0
-    )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StorageSettings:
-    """Where logs live and how often positions are written down."""
-
-    log_dirs: tuple[str, ...] = setting("log.dirs", (), "comma list; unset: log.dir")
-    log_dir: str = setting("log.dir", "", "one directory, used when log.dirs is unset")
-    flush_scheduler_interval_ms: int = setting(
-        "log.flush.scheduler.interval.ms", 1000, "how often flush.ms is looked at", least=1
-    )
-    recovery_point_interval_ms: int = setting(
-        "log.flush.offset.checkpoint.interval.ms", 60_000, "between recovery points", least=1
-    )
-    start_offset_interval_ms: int = setting(
-        "log.flush.start.offset.checkpoint.interval.ms", 60_000, "between log starts", least=1
-    )
-    high_watermark_interval_ms: int = setting(
-        "replica.high.watermark.checkpoint.interval.ms", 5000, "between high watermarks", least=1
-    )
-    retention_check_interval_ms: int = setting(
-        "log.retention.check.interval.ms", 300_000, "look for old segments this often", least=1
-    )
-    initial_task_delay_ms: int = setting(
-        "log.initial.task.delay.ms", 30_000, "before the first such look", least=0
-    )
-    retention_policy: str = setting(
-        "log.retention.policy.class",
-        "barnabas.broker.storage.retention:TimeAndSize",
-        "what decides which segments go, as module:Class",
-    )
-    producer_id_expiration_ms: int = setting(
-        "producer.id.expiration.ms", 86_400_000, "a silent producer is forgotten after", least=1
-    )
-    producer_id_check_interval_ms: int = setting(
-        "producer.id.expiration.check.interval.ms", 600_000, "look for silent ones", least=1
-    )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReplicationSettings:
-    """How replicas are kept alike, and what readers may have remembered for them."""
-
-    lag_time_max_ms: int = setting(
-        "replica.lag.time.max.ms", 30_000, "behind for longer, a replica is not in sync", least=1
-    )
-    fetch_wait_max_ms: int = setting(
-        "replica.fetch.wait.max.ms", 500, "a leader with nothing new answers after", least=0
-    )
-    fetch_min_bytes: int = setting(
-        "replica.fetch.min.bytes", 1, "a leader waits for so much", least=0
-    )
-    fetch_max_bytes: int = setting(
-        "replica.fetch.max.bytes", 1_048_576, "of one partition in one answer", least=0
-    )
-    fetch_response_max_bytes: int = setting(
-        "replica.fetch.response.max.bytes", 10_485_760, "one answer to a follower", least=0
-    )
-    fetch_backoff_ms: int = setting(
-        "replica.fetch.backoff.ms", 1000, "before a leader that failed is asked again", least=0
-    )
-    socket_timeout_ms: int = setting(
-        "replica.socket.timeout.ms", 30_000, "a leader that is silent for so long is gone", least=1
-    )
-    fetch_session_slots: int = setting(
-        "max.incremental.fetch.session.cache.slots", 1000, "readers remembered at once", least=0
-    )
-
-
-SECTIONS: tuple[type[Any], ...] = (
+SECTIONS: Final[tuple[type[Any], ...]] = (
     NodeSettings,
     NetworkSettings,
     TopicSettings,
@@ -205,6 +58,11 @@ SECTIONS: tuple[type[Any], ...] = (
     MetricsSettings,
 )
 """Every class of settings that a node's file may fill, in the order of the generated table."""
+
+_NOTHING: Final[Mapping[str, str]] = MappingProxyType({})
+_NAME: Final = re.compile(r"[^:=\s]+")
+_SHELL_WORDS: Final = ("~", "$")
+"""What a shell would replace at the beginning of a path, and nobody does here."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -226,6 +84,10 @@ class NodeConfig:
     """What is bound: the inter-broker listener is among them."""
     advertised: Mapping[str, Endpoint]
     """By listener name, port 0 for the bound one; one missing here is advertised as bound."""
+    listener_bounds: Mapping[str, ListenerBounds]
+    """By listener name, for those that have bounds of their own."""
+    values: Mapping[str, str]
+    """What was given, by name; without what was ignored because nobody knows it."""
     warnings: tuple[str, ...] = ()
     """One line for each accepted name that has no meaning here."""
 
@@ -240,58 +102,100 @@ class NodeConfig:
         return tuple(Path(name) for name in self.storage.log_dirs or (self.storage.log_dir,))
 
 
-def load(values: Mapping[str, str]) -> NodeConfig:
-    """The node that ``values`` describe; raises ConfigError naming the first wrong setting."""
-    warnings = _judge_names(values)
-    parts = {section: parse(section, values) for section in SECTIONS}
-    node, network = parts[NodeSettings], parts[NetworkSettings]
-    storage = parts[StorageSettings]
-    if not node.zookeeper_connect:
-        raise ConfigError("zookeeper.connect: must be set, for example to 127.0.0.1:2181")
-    if not storage.log_dirs and not storage.log_dir:
-        raise ConfigError("log.dirs: must be set, to the directory that holds this node's data")
-    if not node.node_roles:
-        raise ConfigError("node.roles: must name broker, coordinator or both")
-    _check_id(node)
-    _check_compaction(node, parts[CleanerSettings])
-    protocols = parse_protocol_map(network.protocol_map)
-    listeners = _with_inter_broker_listener(network, node, protocols)
+def load(values: Mapping[str, str], variables: Mapping[str, str] = _NOTHING) -> NodeConfig:
+    """The node that ``values`` describe; raises ConfigError with every problem there is.
+
+    ``variables`` names the environment variable of each value that came from one. A stray one is
+    ignored with a warning; a name that nobody knows is refused where it came from a file.
+    """
+    judged = judge(values, known_names(), variables)
+    problems = [*judged.problems, *_missing(judged.values)]
+    parts: dict[Any, Any] = {}
+    for section in SECTIONS:
+        with _noted(problems):
+            parts[section] = parse(section, judged.values)
+    with _noted(problems):
+        parts[LogConfig] = LogConfig.from_broker(judged.values)
+    with _noted(problems):
+        listener_bounds(judged.values)
+    for check, *needed in _CHECKS:
+        if parts.keys() >= set(needed):
+            with _noted(problems):
+                check(*(parts[each] for each in needed))
+    if problems:
+        raise ConfigError(*(_with_origin(each, variables) for each in problems))
+    return _assembled(parts, judged.values, judged.warnings)
+
+
+def known_names() -> frozenset[str]:
+    """Every name that is acted on here."""
+    names = {name for section in SECTIONS for name in declared(section)}
+    return frozenset(names | {name for names in BROKER_SYNONYMS.values() for name in names})
+
+
+def _assembled(
+    parts: Mapping[Any, Any], values: Mapping[str, str], warnings: tuple[str, ...]
+) -> NodeConfig:
+    network, listeners, told = _endpoints(parts[NetworkSettings], parts[NodeSettings])
     return NodeConfig(
-        node=node,
+        node=parts[NodeSettings],
         network=network,
         topics=parts[TopicSettings],
         controller=parts[ControllerSettings],
-        storage=storage,
+        storage=parts[StorageSettings],
         cleaner=parts[CleanerSettings],
-        replication=_checked_replication(parts[ReplicationSettings]),
-        liveness=_checked_liveness(parts[LivenessSettings], node),
+        replication=parts[ReplicationSettings],
+        liveness=parts[LivenessSettings],
         coordinator=parts[CoordinatorConfig],
         metrics=parts[MetricsSettings],
-        log_defaults=_log_defaults(values),
+        log_defaults=parts[LogConfig],
         listeners=listeners,
-        advertised=_advertised(network, protocols, listeners),
+        advertised=told,
+        listener_bounds=listener_bounds(values),
+        values=MappingProxyType(dict(values)),
         warnings=warnings,
     )
 
 
-def _known_names() -> set[str]:
-    names = {name for section in SECTIONS for name in declared(section)}
-    return names | {synonym for synonyms in BROKER_SYNONYMS.values() for synonym in synonyms}
+@contextlib.contextmanager
+def _noted(problems: list[str]) -> Iterator[None]:
+    """Go on after a wrong setting: whoever starts the node wants to hear of all of them."""
+    try:
+        yield
+    except ConfigError as error:
+        problems += error.problems
 
 
-def _judge_names(values: Mapping[str, str]) -> tuple[str, ...]:
-    known = _known_names()
-    warnings = []
-    for name in values:
-        if name in known:
-            continue
-        if name in REFUSED and not (name in SWITCHES and values[name].lower() == "false"):
-            raise ConfigError(f"{name}: {REFUSED[name]}")
-        if name in WITHOUT_MEANING or name in REFUSED or name.startswith(("ssl.", "sasl.")):
-            warnings.append(f"{name}: has no meaning here and is ignored")
-            continue
-        raise ConfigError(f"{name}: unknown{suggestion(name, known | WITHOUT_MEANING)}")
-    return tuple(warnings)
+def _with_origin(problem: str, variables: Mapping[str, str]) -> str:
+    found = _NAME.match(problem)
+    variable = variables.get(found[0]) if found else None
+    return f"{problem} (from the environment variable {variable})" if variable else problem
+
+
+def _missing(values: Mapping[str, str]) -> Iterator[str]:
+    """What a node cannot be without, whatever else is wrong with its settings."""
+    given = {name for name, text in values.items() if text.strip(", \t")}
+    if "zookeeper.connect" not in given:
+        yield "zookeeper.connect: must be set, for example to 127.0.0.1:2181"
+    if not given & {"log.dirs", "log.dir"}:
+        yield "log.dirs: must be set, to the directory that holds this node's data"
+    if "node.roles" in values.keys() - given:
+        yield "node.roles: must name broker, coordinator or both"
+
+
+def _check_directories(storage: StorageSettings) -> None:
+    """What is meant for a shell would become a directory of that name."""
+    name = "log.dirs" if storage.log_dirs else "log.dir"
+    paths = storage.log_dirs or (storage.log_dir,)
+    problems = [
+        f"{name}={path}: {path[0]} is not replaced here as in a shell; write the whole path"
+        for path in paths
+        if path.startswith(_SHELL_WORDS)
+    ]
+    if len(set(map(Path, paths))) != len(paths):
+        problems.append(f"{name}={','.join(paths)}: each directory may be named once")
+    if problems:
+        raise ConfigError(*problems)
 
 
 def _check_id(node: NodeSettings) -> None:
@@ -311,7 +215,7 @@ def _check_compaction(node: NodeSettings, cleaner: CleanerSettings) -> None:
         raise ConfigError(f"{problem}: the offsets topic must be compacted by its coordinators")
 
 
-def _checked_replication(settings: ReplicationSettings) -> ReplicationSettings:
+def _check_replication(settings: ReplicationSettings) -> None:
     """A follower that is caught up must be heard more often than its lag is judged."""
     wait_ms = settings.fetch_wait_max_ms
     for name, limit_ms in (
@@ -320,10 +224,9 @@ def _checked_replication(settings: ReplicationSettings) -> ReplicationSettings:
     ):
         if wait_ms > limit_ms:
             raise ConfigError(f"replica.fetch.wait.max.ms={wait_ms}: exceeds {name}={limit_ms}")
-    return settings
 
 
-def _checked_liveness(settings: LivenessSettings, node: NodeSettings) -> LivenessSettings:
+def _check_liveness(settings: LivenessSettings, node: NodeSettings) -> None:
     """Beacons prove by the secret whose they are, and several must fit into the timeout."""
     if settings.beacon_enable and not node.cluster_secret:
         raise ConfigError("beacon.enable: needs a cluster.secret, by which beacons are known")
@@ -332,29 +235,70 @@ def _checked_liveness(settings: LivenessSettings, node: NodeSettings) -> Livenes
             f"beacon.timeout.ms={settings.beacon_timeout_ms}: must be at least four times "
             f"beacon.interval.ms={settings.beacon_interval_ms}"
         )
-    return settings
+
+
+def _endpoints(
+    network: NetworkSettings, node: NodeSettings
+) -> tuple[NetworkSettings, tuple[Endpoint, ...], Mapping[str, Endpoint]]:
+    protocols = parse_protocol_map(network.protocol_map)
+    listeners = _with_inter_broker_listener(network, node, protocols)
+    return network, listeners, _advertised(network, protocols, listeners)
+
+
+_CHECKS: Final[tuple[tuple[Callable[..., Any], *tuple[type[Any], ...]], ...]] = (
+    (_check_directories, StorageSettings),
+    (_check_id, NodeSettings),
+    (_check_compaction, NodeSettings, CleanerSettings),
+    (_endpoints, NetworkSettings, NodeSettings),
+    (address_bounds, NetworkSettings),
+    (_check_replication, ReplicationSettings),
+    (_check_liveness, LivenessSettings, NodeSettings),
+)
+"""What must fit together, each with the sections that it looks at."""
 
 
 def _with_inter_broker_listener(
     network: NetworkSettings, node: NodeSettings, protocols: Mapping[str, str]
 ) -> tuple[Endpoint, ...]:
+    """What is bound; nothing that asks for a proof which nobody would ask for."""
     listeners = parse_endpoints("listeners", network.listeners, protocols)
     if not listeners:
         raise ConfigError("listeners: must name at least one")
     name = network.inter_broker_listener_name.upper()
-    protocol = "SASL_PLAINTEXT" if node.cluster_secret else "PLAINTEXT"
-    named = [endpoint for endpoint in listeners if endpoint.listener == name]
-    if named and named[0].protocol != protocol and node.cluster_secret:
-        raise ConfigError(
-            f"listeners={named[0]}: {name} is {named[0].protocol}, but with a cluster.secret it "
-            "must be SASL_PLAINTEXT in listener.security.protocol.map"
-        )
-    if named:
+    problems = [
+        f"listeners={endpoint}: {_unserved(endpoint, name, has_secret=bool(node.cluster_secret))}"
+        for endpoint in listeners
+        if not _is_served(endpoint, name, has_secret=bool(node.cluster_secret))
+    ]
+    if problems:
+        raise ConfigError(*problems)
+    if any(endpoint.listener == name for endpoint in listeners):
         return listeners
     host = listeners[0].host
     if not host and network.advertised_listeners is None:
         host = LOCAL_HOST  # what is advertised then
+    protocol = "SASL_PLAINTEXT" if node.cluster_secret else "PLAINTEXT"
     return (*listeners, Endpoint(name, protocol, host, 0))
+
+
+def _is_served(endpoint: Endpoint, inner: str, *, has_secret: bool) -> bool:
+    """Whether the listener asks for exactly the proof that its protocol promises."""
+    asks = endpoint.listener == inner and has_secret
+    return endpoint.protocol == ("SASL_PLAINTEXT" if asks else "PLAINTEXT")
+
+
+def _unserved(endpoint: Endpoint, inner: str, *, has_secret: bool) -> str:
+    if endpoint.listener == inner and has_secret:
+        return (
+            f"{inner} is {endpoint.protocol}, but with a cluster.secret it must be SASL_PLAINTEXT "
+            "in listener.security.protocol.map"
+        )
+    if endpoint.listener == inner and endpoint.protocol == "SASL_PLAINTEXT":
+        return "SASL_PLAINTEXT between nodes needs a cluster.secret, which they prove"
+    return (
+        f"{endpoint.protocol} promises security that is not built yet; a node is never more open "
+        "than its file says"
+    )
 
 
 def _advertised(
@@ -377,7 +321,3 @@ def _advertised(
         # The inter-broker listener opened by itself: where the first one is, under its name.
         told[inner.listener] = replace(inner, host=told[first.listener].host)
     return told
-
-
-def _log_defaults(values: Mapping[str, str]) -> LogConfig:
-    return LogConfig.from_broker(values)

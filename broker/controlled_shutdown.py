@@ -7,22 +7,26 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
-from barnabas.client.ensemble import SessionState, ZooKeeper
+from barnabas.client.ensemble import SessionState, ZooKeeper, ZooKeeperError
 from barnabas.client.errors import KafkaError
+from barnabas.protocol import znodes
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages import controlled_shutdown as messages
 
 from .config import ControllerSettings
 from .controller.channel import Dial
-from .metadata import MetadataCache
+from .metadata import MetadataCache, Snapshot
 
 log = logging.getLogger(__name__)
 
 VERSION = 3
 WAIT_MS = 5000
-"""How long one answer is waited for; a node that stops must not hang."""
+"""How long one question may take, the connection included; a node that stops must not hang."""
+
+Place = tuple[str, int]
+"""Topic and index of a partition."""
 
 
 class Departure:
@@ -51,7 +55,8 @@ class Departure:
     async def announce(self, broker_epoch: int) -> None:
         """Try until nothing that others could lead is led here, or the tries are used up.
 
-        Without ZooKeeper no controller can arrange anything: then nothing is waited for.
+        What no other live node has a replica of is not waited for. Nothing is once this node is
+        the last one, nor without ZooKeeper: then no controller can arrange anything.
         """
         if not self._settings.controlled_shutdown_enable or not self._shares_replicas():
             return
@@ -69,24 +74,70 @@ class Departure:
     async def _ask_repeatedly(self, broker_epoch: int) -> None:
         tries = self._settings.controlled_shutdown_max_retries + 1
         for left in reversed(range(tries)):
+            remaining: Sequence[Place] = ()
             try:
-                remaining = await self._ask(broker_epoch)
+                async with asyncio.timeout(WAIT_MS / 1000):
+                    remaining = self._inheritable(await self._ask(broker_epoch))
             except (KafkaError, OSError) as error:
                 log.warning("could not announce the shutdown tries_left=%d: %s", left, error)
             else:
                 if not remaining:
                     return
                 log.info("still leading partitions=%d tries_left=%d", len(remaining), left)
-            if left:
-                await self._await_change()
+            if left and not await self._may_change(remaining):
+                log.info("leaves without handing over: no other node is registered")
+                return
 
-    async def _await_change(self) -> None:
-        """Until the back-off is over, or another controller is known."""
-        former = self._metadata.snapshot.controller_id
-        await self._metadata.wait_until(
-            lambda snapshot: snapshot.controller_id not in (former, None),
-            self._settings.controlled_shutdown_retry_backoff_ms / 1000,
-        )
+    def _inheritable(self, remaining: Iterable[messages.RemainingPartition]) -> list[Place]:
+        """Those that another live node has a replica of; a controller of Kafka names all."""
+        snapshot = self._metadata.snapshot
+        places = [(each.topic_name, each.partition_index) for each in remaining]
+        return [place for place in places if self._heirs(snapshot, place)]
+
+    def _heirs(self, snapshot: Snapshot, place: Place) -> set[int]:
+        found = snapshot.partition(*place)
+        replicas = () if found is None else set(found.replicas) - set(found.offline)
+        return set(replicas) & snapshot.brokers.keys() - {self._node_id}
+
+    async def _may_change(self, remaining: Sequence[Place]) -> bool:
+        """Wait until asking again may help, the back-off at most; False when nobody is left."""
+        gone = asyncio.Event()
+        try:
+            if not await self._others_registered(gone):
+                return False
+        except ZooKeeperError as error:
+            log.info("could not read who is registered: %r", error)
+        former = self._metadata.snapshot
+        behind = [place for place in remaining if not self._in_sync(former, place)]
+
+        def is_other(snapshot: Snapshot) -> bool:
+            """Another controller, other nodes, or a replica that is in sync by now."""
+            return (
+                snapshot.controller_id not in (former.controller_id, None)
+                or snapshot.brokers.keys() != former.brokers.keys()
+                or any(self._in_sync(snapshot, place) for place in behind)
+            )
+
+        backoff_s = self._settings.controlled_shutdown_retry_backoff_ms / 1000
+        waits = [
+            asyncio.ensure_future(self._metadata.wait_until(is_other, backoff_s)),
+            asyncio.ensure_future(gone.wait()),
+        ]
+        try:
+            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for wait in waits:
+                wait.cancel()
+        return True
+
+    async def _others_registered(self, gone: asyncio.Event) -> bool:
+        """Whether any other node is; ``gone`` is set when somebody comes or goes."""
+        names = await self._zookeeper.children(znodes.BROKER_IDS, gone.set)
+        return bool(set(names) - {str(self._node_id)})
+
+    def _in_sync(self, snapshot: Snapshot, place: Place) -> bool:
+        found = snapshot.partition(*place)
+        return found is not None and bool(self._heirs(snapshot, place) & set(found.isr))
 
     async def _ask(self, broker_epoch: int) -> Sequence[messages.RemainingPartition]:
         snapshot = self._metadata.snapshot

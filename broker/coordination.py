@@ -15,6 +15,7 @@ from barnabas.client.ensemble import ZooKeeper
 from barnabas.coordinator.ports import OFFSETS_TOPIC
 from barnabas.coordinator.service import GroupCoordinator
 
+from . import collector
 from .audit_log import AuditTopic
 from .config import NodeConfig
 from .controller.auto_creation import AutoCreation
@@ -65,6 +66,7 @@ class Coordination:
                 creation.ask,
                 offsets_partitions=lambda: self.offsets_topic.partition_count,
                 may_answer=liveness.lease.holds,
+                ordered=self._ordered,
             ),
             zookeeper_offsets=ZooKeeperOffsetsPort(zookeeper),
             loop=loop,
@@ -73,7 +75,11 @@ class Coordination:
             lease_problem=liveness.problem,
             audit_log=self._audit_topic,
         )
-        self.offsets_topic = OffsetsTopic(zookeeper, self.groups.start)
+        self.groups.when_loaded = collector.Once()
+        self.offsets_topic = OffsetsTopic(
+            zookeeper, self.groups.start, self.groups.offsets_topic_lost
+        )
+        metadata.on_change.append(lambda: self.offsets_topic.take(metadata.snapshot))
         replicas.on_elected.append(self._elected)
         replicas.on_resigned.append(self._resigned)
         metadata.on_change.append(self.groups.topics_changed)
@@ -102,6 +108,14 @@ class Coordination:
         if gone:
             self.groups.topics_deleted(gone)
         return gone
+
+    def _ordered(self, partition: int) -> tuple[int, int] | None:
+        """Leader and leader epoch of a replica here, as the controller last ordered."""
+        hosted = self._replicas.get(OFFSETS_TOPIC, partition)
+        if hosted is None:
+            return None
+        is_over = hosted.leader_id == self._replicas.node_id and not hosted.is_leader
+        return -1 if is_over else hosted.leader_id, hosted.leader_epoch
 
     def _elected(self, topic: str, partition: int, leader_epoch: int) -> None:
         hosted = self._replicas.get(topic, partition)

@@ -22,6 +22,7 @@ from .assembly import Node
 from .config import NodeConfig
 from .identity import Identity, establish, lay_out
 from .node_configs import NodeConfigs
+from .peers import PeerRefused
 from .registration import AlreadyRegistered
 from .storage.files import DiskFiles, Files, StorageError
 from .storage.manager import LogManager
@@ -29,7 +30,7 @@ from .topic_configs import TopicConfigs
 
 log = logging.getLogger(__name__)
 
-FAILURES = (AlreadyRegistered, ConfigError, StorageError, ZooKeeperError, OSError)
+FAILURES = (AlreadyRegistered, PeerRefused, ConfigError, StorageError, ZooKeeperError, OSError)
 """What ends a node with one clear line instead of a traceback."""
 
 Ready = Callable[[Mapping[str, int]], None]
@@ -81,8 +82,9 @@ async def run(
             identity = await _identified(config, zookeeper, files, chance)
             topic_configs = TopicConfigs(zookeeper, now_ms)
             await topic_configs.load()
-            node_configs = NodeConfigs(zookeeper, identity.node_id, config.log_defaults)
+            node_configs = NodeConfigs(zookeeper, identity.node_id, config)
             await node_configs.load()
+            config = node_configs.current
             settings = (topic_configs, node_configs)
             async with _storage(config, files, *settings, now_ms, chance) as logs:
                 clock = lease_clock or asyncio.get_running_loop().time
@@ -156,8 +158,7 @@ async def _storage(
 async def _identified(
     config: NodeConfig, zookeeper: ZooKeeper, files: Files, chance: random.Random
 ) -> Identity:
-    await lay_out(zookeeper)
-    return await establish(
+    identity = await establish(
         zookeeper,
         files,
         config.log_directories,
@@ -166,6 +167,8 @@ async def _identified(
         reserved_id_max=config.node.reserved_broker_max_id,
         chance=chance,
     )
+    await lay_out(zookeeper)
+    return identity
 
 
 def _explained(group: BaseExceptionGroup[BaseException]) -> BaseException:

@@ -13,9 +13,12 @@ from .handlers.conversions import Conversions
 from .handlers.delete_records import DeleteRecordsHandler
 from .handlers.fetch import FetchHandler
 from .handlers.fetch_sessions import FetchSessions
+from .handlers.fetch_topic_ids import FetchTopicIds
 from .handlers.leader_epochs import LeaderEpochsHandler
+from .handlers.leader_hints import LeaderHints
 from .handlers.list_offsets import ListOffsetsHandler
 from .handlers.produce import ProduceHandler
+from .metadata import MetadataCache
 from .replication.replicas import Replicas
 from .storage.manager import LogManager
 
@@ -31,6 +34,7 @@ def data_plane(
     config: NodeConfig,
     *,
     replicas: Replicas,
+    metadata: MetadataCache,
     logs: LogManager,
     conversions: Conversions,
     room: Callable[[], int],
@@ -40,17 +44,21 @@ def data_plane(
 ) -> Iterable[Handlers]:
     """One handler an area; ``room`` says how many bytes of answers may still be made."""
     slots = config.replication.fetch_session_slots
+    leaders = LeaderHints(metadata, replicas)
     return (
-        ProduceHandler(replicas, loop=loop, now_ms=now_ms, conversions=conversions),
+        ProduceHandler(
+            replicas, loop=loop, now_ms=now_ms, conversions=conversions, leaders=leaders
+        ),
         FetchHandler(
             replicas,
             loop=loop,
             bytes_max=config.network.fetch_max_bytes,
             room=room,
             sessions=FetchSessions(slots, now=loop.time, chance=chance),
+            topic_ids=FetchTopicIds(metadata, leaders),
             conversions=conversions,
         ),
-        ListOffsetsHandler(replicas),
+        ListOffsetsHandler(replicas, conversions),
         DeleteRecordsHandler(replicas, logs.write_log_starts, loop=loop),
         LeaderEpochsHandler(replicas),
     )

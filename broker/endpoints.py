@@ -12,7 +12,6 @@ from dataclasses import dataclass, replace
 from barnabas.protocol.settings import ConfigError
 
 PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
-SERVED_PROTOCOLS = ("PLAINTEXT", "SASL_PLAINTEXT")
 LOCAL_HOST = "127.0.0.1"
 _ENDPOINT = re.compile(r"([A-Za-z0-9_.-]+)://(?:\[([0-9A-Fa-f:.%]+)\]|([^:/\[\]]*)):(-?\d+)")
 
@@ -36,41 +35,49 @@ class Endpoint:
 def parse_protocol_map(text: str) -> dict[str, str]:
     """``CLIENT:PLAINTEXT,INTERNAL:SASL_PLAINTEXT`` as a mapping of listener to protocol."""
     protocols: dict[str, str] = {}
+    problems = []
     for pair in filter(None, (word.strip() for word in text.split(","))):
         name, colon, protocol = pair.partition(":")
         if not colon or protocol.upper() not in PROTOCOLS:
-            raise ConfigError(
+            problems.append(
                 f"listener.security.protocol.map={text}: {pair} must read NAME:PROTOCOL with "
                 f"one of {', '.join(PROTOCOLS)}"
             )
         protocols[name.upper()] = protocol.upper()
+    if problems:
+        raise ConfigError(*problems)
     return protocols
 
 
 def parse_endpoints(setting: str, text: str, protocols: Mapping[str, str]) -> tuple[Endpoint, ...]:
-    """Every endpoint of a comma list; raises ConfigError naming ``setting`` and the bad one.
+    """Every endpoint of a comma list; raises ConfigError naming ``setting`` and the bad ones.
 
     A listener without an entry in ``protocols`` must itself be called like a protocol.
     """
-    endpoints = []
+    endpoints, problems = [], []
     for word in filter(None, (word.strip() for word in text.split(","))):
-        found = _ENDPOINT.fullmatch(word)
-        if found is None:
-            raise ConfigError(f"{setting}={text}: {word} must read NAME://host:port")
-        name = found[1].upper()
-        protocol = protocols.get(name, name)
-        if protocol not in PROTOCOLS:
-            raise ConfigError(
-                f"{setting}={text}: no protocol for {name} in listener.security.protocol.map"
-            )
-        if protocol not in SERVED_PROTOCOLS:
-            raise ConfigError(f"{setting}={text}: {protocol} is not served yet")
-        port = int(found[4])
-        if not 0 <= port <= 65535:
-            raise ConfigError(f"{setting}={text}: {port} is no port")
-        endpoints.append(Endpoint(name, protocol, found[2] or found[3], port))
+        try:
+            endpoints.append(_parse_endpoint(word, protocols))
+        except ConfigError as error:
+            problems.append(f"{setting}={text}: {error}")
+    if problems:
+        raise ConfigError(*problems)
     _refuse_twins(setting, text, endpoints)
     return tuple(endpoints)
+
+
+def _parse_endpoint(word: str, protocols: Mapping[str, str]) -> Endpoint:
+    found = _ENDPOINT.fullmatch(word)
+    if found is None:
+        raise ConfigError(f"{word} must read NAME://host:port")
+    name = found[1].upper()
+    protocol = protocols.get(name, name)
+    if protocol not in PROTOCOLS:
+        raise ConfigError(f"no protocol for {name} in listener.security.protocol.map")
+    port = int(found[4])
+    if not 0 <= port <= 65535:
+        raise ConfigError(f"{port} is no port")
+    return Endpoint(name, protocol, found[2] or found[3], port)
 
 
 def advertised(told: Endpoint, port: int) -> Endpoint:

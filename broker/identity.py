@@ -58,9 +58,21 @@ async def lay_out(zookeeper: ZooKeeper) -> None:
         await ensure(zookeeper, path)
 
 
-async def cluster_id(zookeeper: ZooKeeper, chance: random.Random) -> str:
-    """The cluster's id; the first node ever makes it, and nobody changes it again."""
+async def cluster_id(
+    zookeeper: ZooKeeper, chance: random.Random, noted: Mapping[Path, str] | None = None
+) -> str:
+    """The cluster's id; the first node ever makes it, and nobody changes it again.
+
+    A node whose directories (``noted``) belong to a cluster makes none: raises ConfigError.
+    """
     found = await read_if_any(zookeeper, znodes.CLUSTER_ID)
+    if found is None and noted:
+        directory, cluster = next(iter(noted.items()))
+        raise ConfigError(
+            f"{directory}: belongs to cluster {cluster}, but the ZooKeeper that zookeeper.connect "
+            f"leads to holds no cluster ({znodes.CLUSTER_ID} is missing). Either it is another "
+            "one than before, or it has lost its data: bring those back"
+        )
     if found is None:
         fresh = znodes.ClusterId(cluster_id=uuid_text(new_uuid(chance)))
         try:
@@ -87,8 +99,9 @@ async def establish(
     a directory belongs to another node or to another cluster, and then writes nothing;
     StorageError when no directory works.
     """
-    cluster = await cluster_id(zookeeper, chance)
     notes = _read_notes(files, directories)
+    noted = {path: note["cluster.id"] for path, note in notes.items() if "cluster.id" in note}
+    cluster = await cluster_id(zookeeper, chance, noted)
     noted_id = _noted_id(notes, cluster)
     node_id = configured_id if configured_id >= 0 else noted_id
     if node_id is None:
@@ -116,9 +129,14 @@ def read_note(files: Files, directory: Path) -> Mapping[str, str]:
         return {}
     try:
         note = parse_properties(files.read_whole(path).decode())
-        int(note.get("broker.id", 0))
-    except ValueError as error:
-        raise ConfigError(f"{path}: cannot be read: {error}") from None
+        if note["version"] != "0":
+            raise ValueError(f"version {note['version']}")
+        int(note["broker.id"])  # without it the node would take a new id, and lead nothing it has
+    except (KeyError, ValueError) as error:
+        raise ConfigError(
+            f"{path}: cannot be read: {error}. When it was damaged, write it again: version=0, "
+            "broker.id=... and cluster.id=... as other directories or nodes have them"
+        ) from None
     return note
 
 

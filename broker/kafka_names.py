@@ -1,104 +1,379 @@
-"""Names of Kafka's own settings that Barnabas does not act on: accepted, with one warning each.
+"""What becomes of Kafka's settings that Barnabas does not act on: one table of all their names.
 
-Source: the names that Kafka 3.9 knows in ZooKeeper mode; cluster.md section 5.
+A node is never more open than its file says: a value that promises security is refused. Source:
+what a node of Apache Kafka 3.9.1 in ZooKeeper mode tells of itself (tests/golden/node-configs.json
+holds its answer); cluster.md section 5.
 """
 
 from __future__ import annotations
 
-from typing import Final
+import enum
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Final
 
-WITHOUT_MEANING: Final = frozenset(
-    """
-    advertised.host.name advertised.port alter.log.dirs.replication.quota.window.num
-    alter.log.dirs.replication.quota.window.size.seconds auto.include.jmx.reporter
-    background.threads broker.heartbeat.interval.ms broker.session.timeout.ms
-    client.quota.callback.class connection.failed.authentication.delay.ms
-    connections.max.reauth.ms controller.quorum.append.linger.ms
-    controller.quorum.election.backoff.max.ms controller.quorum.election.timeout.ms
-    controller.quorum.fetch.timeout.ms controller.quorum.request.timeout.ms
-    controller.quorum.retry.backoff.ms controller.quota.window.num
-    controller.quota.window.size.seconds delegation.token.expiry.check.interval.ms
-    delegation.token.expiry.time.ms delegation.token.master.key delegation.token.max.lifetime.ms
-    delegation.token.secret.key delete.records.purgatory.purge.interval.requests
-    early.start.listeners eligible.leader.replicas.enable
-    fetch.purgatory.purge.interval.requests group.consumer.assignors
-    group.consumer.heartbeat.interval.ms group.consumer.max.heartbeat.interval.ms
-    group.consumer.max.session.timeout.ms group.consumer.max.size
-    group.consumer.min.heartbeat.interval.ms group.consumer.min.session.timeout.ms
-    group.consumer.session.timeout.ms group.coordinator.append.linger.ms
-    group.coordinator.rebalance.protocols group.coordinator.threads
-    group.share.delivery.count.limit group.share.heartbeat.interval.ms group.share.max.groups
-    group.share.max.heartbeat.interval.ms group.share.max.record.lock.duration.ms
-    group.share.max.session.timeout.ms group.share.max.size
-    group.share.min.heartbeat.interval.ms group.share.min.record.lock.duration.ms
-    group.share.min.session.timeout.ms group.share.partition.max.record.locks
-    group.share.record.lock.duration.ms group.share.session.timeout.ms host.name
-    initial.broker.registration.timeout.ms inter.broker.protocol.version
-    kafka.metrics.polling.interval.secs kafka.metrics.reporters
-    log.dir.failure.timeout.ms log.local.retention.bytes log.local.retention.ms
-    log.message.format.version log.message.timestamp.difference.max.ms
-    max.connection.creation.rate
-    max.connections.per.ip.overrides max.request.partition.size.limit metadata.log.dir
-    metadata.log.max.record.bytes.between.snapshots metadata.log.max.snapshot.interval.ms
-    metadata.log.segment.bytes metadata.log.segment.ms metadata.max.idle.interval.ms
-    metadata.max.retention.bytes metadata.max.retention.ms metric.reporters metrics.num.samples
-    metrics.recording.level metrics.sample.window.ms num.io.threads num.network.threads
-    num.recovery.threads.per.data.dir num.replica.alter.log.dirs.threads num.replica.fetchers
-    password.encoder.cipher.algorithm password.encoder.iterations password.encoder.key.length
-    password.encoder.keyfactory.algorithm password.encoder.old.secret password.encoder.secret
-    port principal.builder.class producer.purgatory.purge.interval.requests queued.max.requests
-    quota.window.num quota.window.size.seconds remote.fetch.max.wait.ms
-    remote.log.index.file.cache.total.size.bytes remote.log.manager.copier.thread.pool.size
-    remote.log.manager.copy.max.bytes.per.second remote.log.manager.copy.quota.window.num
-    remote.log.manager.copy.quota.window.size.seconds
-    remote.log.manager.expiration.thread.pool.size remote.log.manager.fetch.max.bytes.per.second
-    remote.log.manager.fetch.quota.window.num remote.log.manager.fetch.quota.window.size.seconds
-    remote.log.manager.task.interval.ms remote.log.manager.thread.pool.size
-    remote.log.metadata.custom.metadata.max.bytes remote.log.metadata.manager.class.name
-    remote.log.metadata.manager.class.path remote.log.metadata.manager.impl.prefix
-    remote.log.metadata.manager.listener.name remote.log.reader.max.pending.tasks
-    remote.log.reader.threads remote.log.storage.manager.class.name
-    remote.log.storage.manager.class.path remote.log.storage.manager.impl.prefix
-    replica.lag.max.messages replica.selector.class replica.socket.receive.buffer.bytes
-    replication.quota.window.num replication.quota.window.size.seconds
-    security.inter.broker.protocol security.providers socket.connection.setup.timeout.max.ms
-    socket.connection.setup.timeout.ms socket.listen.backlog.size socket.nagle.disable
-    socket.receive.buffer.bytes socket.send.buffer.bytes telemetry.max.bytes
-    transaction.abort.timed.out.transaction.cleanup.interval.ms transaction.max.timeout.ms
-    transaction.partition.verification.enable
-    transaction.remove.expired.transaction.cleanup.interval.ms
-    transaction.state.log.load.buffer.size transaction.state.log.min.isr
-    transaction.state.log.num.partitions transaction.state.log.replication.factor
-    transaction.state.log.segment.bytes transactional.id.expiration.ms
-    zookeeper.clientCnxnSocket zookeeper.max.in.flight.requests zookeeper.ssl.cipher.suites
-    zookeeper.ssl.crl.enable zookeeper.ssl.enabled.protocols
-    zookeeper.ssl.endpoint.identification.algorithm zookeeper.ssl.keystore.location
-    zookeeper.ssl.keystore.password zookeeper.ssl.keystore.type zookeeper.ssl.ocsp.enable
-    zookeeper.ssl.protocol zookeeper.ssl.truststore.location zookeeper.ssl.truststore.password
-    zookeeper.ssl.truststore.type zookeeper.sync.time.ms
-""".split()  # noqa: SIM905 - a list literal of these would fill five pages
-)
-"""Tuning of parts that Barnabas has not; ``ssl.*`` and ``sasl.*`` belong here as well."""
+from barnabas.protocol.settings import Setting, parsed
 
-REFUSED: Final = {
-    "process.roles": "is Kafka's KRaft switch; say node.roles=broker,coordinator instead",
-    "controller.quorum.voters": "belongs to KRaft; Barnabas elects its controller in ZooKeeper",
-    "controller.quorum.bootstrap.servers": "belongs to KRaft; ZooKeeper elects here",
-    "controller.listener.names": "belongs to KRaft; see inter.broker.listener.name",
-    "control.plane.listener.name": "is not separate here; see inter.broker.listener.name",
-    "node.id": "belongs to KRaft; say broker.id",
-    "authorizer.class.name": "is not built yet; a node never runs more open than its file says",
-    "zookeeper.set.acl": "is not built yet; a node never runs more open than its file says",
-    "zookeeper.ssl.client.enable": "is not built yet; ZooKeeper is spoken to in plain text",
-    "zookeeper.metadata.migration.enable": "is Kafka's way to KRaft, which Barnabas does not go",
-    "remote.log.storage.system.enable": "is not built; all segments stay on local disks",
-    "create.topic.policy.class.name": "names a Java class, which cannot be loaded here",
+
+class Treatment(enum.Enum):
+    """What happens to a name; the value is what is told of it."""
+
+    IDLE = "belongs to a part that is not here"
+    """Accepted, with one warning."""
+    LIMIT = "bounds something that is not bounded here"
+    """Accepted, with one warning: what it promises is not kept."""
+    SECURITY = "promises security that is not built yet"
+    """Refused, but for a value that promises nothing."""
+    MISLEADING = "is refused, but for its default"
+    """Refused, but for its default: silence would mislead."""
+
+
+class Scope(enum.Enum):
+    """Whose settings a dynamic one may be changed in (KIP-226)."""
+
+    NODE = "node"
+    """Of single nodes only."""
+    CLUSTER = "cluster"
+    """Of single nodes and of all."""
+
+
+@dataclass(frozen=True, slots=True)
+class KafkaName:
+    """One name: how its value is read, and what becomes of it."""
+
+    setting: Setting
+    treatment: Treatment
+    scope: Scope | None
+    """None: fixed while a node runs."""
+    is_secret: bool
+
+    @property
+    def note(self) -> str:
+        """Why it is not acted on."""
+        return WHY.get(self.setting.name, self.treatment.value)
+
+    def promises_nothing(self, text: str) -> bool:
+        """Whether a value is the default, or empty; raises ConfigError when it is no value."""
+        return not text.strip() or parsed(self.setting, text) == self.setting.default
+
+
+_IDLE: Final = """\
+advertised.host.name str -
+advertised.port str -
+auto.include.jmx.reporter bool true
+background.threads int>=1 10 cluster
+broker.heartbeat.interval.ms int 2000
+broker.session.timeout.ms int 9000
+controller.quorum.append.linger.ms int 25
+controller.quorum.election.backoff.max.ms int 1000
+controller.quorum.election.timeout.ms int 1000
+controller.quorum.fetch.timeout.ms int 2000
+controller.quorum.request.timeout.ms int 2000
+controller.quorum.retry.backoff.ms int 20
+delegation.token.expiry.check.interval.ms int 3600000
+delegation.token.expiry.time.ms int 86400000
+delegation.token.max.lifetime.ms int 604800000
+delete.records.purgatory.purge.interval.requests int 1
+early.start.listeners str -
+eligible.leader.replicas.enable bool false
+fetch.purgatory.purge.interval.requests int 1000
+group.consumer.assignors list org.apache.kafka.coordinator.group.assignor.UniformAssignor,org.apache.kafka.coordinator.group.assignor.RangeAssignor
+group.consumer.heartbeat.interval.ms int 5000
+group.consumer.max.heartbeat.interval.ms int 15000
+group.consumer.max.session.timeout.ms int 60000
+group.consumer.max.size int 2147483647
+group.consumer.min.heartbeat.interval.ms int 5000
+group.consumer.min.session.timeout.ms int 45000
+group.consumer.session.timeout.ms int 45000
+group.coordinator.append.linger.ms int 10
+group.coordinator.rebalance.protocols list classic
+group.coordinator.threads int 1
+group.share.delivery.count.limit int 5
+group.share.heartbeat.interval.ms int 5000
+group.share.max.groups int 10
+group.share.max.heartbeat.interval.ms int 15000
+group.share.max.record.lock.duration.ms int 60000
+group.share.max.session.timeout.ms int 60000
+group.share.max.size int 200
+group.share.min.heartbeat.interval.ms int 5000
+group.share.min.record.lock.duration.ms int 15000
+group.share.min.session.timeout.ms int 45000
+group.share.partition.max.record.locks int 200
+group.share.record.lock.duration.ms int 30000
+group.share.session.timeout.ms int 45000
+host.name str -
+initial.broker.registration.timeout.ms int 60000
+inter.broker.protocol.version str 3.9-IV0
+kafka.metrics.polling.interval.secs int 10
+kafka.metrics.reporters list empty
+log.dir.failure.timeout.ms int 30000
+log.local.retention.bytes int>=-2 -2 cluster
+log.local.retention.ms int>=-2 -2 cluster
+log.message.format.version str 3.0-IV1
+metadata.log.dir str -
+metadata.log.max.record.bytes.between.snapshots int 20971520
+metadata.log.max.snapshot.interval.ms int 3600000
+metadata.log.segment.bytes int 1073741824
+metadata.log.segment.ms int 604800000
+metadata.max.idle.interval.ms int 500
+metadata.max.retention.bytes int 104857600
+metadata.max.retention.ms int 604800000
+metric.reporters list empty cluster
+metrics.num.samples int 2
+metrics.recording.level str INFO
+metrics.sample.window.ms int 30000
+num.io.threads int>=1 8 cluster
+num.network.threads int>=1 3 cluster
+num.recovery.threads.per.data.dir int>=1 1 cluster
+num.replica.alter.log.dirs.threads int -
+num.replica.fetchers int 1 cluster
+password.encoder.cipher.algorithm str AES/CBC/PKCS5Padding
+password.encoder.iterations int 4096
+password.encoder.key.length int 128
+password.encoder.keyfactory.algorithm str -
+password.encoder.old.secret password -
+password.encoder.secret password -
+port str -
+producer.purgatory.purge.interval.requests int 1000
+remote.fetch.max.wait.ms int>=1 500 cluster
+remote.log.index.file.cache.total.size.bytes int>=1 1073741824 cluster
+remote.log.manager.copier.thread.pool.size int -1
+remote.log.manager.copy.max.bytes.per.second int>=1 9223372036854775807 cluster
+remote.log.manager.copy.quota.window.num int 11
+remote.log.manager.copy.quota.window.size.seconds int 1
+remote.log.manager.expiration.thread.pool.size int -1
+remote.log.manager.fetch.max.bytes.per.second int>=1 9223372036854775807 cluster
+remote.log.manager.fetch.quota.window.num int 11
+remote.log.manager.fetch.quota.window.size.seconds int 1
+remote.log.manager.task.interval.ms int 30000
+remote.log.manager.thread.pool.size int 10
+remote.log.metadata.custom.metadata.max.bytes int 128
+remote.log.metadata.manager.class.name str org.apache.kafka.server.log.remote.metadata.storage.TopicBasedRemoteLogMetadataManager
+remote.log.metadata.manager.class.path str -
+remote.log.metadata.manager.impl.prefix str rlmm.config.
+remote.log.metadata.manager.listener.name str -
+remote.log.reader.max.pending.tasks int 100
+remote.log.reader.threads int 10
+remote.log.storage.manager.class.name str -
+remote.log.storage.manager.class.path str -
+remote.log.storage.manager.impl.prefix str rsm.config.
+replica.lag.max.messages str -
+replica.selector.class str -
+replica.socket.receive.buffer.bytes int 65536
+request.timeout.ms int 30000
+socket.connection.setup.timeout.max.ms int 30000
+socket.connection.setup.timeout.ms int 10000
+socket.listen.backlog.size int 50
+socket.nagle.disable str -
+socket.receive.buffer.bytes int 102400
+socket.send.buffer.bytes int 102400
+telemetry.max.bytes int 1048576
+transaction.abort.timed.out.transaction.cleanup.interval.ms int 10000
+transaction.max.timeout.ms int 900000
+transaction.partition.verification.enable bool true cluster
+transaction.remove.expired.transaction.cleanup.interval.ms int 3600000
+transaction.state.log.load.buffer.size int 5242880
+transaction.state.log.min.isr int 2
+transaction.state.log.num.partitions int 50
+transaction.state.log.replication.factor int 3
+transaction.state.log.segment.bytes int 104857600
+transactional.id.expiration.ms int 604800000
+zookeeper.clientCnxnSocket str -
+zookeeper.max.in.flight.requests int 10
+zookeeper.sync.time.ms str -
+"""  # noqa: E501 - class names of Java
+"""Name, kind, default (``-`` is none), and the scope where it may change at run time."""
+
+_LIMIT: Final = """\
+alter.log.dirs.replication.quota.window.num int 11
+alter.log.dirs.replication.quota.window.size.seconds int 1
+client.quota.callback.class str -
+connection.failed.authentication.delay.ms int 100
+controller.quota.window.num int 11
+controller.quota.window.size.seconds int 1
+follower.replication.throttled.rate int>=0 9223372036854775807 cluster
+leader.replication.throttled.rate int>=0 9223372036854775807 cluster
+max.request.partition.size.limit int>=1 2000
+queued.max.requests int>=1 500
+quota.consumer.default int 9223372036854775807
+quota.producer.default int 9223372036854775807
+quota.window.num int 11
+quota.window.size.seconds int 1
+replica.alter.log.dirs.io.max.bytes.per.second int>=0 9223372036854775807 cluster
+replication.quota.window.num int 11
+replication.quota.window.size.seconds int 1
+"""
+
+_SECURITY: Final = """\
+allow.everyone.if.no.acl.found bool true
+authorizer.class.name str empty
+connections.max.reauth.ms int 0
+delegation.token.master.key password -
+delegation.token.secret.key password -
+principal.builder.class str org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder node
+sasl.client.callback.handler.class str -
+sasl.enabled.mechanisms list GSSAPI node
+sasl.jaas.config password - node
+sasl.kerberos.kinit.cmd str /usr/bin/kinit node
+sasl.kerberos.min.time.before.relogin int 60000 node
+sasl.kerberos.principal.to.local.rules list DEFAULT node
+sasl.kerberos.service.name str - node
+sasl.kerberos.ticket.renew.jitter float 0.05 node
+sasl.kerberos.ticket.renew.window.factor float 0.8 node
+sasl.login.callback.handler.class str -
+sasl.login.class str -
+sasl.login.connect.timeout.ms int -
+sasl.login.read.timeout.ms int -
+sasl.login.refresh.buffer.seconds int 300 node
+sasl.login.refresh.min.period.seconds int 60 node
+sasl.login.refresh.window.factor float 0.8 node
+sasl.login.refresh.window.jitter float 0.05 node
+sasl.login.retry.backoff.max.ms int 10000
+sasl.login.retry.backoff.ms int 100
+sasl.mechanism.controller.protocol str GSSAPI
+sasl.mechanism.inter.broker.protocol str GSSAPI node
+sasl.oauthbearer.clock.skew.seconds int 30
+sasl.oauthbearer.expected.audience list -
+sasl.oauthbearer.expected.issuer str -
+sasl.oauthbearer.jwks.endpoint.refresh.ms int 3600000
+sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms int 10000
+sasl.oauthbearer.jwks.endpoint.retry.backoff.ms int 100
+sasl.oauthbearer.jwks.endpoint.url str -
+sasl.oauthbearer.scope.claim.name str scope
+sasl.oauthbearer.sub.claim.name str sub
+sasl.oauthbearer.token.endpoint.url str -
+sasl.server.callback.handler.class str -
+sasl.server.max.receive.size int 524288
+security.inter.broker.protocol str PLAINTEXT
+security.providers str -
+ssl.allow.dn.changes bool false
+ssl.allow.san.changes bool false
+ssl.cipher.suites list empty node
+ssl.client.auth str none node
+ssl.enabled.protocols list TLSv1.2,TLSv1.3 node
+ssl.endpoint.identification.algorithm str https node
+ssl.engine.factory.class str - node
+ssl.key.password password - node
+ssl.keymanager.algorithm str SunX509 node
+ssl.keystore.certificate.chain password - node
+ssl.keystore.key password - node
+ssl.keystore.location str - node
+ssl.keystore.password password - node
+ssl.keystore.type str JKS node
+ssl.principal.mapping.rules str DEFAULT
+ssl.protocol str TLSv1.3 node
+ssl.provider str - node
+ssl.secure.random.implementation str - node
+ssl.trustmanager.algorithm str PKIX node
+ssl.truststore.certificates password - node
+ssl.truststore.location str - node
+ssl.truststore.password password - node
+ssl.truststore.type str JKS node
+super.users str -
+zookeeper.set.acl bool false
+zookeeper.ssl.cipher.suites list -
+zookeeper.ssl.client.enable bool false
+zookeeper.ssl.crl.enable bool false
+zookeeper.ssl.enabled.protocols list -
+zookeeper.ssl.endpoint.identification.algorithm str HTTPS
+zookeeper.ssl.keystore.location str -
+zookeeper.ssl.keystore.password password -
+zookeeper.ssl.keystore.type str -
+zookeeper.ssl.ocsp.enable bool false
+zookeeper.ssl.protocol str TLSv1.2
+zookeeper.ssl.truststore.location str -
+zookeeper.ssl.truststore.password password -
+zookeeper.ssl.truststore.type str -
+"""  # noqa: E501 - class names of Java
+
+_MISLEADING: Final = """\
+alter.config.policy.class.name str -
+control.plane.listener.name str -
+controller.listener.names str -
+controller.quorum.bootstrap.servers list empty
+controller.quorum.voters list empty
+create.topic.policy.class.name str -
+node.id int -1
+process.roles list empty
+remote.log.storage.system.enable bool false
+zookeeper.metadata.migration.enable bool false
+"""
+
+WHY: Final[Mapping[str, str]] = {
     "alter.config.policy.class.name": "names a Java class, which cannot be loaded here",
+    "authorizer.class.name": "promises security that is not built yet: ACLs",
+    "control.plane.listener.name": "is not separate here; see inter.broker.listener.name",
+    "controller.listener.names": "belongs to KRaft; see inter.broker.listener.name",
+    "controller.quorum.bootstrap.servers": "belongs to KRaft; ZooKeeper elects here",
+    "controller.quorum.voters": "belongs to KRaft; Barnabas elects its controller in ZooKeeper",
+    "create.topic.policy.class.name": "names a Java class, which cannot be loaded here",
+    "node.id": "belongs to KRaft; say broker.id",
+    "process.roles": "is Kafka's KRaft switch; say node.roles=broker,coordinator instead",
+    "remote.log.storage.system.enable": "is not built; all segments stay on local disks",
+    "security.inter.broker.protocol": (
+        "promises security that is not built yet; nodes prove the cluster.secret to each other"
+    ),
+    "zookeeper.metadata.migration.enable": "is Kafka's way to KRaft, which Barnabas does not go",
+    "zookeeper.set.acl": "promises security that is not built yet: ACLs of znodes",
+    "zookeeper.ssl.client.enable": (
+        "promises security that is not built yet; ZooKeeper is spoken to in plain text"
+    ),
 }
-"""Names whose silence would mislead, each with what to do instead."""
+"""More about single names: what to say instead."""
 
-SWITCHES: Final = frozenset(
-    {"zookeeper.set.acl", "zookeeper.ssl.client.enable"}
-    | {"zookeeper.metadata.migration.enable", "remote.log.storage.system.enable"}
+UNTOLD: Final = frozenset(
+    """
+    advertised.host.name advertised.port allow.everyone.if.no.acl.found host.name port
+    quota.consumer.default quota.producer.default replica.lag.max.messages socket.nagle.disable
+    super.users zookeeper.sync.time.ms follower.replication.throttled.rate
+    leader.replication.throttled.rate replica.alter.log.dirs.io.max.bytes.per.second
+    """.split()  # noqa: SIM905 - a list literal would fill a page
 )
-"""Refused names that may say false."""
+"""Names that a Kafka 3.9 does not tell unless they are set: older ones, and those of plug-ins."""
+
+_KINDS: Final[Mapping[str, Any]] = {
+    "bool": bool,
+    "float": float | None,
+    "int": int | None,
+    "list": tuple[str, ...],
+    "password": str | None,
+    "str": str | None,
+}
+
+
+def _read(table: str, treatment: Treatment) -> Iterator[KafkaName]:
+    for line in filter(None, table.splitlines()):
+        name, kind, default, *scope = line.split()
+        kind, _, least = kind.partition(">=")
+        item = Setting(
+            name=name,
+            field="",
+            kind=_KINDS[kind],
+            default=None,
+            meaning=WHY.get(name, treatment.value),
+            least=int(least) if least else None,
+            most=None,
+            choices=(),
+        )
+        if default != "-":
+            item = replace(item, default=_default(item, default))
+        yield KafkaName(item, treatment, Scope(scope[0]) if scope else None, kind == "password")
+
+
+def _default(item: Setting, text: str) -> Any:
+    if text == "empty":
+        return () if item.kind == tuple[str, ...] else ""
+    return parsed(item, text)
+
+
+KAFKA_NAMES: Final[Mapping[str, KafkaName]] = {
+    each.setting.name: each
+    for table, treatment in (
+        (_IDLE, Treatment.IDLE),
+        (_LIMIT, Treatment.LIMIT),
+        (_SECURITY, Treatment.SECURITY),
+        (_MISLEADING, Treatment.MISLEADING),
+    )
+    for each in _read(table, treatment)
+}
+"""Every name of Kafka's that is none of ours."""

@@ -16,6 +16,8 @@ IGNORED_VARIABLES = re.compile(
     r"KAFKA_(HEAP_OPTS|OPTS|HOME|VERSION|DEBUG|PORT|(JMX|LOG4J|GC_LOG|JVM|PORT_|SERVICE_).*)"
 )
 _SEPARATOR = re.compile(r"(?<!\\)[=:\s]")
+_SPECIAL = re.compile(r"\\|[^\S ]|[\x00-\x1f\x7f-\x9f]")
+"""What ends a line, or a backslash that would escape something."""
 _ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 
 
@@ -29,16 +31,31 @@ def parse_properties(text: str) -> dict[str, str]:
     return values
 
 
+def property_line(name: str, value: str) -> str:
+    """The line, newline included, that is read as this name and value but for spaces around it."""
+    return f"{_escaped(name)}={_escaped(value)}\n"
+
+
 def from_environment(environment: Mapping[str, str]) -> dict[str, str]:
-    """``KAFKA_LOG_DIRS`` as ``log.dirs``: ``_`` is a dot, ``__`` an underscore, ``___`` a dash."""
-    values: dict[str, str] = {}
+    """What the environment says, by name; :func:`variables` tells which variable said it."""
+    named = variables(environment)
+    return {name: environment[variable] for name, variable in named.items()}
+
+
+def variables(environment: Mapping[str, str]) -> dict[str, str]:
+    """The name of a setting to the variable that gives it: ``log.dirs`` to ``KAFKA_LOG_DIRS``.
+
+    ``_`` is a dot, ``__`` an underscore, ``___`` a dash. Some are nobody's settings: what Java
+    and Kubernetes leave there is left out, anything else is for :func:`config.load` to judge.
+    """
+    named: dict[str, str] = {}
     for variable in sorted(environment):
         if IGNORED_VARIABLES.fullmatch(variable):
             continue
         prefix = next((prefix for prefix in PREFIXES if variable.startswith(prefix)), None)
         if prefix is not None:
-            values[_property_name(variable.removeprefix(prefix))] = environment[variable]
-    return values
+            named[_property_name(variable.removeprefix(prefix))] = variable
+    return named
 
 
 def from_assignments(assignments: Iterable[str]) -> dict[str, str]:
@@ -55,6 +72,10 @@ def from_assignments(assignments: Iterable[str]) -> dict[str, str]:
 def _property_name(variable: str) -> str:
     words = re.sub("_+", lambda run: {1: ".", 2: "_", 3: "-"}.get(len(run[0]), run[0]), variable)
     return words.lower()
+
+
+def _escaped(text: str) -> str:
+    return _SPECIAL.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
 def _logical_lines(text: str) -> Iterable[str]:

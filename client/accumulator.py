@@ -221,6 +221,7 @@ class Lane:
     __slots__ = (
         "flying",
         "identity",
+        "is_known",
         "is_retrying",
         "needs_identity",
         "next_sequence",
@@ -237,6 +238,13 @@ class Lane:
         """The producer's own unless this lane had to take another."""
         self.needs_identity = False
         self.next_sequence = 0
+        self.is_known = False
+        """A batch was acknowledged since the last failure: the replicas know the producer.
+
+        A leader takes any sequence from one that it does not know. A node that turns a batch away
+        and becomes leader at that moment would take the next one, and never again the first: as
+        long as nothing was acknowledged, batches go one by one.
+        """
         self.is_retrying = False
         """Something under way failed: nothing more leaves until all has been answered."""
         self.retry_at = 0.0
@@ -245,7 +253,9 @@ class Lane:
         """Whether its first batch may leave."""
         if not self.waiting or self.is_retrying or self.needs_identity:
             return False
-        if len(self.flying) >= flying_max or self.retry_at > now:
+        if len(self.flying) >= (flying_max if self.is_known else min(flying_max, 1)):
+            return False
+        if self.retry_at > now:
             return False
         head = self.waiting[0]
         return is_flushing or not head.is_open or head.linger_until <= now
@@ -269,8 +279,17 @@ class Lane:
         self.is_retrying, self.retry_at = False, retry_at
 
     def number_from(self, sequence: int) -> None:
-        """The batch that had ``sequence`` never reached the log: the next one takes its place."""
+        """The batch that had ``sequence`` is not in the log: the next one takes its place."""
         self.next_sequence = sequence
+        for batch in self.waiting:
+            if (batch.sequence - sequence) & SEQUENCE_MASK <= SEQUENCE_MASK // 2:
+                batch.sequence = -1
+
+    def begin(self, identity: ProducerIdentity) -> None:
+        """Number what waits from 0 under another identity; none of it may be in the log."""
+        self.identity = identity
+        self.needs_identity = self.is_known = False
+        self.next_sequence = 0
         for batch in self.waiting:
             batch.sequence = -1
 

@@ -30,10 +30,11 @@ class Admin(GroupAdmin):
         """An administrator of the cluster at ``bootstrap``; connects at the first call."""
         return cls(Cluster(bootstrap, config))
 
-    async def create_topics(self, topics: Iterable[NewTopic]) -> None:
+    async def create_topics(self, topics: Iterable[NewTopic], *, exist_ok: bool = False) -> None:
         """Create topics; returns when the controller has made them.
 
-        Raises KafkaError for the first that it refused; the others may exist nevertheless.
+        With ``exist_ok`` one that is there already is left as it is. Raises KafkaError for the
+        first that was refused; the others may exist nevertheless.
         """
         wanted = [
             create_topics.Topic(
@@ -52,7 +53,8 @@ class Admin(GroupAdmin):
         )
         answer = await self.cluster.to_controller(request, _codes_of_topics)
         for topic in answer.topics:
-            raise_for(topic.error_code, topic.error_message or topic.name)
+            if not (exist_ok and topic.error_code == ErrorCode.TOPIC_ALREADY_EXISTS):
+                raise_for(topic.error_code, topic.error_message or topic.name)
 
     async def delete_topics(self, names: Iterable[str]) -> None:
         """Delete topics with all their records; raises KafkaError for the first refused one."""

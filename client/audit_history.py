@@ -11,12 +11,11 @@ from collections.abc import AsyncIterator, Callable
 
 from barnabas.protocol.audit_topic import AUDIT_TOPIC, AuditRecord, parse_audit_value
 from barnabas.protocol.errors import CorruptRequest, ErrorCode
-from barnabas.protocol.records.walk import walk
 
 from .admin import Admin
 from .cluster import Cluster, TopicPartition
 from .errors import KafkaError
-from .one_fetch import fetched
+from .one_fetch import entries, fetched
 
 log = logging.getLogger(__name__)
 
@@ -73,12 +72,12 @@ async def _records(
     while position < end:
         data = await fetched(cluster, place, position)
         before = position
-        for entry, record in walk(data, base_offset=position).records(position):
+        for entry, record in entries(data, position).records(position):
             position = entry.last_offset + 1
             if record.value is not None:
                 try:
                     yield parse_audit_value(bytes(record.value))
                 except CorruptRequest as error:
                     log.warning("skipped a record at=%d: %s", record.offset, error)
-        if position == before:
+        if position <= before:
             return  # the log was cut meanwhile

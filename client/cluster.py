@@ -338,7 +338,7 @@ def parse_addresses(bootstrap: str | Sequence[str]) -> list[tuple[str, int]]:
     addresses = []
     for word in filter(None, (word.strip() for word in words)):
         host, colon, port = word.rpartition(":")
-        if not colon or not port.isdigit() or not 0 < int(port) < 1 << 16:
+        if not colon or not (port.isascii() and port.isdigit()) or not 0 < int(port) < 1 << 16:
             raise ValueError(f"{word} is no host:port")
         addresses.append((host.strip("[]"), int(port)))
     if not addresses:

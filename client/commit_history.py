@@ -19,12 +19,12 @@ from barnabas.protocol.offsets_topic import OffsetKey, parse_key, parse_offset_v
 from barnabas.protocol.records import batch
 from barnabas.protocol.records.control import Marker, parse_marker
 from barnabas.protocol.records.record import Record
-from barnabas.protocol.records.walk import Entry, walk
+from barnabas.protocol.records.walk import Entry
 
 from .admin import Admin
 from .cluster import Cluster, TopicPartition
 from .errors import KafkaError
-from .one_fetch import fetched
+from .one_fetch import entries, fetched
 
 OFFSETS_TOPIC: Final = "__consumer_offsets"
 
@@ -136,13 +136,13 @@ async def _read(
     while position < end:
         data = await fetched(cluster, place, position)
         before = position
-        for entry in walk(data, base_offset=position):
+        for entry in entries(data, position):
             if not is_whole:
                 fold.begin(entry.max_timestamp)
                 is_whole = True
             fold.add(entry)
             position = entry.last_offset + 1
-        if position == before:
+        if position <= before:
             return  # the log was cut meanwhile
 
 

@@ -222,7 +222,9 @@ def _reason(error: Exception, timeout_ms: int) -> str:
     if isinstance(error, TimeoutError):
         return f"nothing within {timeout_ms} ms"
     number = error.errno if isinstance(error, OSError) else None
-    return os.strerror(number) if number and number > 0 else str(error)
+    if number and number < 0 and isinstance(error, OSError):  # of the resolver of names
+        return error.strerror or str(error)
+    return os.strerror(number) if number else str(error)
 
 
 def _error_code(frame: bytes) -> int:

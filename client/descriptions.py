@@ -41,6 +41,23 @@ class TopicDescription:
     partitions: Sequence[PartitionDescription]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SettingDescription:
+    """One setting of a topic: the value that holds, and where it comes from."""
+
+    name: str
+    value: str | None
+    """None when the broker does not tell it."""
+    source: str
+    """Kafka's word, such as ``DYNAMIC_TOPIC_CONFIG`` for one that the topic itself was given."""
+    is_sensitive: bool = False
+
+    @property
+    def is_set(self) -> bool:
+        """Somebody set it, for the topic or for its brokers."""
+        return self.source != "DEFAULT_CONFIG"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
 class GroupListing:
     """One group among all."""

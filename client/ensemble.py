@@ -169,6 +169,13 @@ class ZooKeeper(Protocol):
     async def multi(self, *operations: Op) -> list[Any]:
         """Apply all operations or none; raises MultiFailed when one cannot be applied."""
 
+    async def peek(self, path: str) -> bytes | None:
+        """Data of a znode as a fresh session reads it, None where there is none.
+
+        For one that cannot be resumed: a server that has seen less than it refuses it for ever.
+        Raises ConnectionLost, which names what came of each server.
+        """
+
     async def close(self) -> None:
         """End the session: its ephemeral znodes vanish at once."""
 

@@ -23,7 +23,7 @@ class MissingExtra(ImportError):  # noqa: N818 - reads as what happened
 
 def arrow_table(records: Sequence[ConsumedRecord]) -> pyarrow.Table:
     """A table with a row a record; raises MissingExtra without pyarrow."""
-    arrow = _imported("pyarrow", "arrow")
+    arrow = _imported("pyarrow")
     header = arrow.struct([("key", arrow.string()), ("value", arrow.binary())])
     schema = arrow.schema(
         [
@@ -49,7 +49,7 @@ def arrow_table(records: Sequence[ConsumedRecord]) -> pyarrow.Table:
 
 def pandas_frame(records: Sequence[ConsumedRecord]) -> pandas.DataFrame:
     """A frame with a row a record; raises MissingExtra without pandas."""
-    library = _imported("pandas", "pandas")
+    library = _imported("pandas")
     frame = library.DataFrame.from_records(list(records), columns=list(ConsumedRecord._fields))
     frame["timestamp"] = library.to_datetime(
         frame["timestamp"].where(frame["timestamp"] >= 0), unit="ms", utc=True
@@ -57,8 +57,8 @@ def pandas_frame(records: Sequence[ConsumedRecord]) -> pandas.DataFrame:
     return frame
 
 
-def _imported(name: str, extra: str) -> Any:
+def _imported(name: str) -> Any:
     try:
         return import_module(name)
     except ImportError as error:
-        raise MissingExtra(f"{name} is not installed: pip install 'barnabas[{extra}]'") from error
+        raise MissingExtra(f"{name} is not installed: pip install {name}") from error

@@ -281,6 +281,7 @@ class GroupConsumer:
             self.member.group,
             self.held_for_s(),
         )
+        self.open.clear()  # others may read on from now on: what waits here is not ours to give
         await self.member.leave()
         self.member.generation = _NO_GENERATION
         self.rejoin()

@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from barnabas.protocol.messages import fetch
+from barnabas.protocol.records.walk import Walk
 
 from .cluster import Cluster, TopicPartition
 from .errors import raise_for
@@ -25,6 +26,11 @@ async def fetched(cluster: Cluster, place: TopicPartition, offset: int) -> bytes
     found = result_of(await cluster.to_leader(place, request, _codes))
     raise_for(found.error_code, f"{place.topic}-{place.partition}")
     return bytes(found.records or b"")
+
+
+def entries(data: bytes, offset: int) -> Walk:
+    """The verified batches of what was fetched at ``offset``; the first may begin before it."""
+    return Walk(data, base_offset=offset, previous_offset=-1)
 
 
 def fetch_of(

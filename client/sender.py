@@ -2,7 +2,8 @@
 
 Order inside a partition is kept by what leaves: an idempotent producer has up to five batches of
 a partition under way and every batch carries its place in the sequence; any other has one. After
-a failure nothing more leaves until all that is under way was answered, then the failed go first.
+a failure nothing more leaves until all that is under way was answered, then the failed go first,
+one by one until the first of them is acknowledged; so do the first batches of all.
 Source: coordinator.md sections 1.9 and 7.4; log.md section 7 (sequences); KIP-98, KIP-360.
 """
 
@@ -10,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import defaultdict
+from collections import defaultdict, deque
 from collections.abc import Awaitable, Sequence
 from typing import Any, Final
 
@@ -34,15 +35,6 @@ CHANNEL: Final = "produce"
 _MAGIC_2_SINCE: Final = 3
 _ASKED_AGAIN_S: Final = 5.0
 _TRANSACTION_TIMEOUT_MS: Final = 60_000
-_IN_DOUBT: Final = frozenset(
-    {
-        ErrorCode.REQUEST_TIMED_OUT,
-        ErrorCode.NETWORK_EXCEPTION,
-        ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
-        ErrorCode.UNKNOWN_SERVER_ERROR,
-    }
-)
-"""The records may be in the log all the same."""
 _IDENTITY_LOST: Final = frozenset(
     {
         ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
@@ -169,10 +161,13 @@ class Sender:
         finally:
             self._requests[leader] -= 1
         for lane, batch in batches:
+            if batch.done.done():
+                continue  # all was abandoned meanwhile
             missing = (KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "no answer for it"), -1, -1)
             error, base_offset, append_time = results.get(batch.place, missing)
             if error is None or error.code is ErrorCode.DUPLICATE_SEQUENCE_NUMBER:
                 batch.base_offset, batch.error = base_offset, None
+                lane.is_known = not lane.is_retrying
                 lane.flying.remove(batch)
                 self._accumulator.settle(batch, append_time)
             else:
@@ -225,8 +220,8 @@ class Sender:
     def _failed(self, lane: Lane, batch: Batch, error: KafkaError) -> None:
         """Note why; the batch stays in its place until all around it are answered."""
         batch.error = error
-        batch.is_in_doubt |= error.code in _IN_DOUBT
-        lane.is_retrying = True
+        batch.is_in_doubt |= _may_be_logged(error)
+        lane.is_retrying, lane.is_known = True, False
         if error.code is not ErrorCode.NOT_ENOUGH_REPLICAS:
             self._cluster.forget_leaders([lane.place])
         log.info(
@@ -248,10 +243,11 @@ class Sender:
                 again.append(batch)
         backoff_s = self._config.retry_backoff_ms / 1000
         lane.return_failed(again, now + backoff_s)
-        if gap >= 0 and not broken:
+        lane.needs_identity |= broken
+        if lane.needs_identity:
+            self._give_up_doubtful(lane)
+        elif gap >= 0:
             lane.number_from(gap)
-        if broken and self._config.is_idempotent:
-            lane.needs_identity = True
         if lane.waiting:
             self._accumulator.active[lane.place] = lane
 
@@ -268,6 +264,14 @@ class Sender:
             return broken or (batch.sequence >= 0 and is_unsure), gap
         return False, batch.sequence if gap < 0 else gap
 
+    def _give_up_doubtful(self, lane: Lane) -> None:
+        """Of what waits, tell the senders of what may be logged: under another identity it would
+        be logged twice.
+        """
+        for batch in [each for each in lane.waiting if each.is_in_doubt]:
+            lane.waiting.remove(batch)
+            self._give_up(lane, batch, broken=True, gap=-1)
+
     def _may_retry(self, batch: Batch, now: float, *, has_gap: bool) -> bool:
         error = batch.error
         assert error is not None, "retried without a reason"
@@ -283,19 +287,17 @@ class Sender:
         for lane in list(self._accumulator.active.values()):
             if lane.flying or lane.is_retrying:
                 continue
-            is_broken = False
-            while lane.waiting and (lane.waiting[0].deadline <= now or is_broken):
-                batch = lane.waiting[0]
-                if is_broken and not batch.is_in_doubt:
-                    break
-                lane.waiting.popleft()
-                is_broken |= batch.is_in_doubt and batch.sequence >= 0
+            while lane.waiting and lane.waiting[0].deadline <= now:
+                batch = lane.waiting.popleft()
                 reason = batch.error or KafkaError(ErrorCode.REQUEST_TIMED_OUT, "not sent in time")
                 self._accumulator.settle(batch, -1, reason)
-                if batch.sequence >= 0 and not is_broken:
+                if batch.sequence < 0:
+                    continue
+                if batch.is_in_doubt:
+                    lane.needs_identity = True
+                    self._give_up_doubtful(lane)
+                elif not lane.needs_identity:
                     lane.number_from(batch.sequence)
-            if is_broken:
-                lane.needs_identity = True
             self.room.notify()
 
     def _refuse_unknown(self, lanes: Sequence[Lane]) -> None:
@@ -304,19 +306,22 @@ class Sender:
             refusal = self._cluster.topology.refusals.get(lane.place.topic)
             if refusal is None or refusal.retriable:
                 continue
-            while lane.waiting:
-                batch = lane.waiting.popleft()
-                self._accumulator.settle(batch, -1, KafkaError(refusal, lane.place.topic))
+            self._drop(lane, lane.waiting, KafkaError(refusal, lane.place.topic))
             self.room.notify()
 
     def _abandon(self, error: KafkaError) -> None:
         for lane in self._accumulator.lanes.values():
-            while lane.waiting:
-                self._accumulator.settle(lane.waiting.popleft(), -1, error)
-            while lane.flying:
-                self._accumulator.settle(lane.flying.popleft(), -1, error)
+            self._drop(lane, lane.waiting, error)
+            self._drop(lane, lane.flying, error)
             lane.is_retrying = False
         self.room.notify()
+
+    def _drop(self, lane: Lane, batches: deque[Batch], error: KafkaError) -> None:
+        """Tell the senders of all ``batches``; numbers that are gone with them break the rest."""
+        while batches:
+            batch = batches.popleft()
+            lane.needs_identity |= batch.sequence >= 0
+            self._accumulator.settle(batch, -1, error)
 
     def _fail(self, failure: BaseException) -> None:
         self._abandon(
@@ -336,11 +341,9 @@ class Sender:
                 raise UnsupportedVersion(
                     f"set enable.idempotence=false: {error.message}"
                 ) from error
-        for lane in self._accumulator.active.values():
-            if lane.needs_identity:
-                lane.identity = await self._new_identity()
-                lane.needs_identity = False
-                lane.number_from(0)
+        for lane in list(self._accumulator.active.values()):  # records come meanwhile
+            if lane.needs_identity and not lane.flying:
+                lane.begin(await self._new_identity())
 
     async def _new_identity(self) -> ProducerIdentity:
         request = InitProducerIdRequest(
@@ -368,6 +371,17 @@ async def _bounded(asking: Awaitable[Any]) -> Any:
             return await asking
     except TimeoutError:
         raise RequestTimedOut(f"nobody answered within {_ASKED_AGAIN_S:g} s") from None
+
+
+def _may_be_logged(error: KafkaError) -> bool:
+    """Whether records that were refused so may be in the log all the same.
+
+    A leader also says that it is none, or that the partition is gone or its disk failed, of what
+    it appended and its followers had not yet copied.
+    """
+    if error.code is ErrorCode.NOT_ENOUGH_REPLICAS:
+        return False
+    return may_pass(error) or error.code is ErrorCode.UNKNOWN_SERVER_ERROR
 
 
 def _code(answer: InitProducerIdResponse) -> list[int]:

@@ -15,10 +15,11 @@ from barnabas.protocol.messages import fetch
 from barnabas.protocol.records import batch
 from barnabas.protocol.records.failures import CorruptRecords
 from barnabas.protocol.records.header import DELETE_HORIZON
-from barnabas.protocol.records.walk import Entry, walk
+from barnabas.protocol.records.walk import Entry
 
 from .cluster import Cluster, TopicPartition
 from .errors import KafkaError
+from .one_fetch import entries
 
 _ROUNDS: Final = 8
 _BYTES_FIRST: Final = 4 << 10
@@ -108,7 +109,7 @@ def _first(data: bytes, unread: Range, within_ms: int = 0) -> int | Range:
     start, end = unread
     last = start - 1
     try:
-        for entry in walk(data, base_offset=start):
+        for entry in entries(data, start):
             if not _is_control(entry):
                 told = _told_by_header(entry, unread, within_ms)
                 if told is not None:

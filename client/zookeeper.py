@@ -37,6 +37,7 @@ from .ensemble import (
     ZooKeeperError,
     checked,
 )
+from .zookeeper_reach import tell_while_waiting, why_silent
 
 __all__ = [
     "BadVersion",
@@ -61,6 +62,9 @@ __all__ = [
 ]
 
 log = logging.getLogger(__name__)
+
+PEEK_MS: Final = 3000
+"""How long a look through a fresh session may take."""
 
 
 async def connect(
@@ -114,10 +118,13 @@ class KazooSession:
         chroot: str,
         session_timeout_ms: int,
         loop: asyncio.AbstractEventLoop,
+        *,
+        is_quiet: bool = False,
     ) -> None:
+        self._servers = servers
+        self._is_quiet = is_quiet
         self.session_timeout_ms = session_timeout_ms
         self.on_state: list[Callable[[SessionState], None]] = []
-        self._servers = servers
         self._chroot = chroot
         self._loop = loop
         self._state = SessionState.LOST
@@ -145,6 +152,7 @@ class KazooSession:
     async def start(self, timeout_ms: int) -> None:
         """Connect; raises ConnectionLost, and leaves no thread behind, when nobody answers."""
         self._client.start_async()
+        telling = self._loop.create_task(tell_while_waiting(self._client.hosts, timeout_ms / 1000))
         try:
             async with asyncio.timeout(timeout_ms / 1000):
                 await self._connected.wait()
@@ -153,11 +161,15 @@ class KazooSession:
         except (TimeoutError, ZooKeeperError) as error:
             await self.close()
             raise ConnectionLost(
-                f"no session with ZooKeeper at {self._servers} within {timeout_ms} ms"
+                f"no session with ZooKeeper within {timeout_ms} ms: "
+                f"{await why_silent(self._client.hosts)}"
             ) from error
         except asyncio.CancelledError:
             await self.close()
             raise
+        finally:
+            telling.cancel()
+            await asyncio.gather(telling, return_exceptions=True)
 
     async def get(self, path: str, watch: Watch | None = None) -> tuple[bytes, Stat]:
         """Data of a znode; raises NoNode, and then watches nothing."""
@@ -210,6 +222,21 @@ class KazooSession:
         for operation in operations:
             self._add(transaction, operation)
         return self._inspected(await self._ask(transaction.commit_async))
+
+    async def peek(self, path: str) -> bytes | None:
+        """Data of a znode as a fresh session reads it, None where there is none."""
+        fresh = KazooSession(self._servers, self._chroot, PEEK_MS, self._loop, is_quiet=True)
+        fresh._client.start_async()  # not start(), which would create the chroot
+        try:
+            async with asyncio.timeout(PEEK_MS / 1000):
+                await fresh._connected.wait()
+                return (await fresh.get(path))[0]
+        except NoNode:
+            return None
+        except TimeoutError:
+            raise ConnectionLost(await why_silent(fresh._client.hosts)) from None
+        finally:
+            await fresh.close()
 
     async def close(self) -> None:
         """End the session: its ephemeral znodes vanish at once."""
@@ -325,7 +352,8 @@ class KazooSession:
         else:
             self._connected.clear()
         self._state = state
-        log.info("session with zookeeper %s session=0x%x", state.value, self._session_id)
+        level = logging.DEBUG if self._is_quiet else logging.INFO
+        log.log(level, "session with zookeeper %s session=0x%x", state.value, self._session_id)
         for told in list(self.on_state):
             told(state)
 

@@ -8,22 +8,26 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import io
 import os
 import sys
 from collections.abc import Sequence
 from typing import Final
 
 from barnabas.client.errors import KafkaError
+from barnabas.client.system_errors import in_words
 
-from .failure import Failure
+from .command_parser import CommandParser, add_command
+from .failure import Failure, Misuse
+from .output import note
 
 _VERBS: Final = {
     "up": "start a development cluster: ZooKeeper and nodes, gone with Ctrl-C",
     "broker": "run one broker from a server.properties file",
     "coordinator": "run one coordinator from a server.properties file",
     "zookeeper": "run one ZooKeeper server in the foreground",
-    "topics": "create, list, describe and delete topics",
-    "groups": "list and describe consumer groups, with their lag",
+    "topics": "create, list, describe, alter and delete topics",
+    "groups": "show consumer groups and their lag; reset, copy and delete their offsets",
     "offsets": "move offsets of groups between ZooKeeper and Kafka",
     "spark": "run a job on Spark: lag over time, audits, migrations, resets",
     "log": "print or verify the files of a log, with no node running",
@@ -35,28 +39,73 @@ _INTERRUPTED: Final = 130
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command: 0 when done, 1 for a failure told in a line, 2 for wrong usage."""
     words = list(sys.argv[1:] if arguments is None else arguments)
+    _prepare_streams()
     try:
-        chosen = _parser(words[:1]).parse_args(words)
-        code: int = chosen.run(chosen)
-        sys.stdout.flush()
-    except SystemExit as usage:
-        return int(usage.code or 0)
-    except (Failure, KafkaError) as failure:
-        print(f"barnabas: {failure}", file=sys.stderr)
-        return _FAILED
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # nobody reads: be quiet
+        code = _run(words)
+        _flush()
+    except BrokenPipeError:  # nobody reads: be quiet
+        _write_nowhere()
         return _FAILED
     except OSError as refusal:  # a directory that cannot be written, a file that is none
-        print(f"barnabas: {refusal}", file=sys.stderr)
+        note(f"barnabas: {in_words(refusal)}")
         return _FAILED
     except KeyboardInterrupt:
         return _INTERRUPTED
     return code
 
 
-def _parser(typed: Sequence[str]) -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+def _run(words: Sequence[str]) -> int:
+    try:
+        chosen = _parser(words[:1]).parse_args(words)
+        return _ended(chosen)
+    except SystemExit as usage:
+        return int(usage.code or 0)
+    except (Failure, KafkaError) as failure:
+        note(f"barnabas: {failure}")
+        return _FAILED
+
+
+def _ended(chosen: argparse.Namespace) -> int:
+    """Run what was typed; raises SystemExit for wrong usage that only the command sees."""
+    try:
+        code: int = chosen.run(chosen)
+    except Misuse as misuse:
+        parser: CommandParser = chosen.parser
+        parser.error(str(misuse))
+    return code
+
+
+def _prepare_streams() -> None:
+    """Make every stream usable: a name may not fit into the terminal's encoding, or none be there.
+
+    A closed one (``>&-``) is None. What a terminal cannot show is escaped rather than an error.
+    """
+    if sys.stdin is None:
+        sys.stdin = open(os.devnull, encoding="utf-8")  # noqa: SIM115, PTH123 - as long as we live
+    if sys.stdout is None:
+        sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115, PTH123
+    if sys.stderr is None:
+        sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115, PTH123
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+
+
+def _flush() -> None:
+    """Write what is left; what cannot be written is told once, not again when Python ends."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        _write_nowhere()
+        raise
+
+
+def _write_nowhere() -> None:
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _parser(typed: Sequence[str]) -> CommandParser:
+    parser = CommandParser(
         prog="barnabas",
         description="A Kafka-compatible cluster in Python.",
         epilog="barnabas COMMAND --help tells about one command.",
@@ -64,7 +113,7 @@ def _parser(typed: Sequence[str]) -> argparse.ArgumentParser:
     parser.add_argument("--version", action=_Version)
     verbs = parser.add_subparsers(dest="verb", metavar="COMMAND", required=True)
     for verb, meaning in _VERBS.items():
-        sub = verbs.add_parser(verb, help=meaning, description=f"{meaning.capitalize()}.")
+        sub = add_command(verbs, verb, meaning)
         if verb in typed:
             module = importlib.import_module(f"barnabas.console.{verb}")
             module.add_arguments(sub)

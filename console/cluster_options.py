@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import json
 import os
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -17,7 +16,8 @@ from barnabas.client.admin import Admin
 from barnabas.client.cluster import Unreachable
 from barnabas.client.config import ClientConfig
 
-from .failure import Failure
+from .failure import Failure, Misuse
+from .given_files import document_of, malformed
 from .numbers import whole_number
 
 T = TypeVar("T")
@@ -25,6 +25,10 @@ T = TypeVar("T")
 DEFAULT_BOOTSTRAP: Final = "localhost:9092"
 _VARIABLE: Final = "BARNABAS_BOOTSTRAP"
 _TIMEOUT_MS: Final = 10_000
+_OPTION: Final = "--bootstrap"
+DESCRIPTION: Final = "cluster.json"
+"""The file in which a running cluster says where it is."""
+_WHAT: Final = "description of a cluster"
 
 
 def add_cluster_options(parser: argparse.ArgumentParser) -> None:
@@ -32,6 +36,7 @@ def add_cluster_options(parser: argparse.ArgumentParser) -> None:
     where = parser.add_mutually_exclusive_group()
     where.add_argument(
         "--bootstrap",
+        "--bootstrap-server",
         metavar="HOST:PORT,...",
         help=f"brokers to ask first (default: ${_VARIABLE}, or {DEFAULT_BOOTSTRAP})",
     )
@@ -60,7 +65,7 @@ def administer(
     """Run ``work`` with an administrator of the cluster that was chosen.
 
     ``client_id`` is what the cluster is told of us. Raises Failure for an address that leads
-    nowhere, KafkaError for what the cluster refuses.
+    nowhere, Misuse for what is none, KafkaError for what the cluster refuses.
     """
     config = ClientConfig(
         client_id=client_id,
@@ -68,10 +73,7 @@ def administer(
         connect_timeout_ms=chosen.timeout_ms,
         request_timeout_ms=chosen.timeout_ms,
     )
-    try:
-        admin = Admin.of(bootstrap_of(chosen), config)
-    except ValueError as error:
-        raise Failure(str(error)) from None
+    admin = _admin(chosen, config)
 
     async def run() -> T:
         async with admin:
@@ -83,19 +85,35 @@ def administer(
         raise Failure(f"{error.message} (`barnabas up` starts a cluster)") from None
 
 
-def bootstrap_of(chosen: argparse.Namespace) -> str:
-    """The addresses to ask first: as typed, of the cluster named, of the environment."""
-    if chosen.bootstrap:
-        return str(chosen.bootstrap)
-    if chosen.cluster is not None:
-        return _bootstrap_in(chosen.cluster / "cluster.json")
-    return os.environ.get(_VARIABLE, DEFAULT_BOOTSTRAP)
-
-
-def _bootstrap_in(description: Path) -> str:
+def _admin(chosen: argparse.Namespace, config: ClientConfig) -> Admin:
+    bootstrap, came_from = bootstrap_of(chosen)
     try:
-        return str(json.loads(description.read_text())["bootstrap"])
+        return Admin.of(bootstrap, config)
+    except ValueError as error:
+        kind = Misuse if came_from == _OPTION else Failure
+        raise kind(f"{came_from}: {error}") from None
+
+
+def bootstrap_of(chosen: argparse.Namespace) -> tuple[str, str]:
+    """The addresses to ask first, and where they come from.
+
+    As typed, of the cluster named, of the environment; an empty variable counts as none.
+    """
+    if chosen.bootstrap is not None:
+        return str(chosen.bootstrap), _OPTION
+    if chosen.cluster is not None:
+        path = chosen.cluster / DESCRIPTION
+        return described_address(path, "bootstrap"), str(path)
+    if found := os.environ.get(_VARIABLE):
+        return found, f"${_VARIABLE}"
+    return DEFAULT_BOOTSTRAP, "the default"
+
+
+def described_address(path: Path, part: str) -> str:
+    """``bootstrap`` or ``zookeeper`` of a ``cluster.json``; raises Failure."""
+    try:
+        return str(document_of(path, _WHAT)[part])
     except FileNotFoundError:
-        raise Failure(f"{description} is not there: no cluster runs in this directory") from None
-    except (OSError, ValueError, KeyError) as error:
-        raise Failure(f"{description} cannot be read: {error}") from None
+        raise Failure(f"{path} is not there: no cluster runs in this directory") from None
+    except (KeyError, TypeError) as error:
+        raise malformed(path, _WHAT, error) from None

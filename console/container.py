@@ -16,7 +16,7 @@ from types import FrameType
 from typing import Final, NoReturn
 
 from barnabas.broker.config import NodeConfig, load
-from barnabas.broker.properties import from_environment, parse_properties
+from barnabas.broker.properties import from_environment, parse_properties, variables
 from barnabas.protocol.settings import ConfigError
 
 from .__main__ import main as barnabas
@@ -24,6 +24,7 @@ from .embedded_zookeeper import four_letter_word
 from .failure import Failure
 from .probe import Address, is_complete
 from .zookeeper import DEFAULT_PORT
+from .zookeeper import from_environment as zookeeper_options
 
 MOUNTED_SETTINGS: Final = Path("/mnt/shared/config/server.properties")
 """Where Kafka's own image looks for a settings file, too."""
@@ -57,11 +58,10 @@ def health_problem(environment: Mapping[str, str]) -> str | None:
     A node serves when its clients' listener names a controller; ZooKeeper, when it has a mode.
     """
     if not _is_node(environment):
-        port = int(environment.get("ZOO_PORT") or environment.get("ZOOKEEPER_CLIENT_PORT") or 0)
-        port = port or DEFAULT_PORT
+        port = int(zookeeper_options(environment).get("port", DEFAULT_PORT))
         return None if "Mode:" in four_letter_word(port, b"srvr") else f"no ZooKeeper on {port}"
     try:
-        host, port = client_address(load(_settings(environment)))
+        host, port = client_address(load(_settings(environment), variables(environment)))
     except (ConfigError, Failure) as error:
         return str(error)
     return None if is_complete(host, port, 1) else f"{host}:{port} knows no controller"

@@ -15,11 +15,15 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
 
+from barnabas.broker.config import load
+from barnabas.protocol.settings import ConfigError
+
 from .cluster_calls import ClusterCalls
 from .embedded_zookeeper import (
     EmbeddedZooKeeper,
     ExternalZooKeeper,
     ZooKeeperServer,
+    make_directory,
     zookeeper_server,
 )
 from .failure import Failure
@@ -39,6 +43,10 @@ DEVELOPMENT_SETTINGS: Final = {
 """What differs from Kafka's defaults: groups that form at once, and a dead node that is noticed
 within three seconds. A stop of all nodes at once does not wait seconds for a controller that is
 stopping, too. And as many copies of everything as :func:`copies` says."""
+OWN_SETTINGS: Final = frozenset(
+    {"broker.id", "cluster.secret", "listeners", "log.dir", "log.dirs", "zookeeper.connect"}
+)
+"""What differs from node to node, or is the cluster's own."""
 _SAFE_COPIES: Final = 3
 
 
@@ -50,6 +58,16 @@ def copies(nodes: int) -> dict[str, str]:
 
 Progress = Callable[[str], None]
 """Told, in a few words, what has just become ready."""
+
+
+def _check_name(directory: Path) -> None:
+    """Raise Failure for a name that no settings file can hold."""
+    if "," in str(directory):
+        raise Failure(f"{directory}: a comma separates directories in log.dirs, take another name")
+    try:
+        os.fsencode(directory).decode()
+    except UnicodeDecodeError:
+        raise Failure(f"{directory}: the name is not in UTF-8, take another one") from None
 
 
 class PortTaken(Failure):
@@ -201,6 +219,17 @@ class Cluster(ClusterCalls):
         """Stop."""
         self.stop()
 
+    def check_settings(self) -> Sequence[str]:
+        """The warnings that every node's settings call for; raises ConfigError for wrong ones.
+
+        What the cluster itself gives each node, its own place and the secret, is not to be set.
+        """
+        own = self._settings.keys() & OWN_SETTINGS
+        if own:
+            raise ConfigError(*(f"{name}: is chosen by the cluster itself" for name in sorted(own)))
+        given = {"zookeeper.connect": LOOPBACK, "log.dirs": "data", "cluster.secret": "any"}
+        return load({**given, **self._settings}).warnings
+
     @property
     def _description(self) -> Path:
         return self.directory / "cluster.json"
@@ -211,8 +240,9 @@ class Cluster(ClusterCalls):
             self._temporary = TemporaryDirectory("barnabas-")
             self.directory = self._temporary.path
         else:
-            self._data.mkdir(parents=True, exist_ok=True)
             self.directory = self._data.absolute()
+            _check_name(self.directory)
+            make_directory(self.directory)
         self.secret = secrets.token_urlsafe(24)
         death_signal = signal.SIGTERM if self._data else signal.SIGKILL
         self.nodes = [
@@ -270,7 +300,7 @@ class Cluster(ClusterCalls):
         """Write ``cluster.json`` for scripts; only its owner may read it, for the secret in it."""
         text = json.dumps(self.description(), indent=2) + "\n"
         descriptor = os.open(self._description, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-        with os.fdopen(descriptor, "w") as file:
+        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
             file.write(text)
         self._is_described = True
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import errno
 import fcntl
 import os
 import signal
@@ -19,7 +20,7 @@ from typing import Final, Protocol, Self
 from .children import Child
 from .class_archive import ClassArchive
 from .failure import Failure
-from .java import MissingPart, find_jars, find_java
+from .java import MissingPart, find_jars, find_java, java_environment, java_text
 from .ports import LOOPBACK, free_ports
 from .temporary_directory import TemporaryDirectory
 
@@ -223,7 +224,7 @@ class EmbeddedZooKeeper:
             self._temporary = TemporaryDirectory("barnabas-zookeeper-")
             self._data = self._temporary.path
         directory = self._directory()
-        directory.mkdir(parents=True, exist_ok=True)
+        make_directory(directory)
         self._lock = os.open(directory / ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -242,28 +243,30 @@ class EmbeddedZooKeeper:
     def _launch(self, *, with_log: bool = False) -> None:
         directory = self._directory()
         configuration = directory / "zoo.cfg"
-        configuration.write_text(self._configuration())
+        configuration.write_text(self._configuration(), encoding="utf-8")
         java, jars = find_java(self._java), find_jars(self._jars, with_log=with_log)
         flags = [*_FLAGS, f"-XX:ErrorFile={directory / 'java-error.log'}"]
         if self._is_temporary:
             flags.append("-Dzookeeper.forceSync=no")
         if with_log:
-            (directory / "log4j2.properties").write_text(_LOG_CONFIGURATION)
-            flags.append(f"-Dlog4j2.configurationFile={directory / 'log4j2.properties'}")
+            log_settings = (directory / "log4j2.properties").absolute()
+            log_settings.write_text(_LOG_CONFIGURATION, encoding="utf-8")
+            flags.append(f"-Dlog4j2.configurationFile={log_settings.as_uri()}")
         else:
             self._archive = self._archive or ClassArchive(java, jars)
             flags += self._archive.flags
         classpath = os.pathsep.join(map(str, jars))
         argv = [str(java), *flags, "-cp", classpath, _MAIN, str(configuration)]
         death_signal = signal.SIGKILL if self._is_temporary else signal.SIGTERM
-        self._child = Child(argv, directory / "zk.log", death_signal=death_signal)
+        log = directory / "zk.log"
+        self._child = Child(argv, log, (), java_environment(), death_signal)
         (directory / "zookeeper.pid").write_text(f"{self._child.pid}\n")
 
     def _configuration(self) -> str:
         return "\n".join(
             (
                 f"tickTime={self._tick_ms}",
-                f"dataDir={self._directory()}",
+                f"dataDir={java_text(str(self._directory()))}",
                 f"clientPort={self.port}",
                 f"clientPortAddress={LOOPBACK}",
                 "admin.enableServer=false",
@@ -309,6 +312,14 @@ class ExternalZooKeeper:
 
     def stop(self) -> None:
         """Do nothing."""
+
+
+def make_directory(path: Path) -> None:
+    """Make it with those above it; raises OSError, in words that fit when a file is there."""
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except FileExistsError as error:
+        raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(path)) from error
 
 
 def zookeeper_server(data: Path | None, tick_ms: int) -> ZooKeeperServer:

@@ -11,7 +11,9 @@ from typing import Final, NamedTuple
 
 from . import groups_history, groups_removal, groups_reset, groups_transfer, groups_views
 from .cluster_options import add_cluster_options
+from .command_parser import add_command
 from .groups_change import Planned, add_change_options, carry_out
+from .groups_scope import names_given
 from .groups_show import show
 
 
@@ -24,6 +26,9 @@ class _Command(NamedTuple):
     planned: Planned | None = None
     told: Callable[[argparse.Namespace], str] = lambda chosen: str(chosen.command)
     """The command in a few words, for the history."""
+    check: Callable[[argparse.Namespace], object] = lambda chosen: None
+    """Before anything is asked: raises Misuse for words that contradict each other, and reads
+    what is given as a file."""
 
 
 _COMMANDS: Final = {
@@ -46,11 +51,13 @@ _COMMANDS: Final = {
         groups_reset.add_arguments,
         planned=groups_reset.planned,
         told=groups_reset.told,
+        check=groups_reset.check,
     ),
     "delete": _Command(
         "delete groups with all their offsets",
         groups_removal.add_delete_arguments,
         planned=groups_removal.planned_delete,
+        check=names_given,
     ),
     "forget": _Command(
         "delete the offsets of some topics",
@@ -63,17 +70,20 @@ _COMMANDS: Final = {
         groups_transfer.add_clone_arguments,
         planned=groups_transfer.planned_clone,
         told=groups_transfer.told_clone,
+        check=groups_transfer.check_clone,
     ),
     "export": _Command(
         "print offsets as Kafka's CSV",
         groups_transfer.add_export_arguments,
         groups_transfer.export,
+        check=names_given,
     ),
     "import": _Command(
         "set offsets from Kafka's CSV",
         groups_transfer.add_import_arguments,
         planned=groups_transfer.planned_import,
         told=groups_transfer.told_import,
+        check=groups_transfer.read_import,
     ),
     "history": _Command(
         "show who moved which offset",
@@ -93,9 +103,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """One sub-command for each thing that can be done."""
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
     for name, command in _COMMANDS.items():
-        sub = commands.add_parser(
-            name, help=command.meaning, description=f"{command.meaning.capitalize()}."
-        )
+        sub = add_command(commands, name, command.meaning)
         command.add_arguments(sub)
         if command.planned is not None:
             add_change_options(sub)
@@ -105,6 +113,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(chosen: argparse.Namespace) -> int:
     """Do what was typed; 1 when a part of it could not be done."""
     command = _COMMANDS[chosen.command]
+    command.check(chosen)
     if command.run is not None:
         return command.run(chosen)
     assert command.planned is not None, chosen.command

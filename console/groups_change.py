@@ -45,15 +45,33 @@ class Outcome:
     change_id: str
     is_executed: bool = False
     undo_file: Path | None = None
+    """Written before anything is changed; None when there was nothing to change, or nothing was."""
     errors: dict[Place, str] = field(default_factory=dict)
     """Of single offsets."""
     group_errors: dict[str, str] = field(default_factory=dict)
     """Of groups that could not be deleted."""
+    is_unclear: bool = False
+    """Something failed in a way that does not tell whether it was done."""
 
     @property
     def is_good(self) -> bool:
         """Whether all that was asked for can be done, or was."""
         return not (self.plan.refusals or self.errors or self.group_errors)
+
+    @property
+    def has_changed(self) -> bool:
+        """Whether anything is known to be other than before."""
+        is_gone = any(group not in self.group_errors for group in self.plan.deleted)
+        return self.is_executed and (is_gone or any(map(self._is_done, self.plan.needed)))
+
+    def _is_done(self, change: Change) -> bool:
+        failed = (change.group, change.place) in self.errors
+        return not failed and change.group not in self.group_errors
+
+    def fail(self, place: Place, code: ErrorCode) -> None:
+        """An offset was answered with this error."""
+        self.errors[place] = words(code)
+        self.is_unclear |= not is_refusal(code)
 
 
 Planned = Callable[[Admin, argparse.Namespace], Awaitable[Plan]]
@@ -105,6 +123,9 @@ async def _execute(
             if group not in deleted
         ),
     )
+    if outcome.undo_file is not None and not outcome.has_changed and not outcome.is_unclear:
+        outcome.undo_file.unlink()  # it would put back what is there
+        outcome.undo_file = None
 
 
 def _prepare_undo(
@@ -123,10 +144,13 @@ async def _delete(admin: Admin, group: str, outcome: Outcome) -> None:
         is_left = not code and (await admin.describe_group(group)).exists
     except KafkaError as error:
         outcome.group_errors[group] = str(error)
+        outcome.is_unclear |= not is_refusal(error.code)
         return
     if code:
         outcome.group_errors[group] = words(code)
+        outcome.is_unclear |= not is_refusal(code)
     elif is_left:
+        outcome.is_unclear = True
         outcome.group_errors[group] = "read again, the group is still there"
 
 
@@ -144,19 +168,26 @@ async def _alter(admin: Admin, group: str, changes: list[Change], outcome: Outco
     except KafkaError as error:
         why = words(error.code) if error.code in _WORDS else str(error)
         outcome.errors.update(((group, place), why) for place in wanted)
+        outcome.is_unclear = True  # the answer to one of three requests
         return
     for place, new in wanted.items():
         code = codes.get(place, ErrorCode.UNKNOWN_SERVER_ERROR)
         if code:
-            outcome.errors[group, place] = words(code)
+            outcome.fail((group, place), code)
         elif offset_of(found.get(place)) != offset_of(new):
             outcome.errors[group, place] = _not_verified(found.get(place), new)
+            outcome.is_unclear = True
 
 
 def _not_verified(found: Committed | None, wanted: Committed | None) -> str:
     here = "no offset" if found is None else str(found.offset)
     there = "none" if wanted is None else str(wanted.offset)
     return f"read again, the group has {here} instead of {there}"
+
+
+def is_refusal(code: ErrorCode) -> bool:
+    """The answer says that nothing was done, not that it is unknown."""
+    return code in _WORDS or not (code.retriable or code is ErrorCode.UNKNOWN_SERVER_ERROR)
 
 
 def words(code: ErrorCode) -> str:

@@ -12,13 +12,16 @@ from __future__ import annotations
 
 import csv
 import io
+import sys
 from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Final
 
 from barnabas.client.cluster import TopicPartition
 from barnabas.protocol.names import topic_problem
 
 from .failure import Failure
+from .given_files import text_of
 from .numbers import INT32_MAX
 
 INT64_MIN: Final = -(2**63)
@@ -39,6 +42,17 @@ def write_csv(offsets: Offsets, *, with_group: bool) -> str:
             row = (place.topic, place.partition, offset)
             lines.writerow((group, *row) if with_group else row)
     return text.getvalue()
+
+
+def print_csv(offsets: Offsets, *, with_group: bool) -> None:
+    """The same on standard output, in UTF-8 whatever the terminal speaks: import reads it so."""
+    text = write_csv(offsets, with_group=with_group)
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.flush()
+        sys.stdout.buffer.write(text.encode())
+        sys.stdout.buffer.flush()
+    else:  # a test's, or a notebook's
+        print(text, end="")
 
 
 def read_csv(text: str, groups: Sequence[str]) -> dict[str, dict[TopicPartition, int]]:
@@ -62,6 +76,18 @@ def read_csv(text: str, groups: Sequence[str]) -> dict[str, dict[TopicPartition,
         if place in found.setdefault(group, {}):
             raise Failure(f"line {number}: {group} has an offset for {place_text(place)} already")
         found[group][place] = offset
+    return found
+
+
+def read_csv_file(path: Path, groups: Sequence[str]) -> dict[str, dict[TopicPartition, int]]:
+    """The same out of a file, or of standard input for ``-``; raises Failure for an empty one."""
+    text = text_of(path)
+    try:
+        found = read_csv(text, groups)
+    except Failure as failure:
+        raise Failure(f"{path}: {failure}") from None
+    if not found:
+        raise Failure(f"{path} holds no offset")
     return found
 
 

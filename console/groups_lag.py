@@ -25,7 +25,7 @@ from barnabas.coordinator.verdicts import BURROW, END_EVERY_MS, Step, Verdict, j
 from barnabas.protocol.errors import ErrorCode
 
 from .cluster_options import administer
-from .failure import Failure
+from .failure import Misuse
 from .output import note, print_json, print_table, shown
 
 LAG_COLUMNS: Final = ("LAG-SECONDS", "VERDICT", "NOTE")
@@ -102,7 +102,7 @@ def run(
     ``columns`` and ``cells`` are Kafka's part of the table.
     """
     if not chosen.names and not chosen.all_groups:
-        raise Failure("name a group, or say --all-groups")
+        raise Misuse("name a group, or say --all-groups")
     standings = administer(chosen, lambda admin: _standings(admin, chosen))
     found = [each for each in standings if each.group.exists]
     for each in standings:

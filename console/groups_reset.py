@@ -15,8 +15,8 @@ from barnabas.client.admin import Admin
 from barnabas.client.cluster import TopicPartition
 from barnabas.client.descriptions import Committed, GroupDescription
 
-from .failure import Failure
-from .groups_csv import INT64_MAX, INT64_MIN, place_text, read_csv
+from .failure import Failure, Misuse
+from .groups_csv import INT64_MAX, INT64_MIN, place_text, read_csv_file
 from .groups_plan import Plan, activity, changes_to, in_range, missing
 from .groups_scope import (
     add_groups,
@@ -65,8 +65,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 async def planned(admin: Admin, chosen: argparse.Namespace) -> Plan:
     """What the scenario means for each group."""
-    _check_scope(chosen)
-    wanted = _read(chosen) if chosen.from_file else {}
+    wanted = chosen.read if chosen.from_file else {}
     scope = await partitions_of(admin, chosen.topics)
     now_ms = time.time_ns() // 1_000_000
     groups = await described(admin, chosen)
@@ -90,21 +89,18 @@ def told(chosen: argparse.Namespace) -> str:
     return f"reset --to-{next(word for name, word in ways.items() if getattr(chosen, name))}"
 
 
-def _check_scope(chosen: argparse.Namespace) -> None:
+def check(chosen: argparse.Namespace) -> None:
+    """Raises Misuse unless groups and partitions are named, in one way each.
+
+    What a file says is read here, where no loop runs yet that would hold up Ctrl-C.
+    """
+    names = names_given(chosen)
     if chosen.all_topics and chosen.topics:
-        raise Failure("say --all-topics or --topic, not both")
+        raise Misuse("say --all-topics or --topic, not both")
     if not (chosen.all_topics or chosen.topics or chosen.from_file):
-        raise Failure("One of the reset scopes should be defined: --all-topics, --topic.")
-
-
-def _read(chosen: argparse.Namespace) -> dict[str, dict[TopicPartition, int]]:
-    try:
-        text = chosen.from_file.read_text(encoding="utf-8")
-        return read_csv(text, names_given(chosen))
-    except Failure as failure:
-        raise Failure(f"{chosen.from_file}: {failure}") from None
-    except UnicodeDecodeError as error:
-        raise Failure(f"{chosen.from_file} is no text: {error}") from None
+        raise Misuse("One of the reset scopes should be defined: --all-topics, --topic.")
+    if chosen.from_file:
+        chosen.read = read_csv_file(chosen.from_file, names)
 
 
 async def _planned_for(

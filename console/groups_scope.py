@@ -14,7 +14,7 @@ from barnabas.client.cluster import TopicPartition
 from barnabas.client.descriptions import GroupDescription
 from barnabas.protocol.names import topic_problem
 
-from .failure import Failure
+from .failure import Failure, Misuse
 from .groups_csv import place_text
 from .numbers import INT32_MAX
 
@@ -64,12 +64,12 @@ def scope_text(scope: TopicScope) -> str:
 
 
 def names_given(chosen: argparse.Namespace) -> list[str]:
-    """The groups that were typed, each once; raises Failure for none, or for too much."""
+    """The groups that were typed, each once; raises Misuse for none, or for too much."""
     names = list(dict.fromkeys([*chosen.names, *chosen.more_names]))
     if chosen.all_groups and names:
-        raise Failure("name groups or say --all-groups, not both")
+        raise Misuse("name groups or say --all-groups, not both")
     if not chosen.all_groups and not names:
-        raise Failure("name a group, or say --all-groups")
+        raise Misuse("name a group, or say --all-groups")
     return names
 
 

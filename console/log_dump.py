@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from barnabas.client.system_errors import in_words
 from barnabas.protocol.errors import CorruptRequest
 from barnabas.protocol.log_files.aborted_transactions import BadTransactionIndex, parse_aborted
 from barnabas.protocol.log_files.checkpoints import BadCheckpoint, parse_epochs, parse_offsets
@@ -62,8 +63,14 @@ class Dump:
             print(f"Dumping {path}")
         try:
             self._dump(path)
-        except (BadSnapshot, BadTransactionIndex, BadCheckpoint, UnicodeDecodeError) as bad:
-            self._complain(f"{path}: {bad}")
+        except UnicodeDecodeError:
+            self.complain(f"{path}: is no text")
+        except (BadSnapshot, BadTransactionIndex, BadCheckpoint) as bad:
+            self.complain(f"{path}: {bad}")
+        except BrokenPipeError:
+            raise  # of the reader of what we print
+        except OSError as refusal:  # one file that cannot be read keeps no other from it
+            self.complain(in_words(refusal))
 
     def finish(self) -> int:
         """Tell where indexes and logs disagree; the exit code."""
@@ -85,14 +92,15 @@ class Dump:
         else:
             print(prefix + line(fields))
 
+    def complain(self, text: str) -> None:
+        """Something is wrong with a file."""
+        self.code = 1
+        note(text)
+
     def say(self, text: str) -> None:
         """A line that has no place among JSON."""
         if not self.options.as_json:
             print(text)
-
-    def _complain(self, text: str) -> None:
-        self.code = 1
-        note(text)
 
     def _dump(self, path: Path) -> None:
         name = plain_name(path)
@@ -113,6 +121,7 @@ class Dump:
         elif name.endswith("-checkpoint"):
             self._checkpoint(path)
         else:
+            path.stat()  # raises OSError for one that is not there
             note(f"Ignoring unknown file {path}")
 
     def _transactions(self, path: Path) -> None:
@@ -149,7 +158,7 @@ class Dump:
             if walk.valid_bytes < end and self.options.max_bytes == INT32_MAX:
                 self.say(f"Found {end - walk.valid_bytes} invalid bytes at the end of {path.name}")
             if walk.stop is Stop.CORRUPT:
-                self._complain(f"{path}: position {walk.valid_bytes}: {walk.reason}")
+                self.complain(f"{path}: position {walk.valid_bytes}: {walk.reason}")
 
     def _entry(
         self, path: Path, position: int, head: Header, entry: bytes, last_offset: int
@@ -172,7 +181,7 @@ class Dump:
                 self._record(path, head, fields, record)
         except (CorruptRecords, CorruptRequest) as bad:
             reason = bad.message if isinstance(bad, CorruptRecords) else bad
-            self._complain(f"{path}: position {position}: {reason}")
+            self.complain(f"{path}: position {position}: {reason}")
         return last_offset
 
     def _record(self, path: Path, head: Header, fields: Line, record: Record) -> None:

@@ -13,11 +13,8 @@ from mmap import mmap
 from pathlib import Path
 from typing import Any, Final
 
-from barnabas.broker.storage.partition_directory import (
-    METADATA,
-    is_deleted_name,
-    parse_directory_name,
-)
+from barnabas.broker.storage.partition_directory import is_deleted_name, parse_directory_name
+from barnabas.broker.storage.topic_ids import METADATA
 from barnabas.protocol.log_files.aborted_transactions import BadTransactionIndex, parse_aborted
 from barnabas.protocol.log_files.checkpoints import (
     LEADER_EPOCHS,

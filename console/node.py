@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Final
 
 import barnabas
+from barnabas.broker.properties import property_line
 
 from .children import Child
 from .failure import Failure
@@ -98,10 +99,10 @@ class Node:
     def configure(self, settings: Mapping[str, str]) -> None:
         """Write the settings file; a node reads it when its gate opens."""
         self.directory.mkdir(parents=True, exist_ok=True)
-        text = "".join(f"{name}={value}\n" for name, value in settings.items())
+        text = "".join(property_line(name, value) for name, value in settings.items())
         descriptor = os.open(self.properties, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-        with os.fdopen(descriptor, "w") as file:
-            file.write(text)
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(os.fsencode(text))  # a name may come in any encoding of the terminal
 
     def open_gate(self) -> None:
         """Let it connect and serve: ZooKeeper is there."""
@@ -178,8 +179,12 @@ class Node:
 
 
 def _environment() -> dict[str, str]:
-    """Ours, with the place this package came from, and without settings meant for other nodes."""
+    """Ours, with the place this package came from, and without settings meant for other nodes.
+
+    A node reads its settings and names its files in UTF-8, whatever the terminal speaks.
+    """
     kept = {name: text for name, text in os.environ.items() if not name.startswith("KAFKA_")}
     paths = [str(_HOME), kept.get("PYTHONPATH", "")]
     kept["PYTHONPATH"] = os.pathsep.join(filter(None, paths))
+    kept["PYTHONUTF8"] = "1"
     return kept

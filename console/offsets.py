@@ -6,7 +6,7 @@ Source: issue 7 item 5; coordinator.md section 6.8; docs/client/migration.md.
 from __future__ import annotations
 
 import argparse
-import json
+import logging
 import os
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import asdict
@@ -18,8 +18,9 @@ from barnabas.client.ensemble import ConnectionLost, ZooKeeperError
 from barnabas.client.migration import KAFKA, ZOOKEEPER, Held, row
 from barnabas.client.migration_stores import BothStores
 
-from .cluster_options import add_cluster_options, administer
-from .failure import Failure
+from .cluster_options import DESCRIPTION, add_cluster_options, administer, described_address
+from .command_parser import add_command
+from .failure import Failure, Misuse
 from .offsets_migration import Outcome, apply_plan, make_plan, roll_back, verify
 from .output import print_json, print_table, shown
 
@@ -32,9 +33,9 @@ _COLUMNS: Final = ("GROUP", "TOPIC", "PARTITION", "ZOOKEEPER", "KAFKA", "STEP", 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """``migrate`` and its four steps."""
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
-    migrate = commands.add_parser("migrate", help="move offsets between ZooKeeper and Kafka")
+    migrate = add_command(commands, "migrate", "move offsets between ZooKeeper and Kafka")
     steps = migrate.add_subparsers(dest="step", metavar="STEP", required=True)
-    plan = steps.add_parser("plan", help="read both stores, write down what would be done")
+    plan = add_command(steps, "plan", "read both stores, write down what would be done")
     plan.add_argument("--group", action="append", default=[], metavar="GROUP", dest="groups")
     plan.add_argument("--all-groups", action="store_true", help="all that ZooKeeper knows")
     plan.add_argument("--to", choices=(KAFKA, ZOOKEEPER), default=KAFKA)
@@ -48,12 +49,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         ("apply", "do it; may be repeated until all is done", _apply),
         ("rollback", "take the groups back to the store they came from", _rollback),
     ):
-        sub = steps.add_parser(name, help=meaning)
+        sub = add_command(steps, name, meaning)
         sub.add_argument(
             "--even-if-live", action="store_true", help="though somebody may commit meanwhile"
         )
         sub.set_defaults(work=work)
-    steps.add_parser("verify", help="compare both stores now").set_defaults(work=_verify)
+    add_command(steps, "verify", "compare both stores now").set_defaults(work=_verify)
     for sub in steps.choices.values():
         sub.add_argument("file", type=Path, metavar="FILE", help="the plan")
         sub.add_argument(
@@ -72,7 +73,7 @@ def run(chosen: argparse.Namespace) -> int:
 
 def _plan(chosen: argparse.Namespace) -> int:
     if bool(chosen.groups) == chosen.all_groups:
-        raise Failure("name groups with --group, or say --all-groups")
+        raise Misuse("name groups with --group, or say --all-groups")
     plan = _with_stores(
         chosen,
         lambda stores: make_plan(
@@ -113,13 +114,14 @@ def _verify(chosen: argparse.Namespace) -> int:
 
 def _with_stores(chosen: argparse.Namespace, work: Callable[[BothStores], Awaitable[T]]) -> T:
     servers = _servers(chosen)
+    logging.getLogger("kazoo").setLevel(logging.CRITICAL)  # what failed is told once, by us
 
     async def connected(admin: Admin) -> T:
         from barnabas.client.zookeeper import connect
 
         try:
             session = await connect(servers, connection_timeout_ms=chosen.timeout_ms)
-        except ConnectionLost as error:
+        except (ConnectionLost, ZooKeeperError) as error:  # ZooKeeperError: it is no address
             raise Failure(str(error)) from None
         try:
             return await work(BothStores(session, admin))
@@ -134,13 +136,10 @@ def _with_stores(chosen: argparse.Namespace, work: Callable[[BothStores], Awaita
 def _servers(chosen: argparse.Namespace) -> str:
     found = chosen.zookeeper
     if not found and chosen.cluster is not None:
-        try:
-            found = json.loads((chosen.cluster / "cluster.json").read_text())["zookeeper"]
-        except (OSError, ValueError, KeyError) as error:
-            raise Failure(f"no cluster runs in {chosen.cluster}: {error}") from None
+        found = described_address(chosen.cluster / DESCRIPTION, "zookeeper")
     found = found or os.environ.get(_VARIABLE)
     if not found:
-        raise Failure(f"which ZooKeeper? say --zookeeper, --cluster or set {_VARIABLE}")
+        raise Misuse(f"which ZooKeeper? say --zookeeper, --cluster or set {_VARIABLE}")
     return str(found)
 
 

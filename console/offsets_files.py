@@ -11,11 +11,14 @@ import json
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from barnabas.client.migration import Held, MigrationPlan
 
 from .failure import Failure
+from .given_files import document_of, malformed
+
+_WHAT: Final = "plan of a migration"
 
 
 def write_plan(path: Path, plan: MigrationPlan) -> None:
@@ -33,11 +36,11 @@ def write_plan(path: Path, plan: MigrationPlan) -> None:
 def read_plan(path: Path) -> MigrationPlan:
     """Raises Failure for a file that is no plan."""
     try:
-        return MigrationPlan.of_document(json.loads(path.read_bytes()))
+        return MigrationPlan.of_document(document_of(path, _WHAT))
     except FileNotFoundError:
         raise Failure(f"{path} is not there: `barnabas offsets migrate plan` makes it") from None
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise Failure(f"{path} is no plan of a migration: {error!r}") from None
+        raise malformed(path, _WHAT, error) from None
 
 
 class Journal:
@@ -94,7 +97,15 @@ def _entries(path: Path) -> tuple[int, Sequence[dict[str, Any]]]:
     whole = data[: data.rfind(b"\n") + 1]
     for number, line in enumerate(whole.splitlines()):
         try:
-            entries.append(json.loads(line))
-        except ValueError:
+            entries.append(_entry(line))
+        except (ValueError, KeyError, TypeError):
             raise Failure(f"{path} line {number + 1} is no entry of a journal") from None
     return len(whole), entries
+
+
+def _entry(line: bytes) -> dict[str, Any]:
+    """Raises ValueError, KeyError or TypeError for what is no entry."""
+    entry: dict[str, Any] = json.loads(line)
+    if not all(isinstance(entry[name], str) for name in ("event", "group", "to")):
+        raise ValueError
+    return entry

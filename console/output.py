@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import sys
 from collections.abc import Sequence
@@ -25,6 +26,8 @@ def print_json(value: Any) -> None:
 
 def note(text: str) -> None:
     """A line for people beside the output: never part of what a script reads."""
+    with contextlib.suppress(OSError, ValueError):  # a reader that is gone is told of elsewhere
+        sys.stdout.flush()  # where both go to one file, what was printed before stands before
     print(text, file=sys.stderr)
 
 

@@ -5,14 +5,25 @@ Source: pipeline.md section 14.1.3; ip_local_port_range of Linux begins at 32768
 
 from __future__ import annotations
 
+import atexit
 import random
 import socket
+import sys
+from collections import deque
 from typing import Final
 
 LOOPBACK: Final = "127.0.0.1"
 _LOWEST: Final = 20_000
 _HIGHEST: Final = 32_000
 _ATTEMPTS: Final = 200
+_HELD_MAX: Final = 256
+_held: Final[deque[socket.socket]] = deque()
+"""What was given out last, bound and not listening.
+
+A port that is only looked at is anybody's until its server has started. Where a bound socket holds
+it, no other process chooses it, and whoever it was given to listens on it: Linux lets a second
+socket bind beside one that does not listen, when both say SO_REUSEADDR, as servers do.
+"""
 
 
 def is_free(port: int, host: str = LOOPBACK) -> bool:
@@ -29,13 +40,40 @@ def is_free(port: int, host: str = LOOPBACK) -> bool:
 def free_ports(count: int, host: str = LOOPBACK) -> list[int]:
     """Ports that are free now, below the range from which outgoing connections are served.
 
-    A node that was killed therefore finds its port free again. Raises OSError when there are none.
+    A node that was killed therefore finds its port free again. On Linux they are kept for servers
+    that set SO_REUSEADDR, against other callers, until 256 more were asked for or the process ends.
+    Raises OSError when there are none.
     """
     chosen: list[int] = []
     for _ in range(_ATTEMPTS):
         port = random.randint(_LOWEST, _HIGHEST)  # noqa: S311 - no secret
-        if port not in chosen and is_free(port, host):
+        if port not in chosen and _take(port, host):
             chosen.append(port)
             if len(chosen) == count:
                 return chosen
     raise OSError(f"no {count} free ports between {_LOWEST} and {_HIGHEST}")
+
+
+def _take(port: int, host: str) -> bool:
+    """Hold ``port``; False when it is in use or held, by this process too."""
+    holder = socket.socket()
+    try:
+        holder.bind((host, port))
+    except OSError:
+        holder.close()
+        return False
+    if sys.platform != "linux":
+        holder.close()  # others do not let a server bind beside it
+        return True
+    holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # after bind: servers, no holders
+    if len(_held) == _HELD_MAX:
+        _held.popleft().close()
+    _held.append(holder)
+    return True
+
+
+@atexit.register
+def _release() -> None:
+    """Close what is held, that nobody is warned of sockets that were left open."""
+    while _held:
+        _held.popleft().close()

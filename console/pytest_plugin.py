@@ -43,6 +43,7 @@ def pytest_addoption(parser: pytest.Parser, pluginmanager: pytest.PytestPluginMa
     )
     group.addoption(
         "--barnabas-bootstrap",
+        "--barnabas-bootstrap-server",
         metavar="HOST:PORT,...",
         help="use this running cluster, Apache Kafka's for example, and start none",
     )

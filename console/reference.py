@@ -9,19 +9,32 @@ import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from barnabas.broker.config import SECTIONS
+from barnabas.broker.dynamic_names import scope_of
+from barnabas.broker.kafka_names import KAFKA_NAMES, Scope, Treatment
+from barnabas.broker.net import order
 from barnabas.broker.storage.log_config import BROKER_SYNONYMS, FOREVER, LogConfig
 from barnabas.client.consumer_config import ConsumerConfig
 from barnabas.client.fetch_config import FetchConfig
 from barnabas.client.producer_config import ProducerConfig
+from barnabas.protocol import api
 from barnabas.protocol.settings import Setting, declared
 
 
 def settings_table() -> str:
-    """Every setting of a node: name, default, meaning."""
-    return table_of(*SECTIONS)()
+    """Every setting of a node: name, default, where it may change at run time, meaning."""
+    rows = ["| name | default | changes | meaning |", "|---|---|---|---|"]
+    for section in SECTIONS:
+        for name, item in declared(section).items():
+            changes = CHANGES[scope_of(name)]
+            rows.append(f"| `{name}` | {_shown(item.default)} | {changes} | {_meaning(item)} |")
+    return "\n".join(rows)
+
+
+CHANGES: Final = {None: "", Scope.NODE: "node", Scope.CLUSTER: "node, all"}
+"""Where a setting may change while nodes run."""
 
 
 def topic_settings_table() -> str:
@@ -33,13 +46,59 @@ def topic_settings_table() -> str:
     return "\n".join(rows)
 
 
+def foreign_table() -> str:
+    """Every name of Kafka's that is not acted on, sorted by what happens to it."""
+    rows = ["| names | what happens |", "|---|---|"]
+    for treatment, fate in FATES.items():
+        names = sorted(name for name, each in KAFKA_NAMES.items() if each.treatment is treatment)
+        marked = (f"`{name}`" + "*" * (KAFKA_NAMES[name].scope is not None) for name in names)
+        rows.append(f"| {', '.join(marked)} | {fate} |")
+    return "\n".join(rows)
+
+
+FATES: Final = {
+    Treatment.SECURITY: "a promise of security: the start is **refused** unless the value is "
+    "Kafka's default or empty; so are they behind `listener.name.NAME.`",
+    Treatment.MISLEADING: "would mislead: **refused** unless Kafka's default or empty, with what "
+    "to say instead",
+    Treatment.LIMIT: "a promise of limits: accepted with a warning, **not enforced**",
+    Treatment.IDLE: "belongs to a part that is not here: accepted with a warning",
+}
+"""What an operator must know of each treatment, the strictest first."""
+
+
 def table_of(*settings: type[Any]) -> Callable[[], str]:
     """Every setting of these classes: name, default, meaning."""
     return lambda: "\n".join(["| name | default | meaning |", "|---|---|---|", *_rows(settings)])
 
 
+def order_table() -> str:
+    """Which requests of one connection may be under way together: by class, what may start."""
+    rows = ["| class | requests | may start while one waits | why |", "|---|---|---|---|"]
+    for each in order.CLASSES:
+        names = ", ".join(_api_name(key) for key in each.keys)
+        passing = "nothing"
+        if set(each.passing) >= order.MEMBERSHIP:
+            passing = "JoinGroup and SyncGroup of other members, LeaveGroup"
+        elif each.passing:
+            passing = ", ".join(_api_name(key) for key in sorted(each.passing))
+        rows.append(f"| {each.name} | {names} | {passing} | {each.reason} |")
+    return "\n".join(rows)
+
+
+def _api_name(key: int) -> str:
+    spec = api.lookup(key)
+    assert spec is not None
+    return spec.name
+
+
 PARTS: dict[str, dict[str, Callable[[], str]]] = {
-    "operations.md": {"settings": settings_table, "topic settings": topic_settings_table},
+    "operations.md": {
+        "settings": settings_table,
+        "foreign settings": foreign_table,
+        "topic settings": topic_settings_table,
+    },
+    "wire.md": {"order": order_table},
     "client/producer.md": {"settings": table_of(ProducerConfig)},
     "client/consumer.md": {"settings": table_of(ConsumerConfig, FetchConfig)},
 }

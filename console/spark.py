@@ -29,5 +29,5 @@ def run(chosen: argparse.Namespace) -> int:
     Raises Failure when Spark is not installed.
     """
     if importlib.util.find_spec("pyspark") is None:
-        raise Failure("jobs need Spark: pip install 'barnabas[spark]'")
+        raise Failure("jobs need Spark: pip install pyspark pyarrow pandas numpy")
     return launch.main(chosen.job, chosen.words)

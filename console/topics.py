@@ -6,18 +6,22 @@ Source: users.md section 2.1 (kafka-topics).
 from __future__ import annotations
 
 import argparse
-from collections.abc import Awaitable, Callable, Mapping
+import difflib
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Final
 
 from barnabas.client.admin import Admin
-from barnabas.client.descriptions import NewTopic, TopicDescription
+from barnabas.client.descriptions import NewTopic, SettingDescription, TopicDescription
 from barnabas.client.errors import KafkaError
 from barnabas.client.topic_changes import add_partitions, alter_settings
+from barnabas.client.topic_settings import TOPIC_SOURCE, describe_settings
 from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.names import FORCE_INTERNAL_CLIENT, is_internal
 
 from .cluster_options import add_cluster_options, administer
-from .failure import Failure
+from .command_parser import add_command
+from .failure import Failure, Misuse
 from .numbers import INT16_MAX, whole_number
 from .output import note, print_json, print_table, shown
 
@@ -25,7 +29,7 @@ from .output import note, print_json, print_table, shown
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """One sub-command for each thing that can be done to topics."""
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
-    create = commands.add_parser("create", help="make a topic")
+    create = add_command(commands, "create", "make a topic")
     create.add_argument("name")
     create.add_argument("--partitions", type=whole_number(1), default=-1, metavar="N")
     create.add_argument(
@@ -33,10 +37,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     create.add_argument("--config", action="append", type=setting, default=[], metavar="NAME=VALUE")
     create.add_argument("--if-not-exists", action="store_true", help="be content with one there")
-    listing = commands.add_parser("list", help="name all topics")
-    describe = commands.add_parser("describe", help="show leaders and replicas")
+    listing = add_command(commands, "list", "name all topics")
+    describe = add_command(commands, "describe", "show leaders, replicas and settings of topics")
     describe.add_argument("names", nargs="*", metavar="NAME", help="default: all topics")
-    alter = commands.add_parser("alter", help="add partitions, change settings")
+    describe.add_argument(
+        "--all-settings", action="store_true", help="those at their default value, too"
+    )
+    alter = add_command(commands, "alter", "add partitions, change settings")
     alter.add_argument("name")
     alter.add_argument(
         "--partitions", type=whole_number(1), metavar="N", help="have so many, more than before"
@@ -45,9 +52,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     alter.add_argument(
         "--delete-config", action="append", default=[], metavar="NAME", help="back to the default"
     )
-    delete = commands.add_parser("delete", help="remove topics and all their records")
+    delete = add_command(commands, "delete", "remove topics and all their records")
     delete.add_argument("names", nargs="+", metavar="NAME")
     delete.add_argument("--if-exists", action="store_true", help="be content with one not there")
+    delete.add_argument(
+        "--force-internal",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="the name of an internal topic typed again: with __consumer_offsets goes every "
+        "offset of every group",
+    )
     for sub in (create, listing, describe, alter, delete):
         add_cluster_options(sub)
 
@@ -92,10 +107,24 @@ def _list(chosen: argparse.Namespace) -> None:
 
 
 def _describe(chosen: argparse.Namespace) -> None:
-    topics = administer(chosen, _described(chosen.names))
+    topics, settings = administer(chosen, lambda admin: _described(admin, chosen.names))
+    shown_settings = {
+        topic: [each for each in found if chosen.all_settings or each.is_set]
+        for topic, found in settings.items()
+    }
     if chosen.json:
-        print_json([asdict(topic) for topic in topics])
+        rows = [asdict(topic) for topic in topics]
+        for row in rows:
+            row["settings"] = [asdict(each) for each in shown_settings[row["name"]]]
+        print_json(rows)
         return
+    _print_partitions(topics)
+    if any(shown_settings.values()):
+        print()
+        _print_settings(shown_settings)
+
+
+def _print_partitions(topics: Sequence[TopicDescription]) -> None:
     rows = [
         (
             topic.name,
@@ -110,32 +139,72 @@ def _describe(chosen: argparse.Namespace) -> None:
     print_table(("TOPIC", "PARTITION", "LEADER", "REPLICAS", "ISR"), rows)
 
 
-def _described(names: list[str]) -> Callable[[Admin], Awaitable[list[TopicDescription]]]:
-    if names:
-        return lambda admin: admin.describe_topics(names)
-    return lambda admin: admin.list_topics()
+def _print_settings(settings: Mapping[str, Sequence[SettingDescription]]) -> None:
+    rows = [
+        (topic, each.name, shown("(hidden)" if each.is_sensitive else each.value), each.source)
+        for topic, found in settings.items()
+        for each in found
+    ]
+    print_table(("TOPIC", "SETTING", "VALUE", "SOURCE"), rows)
+
+
+async def _described(
+    admin: Admin, names: Sequence[str]
+) -> tuple[list[TopicDescription], Mapping[str, Sequence[SettingDescription]]]:
+    names = list(dict.fromkeys(names))
+    topics = await (admin.describe_topics(names) if names else admin.list_topics())
+    return topics, await describe_settings(admin.cluster, [topic.name for topic in topics])
 
 
 def _alter(chosen: argparse.Namespace) -> None:
     if chosen.partitions is None and not chosen.config and not chosen.delete_config:
-        raise Failure("nothing to alter: say --partitions, --config or --delete-config")
-
-    async def alter(admin: Admin) -> None:
-        if chosen.config or chosen.delete_config:
-            settings = dict(chosen.config)
-            await alter_settings(admin.cluster, chosen.name, settings, chosen.delete_config)
-        if chosen.partitions is not None:
-            await add_partitions(admin.cluster, chosen.name, chosen.partitions)
-
-    administer(chosen, alter)
+        raise Misuse("nothing to alter: say --partitions, --config or --delete-config")
+    both = sorted({name for name, _ in chosen.config} & set(chosen.delete_config))
+    if both:
+        raise Misuse(f"{both[0]}: say --config or --delete-config, not both")
+    unset = administer(chosen, lambda admin: _altered(admin, chosen))
+    is_altered = bool(chosen.config or chosen.partitions) or len(unset) < len(chosen.delete_config)
+    for name in unset:
+        note(f"topic {chosen.name}: {name} has no value of its own")
     if chosen.json:
-        print_json({"name": chosen.name, "altered": True})
+        print_json({"name": chosen.name, "altered": is_altered})
     else:
-        print(f"altered topic {chosen.name}")
+        print(f"altered topic {chosen.name}" if is_altered else "nothing was changed")
+
+
+async def _altered(admin: Admin, chosen: argparse.Namespace) -> list[str]:
+    """Alter the topic; the settings to be taken back that were not set."""
+    chosen.delete_config = list(dict.fromkeys(chosen.delete_config))
+    settings = await describe_settings(admin.cluster, [chosen.name])
+    if chosen.name not in settings:
+        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {chosen.name}")
+    unset = _not_set(settings[chosen.name], chosen.delete_config)
+    removed = [name for name in chosen.delete_config if name not in unset]
+    if chosen.config or removed:
+        await alter_settings(admin.cluster, chosen.name, dict(chosen.config), removed)
+    if chosen.partitions is not None:
+        await add_partitions(admin.cluster, chosen.name, chosen.partitions)
+    return unset
+
+
+def _not_set(settings: Sequence[SettingDescription], names: Sequence[str]) -> list[str]:
+    """Which of ``names`` the topic has no value for. Raises Failure for what is no setting.
+
+    The broker takes back what is not there without a word, Kafka's too; Kafka's tool asks first.
+    """
+    known = {each.name: each for each in settings}
+    for name in names:
+        if name not in known:
+            like = difflib.get_close_matches(name, known, 1)
+            hint = f", did you mean {like[0]}?" if like else ""
+            raise Failure(f"{name} is no setting of a topic{hint}")
+    return [name for name in names if known[name].source != TOPIC_SOURCE]
 
 
 def _delete(chosen: argparse.Namespace) -> int:
     """Each topic by itself: one that cannot be deleted keeps no other from it."""
+    if strangers := set(chosen.force_internal) - set(chosen.names):
+        raise Misuse(f"--force-internal: {', '.join(sorted(strangers))} is not to be deleted")
     gone: dict[str, bool] = {}
     failures: dict[str, KafkaError] = {}
     for name in chosen.names:
@@ -156,10 +225,19 @@ def _delete(chosen: argparse.Namespace) -> int:
 
 
 def _delete_one(chosen: argparse.Namespace, name: str) -> bool:
+    """Internal topics are refused here, too: Apache Kafka would delete them."""
+    is_forced = name in chosen.force_internal
+    if is_internal(name) and not is_forced:
+        raise KafkaError(
+            ErrorCode.INVALID_TOPIC_EXCEPTION,
+            f"is internal: what the brokers keep there would be gone. Type its name again to "
+            f"delete it: --force-internal {name}",
+        )
+    identity = {"client_id": FORCE_INTERNAL_CLIENT} if is_forced else {}
     return _unless(
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
         chosen.if_exists,
-        lambda: administer(chosen, lambda admin: admin.delete_topics([name])),
+        lambda: administer(chosen, lambda admin: admin.delete_topics([name]), **identity),
     )
 
 

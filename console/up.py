@@ -18,10 +18,13 @@ from pathlib import Path
 from types import FrameType
 from typing import Final
 
+from barnabas.broker.properties import from_assignments
 from barnabas.client.admin import Admin
 from barnabas.client.descriptions import NewTopic
 from barnabas.client.errors import KafkaError
 from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.names import topic_problem
+from barnabas.protocol.settings import ConfigError
 
 from .development_cluster import Cluster, Progress
 from .numbers import PORT_MAX, whole_number
@@ -31,6 +34,7 @@ from .snippets import snippets
 _BROKERS: Final = 3
 _BROKERS_MAX: Final = 100
 _PORT: Final = 9092
+_MISUSED: Final = 2
 _LOOK_S: Final = 0.5
 
 
@@ -62,12 +66,28 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="NAME:PARTITIONS",
         help="create this topic; may be repeated",
     )
+    parser.add_argument(
+        "--set",
+        dest="settings",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="a setting of every node, as in a server.properties file; may be repeated",
+    )
     parser.add_argument("--json", action="store_true", help="print cluster.json once it is up")
 
 
 def run(chosen: argparse.Namespace) -> int:
     """Start, say where it is, wait for a signal, stop; 1 when every node died meanwhile."""
-    cluster = Cluster(chosen.brokers, chosen.data, chosen.port)
+    try:
+        settings = from_assignments(chosen.settings)
+        cluster = Cluster(chosen.brokers, chosen.data, chosen.port, settings=settings)
+        warnings = cluster.check_settings()
+    except ConfigError as error:
+        note(f"barnabas: {error.listing()}")
+        return _MISUSED
+    for warning in warnings:
+        note(warning)
     with _signals_interrupt():
         try:
             started = time.monotonic()
@@ -87,8 +107,9 @@ def run(chosen: argparse.Namespace) -> int:
 def topic(text: str) -> NewTopic:
     """``name`` or ``name:partitions``."""
     name, colon, partitions = text.partition(":")
-    if not name:
-        raise argparse.ArgumentTypeError(f"{text} must read NAME:PARTITIONS")
+    problem = topic_problem(name)
+    if problem is not None:
+        raise argparse.ArgumentTypeError(f"{text} must read NAME:PARTITIONS, and {problem}")
     return NewTopic(name=name, partitions=whole_number(1)(partitions) if colon else 1)
 
 

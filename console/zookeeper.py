@@ -12,8 +12,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-from .failure import Failure
-from .java import find_jars, find_java
+from .embedded_zookeeper import make_directory
+from .failure import Misuse
+from .java import find_jars, find_java, java_environment, java_text
 from .numbers import whole_number
 
 _MAIN: Final = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
@@ -43,11 +44,13 @@ _VARIABLES: Final = {
 """Where each option's value may also come from: the official image's name, Confluent's name."""
 DEFAULT_PORT: Final = 2181
 _DEFAULT_TICK_MS: Final = 2000
+_PORTS_OF_A_SERVER: Final = 2
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Where the data live, where clients connect, and who the other servers are."""
-    known = _from_environment(os.environ)
+    known = from_environment(os.environ)
+    parser.epilog = "Variables stand for options that are not typed."
     parser.add_argument(
         "--data",
         type=Path,
@@ -88,32 +91,34 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(chosen: argparse.Namespace) -> int:
-    """Become ZooKeeper; returns only by raising Failure or OSError."""
+    """Become ZooKeeper; returns only by raising Misuse, Failure or OSError."""
     if chosen.data is None:
-        raise Failure("say where ZooKeeper keeps its data: --data DIR or ZOO_DATA_DIR")
-    java, jars = find_java(), find_jars(with_log=True)
-    data: Path = chosen.data.absolute()
-    data.mkdir(parents=True, exist_ok=True)
+        raise Misuse("say where ZooKeeper keeps its data: --data DIR or ZOO_DATA_DIR")
     servers = parse_servers(chosen.servers)
     if servers and chosen.id is None:
-        raise Failure("an ensemble needs this server's number: --id N or ZOO_MY_ID")
+        raise Misuse("an ensemble needs this server's number: --id N or ZOO_MY_ID")
+    if servers and chosen.id not in servers:
+        raise Misuse(f"--id {chosen.id} is none of --servers {chosen.servers}")
+    java, jars = find_java(), find_jars(with_log=True)
+    data: Path = chosen.data.absolute()
+    make_directory(data)
     if chosen.id is not None:
         (data / "myid").write_text(f"{chosen.id}\n")
     settings = data / "zoo.cfg"
-    settings.write_text(configuration(chosen, data, servers))
+    settings.write_text(configuration(chosen, data, servers), encoding="utf-8")
     log_settings = data / "log4j2.properties"
-    log_settings.write_text(_LOG_CONFIGURATION)
-    flags = [*_FLAGS, f"-Dlog4j2.configurationFile={log_settings}"]
+    log_settings.write_text(_LOG_CONFIGURATION, encoding="utf-8")
+    flags = [*_FLAGS, f"-Dlog4j2.configurationFile={log_settings.as_uri()}"]
     classpath = os.pathsep.join(map(str, jars))
     argv = [str(java), *flags, "-cp", classpath, _MAIN, str(settings)]
-    os.execv(argv[0], argv)  # noqa: S606 - no shell is wanted
+    os.execve(argv[0], argv, java_environment())  # noqa: S606 - no shell is wanted
 
 
 def configuration(chosen: argparse.Namespace, data: Path, servers: Mapping[int, str]) -> str:
     """The text of zoo.cfg."""
     lines = [
         f"tickTime={chosen.tick}",
-        f"dataDir={data}",
+        f"dataDir={java_text(str(data))}",
         f"clientPort={chosen.port}",
         f"clientPortAddress={chosen.address}",
         "admin.enableServer=false",
@@ -129,24 +134,38 @@ def configuration(chosen: argparse.Namespace, data: Path, servers: Mapping[int, 
 
 
 def parse_servers(text: str) -> dict[int, str]:
-    """The members of an ensemble by number; raises Failure for what is neither notation."""
+    """The members of an ensemble by number; raises Misuse for what is neither notation."""
     if "=" not in text:
-        addresses = filter(None, (word.strip() for word in text.split(";")))
+        addresses = [word.strip() for word in text.split(";") if word.strip()]
+        for address in addresses:
+            _check_address(address)
         return dict(enumerate(addresses, start=1))
     servers = {}
     for word in text.replace(",", " ").split():
         name, equals, address = word.partition("=")
         number = name.removeprefix("server.")
         if not equals or not number.isdecimal():
-            raise Failure(f"--servers: {word} must read server.N=host:port:port")
+            raise Misuse(f"--servers: {word} must read server.N=host:port:port")
         servers[int(number)] = address.partition(";")[0]
+        _check_address(servers[int(number)])
     return servers
 
 
-def _from_environment(environment: Mapping[str, str]) -> dict[str, str]:
+def _check_address(address: str) -> None:
+    """Raise Misuse for what ZooKeeper would end for, seconds later and in a stack trace."""
+    _, *ports = address.rsplit(":", 2)
+    if len(ports) != _PORTS_OF_A_SERVER or not all(port.isdecimal() for port in ports):
+        raise Misuse(f"--servers: {address} must read host:port:port")
+
+
+def from_environment(environment: Mapping[str, str]) -> dict[str, str]:
+    """The options that variables give. An address of Kubernetes is none: a service named ``zoo``
+    leaves ``ZOO_PORT=tcp://10.0.0.1:2181`` in every container.
+    """
     found: dict[str, str] = {}
     for option, variables in _VARIABLES.items():
         for variable in variables:
-            if environment.get(variable):
-                found.setdefault(option, environment[variable])
+            value = environment.get(variable)
+            if value and "://" not in value:
+                found.setdefault(option, value)
     return found

@@ -5,8 +5,8 @@ Source: coordinator.md sections 1.5 and 1.8, and the end of 4.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
-from typing import TypeAlias
+from collections.abc import Callable, Collection, Iterable, Sequence
+from typing import NamedTuple, TypeAlias
 
 from barnabas.protocol.audit_topic import DELETE, FORGET
 from barnabas.protocol.errors import ErrorCode
@@ -37,6 +37,8 @@ from .offsets import Commit, TopicPartition
 from .ownership import Directory, Standing
 from .ports import Caller, Topics
 from .rebalance import Rebalancer
+from .removal import remove_offsets
+from .slices import Slices
 from .tombstones import Erasure, group_tombstone, tombstones
 
 Removed: TypeAlias = Sequence[tuple[TopicPartition, Commit]]
@@ -44,6 +46,16 @@ Removed: TypeAlias = Sequence[tuple[TopicPartition, Commit]]
 
 CLASSIC = "classic"
 """The one type of group there is (KIP-848 has another)."""
+
+
+class _Listing(NamedTuple):
+    """A member that is to be listed in the description of its group."""
+
+    members: list[describing.Member]
+    member: Member
+    protocol: str | None
+    """None when no metadata is to be told."""
+    assignment: bytes
 
 
 class Administration:
@@ -56,7 +68,9 @@ class Administration:
         journal: Journal,
         rebalancer: Rebalancer,
         trail: Trail,
+        slices: Slices,
     ) -> None:
+        self._slices = slices
         self._directory = directory
         self._topics = topics
         self._journal = journal
@@ -76,30 +90,59 @@ class Administration:
         self, request: DescribeGroupsRequest, _version: int, _caller: Caller, reply: Reply
     ) -> None:
         """Answer for each group by itself; one that is not there is Dead, which is no error."""
-        reply(DescribeGroupsResponse(groups=[self._described(name) for name in request.groups]))
+        described: dict[str, describing.Group] = {}
+        listings: list[_Listing] = []
 
-    def _described(self, group_id: str) -> describing.Group:
+        def describe(name: str) -> None:
+            if name not in described:
+                described[name] = self._described(name, listings)
+
+        def begin(end: Callable[[], None]) -> None:
+            def answer() -> None:
+                end()
+                reply(DescribeGroupsResponse(groups=[described[name] for name in request.groups]))
+
+            def list_members() -> None:
+                self._slices.run(listings, _list_member, answer)
+
+            self._slices.run(request.groups, describe, list_members)
+
+        self._slices.in_line(begin)
+
+    def _described(self, group_id: str, listings: list[_Listing]) -> describing.Group:
+        """A group without its members, who come into ``listings``: there may be very many."""
         code, group = self._find(group_id)
         if code:
             return describing.Group(error_code=code, group_id=group_id)
         if group is None:
             return describing.Group(group_id=group_id, group_state=GroupState.DEAD.value)
         is_stable = group.state is GroupState.STABLE
+        members: list[describing.Member] = []
+        protocol = group.protocol if is_stable else None
+        listings += [
+            _Listing(members, member, protocol, member.assignment if is_stable else b"")
+            for member in group.members.values()
+        ]
         return describing.Group(
             group_id=group_id,
             group_state=group.state.value,
             protocol_type=group.protocol_type or "",
             protocol_data=(group.protocol or "") if is_stable else "",
-            members=[_described_member(group, member) for member in group.members.values()],
+            members=members,
         )
 
     def list_groups(
         self, request: ListGroupsRequest, _version: int, _caller: Caller, reply: Reply
     ) -> None:
-        """Answer with the groups known here; code 14 along with them while others still load."""
+        """Answer with the groups known here; code 14 along with them while others still load.
+
+        In a new cluster no group was ever used and so there are none, as Kafka says.
+        """
         directory = self._directory
         if not directory.is_active:
-            reply(ListGroupsResponse(error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE))
+            is_new = self._topics.lacks_offsets_topic()
+            code = ErrorCode.NONE if is_new else ErrorCode.COORDINATOR_NOT_AVAILABLE
+            reply(ListGroupsResponse(error_code=code))
             return
         states = {state.lower() for state in request.states_filter}
         types = {kind.lower() for kind in request.types_filter}
@@ -137,11 +180,14 @@ class Administration:
                     self._trail.note_removed(caller, DELETE, group_id, offsets)
 
         erasure = Erasure(done)
-        response.results = [
-            GroupResult(group_id=group_id, error_code=self._delete(group_id, erasure, removed))
-            for group_id in dict.fromkeys(request.groups_names)
-        ]
-        erasure.close()
+        results: list[GroupResult] = []
+        response.results = results
+
+        def delete(group_id: str) -> None:
+            code = self._delete(group_id, erasure, removed)
+            results.append(GroupResult(group_id=group_id, error_code=code))
+
+        self._slices.run(list(dict.fromkeys(request.groups_names)), delete, erasure.close)
 
     def _delete(self, group_id: str, erasure: Erasure, removed: dict[str, Removed]) -> ErrorCode:
         code, group = self._find(group_id)
@@ -195,21 +241,24 @@ class Administration:
         topics: list[TopicResult] = []
         doomed: list[TopicPartition] = []
         stored = group.offsets.partitions()
+        named: dict[str, dict[int, None]] = {}
         for topic in request.topics:
-            count = self._topics.partition_count(topic.name) or 0
-            is_subscribed = _is_subscribed(group, topic.name)
+            indexes = (asked.partition_index for asked in topic.partitions)
+            named.setdefault(topic.name, {}).update(dict.fromkeys(indexes))
+        for name, each_once in named.items():
+            count = self._topics.partition_count(name) or 0
+            is_subscribed = _is_subscribed(group, name)
             results = []
-            for asked in topic.partitions:
-                index = asked.partition_index
+            for index in each_once:
                 code = ErrorCode.NONE
                 if not 0 <= index < count:
                     code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
                 elif is_subscribed:
                     code = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
-                elif (topic.name, index) in stored:
-                    doomed.append((topic.name, index))
+                elif (name, index) in stored:
+                    doomed.append((name, index))
                 results.append(PartitionResult(partition_index=index, error_code=code))
-            topics.append(TopicResult(name=topic.name, partitions=results))
+            topics.append(TopicResult(name=name, partitions=results))
         return topics, doomed
 
     def topics_deleted(self, names: Collection[str]) -> None:
@@ -224,7 +273,7 @@ class Administration:
 
     def clean(self, groups: Iterable[Group], names: Collection[str]) -> None:
         """Remove the offsets of deleted topics from these groups."""
-        for group in groups:
+        for group in list(groups):  # some of them may go with their last offset
             doomed = group.offsets.of_topics(names)
             if doomed:
                 erasure = Erasure(lambda _code: None)
@@ -234,9 +283,7 @@ class Administration:
     def _forget(
         self, group: Group, partitions: Collection[TopicPartition], erasure: Erasure
     ) -> None:
-        entries = tombstones(group, partitions)
-        for partition in partitions:
-            group.offsets.forget(partition)
+        entries = remove_offsets(group, partitions, self._directory, self._rebalancer)
         erasure.write(self._journal, group, entries)
 
 
@@ -251,14 +298,16 @@ def _is_subscribed(group: Group, topic: str) -> bool:
     return group.subscribed is None or topic in group.subscribed
 
 
-def _described_member(group: Group, member: Member) -> describing.Member:
+def _list_member(listing: _Listing) -> None:
     """Metadata and assignment hold only while the group is Stable."""
-    is_stable = group.state is GroupState.STABLE
-    return describing.Member(
-        member_id=member.member_id,
-        group_instance_id=member.instance_id,
-        client_id=member.client_id,
-        client_host=member.client_host,
-        member_metadata=member.metadata(group.protocol) if is_stable else b"",
-        member_assignment=member.assignment if is_stable else b"",
+    member = listing.member
+    listing.members.append(
+        describing.Member(
+            member_id=member.member_id,
+            group_instance_id=member.instance_id,
+            client_id=member.client_id,
+            client_host=member.client_host,
+            member_metadata=member.metadata(listing.protocol),
+            member_assignment=listing.assignment,
+        )
     )

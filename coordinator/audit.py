@@ -129,10 +129,10 @@ class Trail:
         is_by_hand: bool,
     ) -> Told:
         """The same for several commits of one request."""
+        served = group.offsets.committed
         change = self._change_of(caller) if is_by_hand else ""
 
         def decided(code: ErrorCode, record_offset: int) -> None:
-            served = group.offsets.committed
             before = [served.get(partition) for partition, _ in commits]
             told(code, record_offset)
             if code:

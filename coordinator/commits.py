@@ -34,6 +34,9 @@ from .ports import Caller, Topics
 from .rebalance import Rebalancer
 from .zookeeper_commits import ZooKeeperCommits
 
+FOREVER_MS: Final = 2**63 - 1
+"""The latest time that a record can hold: clients ask for as long a retention as they can name."""
+
 _NONE: Final = ErrorCode.NONE
 _DEAD: Final = GroupState.DEAD
 
@@ -277,10 +280,10 @@ class Commits:
         now = self._now_ms()
         entries: list[Entry] = []
         topics: list[TopicResult] = []
-        for name, partitions in _each_once(request):
+        for name, partitions in _by_topic(request):
             count = self._partition_count(name) or 0
             results: list[PartitionResult] = []
-            for asked in partitions:
+            for asked in _each_once(partitions, count):
                 index = asked.partition_index
                 result = _of_partition(index, self._problem_of(asked, count, problem))
                 results.append(result)
@@ -300,7 +303,7 @@ def _commit_of(asked: Partition, now: int, retention: int) -> Commit:
         asked.committed_leader_epoch,
         asked.committed_metadata or "",
         now if stamp < 0 else stamp,
-        now + retention if retention >= 0 else -1,
+        min(now + retention, FOREVER_MS) if retention >= 0 else -1,
     )
 
 
@@ -316,11 +319,25 @@ def _entry_of(group_id: str, name: str, index: int, commit: Commit) -> Entry:
     return offset_key(group_id, name, index), value
 
 
-def _each_once(request: OffsetCommitRequest) -> Iterable[tuple[str, Sequence[Partition]]]:
-    """The partitions of a request by topic; of one named twice only the later entry."""
-    merged: dict[str, dict[int, Partition]] = {}
+def _by_topic(request: OffsetCommitRequest) -> Iterable[tuple[str, Sequence[Partition]]]:
+    """The partitions of a request, those of a topic named twice together."""
+    merged: dict[str, Sequence[Partition]] = {}
     for topic in request.topics:
-        partitions = merged.setdefault(topic.name, {})
-        for partition in topic.partitions:
-            partitions[partition.partition_index] = partition
-    return [(name, list(partitions.values())) for name, partitions in merged.items()]
+        earlier = merged.get(topic.name)
+        merged[topic.name] = topic.partitions if earlier is None else [*earlier, *topic.partitions]
+    return merged.items()
+
+
+def _each_once(asked: Sequence[Partition], count: int) -> Sequence[Partition]:
+    """Of a partition named twice only the last entry; as in Kafka, unknown ones as often as named.
+
+    ``count`` is how many partitions the topic has.
+    """
+    last = {each.partition_index: each for each in asked}
+    if len(last) == len(asked):
+        return asked
+    return [
+        each
+        for each in asked
+        if last[each.partition_index] is each or not 0 <= each.partition_index < count
+    ]

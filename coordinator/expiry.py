@@ -10,8 +10,6 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterable
 
-from barnabas.protocol.errors import ErrorCode
-
 from .config import CoordinatorConfig
 from .group import Group
 from .group_state import GroupState
@@ -20,7 +18,8 @@ from .loader import SLICE_S
 from .offsets import Commit, TopicPartition
 from .ownership import Directory
 from .rebalance import Rebalancer
-from .tombstones import Erasure, group_tombstone, tombstones
+from .removal import remove_offsets
+from .tombstones import Erasure
 
 log = logging.getLogger(__name__)
 
@@ -101,18 +100,7 @@ class Expiry:
         if group.state is GroupState.DEAD:
             return 0
         partitions = expired(group, self._now_ms(), self._config.retention_ms)
-        entries = tombstones(group, partitions)
-        for partition in partitions:
-            group.offsets.forget(partition)
-        is_over = (
-            group.state is GroupState.EMPTY
-            and group.offsets.is_empty
-            and not group.pending_members  # somebody is about to join
-        )
-        if is_over:
-            entries += group_tombstone(group)
-            self._directory.evict(group)
-            self._rebalancer.bury(group, ErrorCode.NOT_COORDINATOR)
+        entries = remove_offsets(group, partitions, self._directory, self._rebalancer)
         if entries:
             erasure = Erasure(lambda _code: None)
             erasure.write(self._journal, group, entries)

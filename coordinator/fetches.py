@@ -24,6 +24,7 @@ from .group import Reply
 from .offsets import Offsets
 from .ownership import Directory
 from .ports import Caller
+from .repeated_topics import merged
 from .zookeeper_commits import ZooKeeperCommits
 
 GROUPS_SINCE: Final = 8
@@ -93,18 +94,24 @@ class Fetches:
         if group is None:
             code = self._directory.problem(group_id) or code
             offsets = _NOTHING
+            unread = self._directory.unread(group_id)
         else:
             offsets = group.offsets
+            unread = group.term.unread
         if code:
             return code, ()
+        if unread is not None and unread.withholds(group_id, topics, offsets.committed):
+            return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ()
         if topics is None:
             topics = _all_of(offsets, is_stable=is_stable)
+        elif len(topics) > 1:
+            topics = merged(topics)
         committed = offsets.committed
         answer = []
         for topic in topics:
-            name = topic.name
+            name, indexes = topic.name, topic.partition_indexes
             results = []
-            for index in topic.partition_indexes:
+            for index in indexes if len(indexes) == 1 else dict.fromkeys(indexes):
                 commit = committed.get((name, index))
                 if is_stable and offsets.is_unstable((name, index)):
                     result = _nothing(index, ErrorCode.UNSTABLE_OFFSET_COMMIT)

@@ -14,6 +14,7 @@ from barnabas.protocol.errors import ErrorCode
 
 from .group_state import NEXT, RULES, GroupState, Rules
 from .offsets import Offsets
+from .slices import SLICE
 
 if TYPE_CHECKING:
     from .ownership import Term
@@ -49,6 +50,7 @@ class Member:
         "client_host",
         "client_id",
         "instance_id",
+        "is_answer_due",
         "is_new",
         "join",
         "member_id",
@@ -83,6 +85,7 @@ class Member:
         self.protocols = protocols
         self.assignment = assignment
         self.is_new = False
+        self.is_answer_due = False
         self.join: Waiting | None = None
         self.sync: Waiting | None = None
 
@@ -93,8 +96,13 @@ class Member:
 
     @property
     def is_parked(self) -> bool:
-        """Whether it waits for us, so that its silence means nothing."""
+        """Whether a request of it is kept here."""
         return self.join is not None or self.sync is not None
+
+    @property
+    def waits(self) -> bool:
+        """Whether it waits for us, so that its silence means nothing: its answer may be due."""
+        return self.is_answer_due or self.is_parked
 
     def metadata(self, protocol: str | None) -> bytes:
         """What it sent along with ``protocol``; empty when it does not offer it."""
@@ -105,13 +113,15 @@ class Group:
     """A group as the coordinator of its offsets partition knows it.
 
     ``since_ms`` is the wall time of the last change of state, None when a log did not tell;
-    ``commits`` counts the requests that were served since this node coordinates the group.
+    ``commits`` counts the requests that were served since this node coordinates the group, and
+    ``farewells`` the members that were removed since its last generation began.
     """
 
     __slots__ = (
         "_joined",
         "_offers",
         "commits",
+        "farewells",
         "generation",
         "grew",
         "group_id",
@@ -167,6 +177,7 @@ class Group:
         self.subscribed: frozenset[str] | None = None
         self.offsets = Offsets()
         self.commits = 0
+        self.farewells = 0
         self.is_delayed = False
         self.grew = False
         self.initial_remaining_ms = 0
@@ -328,7 +339,10 @@ class Group:
         return True
 
     def next_generation(self, now_ms: int) -> None:
-        """Close the rebalance: one generation on, with a protocol or without members."""
+        """Close the rebalance: one generation on, with a protocol or without members.
+
+        What a group of more than SLICE members subscribes to is unknown until it was gathered.
+        """
         self.generation += 1
         self.pending_syncs.clear()
         if self.members:
@@ -337,7 +351,7 @@ class Group:
         else:
             self.protocol = None
             self.become(GroupState.EMPTY, now_ms)
-        self.subscribed = self._subscribed()
+        self.subscribed = self._subscribed() if len(self.members) <= SLICE else None
 
     def select_protocol(self) -> str:
         """The protocol that everybody offers and most prefer; on a tie the leader's order decides.
@@ -347,6 +361,8 @@ class Group:
         everyone = len(self.members)
         shared = {name for name, offers in self._offers.items() if offers == everyone}
         assert shared, "members without a common protocol must not get in"
+        if len(shared) == 1:
+            return shared.pop()
         votes = dict.fromkeys(shared, 0)
         for member in self.members.values():
             votes[next(name for name, _ in member.protocols if name in shared)] += 1

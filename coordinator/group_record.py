@@ -7,12 +7,16 @@ is Stable, without them Empty; a rebalance that was under way is forgotten.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Final
 
 from barnabas.protocol.offsets_topic import GroupRecord, MemberRecord
 
 from .group import Group, Member
 from .group_state import GroupState
 from .ownership import Term
+
+MEMBER_BYTES_MIN: Final = 24
+"""What a member takes beside its texts and bytes: two timeouts and the lengths of the others."""
 
 
 def record_of(group: Group, assignments: Mapping[str, bytes]) -> GroupRecord:
@@ -38,6 +42,20 @@ def record_of(group: Group, assignments: Mapping[str, bytes]) -> GroupRecord:
             for member in group.members.values()
         ],
     )
+
+
+def is_larger(group: Group, bytes_max: int) -> bool:
+    """Whether the record of the group is larger for its members alone, whatever they are assigned.
+
+    Looks at no more of them than it takes to tell.
+    """
+    size = 0
+    for member in group.members.values():
+        size += MEMBER_BYTES_MIN + len(member.member_id) + len(member.client_id)
+        size += len(member.client_host) + len(member.metadata(group.protocol))
+        if size > bytes_max:
+            return True
+    return False
 
 
 def group_of(group_id: str, record: GroupRecord, term: Term) -> Group:

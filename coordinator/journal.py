@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final, TypeAlias
 
@@ -109,6 +110,17 @@ class Journal:
         batch.waiting.append((told, len(batch.entries)))
         batch.entries += entries
         batch.size += size
+
+    def refuse(self, term: Term, code: ErrorCode, told: Told) -> None:
+        """Tell ``code`` of a request whose records are not even made, as :meth:`write` would."""
+        batch = _Batch(term, 0)
+        batch.waiting.append((told, 0))
+        self._loop.call_soon(batch.done, code, -1)
+
+    def plain_bytes_max(self, term: Term) -> int:
+        """What key and value of a record may take; without a bound where batches are compressed."""
+        bytes_max = self._log.batch_bytes_max(term.partition)
+        return sys.maxsize if self._config.offsets_compression_codec or not bytes_max else bytes_max
 
     def flush(self) -> None:
         """Append what was written since the last time; the loop calls it once a turn."""

@@ -191,7 +191,20 @@ class Loader:
                 seconds * 1000,
             )
             del self._loads[term.partition]
+            self._take_unread(term, load.shadow, groups)
             self._loaded(term, groups)
+
+    def _take_unread(self, term: Term, shadow: Shadow, groups: list[Group]) -> None:
+        """Groups that the damage may concern are told to come again, all others are served."""
+        unread = term.unread = shadow.unread
+        if unread is not None:
+            unread.loaded({group.group_id for group in groups})
+            log.error(
+                "serves an offsets partition without its damaged records partition=%d: answers "
+                "COORDINATOR_LOAD_IN_PROGRESS to fetches of groups=%s, of what they have not "
+                "committed since, until `barnabas log repair` says that the records are lost",
+                *(term.partition, unread),
+            )
 
     def _failed(self, load: _Load, why: str) -> None:
         """Do not own what could not be read whole; try again, from the start, while it is led."""

@@ -23,6 +23,7 @@ from .group_state import GroupState
 from .ownership import Directory
 from .ports import Caller
 from .rebalance import Rebalancer
+from .slices import Slices
 
 PROTOCOL_SINCE: Final = 5
 """SyncGroup: from this version on the member says which protocol it believes in (KIP-559)."""
@@ -33,7 +34,8 @@ MEMBERS_SINCE: Final = 3
 class Membership:
     """Serves SyncGroup, Heartbeat and LeaveGroup."""
 
-    def __init__(self, directory: Directory, rebalancer: Rebalancer) -> None:
+    def __init__(self, directory: Directory, rebalancer: Rebalancer, slices: Slices) -> None:
+        self._slices = slices
         self._directory = directory
         self._groups = directory.groups
         self._rebalancer = rebalancer
@@ -67,8 +69,8 @@ class Membership:
             superseded.reply(answers.sync_refused(ErrorCode.NOT_COORDINATOR))
         self._rebalancer.synced(group, member)
         if group.leader_id == member.member_id:
-            chosen = {item.member_id: bytes(item.assignment) for item in request.assignments}
-            self._rebalancer.assign(group, chosen)
+            decided = ((item.member_id, bytes(item.assignment)) for item in request.assignments)
+            self._rebalancer.assign(group, decided)
 
     def _sync_problem(self, request: SyncGroupRequest, version: int) -> ErrorCode:
         if version >= PROTOCOL_SINCE and None in (request.protocol_type, request.protocol_name):
@@ -135,20 +137,30 @@ class Membership:
             request.members if version >= MEMBERS_SINCE else [Member(member_id=request.member_id)]
         )
         group = self._groups.get(request.group_id)
-        results = [
-            MemberResult(
-                member_id=member.member_id,
-                group_instance_id=member.group_instance_id,
-                error_code=ErrorCode.UNKNOWN_MEMBER_ID
-                if group is None
-                else self._leave(group, member),
+        results: list[MemberResult] = []
+
+        def leave(member: Member) -> None:
+            code = ErrorCode.UNKNOWN_MEMBER_ID
+            if group is not None and group.state is not GroupState.DEAD:
+                code = self._leave(group, member)
+            results.append(
+                MemberResult(
+                    member_id=member.member_id,
+                    group_instance_id=member.group_instance_id,
+                    error_code=code,
+                )
             )
-            for member in asked
-        ]
-        if version >= MEMBERS_SINCE:
-            reply(LeaveGroupResponse(members=results))
-        else:
-            reply(LeaveGroupResponse(error_code=results[0].error_code))
+
+        def answer() -> None:
+            code = self._gate(request.group_id)
+            if code:  # the group went elsewhere meanwhile
+                reply(LeaveGroupResponse(error_code=code))
+            elif version >= MEMBERS_SINCE:
+                reply(LeaveGroupResponse(members=results))
+            else:
+                reply(LeaveGroupResponse(error_code=results[0].error_code))
+
+        self._slices.run(asked, leave, answer)
 
     def _leave(self, group: Group, asked: Member) -> ErrorCode:
         member_id, instance_id = asked.member_id, asked.group_instance_id

@@ -14,6 +14,7 @@ from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.hashing import group_partition
 
 from .group import Group
+from .unread import Unread
 
 
 class Standing(Enum):
@@ -49,6 +50,7 @@ class Term:
         "partition",
         "problem",
         "standing",
+        "unread",
     )
 
     def __init__(self, partition: int, leader_epoch: int) -> None:
@@ -57,6 +59,8 @@ class Term:
         self.attempts = 0
         self.deleted_topics: set[str] = set()
         self.groups: dict[str, Group] = {}
+        self.unread: Unread | None = None
+        """What was damaged and could not be loaded; None when all was."""
         self.standing = Standing.LOADING
         self.problem = PROBLEMS[self.standing]
 
@@ -87,7 +91,10 @@ class Directory:
         return self._partition_count > 0
 
     def start(self, partition_count: int) -> None:
-        """Answer from now on; the count decides which group lives where and never changes."""
+        """Answer from now on; the count decides which group lives where, as long as the topic
+        is the same one.
+        """
+        assert not self.groups or partition_count == self._partition_count
         assert partition_count > 0
         self._partition_count = partition_count
 
@@ -95,6 +102,11 @@ class Directory:
         """Answer 15 from now on."""
         assert not self._terms, "resign first"
         self._partition_count = 0
+
+    def forget_epochs(self) -> None:
+        """The topic is deleted: the leader epochs of the next one begin at 0 again."""
+        assert not self._terms, "resign first"
+        self._epochs.clear()
 
     def partition_of(self, group_id: str) -> int:
         """The offsets partition of a group (section 1.1); only while started."""
@@ -111,6 +123,13 @@ class Directory:
         # A node that was just started does not know what it leads: unknown is not "somebody else".
         is_early = self._may_lead(partition)
         return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if is_early else ErrorCode.NOT_COORDINATOR
+
+    def unread(self, group_id: str) -> Unread | None:
+        """What could not be loaded of the partition of a group that is not in the directory."""
+        if not self._partition_count:
+            return None
+        term = self._terms.get(self.partition_of(group_id))
+        return None if term is None else term.unread
 
     def term_of(self, group_id: str) -> Term:
         """The term in which a new group of this id is made; the gate was passed."""

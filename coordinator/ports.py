@@ -12,6 +12,8 @@ from typing import Protocol
 from barnabas.protocol.audit_topic import ToolWord, parse_tool_client_id
 from barnabas.protocol.errors import ErrorCode
 
+from .unread import Damage
+
 OFFSETS_TOPIC = "__consumer_offsets"
 
 AppendDone = Callable[[ErrorCode, int], None]
@@ -122,6 +124,19 @@ class Replica(Protocol):
         Raises Refused when the log cannot be read.
         """
 
+    def damage_at(self, offset: int) -> Damage | None:
+        """The damage that holds ``offset``, when no other replica may have what was there.
+
+        None when it can be read, or when a replica elsewhere is to be asked.
+        """
+
+    @property
+    def is_damaged(self) -> bool:
+        """Whether some of it cannot be read."""
+
+    def suspect(self, offset: int) -> None:
+        """The batch that holds ``offset`` is damaged: have found out how far that reaches."""
+
     def epoch_at(self, offset: int) -> int:
         """The leader epoch that ``offset`` was written in; -1 when not known."""
 
@@ -160,6 +175,12 @@ class Topics(Protocol):
         """Whether this node may be about to lead an offsets partition it does not lead yet.
 
         It does not know the cluster yet, or it has a replica and nobody else is known to lead it.
+        """
+
+    def lacks_offsets_topic(self) -> bool:
+        """Whether it is certain that ``__consumer_offsets`` was not made yet: there is no group.
+
+        False while the node does not know the cluster: unknown is not "none".
         """
 
     def create_offsets_topic(self) -> None:

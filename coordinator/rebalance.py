@@ -7,26 +7,33 @@ members passes here; joining.py and membership.py decide what a sender may ask f
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
+from itertools import chain
 from typing import Final
 
+from barnabas.protocol.consumer_protocol import subscribed_topics
 from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.messages import join_group
 from barnabas.protocol.offsets_topic import group_key, group_value
 
 from . import answers
 from .config import CoordinatorConfig
-from .group import Group, Member, Waiting
-from .group_record import record_of
+from .group import CONSUMER, Group, Member, Waiting
+from .group_record import is_larger, record_of
 from .group_state import GroupState
 from .journal import GROUP_ERRORS, Journal, Told
 from .ownership import Directory
 from .sessions import Deadline, Deadlines
+from .slices import SLICE, Slices
 
 log = logging.getLogger(__name__)
 
 NEW_MEMBER_JOIN_TIMEOUT_MS: Final = 300_000
 """How long a member may wait that was never answered: its client may be gone (KAFKA-7610)."""
+
+FAREWELLS_TOLD: Final = 20
+"""Lines at INFO about members removed between two generations; the others are counted in one."""
 
 
 class Rebalancer:
@@ -39,7 +46,9 @@ class Rebalancer:
         deadlines: Deadlines,
         journal: Journal,
         now_ms: Callable[[], int],
+        slices: Slices,
     ) -> None:
+        self._slices = slices
         self._config = config
         self._directory = directory
         self._deadlines = deadlines
@@ -79,14 +88,18 @@ class Rebalancer:
         if group.state is GroupState.DEAD:
             return
         group.become(GroupState.DEAD, self._now_ms())
+        self._sum_up_farewells(group)
         self._deadlines.stop(group.join_timer)
         self._deadlines.stop(group.sync_timer)
         for deadline in group.pending_members.values():
             self._deadlines.stop(deadline)
         group.pending_members.clear()
-        for member in list(group.members.values()):
+
+        def bury_member(member: Member) -> None:
             self._deadlines.stop(member.session)
             self.dismiss(group, member, code)
+
+        self._slices.run(list(group.members.values()), bury_member)
 
     # -- members -----------------------------------------------------------------------------
 
@@ -136,10 +149,21 @@ class Rebalancer:
         self.try_complete(group)
 
     def _drop(self, group: Group, member: Member, reason: str) -> None:
-        log.info("removed member group=%s member=%s: %s", group.group_id, member.member_id, reason)
+        group.farewells += 1
+        level = logging.INFO if group.farewells <= FAREWELLS_TOLD else logging.DEBUG
+        log.log(
+            level, "removed member group=%s member=%s: %s", group.group_id, member.member_id, reason
+        )
         self._deadlines.stop(member.session)
         self.dismiss(group, member, ErrorCode.UNKNOWN_MEMBER_ID)
         group.remove(member)
+
+    @staticmethod
+    def _sum_up_farewells(group: Group) -> None:
+        untold = group.farewells - FAREWELLS_TOLD
+        if untold > 0:
+            log.info("removed further members group=%s count=%d", group.group_id, untold)
+        group.farewells = 0
 
     def _refuse_join(self, waiting: Waiting, member: Member, code: ErrorCode) -> None:
         # 25 tells the client to come back as somebody new
@@ -205,18 +229,33 @@ class Rebalancer:
         self._complete(group)
 
     def _complete(self, group: Group) -> None:
-        """The wait is over: go on with those who are here."""
+        """The wait is over: go on with those who are here, once the others are gone."""
         assert group.state is GroupState.PREPARING
-        group.is_delayed = False
         self._deadlines.stop(group.join_timer)
-        for member in list(group.members.values()):
-            if member.join is None and not member.is_static:
+        missing = [
+            member
+            for member in group.members.values()
+            if member.join is None and not member.is_static
+        ]
+        group.is_delayed = True  # until they are gone nobody else completes it
+
+        def drop(member: Member) -> None:
+            is_here = group.members.get(member.member_id) is member
+            if group.state is GroupState.PREPARING and is_here and member.join is None:
                 self._drop(group, member, "did not rejoin in time")
+
+        self._slices.run(missing, drop, partial(self._begin_generation, group))
+
+    def _begin_generation(self, group: Group) -> None:
+        if group.state is not GroupState.PREPARING:
+            return  # it was buried meanwhile
+        group.is_delayed = False
         if group.members and not group.elect_joined_leader():
             # only silent static members are left: their sessions decide
             self._deadlines.start(group.join_timer, group.rebalance_timeout_ms)
             return
         group.next_generation(self._now_ms())
+        self._sum_up_farewells(group)
         log.info(
             "began generation group=%s generation=%d members=%d protocol=%s",
             group.group_id,
@@ -226,22 +265,63 @@ class Rebalancer:
         )
         if group.members:
             self._answer_joins(group)
+            self._gather_subscribed(group)
         else:
             self.store(group, {}, partial(self._emptied, group))
 
     def _answer_joins(self, group: Group) -> None:
+        """The leader last: it is told of all, whom to list takes a while as well."""
         group.pending_syncs = dict.fromkeys(group.members)
         self._deadlines.start(group.sync_timer, group.rebalance_timeout_ms)
-        due = []
-        for member in group.members.values():
+        generation, protocol = answers.Generation.of(group), group.protocol
+        members, listed = list(group.members.values()), list[join_group.Member]()
+        due: dict[str, Waiting] = {}
+        for member in members:
             waiting = group.take_join(member)
-            if waiting is None:
-                continue  # static and silent: its session goes on from where it is
-            member.is_new = False
-            self.alive(member)
-            due.append((waiting, answers.joined(group, member)))
-        for waiting, answer in due:
-            waiting.reply(answer)
+            if waiting is not None:  # static and silent ones go on with the session they have
+                member.is_answer_due = True
+                due[member.member_id] = waiting
+        leading = due.pop(generation.leader, None)
+
+        def tell(member: Member) -> None:
+            listed.append(answers.listed(member, protocol))
+            waiting = due.pop(member.member_id, None)
+            if waiting is not None:
+                self._answered(group, member)
+                waiting.reply(generation.joined(member.member_id))
+
+        def tell_leader() -> None:
+            for member_id, waiting in due.items():  # whose member has another id by now
+                waiting.reply(generation.joined(member_id))
+            if leading is not None:
+                leader = group.members.get(generation.leader)
+                if leader is not None:
+                    self._answered(group, leader)
+                leading.reply(generation.joined(generation.leader, listed))
+
+        self._slices.run(members, tell, tell_leader)
+
+    def _answered(self, group: Group, member: Member) -> None:
+        """A member has an answer: from now on it has to give signs of life."""
+        member.is_new = False
+        self._alive_in(group, member)
+
+    def _gather_subscribed(self, group: Group) -> None:
+        """Find out what a large group subscribes to, as :meth:`Group.next_generation` has not."""
+        if group.protocol_type != CONSUMER or len(group.members) <= SLICE:
+            return
+        generation, protocol = group.generation, group.protocol
+        gathered: list[list[str] | None] = []
+
+        def look(member: Member) -> None:
+            gathered.append(subscribed_topics(member.metadata(protocol)))
+
+        def note() -> None:
+            known = [topics for topics in gathered if topics is not None]
+            if group.generation == generation and len(known) == len(gathered):
+                group.subscribed = frozenset(chain.from_iterable(known))
+
+        self._slices.run(list(group.members.values()), look, note)
 
     # -- the wait for assignments --------------------------------------------------------------
 
@@ -251,16 +331,29 @@ class Rebalancer:
         if not group.pending_syncs:
             self._deadlines.stop(group.sync_timer)
 
-    def assign(self, group: Group, assignments: Mapping[str, bytes]) -> None:
+    def assign(self, group: Group, decided: Iterable[tuple[str, bytes]]) -> None:
         """Store what the leader decided; whoever waits is told once it is safe."""
-        complete = {member_id: assignments.get(member_id, b"") for member_id in group.members}
+        complete: dict[str, bytes] = {}
+        if not self._is_too_large(group):
+            assignments = dict(decided)
+            complete = {member_id: assignments.get(member_id, b"") for member_id in group.members}
         told = partial(self._assigned, group, group.generation, complete)
         self.store(group, complete, told)
 
     def store(self, group: Group, assignments: Mapping[str, bytes], told: Told) -> None:
         """Write the group's record; ``told`` gets the code of the append, not yet translated."""
+        if self._is_too_large(group):
+            self._journal.refuse(group.term, ErrorCode.MESSAGE_TOO_LARGE, told)
+            return
         value = group_value(record_of(group, assignments))
         self._journal.write(group.term, [(group_key(group.group_id), value)], told)
+
+    def _is_too_large(self, group: Group) -> bool:
+        """Whether the group's record cannot fit into a batch, as far as that is seen at once.
+
+        To make the record of 100,000 members takes half a second, only to be refused.
+        """
+        return is_larger(group, self._journal.plain_bytes_max(group.term))
 
     def _assigned(
         self,
@@ -284,10 +377,22 @@ class Rebalancer:
             member.assignment = assignments.get(member.member_id, b"")
             waiting, member.sync = member.sync, None
             if waiting is not None:
-                self.alive(member)
-                due.append((waiting, answers.synced(group, member)))
-        for waiting, answer in due:
-            waiting.reply(answer)
+                member.is_answer_due = True
+                due.append((member, waiting, member.assignment))
+        protocol_type, protocol = group.protocol_type, group.protocol
+
+        def reply(one: tuple[Member, Waiting, bytes]) -> None:
+            member, waiting, assignment = one
+            self._alive_in(group, member)
+            waiting.reply(answers.assigned(protocol_type, protocol, assignment))
+
+        self._slices.run(due, reply)
+
+    def _alive_in(self, group: Group, member: Member) -> None:
+        """As :meth:`alive`, for a member that is answered now, unless it has gone meanwhile."""
+        member.is_answer_due = False
+        if group.members.get(member.member_id) is member and group.state is not GroupState.DEAD:
+            self.alive(member)
 
     def _refuse_syncs(self, group: Group, code: ErrorCode) -> None:
         """No assignment holds any more: clear them, answer whoever waits for one."""
@@ -296,10 +401,14 @@ class Rebalancer:
             member.assignment = b""
             waiting, member.sync = member.sync, None
             if waiting is not None:
-                self.alive(member)
-                due.append(waiting)
-        for waiting in due:
-            waiting.reply(answers.sync_refused(code))
+                member.is_answer_due = True
+                due.append((member, waiting))
+
+        def reply(one: tuple[Member, Waiting]) -> None:
+            self._alive_in(group, one[0])
+            one[1].reply(answers.sync_refused(code))
+
+        self._slices.run(due, reply)
 
     @staticmethod
     def _emptied(group: Group, code: ErrorCode, _offset: int) -> None:
@@ -311,7 +420,7 @@ class Rebalancer:
     def _session_is_over(self, group: Group, member: Member) -> None:
         if group.state is GroupState.DEAD or group.members.get(member.member_id) is not member:
             return
-        if member.is_parked and not member.is_new:
+        if member.waits and not member.is_new:
             return  # it waits for us; its session starts anew with the answer
         self.remove(group, member, "its session timed out")
 
@@ -323,12 +432,24 @@ class Rebalancer:
         """Some never asked for their assignment though they are alive (KAFKA-12890)."""
         if group.state not in (GroupState.COMPLETING, GroupState.STABLE):
             return
+        generation = group.generation
         missing = [
             group.members[member_id]
             for member_id in group.pending_syncs
             if member_id in group.members
         ]
-        for member in missing:
-            self._drop(group, member, "did not ask for its assignment in time")
-        if missing:
-            self.prepare(group, "members did not ask for their assignment")
+
+        def is_same() -> bool:
+            is_waiting = group.state in (GroupState.COMPLETING, GroupState.STABLE)
+            return is_waiting and group.generation == generation
+
+        def drop(member: Member) -> None:
+            is_missing = member.member_id in group.pending_syncs
+            if is_same() and is_missing and group.members.get(member.member_id) is member:
+                self._drop(group, member, "did not ask for its assignment in time")
+
+        def prepare() -> None:
+            if missing and is_same():
+                self.prepare(group, "members did not ask for their assignment")
+
+        self._slices.run(missing, drop, prepare)

@@ -6,6 +6,7 @@ Source: coordinator.md section 3.4, steps 4 and 5. Pure: it does not know where 
 from __future__ import annotations
 
 from collections.abc import Generator, Iterator, Mapping
+from struct import Struct
 from typing import Final
 
 from barnabas.protocol.offsets_topic import (
@@ -19,7 +20,7 @@ from barnabas.protocol.offsets_topic import (
 from barnabas.protocol.records import batch
 from barnabas.protocol.records.control import Marker, parse_marker
 from barnabas.protocol.records.failures import CorruptRecords
-from barnabas.protocol.records.latest import Latest, gather
+from barnabas.protocol.records.latest import Latest, gather, gather_short
 
 from .group import Group
 from .group_record import group_of
@@ -29,9 +30,16 @@ from .ownership import Term
 NO_PRODUCER: Final = -1
 RECORDS_BETWEEN_LOOKS: Final = 32
 """After so many records whoever drives a fold may look at the clock."""
-_LATEST_MAX: Final = 200_000
+LATEST_MAX: Final = 200_000
 """Keys put by; some 50 MB."""
+_KEYS_A_LOOK: Final = 4095
 _OLD_KEY: Final = b"\0\0"
+_PLAIN: Final = Struct(">hqihq")
+"""An offset's value of version 3 without metadata: version, offset, epoch, 0, time."""
+_PLAIN_VERSION: Final = 3
+_INDEX: Final = Struct(">i").unpack
+_Start = tuple[dict[TopicPartition, Commit], str]
+"""Where the offsets of one group and topic go, and the topic."""
 
 
 class Replay:
@@ -66,23 +74,69 @@ class Replay:
             return
         yield from gather(self._latest, data, position, floor)
         self.count += max(0, batch.next_offset(data, position) - floor)
-        if len(self._latest) > _LATEST_MAX:
+        if len(self._latest) > LATEST_MAX:
             yield from self.settle()
+
+    def fold_short_later(
+        self, data: bytes, position: int, floor: int, until: int
+    ) -> tuple[int, int]:
+        """As :meth:`fold_later` for short batches in a row, all that end at ``until`` or below.
+
+        Returns the position of the first that is another's, and the offset that follows; with
+        nothing done, ``position`` and ``floor``.
+        """
+        if len(self._latest) > LATEST_MAX:
+            return position, floor
+        position, following = gather_short(self._latest, data, position, floor, until)
+        self.count += following - floor
+        return position, following
 
     def settle(self) -> Generator[None, None, None]:
         """Apply what :meth:`fold_later` has put by."""
         latest = self._latest
-        if any(key is not None and key[:2] == _OLD_KEY for key in latest):
-            # One offset may stand under an old key and a new one: then their order counts.
-            newest_first = sorted(latest.items(), key=lambda item: -item[1][0])
-            self._latest = latest = dict(newest_first)
+        for number, key in enumerate(latest):
+            if key is not None and key[:2] == _OLD_KEY:
+                # One offset may stand under an old key and a new one: then their order counts.
+                newest_first = sorted(latest.items(), key=lambda item: -item[1][0])
+                self._latest = latest = dict(newest_first)
+                break
+            if number & _KEYS_A_LOOK == _KEYS_A_LOOK:
+                yield
+        starts: dict[bytes, _Start] = {}
         count = 0
         while latest:
             key, (offset, value) = latest.popitem()
-            self.apply(offset, key, value)
             count += 1
             if not count % RECORDS_BETWEEN_LOOKS:
                 yield
+            # The shape of nearly all: an offset without metadata, under a key that differs from
+            # others of its group and topic in the partition only.
+            if key is not None and value is not None and len(value) == _PLAIN.size:
+                version, committed, epoch, metadata_bytes, time_ms = _PLAIN.unpack(value)
+                is_plain = version == _PLAIN_VERSION and not metadata_bytes
+                start = is_plain and (starts.get(key[:-4]) or self._start_of(key, starts))
+                if start:
+                    if time_ms == self._ms:
+                        time_ms = self._ms  # one object for all commits of a batch, not one each
+                    else:
+                        self._ms = time_ms
+                    commits, topic = start
+                    partition = topic_partition(topic, _INDEX(key[-4:])[0])
+                    commits[partition] = Commit(committed, epoch, "", time_ms, -1, offset)
+                    continue
+            self.apply(offset, key, value)
+            if value is None:
+                starts.clear()  # the last offset of a group may have gone, and its map with it
+
+    def _start_of(self, key: bytes, starts: dict[bytes, _Start]) -> _Start | None:
+        """Where an offset goes, noted for all keys that begin alike; None for other keys."""
+        about = parse_key(key)
+        if not isinstance(about, OffsetKey) or about.version != 1:
+            return None
+        if len(key) != 10 + len(about.group.encode()) + len(about.topic.encode()):
+            return None
+        start = starts[key[:-4]] = self._offsets_of(about.group).committed, about.topic
+        return start
 
     def fold(self, data: batch.Buffer, position: int, floor: int) -> Generator[None, None, None]:
         """Apply the records of the batch at ``position`` of ``data``, those below ``floor`` not."""

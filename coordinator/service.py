@@ -26,10 +26,12 @@ from .joining import Joining
 from .journal import Journal
 from .loader import Loader
 from .membership import Membership
+from .offsets import Offsets
 from .ownership import Directory, Term
 from .ports import AuditLog, OffsetsLog, Topics, ZooKeeperOffsets
 from .rebalance import Rebalancer
 from .sessions import Deadlines
+from .slices import Slices
 from .standby import Standbys
 from .zookeeper_commits import ZooKeeperCommits
 
@@ -65,17 +67,20 @@ class GroupCoordinator:
         """
         self.node_id = node_id
         self.config = config
+        self.when_loaded: Callable[[], None] = lambda: None
+        """Called each time when nothing is left to be loaded."""
         self.directory = Directory(topics.may_lead)
         self._deadlines = Deadlines(loop)
         self._journal = Journal(log, config, loop, now_ms)
+        self._slices = slices = Slices(loop)
         self._rebalancer = Rebalancer(
-            config, self.directory, self._deadlines, self._journal, now_ms
+            config, self.directory, self._deadlines, self._journal, now_ms, slices
         )
         self.loader = Loader(log, self.directory, config, loop, now_ms, self._loaded)
         self.standbys = Standbys(log, self.directory, config, loop)
         self.expiry = Expiry(self.directory, self._rebalancer, self._journal, config, loop, now_ms)
         self._zookeeper = ZooKeeperCommits(zookeeper_offsets, topics, config)
-        self._discovery = Discovery(topics, loop)
+        self._discovery = Discovery(topics, loop, slices)
         self.trail = Trail(audit_log, config, loop, now_ms, random)
         self._serve(topics, now_ms, random, lease_problem)
 
@@ -104,12 +109,12 @@ class GroupCoordinator:
         self.answer_offset_fetch = fetches.answer
         """The same without waiting, from version 1 on: ``(request, version)`` gives the answer."""
         self.join_group = Joining(directory, rebalancer, self.config, randomness).join_group
-        membership = Membership(directory, rebalancer)
+        membership = Membership(directory, rebalancer, self._slices)
         self.sync_group = membership.sync_group
         self.heartbeat = membership.heartbeat
         self.leave_group = membership.leave_group
         self._administration = Administration(
-            directory, topics, self._journal, rebalancer, self.trail
+            directory, topics, self._journal, rebalancer, self.trail, self._slices
         )
         self.describe_groups = self._administration.describe_groups
         self.list_groups = self._administration.list_groups
@@ -121,12 +126,22 @@ class GroupCoordinator:
     def start(self, partition_count: int) -> None:
         """Serve from now on; every group belongs to one of ``partition_count`` partitions.
 
-        The count is that of the offsets topic, or the one it will be created with; it never
-        changes, or groups would move without their offsets.
+        The count is that of the offsets topic; it never changes, or groups would move without
+        their offsets, but when the topic is deleted (:meth:`offsets_topic_lost`).
         """
         self.directory.start(partition_count)
         log.info("started coordinator node=%d partitions=%d", self.node_id, partition_count)
         self._discovery.look_again()
+
+    def offsets_topic_lost(self) -> None:
+        """It was deleted: every group is over, 15 is answered until the next :meth:`start`.
+
+        Leader epochs of the next topic of this name begin at 0 again.
+        """
+        self.resign()
+        self.directory.stop()
+        self.directory.forget_epochs()
+        log.warning("lost the offsets topic: all groups and their offsets are gone")
 
     def topics_changed(self) -> None:
         """The node knows more than before, or may answer again for what it leads."""
@@ -180,8 +195,10 @@ class GroupCoordinator:
             return
         level = logging.INFO if term.groups else logging.DEBUG
         log.log(level, "resigned partition=%d groups=%d", partition, len(term.groups))
-        for group in term.groups.values():
+        groups, term.groups = term.groups, {}  # no cycle: freed at once, without the collector
+        for group in groups.values():
             self._rebalancer.bury(group, ErrorCode.NOT_COORDINATOR)
+            group.offsets = Offsets()  # members and their timers hold the group in cycles
 
     def resign(self) -> None:
         """Lead nothing until the next elections."""
@@ -194,6 +211,8 @@ class GroupCoordinator:
 
     def _loaded(self, term: Term, groups: list[Group]) -> None:
         self.directory.install(term, groups)
+        if not self.loader:
+            self.when_loaded()
         for group in groups:
             self._rebalancer.watch(group)
             self._rebalancer.resume(group)

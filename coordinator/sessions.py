@@ -19,6 +19,9 @@ log = logging.getLogger(__name__)
 _ROUNDING_S: Final = 0.0005
 """Loops round timers to milliseconds and may wake a moment early."""
 
+TURN_DEADLINES: Final = 250
+"""How many are looked at before others have their turn: 100,000 may be due at once."""
+
 
 class Deadline:
     """A moment at which ``expired`` is called unless it is moved or taken back before."""
@@ -78,12 +81,14 @@ class Deadlines:
         self._handle = self._loop.call_at(at, self._wake)
 
     def _wake(self) -> None:
-        """Expire what is due and queue again what was moved."""
+        """Expire what is due and queue again what was moved; a part of it in each turn."""
         self._handle = None
         self._wakes_at = -inf  # nothing queued below arms the timer: it is armed once, at the end
         now = self._now() + _ROUNDING_S
         due = []
-        while self._heap and self._heap[0][0] <= now:
+        for _ in range(TURN_DEADLINES):
+            if not self._heap or self._heap[0][0] > now:
+                break
             at, _, deadline = heapq.heappop(self._heap)
             if at != deadline.queued:
                 continue  # moved to an earlier place meanwhile

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator
 from typing import Final
 
+from barnabas.protocol.errors import Refused
 from barnabas.protocol.records import batch
 from barnabas.protocol.records.failures import CorruptRecords
 
@@ -15,12 +16,10 @@ from .deltas import Deltas
 from .ports import Replica
 from .replay import Replay
 from .snapshot_files import restored
+from .unread import Unread
 
 READ_BYTES_MAX: Final = 1 << 18
 """Read at once; more would hold the loop up for longer than a slice."""
-
-BULK_OFFSETS: Final = 4096
-"""So far from the end most records are not the last of their key."""
 
 _UNREAD: Final = -1
 
@@ -51,6 +50,8 @@ class Shadow:
 
     def _restart(self) -> None:
         self.replay = Replay()
+        self.unread: Unread | None = None
+        """What was damaged and left out; None when nothing was."""
         self.position = _UNREAD
         self.log_start = _UNREAD
         self._touched = _UNREAD
@@ -98,7 +99,9 @@ class Shadow:
             before = self.position
             data = self.deltas.take(before)
             if data is None:
-                data = self.replica.read(before, self._read_bytes)
+                data = self._read(before, may_skip=is_to_end)
+            if data is None:
+                continue
             yield from self._apply(data, until)
             if self.log_start == _UNREAD:
                 continue  # cut meanwhile
@@ -107,6 +110,19 @@ class Shadow:
                     raise CorruptRecords(f"nothing to read at {before} below the end {until}")
                 yield from self.replay.settle()
                 return  # the high watermark lies inside of a batch
+
+    def _read(self, offset: int, *, may_skip: bool) -> bytes | None:
+        """What is there; None when that is damaged and was left out. Raises Refused."""
+        try:
+            return self.replica.read(offset, self._read_bytes)
+        except Refused:
+            damage = self.replica.damage_at(offset) if may_skip else None
+            if damage is None:
+                raise
+        self.unread = self.unread or Unread()
+        self.unread.add(damage)
+        self._touched = self.position = damage.next_offset
+        return None
 
     def _begin(self, start: int) -> Generator[None, None, None]:
         self._restart()
@@ -124,23 +140,34 @@ class Shadow:
         The next begins after the last one's last offset, not after its last record: compaction
         leaves gaps, and batches without records (KAFKA-9065).
         """
-        replay = self.replay
-        for position, size in batch.iterate(data):
-            following = batch.next_offset(data, position)
-            if following <= self.position:
+        replay, position = self.replay, 0
+        while self.replay is replay:  # else cut meanwhile
+            before = position
+            position, following = replay.fold_short_later(data, position, self.position, until)
+            if position > before:
+                self._touched = self.position = following
+                yield
                 continue
+            entry = next(batch.iterate(data, position), None)
+            if entry is None:
+                return
+            following = batch.next_offset(data, position)
             if following > until:
                 return
-            if not batch.crc_is_valid(data, position, size):
-                base = batch.base_offset(data, position)
-                raise CorruptRecords(f"checksum of the batch at offset {base}")
-            self._touched = following
-            if until - self.position > BULK_OFFSETS:
-                yield from replay.fold_later(data, position, self.position)
-            else:
-                yield from replay.settle()
-                yield from replay.fold(data, position, self.position)
-            if self.replay is not replay:
-                return  # cut meanwhile
-            self.position = following
-            yield
+            if following > self.position:
+                yield from self._apply_one(data, *entry)
+            position += entry[1]
+
+    def _apply_one(self, data: bytes, position: int, size: int) -> Generator[None, None, None]:
+        """The batch at ``position``, from the record that follows what was applied."""
+        replay = self.replay
+        if not batch.crc_is_valid(data, position, size):
+            base = batch.base_offset(data, position)
+            self.replica.suspect(self.position)
+            raise CorruptRecords(f"checksum of the batch at offset {base}")
+        self._touched = following = batch.next_offset(data, position)
+        yield from replay.fold_later(data, position, self.position)
+        if self.replay is not replay:
+            return  # cut meanwhile
+        self.position = following
+        yield

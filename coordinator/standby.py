@@ -16,9 +16,10 @@ from typing import Final, TypeVar
 from barnabas.protocol.errors import CorruptRequest, Refused
 
 from .config import CoordinatorConfig
-from .ownership import Directory, Standing
+from .ownership import Directory, Standing, Term
 from .ports import OffsetsLog, Replica
 from .shadow import Shadow
+from .snapshot import SnapshotHeader
 from .snapshot_files import capture, drop_above, saved_offset, write
 
 log = logging.getLogger(__name__)
@@ -40,6 +41,10 @@ TAIL_MAX: Final = 50_000
 
 A killed node reads them again; writing costs as much as reading what is kept.
 """
+
+_WRITES_AT_ONCE: Final = 4
+"""Snapshots in memory that wait for the disk, at a stop."""
+_Captured = tuple[SnapshotHeader, list[bytes]]
 
 
 class _Left(Exception):  # noqa: N818 - what happened, not an error
@@ -80,6 +85,8 @@ class Standbys:
         self._wake = asyncio.Event()
         self._working = asyncio.Lock()
         self._is_closed = False
+        self._is_stopping = False
+        self._writes = asyncio.Semaphore(_WRITES_AT_ONCE)
         self.tail_min = TAIL_MIN
         self.tail_max = TAIL_MAX
         self._pause_s = PAUSE_S
@@ -166,6 +173,8 @@ class Standbys:
         await self._forward(partition, shadow)
         base, position = shadow.replica.segment_base, shadow.position
         is_rolled = shadow.looked_at_segment < base <= position
+        if self._is_stopping:
+            return  # what is written then is chosen by `save`
         if is_rolled or position - shadow.looked_at >= self.tail_max:
             shadow.looked_at = position
             if is_rolled:
@@ -175,39 +184,74 @@ class Standbys:
                 await self._save(partition, shadow)
 
     async def _look_at_led(self) -> None:
-        while True:
+        while not self._is_stopping:
             await asyncio.sleep(LOOK_S)
             for term in self._directory.terms():
                 replica = self._log.replica(term.partition)
                 if term.standing is not Standing.OWNED or replica is None:
                     continue
-                kept = sum(len(group.offsets.committed) for group in term.groups.values())
-                if _is_due(replica) or self._is_long(replica, kept):
+                if self._is_led_due(term, replica):
                     async with self._guarded(term.partition):
-                        await self._save_led(term.partition, replica)
+                        # Asked again: a stop may have written it while this waited for its turn.
+                        if self._is_led_due(term, replica):
+                            await self._save_led(term.partition, replica)
+
+    def _is_led_due(self, term: Term, replica: Replica) -> bool:
+        if self._is_stopping:
+            return False
+        kept = sum(len(group.offsets.committed) for group in term.groups.values())
+        return _is_due(replica) or self._is_long(replica, kept)
 
     async def save(self, within_s: float = STOP_S) -> None:
-        """At a stop in order: snapshots where a next start would have much to read."""
-        self._pause_s = 0  # nobody is served any more
-        try:
-            async with asyncio.timeout(within_s):
-                led = [term.partition for term in self._directory.terms()]
-                for partition in sorted({*led, *self._shadows}):
-                    replica = self._log.replica(partition)
-                    if replica is None or not self._has_grown(replica):
-                        continue
-                    async with self._guarded(partition):
-                        shadow = self._shadows.get(partition)
-                        if shadow is None:
-                            await self._save_led(partition, replica)
-                        else:
-                            await self._forward(partition, shadow)
-                            await self._save(partition, shadow)
-        except TimeoutError:
-            log.info("stopped without a snapshot of every offsets partition")
+        """At a stop in order: snapshots where a next start would have much to read.
 
-    def _has_grown(self, replica: Replica) -> bool:
-        return _tail(replica) >= self.tail_min
+        Each is written once, where most is to be read again first. While one is written the next
+        is made. What there is no time for is read from the log.
+        """
+        self._is_stopping = True
+        self._pause_s = 0  # nobody is served any more
+        led = [term.partition for term in self._directory.terms()]
+        grown = []
+        for partition in {*led, *self._shadows}:
+            replica = self._log.replica(partition)
+            tail = 0 if replica is None else _tail(replica)
+            if tail >= self.tail_min:
+                grown.append((-tail, partition))
+        missing = {partition for _, partition in grown}
+        try:
+            async with asyncio.timeout(within_s), asyncio.TaskGroup() as writing:
+                for _, partition in sorted(grown):
+                    async with self._guarded(partition):
+                        made = await self._made_at_stop(partition)
+                        if made is not None:
+                            await self._writes.acquire()
+                            writing.create_task(self._write_at_stop(partition, *made, missing))
+        except TimeoutError:
+            log.info(
+                "stopped without a snapshot of every offsets partition missing=%s", sorted(missing)
+            )
+
+    async def _made_at_stop(self, partition: int) -> tuple[Shadow, _Captured] | None:
+        replica = self._log.replica(partition)
+        shadow = self._shadows.get(partition)
+        if replica is None or replica.is_damaged or _tail(replica) < self.tail_min:
+            return None  # the regular look may have written it meanwhile
+        if shadow is None:
+            shadow = self._shadow_of(replica)
+        await self._forward(partition, shadow)
+        captured = await self._in_slices(partition, shadow, capture(shadow))
+        return None if captured is None else (shadow, captured)
+
+    async def _write_at_stop(
+        self, partition: int, shadow: Shadow, captured: _Captured, missing: set[int]
+    ) -> None:
+        try:
+            await self._write(partition, shadow, captured)
+            missing.discard(partition)
+        except Exception:
+            log.exception("snapshot failed partition=%d", partition)
+        finally:
+            self._writes.release()
 
     def _is_long(self, replica: Replica, kept: int) -> bool:
         """Whether a start would have much to read; ``kept`` offsets are what a snapshot holds."""
@@ -237,6 +281,8 @@ class Standbys:
 
         So the snapshot before and the log since make the next one.
         """
+        if replica.is_damaged:
+            return  # a snapshot would say of what is lost that it never was
         shadow = self._shadow_of(replica)
         await self._in_slices(partition, shadow, shadow.advance(is_to_end=False))
         await self._save(partition, shadow)
@@ -244,9 +290,12 @@ class Standbys:
     async def _save(self, partition: int, shadow: Shadow) -> None:
         captured = await self._in_slices(partition, shadow, capture(shadow))
         if captured is not None:
-            header, frames = captured
-            await write(shadow.replica, header, frames)
-            log.info("wrote a snapshot partition=%d offset=%d", partition, header.offset)
+            await self._write(partition, shadow, captured)
+
+    async def _write(self, partition: int, shadow: Shadow, captured: _Captured) -> None:
+        header, frames = captured
+        await write(shadow.replica, header, frames)
+        log.info("wrote a snapshot partition=%d offset=%d", partition, header.offset)
 
     async def _in_slices(
         self, partition: int, shadow: Shadow, steps: Generator[None, None, T]

@@ -21,6 +21,7 @@ from .group import Reply
 from .metadata_limit import is_too_long
 from .offsets import TopicPartition
 from .ports import Topics, ZooKeeperOffsets
+from .repeated_topics import merged
 
 log = logging.getLogger(__name__)
 
@@ -76,11 +77,11 @@ class ZooKeeperCommits:
 
     def fetch(self, request: OffsetFetchRequest, reply: Reply) -> None:
         """Read the numbers; code 3 for a partition that nobody knows or committed."""
-        partitions = [
+        partitions = dict.fromkeys(
             (topic.name, index)
             for topic in request.topics or ()
             for index in topic.partition_indexes
-        ]
+        )
         known = [partition for partition in partitions if self._is_known(partition)]
 
         async def read() -> OffsetFetchResponse:
@@ -154,10 +155,10 @@ def _fetch_response(
                 name=topic.name,
                 partitions=[
                     _fetched(index, found.get((topic.name, index)))
-                    for index in topic.partition_indexes
+                    for index in dict.fromkeys(topic.partition_indexes)
                 ],
             )
-            for topic in request.topics or ()
+            for topic in merged(request.topics or ())
         ]
     )
 

@@ -4,6 +4,7 @@ Source: reliability.md section 3.1. A datagram is a MessagePack array and a keye
 
     beacon  1, cluster, node, broker epoch, incarnation, sequence, sent, leaving, epoch, authority
     echo    2, cluster, controller, epoch, node, incarnation, sent, validity, settled
+    ack     3, cluster, node, controller, epoch, incarnation, sent, final
     hash    the last 16 bytes: BLAKE2b of what stands before, keyed with the cluster's secret
 """
 
@@ -20,6 +21,11 @@ import msgpack
 HASH_BYTES: Final = 16
 BYTES_MAX: Final = 256
 """No honest datagram is longer."""
+
+
+TAKES_ACKNOWLEDGEMENTS: Final = 1 << 62
+"""This bit of an incarnation says that the sender knows acknowledgements; older nodes do not have
+it, and would count them as datagrams of strangers."""
 
 
 class BadBeacon(ValueError):  # noqa: N818 - says what it is
@@ -49,6 +55,11 @@ class Beacon:
     authority_us: int = 0
     """For how long the sender may still act as controller, by its own clock; 0 when not at all."""
 
+    @property
+    def takes_acknowledgements(self) -> bool:
+        """The sender knows what they are."""
+        return bool(self.incarnation & TAKES_ACKNOWLEDGEMENTS)
+
 
 @dataclass(frozen=True, slots=True)
 class Echo:
@@ -69,6 +80,27 @@ class Echo:
     """The controller is in office for so long that no lease of a predecessor still lasts."""
 
 
+@dataclass(frozen=True, slots=True)
+class Acknowledgement:
+    """From a voter to the controller: I follow you, and no controller of a lower epoch again."""
+
+    KIND: ClassVar[int] = 3
+
+    cluster_id: str
+    node_id: int
+    controller_id: int
+    controller_epoch: int
+    incarnation: int
+    """Of the controller, copied from its beacon."""
+    sent_us: int
+    """Copied from the beacon."""
+    is_final: bool
+    """No lower epoch was acknowledged for T."""
+
+
+Message = Beacon | Echo | Acknowledgement
+
+
 class BeaconCodec:
     """Datagrams of one cluster; those of others, and forged ones, are refused."""
 
@@ -76,12 +108,12 @@ class BeaconCodec:
         self._cluster_id = cluster_id
         self._key = blake2b(secret.encode(), digest_size=32, person=b"barnabas-beacon").digest()
 
-    def encode(self, message: Beacon | Echo) -> bytes:
+    def encode(self, message: Message) -> bytes:
         """The datagram."""
         body: bytes = msgpack.packb((message.KIND, *astuple(message)))
         return body + self._hash(body)
 
-    def decode(self, datagram: bytes) -> Beacon | Echo:
+    def decode(self, datagram: bytes) -> Message:
         """The message in a datagram. Raises BadBeacon, whatever the bytes are."""
         if not HASH_BYTES < len(datagram) <= BYTES_MAX:
             raise BadBeacon(f"{len(datagram)} bytes")
@@ -100,6 +132,7 @@ class BeaconCodec:
 _SHAPES: Final = {
     Beacon.KIND: (Beacon, (str, int, int, int, int, int, bool, int, int)),
     Echo.KIND: (Echo, (str, int, int, int, int, int, int, bool)),
+    Acknowledgement.KIND: (Acknowledgement, (str, int, int, int, int, int, bool)),
 }
 
 
@@ -113,12 +146,12 @@ def _values(body: bytes) -> Sequence[Any]:
     return values
 
 
-def _message(values: Sequence[Any]) -> Beacon | Echo:
+def _message(values: Sequence[Any]) -> Message:
     kind, *fields = values
     if kind not in _SHAPES:
         raise BadBeacon(f"of the unknown kind {kind!r}")
     message_class, types = _SHAPES[kind]
     if tuple(map(type, fields)) != types:
         raise BadBeacon(f"a {message_class.__name__} of other fields")
-    message: Beacon | Echo = message_class(*fields)
+    message: Message = message_class(*fields)
     return message

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import linecache
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from importlib import import_module
 from typing import Any, TypeVar
 
@@ -18,11 +18,14 @@ from .encoding import encoder_source
 from .wire import Buffer, schema_of
 
 T = TypeVar("T")
+Turns = Generator[None, None, T]
+"""Returns the result in the end, having yielded after each piece of work."""
 
 _SURPLUS: dict[str, Surplus] = {
     "decode": "corrupt",
     "request": "ignored",
     "views": "ignored",
+    "request-turns": "ignored",
     "prefix": "told",
 }
 _encoders: dict[tuple[type, int], Callable[[Any], bytes]] = {}
@@ -30,6 +33,8 @@ _chunkers: dict[tuple[type, int], Callable[[Any], list[Buffer]]] = {}
 _decoders: dict[tuple[type, int], Callable[[bytes, int], Any]] = {}
 _request_decoders: dict[tuple[type, int], Callable[[bytes, int], Any]] = {}
 _view_decoders: dict[tuple[type, int], Callable[[Buffer, int], Any]] = {}
+_turn_encoders: dict[tuple[type, int], Callable[[Any], Turns[bytes]]] = {}
+_turn_decoders: dict[tuple[type, int], Callable[[bytes, int], Turns[Any]]] = {}
 _prefix_decoders: dict[tuple[type, int], Callable[[bytes, int], tuple[Any, int]]] = {}
 
 
@@ -91,19 +96,37 @@ def view_decoder(message_class: type[T], version: int) -> Callable[[Buffer, int]
     return _cached(_view_decoders, message_class, version, "views")
 
 
+def encoder_in_turns(message_class: type, version: int) -> Callable[[Any], Turns[bytes]]:
+    """Like :func:`encoder`, for long messages: a generator that yields now and then."""
+    return _cached(_turn_encoders, message_class, version, "encode-turns")
+
+
+def request_decoder_in_turns(
+    message_class: type[T], version: int
+) -> Callable[[bytes, int], Turns[T]]:
+    """Like :func:`request_decoder`, for long messages: a generator that yields now and then."""
+    return _cached(_turn_decoders, message_class, version, "request-turns")
+
+
 def source(message_class: type, version: int, direction: str) -> tuple[str, dict[str, Any]]:
-    """The generated text and its names; direction is encode, chunks, decode, request, views
-    or prefix.
+    """The generated text and its names; direction is encode, chunks, decode, request, views,
+    prefix, encode-turns or request-turns.
 
     Raises ValueError for a version that the declaration does not have.
     """
     schema = schema_of(message_class)
     if schema.versions is None or not schema.versions[0] <= version <= schema.versions[1]:
         raise ValueError(f"{schema.name} has no version {version}")
-    if direction in ("encode", "chunks"):
-        return encoder_source(schema, version, joined=direction == "encode")
+    in_turns = direction.endswith("-turns")
+    if direction in ("encode", "chunks", "encode-turns"):
+        joined = direction != "chunks"
+        return encoder_source(schema, version, joined=joined, in_turns=in_turns)
     return decoder_source(
-        message_class, version, surplus=_SURPLUS[direction], of_views=direction == "views"
+        message_class,
+        version,
+        surplus=_SURPLUS[direction],
+        of_views=direction == "views",
+        in_turns=in_turns,
     )
 
 

@@ -14,24 +14,33 @@ from struct import error as struct_error
 from typing import Any, Literal
 
 from .errors import CorruptRequest
-from .primitives import Unpackers, read_uvarint, skip_tags
-from .wire import Field, Kind, schema_of
+from .primitives import STRING_BYTES_MAX, Unpackers, read_uvarint, skip_tags
+from .wire import TURN_ELEMENTS, Field, Kind, schema_of
 
 Surplus = Literal["corrupt", "ignored", "told"]
 
 
 def decoder_source(
-    message_class: type, version: int, *, surplus: Surplus, of_views: bool = False
+    message_class: type,
+    version: int,
+    *,
+    surplus: Surplus,
+    of_views: bool = False,
+    in_turns: bool = False,
 ) -> tuple[str, dict[str, Any]]:
     """Source of ``decode(b, o)`` and the names it needs; it returns the message.
 
     ``surplus`` says what becomes of bytes behind the message: they are corrupt, they are ignored,
     or the offset where they begin is returned, too. ``of_views`` takes memoryviews as well.
+    ``in_turns`` makes it a generator that yields after every TURN_ELEMENTS elements.
     """
     schema = schema_of(message_class)
     writer = _DecoderWriter(version, is_flexible=version >= schema.flexible)
     writer.is_of_views = of_views
+    writer.is_in_turns = in_turns
     writer.indent = "        "
+    if in_turns:
+        writer.line(f"turn = {TURN_ELEMENTS}")
     if schema.elements_max is not None:
         writer.is_rationed = True
         writer.line(f"ration = {schema.elements_max}")
@@ -41,6 +50,8 @@ def decoder_source(
         writer.line("if o != size: raise Corrupt(f'ends at {o} of {size} bytes')")
     else:
         writer.line("if o > size: raise Corrupt('cut short')")
+    if in_turns:
+        writer.line("if turn < 0: yield")  # there is one, whatever the message is like
     writer.line("return m, o" if surplus == "told" else "return m")
     lines = [
         "def decode(b, o=0):",
@@ -94,6 +105,7 @@ class _DecoderWriter:
         self.is_flexible = is_flexible
         self.is_rationed = False
         self.is_of_views = False
+        self.is_in_turns = False
         self.names: dict[str, Any] = {
             "Corrupt": CorruptRequest,
             "ReadError": struct_error,
@@ -243,6 +255,11 @@ class _DecoderWriter:
                 self.message(element, item)
             self.settle()
             self.line(f"{items}.append({item})")
+            if self.is_in_turns:
+                self.line("turn -= 1")
+                self.line("if not turn:")
+                self.line(f"    turn = {TURN_ELEMENTS}")
+                self.line("    yield")
 
         self.block(one)
 
@@ -296,6 +313,9 @@ class _DecoderWriter:
         if self.is_flexible:
             self.line(f"if {length} > 127:")
             self.line(f"    {length}, o = read_uvarint(b, {self.position(-1)})")
+            if code == "h":
+                self.line(f"    if {length} > {STRING_BYTES_MAX + 1}:")
+                self.line(f"        raise Corrupt(f'a string of {{{length} - 1}} bytes')")
             if self.ahead:
                 self.line(f"    o -= {self.ahead}")
         return length

@@ -13,24 +13,33 @@ from struct import Struct
 from typing import Any
 
 from .primitives import BYTE, Packers, uvarint
-from .wire import EVER, Field, Kind, Schema, schema_of
+from .wire import EVER, TURN_ELEMENTS, Field, Kind, Schema, schema_of
 
 
-def encoder_source(schema: Schema, version: int, *, joined: bool) -> tuple[str, dict[str, Any]]:
+def encoder_source(
+    schema: Schema, version: int, *, joined: bool, in_turns: bool = False
+) -> tuple[str, dict[str, Any]]:
     """Source of ``encode(m)`` and the names it needs.
 
     With ``joined`` it returns one bytes object, else the list of buffers to send in order.
+    ``in_turns`` makes it a generator that yields after every TURN_ELEMENTS elements.
     """
     writer = _EncoderWriter(version, is_flexible=version >= schema.flexible)
+    writer.is_in_turns = in_turns
     writer.struct(schema, "m")
     writer.flush()
     body = writer.lines
-    if joined and len(body) == 1:
+    if joined and len(body) == 1 and not in_turns:
         chunk = re.fullmatch(r"out\.append\((.*)\)", body[0])
         assert chunk is not None, body
         body = [f"return {chunk[1]}"]
     else:
         body = ["out = []", *body, "return join(out)" if joined else "return out"]
+    if in_turns:
+        # joined piece by piece: to join millions of them at the end takes as long as all the rest
+        *lines, _ = body
+        lines = ["done = []", f"turn = {TURN_ELEMENTS}", "if turn < 0: yield", *lines]
+        body = [*lines, "done.append(join(out))", "return join(done)"]
     text = "def encode(m):\n" + "".join(f"    {line}\n" for line in body)
     return text, writer.names
 
@@ -44,6 +53,7 @@ class _EncoderWriter:
         self.names: dict[str, Any] = {"BYTE": BYTE, "uvarint": uvarint, "join": b"".join}
         self.lines: list[str] = []
         self.indent = ""
+        self.is_in_turns = False
         self.pending: list[tuple[str, str]] = []
         self.add = "out.append"
         self.counter = 0
@@ -147,6 +157,13 @@ class _EncoderWriter:
             else:
                 self.struct(schema_of(element), item)
             self.flush()
+            if self.is_in_turns:
+                self.line("turn -= 1")
+                self.line("if not turn:")
+                self.line(f"    turn = {TURN_ELEMENTS}")
+                self.line("    done.append(join(out))")
+                self.line("    out.clear()")
+                self.line("    yield")
 
         self.block(one)
 

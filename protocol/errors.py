@@ -158,4 +158,10 @@ class Refused(Exception):  # noqa: N818 - reads as what happened, not as an erro
 
 
 class CorruptRequest(Exception):  # noqa: N818 - same reason
-    """Bytes that are no valid message; the connection that sent them is closed."""
+    """Bytes that are no valid message; the connection that sent them is closed.
+
+    ``api`` and ``client_id`` say whose request it was, as far as that is known: for the log.
+    """
+
+    api: str = ""
+    client_id: str | None = None

@@ -12,6 +12,8 @@ from typing import Final
 _WORD: Final = 0xFFFFFFFF
 _M: Final = 0x5BD1E995
 _SEED: Final = 0x9747B28C
+REMEMBERED_LENGTH_MAX: Final = 256
+"""Longer names of groups are not kept: 16,384 of the longest would take half a gigabyte."""
 
 
 def java_hash(text: str) -> int:
@@ -44,9 +46,15 @@ def hash_partition(hashed: int, count: int) -> int:
     return 0 if hashed == -(1 << 31) else abs(hashed) % count
 
 
-@lru_cache(maxsize=16_384)
 def group_partition(group: str, count: int) -> int:
     """The partition of ``__consumer_offsets`` a group belongs to, of ``count`` there are."""
+    if len(group) > REMEMBERED_LENGTH_MAX:
+        return hash_partition(java_hash(group), count)
+    return _remembered_partition(group, count)
+
+
+@lru_cache(maxsize=16_384)
+def _remembered_partition(group: str, count: int) -> int:
     return hash_partition(java_hash(group), count)
 
 

@@ -10,12 +10,16 @@ import re
 from collections.abc import Iterable
 from typing import Final
 
+from .errors import ErrorCode, Refused
+
 TOPIC_NAME_MAX: Final = 249
 """Kafka's bound: a directory name holds topic, dash and partition within 255 bytes."""
 
 INTERNAL_TOPICS: Final = frozenset(
     {"__consumer_offsets", "__transaction_state", "__barnabas_audit"}
 )
+FORCE_INTERNAL_CLIENT: Final = "barnabas-admin:force-internal"
+"""The client id that may delete internal topics: nobody has it by accident."""
 
 _TOPIC_NAME: Final = re.compile(r"[A-Za-z0-9._-]+")
 _UUID_TEXT: Final = re.compile(r"[A-Za-z0-9_-]{22}")
@@ -35,6 +39,24 @@ def topic_problem(name: str) -> str | None:
     if _TOPIC_NAME.fullmatch(name) is None:
         return "only letters, digits, '.', '_' and '-' are allowed"
     return None
+
+
+def check_topic(name: str) -> None:
+    """Raises Refused(INVALID_TOPIC_EXCEPTION) for what :func:`topic_problem` objects to."""
+    problem = topic_problem(name)
+    if problem is not None:
+        raise Refused(ErrorCode.INVALID_TOPIC_EXCEPTION, problem)
+
+
+def path_segment(name: str, code: ErrorCode = ErrorCode.INVALID_TOPIC_EXCEPTION) -> str:
+    """``name`` as one level of a path; raises Refused(``code``) for what would be anything else.
+
+    The last line of defence: every path in ZooKeeper that holds a name is made with it, so that a
+    request whose names nobody looked at is refused, and never reaches another znode.
+    """
+    if not name.isprintable() or "/" in name or name in ("", ".", ".."):
+        raise Refused(code, f"{name[:TOPIC_NAME_MAX]!r} cannot be part of a path")
+    return name
 
 
 def collides(name: str, others: Iterable[str]) -> str | None:

@@ -17,6 +17,9 @@ CACHED_LENGTHS: Final = 65
 BYTE: Final = tuple(bytes((number,)) for number in range(256))
 """Every byte string of length one, by its value."""
 
+STRING_BYTES_MAX: Final = 0x7FFF
+"""The longest text of a message; Kafka refuses longer ones in compact form, too."""
+
 _LENGTH_MAX: Final = 0x7FFFFFFF
 
 

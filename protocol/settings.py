@@ -14,7 +14,18 @@ from typing import Any, ClassVar, Protocol, TypeVar, get_type_hints
 
 
 class ConfigError(ValueError):
-    """A setting that cannot be used; the text names the setting and says what would do."""
+    """Settings that cannot be used; each problem names its setting and says what would do."""
+
+    def __init__(self, *problems: str) -> None:
+        super().__init__("; ".join(problems))
+        self.problems = problems
+
+    def listing(self) -> str:
+        """For people: one line for one problem, else a line for each below their number."""
+        if len(self.problems) == 1:
+            return str(self)
+        lines = "".join(f"\n  {problem}" for problem in self.problems)
+        return f"{len(self.problems)} settings are wrong:{lines}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,14 +97,19 @@ def _read_declarations(settings: type[Any]) -> dict[str, Setting]:
 def parse(settings: type[S], values: Mapping[str, str]) -> S:
     """Build ``settings`` from text values; names of other classes are not touched.
 
-    Raises ConfigError naming the setting when a value is no value of its kind or out of bounds.
+    Raises ConfigError naming each setting whose value is none of its kind or out of bounds.
     """
     known = declared(settings)
-    chosen = {
-        known[name].field: parsed(known[name], text)
-        for name, text in values.items()
-        if name in known
-    }
+    chosen: dict[str, Any] = {}
+    problems: list[str] = []
+    for name, text in values.items():
+        if name in known:
+            try:
+                chosen[known[name].field] = parsed(known[name], text)
+            except ConfigError as error:
+                problems += error.problems
+    if problems:
+        raise ConfigError(*problems)
     return settings(**chosen)
 
 
@@ -114,9 +130,12 @@ def parsed(item: Setting, text: str) -> Any:
     return value
 
 
-def suggestion(name: str, known: Iterable[str]) -> str:
-    """The end of a message about an unknown name: the nearest known one, if any is near."""
-    near = difflib.get_close_matches(name, list(known), n=1, cutoff=0.6)
+def suggestion(name: str, known: Iterable[str], likeness: float = 0.6) -> str:
+    """The end of a message about an unknown name: the nearest known one, if any is near.
+
+    ``likeness`` is from 0 (any will do) to 1 (the name itself).
+    """
+    near = difflib.get_close_matches(name, list(known), n=1, cutoff=likeness)
     return f", did you mean {near[0]}?" if near else ""
 
 
@@ -155,6 +174,7 @@ _CONVERTERS: dict[Any, Callable[[str], Any]] = {
     bool | None: _optional(_boolean),
     int: _integer,
     float: _number,
+    float | None: _optional(_number),
     str: str,
     tuple[str, ...]: _words,
     int | None: _optional(_integer),

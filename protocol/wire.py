@@ -16,6 +16,10 @@ T = TypeVar("T")
 Buffer = bytes | bytearray | memoryview
 """What a ``records`` field may hold; a decoded one is ``bytes``, or a view of what was decoded."""
 
+TURN_ELEMENTS: Final = 5_000
+"""Elements of arrays that are read or written in one go where others are to run in between:
+some 10 ms."""
+
 EVER: Final = 32767
 """Stands for "no last version"."""
 

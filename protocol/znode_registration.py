@@ -33,6 +33,8 @@ class BrokerRegistration:
     roles: tuple[str, ...] = ALL_ROLES
     sends_beacons: bool = False
     """It says by datagrams that it lives (reliability.md section 3.1)."""
+    votes: bool = False
+    """It acknowledges controllers, and knows authority from voters (docs/beacons.md)."""
     jmx_port: int = -1
     features: Mapping[str, Any] = field(default_factory=dict)
     version: int = 5
@@ -63,6 +65,8 @@ class BrokerRegistration:
             values["roles"] = list(self.roles)
             if self.sends_beacons:
                 values["beacons"] = True
+            if self.votes:
+                values["voters"] = True
         if self.version >= 5:
             values["features"] = dict(self.features)
         return js.dump(values)
@@ -87,6 +91,7 @@ class BrokerRegistration:
             rack=js.text(values, "rack") if values.get("rack") is not None else None,
             roles=js.strings(values, "roles", list(ALL_ROLES)),
             sends_beacons=values.get("beacons") is True,
+            votes=values.get("voters") is True,
             jmx_port=js.number(values, "jmx_port", -1),
             features=js.mapping(values, "features", {}),
             version=version,

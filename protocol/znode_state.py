@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Self
+from typing import Any, Final, Self
 
 from . import znode_json as js
 from .names import uuid_bytes, uuid_text
@@ -55,6 +55,52 @@ class ControllerRecord:
             broker_id=js.number(values, "brokerid"),
             timestamp=js.number_text(values, "timestamp", -1),
         )
+
+
+VOTERS_MAX: Final = 1000
+SESSION_MS_MAX: Final = 3_600_000
+"""What names more voters, or a longer session, is not of ours."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VotersRecord:
+    """Whose acknowledgements give a controller authority (docs/beacons.md, points 12 to 15)."""
+
+    voters: tuple[int, ...]
+    """In order; none: authority comes from ZooKeeper alone."""
+    session_ms: int
+    """How long authority may outlast the last confirmed check of the role."""
+    controller_epoch: int
+    """Of the controller that is bound by this."""
+
+    def to_json(self) -> bytes:
+        """The payload."""
+        return js.dump(
+            {
+                "version": 1,
+                "voters": list(self.voters),
+                "session_ms": self.session_ms,
+                "controller_epoch": self.controller_epoch,
+            }
+        )
+
+    @classmethod
+    def from_json(cls, data: bytes) -> Self:
+        """Read a payload; raises ValueError for what no node of ours has written."""
+        values = js.load(data)
+        if js.number(values, "version") != 1:
+            raise ValueError("a version that is not known")
+        record = cls(
+            voters=js.numbers(values, "voters"),
+            session_ms=js.number(values, "session_ms"),
+            controller_epoch=js.number(values, "controller_epoch"),
+        )
+        voters = record.voters
+        if len(voters) > VOTERS_MAX or len(set(voters)) < len(voters) or min(voters, default=0) < 0:
+            raise ValueError("voters that are no distinct node ids")
+        if not bool(voters) <= record.session_ms <= SESSION_MS_MAX:
+            raise ValueError(f"session_ms is {record.session_ms}")
+        return record
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

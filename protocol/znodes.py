@@ -10,6 +10,8 @@ from __future__ import annotations
 from typing import Final
 from urllib.parse import quote
 
+from .errors import ErrorCode
+from .names import path_segment
 from .znode_notes import (
     ConfigChange,
     ConsumerRegistration,
@@ -29,6 +31,7 @@ from .znode_state import (
     PartitionState,
     ProducerIdBlock,
     TopicAssignment,
+    VotersRecord,
 )
 
 __all__ = [
@@ -49,6 +52,7 @@ __all__ = [
     "TopicAssignment",
     "TopicConfig",
     "TopicPartition",
+    "VotersRecord",
 ]
 
 CLUSTER_ID: Final = "/cluster/id"
@@ -70,6 +74,9 @@ LOG_DIR_EVENTS: Final = "/log_dir_event_notification"
 PRODUCER_ID_BLOCK: Final = "/latest_producer_id_block"
 CONSUMERS: Final = "/consumers"
 FEATURE: Final = "/feature"
+OURS: Final = "/barnabas"
+"""The parent of what Kafka does not know."""
+VOTERS: Final = OURS + "/voters"
 
 CONFIG_CHANGE_PREFIX: Final = CONFIG_CHANGES + "/config_change_"
 ISR_CHANGE_PREFIX: Final = ISR_CHANGES + "/isr_change_"
@@ -102,32 +109,32 @@ def broker_path(broker_id: int) -> str:
 
 def topic_path(topic: str) -> str:
     """Where a topic's assignment is."""
-    return f"{BROKER_TOPICS}/{topic}"
+    return f"{BROKER_TOPICS}/{path_segment(topic)}"
 
 
 def partitions_path(topic: str) -> str:
     """The parent of a topic's partitions."""
-    return f"{BROKER_TOPICS}/{topic}/partitions"
+    return f"{BROKER_TOPICS}/{path_segment(topic)}/partitions"
 
 
 def partition_path(topic: str, partition: int) -> str:
     """The parent of a partition's state."""
-    return f"{BROKER_TOPICS}/{topic}/partitions/{partition}"
+    return f"{BROKER_TOPICS}/{path_segment(topic)}/partitions/{partition}"
 
 
 def partition_state_path(topic: str, partition: int) -> str:
     """Where leader and in-sync replicas of a partition are."""
-    return f"{BROKER_TOPICS}/{topic}/partitions/{partition}/state"
+    return f"{BROKER_TOPICS}/{path_segment(topic)}/partitions/{partition}/state"
 
 
 def deletion_path(topic: str) -> str:
     """The marker that asks for a topic's deletion."""
-    return f"{DELETE_TOPICS}/{topic}"
+    return f"{DELETE_TOPICS}/{path_segment(topic)}"
 
 
 def topic_config_path(topic: str) -> str:
     """Where the settings of a topic are."""
-    return f"{CONFIG_TOPICS}/{topic}"
+    return f"{CONFIG_TOPICS}/{path_segment(topic)}"
 
 
 def broker_config_path(broker_id: int | None) -> str:
@@ -146,24 +153,28 @@ def client_config_path(user: str | None, client_id: str | None) -> str:
 
 def consumer_ids_path(group: str) -> str:
     """The parent of a classic group's members."""
-    return f"{CONSUMERS}/{group}/ids"
+    return f"{CONSUMERS}/{_group(group)}/ids"
 
 
 def consumer_path(group: str, consumer_id: str) -> str:
     """Where a classic consumer registers."""
-    return f"{CONSUMERS}/{group}/ids/{consumer_id}"
+    return f"{CONSUMERS}/{_group(group)}/ids/{path_segment(consumer_id, ErrorCode.INVALID_REQUEST)}"
 
 
 def consumer_owners_path(group: str, topic: str) -> str:
     """The parent of the owners of a topic's partitions."""
-    return f"{CONSUMERS}/{group}/owners/{topic}"
+    return f"{CONSUMERS}/{_group(group)}/owners/{path_segment(topic)}"
 
 
 def consumer_owner_path(group: str, topic: str, partition: int) -> str:
     """Where a classic consumer's thread claims a partition: plain text, its id."""
-    return f"{CONSUMERS}/{group}/owners/{topic}/{partition}"
+    return f"{CONSUMERS}/{_group(group)}/owners/{path_segment(topic)}/{partition}"
 
 
 def consumer_offset_path(group: str, topic: str, partition: int) -> str:
     """Where a classic consumer keeps the next offset to read: plain decimal text."""
-    return f"{CONSUMERS}/{group}/offsets/{topic}/{partition}"
+    return f"{CONSUMERS}/{_group(group)}/offsets/{path_segment(topic)}/{partition}"
+
+
+def _group(group: str) -> str:
+    return path_segment(group, ErrorCode.INVALID_GROUP_ID)

@@ -11,6 +11,7 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import Final, TypeVar
 
+from barnabas.broker.latency import Latency
 from barnabas.broker.liveness.vigil import Vigil
 from barnabas.client.ensemble import SessionState, ZooKeeperError
 from barnabas.protocol.errors import ErrorCode, Refused
@@ -21,6 +22,7 @@ from .election import ControllerMoved, Election
 from .events import Event, Events
 from .staff import Staff
 from .term import Office, Term
+from .voters import VotersZnode
 
 log = logging.getLogger(__name__)
 
@@ -67,6 +69,7 @@ class Controller:
             former_session=former_session,
             seen=office.controller_seen,
             is_silent=office.is_controller_silent,
+            voters=VotersZnode(office.zookeeper) if office.vigil is not None else None,
         )
         self._vigil = office.vigil
         self._has_authority = False
@@ -76,6 +79,8 @@ class Controller:
         self._tasks: asyncio.TaskGroup | None = None
         self._timers: dict[str, asyncio.TimerHandle] = {}
         self._next_campaign: asyncio.TimerHandle | None = None
+        self.checks = Latency()
+        """From the question whether the role is still ours until the answer is here."""
         self.on_idle: list[Callable[[], None]] = []
         """Called when the queue has run empty; for tests and metrics."""
         office.zookeeper.on_state.append(self._session_changed)
@@ -214,10 +219,13 @@ class Controller:
                 self.campaign()
             await asyncio.sleep(vigil.times.check_every)
 
+    def _session_s(self) -> float:
+        return self._office.zookeeper.session_timeout_ms / 1000
+
     def _report_authority(self, vigil: Vigil) -> None:
         has_authority = vigil.authority().left_us > 0
         if self._has_authority and not has_authority:
-            log.warning("lost authority until ZooKeeper answers: no lease is extended meanwhile")
+            log.warning("lost authority: no lease is extended until ZooKeeper and voters answer")
         elif has_authority and not self._has_authority:
             log.info("has authority epoch=%d", vigil.epoch)
         self._has_authority = has_authority
@@ -237,6 +245,7 @@ class Controller:
         if self._term is None or vigil.epoch != epoch:
             return
         vigil.checked(sent)
+        self.checks.took(vigil.clock() - sent)
         self._events.signal("silence", self._judge_silence)
 
     async def _judge_silence(self) -> None:
@@ -250,6 +259,8 @@ class Controller:
         }
         await staff.nodes.suspect(vigil.silent(known))
         await staff.nodes.heard_again()
+        await staff.see_settled()
+        await staff.voters.keep()
 
     async def _handle(self, event: Event) -> None:
         try:
@@ -271,8 +282,8 @@ class Controller:
 
     async def _campaign(self) -> None:
         is_lost = self._office.zookeeper.state is SessionState.LOST
-        if self.is_active or self._is_retired or is_lost:
-            return
+        if self.is_active or self._is_retired or is_lost or not self._office.is_registered():
+            return  # it is called again once the node is registered anew
         if not self._is_candidate:
             await self._look()
             return
@@ -307,7 +318,9 @@ class Controller:
         """``sent``: when the election was not won yet; it was as good as a check of the role."""
         assert self._tasks is not None, "the controller runs"
         if self._vigil is not None:
-            self._vigil.begin(self._election.epoch)
+            assert self._election.voters is not None, "who sends beacons claims the voters"
+            inherited = self._election.voters.inherited
+            self._vigil.begin(self._election.epoch, inherited, self._session_s())
             self._vigil.checked(sent)
         term = Term(self._office, self._election, self._events, self._tasks)
         staff = Staff(term)

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from barnabas.broker.identity import new_topic_id
+from barnabas.broker.internal_topics import refuse_loss, with_needed
 from barnabas.broker.storage.log_config import LogConfig
 from barnabas.client.ensemble import (
     Create,
@@ -94,7 +95,8 @@ class TopicWriter:
         if problem is not None:
             raise Refused(ErrorCode.INVALID_TOPIC_EXCEPTION, problem)
         await self._refuse_existing(wish.name)
-        configs, config = self._judged_configs(wish.configs)
+        configs, config = self._judged_configs(with_needed(wish.name, wish.configs))
+        refuse_loss(wish.name, configs)
         nodes = candidates_for(wish.name, await live_nodes(self._zookeeper))
         return Plan(
             name=wish.name,

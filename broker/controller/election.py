@@ -26,6 +26,8 @@ from barnabas.client.ensemble import (
 )
 from barnabas.protocol import znodes
 
+from .voters import VotersZnode
+
 log = logging.getLogger(__name__)
 
 ATTEMPTS_MAX: Final = 20
@@ -43,6 +45,7 @@ class Election:
     ``/controller`` it left behind is taken over at once instead of waiting for its timeout.
     ``seen`` is told of every other controller found, ``is_silent`` says whether the one seen last
     has given no sign of life for so long that it is to be replaced (reliability.md section 3.1 d).
+    ``voters`` is claimed by the same multi; None where this node sends no beacons.
     """
 
     def __init__(
@@ -54,6 +57,7 @@ class Election:
         former_session: int | None = None,
         seen: Callable[[int | None], None] = lambda controller: None,
         is_silent: Callable[[], bool] = lambda: False,
+        voters: VotersZnode | None = None,
     ) -> None:
         self.controller_id: int | None = None
         """The controller as last read, None when there was none."""
@@ -65,6 +69,7 @@ class Election:
         self._former_session = former_session
         self._seen = seen
         self._is_silent = is_silent
+        self.voters = voters
         self._last_czxid = -1
         self._fence = -1
 
@@ -98,8 +103,10 @@ class Election:
             stat = await self._zookeeper.exists(znodes.CONTROLLER)
             if stat is not None and not (self._is_left_behind(stat) or self._is_given_up(stat)):
                 continue
+            claim = [] if self.voters is None else [await self.voters.claim(epoch)]
             try:
                 results = await self._zookeeper.multi(
+                    *claim,
                     *([Delete(znodes.CONTROLLER, stat.version)] if stat else []),
                     Create(znodes.CONTROLLER, self._record(), ephemeral=True),
                     Set(znodes.CONTROLLER_EPOCH, str(epoch + 1).encode(), version),
@@ -108,6 +115,8 @@ class Election:
                 continue
             self.epoch = epoch + 1
             self._fence = results[-1].version
+            if self.voters is not None:
+                self.voters.claimed(results[0])
             self.controller_id = self._node_id
             log.info("elected controller node=%d epoch=%d", self._node_id, self.epoch)
             self._seen(self._node_id)

@@ -79,6 +79,12 @@ class Handovers:
         """Something this node led is not led by its successor yet."""
         return any(node in former for former, _ in self._held.values())
 
+    def look_again(self) -> None:
+        """Leases may be over earlier than was thought."""
+        for node, timer in list(self._timers.items()):
+            timer.cancel()
+            self._look_at(node)
+
     def end(self) -> None:
         """The term is over."""
         for timer in self._timers.values():

@@ -46,12 +46,13 @@ class NodeChanges:
         self._forget_suspects(current)
         suspected = self._context.suspected
         new = [node for node_id, node in current.items() if node_id not in known | suspected]
-        dead = self._surely_dead([node_id for node_id in known if node_id not in current])
-        bounced = [
-            node
+        dead = self._surely_over([node_id for node_id in known if node_id not in current])
+        again = [
+            node_id
             for node_id, node in current.items()
             if node_id in known and node.epoch > known[node_id].epoch
         ]
+        bounced = [current[node_id] for node_id in self._surely_over(again)]
         if new or dead or bounced:
             log.info(
                 "nodes changed new=%s bounced=%s dead=%s",
@@ -95,8 +96,12 @@ class NodeChanges:
             if node_id in current and current[node_id].epoch == node.epoch
         }
 
-    def _surely_dead(self, gone: Collection[int]) -> list[int]:
-        """Those whose leases are over; the others are looked at again when theirs are."""
+    def _surely_over(self, gone: Collection[int]) -> list[int]:
+        """Those whose leases are over; the others are looked at again when theirs are.
+
+        Also where the node is registered anew: the process that was may live on elsewhere, cut off
+        from ZooKeeper alone, and not know that another has its id.
+        """
         vigil = self._term.vigil
         waiting = [node for node in gone if self._term.may_answer(node)]
         for node in waiting:
@@ -112,6 +117,7 @@ class NodeChanges:
         ids = {node.id for node in nodes}
         others = self._context.nodes.keys() - ids
         self._context.nodes.update({node.id: node for node in nodes})
+        self._term.voters.intend()  # before they hear of this controller
         self._term.open_channels(ids)
         batch = self._term.batch()
         batch.publish([], others)
@@ -184,8 +190,9 @@ class NodeChanges:
         changed = [
             node
             for node in current.values()
-            if node.id in self._context.nodes
-            and node.registration != self._context.nodes[node.id].registration
+            if (known := self._context.nodes.get(node.id)) is not None
+            and node.epoch == known.epoch  # else it has to be started first
+            and node.registration != known.registration
         ]
         if changed:
             self._context.nodes.update({node.id: node for node in changed})

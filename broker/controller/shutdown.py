@@ -25,8 +25,9 @@ class ControlledShutdowns:
     async def prepare(self, node: int, epoch: int) -> tuple[ErrorCode, list[Partition]]:
         """Empty a node as far as other replicas allow; also what it leads still.
 
-        ``epoch`` is the broker epoch it registered with, -1 when it does not say. Partitions
-        with one replica stay where they are and are not counted.
+        ``epoch`` is the broker epoch it registered with, -1 when it does not say. What no other
+        live node has a replica of stays where it is and is not counted: nothing can come of
+        asking again, while a replica that is not in sync may still catch up. Kafka counts all.
         """
         known = self._context.nodes.get(node)
         if known is None:
@@ -47,7 +48,14 @@ class ControlledShutdowns:
         followed = [(*p, node) for p in hosted if p not in led]
         await self._term.replicas.go_offline(followed, batch)
         batch.send()
-        return ErrorCode.NONE, [partition for partition in led if self._leads(node, partition)]
+        return ErrorCode.NONE, [
+            partition
+            for partition in led
+            if self._leads(node, partition) and self._has_heirs(partition)
+        ]
+
+    def _has_heirs(self, partition: Partition) -> bool:
+        return not self._context.online_for(partition).isdisjoint(self._context.assigned(partition))
 
     def _leads(self, node: int, partition: Partition) -> bool:
         state = self._context.leaders.get(partition)

@@ -5,6 +5,8 @@ Source: cluster.md section 2.3.
 
 from __future__ import annotations
 
+import logging
+
 from .elections import RequestedElections
 from .nodes import NodeChanges
 from .notices import Notices
@@ -15,6 +17,8 @@ from .takeover import Takeover
 from .term import Term
 from .topic_deletion import TopicDeletion
 from .topics import TopicChanges
+
+log = logging.getLogger(__name__)
 
 
 class Staff:
@@ -32,3 +36,17 @@ class Staff:
         parts = (self.nodes, self.topics, self.deletion, self.notices, self.moves)
         self.takeover = Takeover(term, *parts)
         self.reconciliation = Reconciliation(term, *parts)
+        self.voters = term.voters
+        self._term = term
+        self._was_settled = term.vigil is not None and term.vigil.role.is_settled
+
+    async def see_settled(self) -> None:
+        """Once nothing that predecessors granted lasts: act on what had to wait for that."""
+        vigil = self._term.vigil
+        if self._was_settled or vigil is None or not vigil.role.settle():
+            return
+        self._was_settled = True
+        log.info("settled: no lease of an earlier controller lasts epoch=%d", vigil.epoch)
+        self._term.handovers.look_again()
+        await self._term.elect_wherever_missing()
+        await self.nodes.changed()

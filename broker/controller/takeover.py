@@ -50,6 +50,7 @@ class Takeover:
         if self._term.office.may_delete_topics:
             self._context.deleting |= marked & self._context.assignments.keys()
         self._context.nodes.update(nodes)
+        self._term.voters.intend()
         log.info(
             "took over epoch=%d nodes=%s topics=%d partitions=%d",
             self._term.election.epoch,

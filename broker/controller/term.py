@@ -26,6 +26,7 @@ from .orders import Orders
 from .partitions import PartitionMachine
 from .replicas import ReplicaMachine
 from .states import States
+from .voter_changes import VoterChanges
 
 log = logging.getLogger(__name__)
 
@@ -54,6 +55,8 @@ class Office:
     """Told of every controller that is found, None when there is none."""
     is_controller_silent: Callable[[], bool] = lambda: False
     """The controller seen last gives no sign of life and is to be replaced."""
+    is_registered: Callable[[], bool] = lambda: True
+    """This node has a registration in its present session; without one it stands for nothing."""
 
 
 class Term:
@@ -73,6 +76,8 @@ class Term:
         self.handovers = Handovers(
             self.context, office.vigil, asyncio.get_running_loop(), self._tell_leader
         )
+        session_s = office.zookeeper.session_timeout_ms / 1000
+        self.voters = VoterChanges(self.context, election, office.vigil, session_s)
         self.partitions = PartitionMachine(
             self.context, self.states, office.may_be_unclean, self.handovers, self.may_answer
         )

@@ -6,12 +6,16 @@ Source: cluster.md sections 1.6 and 5; Kafka 3.9 ZkAdminManager; KIP-226, KIP-33
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
+from barnabas.broker.config import NodeConfig, known_names
 from barnabas.broker.config_changes import ConfigChanges, Edit, Overrides
+from barnabas.broker.dynamic_names import scope_of, setting_of
+from barnabas.broker.internal_topics import POLICY, refuse_loss
+from barnabas.broker.kafka_names import KAFKA_NAMES, Scope
 from barnabas.broker.metadata import MetadataCache
-from barnabas.broker.node_configs import NodeConfigs, checked, dynamic_settings, fixed_in
+from barnabas.broker.node_configs import NodeConfigs
 from barnabas.broker.storage.log_config import LogConfig
 from barnabas.broker.topic_configs import TopicConfigs
 from barnabas.client.ensemble import ZooKeeperError
@@ -45,14 +49,15 @@ class AlterConfigsHandler:
         changes: ConfigChanges,
         topics: TopicConfigs,
         nodes: NodeConfigs,
-        file_defaults: LogConfig,
+        check_listeners: Callable[[NodeConfig], Awaitable[None]],
     ) -> None:
+        """``check_listeners`` raises ConfigError where listeners could not be changed like that."""
         self._node_id = node_id
         self._cache = cache
         self._changes = changes
         self._topics = topics
         self._nodes = nodes
-        self._file_defaults = file_defaults
+        self._check_listeners = check_listeners
 
     def handlers(self) -> Mapping[int, Handler]:
         """What to register with the dispatcher."""
@@ -110,7 +115,7 @@ class AlterConfigsHandler:
             results[key] = result(
                 error_code=code, error_message=message, resource_type=key[0], resource_name=key[1]
             )
-        return list(results.values())
+        return [results[each.resource_type, each.resource_name] for each in request.resources]
 
     async def _change(
         self, kind: int, name: str, operations: Sequence[Operation], is_dry: bool, *, is_all: bool
@@ -143,8 +148,10 @@ class AlterConfigsHandler:
             defaults.with_overrides(
                 {key: text for key, text in wanted.items() if key in known or key in named}
             )
+            if POLICY in named or is_all:
+                refuse_loss(name, wanted)
 
-        edit = _edit(operations, known, inherited, judge, is_all=is_all)
+        edit = _edit(operations, known.get, inherited, judge, is_all=is_all)
         await self._changes.change_topic(name, edit, is_dry=is_dry)
         if not is_dry:
             await self._topics.refresh(name)
@@ -154,20 +161,53 @@ class AlterConfigsHandler:
     ) -> None:
         if name not in ("", str(self._node_id)):
             raise _invalid(f"this is node {self._node_id}, not {name}")
-        known = dynamic_settings()
+        node_id = self._node_id if name else None
+        await self._nodes.load()
+        named = {each for each, _, _ in operations}
+        wanted: list[NodeConfig] = []
 
         def inherited(key: str) -> str:
-            return as_text(known[key].default) or ""
+            item = setting_of(key)
+            return (as_text(item.default) if item else None) or ""
 
-        def judge(wanted: Overrides) -> None:
-            if fixed := fixed_in(wanted):
-                raise _invalid(f"cannot be changed while a node runs: {', '.join(fixed)}")
-            checked(wanted, self._file_defaults)
+        def judge(given: Overrides) -> None:
+            # What another version of Kafka left there is not this request's fault.
+            _check_scopes(named & given.keys(), is_of_all=node_id is None)
+            own, shared = self._nodes.own, self._nodes.shared
+            wanted[:] = [
+                self._nodes.effective(own, given)
+                if node_id is None
+                else self._nodes.effective(given, shared)
+            ]
 
-        edit = _edit(operations, known, inherited, judge, is_all=is_all)
-        await self._changes.change_node(self._node_id if name else None, edit, is_dry=is_dry)
-        if not is_dry:
-            await self._nodes.load()
+        edit = _edit(operations, setting_of, inherited, judge, is_all=is_all)
+        try:
+            await self._changes.change_node(node_id, edit, is_dry=True)
+            if _endpoints(wanted[-1]) != _endpoints(self._nodes.current):
+                await self._check_listeners(wanted[-1])
+            if not is_dry:
+                await self._changes.change_node(node_id, edit, is_dry=False)
+                await self._nodes.load()
+        except ConfigError as error:
+            raise _invalid(str(error)) from error  # not INVALID_CONFIG: so says Kafka of nodes
+
+
+def _endpoints(config: NodeConfig) -> tuple[Any, ...]:
+    return config.listeners, dict(config.advertised)
+
+
+def _check_scopes(names: Iterable[str], *, is_of_all: bool) -> None:
+    """Refuse what cannot be changed there while nodes run, or at all."""
+    unknown = sorted(name for name in names if setting_of(name) is None)
+    if unknown:
+        near = suggestion(unknown[0], {*known_names(), *KAFKA_NAMES})
+        raise _invalid(f"unknown: {', '.join(unknown)}{near}")
+    fixed = sorted(name for name in names if scope_of(name) is None)
+    if fixed:
+        raise _invalid(f"cannot be changed while a node runs: {', '.join(fixed)}")
+    of_one = sorted(name for name in names if scope_of(name) is Scope.NODE)
+    if is_of_all and of_one:
+        raise _invalid(f"can be changed of single nodes only: {', '.join(of_one)}")
 
 
 def _check_operations(operations: Iterable[Operation]) -> None:
@@ -184,7 +224,7 @@ def _check_operations(operations: Iterable[Operation]) -> None:
 
 def _edit(
     operations: Sequence[Operation],
-    known: Mapping[str, Setting],
+    known: Callable[[str], Setting | None],
     inherited: Callable[[str], str],
     judge: Callable[[Overrides], None],
     *,
@@ -203,7 +243,10 @@ def _edit(
                 wanted[name] = value
                 continue
             current = before.get(name)
-            if _kind(name, known) != WORDS:
+            item = known(name)
+            if item is None:
+                raise Refused(ErrorCode.INVALID_CONFIG, f"{name}: unknown")
+            if item.kind != WORDS:
                 raise Refused(ErrorCode.INVALID_CONFIG, f"{name}: is no list")
             words = _words(inherited(name) if current is None else current)
             wanted[name] = ",".join(_changed(words, _words(value), operation))
@@ -211,12 +254,6 @@ def _edit(
         return wanted
 
     return edit
-
-
-def _kind(name: str, known: Mapping[str, Setting]) -> Any:
-    if name not in known:
-        raise Refused(ErrorCode.INVALID_CONFIG, f"{name}: unknown{suggestion(name, known)}")
-    return known[name].kind
 
 
 def _changed(words: list[str], given: list[str], operation: int) -> list[str]:

@@ -33,5 +33,6 @@ class ApiVersionsHandler:
             api_keys=[
                 ApiVersion(api_key=key, min_version=0, max_version=highest)
                 for key, highest in self._offered(call.peer)
-            ]
+            ],
+            finalized_features_epoch=0,  # of none: nothing here goes by features, see features.py
         )

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+import asyncio
+from collections.abc import Awaitable, Callable, Collection
 from functools import partial
 from typing import Any, Protocol, final
 
@@ -50,17 +51,36 @@ class Call:
 class Parked:
     """An answer to come; :meth:`resolve` gives it, once, from anywhere on the loop.
 
-    The connection keeps its place in the order of answers. ``on_drop`` is called when the peer
-    went away first, so that whoever waits can forget it.
+    Whoever returns one has done all that the request changes, or has it in an order that nothing
+    behind can overtake (net/order.py says what may start meanwhile); a handler that has not is a
+    coroutine. The connection keeps its place in the order of answers. ``on_drop`` is called when
+    the peer went away first, so that whoever waits can forget it.
     """
 
-    __slots__ = ("_then", "answer", "correlation_id", "held", "is_resolved", "on_drop", "route")
+    __slots__ = (
+        "_then",
+        "answer",
+        "correlation_id",
+        "held",
+        "is_resolved",
+        "members",
+        "on_drop",
+        "passing",
+        "route",
+        "wait_ms",
+    )
 
     route: Any
-    """How the answer is to be written; noted, with the next two, by the dispatcher alone."""
+    """How the answer is to be written; noted, with the next five, by the dispatcher alone."""
     correlation_id: int
     held: int
     """Bytes of the request that live on in what the handler keeps."""
+    passing: range | frozenset[int]
+    """Keys of the requests that may start while this one waits for its answer."""
+    wait_ms: int
+    """How long the request said, or its kind says, that it may wait."""
+    members: Collection[object]
+    """Who waits to join or to sync; of the same nobody else may."""
 
     def __init__(self, on_drop: Callable[[], None] | None = None) -> None:
         self.answer: Any = None
@@ -88,6 +108,15 @@ def _in_turn(
 ) -> None:
     earlier(parked)
     later(parked)
+
+
+async def answer_of(parked: Parked) -> Any:
+    """Wait for the answer; for a handler that parks where a coroutine is called for."""
+    if not parked.is_resolved:
+        future = asyncio.get_running_loop().create_future()
+        parked.then(lambda _: None if future.done() else future.set_result(None))
+        await future
+    return parked.answer
 
 
 Answer = Any

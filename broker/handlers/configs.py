@@ -6,12 +6,15 @@ Source: protocol.md section 2 (what kafka-topics and the consoles need); Kafka 3
 from __future__ import annotations
 
 from collections.abc import Awaitable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, Final, TypeVar
 
-from barnabas.broker.config import NodeConfig
+from barnabas.broker.config import SECTIONS, NodeConfig
+from barnabas.broker.dynamic_names import scope_of, setting_of
+from barnabas.broker.kafka_names import KAFKA_NAMES, UNTOLD
 from barnabas.broker.metadata import MetadataCache
-from barnabas.broker.node_configs import RATES, NodeConfigs, dynamic_settings
+from barnabas.broker.name_judgement import foreign_name
+from barnabas.broker.node_configs import NodeConfigs
 from barnabas.broker.storage.log_config import BROKER_SYNONYMS, LogConfig
 from barnabas.broker.topic_configs import TopicConfigs
 from barnabas.client.ensemble import ZooKeeperError
@@ -37,7 +40,16 @@ DEFAULT_SETTING: Final = 5
 STRING: Final = 2
 INT: Final = 3
 LONG: Final = 5
-TYPES: Final[Mapping[Any, int]] = {bool: 1, int: LONG, float: 6, tuple[str, ...]: 7}
+DOUBLE: Final = 6
+PASSWORD: Final = 9
+TYPES: Final[Mapping[Any, int]] = {
+    bool: 1,
+    int: LONG,
+    int | None: LONG,
+    float: DOUBLE,
+    float | None: DOUBLE,
+    tuple[str, ...]: 7,
+}
 """Types of values, in Kafka's numbers; whatever is not here is a string."""
 INT_MAX: Final = 2**31 - 1
 
@@ -52,6 +64,34 @@ PROTOCOL: Final = Setting(
     most=None,
     choices=(),
 )
+
+
+def _coarse(name: str, default: int | None) -> Setting:
+    meaning = "the same in a coarser unit; a finer one that is set wins"
+    return Setting(
+        name=name,
+        field="",
+        kind=int | None,
+        default=default,
+        meaning=meaning,
+        least=None,
+        most=INT_MAX,
+        choices=(),
+    )
+
+
+COARSE: Final = tuple(
+    _coarse(name, default)
+    for name, default in (
+        ("log.retention.minutes", None),
+        ("log.retention.hours", 168),
+        ("log.roll.hours", 168),
+        ("log.roll.jitter.hours", 0),
+    )
+)
+"""Kafka's second names for settings of logs."""
+NOT_ENFORCED: Final = "not enforced: "
+"""How the documentation of a setting begins that is kept, told and not acted on."""
 
 T = TypeVar("T")
 
@@ -74,14 +114,12 @@ class ConfigsHandler:
     def __init__(
         self,
         node_id: int,
-        config: NodeConfig,
         cache: MetadataCache,
         configs: TopicConfigs,
         nodes: NodeConfigs,
     ) -> None:
         self._nodes = nodes
         self._node_id = node_id
-        self._config = config
         self._cache = cache
         self._configs = configs
 
@@ -120,7 +158,7 @@ class ConfigsHandler:
         if name not in ("", str(self._node_id)):
             raise Refused(ErrorCode.INVALID_REQUEST, f"this is node {self._node_id}, not {name}")
         await self._fresh(self._nodes.load())
-        return _of_node(self._config, self._nodes) if name else _of_all_nodes(self._nodes)
+        return _of_node(self._nodes) if name else _of_all_nodes(self._nodes)
 
     async def _of_topic(self, name: str) -> Iterable[Found]:
         problem = topic_problem(name)
@@ -133,7 +171,7 @@ class ConfigsHandler:
             Found(
                 key, item, [(OWN_SETTING, key, own[key]), *inherited] if key in own else inherited
             )
-            for key, _, item, inherited in _of_logs(self._config.log_defaults, self._nodes)
+            for key, _, item, inherited in _of_logs(self._nodes)
         ]
 
     async def _fresh(self, read: Awaitable[T]) -> T:
@@ -155,14 +193,15 @@ def as_text(value: Any) -> str | None:
     return str(value)
 
 
-def _of_logs(
-    defaults: LogConfig, nodes: NodeConfigs
-) -> Iterable[tuple[str, str, Setting, list[Value]]]:
+def _of_logs(nodes: NodeConfigs) -> Iterable[tuple[str, str, Setting, list[Value]]]:
     """The settings of logs: the topics' name for it, the node's, and what the node gives it."""
+    file = nodes.file
     for key, item in declared(LogConfig).items():
-        name = BROKER_SYNONYMS.get(key, (key,))[0]
-        inherited = _inherited(item, name, getattr(defaults, item.field))
-        yield key, name, item, [*_dynamic(name, nodes), *inherited]
+        names = BROKER_SYNONYMS.get(key, (key,))
+        is_given = key in BROKER_SYNONYMS and any(name in file.values for name in names)
+        value = getattr(file.log_defaults, item.field)
+        inherited = _inherited(item, names[0], value, is_given=is_given)
+        yield key, names[0], item, [*_dynamic(names[0], nodes), *inherited]
 
 
 def _dynamic(name: str, nodes: NodeConfigs) -> list[Value]:
@@ -173,47 +212,72 @@ def _dynamic(name: str, nodes: NodeConfigs) -> list[Value]:
 
 def _of_all_nodes(nodes: NodeConfigs) -> Iterable[Found]:
     """Only what is set: nothing else is the same on all."""
-    known = dynamic_settings()
+    found = ((name, setting_of(name), text) for name, text in nodes.shared.items())
     return [
-        Found(name, known[name], [(ALL_NODES_SETTING, name, text)])
-        for name, text in nodes.shared.items()
-        if name in known
+        Found(name, item, [(ALL_NODES_SETTING, name, text)])
+        for name, item, text in found
+        if item is not None
     ]
 
 
-def _of_node(config: NodeConfig, nodes: NodeConfigs) -> Iterable[Found]:
-    sections = (config.node, config.network, config.topics, config.controller, config.storage)
-    found = {
-        name: Found(name, item, _inherited(item, name, getattr(section, item.field)))
-        for section in (*sections, config.coordinator)
-        for name, item in declared(type(section)).items()
-    }
-    for key, name, item, values in _of_logs(config.log_defaults, nodes):
+def _of_node(nodes: NodeConfigs) -> Iterable[Found]:
+    """Every setting that is acted on, and every other one that Kafka tells or that is set."""
+    file = nodes.file
+    found = {}
+    for section in SECTIONS:
+        values = _section(file, section)
+        for name, item in declared(section).items():
+            is_given = name in file.values
+            inherited = _inherited(item, name, getattr(values, item.field), is_given=is_given)
+            found[name] = Found(name, item, [*_dynamic(name, nodes), *inherited])
+    for key, name, item, of_log in _of_logs(nodes):
         if key in BROKER_SYNONYMS:
-            found[name] = Found(name, item, values)
-    for name, item in RATES.items():
-        if layers := _dynamic(name, nodes):
-            found[name] = Found(name, item, layers)
+            found[name] = Found(name, item, of_log)
+    for item in COARSE:
+        found[item.name] = _as_given(item.name, item, nodes)
+    for name, each in KAFKA_NAMES.items():
+        if name not in UNTOLD:
+            found[name] = _as_given(name, each.setting, nodes)
+    for name in (*file.values, *nodes.shared, *nodes.own):
+        other = setting_of(name)
+        if name not in found and other is not None:
+            found[name] = _as_given(name, other, nodes)
     found[PROTOCOL.name] = Found(
-        PROTOCOL.name, PROTOCOL, _inherited(PROTOCOL, PROTOCOL.name, PROTOCOL.default)
+        PROTOCOL.name, PROTOCOL, [(DEFAULT_SETTING, PROTOCOL.name, PROTOCOL.default)]
     )
     return found.values()
 
 
-def _inherited(item: Setting, name: str, value: Any) -> list[Value]:
+def _section(config: NodeConfig, section: type[Any]) -> Any:
+    """The part of a node's settings that is declared in one class."""
+    parts = (getattr(config, each.name) for each in fields(config))
+    return next(part for part in parts if type(part) is section)
+
+
+def _as_given(name: str, item: Setting, nodes: NodeConfigs) -> Found:
+    """A setting that has no field: the texts that were given for it, then Kafka's default."""
+    values = _dynamic(name, nodes)
+    if name in nodes.file.values:
+        values.append((FILE_SETTING, name, nodes.file.values[name]))
+    return Found(name, item, [*values, (DEFAULT_SETTING, name, item.default)])
+
+
+def _inherited(item: Setting, name: str, value: Any, *, is_given: bool) -> list[Value]:
     default = (DEFAULT_SETTING, name, item.default)
-    return [default] if value == item.default else [(FILE_SETTING, name, value), default]
+    return [(FILE_SETTING, name, value), default] if is_given else [default]
 
 
 def _config(found: Found, kind: int, request: messages.DescribeConfigsRequest) -> messages.Config:
     """One setting as the request wants it told."""
     item = found.item
     source, _, value = found.values[0]
-    is_secret = found.name in SECRETS
+    foreign = foreign_name(found.name) if kind == NODE else None
+    is_secret = found.name in SECRETS or (foreign is not None and foreign.is_secret)
+    meaning = item.meaning if foreign is None else f"{NOT_ENFORCED}{foreign.note}"
     return messages.Config(
         name=found.name,
         value=None if is_secret else as_text(value),
-        read_only=kind == NODE and found.name not in dynamic_settings(),
+        read_only=kind == NODE and scope_of(found.name) is None,
         is_default=source == DEFAULT_SETTING,
         config_source=source,
         is_sensitive=is_secret,
@@ -221,6 +285,12 @@ def _config(found: Found, kind: int, request: messages.DescribeConfigsRequest) -
             messages.Synonym(name=name, value=None if is_secret else as_text(given), source=origin)
             for origin, name, given in (found.values if request.include_synonyms else ())
         ],
-        config_type=INT if item.most == INT_MAX else TYPES.get(item.kind, STRING),
-        documentation=item.meaning if request.include_documentation else None,
+        config_type=_type(item, is_secret=is_secret),
+        documentation=meaning if request.include_documentation else None,
     )
+
+
+def _type(item: Setting, *, is_secret: bool) -> int:
+    if is_secret:
+        return PASSWORD
+    return INT if item.most == INT_MAX else TYPES.get(item.kind, STRING)

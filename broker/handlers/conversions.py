@@ -22,8 +22,10 @@ from typing import Any, Final, NamedTuple, TypeVar
 from barnabas.protocol.errors import ErrorCode, Refused
 from barnabas.protocol.records import batch
 from barnabas.protocol.records.batch import Buffer
+from barnabas.protocol.records.codecs import Codec
 from barnabas.protocol.records.convert import down_convert
 from barnabas.protocol.records.failures import CorruptRecords
+from barnabas.protocol.records.first_record import first_record
 from barnabas.protocol.records.header import HEADER_BYTES
 from barnabas.protocol.records.validate import (
     InvalidRecords,
@@ -32,19 +34,27 @@ from barnabas.protocol.records.validate import (
     RecordError,
     prepare,
 )
+from barnabas.protocol.records.work import decompression_steps
+
+from .inline_work import BATCH_STEPS, InlineWork
 
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
+Found = tuple[int, int] | None
+"""Timestamp and offset of a record."""
+
 INLINE_BYTES: Final = 1 << 20
-"""A batch of magic 2 up to this is checked in at most 2.5 ms, whatever its codec."""
+"""An honest batch of magic 2 up to this is checked in a few ms, 20 with gzip."""
 INLINE_RECORDS: Final = 20_000
 INLINE_OLD_BYTES: Final = 1 << 14
 """Messages of magic 0 and 1 become a batch in 7 us each, and a wrapper does not say how many."""
 INLINE_CONVERTED: Final = 500
 """Records become messages in 4 us each, 8 with gzip."""
 IDLE_S: Final = 60.0
+WORK_S_MAX: Final = 300.0
+"""A batch whose turn and work take longer is given up: nobody waits without a bound."""
 
 
 class _Refusal(NamedTuple):
@@ -59,6 +69,8 @@ class Conversions:
     """Runs conversions elsewhere, one at a time; the answers come on the loop."""
 
     def __init__(self, idle_s: float = IDLE_S) -> None:
+        self.inline = InlineWork()
+        """What is not known to be large is tried here first."""
         self._idle_s = idle_s
         self._executor: ProcessPoolExecutor | None = None
         self._under_way = 0
@@ -76,13 +88,22 @@ class Conversions:
         """:func:`convert.down_convert` of a copy of ``data``; raises Refused as that does."""
         return await self._run(_down_convert, bytes(data), magic, fetch_offset, bytes_max)
 
+    async def first_record(self, data: bytes, timestamp: int, start: int) -> Found:
+        """:func:`first_record.first_record`; raises Refused as that does."""
+        return await self._run(first_record, data, timestamp, start)
+
     async def _run(self, work: Callable[..., T], *arguments: Any) -> T:
         loop = asyncio.get_running_loop()
         self._under_way += 1
         if self._idle is not None:
             self._idle.cancel()
         try:
-            found = await loop.run_in_executor(self._alive(), _attempt, work, *arguments)
+            async with asyncio.timeout(WORK_S_MAX):
+                found = await loop.run_in_executor(self._alive(), _attempt, work, *arguments)
+        except TimeoutError:
+            log.warning("gave up a conversion after %d s", WORK_S_MAX)
+            self.close()
+            raise Refused(ErrorCode.REQUEST_TIMED_OUT, "checking it took too long") from None
         except BrokenProcessPool:
             log.warning("lost the process for conversions, went on without")
             self.close()
@@ -112,11 +133,18 @@ class Conversions:
 
 
 def is_large_to_append(records: Buffer | None) -> bool:
-    """Whether checking what a producer sent would hold up the loop for long."""
+    """Whether checking what a producer sent takes long, as far as its header tells.
+
+    A header may lie: what is not large by it is checked within bounds (inline_work.py).
+    """
     if records is None or len(records) < HEADER_BYTES:
         return False
     if batch.magic(records) < 2:
         return len(records) > INLINE_OLD_BYTES
+    if batch.codec(records) == Codec.GZIP:
+        plain = int.from_bytes(records[-4:], "little")  # of its last member, as that ends
+        if decompression_steps(Codec.GZIP, plain) > BATCH_STEPS:
+            return True
     return len(records) > INLINE_BYTES or batch.record_count(records) > INLINE_RECORDS
 
 

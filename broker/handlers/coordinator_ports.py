@@ -12,8 +12,8 @@ from barnabas.broker.metadata import MetadataCache
 from barnabas.client.ensemble import NodeExists, NoNode, ZooKeeper, ZooKeeperError
 from barnabas.coordinator.ports import OFFSETS_TOPIC
 from barnabas.protocol import znodes
-from barnabas.protocol.errors import ErrorCode
-from barnabas.protocol.names import topic_problem
+from barnabas.protocol.errors import ErrorCode, Refused
+from barnabas.protocol.names import path_segment, topic_problem
 
 log = logging.getLogger(__name__)
 
@@ -29,11 +29,15 @@ class CoordinatorTopics:
         *,
         offsets_partitions: Callable[[], int | None],
         may_answer: Callable[[], bool] = lambda: True,
+        ordered: Callable[[int], tuple[int, int] | None] = lambda partition: None,
     ) -> None:
         """``offsets_partitions`` counts those of the offsets topic; None until it is found.
 
-        ``may_answer`` says whether this node's lease holds.
+        ``may_answer`` says whether this node's lease holds. ``ordered`` gives leader (-1 for none)
+        and leader epoch of an offsets partition as the last LeaderAndIsr to this node says, None
+        where it has no replica.
         """
+        self._ordered = ordered
         self._may_answer = may_answer
         self._offsets_partitions = offsets_partitions
         self._node_id = node_id
@@ -53,10 +57,15 @@ class CoordinatorTopics:
     def coordinator_endpoint(self, partition: int, listener: str) -> tuple[int, str, int] | None:
         """Id, host and port of the leader of an offsets partition on ``listener``.
 
-        A node without its lease names anybody but itself: others may lead by now.
+        A node without its lease names anybody but itself: others may lead by now. Of what it was
+        ordered and what it was told the later counts: in a planned move the order comes first, and
+        the old coordinator would name itself after it has resigned.
         """
         snapshot = self._cache.snapshot
         leader = snapshot.leader(OFFSETS_TOPIC, partition)
+        ordered, told = self._ordered(partition), snapshot.partition(OFFSETS_TOPIC, partition)
+        if ordered is not None and told is not None and ordered[1] >= told.leader_epoch:
+            leader = ordered[0]
         if leader == self._node_id and not self._may_answer():
             return None
         endpoint = None if leader is None else snapshot.endpoint(leader, listener)
@@ -69,6 +78,10 @@ class CoordinatorTopics:
             return not self._cache.is_whole
         others = self._cache.snapshot.brokers.keys() - {self._node_id}
         return self._node_id in found.replicas and found.leader not in others
+
+    def lacks_offsets_topic(self) -> bool:
+        """Whether a controller told everything, and of no ``__consumer_offsets``."""
+        return self._cache.is_whole and OFFSETS_TOPIC not in self._cache.snapshot.topics
 
     def create_offsets_topic(self) -> None:
         """Have ``__consumer_offsets`` created; whoever asks again does no harm."""
@@ -134,10 +147,11 @@ class ZooKeeperOffsetsPort:
 
 def _judge(group: str, partition: tuple[str, int]) -> ErrorCode:
     """Both become part of a path: nothing that leaves its place may get there."""
-    is_name = group.isprintable() and "/" not in group and group not in ("", ".", "..")
-    if not is_name:
-        return ErrorCode.INVALID_GROUP_ID
     topic, index = partition
+    try:
+        path_segment(group, ErrorCode.INVALID_GROUP_ID)
+    except Refused as refusal:
+        return refusal.code
     if topic_problem(topic) is not None or index < 0:
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     return ErrorCode.NONE

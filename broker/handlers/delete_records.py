@@ -6,8 +6,9 @@ Source: log.md section 4.3; cluster.md section 3.10.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from functools import partial
+from pathlib import Path
 from typing import Final
 
 from barnabas.broker.replication.partition import Partition
@@ -47,12 +48,16 @@ class _Moved:
 
 
 class DeleteRecordsHandler:
-    """Moves log starts; ``write_log_starts`` makes them survive a crash before it is said."""
+    """Moves log starts; ``write_log_starts`` makes them survive a crash before it is said.
+
+    It gives back the log directories where that failed: partitions there are answered 56, which
+    clients ask again for.
+    """
 
     def __init__(
         self,
         replicas: Replicas,
-        write_log_starts: Callable[[], Awaitable[None]],
+        write_log_starts: Callable[[], Awaitable[Collection[Path]]],
         *,
         loop: asyncio.AbstractEventLoop,
     ) -> None:
@@ -65,22 +70,30 @@ class DeleteRecordsHandler:
         return {ApiKey.DELETE_RECORDS: self.delete_records}
 
     async def delete_records(self, call: Call) -> messages.DeleteRecordsResponse:
-        """One outcome for each partition, in the order of the request."""
+        """One outcome for each partition; where it is named twice the last offset counts."""
         request: messages.DeleteRecordsRequest = call.request
         deadline = self._loop.time() + request.timeout_ms / 1000
         moved: list[_Moved] = []
+        wanted: dict[str, dict[int, messages.Partition]] = {}
+        for topic in request.topics:
+            named = {one.partition_index: one for one in topic.partitions}
+            wanted.setdefault(topic.name, {}).update(named)
         answer = messages.DeleteRecordsResponse(
             topics=[
                 messages.TopicResult(
-                    name=topic.name,
-                    partitions=[self._move(topic.name, one, moved) for one in topic.partitions],
+                    name=name, partitions=[self._move(name, one, moved) for one in named.values()]
                 )
-                for topic in request.topics
+                for name, named in wanted.items()
             ]
         )
         if moved:
-            await self._write_log_starts()
+            unwritten = await self._write_log_starts()
             await self._until_all_follow(moved, deadline)
+            for each in moved:
+                if each.partition.log.directory.parent in unwritten:
+                    # A crash would bring the records back. The start holds meanwhile, and asking
+                    # again writes it down as soon as there is room.
+                    each.result.error_code = ErrorCode.KAFKA_STORAGE_ERROR
         return answer
 
     def _move(self, topic: str, wanted: messages.Partition, moved: list[_Moved]) -> PartitionResult:

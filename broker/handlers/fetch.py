@@ -19,14 +19,16 @@ from barnabas.protocol.messages import fetch as messages
 
 from .call import Answer, Call, Handler, Parked
 from .conversions import Conversions
-from .fetch_sessions import FetchSessions, Reading, Wanted
+from .fetch_sessions import FINAL_EPOCH, FIRST_EPOCH, FetchSessions, Reading, Wanted
+from .fetch_topic_ids import IDS_SINCE, FetchTopicIds
 from .followers import (
     check_replica,
     divergence,
     is_at_ease,
     is_position,
+    poses_as_follower,
     read_tail,
-    refuse_strangers,
+    refuse_follower,
 )
 from .old_fetch import OldFetch
 from .read_committed import note_aborted, wants_committed
@@ -53,10 +55,12 @@ class FetchHandler:
         bytes_max: int,
         room: Callable[[], int],
         sessions: FetchSessions,
+        topic_ids: FetchTopicIds,
         conversions: Conversions | None = None,
     ) -> None:
         self._replicas = replicas
         self._sessions = sessions
+        self._topic_ids = topic_ids
         self._loop = loop
         self._bytes_max = bytes_max
         self._room = room
@@ -74,9 +78,11 @@ class FetchHandler:
     def fetch(self, call: Call) -> Answer:
         """Read what is there; too little of it waits for more, up to ``max_wait_ms``."""
         request: messages.FetchRequest = call.request
-        refuse_strangers(call)
+        names = self._topic_ids.name(call)
+        if poses_as_follower(call):
+            return self._topic_ids.tell_leaders(call, self._refused(call))
         try:
-            reading = self._sessions.begin(request)
+            reading = self._sessions.begin(request, names)
         except Refused as refusal:
             return messages.FetchResponse(error_code=refusal.code)
         if call.version < MAGIC_2_SINCE:
@@ -84,12 +90,27 @@ class FetchHandler:
             return self._old.answer(call, reading.wanted, reading.answer, limit)
         return self._read_or_wait(call, reading)
 
+    def _refused(self, call: Call) -> messages.FetchResponse:
+        """What a client is told that says it were a follower; no session comes of it."""
+        request: messages.FetchRequest = call.request
+        if request.session_epoch > FIRST_EPOCH:
+            return messages.FetchResponse(error_code=ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
+        request.session_epoch = FINAL_EPOCH
+        reading = Reading(self._sessions, request, None)
+        for one in reading.wanted:
+            try:
+                self._check_id(call, one)
+                refuse_follower(self._replicas, one)
+            except Refused as refusal:
+                _refuse(one.result, refusal.code, call.version)
+        return reading.answer()
+
     def _read_or_wait(self, call: Call, reading: Reading) -> Answer:
         request, wanted = call.request, reading.wanted
         missing = self._missing(call, reading)
         self._note_unread(reading)
         if missing <= 0:
-            return reading.answer()
+            return self._topic_ids.tell_leaders(call, reading.answer())
         for one in wanted:
             one.result.records = b""
         parked = Parked()
@@ -99,7 +120,7 @@ class FetchHandler:
             reading.look_again()
             self._read_all(call, reading.wanted)
             self._note_unread(reading)
-            parked.resolve(reading.answer())
+            parked.resolve(self._topic_ids.tell_leaders(call, reading.answer()))
 
         def drop() -> None:
             wait.forget()
@@ -131,6 +152,17 @@ class FetchHandler:
                 return 0
             missing -= len(result.records or b"")
         return missing
+
+    def _check_id(self, call: Call, one: Wanted) -> None:
+        if call.version >= IDS_SINCE:
+            self._topic_ids.check(one.topic, one.topic_id)
+
+    def _is_right_id(self, call: Call, one: Wanted) -> bool:
+        try:
+            self._check_id(call, one)
+        except Refused:
+            return False
+        return True
 
     def _note_positions(self, node: int, wanted: list[Wanted]) -> None:
         """A follower has what lies below the offsets it asks for: appends may be committed now.
@@ -168,14 +200,14 @@ class FetchHandler:
     def _read_all(self, call: Call, wanted: list[Wanted], *, is_first_time: bool = False) -> None:
         node, version = call.request.replica_id, call.version
         if is_first_time and node >= 0:
-            self._note_positions(node, wanted)
+            self._note_positions(node, [one for one in wanted if self._is_right_id(call, one)])
         left = min(call.request.max_bytes, self._bytes_max, self._room())
         is_first = version >= SIZE_RULES_SINCE
         for one in wanted:
             limit = one.partition.partition_max_bytes
             if version >= SIZE_RULES_SINCE:
                 limit = min(limit, left)
-            if node < 0 or not read_tail(self._replicas, node, one, limit):
+            if node < 0 or version >= IDS_SINCE or not read_tail(self._replicas, node, one, limit):
                 self._read(call, one, max(0, limit), is_first)
             count = len(one.result.records or b"")
             left -= count
@@ -189,6 +221,7 @@ class FetchHandler:
         result.diverging_epoch = None
         result.aborted_transactions = result.aborted_transactions and []
         try:
+            self._check_id(call, one)
             partition = self._replicas.led(one.topic, asked.partition)
             partition.check_epoch(asked.current_leader_epoch)
             if call.request.replica_id >= 0:

@@ -14,6 +14,8 @@ from barnabas.broker.replication.readers import Readers
 from barnabas.protocol.errors import ErrorCode, Refused
 from barnabas.protocol.messages import fetch as messages
 
+from .fetch_topic_ids import UNRESOLVED
+
 NO_SESSION: Final = 0
 FINAL_EPOCH: Final = -1
 FIRST_EPOCH: Final = 0
@@ -29,6 +31,8 @@ MOST: Final = 1 << 62
 READ_COMMITTED: Final = 1
 
 Key = tuple[str, int]
+Asked = tuple[str, bytes, messages.Partition]
+"""Name and id of a topic, and where to read in one of its partitions."""
 
 
 class Wanted(NamedTuple):
@@ -37,6 +41,8 @@ class Wanted(NamedTuple):
     topic: str
     partition: messages.Partition
     result: messages.PartitionResult
+    topic_id: bytes
+    """All zeros in versions that name topics."""
 
 
 class Remembered:
@@ -45,10 +51,21 @@ class Remembered:
     In a follower's session it listens to the partition it is about (a Waiter).
     """
 
-    __slots__ = ("_heard", "_session", "asked", "high_watermark", "log_start_offset", "topic")
+    __slots__ = (
+        "_heard",
+        "_session",
+        "asked",
+        "high_watermark",
+        "log_start_offset",
+        "topic",
+        "topic_id",
+    )
 
-    def __init__(self, session: Session, topic: str, asked: messages.Partition) -> None:
+    def __init__(
+        self, session: Session, topic: str, topic_id: bytes, asked: messages.Partition
+    ) -> None:
         self.topic = topic
+        self.topic_id = topic_id
         self.asked = asked
         self.high_watermark = UNKNOWN
         self.log_start_offset = UNKNOWN
@@ -101,18 +118,25 @@ class Session:
         "is_follower",
         "looked_at",
         "partitions",
+        "unresolved",
         "used_at",
+        "uses_ids",
         "wait",
     )
 
-    def __init__(self, session_id: int, now: float, *, is_follower: bool) -> None:
+    def __init__(
+        self, session_id: int, now: float, *, is_follower: bool, uses_ids: bool = False
+    ) -> None:
         self.id = session_id
+        self.uses_ids = uses_ids
         self.is_follower = is_follower
         self.created_at = self.used_at = now
         self.epoch = 1
         self.partitions: dict[Key, Remembered] = {}
         self.due: dict[Key, None] = {}
         """Partitions of a follower that moved since they were last looked at."""
+        self.unresolved: set[Key] = set()
+        """Partitions of topics whose ids were not known here when they were named."""
         self.looked_at = 0.0
         self.wait: Waiter | None = None
         """The follower's request that waits for more."""
@@ -129,14 +153,39 @@ class Session:
                 key = (topic.topic, asked.partition)
                 known = self.partitions.get(key)
                 if known is None:
-                    known = self.partitions[key] = Remembered(self, topic.topic, asked)
+                    known = self.remember(topic.topic, topic.topic_id, asked)
+                known.topic_id = topic.topic_id
                 known.asked = asked
                 self.due[key] = None
         for gone in request.forgotten_topics_data:
             for index in gone.partitions:
-                known = self.partitions.pop((gone.topic, index), None)
-                if known is not None:
+                key = (gone.topic, index)
+                known = self.partitions.get(key)
+                # one of the same name may have been made anew, and named in this very request
+                if known is not None and known.topic_id == gone.topic_id:
+                    del self.partitions[key]
+                    self.unresolved.discard(key)
                     known.leave()
+
+    def remember(self, topic: str, topic_id: bytes, asked: messages.Partition) -> Remembered:
+        """Want a partition from now on."""
+        key = (topic, asked.partition)
+        known = self.partitions[key] = Remembered(self, topic, topic_id, asked)
+        if topic.startswith(UNRESOLVED):
+            self.unresolved.add(key)
+        return known
+
+    def resolve(self, names: Mapping[bytes, str]) -> None:
+        """Give those topics their names that are known by now."""
+        for key in list(self.unresolved):
+            known = self.partitions[key]
+            name = names.get(known.topic_id)
+            if name is not None:
+                del self.partitions[key]
+                self.unresolved.discard(key)
+                self.due.pop(key, None)
+                self.remember(name, known.topic_id, known.asked)
+                self.due[name, known.asked.partition] = None
 
     def moved(self, key: Key, count: int) -> None:
         """A partition is to be looked at; wakes a request that waits for so many bytes."""
@@ -182,6 +231,7 @@ class Reading:
         self.session = session
         """The one that the request belongs to; None for one that names everything."""
         self.wanted = self._wanted(_asked(request, session, sessions.now()))
+        self.uses_ids = False
 
     @property
     def is_followers(self) -> bool:
@@ -189,11 +239,16 @@ class Reading:
         return self.session is not None and self.session.is_follower
 
     @property
+    def is_by_follower(self) -> bool:
+        """Whether a follower asks."""
+        return self._request.replica_id >= 0
+
+    @property
     def is_of_nothing(self) -> bool:
         """No partition is asked about, not even one that has not moved."""
         return not (self.wanted if self.session is None else self.session.partitions)
 
-    def _wanted(self, asked: Iterable[tuple[str, messages.Partition]]) -> list[Wanted]:
+    def _wanted(self, asked: Iterable[Asked]) -> list[Wanted]:
         aborted: list[messages.AbortedTransaction] | None = (
             [] if self._request.isolation_level == READ_COMMITTED else None
         )
@@ -206,8 +261,9 @@ class Reading:
                     high_watermark=UNKNOWN,
                     aborted_transactions=aborted,
                 ),
+                topic_id,
             )
-            for topic, one in asked
+            for topic, topic_id, one in asked
         ]
 
     def look_again(self) -> None:
@@ -218,7 +274,9 @@ class Reading:
         known = {(one.topic, one.partition.partition) for one in self.wanted}
         moved = session.choose(self._sessions.now())
         self.wanted += self._wanted(
-            (one.topic, one.asked) for one in moved if (one.topic, one.asked.partition) not in known
+            (one.topic, one.topic_id, one.asked)
+            for one in moved
+            if (one.topic, one.asked.partition) not in known
         )
 
     def answer(self) -> messages.FetchResponse:
@@ -228,7 +286,7 @@ class Reading:
             return _response(session.news(self.wanted), session.id)
         if self._request.session_epoch != FIRST_EPOCH:
             return _response(self.wanted, NO_SESSION)
-        return _response(self.wanted, self._sessions.remember(self._request, self.wanted))
+        return _response(self.wanted, self._sessions.remember(self))
 
 
 class FetchSessions:
@@ -242,23 +300,32 @@ class FetchSessions:
         """Least recently used first."""
         self._partitions = 0
 
-    def begin(self, request: messages.FetchRequest) -> Reading:
-        """What a request wants.
+    def begin(
+        self, request: messages.FetchRequest, names: Mapping[bytes, str] | None = None
+    ) -> Reading:
+        """What a request wants, whose topics have their names; ``names`` are those of the ids.
 
-        Raises Refused: FETCH_SESSION_ID_NOT_FOUND, and INVALID_FETCH_SESSION_EPOCH when a request
-        before it was lost.
+        ``names`` is None in versions that know no ids. Raises Refused:
+        FETCH_SESSION_ID_NOT_FOUND, INVALID_FETCH_SESSION_EPOCH when a request before it was lost,
+        FETCH_SESSION_TOPIC_ID_ERROR when the session was begun without ids, or with them.
         """
         if request.session_epoch in (FIRST_EPOCH, FINAL_EPOCH):
             if request.session_id != NO_SESSION:
                 self._forget(request.session_id)
-            return Reading(self, request, None)
+            reading = Reading(self, request, None)
+            reading.uses_ids = names is not None
+            return reading
         session = self._sessions.get(request.session_id)
         if session is None:
             raise Refused(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
         if request.session_epoch != session.epoch:
             raise Refused(ErrorCode.INVALID_FETCH_SESSION_EPOCH)
+        if session.uses_ids != (names is not None):
+            raise Refused(ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR)
         before = len(session.partitions)
         session.update(request)
+        if names is not None and session.unresolved:
+            session.resolve(names)
         self._partitions += len(session.partitions) - before
         session.epoch = 1 if session.epoch == EPOCH_MAX else session.epoch + 1
         session.used_at = self.now()
@@ -267,18 +334,18 @@ class FetchSessions:
             self._forget(session.id)
         return Reading(self, request, session)
 
-    def remember(self, request: messages.FetchRequest, wanted: list[Wanted]) -> int:
-        """A session that knows ``wanted``; NO_SESSION when there is no room for it."""
-        is_follower = request.replica_id >= 0
+    def remember(self, reading: Reading) -> int:
+        """A session that knows what was read; NO_SESSION when there is no room for it."""
+        wanted, is_follower = reading.wanted, reading.is_by_follower
         if not wanted or self._partitions + len(wanted) > PARTITIONS_MAX:
             return NO_SESSION
         if len(self._sessions) >= self._slots and not self._evict(len(wanted), is_follower):
             return NO_SESSION
-        session = Session(self._new_id(), self.now(), is_follower=is_follower)
+        session = Session(
+            self._new_id(), self.now(), is_follower=is_follower, uses_ids=reading.uses_ids
+        )
         for one in wanted:
-            known = Remembered(session, one.topic, one.partition)
-            known.takes(one.result)
-            session.partitions[one.topic, one.partition.partition] = known
+            session.remember(one.topic, one.topic_id, one.partition).takes(one.result)
         self._sessions[session.id] = session
         self._partitions += len(session.partitions)
         return session.id
@@ -320,22 +387,28 @@ class FetchSessions:
             session.id = NO_SESSION  # what an answer still on its way says
 
 
-def _asked(
-    request: messages.FetchRequest, session: Session | None, now: float
-) -> Iterable[tuple[str, messages.Partition]]:
+def _asked(request: messages.FetchRequest, session: Session | None, now: float) -> Iterable[Asked]:
     if session is not None:
-        return [(known.topic, known.asked) for known in session.choose(now)]
-    return [(topic.topic, asked) for topic in request.topics for asked in topic.partitions]
+        return [(known.topic, known.topic_id, known.asked) for known in session.choose(now)]
+    topics = request.topics
+    if len(topics) == 1 and len(topics[0].partitions) == 1:
+        return [(topics[0].topic, topics[0].topic_id, topics[0].partitions[0])]
+    named = {
+        (topic.topic, asked.partition): (topic.topic, topic.topic_id, asked)
+        for topic in topics
+        for asked in topic.partitions
+    }
+    return named.values()  # of a partition named twice the last entry counts, as in Kafka
 
 
 def _response(told: Iterable[Wanted], session_id: int) -> messages.FetchResponse:
-    topics: dict[str, list[messages.PartitionResult]] = {}
+    topics: dict[tuple[str, bytes], list[messages.PartitionResult]] = {}
     for one in told:
-        topics.setdefault(one.topic, []).append(one.result)
-    return messages.FetchResponse(session_id=session_id, responses=_topics(topics))
-
-
-def _topics(
-    topics: Mapping[str, list[messages.PartitionResult]],
-) -> list[messages.TopicResult]:
-    return [messages.TopicResult(topic=name, partitions=found) for name, found in topics.items()]
+        topics.setdefault((one.topic, one.topic_id), []).append(one.result)
+    return messages.FetchResponse(
+        session_id=session_id,
+        responses=[
+            messages.TopicResult(topic=name, topic_id=topic_id, partitions=found)
+            for (name, topic_id), found in topics.items()
+        ],
+    )

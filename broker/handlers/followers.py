@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from barnabas.broker.replication.partition import Partition
 from barnabas.broker.replication.replicas import Replicas
-from barnabas.protocol.errors import CorruptRequest, ErrorCode, Refused
+from barnabas.protocol.errors import ErrorCode, Refused
 from barnabas.protocol.messages import fetch as messages
 
 from .call import Call
@@ -17,12 +17,33 @@ from .fetch_sessions import Wanted
 UNKNOWN_REPLICA = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.UNKNOWN_LEADER_EPOCH)
 """What a node is told that asks as a follower of a partition it has no replica of."""
 NO_EPOCH = -1
+CONSUMER = -1
+"""The replica id of those who are no replica."""
 
 
-def refuse_strangers(call: Call) -> None:
-    """Raises CorruptRequest, which closes the connection, for a replica id on a client listener."""
-    if call.request.replica_id >= 0 and not call.peer.is_internal:
-        raise CorruptRequest("a replica id on a client listener")
+def poses_as_follower(call: Call) -> bool:
+    """Whether a replica id was given on a listener of clients, who have none."""
+    return call.request.replica_id >= 0 and not call.peer.is_internal
+
+
+def take_for_consumer(call: Call) -> None:
+    """Forget a replica id that a client gave: it asks as a consumer, whatever it says.
+
+    kafka-python 3.0.0 to 3.0.11 put 0 into ListOffsets, which Kafka answers as well.
+    """
+    if poses_as_follower(call):
+        call.request.replica_id = CONSUMER
+
+
+def refuse_follower(replicas: Replicas, one: Wanted) -> None:
+    """Raises Refused with what Kafka tells a node without a replica, or of no such partition.
+
+    A fetch says how far a follower has come, which would commit what only we have: so nobody is
+    believed to be one, not even where the id is that of a follower.
+    """
+    asked = one.partition
+    replicas.led(one.topic, asked.partition)
+    raise Refused(UNKNOWN_REPLICA[asked.current_leader_epoch != NO_EPOCH])
 
 
 def check_replica(partition: Partition, node: int, asked: messages.Partition) -> None:

@@ -5,17 +5,21 @@ Source: coordinator.md section 1. A commit is answered at the end of the turn th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable, Coroutine, Mapping
+from typing import Any, Final
 
 from barnabas.coordinator.ports import Caller
 from barnabas.coordinator.service import GroupCoordinator
 from barnabas.protocol.api import ApiKey
 
-from .call import Answer, Call, Handler, Parked, Peer
+from .call import Answer, Call, Handler, Parked, Peer, answer_of
 
 Method = Callable[[Any, int, Caller, Callable[[Any], None]], None]
 """Request, version, caller, and where the answer goes: exactly once, perhaps at once."""
+
+
+LONG_ANSWERS: Final = (ApiKey.DESCRIBE_GROUPS, ApiKey.LIST_GROUPS)
+"""A short request may have an answer of 100,000 members or groups."""
 
 
 class GroupsHandler:
@@ -38,7 +42,10 @@ class GroupsHandler:
             ApiKey.DELETE_GROUPS: serve.delete_groups,
             ApiKey.OFFSET_DELETE: serve.offset_delete,
         }
-        adapted = {key: _adapted(method) for key, method in methods.items()}
+        adapted: dict[int, Handler] = {
+            key: _waiting(_adapted(method)) if key in LONG_ANSWERS else _adapted(method)
+            for key, method in methods.items()
+        }
         return {
             ApiKey.FIND_COORDINATOR: self.find_coordinator,
             ApiKey.OFFSET_FETCH: self._offset_fetch(),
@@ -67,7 +74,16 @@ class GroupsHandler:
         return parked
 
 
-def _adapted(method: Method) -> Handler:
+def _waiting(handler: Callable[[Call], Parked]) -> Callable[[Call], Coroutine[Any, Any, Any]]:
+    """The same as a coroutine, whose answer is written over several turns where it is long."""
+
+    def handle(call: Call) -> Coroutine[Any, Any, Any]:
+        return answer_of(handler(call))
+
+    return handle
+
+
+def _adapted(method: Method) -> Callable[[Call], Parked]:
     def handle(call: Call) -> Parked:
         parked = Parked()
         method(call.request, call.version, caller_of(call.peer, call.client_id), parked.resolve)

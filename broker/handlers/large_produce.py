@@ -1,4 +1,4 @@
-"""Produce requests with large batches: checked beside the loop, appended in their order.
+"""Produce requests that take long: checked beside the loop or in turns, appended in their order.
 
 While one of them is under way for a partition, whatever comes for that partition queues behind
 it, from whichever connection: records stay in the order in which they came.
@@ -8,12 +8,14 @@ Source: log.md sections 1.8 and 1.9; design decision 10.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from typing import Any, NamedTuple
 
 from barnabas.protocol.errors import Refused
 from barnabas.protocol.messages import produce as messages
-from barnabas.protocol.records.validate import Prepared, ProduceRules
+from barnabas.protocol.records.batch import Buffer
+from barnabas.protocol.records.validate import Prepared, ProduceRules, prepare
+from barnabas.protocol.records.work import TooMuchWork, Work
 
 from .call import Answer, Call, Parked
 from .conversions import Conversions, is_large_to_append
@@ -23,13 +25,16 @@ Place = tuple[str, int]
 
 
 class Checked(NamedTuple):
-    """A batch that was checked elsewhere, or why it is refused."""
+    """A batch that was checked before its turn to be appended, or why it is refused."""
 
     rules: ProduceRules
     outcome: Prepared | Refused | None
+    is_final: bool = False
+    """It counts although the rules have changed since: what was sent is not there any more."""
 
 
 Ready = Mapping[Place, Checked]
+CheckedOf = Callable[[str, messages.Partition], Awaitable[Checked | None]]
 RulesOf = Callable[[str, int], ProduceRules | None]
 """None where nothing can be appended: the reason is found again when that is tried."""
 
@@ -44,7 +49,7 @@ class LargeProduce:
         *,
         rules_of: RulesOf,
         now_ms: Callable[[], int],
-        append: Callable[[Call, Ready], Answer],
+        append: Callable[[Call, CheckedOf], Awaitable[Answer]],
     ) -> None:
         self._loop = loop
         self._conversions = conversions
@@ -63,53 +68,99 @@ class LargeProduce:
                     return True
         return False
 
-    def later(self, call: Call) -> Coroutine[Any, Any, Answer]:
-        """Take the request's place in every queue, now; await the result to have it served."""
+    def later(self, call: Call, ready: Ready) -> Coroutine[Any, Any, Answer]:
+        """Take the request's place in every queue, now; await the result to have it served.
+
+        ``ready`` has the batches that were checked already, maybe in the connection's memory.
+        Who was before it is looked up before it enters any queue: it can never wait for itself.
+        """
         turn = self._loop.create_future()
-        before = []
+        places = {}
         for topic in call.request.topic_data:
             for wanted in topic.partition_data:
                 if wanted.records is not None:  # whose memory is the connection's
                     wanted.records = bytes(wanted.records)
-                place = topic.name, wanted.index
-                if place in self._last:
-                    before.append(self._last[place])
-                self._last[place] = turn
-        return self._serve(call, turn, before)
+                places[topic.name, wanted.index] = turn
+        before = {self._last[place] for place in places if place in self._last}
+        self._last.update(places)
+        checking = Checking(self, call, {place: _kept(one) for place, one in ready.items()})
+        return self._serve(call, checking, turn, before)
 
     async def _serve(
-        self, call: Call, turn: asyncio.Future[None], before: list[asyncio.Future[None]]
+        self,
+        call: Call,
+        checking: Checking,
+        turn: asyncio.Future[None],
+        before: set[asyncio.Future[None]],
     ) -> Answer:
         try:
-            ready = await self._check(call)
+            for topic in call.request.topic_data:
+                for wanted in topic.partition_data:
+                    await checking.checked(topic.name, wanted)
             if before:
                 await asyncio.wait(before)
-            answer = self._append(call, ready)
+            answer = await self._append(call, checking.checked)
         finally:
             turn.set_result(None)
             for place in [place for place, last in self._last.items() if last is turn]:
                 del self._last[place]
         return await _final(answer, self._loop)
 
-    async def _check(self, call: Call) -> Ready:
-        ready = {}
-        for topic in call.request.topic_data:
-            for wanted in topic.partition_data:
-                rules = self._rules_of(topic.name, wanted.index)
-                if rules is not None and is_large_to_append(wanted.records):
-                    outcome = await self._outcome(wanted.records, call.version, rules)
-                    ready[topic.name, wanted.index] = Checked(rules, outcome)
-        return ready
-
-    async def _outcome(
-        self, records: bytes, version: int, rules: ProduceRules
+    async def outcome(
+        self, records: Buffer | None, version: int, rules: ProduceRules
     ) -> Prepared | Refused | None:
-        try:
-            return await self._conversions.prepare(
-                records, produce_version=version, rules=rules, now_ms=self._now_ms()
+        """What comes of checking ``records``, wherever that is done."""
+        now_ms = self._now_ms()
+
+        def here(work: Work) -> Prepared | None:
+            if is_large_to_append(records):
+                raise TooMuchWork
+            return prepare(records, produce_version=version, rules=rules, now_ms=now_ms, work=work)
+
+        def elsewhere() -> Awaitable[Prepared | None]:
+            assert records is not None
+            return self._conversions.prepare(
+                records, produce_version=version, rules=rules, now_ms=now_ms
             )
+
+        try:
+            return await self._conversions.inline.run(here, elsewhere)
         except Refused as refusal:
             return refusal
+
+    def rules_of(self, topic: str, index: int) -> ProduceRules | None:
+        """As they are now."""
+        return self._rules_of(topic, index)
+
+
+class Checking:
+    """The batches of one request, each checked by the rules of the moment."""
+
+    def __init__(self, large: LargeProduce, call: Call, ready: dict[Place, Checked]) -> None:
+        self._large = large
+        self._version = call.version
+        self._ready = ready
+
+    async def checked(self, topic: str, wanted: messages.Partition) -> Checked | None:
+        """Waits only while the batch was not checked, or by other rules; so it may be appended
+        right after this. None where nothing can be appended.
+        """
+        place = topic, wanted.index
+        while (rules := self._large.rules_of(*place)) is not None:
+            known = self._ready.get(place)
+            if known is not None and (known.is_final or known.rules == rules):
+                return known
+            outcome = await self._large.outcome(wanted.records, self._version, rules)
+            self._ready[place] = Checked(rules, outcome)
+        return None
+
+
+def _kept(checked: Checked) -> Checked:
+    """The same, in memory of its own."""
+    outcome = checked.outcome
+    if isinstance(outcome, Prepared):
+        outcome = outcome._replace(batch=bytearray(outcome.batch))
+    return checked._replace(outcome=outcome, is_final=True)
 
 
 async def _final(answer: Answer, loop: asyncio.AbstractEventLoop) -> Answer:

@@ -5,15 +5,15 @@ Source: cluster.md section 3.5 (the lookup) and 3.10 (codes).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
 
 from barnabas.broker.replication.replicas import Replicas
 from barnabas.protocol.api import ApiKey
 from barnabas.protocol.errors import Refused
 from barnabas.protocol.messages import offset_for_leader_epoch as messages
 
-from .call import Call, Handler
-from .followers import refuse_strangers
+from .call import Answer, Call, Handler
+from .turns import Turn, in_turns
 
 
 class LeaderEpochsHandler:
@@ -26,18 +26,22 @@ class LeaderEpochsHandler:
         """What to register with the dispatcher."""
         return {ApiKey.OFFSET_FOR_LEADER_EPOCH: self.offset_for_leader_epoch}
 
-    def offset_for_leader_epoch(self, call: Call) -> messages.OffsetForLeaderEpochResponse:
+    def offset_for_leader_epoch(self, call: Call) -> Answer:
         """One answer for each partition; -1 and -1 where the epoch is not known."""
-        refuse_strangers(call)
-        return messages.OffsetForLeaderEpochResponse(
-            topics=[
-                messages.TopicResult(
-                    topic=topic.topic,
-                    partitions=[self._look_up(topic.topic, one) for one in topic.partitions],
-                )
-                for topic in call.request.topics
-            ]
-        )
+        return in_turns(self._answer(call.request))
+
+    def _answer(
+        self, request: messages.OffsetForLeaderEpochRequest
+    ) -> Generator[None, None, messages.OffsetForLeaderEpochResponse]:
+        topics, turn = [], Turn()
+        for topic in request.topics:
+            partitions: list[messages.PartitionResult] = []
+            topics.append(messages.TopicResult(topic=topic.topic, partitions=partitions))
+            for one in topic.partitions:
+                partitions.append(self._look_up(topic.topic, one))
+                if turn.is_over():
+                    yield
+        return messages.OffsetForLeaderEpochResponse(topics=topics)
 
     def _look_up(self, topic: str, asked: messages.Partition) -> messages.PartitionResult:
         try:

@@ -5,21 +5,37 @@ Source: log.md section 4.4; cluster.md sections 3.7 and 3.10.
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
+from functools import partial
+from typing import Final, TypeVar
 
 from barnabas.broker.replication.partition import Partition
 from barnabas.broker.replication.replicas import Replicas
+from barnabas.broker.storage.log_search import LongBatch, Search
 from barnabas.protocol.api import ApiKey
 from barnabas.protocol.errors import ErrorCode, Refused
 from barnabas.protocol.messages import list_offsets as messages
 from barnabas.protocol.messages.list_offsets import PartitionResult
+from barnabas.protocol.records.work import TooMuchWork, Work
 
-from .call import Call, Handler
-from .followers import refuse_strangers
+from .call import Answer, Call, Handler
+from .conversions import Conversions, Found
+from .followers import take_for_consumer
 from .read_committed import wants_committed
+from .turns import Turn
+
+T = TypeVar("T")
+Steps = Generator[LongBatch | None, Found, T]
+"""An answer on its way: what it waits for, None being others; what was found; what it is."""
+
+SEARCH_STEPS: Final = 50
+"""A look for a time reads index and log, and takes as long as so many looks at an end."""
 
 LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED = -1, -2, -3, -4, -5
+ENDS = frozenset({LATEST, EARLIEST, EARLIEST_LOCAL, LATEST_TIERED})
+"""No record is looked at for these."""
 SINCE = {LATEST: 0, EARLIEST: 0, MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9}
 """The first version in which each special timestamp means something."""
 NOT_AVAILABLE_SINCE = 5
@@ -30,50 +46,95 @@ DEBUGGER = -2
 class ListOffsetsHandler:
     """Answers from the leader's log, no further than the asker may read."""
 
-    def __init__(self, replicas: Replicas) -> None:
+    def __init__(self, replicas: Replicas, conversions: Conversions | None = None) -> None:
         self._replicas = replicas
+        self._conversions = conversions or Conversions()
 
     def handlers(self) -> Mapping[int, Handler]:
         """What to register with the dispatcher."""
         return {ApiKey.LIST_OFFSETS: self.list_offsets}
 
-    def list_offsets(self, call: Call) -> messages.ListOffsetsResponse:
-        """One answer for each partition, in the order of the request."""
-        refuse_strangers(call)
+    def list_offsets(self, call: Call) -> Answer:
+        """One answer for each partition, in the order of the request.
+
+        Many partitions, and batches that cost more than they look, take further turns.
+        """
+        take_for_consumer(call)
+        steps = self._answer(call)
+        try:
+            long = next(steps)
+        except StopIteration as stop:
+            return stop.value
+        return self._in_turns(steps, long)
+
+    async def _in_turns(self, steps: Steps[Answer], long: LongBatch | None) -> Answer:
+        """Give the answer in turns to come; what takes long is done in the process."""
+        while True:
+            found, refusal = None, None
+            if long is None:
+                await asyncio.sleep(0)
+            else:
+                try:
+                    found = await self._conversions.first_record(
+                        long.data, long.timestamp, long.start
+                    )
+                except Refused as refused:
+                    refusal = refused
+            try:
+                long = steps.send(found) if refusal is None else steps.throw(refusal)
+            except StopIteration as stop:
+                return stop.value
+
+    def _answer(self, call: Call) -> Steps[messages.ListOffsetsResponse]:
+        """Yields None when a turn is over, or a batch that is to be searched elsewhere."""
         request: messages.ListOffsetsRequest = call.request
-        count = Counter(
-            (topic.name, one.partition_index)
-            for topic in request.topics
-            for one in topic.partitions
-        )
-        return messages.ListOffsetsResponse(
-            topics=[
-                messages.TopicResult(
-                    name=topic.name,
-                    partitions=[
-                        self._look_up(call, topic.name, one, count[topic.name, one.partition_index])
-                        for one in topic.partitions
-                    ],
-                )
-                for topic in request.topics
-            ]
-        )
+        turn = Turn()
+        count: Counter[tuple[str, int]] = Counter()
+        for topic in request.topics:
+            for one in topic.partitions:
+                count[topic.name, one.partition_index] += 1
+                if turn.is_over():
+                    yield None
+        topics = []
+        for topic in request.topics:
+            partitions: list[PartitionResult] = []
+            topics.append(messages.TopicResult(name=topic.name, partitions=partitions))
+            for one in topic.partitions:
+                mentions = count[topic.name, one.partition_index]
+                partitions.append((yield from self._look_up(call, topic.name, one, mentions)))
+                if turn.is_over(1 if one.timestamp < 0 else SEARCH_STEPS):
+                    yield None
+        return messages.ListOffsetsResponse(topics=topics)
 
     def _look_up(
         self, call: Call, topic: str, asked: messages.Partition, mentions: int
-    ) -> PartitionResult:
+    ) -> Steps[PartitionResult]:
         index = asked.partition_index
-        try:
-            if mentions > 1:
-                raise Refused(ErrorCode.INVALID_REQUEST, "a partition is asked about twice")
-            if asked.timestamp < 0 and call.version < SINCE.get(asked.timestamp, 99):
-                raise Refused(ErrorCode.UNSUPPORTED_VERSION)
-            partition = self._partition(call, topic, asked)
-            if call.version == 0:
-                return _segment_boundaries(partition, asked, call)
-            return _found(partition, asked, call)
-        except Refused as refusal:
-            return PartitionResult(partition_index=index, error_code=refusal.code)
+        search = Search()
+        while True:
+            try:
+                if mentions > 1 and call.version > 0:
+                    raise Refused(ErrorCode.INVALID_REQUEST, "a partition is asked about twice")
+                if asked.timestamp < 0 and call.version < SINCE.get(asked.timestamp, 99):
+                    raise Refused(ErrorCode.UNSUPPORTED_VERSION)
+                partition = self._partition(call, topic, asked)
+                if call.version == 0:
+                    return _segment_boundaries(partition, asked, call)
+                find = partial(_found, partition, asked, call, search)
+                if asked.timestamp in ENDS:
+                    return find(None)
+                return self._conversions.inline.attempt(find)
+            except LongBatch as batch:
+                long = batch
+            except TooMuchWork:
+                yield None
+                continue
+            except Refused as refusal:
+                return PartitionResult(partition_index=index, error_code=refusal.code)
+            try:
+                search.found[long.key] = yield long
+            except Refused as refusal:
+                return PartitionResult(partition_index=index, error_code=refusal.code)
 
     def _partition(self, call: Call, topic: str, asked: messages.Partition) -> Partition:
         if call.request.replica_id == DEBUGGER:
@@ -98,8 +159,11 @@ def _segment_boundaries(
     )
 
 
-def _found(partition: Partition, asked: messages.Partition, call: Call) -> PartitionResult:
+def _found(
+    partition: Partition, asked: messages.Partition, call: Call, search: Search, work: Work | None
+) -> PartitionResult:
     log, wanted = partition.log, asked.timestamp
+    search.work = work
     is_consumer = call.request.replica_id < 0
     end = partition.high_watermark if is_consumer else log.end_offset
     if wants_committed(call.request):
@@ -117,7 +181,11 @@ def _found(partition: Partition, asked: messages.Partition, call: Call) -> Parti
         result.leader_epoch = -1
     else:
         at_newest = wanted == MAX_TIMESTAMP
-        found = log.max_timestamp_offset(end) if at_newest else log.offset_for_time(wanted, end)
+        found = (
+            log.max_timestamp_offset(end, search)
+            if at_newest
+            else log.offset_for_time(wanted, end, search)
+        )
         if found is None:
             _check_settled(partition, call, is_consumer)
             result.leader_epoch = -1

@@ -5,8 +5,10 @@ Source: cluster.md sections 2.9, 2.15 and 3.10; protocol.md section 2.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Final
+import asyncio
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from functools import partial
+from typing import Any, Final
 
 from barnabas.broker.metadata import NO_TOPIC_ID, MetadataCache, PartitionInfo, Snapshot
 from barnabas.coordinator.ports import OFFSETS_TOPIC
@@ -25,6 +27,8 @@ CLUSTER_OPERATIONS: Final = 8096
 UNTOLD: Final = -(2**31)
 NOT_SERVED: Final = INTERNAL_TOPICS - {OFFSETS_TOPIC}
 """Never made like an ordinary topic because a client, such as sarama, asks for it by name."""
+PATIENCE_S: Final = 1.0
+"""How long a node that knows of no node waits for a controller before it says so."""
 NO_CONTROLLER: Final = -1
 NO_LEADER: Final = -1
 
@@ -46,7 +50,29 @@ class MetadataHandler:
 
     def handlers(self) -> Mapping[int, Handler]:
         """What to register with the dispatcher."""
-        return {ApiKey.METADATA: self.describe}
+        return {ApiKey.METADATA: self.answer}
+
+    def answer(
+        self, call: Call
+    ) -> metadata.MetadataResponse | Coroutine[Any, Any, metadata.MetadataResponse]:
+        """Describe; but a node that has just started is first told which nodes there are."""
+        if self._is_reachable(call.peer.listener, self._cache.snapshot):
+            return self.describe(call)
+        return self._describe_soon(call)
+
+    async def _describe_soon(self, call: Call) -> metadata.MetadataResponse:
+        """Without any node to name the connection is closed behind the answer.
+
+        librdkafka's AdminClient (2.16) otherwise waits until it is closed before it asks again.
+        """
+        is_reachable = partial(self._is_reachable, call.peer.listener)
+        if not await self._cache.wait_until(is_reachable, PATIENCE_S):
+            asyncio.get_running_loop().call_soon(call.peer.close)
+        return self.describe(call)
+
+    @staticmethod
+    def _is_reachable(listener: str, snapshot: Snapshot) -> bool:
+        return any(listener in broker.endpoints for broker in snapshot.brokers.values())
 
     def describe(self, call: Call) -> metadata.MetadataResponse:
         """Describe the nodes and the topics asked for; every topic when none is named."""

@@ -17,6 +17,7 @@ from barnabas.protocol.errors import Refused
 from barnabas.protocol.messages import fetch as messages
 from barnabas.protocol.records import batch
 from barnabas.protocol.records.convert import down_convert
+from barnabas.protocol.records.work import TooMuchWork, Work
 
 from .call import Call
 from .conversions import Conversions, is_large_to_convert
@@ -120,11 +121,21 @@ class OldFetch:
         while stored:
             *_, (last, _) = batch.iterate(stored)
             following = batch.next_offset(stored, last)
-            if is_large_to_convert(stored, magic):
-                found = await self._conversions.down_convert(stored, magic, start, bytes_max)
-            else:
-                found = down_convert(stored, magic, start, bytes_max=bytes_max)
+            found = await self._in_turn(bytes(stored), magic, start, bytes_max)
             if found:
                 return found
+            await asyncio.sleep(0)
             stored = self._led(one).read(following, bytes_max=READ_BYTES, at_least_one=True)
         return b""
+
+    async def _in_turn(self, stored: bytes, magic: int, start: int, bytes_max: int) -> bytes:
+        """Wherever it holds up nobody: the headers say what is large, and they may lie."""
+
+        def here(work: Work) -> bytes:
+            if is_large_to_convert(stored, magic):
+                raise TooMuchWork
+            return down_convert(stored, magic, start, bytes_max=bytes_max, work=work)
+
+        return await self._conversions.inline.run(
+            here, lambda: self._conversions.down_convert(stored, magic, start, bytes_max)
+        )

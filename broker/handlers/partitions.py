@@ -15,6 +15,7 @@ from barnabas.client.ensemble import ZooKeeperError
 from barnabas.protocol.api import ApiKey
 from barnabas.protocol.errors import ErrorCode, Refused
 from barnabas.protocol.messages import create_partitions as messages
+from barnabas.protocol.names import check_topic
 
 from .call import Call, Handler
 from .topics import OTHERS_S, elsewhere, late, unreachable
@@ -54,6 +55,7 @@ class PartitionsHandler:
             try:
                 if counts[topic.name] > 1:
                     raise Refused(ErrorCode.INVALID_REQUEST, f"{topic.name} is named twice")
+                check_topic(topic.name)
                 grown[topic.name] = await self._grow(topic, is_dry=request.validate_only)
             except Refused as refusal:
                 _refuse(results[topic.name], refusal)

@@ -6,7 +6,6 @@ Source: cluster.md sections 3.8 and 3.10; log.md sections 1.8 and 3.1.
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -16,7 +15,7 @@ from barnabas.broker.replication.waits import AckWait
 from barnabas.broker.storage.log_config import LogConfig
 from barnabas.protocol.api import ApiKey
 from barnabas.protocol.audit_topic import AUDIT_TOPIC
-from barnabas.protocol.errors import ErrorCode, Refused
+from barnabas.protocol.errors import CorruptRequest, ErrorCode, Refused
 from barnabas.protocol.messages import produce as messages
 from barnabas.protocol.names import is_internal
 from barnabas.protocol.records.validate import (
@@ -25,19 +24,26 @@ from barnabas.protocol.records.validate import (
     ProduceRules,
     prepare,
 )
+from barnabas.protocol.records.work import TooMuchWork
 
 from .call import Answer, Call, Handler, Parked
 from .conversions import Conversions
-from .large_produce import Checked, LargeProduce, Ready
+from .large_produce import Checked, CheckedOf, LargeProduce, Place, Ready
+from .leader_hints import LeaderHints
+from .repeated_partitions import each_partition_once
 from .transactional import check_transaction
-
-log = logging.getLogger(__name__)
 
 ADMIN_CLIENT = "__admin_client"
 """The one client id that may write to internal topics."""
 STORAGE_ERROR_SINCE = 4
 """Older producers do not know 56: they are told 6, and ask somebody else."""
+LEADERS_SINCE = 10
+"""From here a producer is told who leads where we do not (KIP-951)."""
 ACKS = (-1, 0, 1)
+TURN_BYTES = 1 << 20
+"""A large request appends so much before others are served."""
+APPEND_BYTES = 1 << 12
+"""What one append costs besides, as bytes."""
 
 
 @dataclass(slots=True)
@@ -46,6 +52,30 @@ class Waiting:
 
     partition: Partition
     end: int
+
+
+class Outcome:
+    """How the appends of one request ended, as far as they have."""
+
+    def __init__(self) -> None:
+        self.topics: list[messages.TopicResult] = []
+        self.results: list[messages.PartitionResult] = []
+        self.has_refusals = False
+        self.waiting: dict[int, Waiting] = {}
+        """By index in ``results``."""
+        self._answers: list[messages.PartitionResult] = []
+
+    def begin(self, topic: str) -> None:
+        """What is added from now on is of this topic."""
+        self._answers = []
+        self.topics.append(messages.TopicResult(name=topic, partition_responses=self._answers))
+
+    def add(self, result: messages.PartitionResult, pending: Waiting | None) -> None:
+        """One partition's result, which ``pending`` may still change."""
+        if pending is not None:
+            self.waiting[len(self.results)] = pending
+        self.results.append(result)
+        self._answers.append(result)
 
 
 class ProduceHandler:
@@ -58,17 +88,22 @@ class ProduceHandler:
         loop: asyncio.AbstractEventLoop,
         now_ms: Callable[[], int],
         conversions: Conversions | None = None,
+        leaders: LeaderHints | None = None,
     ) -> None:
+        """``leaders`` None: whoever asks the wrong node is not told the right one."""
+        self._leaders = leaders
         self._replicas = replicas
         self._loop = loop
         self._now_ms = now_ms
         self._rules: dict[int, tuple[LogConfig, ProduceRules]] = {}
+        conversions = conversions or Conversions()
+        self._inline = conversions.inline
         self._large = LargeProduce(
             loop,
-            conversions or Conversions(),
+            conversions,
             rules_of=self._rules_at,
             now_ms=now_ms,
-            append=self._append_all,
+            append=self._append_in_turns,
         )
 
     def handlers(self) -> Mapping[int, Handler]:
@@ -77,49 +112,95 @@ class ProduceHandler:
 
     def produce(self, call: Call) -> Answer:
         """Append every partition's batch by itself; one that fails does not hinder the others."""
-        if self._large.takes(call.request):
-            return self._large.later(call)
-        return self._append_all(call, {})
+        request: messages.ProduceRequest = call.request
+        if request.topic_data:
+            request.topic_data = each_partition_once(request.topic_data)
+        if self._large.takes(request):
+            return self._large.later(call, {})
+        ready: dict[Place, Checked] = {}
+        try:
+            if not _has_one_batch(request):
+                self._check_all(call, ready)
+            return self._append_all(call, ready)
+        except TooMuchWork:  # before anything was appended
+            return self._large.later(call, ready)
+
+    def _check_all(self, call: Call, ready: dict[Place, Checked]) -> None:
+        """Put what comes of each batch into ``ready``; raises TooMuchWork at the first that may."""
+        for topic in call.request.topic_data:
+            for wanted in topic.partition_data:
+                rules = self._rules_at(topic.name, wanted.index)
+                if rules is not None:
+                    try:
+                        outcome: Prepared | Refused | None = self._check(call, wanted, rules)
+                    except Refused as refusal:
+                        outcome = refusal
+                    ready[topic.name, wanted.index] = Checked(rules, outcome)
+
+    def _check(
+        self, call: Call, wanted: messages.Partition, rules: ProduceRules
+    ) -> Prepared | None:
+        return self._inline.attempt(
+            lambda work: prepare(
+                wanted.records,
+                produce_version=call.version,
+                rules=rules,
+                now_ms=self._now_ms(),
+                work=work,
+            )
+        )
 
     def _append_all(self, call: Call, ready: Ready) -> Answer:
         """``ready`` has the batches that were checked already."""
-        request: messages.ProduceRequest = call.request
-        waiting: dict[int, Waiting] = {}
-        results: list[messages.PartitionResult] = []
-        topics = []
-        for topic in request.topic_data:
-            answers = []
+        outcome = Outcome()
+        for topic in call.request.topic_data:
+            outcome.begin(topic.name)
             for wanted in topic.partition_data:
-                result = self._append_safely(call, topic.name, wanted, waiting, len(results), ready)
-                results.append(result)
-                answers.append(result)
-            topics.append(messages.TopicResult(name=topic.name, partition_responses=answers))
-        if request.acks == 0:
-            return self._say_nothing(call, results)
-        answer = messages.ProduceResponse(responses=topics)
-        if not waiting:
+                checked = ready.get((topic.name, wanted.index)) if ready else None
+                self._append_safely(call, topic.name, wanted, checked, outcome)
+        return self._answer(call, outcome)
+
+    async def _append_in_turns(self, call: Call, checked_of: CheckedOf) -> Answer:
+        """The same for a request that may be large: others are served in between."""
+        outcome, size = Outcome(), 0
+        for topic in call.request.topic_data:
+            outcome.begin(topic.name)
+            for wanted in topic.partition_data:
+                checked = await checked_of(topic.name, wanted)
+                self._append_safely(call, topic.name, wanted, checked, outcome)
+                size += APPEND_BYTES + len(wanted.records or b"")
+                if size > TURN_BYTES:
+                    size = 0
+                    await asyncio.sleep(0)
+        return self._answer(call, outcome)
+
+    def _answer(self, call: Call, outcome: Outcome) -> Answer:
+        if call.request.acks == 0:
+            return self._say_nothing(outcome.results)
+        answer = messages.ProduceResponse(responses=outcome.topics)
+        if outcome.has_refusals:
+            self._tell_leaders(call, answer)
+        if not outcome.waiting:
             return answer
-        return self._when_committed(answer, results, waiting, request.timeout_ms / 1000)
+        return self._when_committed(call, answer, outcome.results, outcome.waiting)
 
     def _append_safely(
         self,
         call: Call,
         topic: str,
         wanted: messages.Partition,
-        waiting: dict[int, Waiting],
-        place: int,
-        ready: Ready,
-    ) -> messages.PartitionResult:
+        checked: Checked | None,
+        outcome: Outcome,
+    ) -> None:
+        pending = None
         try:
-            checked = ready.get((topic, wanted.index)) if ready else None
             result, pending = self._append(call, topic, wanted, checked)
         except InvalidRecords as refusal:
-            return _refused(wanted.index, refusal, call.version, refusal.record_errors)
+            result = _refused(wanted.index, refusal, call.version, refusal.record_errors)
         except Refused as refusal:
-            return _refused(wanted.index, refusal, call.version)
-        if pending is not None:
-            waiting[place] = pending
-        return result
+            result = _refused(wanted.index, refusal, call.version)
+            outcome.has_refusals = True
+        outcome.add(result, pending)
 
     def _append(
         self, call: Call, topic: str, wanted: messages.Partition, checked: Checked | None
@@ -157,29 +238,40 @@ class ProduceHandler:
         config: LogConfig,
         checked: Checked | None,
     ) -> Prepared | None:
-        rules = self._rules_of(config)
-        if checked is None or checked.rules is not rules:  # they were changed meanwhile
-            return prepare(
-                wanted.records, produce_version=call.version, rules=rules, now_ms=self._now_ms()
-            )
+        if checked is None:
+            return self._check(call, wanted, self._rules_of(config))
         if isinstance(checked.outcome, Refused):
             raise checked.outcome
         return checked.outcome
 
+    def _tell_leaders(self, call: Call, answer: messages.ProduceResponse) -> None:
+        """Name leader, epoch and address where another node leads by now."""
+        if call.version < LEADERS_SINCE or self._leaders is None:
+            return
+        wrong = [
+            (topic.name, result.index, result)
+            for topic in answer.responses
+            for result in topic.partition_responses
+            if result.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+        ]
+        answer.node_endpoints = self._leaders.tell(wrong, call.peer.listener, messages)
+
     def _when_committed(
         self,
+        call: Call,
         answer: messages.ProduceResponse,
         results: Sequence[messages.PartitionResult],
         waiting: Mapping[int, Waiting],
-        wait_s: float,
     ) -> Parked:
-        parked = Parked()
+        parked, wait_s = Parked(), call.request.timeout_ms / 1000
 
         def decided(codes: dict[int, ErrorCode]) -> None:
             for place, code in codes.items():
                 if code is not ErrorCode.NONE:
                     results[place].error_code = code
                     results[place].base_offset = -1
+            if ErrorCode.NOT_LEADER_OR_FOLLOWER in codes.values():
+                self._tell_leaders(call, answer)
             parked.resolve(answer)
 
         acks, until = AckWait(decided), self._loop.time() + wait_s
@@ -188,12 +280,16 @@ class ProduceHandler:
         acks.start(self._loop, wait_s)
         return parked
 
-    def _say_nothing(self, call: Call, results: Sequence[messages.PartitionResult]) -> None:
-        """With acks 0 a closed connection is the only way to tell of an error."""
-        codes = {result.error_code for result in results} - {ErrorCode.NONE}
-        if codes:
-            log.info("closed a producer without acks host=%s codes=%s", call.peer.host, codes)
-            call.peer.close()
+    def _say_nothing(self, results: Sequence[messages.PartitionResult]) -> None:
+        """With acks 0 a closed connection is the only way to tell of an error.
+
+        Raises CorruptRequest, which closes it and bounds what is logged: such a producer connects
+        again at once.
+        """
+        told = {result.error_code for result in results} - {ErrorCode.NONE}
+        if told:
+            names = ", ".join(code.name for code in ErrorCode if code in told)
+            raise CorruptRequest(f"without acks: {names}")
 
     def _rules_at(self, topic: str, index: int) -> ProduceRules | None:
         try:
@@ -208,6 +304,10 @@ class ProduceHandler:
                 self._rules.clear()
             known = self._rules[id(config)] = (config, rules_of(config))
         return known[1]
+
+
+def _has_one_batch(request: messages.ProduceRequest) -> bool:
+    return len(request.topic_data) == 1 and len(request.topic_data[0].partition_data) == 1
 
 
 def _may_write(call: Call, topic: str) -> bool:

@@ -12,6 +12,7 @@ from barnabas.broker.storage.producers import Producer
 from barnabas.protocol.api import ApiKey
 from barnabas.protocol.errors import Refused
 from barnabas.protocol.messages import describe_producers as messages
+from barnabas.protocol.names import check_topic
 
 from .call import Call, Handler
 
@@ -43,10 +44,14 @@ class ProducersHandler:
 
     def _look_up(self, topic: str, index: int) -> messages.PartitionResult:
         try:
+            check_topic(topic)
             partition = self._replicas.get(topic, index) or self._replicas.led(topic, index)
         except Refused as refusal:
             return messages.PartitionResult(
-                partition_index=index, error_code=refusal.code, active_producers=[]
+                partition_index=index,
+                error_code=refusal.code,
+                error_message=refusal.message or None,
+                active_producers=[],
             )
         producers = [_described(*each) for each in partition.log.producers]
         return messages.PartitionResult(partition_index=index, active_producers=producers)

@@ -5,7 +5,6 @@ Source: cluster.md section 2.12; Kafka 3.9 KafkaApis; KIP-455.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 
@@ -45,16 +44,13 @@ class ReassignmentsHandler:
     ) -> alter_partition_reassignments.AlterPartitionReassignmentsResponse:
         """Begin moves and call moves off; answered when that is written, not when it is done."""
         request: alter_partition_reassignments.AlterPartitionReassignmentsRequest = call.request
-        named = [
-            ((topic.name, each.partition_index), each.replicas)
+        # Of a partition named twice the last wish counts, as in Kafka.
+        wishes = {
+            (topic.name, each.partition_index): each.replicas
             for topic in request.topics
             for each in topic.partitions
-        ]
-        counts = Counter(partition for partition, _ in named)
-        wishes = {partition: wish for partition, wish in named if counts[partition] == 1}
-
-        twice = Refused(ErrorCode.INVALID_REQUEST, "named twice")
-        outcomes: dict[Partition, Outcome] = dict.fromkeys(counts, twice)
+        }
+        outcomes: dict[Partition, Outcome] = {}
         try:
             for chunk in chunks(list(wishes), AT_ONCE):
                 part = {partition: wishes[partition] for partition in chunk}

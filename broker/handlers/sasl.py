@@ -24,9 +24,9 @@ def handlers() -> Mapping[int, Handler]:
 def handshake(call: Call) -> SaslHandshakeResponse:
     """Agree on a mechanism; a peer that cannot is told what there is, and has to go."""
     code = ErrorCode.NONE
+    if call.peer.sasl is None:
+        return SaslHandshakeResponse(error_code=ErrorCode.ILLEGAL_SASL_STATE)
     try:
-        if call.peer.sasl is None:
-            raise Refused(ErrorCode.ILLEGAL_SASL_STATE, "this listener asks for no proof")
         call.peer.sasl.choose(call.request.mechanism, call.version)
     except Refused as refusal:
         code = refusal.code
@@ -36,9 +36,12 @@ def handshake(call: Call) -> SaslHandshakeResponse:
 
 def authenticate(call: Call) -> SaslAuthenticateResponse:
     """Check the peer's token; a wrong one ends the connection."""
+    if call.peer.sasl is None:
+        return SaslAuthenticateResponse(
+            error_code=ErrorCode.ILLEGAL_SASL_STATE,
+            error_message="this listener asks for no proof",
+        )
     try:
-        if call.peer.sasl is None:
-            raise Refused(ErrorCode.ILLEGAL_SASL_STATE, "this listener asks for no proof")
         call.peer.sasl.authenticate(call.request.auth_bytes)
     except Refused as refusal:
         call.peer.close()

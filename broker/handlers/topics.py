@@ -18,6 +18,7 @@ from barnabas.client.ensemble import ZooKeeperError
 from barnabas.protocol.api import ApiKey
 from barnabas.protocol.errors import ErrorCode, Refused
 from barnabas.protocol.messages import create_topics, delete_topics
+from barnabas.protocol.names import FORCE_INTERNAL_CLIENT, is_internal
 from barnabas.protocol.settings import declared
 
 from .call import Call, Handler
@@ -80,7 +81,8 @@ class TopicsHandler:
         if not request.validate_only:
             for name in await self._unled(made, deadline):
                 results[name] = _refused(name, late(request.timeout_ms))
-        return create_topics.CreateTopicsResponse(topics=list(results.values()))
+        told = [results[topic.name] for topic in request.topics]
+        return create_topics.CreateTopicsResponse(topics=told)
 
     async def delete(self, call: Call) -> delete_topics.DeleteTopicsResponse:
         """Have topics deleted; each has its own code."""
@@ -99,7 +101,7 @@ class TopicsHandler:
                 name = self._named(topic)
                 result.name = name
                 result.topic_id = self._cache.snapshot.topic_ids.get(name, bytes(16))
-                await self._mark(name, call.version)
+                await self._mark(name, call)
             except Refused as refusal:
                 result.error_code, result.error_message = refusal.code, refusal.message
                 continue
@@ -164,11 +166,18 @@ class TopicsHandler:
             raise Refused(ErrorCode.UNKNOWN_TOPIC_ID, "no topic has this id")
         return name
 
-    async def _mark(self, name: str, version: int) -> None:
+    async def _mark(self, name: str, call: Call) -> None:
         if not self._is_controller():
             raise elsewhere()
+        if is_internal(name) and call.client_id != FORCE_INTERNAL_CLIENT:
+            # Kafka deletes it, and with it every offset of every group.
+            raise Refused(
+                ErrorCode.INVALID_TOPIC_EXCEPTION,
+                f"{name} is internal: what groups committed would be gone with it. "
+                "`barnabas topics delete --force-internal` does it",
+            )
         if not self._may_delete:
-            has_code = version >= DELETION_DISABLED_SINCE
+            has_code = call.version >= DELETION_DISABLED_SINCE
             raise Refused(
                 ErrorCode.TOPIC_DELETION_DISABLED if has_code else ErrorCode.INVALID_REQUEST,
                 "delete.topic.enable=false",

@@ -11,27 +11,40 @@ import logging
 import random
 import socket
 from collections.abc import Callable, Mapping
-from typing import Final
+from typing import Final, cast
 
 import asyncio_dgram
 
-from barnabas.protocol.beacon import BadBeacon, Beacon, BeaconCodec, Echo
+from barnabas.broker.latency import Latency
+from barnabas.protocol.beacon import (
+    TAKES_ACKNOWLEDGEMENTS,
+    Acknowledgement,
+    BadBeacon,
+    Beacon,
+    BeaconCodec,
+    Echo,
+    Message,
+)
 
+from .authority import ControllerAuthority
 from .lease import TimedLease
-from .pulse import Pulse
+from .pulse import MICROSECONDS, Pulse
 from .settings import BeaconTimes
 from .vigil import Vigil
+from .voter import Voter
 
 log = logging.getLogger(__name__)
 
 Address = tuple[str, int]
 _INCARNATION_BITS: Final = 62
+_WARN_AGAIN_S: Final = 60.0
+"""How often refused datagrams are told of; anybody may send them."""
 _LOOK_UP_AGAIN_S: Final = 5.0
 """A container that was started again has its name still, but another address."""
 
 
 class Beacons:
-    """Sends and receives for :attr:`pulse` and :attr:`vigil`, which hold every rule.
+    """Sends and receives for :attr:`pulse`, :attr:`voter` and :attr:`vigil`: these hold every rule.
 
     ``peers`` gives the other nodes and where their INTERNAL listeners are; ``clock`` goes on while
     the machine sleeps.
@@ -48,11 +61,16 @@ class Beacons:
         chance: random.Random,
         peers: Callable[[], Mapping[int, Address]],
         lease: TimedLease,
+        votes: bool = True,
     ) -> None:
         self.is_beating = False
         """Whether this node says that it lives; it listens all the time."""
         self.refused = 0
         """Datagrams that were no beacons of this cluster."""
+        self.echoes = Latency()
+        """From sending a beacon until its echo is here."""
+        self._clock = clock
+        self._warn_at = 0.0
         self._codec = BeaconCodec(cluster_id, secret)
         self._times = times
         self._peers = peers
@@ -60,6 +78,11 @@ class Beacons:
         self._resolved: dict[Address, tuple[Address, float]] = {}
         self._lookups: dict[Address, asyncio.Task[None]] = {}
         self._outgoing: list[tuple[int, bytes]] = []
+        self.voter = Voter(times, clock)
+        self.votes = votes
+        """Whether this node acknowledges controllers; those that cannot be elected do not."""
+        self._cluster_id = cluster_id
+        self._node_id = node_id
         self.pulse = Pulse(
             cluster_id,
             node_id,
@@ -67,9 +90,18 @@ class Beacons:
             clock,
             lease,
             self._post,
-            lambda: chance.getrandbits(_INCARNATION_BITS),
+            lambda: TAKES_ACKNOWLEDGEMENTS | chance.getrandbits(_INCARNATION_BITS),
         )
-        self.vigil = Vigil(cluster_id, node_id, times, clock, self._post, lease)
+        self.vigil = Vigil(
+            cluster_id,
+            node_id,
+            times,
+            clock,
+            self._post,
+            lease,
+            ControllerAuthority(node_id, times, clock),
+            lambda: self.pulse.incarnation_now,
+        )
 
     async def open(self, host: str, port: int) -> None:
         """Bind the socket; raises OSError when somebody else has it."""
@@ -98,35 +130,76 @@ class Beacons:
     async def _beat_forever(self) -> None:
         while True:
             if self.is_beating:
-                self.pulse.beat(self._peers(), self.vigil.authority())
+                self._beat()
                 await self._flush()
             await asyncio.sleep(self._times.interval)
+
+    def _beat(self) -> None:
+        sent = self.pulse.beat(self._peers(), self.vigil.authority())
+        if self.vigil.epoch:  # its own vote is as good as any, once it is listed
+            vote = self.voter.acknowledge(self.vigil.epoch) if self.votes else None
+            self.vigil.round_sent(sent, vote)
 
     async def _listen(self) -> None:
         while self._socket is not None:
             try:
-                datagram, _ = await self._socket.recv()
+                datagram, sender = await self._socket.recv()
             except asyncio_dgram.TransportClosed:
                 return
             except OSError as problem:  # of a datagram sent earlier; see _forget_failures
                 log.debug("a beacon was not sent: %s", problem)
                 continue
-            self._take(datagram)
+            self._take(datagram, cast("Address", sender))
             await self._flush()
 
-    def _take(self, datagram: bytes) -> None:
+    def _take(self, datagram: bytes, sender: Address) -> None:
         try:
             message = self._codec.decode(datagram)
         except BadBeacon as problem:
-            self.refused += 1
-            log.debug("refused a datagram reason='%s'", problem)
+            self._refuse(sender, problem)
             return
         if isinstance(message, Echo):
+            self.echoes.took(self._clock() - message.sent_us / MICROSECONDS)
             self.pulse.take_echo(message)
+        elif isinstance(message, Acknowledgement):
+            self.vigil.take_acknowledgement(message)
         elif self.vigil.take(message):
             self.pulse.take_beacon(message)
+            self._vote(message)
 
-    def _post(self, receiver: int, message: Beacon | Echo) -> None:
+    def _vote(self, beacon: Beacon) -> None:
+        """Acknowledge a controller's round, if this node may."""
+        if not (self.votes and beacon.controller_epoch and beacon.takes_acknowledgements):
+            self.voter.saw(beacon.controller_epoch)
+            return
+        is_final = self.voter.acknowledge(beacon.controller_epoch)
+        if is_final is None:
+            return
+        acknowledgement = Acknowledgement(
+            cluster_id=self._cluster_id,
+            node_id=self._node_id,
+            controller_id=beacon.node_id,
+            controller_epoch=beacon.controller_epoch,
+            incarnation=beacon.incarnation,
+            sent_us=beacon.sent_us,
+            is_final=is_final,
+        )
+        self._post(beacon.node_id, acknowledgement)
+
+    def _refuse(self, sender: Address, problem: BadBeacon) -> None:
+        """Count it, and say so now and then: a node with another secret, or a stranger."""
+        self.refused += 1
+        now = asyncio.get_running_loop().time()
+        if now >= self._warn_at:
+            self._warn_at = now + _WARN_AGAIN_S
+            log.warning(
+                "refused datagrams count=%d last_from=%s:%d reason='%s'",
+                self.refused,
+                *sender[:2],  # IPv6 adds two numbers
+                problem,
+            )
+
+    def _post(self, receiver: int, message: Message) -> None:
         self._outgoing.append((receiver, self._codec.encode(message)))
 
     async def _flush(self) -> None:

@@ -13,11 +13,12 @@ import random
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from barnabas.client.ensemble import SessionState, ZooKeeper, ZooKeeperError, read_if_any
+from barnabas.client.ensemble import Check, SessionState, ZooKeeper, ZooKeeperError, read_if_any
 from barnabas.protocol import znodes
 from barnabas.protocol.errors import ErrorCode
 
 from .beacons import Address, Beacons
+from .entitlement import Entitlement
 from .lease import Lease, TimedLease, Unlimited
 from .settings import DRIFT, LivenessSettings
 
@@ -44,7 +45,9 @@ class Liveness:
         clock: Callable[[], float],
         chance: random.Random,
         peers: Callable[[], Mapping[int, Address]],
+        is_candidate: bool = True,
     ) -> None:
+        """``is_candidate``: the node can be elected controller, and so it votes for others."""
         self._settings = settings
         self._zookeeper = zookeeper
         self._node_id = node_id
@@ -53,6 +56,8 @@ class Liveness:
         self._is_by_session = False
         self._broker_epoch = -1
         self._controller_id: int | None = None
+        self._controller_since = 0.0
+        """When the controller was seen to be one, by ``clock``."""
         self._controller_seen = asyncio.Event()
         self._judged = asyncio.Event()
         is_limited = settings.offsets_read_lease_ms is None
@@ -69,8 +74,17 @@ class Liveness:
                 chance=chance,
                 peers=peers,
                 lease=self._timed,
+                votes=is_candidate,
             )
+        self._entitlement: Entitlement | None = None
+        if self.beacons is not None and is_candidate:
+            self._entitlement = Entitlement(self.beacons.voter, zookeeper, node_id, clock)
         zookeeper.on_state.append(self._session_changed)
+
+    @property
+    def votes(self) -> bool:
+        """This node acknowledges controllers, which may have their authority from that."""
+        return self.beacons is not None and self.beacons.votes
 
     async def open(self, host: str, port: int) -> None:
         """Bind the beacons' socket; without it this node is judged by its session."""
@@ -93,11 +107,14 @@ class Liveness:
         self._timed.drop()
         if self.beacons is not None:
             self.beacons.pulse.begin_life(broker_epoch)
+        if self._entitlement is not None:
+            self._entitlement.registered(broker_epoch)
         self._controller_seen.set()
 
     def controller_seen(self, controller_id: int | None) -> None:
         """Somebody was elected: from now on its silence counts, and its way of judging."""
         self._controller_id = controller_id
+        self._controller_since = self._clock()
         if self.beacons is not None:
             self.beacons.pulse.expect_controller()
         self._controller_seen.set()
@@ -127,10 +144,18 @@ class Liveness:
         self._timed.waiting.clear()
 
     def is_controller_silent(self) -> bool:
-        """The controller sends beacons, and none came for T."""
-        if self.beacons is None or not self.beacons.is_beating or self._controller_id is None:
+        """The controller sends beacons, and none came for T.
+
+        Only of one that was heard at all, since it is controller or just before: who never hears
+        the others (another secret, a packet filter) would depose one controller after the other.
+        """
+        beacons = self.beacons
+        if beacons is None or not beacons.is_beating or self._controller_id is None:
             return False
-        return self.beacons.pulse.is_controller_silent()
+        since = self._controller_since - self._settings.times.timeout
+        if not beacons.vigil.was_heard_since(self._controller_id, since):
+            return False
+        return beacons.pulse.is_controller_silent()
 
     async def run(self) -> None:
         """Keep the lease until cancelled."""
@@ -139,11 +164,15 @@ class Liveness:
             tasks.create_task(self._watch_session(), name="session lease")
             if self.beacons is not None:
                 tasks.create_task(self.beacons.run(), name="beacons")
+            if self._entitlement is not None:
+                tasks.create_task(self._entitlement.run(), name="entitlement to vote")
 
     async def leave(self) -> None:
         """Give the lease up for good and say so."""
         self._is_by_session = False
         self._timed.drop()
+        if self._entitlement is not None:  # another process may have this id before this one ends
+            self._entitlement.lost()
         if self.beacons is not None and self.beacons.is_beating:
             await self.beacons.leave()
 
@@ -152,6 +181,8 @@ class Liveness:
         if state is SessionState.LOST:
             self._broker_epoch = -1
             self._timed.drop()
+            if self._entitlement is not None:
+                self._entitlement.lost()
             if self.beacons is not None:
                 self.beacons.is_beating = False
 
@@ -208,6 +239,7 @@ class Liveness:
     async def _extend_by_session(self, path: str, timeout_s: float) -> None:
         sent, epoch = self._clock(), self._broker_epoch
         try:
+            await self._zookeeper.multi(Check(path, -1))  # a read proves nothing: see Entitlement
             stat = await self._zookeeper.exists(path)
         except ZooKeeperError as problem:
             log.debug("the session was not confirmed: %r", problem)

@@ -48,6 +48,8 @@ class Pulse:
     _epoch: int = 0
     _heard: float = field(default=-math.inf)
     _alive: float = field(default=-math.inf)
+    _has_voters: bool = False
+    """The controller has its authority from voters, or will have: ZooKeeper's stalls pass by."""
 
     def begin_life(self, broker_epoch: int) -> None:
         """The node was registered: no lease of an earlier registration counts any more."""
@@ -58,9 +60,14 @@ class Pulse:
         self._first_sent = math.inf
         self.expect_controller()
 
-    def beat(self, receivers: Iterable[int], authority: Authority) -> None:
-        """Say to all others that this node lives."""
-        self._send_all(receivers, authority, is_leaving=False)
+    @property
+    def incarnation_now(self) -> int:
+        """The one that beacons carry now."""
+        return self._life
+
+    def beat(self, receivers: Iterable[int], authority: Authority) -> float:
+        """Say to all others that this node lives; when that was, by ``clock``."""
+        return self._send_all(receivers, authority, is_leaving=False)
 
     def leave(self, receivers: Iterable[int]) -> None:
         """Say to all others that this node stops; its lease is over before they hear it."""
@@ -91,6 +98,7 @@ class Pulse:
             return
         self._epoch = beacon.controller_epoch
         self._alive = self.clock()
+        self._has_voters = beacon.takes_acknowledgements
         if beacon.authority_us > 0:
             self._heard = self._alive
 
@@ -101,14 +109,17 @@ class Pulse:
     def is_controller_silent(self) -> bool:
         """The controller was not heard for T, or has had no authority for PATIENCE times T.
 
-        Without authority it waits for ZooKeeper, and a successor might wait as long.
+        Without authority it waits for ZooKeeper, and a successor might wait as long. One that may
+        have authority from voters is left to its session.
         """
         now, timeout = self.clock(), self.times.timeout
-        return now - self._alive > timeout or now - self._heard > PATIENCE * timeout
+        if now - self._alive > timeout:
+            return True
+        return not self._has_voters and now - self._heard > PATIENCE * timeout
 
     def _send_all(
         self, receivers: Iterable[int], authority: Authority, *, is_leaving: bool
-    ) -> None:
+    ) -> float:
         self._sequence += 1
         now_us = int(self.clock() * MICROSECONDS)
         self._first_sent = min(self._first_sent, now_us / MICROSECONDS)
@@ -125,3 +136,4 @@ class Pulse:
         )
         for receiver in receivers:
             self.send(receiver, beacon)
+        return now_us / MICROSECONDS

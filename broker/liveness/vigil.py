@@ -1,4 +1,4 @@
-"""The controller's side: its own authority, whom it echoes, and whose silence it may act on.
+"""The controller's side: whom it echoes, and whose silence it may act on.
 
 Source: reliability.md section 3.1 (b) to (e); docs/beacons.md has the argument. Pure: beacons,
 times and the outcome of checks come in, echoes go out.
@@ -9,12 +9,18 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import Final
 
-from barnabas.protocol.beacon import Beacon, Echo
+from barnabas.protocol.beacon import Acknowledgement, Beacon, Echo
 
+from .authority import ControllerAuthority
 from .lease import TimedLease
 from .pulse import MICROSECONDS, Authority
 from .settings import BeaconTimes
+from .voters import FIRST_FORM, VoterSet
+
+UNBOUNDED: Final = 1e9
+"""A session timeout in seconds that bounds nothing."""
 
 
 @dataclass(slots=True)
@@ -25,7 +31,9 @@ class Heard:
     incarnation: int
     sequence: int
     at: float
-    """When it was received."""
+    """When it was received; never, once the node has said that it leaves."""
+    received: float
+    """When it was received, whatever it said."""
 
 
 @dataclass(slots=True)
@@ -42,43 +50,58 @@ class Vigil:
     clock: Callable[[], float]
     send: Callable[[int, Echo], None]
     own_lease: TimedLease
-    epoch: int = 0
-    """Of this controller, 0 while it is none."""
-    _authority_end: float = -math.inf
-    _since: float = -math.inf
+    role: ControllerAuthority
+    incarnation: Callable[[], int]
+    """Of this node's beacons now."""
     _heard: dict[int, Heard] = field(default_factory=dict)
     _admitted: dict[int, int] = field(default_factory=dict)
     """Who is echoed, with the broker epoch it was admitted under."""
     _granted: dict[int, float] = field(default_factory=dict)
     """When each node was last echoed: its lease is over T later at the latest."""
 
-    def begin(self, epoch: int) -> None:
-        """This node was elected: whatever its predecessor granted lasts T from now at most."""
-        self.epoch = epoch
-        self._since = self.clock()
-        self._authority_end = -math.inf
+    @property
+    def epoch(self) -> int:
+        """Of this controller, 0 while it is none."""
+        return self.role.epoch
+
+    def begin(
+        self, epoch: int, inherited: VoterSet | None = FIRST_FORM, session: float = UNBOUNDED
+    ) -> None:
+        """This node was elected; ``session`` is its own negotiated timeout in seconds.
+
+        ``inherited`` binds the predecessor; None when nobody could read it.
+        """
+        self.role.begin(epoch, inherited, session)
         self._admitted.clear()
         self._granted.clear()
 
     def end(self) -> None:
         """This node is controller no longer."""
-        self.epoch = 0
-        self._authority_end = -math.inf
+        self.role.end()
         self._admitted.clear()
 
     def checked(self, sent: float) -> None:
         """ZooKeeper confirmed the role in answer to a check that was sent at ``sent``."""
-        if not self.epoch:
-            return
-        self._authority_end = max(self._authority_end, sent + self.times.timeout)
-        if self._admitted.get(self.node_id) is not None:
-            self.own_lease.extend(self._authority_end - self.times.margin)
-            if self._is_settled():
-                self.own_lease.settle(self.epoch)
+        if self.epoch:
+            self.role.checked(sent)
+            self._extend_own_lease()
+
+    def round_sent(self, sent: float, vote: bool | None) -> None:
+        """A round of beacons leaves; ``vote`` is this node's own acknowledgement of it."""
+        if self.epoch:
+            self.role.round_sent(sent, vote)
+            self._extend_own_lease()
+
+    def take_acknowledgement(self, ack: Acknowledgement) -> None:
+        """A voter follows this controller, or did not yet know of a later one."""
+        is_ours = ack.controller_id == self.node_id and ack.controller_epoch == self.epoch
+        if is_ours and ack.incarnation == self.incarnation():
+            self.role.acknowledged(ack.node_id, ack.sent_us / MICROSECONDS, is_final=ack.is_final)
+            self._extend_own_lease()
 
     def authority(self) -> Authority:
         """What this node's own beacons say of its role."""
-        left = self._authority_end - self.clock()
+        left = self.role.end_at - self.clock()
         if not self.epoch or left <= 0:
             return Authority(epoch=self.epoch)
         return Authority(self.epoch, int(left * MICROSECONDS))
@@ -103,9 +126,10 @@ class Vigil:
                 return False
         elif known is not None and beacon.broker_epoch < known.broker_epoch:
             return False
-        at = -math.inf if beacon.is_leaving else self.clock()
+        now = self.clock()
+        at = -math.inf if beacon.is_leaving else now
         self._heard[beacon.node_id] = Heard(
-            beacon.broker_epoch, beacon.incarnation, beacon.sequence, at
+            beacon.broker_epoch, beacon.incarnation, beacon.sequence, at, now
         )
         if beacon.is_leaving:
             self.shut_out(beacon.node_id)
@@ -122,7 +146,7 @@ class Vigil:
         after all datagrams that have come were taken.
         """
         now = self.clock()
-        if self._authority_end <= now or now - self._since < self.times.timeout:
+        if self.role.end_at <= now or not self.role.settle():
             return []
         return [node for node, epoch in nodes.items() if self._fell_silent(node, epoch, now)]
 
@@ -140,10 +164,11 @@ class Vigil:
         """When a lease of this node is surely over if it is not echoed again."""
         if node_id == self.node_id:
             return self.own_lease.end
-        granted = self._granted.get(node_id, self._since)
-        if math.isinf(granted):
+        granted = self._granted.get(node_id)
+        if granted == -math.inf:
             return granted
-        return max(granted, self._since) + self.times.timeout
+        by_ours = -math.inf if granted is None else granted + self.times.timeout
+        return by_ours if self.role.settle() else max(by_ours, self.role.settled_by)
 
     def is_heard(self, node_id: int, broker_epoch: int) -> bool:
         """A beacon of this registration came within T."""
@@ -152,12 +177,20 @@ class Vigil:
             return False
         return self.clock() - heard.at < self.times.timeout
 
-    def _is_settled(self) -> bool:
-        """Leases that predecessors granted are over, by any clock."""
-        return self.clock() - self._since > self.times.timeout
+    def was_heard_since(self, node_id: int, since: float) -> bool:
+        """A beacon of this node came at ``since`` or later, by this node's clock."""
+        heard = self._heard.get(node_id)
+        return heard is not None and heard.received >= since
+
+    def _extend_own_lease(self) -> None:
+        if self._admitted.get(self.node_id) is None:
+            return
+        self.own_lease.extend(self.role.end_at - self.times.margin)
+        if self.role.settle():
+            self.own_lease.settle(self.epoch)
 
     def _echo(self, beacon: Beacon) -> None:
-        validity = self._authority_end - self.clock()
+        validity = self.role.end_at - self.clock()
         if not self.epoch or validity <= 0:
             return
         echo = Echo(
@@ -168,7 +201,7 @@ class Vigil:
             incarnation=beacon.incarnation,
             sent_us=beacon.sent_us,
             validity_us=int(validity * MICROSECONDS),
-            is_settled=self._is_settled(),
+            is_settled=self.role.settle(),
         )
         self._granted[beacon.node_id] = self.clock()
         self.send(beacon.node_id, echo)

@@ -13,6 +13,8 @@ from pathlib import Path
 from typing import Final, Literal
 
 from barnabas.broker.controller.context import Context
+from barnabas.broker.latency import BOUNDS_S as DUTY_BOUNDS_S
+from barnabas.broker.latency import Latency
 from barnabas.broker.replication.in_sync_sets import InSyncSets
 from barnabas.broker.replication.partition import Partition
 from barnabas.broker.storage.manager import LogManager
@@ -36,6 +38,22 @@ def process_families() -> Iterator[str]:
         ("cpu_seconds_total", "counter", "CPU time.", usage.ru_utime + usage.ru_stime),
         ("resident_memory_bytes", "gauge", "Resident memory.", resident),
         ("open_fds", "gauge", "Open files and sockets.", files),
+    )
+
+
+def duty_families(duties: Mapping[str, Latency]) -> Iterator[str]:
+    """What the node does for itself: late where clients' load keeps it from that."""
+    yield from histogram(
+        "barnabas_duty_seconds",
+        "How late the loop calls, and round trips of what the node does for itself.",
+        DUTY_BOUNDS_S,
+        (({"duty": name}, each.buckets, each.seconds) for name, each in duties.items()),
+    )
+    yield from family(
+        "barnabas_duty_seconds_max",
+        "gauge",
+        "The worst of these since the start.",
+        (({"duty": name}, each.worst) for name, each in duties.items()),
     )
 
 

@@ -12,7 +12,9 @@ from functools import partial
 
 from barnabas.broker.config import NodeConfig
 from barnabas.broker.controller.controller import Controller
-from barnabas.broker.doors import NODE_USER, Doors
+from barnabas.broker.dialing import NODE_USER
+from barnabas.broker.doors import Doors
+from barnabas.broker.latency import Latency, LoopLag
 from barnabas.broker.metrics_settings import MetricsSettings
 from barnabas.broker.net.dispatch import Dispatcher
 from barnabas.broker.replication.in_sync_sets import InSyncSets
@@ -27,6 +29,7 @@ from .exposition import family
 from .group_families import coordinator_families, group_families
 from .node_families import (
     controller_families,
+    duty_families,
     log_families,
     process_families,
     replica_families,
@@ -49,6 +52,7 @@ class Observed:
     controller: Controller
     groups: GroupCoordinator
     now_ms: Callable[[], int]
+    duties: Mapping[str, Latency]
 
 
 class Observer:
@@ -63,6 +67,7 @@ class Observer:
         self._meters: Mapping[str, Meter] = {}
         self._observed: Observed | None = None
         self._survey: Survey | None = None
+        self._loop_lag = LoopLag()
         self._is_asked = asyncio.Event()
 
     def dispatcher(self, tasks: asyncio.TaskGroup) -> Dispatcher:
@@ -87,10 +92,13 @@ class Observer:
         await self._door.bind(*self._settings.address)
 
     async def run(self) -> None:
-        """Look at groups and their lag regularly, from the first scrape on."""
-        await self._is_asked.wait()
-        assert self._survey is not None
-        await self._survey.run()
+        """Look at the loop, and from the first scrape on at groups and their lag."""
+        async with asyncio.TaskGroup() as tasks:
+            if self._settings.address is not None:
+                tasks.create_task(self._loop_lag.run(), name="lag of the loop")
+            await self._is_asked.wait()
+            assert self._survey is not None
+            await self._survey.run()
 
     async def close(self) -> None:
         """Answer nobody any more."""
@@ -110,6 +118,7 @@ class Observer:
             [({"node": node.node_id, "roles": ",".join(node.config.node.node_roles)}, 1)],
         )
         yield from process_families()
+        yield from duty_families({"loop": self._loop_lag.latency, **node.duties})
         yield from request_families(self._meters, node.doors.connections())
         yield from replica_families(node.replicas, node.in_sync_sets)
         yield from log_families(node.logs)

@@ -17,8 +17,10 @@ from typing import TYPE_CHECKING, Final
 
 from barnabas.protocol.api import ApiKey
 from barnabas.protocol.errors import CorruptRequest
+from barnabas.protocol.wire import Buffer
 
-from .framing import FRAME_BYTES_MIN, LENGTH_BYTES, Framing, length_problem
+from .framing import FRAME_BYTES_MIN, KEY_BYTES, LENGTH_BYTES, Framing, length_problem
+from .receiver import Receiver
 
 if TYPE_CHECKING:
     from .connection import Connection
@@ -151,6 +153,18 @@ class BulkFraming:
         self._keep(buffer, left, needed)
         return None
 
+    def next_key(self) -> int:
+        """The API key of the next request; -1 while it is not here."""
+        if self._buffer is None or self._end < self._start + LENGTH_BYTES + KEY_BYTES:
+            return -1
+        key: int = _LENGTH_AND_KEY(self._buffer, self._start)[1]
+        return key
+
+    def put_back(self, frame: Buffer) -> None:
+        """The next frame is once more the one that came last, unchanged."""
+        self._start -= len(frame)
+        self.is_done = False
+
     def _keep(self, buffer: memoryview, left: int, needed: int) -> None:
         """Hold on to the beginning of a frame; without one the buffer is free."""
         if not left:
@@ -161,6 +175,12 @@ class BulkFraming:
         if self._start + needed > BUFFER_BYTES:
             buffer[:left] = buffer[self._start : self._end]
             self._start, self._end = 0, left
+
+    def plain(self) -> Framing:
+        """An empty framing of the ordinary kind that counts on where this one is."""
+        framing = Framing(self.bytes_max)
+        framing.growth = self.growth
+        return framing
 
     def taken(self) -> bytes:
         """All that is left, for another framing to go on with."""
@@ -192,7 +212,7 @@ def receive_in_bulk(
         return
     requests = limits.requests
     is_scarce = requests.used + BUFFER_BYTES > requests.bytes_max // 2
-    needed = framing.held + framing.missing
+    needed = len(framing.partial) + framing.missing
     if needed > BUFFER_BYTES or is_scarce or transport.get_extra_info("socket") is None:
         return
     bulk = BulkFraming(limits.buffers, framing.bytes_max, framing.growth)
@@ -201,11 +221,11 @@ def receive_in_bulk(
     connection.receive_by(BulkReceiver(connection, bulk), bulk)
 
 
-class BulkReceiver(asyncio.BufferedProtocol):
+class BulkReceiver(Receiver):
     """Stands between the transport and its connection while large frames come in."""
 
     def __init__(self, connection: Connection, framing: BulkFraming) -> None:
-        self._connection = connection
+        super().__init__(connection)
         self._framing = framing
 
     def get_buffer(self, sizehint: int) -> memoryview:
@@ -218,23 +238,7 @@ class BulkReceiver(asyncio.BufferedProtocol):
         bulk.received(nbytes)
         self._connection.serve_received()
         if bulk.is_done:
-            framing = Framing(bulk.bytes_max)
-            framing.growth = bulk.growth
+            framing = bulk.plain()
             framing.feed(bulk.taken())
             self._connection.receive_by(self._connection, framing)
-
-    def eof_received(self) -> bool:
-        """As the connection says."""
-        return self._connection.eof_received()
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        """As the connection is told."""
-        self._connection.connection_lost(exc)
-
-    def pause_writing(self) -> None:
-        """As the connection is told."""
-        self._connection.pause_writing()
-
-    def resume_writing(self) -> None:
-        """As the connection is told."""
-        self._connection.resume_writing()
+        self._connection.read_less()

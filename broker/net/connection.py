@@ -15,6 +15,7 @@ from barnabas.broker.storage.file_slice import FileSlice
 from barnabas.protocol.errors import CorruptRequest
 from barnabas.protocol.wire import Buffer
 
+from . import order
 from .bulk_framing import BULK_BYTES_MIN, BulkFraming, receive_in_bulk
 from .dispatch import Rendered, render
 from .file_sender import FileSender, Piece
@@ -24,16 +25,21 @@ from .host import Dispatch, Host
 from .limits import (
     FREE_BYTES,
     PARKED_MAX,
+    TINY_BYTES,
     UNAUTHENTICATED_BYTES_MAX,
     WRITE_BUFFER_MAX,
 )
+from .outbox import LONG_BYTES, VISIT_SHARES
 from .patience import Patience, State
+from .small_reads import SmallReceiver
 
 
 class Connection(asyncio.Protocol):
-    """Keeps the order of answers, and stops reading before memory suffers.
+    """Keeps the order of requests and answers, and stops reading before memory suffers.
 
     An answer that is there joins ``_out``; one that is to come, and all behind it, ``_waiting``.
+    A request starts when those in ``_waiting`` let it pass: then its API is in ``_passing``,
+    which may name too few of them, never too many.
     """
 
     def __init__(self, host: Host) -> None:
@@ -53,6 +59,7 @@ class Connection(asyncio.Protocol):
         self._waiting: deque[Parked | Rendered] = deque()
         self._out: list[Piece] = []
         self._out_bytes = self._ready_bytes = self._charged = self._answer_bytes = 0
+        self._passing: order.Passing = order.ANYTHING
         self._has_slices = False
         self._is_heard = self._is_paused = self._is_stalled = self._is_queued = False
         self._is_admitted = self._is_closing = self._is_blocked = self.is_dirty = False
@@ -74,22 +81,35 @@ class Connection(asyncio.Protocol):
         self._sender = FileSender(self._host.loop, self._transport, self._on_sent)
         address = transport.get_extra_info("peername")
         self.host = str(address[0]) if address else ""
-        self._is_admitted = self._host.limits.crowd.admits(self.host)
-        if not self._is_admitted:
-            self._complain("too many connections")
+        admission, now = self._host.limits.admission, self._host.loop.time()
+        problem = admission.problem(self.host, self.listener, is_internal=self.is_internal, now=now)
+        self._is_admitted = problem is None
+        if problem is not None:
+            self._complain(problem)
             self._transport.abort()
             return
         self._transport.set_write_buffer_limits(high=WRITE_BUFFER_MAX)
         self._patience.start(is_stranger=self.sasl is not None)
         self._host.entered(self)
-        if not self._host.is_serving:
+        wait_s = admission.wait_s(self.listener, is_internal=self.is_internal, now=now)
+        if not self._host.is_serving or wait_s:
             self._is_blocked = True
+        if wait_s:
+            self._host.loop.call_later(wait_s, self.flush)
+        self.read_less()
 
     def data_received(self, data: bytes) -> None:
         """Serve every whole frame that is there now."""
         self._is_heard = True
-        framing = self._framing
-        if not framing.is_alone(data) or self._waiting or self._is_blocked or self._out:
+        framing, outbox = self._framing, self._host.outbox
+        outbox.left -= 1
+        if (
+            outbox.left < 0
+            or not framing.is_alone(data)
+            or self._waiting
+            or self._is_blocked
+            or self._out
+        ):
             framing.feed(data)
             self._serve()
             if len(data) >= BULK_BYTES_MIN:
@@ -102,7 +122,9 @@ class Connection(asyncio.Protocol):
             self._refuse(problem)
             return
         if type(reply) is bytes:
-            if self._host.outbox.takes_turn(self):
+            if len(reply) > LONG_BYTES:
+                outbox.left = 0
+            if outbox.takes_turn(self):
                 self._transport.write(reply)
             else:
                 self._out.append(reply)
@@ -150,7 +172,7 @@ class Connection(asyncio.Protocol):
         self._patience.stop()
         self._sender.close()
         limits = self._host.limits
-        limits.crowd.left(self.host)
+        limits.admission.left(self.host, self.listener, is_internal=self.is_internal)
         self._forget_answers()
         self._drop_waiting()
         self._framing.clear()
@@ -162,12 +184,21 @@ class Connection(asyncio.Protocol):
     # --- frames in -----------------------------------------------------------------------------
 
     def _serve(self) -> None:
-        take, waiting = self._framing.next, self._waiting
+        take, waiting, outbox = self._framing.next, self._waiting, self._host.outbox
+        outbox.visit = VISIT_SHARES
         try:
             while not self._is_blocked:
+                if outbox.left <= 0 and not outbox.more():
+                    self._is_blocked = True
+                    self._on_answer(_NOBODY)  # goes on when others had their turn
+                    break
+                if waiting and not self._may_start():
+                    self._is_blocked = True
+                    break
                 frame = take()
                 if frame is None:
                     break
+                outbox.left -= 1
                 reply = self._dispatch(frame, self)
                 if type(reply) is Parked:
                     self._park(reply)
@@ -184,23 +215,48 @@ class Connection(asyncio.Protocol):
         else:
             self._settle()
 
+    def _may_start(self) -> bool:
+        """Whether the next request may start, those before it being as they are (net/order.py)."""
+        framing = self._framing
+        key = framing.next_key()
+        if key not in self._passing and key >= 0:
+            under_way = [
+                one for one in self._waiting if type(one) is Parked and not one.is_resolved
+            ]
+            self._passing = order.common(one.passing for one in under_way)
+            if key not in self._passing:
+                return False
+        if key not in order.MEMBERSHIP:
+            return True
+        frame = framing.next()
+        if frame is None:
+            return True
+        framing.put_back(frame)
+        asks = self._host.dispatcher.members(frame, self)
+        return not any(
+            type(one) is Parked and not one.is_resolved and not asks.isdisjoint(one.members)
+            for one in self._waiting
+        )
+
     def _refuse(self, problem: CorruptRequest) -> None:
         """Nothing behind a frame like this one can be understood."""
-        self._complain(str(problem))
+        self._host.limits.complaints.refuse(self.host, problem, self._host.loop.time())
         self.close()
         self._settle()
 
     def _park(self, parked: Parked) -> None:
         """Keep the place of an answer that is to come."""
         parked.then(self._woken)
+        if not self._waiting:
+            self._passing = parked.passing
+        elif self._passing is not parked.passing:
+            self._passing = order.common((self._passing, parked.passing))
         self._waiting.append(parked)
         requests = self._requests
         requests.used += parked.held
-        if (
-            parked.route.is_exclusive
-            or len(self._waiting) >= PARKED_MAX
-            or requests.used > requests.bytes_max
-        ):
+        if parked.held > LONG_BYTES:
+            self._host.outbox.left = 0
+        if len(self._waiting) >= PARKED_MAX or requests.used > requests.bytes_max:
             self._is_blocked = True
 
     def _must_wait(self) -> bool:
@@ -210,11 +266,9 @@ class Connection(asyncio.Protocol):
             return True
         if not waiting:
             return False
-        last = waiting[-1]
         return (
             len(waiting) >= PARKED_MAX
             or self._ready_bytes >= WRITE_BUFFER_MAX
-            or (isinstance(last, Parked) and last.route.is_exclusive and not last.is_resolved)
             or self._requests.is_spent
         )
 
@@ -230,11 +284,28 @@ class Connection(asyncio.Protocol):
     def receive_by(self, protocol: asyncio.BaseProtocol, framing: Framing | BulkFraming) -> None:
         """Receive in another way from now on; what has come so far is in ``framing``."""
         self._framing = framing
+        self.read_by(protocol)
+        self._serve()
+
+    def read_by(self, protocol: asyncio.BaseProtocol) -> None:
+        """Have what comes handed to ``protocol``, which stands for this connection."""
         self._transport.pause_reading()
         self._transport.set_protocol(protocol)
         if not self._is_paused:
             self._transport.resume_reading()
-        self._serve()
+
+    def read_less(self) -> None:
+        """Read little at once if memory is scarce, unless there is a buffer already (counted)."""
+        framing, limits = self._framing, self._host.limits
+        if not limits.requests.is_scarce or self._is_closing:
+            return
+        if self._transport.get_extra_info("socket") is None:
+            return
+        if isinstance(framing, BulkFraming):
+            if framing.held:
+                return
+            self._framing = framing.plain()
+        self.read_by(SmallReceiver(self, limits))
 
     def _receive_in_bulk(self) -> None:
         is_stranger = self._dispatch != self._host.dispatcher.dispatch
@@ -267,7 +338,7 @@ class Connection(asyncio.Protocol):
                 if reply is not None:
                     self._send(reply)
         except CorruptRequest as problem:
-            self._complain(str(problem))
+            self._host.limits.complaints.refuse(self.host, problem, self._host.loop.time())
             self._is_closing = True
         if released:
             self._requests.give(released)
@@ -296,8 +367,10 @@ class Connection(asyncio.Protocol):
             self._out.extend(reply)
             self._out_bytes += _size(reply)
             self._has_slices = self._has_slices or any(type(one) is FileSlice for one in reply)
-        if self._out_bytes >= WRITE_BUFFER_MAX:
-            self._write()
+        if self._out_bytes > LONG_BYTES:
+            self._host.outbox.left = 0  # it took long, perhaps
+            if self._out_bytes >= WRITE_BUFFER_MAX:
+                self._write()
 
     def _write(self) -> None:
         out = self._out
@@ -335,7 +408,7 @@ class Connection(asyncio.Protocol):
             return
         requests = self._requests
         change, self._charged = held - self._charged, held
-        if self._is_queued and held <= FREE_BYTES:
+        if self._is_queued and held <= TINY_BYTES:
             self._is_queued = False
             requests.leave(self)
         if change > 0:
@@ -343,9 +416,9 @@ class Connection(asyncio.Protocol):
         elif change < 0:
             requests.give(-change)
         must_pause = self._is_blocked and held > 0
-        if not must_pause and held > FREE_BYTES and requests.is_spent:
+        if not must_pause and held > TINY_BYTES and requests.is_scarce:
             self._is_queued = True
-            must_pause = requests.wait(self)
+            must_pause = requests.must_wait(self, held + self._framing.missing)
         if must_pause != self._is_paused:
             self._is_paused = must_pause
             if must_pause:
@@ -369,6 +442,13 @@ class Connection(asyncio.Protocol):
             growth=self._framing.growth,
             sent=self._sender.sent,
         )
+
+    def longest_waiting(self) -> Parked | None:
+        """The first request here that is not answered yet."""
+        for one in self._waiting:
+            if type(one) is Parked and not one.is_resolved:
+                return one
+        return None
 
     def overstay(self, reason: str) -> None:
         """The peer has been silent, slow or a stranger for too long."""

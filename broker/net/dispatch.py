@@ -9,18 +9,28 @@ import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Mapping
 from struct import Struct
+from struct import error as StructError  # noqa: N812 - a class
 from types import CoroutineType
 from typing import Any
 
-from barnabas.broker.handlers.call import Call, Handler, Parked, Peer
+from barnabas.broker.handlers.call import Call, Handler, Parked, Peer, answer_of
+from barnabas.broker.handlers.turns import to_the_end
 from barnabas.broker.security.sasl import Stage
 from barnabas.protocol import api
-from barnabas.protocol.compiler import chunk_encoder, encoder, request_decoder, view_decoder
+from barnabas.protocol.compiler import (
+    chunk_encoder,
+    encoder,
+    encoder_in_turns,
+    request_decoder,
+    request_decoder_in_turns,
+    view_decoder,
+)
 from barnabas.protocol.errors import CorruptRequest, ErrorCode, Refused
 from barnabas.protocol.frame import parse_request_header, response_prefix
 from barnabas.protocol.messages import api_versions
 from barnabas.protocol.wire import Buffer, schema_of
 
+from . import order
 from .file_sender import Piece
 from .framing import LENGTH_BYTES
 from .limits import LIST_BYTES_MAX
@@ -34,11 +44,28 @@ Rendered = bytes | list[Piece]
 """A whole response frame: in one piece, or in pieces that are too large to join."""
 
 API_VERSIONS = 18
+WAIT_FIELDS = ("timeout_ms", "max_wait_ms", "rebalance_timeout_ms", "session_timeout_ms")
+WAIT_MS = 30_000
+"""What a request without one of these may wait: request.timeout.ms of Kafka's clients."""
+SYNC_WAIT_MS = 300_000
+"""A SyncGroup waits for the leader, as long as max.poll.interval.ms gives it by default."""
 UNAUTHENTICATED = frozenset({API_VERSIONS, 17, 36})
 """What a peer may ask before it has proved who it is: ApiVersions and the two SASL APIs."""
 
+AT_ONCE = frozenset({api.ApiKey.PRODUCE, api.ApiKey.FETCH, *order.MEMBERSHIP})
+"""Read at once however long they are: few elements, or who asks is compared with who waits."""
+
 BULKY = frozenset({api.ApiKey.PRODUCE, api.ApiKey.JOIN_GROUP, api.ApiKey.SYNC_GROUP})
 """What carries the bytes of others: records, and what the members of a group tell each other."""
+
+LONG_BYTES = 128 << 10
+"""A longer request is read over several turns of the loop."""
+
+UNENCODABLE = "its answer cannot be encoded"
+UNENCODABLE_LINE = "could not encode an answer api=%s version=%d"
+
+HEADER_BYTES_MAX = 64 << 10
+"""A client id has at most half of it; what lies behind is not looked at for the log."""
 
 # int32 length | int16 key, int16 version | int32 correlation id | int16 client id length
 _HEAD = Struct(">iiih").unpack_from
@@ -46,8 +73,24 @@ _HEAD_BYTES = 14
 # int32 length | int32 correlation id | in flexible versions an empty tag section
 _PREFIXES = (Struct(">ii").pack, Struct(">iix").pack)
 
-HANG_UP: Any = object()
-"""Stands for an answer that cannot be given: the connection is closed instead."""
+
+class HangUp:
+    """Stands for an answer that cannot be given: the connection is closed instead."""
+
+    def __init__(
+        self, client_id: str | None, reason: str = "it cannot say what went wrong"
+    ) -> None:
+        self.client_id = client_id
+        self.reason = reason
+
+
+class Encoded:
+    """Stands for an answer whose body is bytes already."""
+
+    __slots__ = ("body",)
+
+    def __init__(self, body: bytes) -> None:
+        self.body = body
 
 
 class Route:
@@ -60,15 +103,23 @@ class Route:
         "handler",
         "header_version",
         "holds_request",
-        "is_exclusive",
+        "is_membership",
+        "is_question",
+        "is_read_in_turns",
+        "is_sent_in_pieces",
         "key",
         "name",
         "needs_no_proof",
+        "passing",
+        "passing_started",
         "prefix",
         "prefix_bytes",
+        "request",
         "response",
         "response_fields",
         "version",
+        "wait_field",
+        "wait_ms",
     )
 
     def __init__(self, spec: api.ApiSpec, version: int, handler: Handler) -> None:
@@ -80,6 +131,7 @@ class Route:
         self.decode: Callable[[Any, int], Any] = read(spec.request, version)
         self.encode: Callable[[Any], bytes] = encoder(spec.response, version)
         self.encode_in_pieces: Callable[[Any], list[Buffer]] = chunk_encoder(spec.response, version)
+        self.request = spec.request
         self.response = spec.response
         self.response_fields = frozenset(
             field.name for field in schema_of(spec.response).fields if field.exists(version)
@@ -89,9 +141,22 @@ class Route:
         self.prefix: Callable[[int, int], bytes] = _PREFIXES[header_version]
         """What stands before the body, from the size of all but the size itself."""
         self.prefix_bytes = LENGTH_BYTES + header_version
+        asked = {field.name for field in schema_of(spec.request).fields if field.exists(version)}
+        self.wait_field = next((name for name in WAIT_FIELDS if name in asked), "")
+        """Where a request says how long it may wait; empty where it does not."""
+        self.wait_ms = SYNC_WAIT_MS if spec.key == api.ApiKey.SYNC_GROUP else WAIT_MS
         self.needs_no_proof = self.key in UNAUTHENTICATED
-        self.is_exclusive = self.key == api.ApiKey.FETCH
-        """Its answer may be large: not joined, and nothing behind it is served while it waits."""
+        self.is_sent_in_pieces = self.key == api.ApiKey.FETCH
+        """Its answer may be large: not joined."""
+        self.is_membership = self.key in order.MEMBERSHIP
+        self.is_read_in_turns = self.key not in AT_ONCE and not spec.is_inter_broker
+        """Whether a long one is; orders between nodes must not overtake each other."""
+        self.is_question = self.key in order.QUESTIONS
+        """Its handler waits for nobody else."""
+        self.passing = order.passing(self.key, version)
+        """What may start while a request like this waits for its answer."""
+        self.passing_started = self.passing if spec.is_inter_broker else order.NOTHING
+        """The same while its handler is a coroutine, which may not have changed anything yet."""
         self.holds_request = self.key != api.ApiKey.PRODUCE
         """A parked produce request keeps nothing: its records are in the log already."""
 
@@ -104,17 +169,17 @@ def render(route: Route, correlation_id: int, answer: Any) -> Rendered | None:
     """
     if answer is None:
         return None
-    if answer is HANG_UP:
-        raise CorruptRequest(f"{route.name} cannot say what went wrong")
+    if type(answer) is HangUp:
+        raise _named(CorruptRequest(answer.reason), route, answer.client_id)
     try:
-        if route.is_exclusive:
+        if route.is_sent_in_pieces:
             pieces = route.encode_in_pieces(answer)
             size = sum(map(len, pieces))
             return [route.prefix(route.prefix_bytes + size, correlation_id), *pieces]
-        body = route.encode(answer)
+        body = answer.body if type(answer) is Encoded else route.encode(answer)
     except Exception:
-        log.exception("could not encode an answer api=%s version=%d", route.name, route.version)
-        raise CorruptRequest(f"{route.name} cannot be answered") from None
+        log.exception(UNENCODABLE_LINE, route.name, route.version)
+        raise _named(CorruptRequest(UNENCODABLE), route, None) from None
     return route.prefix(route.prefix_bytes + len(body), correlation_id) + body
 
 
@@ -129,6 +194,8 @@ class Dispatcher:
         self._handlers: dict[int, Handler] = {}
         self._routes: dict[bool, dict[int, Route]] = {False: {}, True: {}}
         self._running: set[asyncio.Task[None]] = set()
+        self._lane = asyncio.Lock()
+        """One long request or answer at a time: each takes a hundred times its size of memory."""
 
     def register(self, handlers: Mapping[int, Handler]) -> None:
         """Serve these APIs from now on, by key."""
@@ -143,14 +210,14 @@ class Dispatcher:
         for key in sorted(self._handlers):
             spec = api.lookup(key)
             assert spec is not None
-            if peer.sasl is None and key in UNAUTHENTICATED - {API_VERSIONS}:
-                continue
             highest = _highest(spec, peer.is_internal)
             if highest is not None:
                 offers.append((key, highest))
         return offers
 
-    def dispatch(self, frame: Frame, peer: Peer) -> Rendered | Parked | None:
+    def dispatch(  # noqa: C901 - every call less is a microsecond less for each request
+        self, frame: Frame, peer: Peer
+    ) -> Rendered | Parked | None:
         """Serve one frame, length included; what comes back goes out in the order of arrival.
 
         Raises CorruptRequest when the connection has to be closed.
@@ -158,39 +225,126 @@ class Dispatcher:
         if len(frame) < _HEAD_BYTES:
             raise CorruptRequest(f"a frame of {len(frame)} bytes holds no header")
         _, key_and_version, correlation_id, name_length = _HEAD(frame)
-        route = self._routes[peer.is_internal].get(key_and_version)
-        if route is None:
-            route = self._route(key_and_version, peer)
+        try:
+            known = self._routes[peer.is_internal].get(key_and_version)
+            route = known or self._route(key_and_version, peer)
             if route is None:
                 return _unknown_api_versions(correlation_id)
-        if peer.sasl is not None or len(frame) > LIST_BYTES_MAX:
-            _check_rights(route, len(frame), peer)
-        client_id, start = _client_id(frame, name_length, route.header_version)
-        request = route.decode(frame, start)
-        try:
-            answer = route.handler(Call(route.key, route.version, client_id, request, peer))
-        except CorruptRequest:
+            is_long = len(frame) > LONG_BYTES
+            if is_long or peer.sasl is not None:
+                _check_rights(route, len(frame), peer)
+            client_id, start = _client_id(frame, name_length, route.header_version)
+            if is_long and route.is_read_in_turns:
+                return self._long(route, frame, start, correlation_id, client_id, peer)
+            request = route.decode(frame, start)
+            try:
+                answer = route.handler(Call(route.key, route.version, client_id, request, peer))
+            except CorruptRequest:
+                raise
+            except Exception as error:  # noqa: BLE001 - judged in one place
+                answer = _excuse(route, error, client_id)
+        except CorruptRequest as problem:
+            _say_whose(problem, frame)
             raise
-        except Exception as error:  # noqa: BLE001 - judged in one place
-            answer = _excuse(route, error)
         is_started = False
         if type(answer) is CoroutineType:
-            answer, is_started = self._started(route, answer), True
+            answer, is_started = self._started(route, answer, client_id), True
         if type(answer) is Parked:
             if not answer.is_resolved:
                 answer.route, answer.correlation_id = route, correlation_id
                 answer.held = len(frame) if route.holds_request or is_started else 0
+                answer.passing = route.passing_started if is_started else route.passing
+                answer.wait_ms = (
+                    getattr(request, route.wait_field) if route.wait_field else route.wait_ms
+                )
+                answer.members = order.members(request) if route.is_membership else ()
                 return answer
             answer = answer.answer
         return render(route, correlation_id, answer)
 
-    def _started(self, route: Route, coroutine: Coroutine[Any, Any, Any]) -> Parked:
+    def members(self, frame: Frame, peer: Peer) -> frozenset[tuple[str, ...]]:
+        """Who sends a JoinGroup or SyncGroup; of others, or of bytes that are none, nobody."""
+        try:
+            _, key_and_version, _, name_length = _HEAD(frame)
+            routes = self._routes[peer.is_internal]
+            route = routes.get(key_and_version) or self._route(key_and_version, peer)
+            if route is None or not route.is_membership:
+                return frozenset()
+            _, start = _client_id(frame, name_length, route.header_version)
+            return order.members(route.decode(frame, start))
+        except (CorruptRequest, StructError):
+            return frozenset()  # told when the frame is served
+
+    def _long(
+        self,
+        route: Route,
+        frame: Frame,
+        start: int,
+        correlation_id: int,
+        client_id: str | None,
+        peer: Peer,
+    ) -> Parked:
+        """Serve a long request; nothing behind it on its connection starts before."""
+        serving = self._in_turns(route, bytes(frame), start, client_id, peer)
+        parked = self._started(route, serving, client_id)
+        parked.route, parked.correlation_id, parked.held = route, correlation_id, len(frame)
+        parked.passing, parked.wait_ms, parked.members = route.passing_started, WAIT_MS, ()
+        return parked
+
+    def _started(
+        self, route: Route, coroutine: Coroutine[Any, Any, Any], client_id: str | None
+    ) -> Parked:
         """A task, always: stepped outside of one, a coroutine could use no asyncio.timeout."""
         parked = Parked()
-        task = self._tasks.create_task(_resolve(route, coroutine, parked), name=route.name)
+        resolution = self._resolve(route, coroutine, parked, client_id)
+        task = self._tasks.create_task(resolution, name=route.name)
         self._running.add(task)
         task.add_done_callback(self._running.discard)
         return parked
+
+    async def _in_turns(
+        self, route: Route, frame: bytes, start: int, client_id: str | None, peer: Peer
+    ) -> Any:
+        """Read a long request over several turns of the loop, and serve it then.
+
+        Four megabytes take a second: others are served in between. Raises CorruptRequest.
+        """
+        async with self._lane:
+            read = request_decoder_in_turns(route.request, route.version)
+            request = await to_the_end(read(frame, start))
+            answer = route.handler(Call(route.key, route.version, client_id, request, peer))
+            if route.is_question and type(answer) is CoroutineType:
+                answer = await answer
+        if type(answer) is CoroutineType:
+            answer = await answer
+        return await answer_of(answer) if type(answer) is Parked else answer
+
+    async def _encoded(self, route: Route, answer: Any) -> Any:
+        """The same as bytes, written over several turns where it is long."""
+        if answer is None or type(answer) is HangUp or route.is_sent_in_pieces:
+            return answer
+        try:
+            writing = encoder_in_turns(route.response, route.version)(answer)
+            try:
+                next(writing)
+            except StopIteration as stop:
+                return Encoded(stop.value)
+            async with self._lane:
+                return Encoded(await to_the_end(writing))
+        except Exception:
+            log.exception(UNENCODABLE_LINE, route.name, route.version)
+            return HangUp(None, UNENCODABLE)
+
+    async def _resolve(
+        self, route: Route, answer: Coroutine[Any, Any, Any], parked: Parked, client_id: str | None
+    ) -> None:
+        """Wait for a coroutine; whatever becomes of it, its peer alone is concerned."""
+        try:
+            parked.resolve(await self._encoded(route, await answer))
+        except CorruptRequest as problem:
+            parked.resolve(HangUp(client_id, str(problem)))
+        except Exception as error:  # noqa: BLE001 - judged in one place
+            parked.resolve(_excuse(route, error, client_id))
 
     def stop(self) -> None:
         """Abandon what handlers wait for: a client's patience must not keep the node alive."""
@@ -204,12 +358,12 @@ class Dispatcher:
         spec = api.lookup(key)
         handler = self._handlers.get(key)
         if spec is None or handler is None or (spec.is_inter_broker and not peer.is_internal):
-            raise CorruptRequest(f"unknown api key={key} version={version}")
+            raise CorruptRequest(f"unknown api, version={version}")
         high = _highest(spec, peer.is_internal)
         if high is None or not 0 <= version <= high:
             if key == API_VERSIONS:
                 return None
-            raise CorruptRequest(f"unknown version key={key} version={version}")
+            raise CorruptRequest(f"unknown version={version}")
         route = Route(spec, version, handler)
         self._routes[peer.is_internal][key_and_version] = route
         return route
@@ -218,9 +372,9 @@ class Dispatcher:
 def _check_rights(route: Route, size: int, peer: Peer) -> None:
     """Raises CorruptRequest for what a peer may not ask yet, or not at such length."""
     if peer.sasl is not None and peer.sasl.stage is not Stage.DONE and not route.needs_no_proof:
-        raise CorruptRequest(f"{route.name} before authentication")
+        raise CorruptRequest("before authentication")
     if size > LIST_BYTES_MAX and not (peer.is_internal or route.key in BULKY):
-        raise CorruptRequest(f"{route.name} of {size} bytes")
+        raise CorruptRequest(f"a request of {size} bytes")
 
 
 def _highest(spec: api.ApiSpec, is_internal: bool) -> int | None:
@@ -253,18 +407,27 @@ def _unknown_api_versions(correlation_id: int) -> bytes:
     return response_prefix(correlation_id, 0, len(body)) + body
 
 
-async def _resolve(route: Route, answer: Coroutine[Any, Any, Any], parked: Parked) -> None:
-    """Wait for a coroutine; whatever becomes of it, its peer alone is concerned."""
+def _say_whose(problem: CorruptRequest, frame: Frame) -> None:
+    """Note API and client id, as far as the header can be read."""
+    key = int.from_bytes(frame[LENGTH_BYTES : LENGTH_BYTES + 2], signed=True)
+    spec = api.lookup(key)
+    problem.api = f"key {key}" if spec is None else spec.name
     try:
-        parked.resolve(await answer)
-    except Exception as error:  # noqa: BLE001 - judged in one place
-        parked.resolve(_excuse(route, error))
+        header, _ = parse_request_header(bytes(frame[LENGTH_BYTES:HEADER_BYTES_MAX]))
+    except CorruptRequest:
+        return  # it has no client id that could be read
+    problem.client_id = header.client_id
 
 
-def _excuse(route: Route, error: Exception) -> Any:
+def _named(problem: CorruptRequest, route: Route, client_id: str | None) -> CorruptRequest:
+    problem.api, problem.client_id = route.name, client_id
+    return problem
+
+
+def _excuse(route: Route, error: Exception, client_id: str | None) -> Any:
     """The answer to a request that failed: the refusal's code, or -1 after one traceback.
 
-    Where the response has no error code of its own, HANG_UP: the connection is closed.
+    Where the response has no error code of its own, a HangUp: the connection is closed.
     """
     code, text = ErrorCode.UNKNOWN_SERVER_ERROR, ""
     if isinstance(error, Refused):
@@ -272,7 +435,7 @@ def _excuse(route: Route, error: Exception) -> Any:
     else:
         log.error("handler failed api=%s version=%d", route.name, route.version, exc_info=error)
     if "error_code" not in route.response_fields:
-        return HANG_UP
+        return HangUp(client_id)
     if "error_message" in route.response_fields:
         return route.response(error_code=code, error_message=text or code.name)
     return route.response(error_code=code)

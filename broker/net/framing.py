@@ -9,6 +9,7 @@ from __future__ import annotations
 from struct import Struct
 
 from barnabas.protocol.errors import CorruptRequest
+from barnabas.protocol.wire import Buffer
 
 LENGTH_BYTES = 4
 ALONE_BYTES_MAX = (128 << 10) - LENGTH_BYTES - 1
@@ -16,6 +17,8 @@ FRAME_BYTES_MIN = 8
 """The smallest request header: key, version, correlation id."""
 
 _LENGTH = Struct(">i").unpack_from
+_KEY = Struct(">h").unpack_from
+KEY_BYTES = 2
 _HELLOS = {b"GET ": "HTTP", b"POST": "HTTP", b"HEAD": "HTTP", b"PUT ": "HTTP", b"\x16\x03": "TLS"}
 
 
@@ -52,8 +55,9 @@ class Framing:
 
     @property
     def held(self) -> int:
-        """Bytes that were fed and not handed out."""
-        return len(self.partial) + len(self.data) - self._position
+        """Bytes of memory for what was fed and not handed out: more than came, while it grows."""
+        grown = self.partial.__alloc__() if self.partial else 0
+        return grown + len(self.data) - self._position
 
     @property
     def missing(self) -> int:
@@ -113,6 +117,20 @@ class Framing:
             self._needed = needed
             self.data, self._position = b"", 0
         return None
+
+    def next_key(self) -> int:
+        """The API key of the next request; -1 while it is not here."""
+        start = self._position + LENGTH_BYTES
+        key: int = _KEY(self.data, start)[0] if len(self.data) >= start + KEY_BYTES else -1
+        return key
+
+    def put_back(self, frame: Buffer) -> None:
+        """The next frame is once more the one that came last, unchanged."""
+        assert not self.partial, "what came last was whole"
+        if self.data:
+            self._position -= len(frame)
+        else:
+            self.data = bytes(frame)
 
     def clear(self) -> None:
         """Forget everything: the connection is gone."""

@@ -1,23 +1,27 @@
-"""What strangers may ask of this node's memory: bytes held, connections open, lines logged.
+"""What strangers may ask of this node's memory: bytes held, connections open.
 
 Source: reliability.md section 8.2; cluster.md section 5 (Kafka's names and defaults).
 """
 
 from __future__ import annotations
 
-import logging
-from collections import Counter
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Protocol
 
+from .admission import Admission
 from .bulk_framing import ReceiveBuffers
+from .complaints import Complaints
 
 if TYPE_CHECKING:
     from barnabas.broker.config import NetworkSettings
-
-log = logging.getLogger(__name__)
+    from barnabas.broker.listener_bounds import ListenerBounds
 
 FREE_BYTES = 64 << 10
+"""A longer frame is a large one, from its first byte."""
+TINY_BYTES = 4 << 10
 """A connection may hold so much of an unfinished frame without asking the budget."""
+SMALL_READ_BYTES = 16 << 10
+"""What a connection reads at once while memory is scarce; otherwise 256 KiB."""
 LIST_BYTES_MAX = 4 << 20
 """A client's request that is a list of names and numbers may be so long, 200,000 partitions say.
 
@@ -31,7 +35,6 @@ STALL_S = 30.0
 """A frame must grow by FREE_BYTES, and a full write buffer shrink, within this."""
 AUTHENTICATION_S = 10.0
 UNAUTHENTICATED_BYTES_MAX = 512 << 10
-COMPLAINTS_MAX = 1000
 
 
 class Waiting(Protocol):
@@ -41,18 +44,68 @@ class Waiting(Protocol):
         """Read again: the budget has room."""
 
 
-class Budget:
-    """A bound on the bytes that all connections hold together.
+class Line:
+    """Connections that wait, in order, until no more than ``bytes_max`` is held.
 
-    The bound is soft by one frame: when everything held is unfinished nobody could ever give
-    back, so the one that waited longest goes on regardless.
+    When everything held is unfinished nobody could ever give back, so the one that waited longest
+    goes on regardless.
+    """
+
+    def __init__(self, bytes_max: int) -> None:
+        self.bytes_max = bytes_max
+        self._waiting: dict[Waiting, None] = {}
+        self._favoured: Waiting | None = None
+
+    def wait(self, who: Waiting) -> bool:
+        """Put ``who`` at the end; False when it is its turn to go on regardless."""
+        if self._favoured is None:
+            self._favoured = who
+        if who is self._favoured:
+            return False
+        self._waiting[who] = None
+        return True
+
+    def favours(self, who: Waiting) -> bool:
+        """Whether ``who`` goes on regardless."""
+        return who is self._favoured
+
+    def leave(self, who: Waiting) -> None:
+        """Forget ``who``: its frame is whole, or its peer is gone."""
+        self._waiting.pop(who, None)
+        if who is self._favoured:
+            self._favoured = None
+            if self._waiting:
+                self._favoured = self._next()
+                self._favoured.resume()
+
+    def resume(self, budget: Budget) -> None:
+        """Resume the first, and so on while there is room."""
+        while self._waiting and budget.used <= self.bytes_max:
+            self._next().resume()
+
+    def _next(self) -> Waiting:
+        who = next(iter(self._waiting))
+        del self._waiting[who]
+        return who
+
+
+class Budget:
+    """A bound on the bytes that all connections hold together, from the first byte of a frame.
+
+    The bound is soft by one frame, by TINY_BYTES for each connection and by what the reads of one
+    turn bring, which are small once half of it is used. A quarter is kept for small frames, so that
+    large ones which stop growing hold up nobody but each other.
     """
 
     def __init__(self, bytes_max: int) -> None:
         self.bytes_max = bytes_max
         self.used = 0
-        self._waiting: dict[Waiting, None] = {}
-        self._favoured: Waiting | None = None
+        self.is_scarce = False
+        """More than half was used, and not less than a quarter since."""
+        self.on_scarce: list[Callable[[], None]] = []
+        """Told when it becomes so, before any other connection reads again."""
+        self._large = Line(bytes_max - bytes_max // 4)
+        self._small = Line(bytes_max)
 
     @property
     def is_spent(self) -> bool:
@@ -67,86 +120,52 @@ class Budget:
     def take(self, count: int) -> None:
         """Count bytes that are held from now on."""
         self.used += count
+        if self.used > self.bytes_max // 2 and not self.is_scarce:
+            self.is_scarce = True
+            for tell in self.on_scarce:
+                tell()
 
     def give(self, count: int) -> None:
         """Count bytes that are held no more; resumes whoever waits while there is room."""
         self.used -= count
         assert self.used >= 0, "more given back than taken"
-        while self._waiting and not self.is_spent:
-            self._next().resume()
+        if self.is_scarce and self.used <= self.bytes_max // 4:
+            self.is_scarce = False
+        self._small.resume(self)
+        self._large.resume(self)
 
-    def wait(self, who: Waiting) -> bool:
-        """Put ``who`` in the queue; False when it is its turn to go on regardless."""
-        if self._favoured is None:
-            self._favoured = who
-        if who is self._favoured:
+    def must_wait(self, who: Waiting, size: int) -> bool:
+        """Whether ``who``, with an unfinished frame of ``size``, is to read no more for now.
+
+        Then it is resumed later; in any case it has to :meth:`leave` when it holds less than
+        TINY_BYTES, or nothing.
+        """
+        line, other = self._small, self._large
+        if size > FREE_BYTES:
+            line, other = other, line
+        if other.favours(who):  # until its frame is whole: else each of them would grow in turn
             return False
-        self._waiting[who] = None
-        return True
+        other.leave(who)
+        return self.used > line.bytes_max and line.wait(who)
 
     def leave(self, who: Waiting) -> None:
         """Forget ``who``: its frame is whole, or its peer is gone."""
-        self._waiting.pop(who, None)
-        if who is self._favoured:
-            self._favoured = None
-            if self._waiting:
-                self._favoured = self._next()
-                self._favoured.resume()
-
-    def _next(self) -> Waiting:
-        who = next(iter(self._waiting))
-        del self._waiting[who]
-        return who
-
-
-class Crowd:
-    """Counts connections against ``max.connections`` and ``max.connections.per.ip``."""
-
-    def __init__(self, connections_max: int, per_host_max: int) -> None:
-        self.total = 0
-        self._connections_max = connections_max
-        self._per_host_max = per_host_max
-        self._hosts: Counter[str] = Counter()
-
-    def admits(self, host: str) -> bool:
-        """Count one more connection from ``host`` unless that would be too many."""
-        if self.total >= self._connections_max or self._hosts[host] >= self._per_host_max:
-            return False
-        self.total += 1
-        self._hosts[host] += 1
-        return True
-
-    def left(self, host: str) -> None:
-        """A connection that was admitted has ended."""
-        self.total -= 1
-        self._hosts[host] -= 1
-        if not self._hosts[host]:
-            del self._hosts[host]
-
-
-class Complaints:
-    """Logs each kind of misbehaviour once for a host, and never without bound."""
-
-    def __init__(self) -> None:
-        self._made: set[tuple[str, str]] = set()
-
-    def make(self, host: str, reason: str) -> None:
-        """Log at INFO why a connection is closed, unless ``host`` was told so before."""
-        is_new = (host, reason) not in self._made and len(self._made) < COMPLAINTS_MAX
-        if is_new:
-            self._made.add((host, reason))
-        level = logging.INFO if is_new else logging.DEBUG
-        log.log(level, "closed connection host=%s reason=%.200r", host, reason)
+        self._small.leave(who)
+        self._large.leave(who)
 
 
 class Limits:
     """All of it together: one for the whole node, shared by its listeners."""
 
-    def __init__(self, settings: NetworkSettings) -> None:
+    def __init__(
+        self, settings: NetworkSettings, listeners: Mapping[str, ListenerBounds] | None = None
+    ) -> None:
         self.frame_bytes_max = settings.socket_request_max_bytes
         self.idle_s = settings.connections_max_idle_ms / 1000
         self.requests = Budget(settings.queued_max_request_bytes)
         self.answers = Budget(settings.queued_max_request_bytes)
-        self.crowd = Crowd(settings.max_connections, settings.max_connections_per_ip)
+        self.admission = Admission(settings, listeners)
         self.complaints = Complaints()
         self.buffers = ReceiveBuffers()
+        self.small_buffer = memoryview(bytearray(SMALL_READ_BYTES))
+        """Where every connection reads to while memory is scarce."""

@@ -40,11 +40,13 @@ class Listener:
         self.loop = asyncio.get_running_loop()
         self.outbox = Outbox(self.loop)
         self.port = 0
-        self.connections: set[Connection] = set()
+        self.connections: dict[Connection, None] = {}
+        """In the order in which they came: one seed of a simulation gives one history."""
         self._passwords = passwords
         self._server: asyncio.AbstractServer | None = None
         self._all_gone = asyncio.Event()
         self._all_gone.set()
+        limits.requests.on_scarce.append(self._memory_is_scarce)
 
     async def bind(self, host: str, port: int) -> int:
         """Listen; the port that was bound (0 asks for any). Raises OSError when it is taken."""
@@ -74,22 +76,36 @@ class Listener:
             for connection in list(self.connections):
                 connection.abort()
             await self._all_gone.wait()
+        if self._memory_is_scarce in self.limits.requests.on_scarce:
+            self.limits.requests.on_scarce.remove(self._memory_is_scarce)
 
     def exchange(self) -> PlainExchange | None:
         """A fresh proof to ask of a peer; None where none is asked."""
         return None if self._passwords is None else PlainExchange(self._passwords)
 
+    def _memory_is_scarce(self) -> None:
+        self._read_less(list(self.connections))
+
+    def _read_less(self, connections: list[Connection]) -> None:
+        """Before any of the first can read again, and of more in each turn that follows."""
+        for connection in connections[:TURN_CONNECTIONS]:
+            connection.read_less()
+        if len(connections) > TURN_CONNECTIONS:
+            self.loop.call_soon(self._read_less, connections[TURN_CONNECTIONS:])
+
     def entered(self, connection: Connection) -> None:
         """Know a connection that was admitted."""
-        self.connections.add(connection)
+        self.connections[connection] = None
         self._all_gone.clear()
 
     def left(self, connection: Connection) -> None:
         """Forget a connection that is gone."""
-        self.connections.discard(connection)
+        self.connections.pop(connection, None)
         if not self.connections:
             self._all_gone.set()
 
 
+TURN_CONNECTIONS = 1000
+"""How many connections change the way they read in one turn of the loop: 10 ms of it."""
 CLOSE_S = 1.0
 """How long a peer may take to read its last answers."""

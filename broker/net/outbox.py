@@ -1,32 +1,90 @@
-"""Connections with answers to send, written once at the end of the loop's turn.
+"""What the connections of a listener do in one turn of the loop: serve a share, and write once.
 
 Source: protocol.md section 4.1: joining the writes of a turn is worth more than anything else.
+docs/decisions/0010: a turn is short whatever clients send, since beacons, orders and ZooKeeper's
+answers wait for its end.
 """
 
 from __future__ import annotations
 
 import asyncio
-from typing import Protocol
+from typing import Final, Protocol
+
+TURN_S: Final = 0.005
+"""How long one turn of the loop serves requests before connections that have more wait."""
+TURN_REQUESTS: Final = 1_000
+"""The same as a number, for a clock that stands still while a turn lasts (in simulations)."""
+SHARE: Final = 16
+"""Requests that are served between two looks at the clock."""
+LONG_BYTES: Final = 8 << 10
+"""After a longer request or answer the clock is looked at: it may have taken a millisecond."""
+VISIT_SHARES: Final = 8
+"""So many shares one connection takes before others have theirs."""
+FLUSHES: Final = 64
+"""Connections that write between two looks at the clock."""
 
 
 class Sender(Protocol):
-    """A connection that marked itself as having something to send."""
+    """A connection that marked itself as having something to send, or to serve."""
 
     is_dirty: bool
 
     def flush(self) -> None:
-        """Write whatever may leave now."""
+        """Write whatever may leave now, and serve what waits."""
 
 
 class Outbox:
-    """One for each listener: however many answers a turn resolves, it costs one callback."""
+    """One for each listener: however many answers a turn resolves, it costs one callback.
 
-    __slots__ = ("_dirty", "_loop", "_served_last")
+    Who is served sets :attr:`visit`, takes one off :attr:`left` for each request, and asks for
+    :meth:`more` where there is none. Who gets no more comes again, behind those who got nothing.
+    """
+
+    __slots__ = (
+        "_dirty",
+        "_ends",
+        "_is_counting",
+        "_loop",
+        "_served",
+        "_served_last",
+        "is_spent",
+        "left",
+        "visit",
+    )
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
         self._dirty: list[Sender] = []
         self._served_last: Sender | None = None
+        self.left = 0
+        """Requests that may be served before the clock is looked at."""
+        self.visit = 0
+        """Shares that the connection which is served now may still take."""
+        self.is_spent = False
+        """So much was served in this turn that whoever has more waits for the next."""
+        self._is_counting = False
+        self._served = 0
+        self._ends = 0.0
+
+    def more(self) -> bool:
+        """Look at the clock: whether this connection may have another SHARE in this turn."""
+        self.visit -= 1
+        if self.is_spent or self.visit < 0:
+            return False
+        if not self._is_counting:
+            self._is_counting = True
+            self._served = 0
+            self._ends = self._loop.time() + TURN_S
+            self._loop.call_soon(self._renew)
+        elif self._loop.time() >= self._ends or self._served >= TURN_REQUESTS:
+            self.is_spent = True
+            return False
+        self._served += SHARE
+        self.left = SHARE
+        return True
+
+    def _renew(self) -> None:
+        self._is_counting = self.is_spent = False
 
     def takes_turn(self, sender: Sender) -> bool:
         """Note who asks now; True when it may write at once, since it asked last as well.
@@ -46,6 +104,17 @@ class Outbox:
 
     def _flush(self) -> None:
         dirty, self._dirty = self._dirty, []
-        for sender in dirty:
+        ends = self._loop.time() + TURN_S
+        for number, sender in enumerate(dirty, 1):
             sender.is_dirty = False
             sender.flush()
+            if self.is_spent or (not number % FLUSHES and self._loop.time() >= ends):
+                self._put_off(dirty[number:])
+                break
+
+    def _put_off(self, others: list[Sender]) -> None:
+        """Let the others have the next turn, before those who were served in this one."""
+        if others:
+            if not self._dirty:
+                self._loop.call_soon(self._flush)
+            self._dirty[:0] = others

@@ -10,7 +10,8 @@ from collections.abc import Mapping
 from enum import Enum
 from typing import Final
 
-from barnabas.protocol.errors import ErrorCode
+from barnabas.broker.storage.damage import damaged_offsets, damaged_parts, is_damaged
+from barnabas.protocol.errors import ErrorCode, Refused
 from barnabas.protocol.messages.fetch import DivergingEpoch, PartitionResult
 
 from .partition import Partition
@@ -45,10 +46,35 @@ def begin(partition: Partition) -> bool:
     A log without epochs, written in older formats, can only be trusted as far as it is committed.
     """
     log = partition.log
+    if is_damaged(log):
+        _drop_damage(partition)
+        return True
     if log.epochs.latest >= 0 or log.end_offset <= partition.high_watermark:
+        partition.is_outside = False  # it may join the in-sync set from here on
         return False
     _truncate_to(partition, partition.high_watermark)
     return True
+
+
+def _drop_damage(partition: Partition) -> None:
+    """Drop what is damaged and what follows it, to be fetched again; perhaps at the next try.
+
+    Of a compacted log all of it: the leader may have dropped tombstones meanwhile, and what they
+    deleted must not stay. Raises Refused(56) for a replica that others count on: it leaves the
+    in-sync set first (damaged_replicas.py).
+    """
+    own = partition.log
+    if not partition.is_outside:
+        raise Refused(ErrorCode.KAFKA_STORAGE_ERROR, f"{partition} is damaged and in sync")
+    first = next(damaged_parts(own))[1].first_offset
+    is_all = own.config.is_compacted or first <= own.start_offset
+    offset = own.start_offset if is_all else first
+    if own.may_truncate_to(offset):
+        log.warning(
+            "fetches anew what is damaged, and what follows it %s damaged=%s from=%d to=%d",
+            *(partition, damaged_offsets(own), offset, own.end_offset),
+        )
+        partition.drop_damage(offset, is_all=is_all)
 
 
 def _truncate_to(partition: Partition, offset: int) -> None:

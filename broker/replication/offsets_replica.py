@@ -12,8 +12,10 @@ from typing import Final
 
 from barnabas.broker.storage.checkpoints import BadCheckpoint, read_offsets
 from barnabas.broker.storage.cleaner_checkpoints import CLEANED
+from barnabas.broker.storage.damage import damage_at, is_damaged, suspect
 from barnabas.broker.storage.files import File, Files, StorageError
 from barnabas.coordinator.ports import Watcher
+from barnabas.coordinator.unread import Damage
 from barnabas.protocol.errors import ErrorCode, Refused
 
 from .partition import Partition
@@ -53,6 +55,22 @@ class OffsetsReplica:
         """Whole batches up to the log's end, whoever leads. Raises Refused."""
         own = self._partition.log
         return own.read(offset, bytes_max=bytes_max, end=own.end_offset, at_least_one=True)
+
+    def damage_at(self, offset: int) -> Damage | None:
+        """The damage that holds ``offset``; None while another replica in sync may have that."""
+        if len(self._partition.isr) > 1:
+            return None
+        found = damage_at(self._partition.log, offset)
+        return None if found is None else Damage(offset, found[0].next_offset, found[1])
+
+    @property
+    def is_damaged(self) -> bool:
+        """Whether some of it cannot be read."""
+        return is_damaged(self._partition.log)
+
+    def suspect(self, offset: int) -> None:
+        """The batch that holds ``offset`` has a wrong checksum."""
+        suspect(self._partition.log, offset)
 
     def epoch_at(self, offset: int) -> int:
         """The leader epoch of a record; -1 when not known."""

@@ -46,6 +46,7 @@ class Partition:
         "high_watermark",
         "index",
         "is_leader",
+        "is_outside",
         "isr",
         "leader_epoch",
         "leader_id",
@@ -74,6 +75,8 @@ class Partition:
         self.isr: Sequence[int] = ()
         self.pending: IsrChange | None = None
         self.replicas: Sequence[int] = ()
+        self.is_outside = False
+        """A follower outside of the in-sync set that has not fetched yet: nobody counts on it."""
         self.followers = Followers()
         self.heard: set[int] = set()
         self._around = around
@@ -344,6 +347,19 @@ class Partition:
             log.error("lost committed records partition=%s from=%d to=%d", place, offset, mark)
         self.log.truncate_to(offset)
         self.high_watermark = min(self.high_watermark, self.log.end_offset)
+
+    def drop_damage(self, offset: int, *, is_all: bool) -> None:
+        """Drop ``offset`` and what follows it, or everything, to copy it from the leader again.
+
+        The leader has it, and nobody counts on this copy. Raises Refused(56).
+        """
+        assert self.is_outside, f"{self} is in sync"
+        if is_all:
+            self.log.truncate_fully(offset)
+        else:
+            self.log.truncate_to(offset)
+        self.high_watermark = min(self.high_watermark, self.log.end_offset)
+        self.log.note_damage()
 
     def restart_at(self, offset: int) -> None:
         """Drop everything: the leader's log begins at ``offset``, above the end of this one.

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+from barnabas.broker.storage.damage import damaged_offsets, is_damaged
 from barnabas.broker.storage.files import StorageError
 from barnabas.broker.storage.manager import LogManager
 from barnabas.protocol.errors import ErrorCode, Refused
@@ -22,6 +23,7 @@ from .partition_parts import Surroundings
 log = logging.getLogger(__name__)
 
 NO_TOPIC_ID = bytes(16)
+NO_LEADER = -1
 NO_EPOCH = (-1, -2)
 """Leader epochs of a StopReplica that asks for no check: unknown, and topic being deleted."""
 
@@ -85,6 +87,10 @@ class Replicas:
         self._leads: list[Partition] = []
         self._follows: list[Partition] = []
         """What the order that is being obeyed has begun."""
+        self._leaving: set[tuple[str, int]] = set()
+        """Damaged replicas that are to leave their in-sync sets and to lead no longer."""
+        self.on_left: list[Callable[[], None]] = []
+        """Told when one of them has: the controller may be asked to let it follow."""
 
     def __iter__(self) -> Iterator[Partition]:
         return iter(tuple(self._hosted.values()))
@@ -128,6 +134,48 @@ class Replicas:
             for resigned in self.on_resigned:
                 resigned(partition.topic, partition.index, leader_epoch)
 
+    # --- damage --------------------------------------------------------------------------------
+
+    def leave(self, partition: Partition) -> None:
+        """Answer KAFKA_STORAGE_ERROR to the next order about a damaged replica.
+
+        The controller then takes it out of the in-sync set, has another one lead, and stops it.
+        """
+        self._leaving.add((partition.topic, partition.index))
+        self._following.stop(partition)
+
+    @property
+    def are_leaving(self) -> bool:
+        """Whether the controller has still to be asked about a damaged replica."""
+        return bool(self._leaving)
+
+    def live_peers(self, in_sync: Sequence[int]) -> list[int]:
+        """The other nodes in an in-sync set that are there, as far as this one knows."""
+        live = self._around.live_nodes()
+        return [node for node in in_sync if node != self.node_id and node in live]
+
+    def _check_damage(self, partition: Partition, state: leader_and_isr.PartitionState) -> None:
+        """Raises Refused(56) for a damaged replica that others still count on.
+
+        Not when it is the last one in sync: nobody else has what can be read of it.
+        """
+        key, isr = (partition.topic, partition.index), state.isr
+        is_last = list(isr) == [self.node_id]
+        if is_last or not is_damaged(partition.log):
+            self._leaving.discard(key)
+            return
+        is_led_elsewhere = state.leader not in (self.node_id, NO_LEADER)
+        is_counted = self.node_id in isr and (is_led_elsewhere or self.live_peers(isr))
+        if is_counted or key in self._leaving:
+            self.leave(partition)
+            self.depose(partition, partition.leader_epoch)
+            log.warning(
+                "gives up a damaged replica to copy it from another partition=%s-%d in_sync=%s "
+                "damaged=%s",
+                *(*key, list(isr), damaged_offsets(partition.log)),
+            )
+            raise Refused(ErrorCode.KAFKA_STORAGE_ERROR, f"{partition} is damaged")
+
     # --- LeaderAndIsr --------------------------------------------------------------------------
 
     def apply_leader_and_isr(
@@ -169,6 +217,7 @@ class Replicas:
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         try:
             partition = self._host(topic, state.partition_index, topic_id, state.is_new)
+            self._check_damage(partition, state)
             if state.leader_epoch <= partition.leader_epoch:
                 return ErrorCode.STALE_CONTROLLER_EPOCH
             self._become(partition, state)
@@ -204,6 +253,7 @@ class Replicas:
             zk_version=state.partition_epoch,
         )
         topic, index = partition.topic, partition.index
+        partition.is_outside = self.node_id not in state.isr
         if state.leader == self.node_id:
             self._following.stop(partition)
             if partition.become_leader(role):
@@ -250,8 +300,11 @@ class Replicas:
             del self._hosted[stop.topic, stop.index]
             self._following.stop(partition)
             partition.retire()
+            # Without an epoch of its own a stop is never outdated: -2 is said when the topic goes.
+            is_final = stop.is_deleted or stop.leader_epoch in NO_EPOCH
             for resigned in self.on_resigned:
-                resigned(stop.topic, stop.index, None if stop.is_deleted else stop.leader_epoch)
+                resigned(stop.topic, stop.index, None if is_final else stop.leader_epoch)
+        self._left((stop.topic, stop.index), is_deleted=stop.is_deleted)
         if not stop.is_deleted:
             return ErrorCode.NONE
         try:
@@ -260,6 +313,13 @@ class Replicas:
             log.error("could not delete partition=%s-%d: %s", stop.topic, stop.index, error)
             return ErrorCode.KAFKA_STORAGE_ERROR
         return ErrorCode.NONE
+
+    def _left(self, key: tuple[str, int], *, is_deleted: bool) -> None:
+        if key in self._leaving:
+            self._leaving.discard(key)
+            if not is_deleted:
+                for told in self.on_left:
+                    told()
 
 
 def _few(partitions: list[Partition]) -> str:

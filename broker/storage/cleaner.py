@@ -10,6 +10,7 @@ written is thrown away. Source: log.md sections 5.2 and 5.8; pitfalls P22 and P2
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -86,25 +87,47 @@ class Cleaner:
         self._checkpoints = CleanerCheckpoints(files, keeper)
         self._passes: dict[Log, _Pass] = {}
         self._is_loaded = False
+        self._workers = 0
+        self._changed = asyncio.Event()
         self.uncleanable: dict[Log, str] = {}
 
     async def run(self) -> None:
         """Compact whatever needs it, until cancelled."""
-        count = self._settings.threads if self._settings.is_enabled else 0
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._checkpoints.keep())
-            for _ in range(count):
-                tasks.create_task(self._work())
-            await asyncio.Event().wait()
+            while True:
+                changed = self._changed
+                while self._workers < self._workers_wanted:
+                    self._workers += 1
+                    tasks.create_task(self._work())
+                await changed.wait()
+
+    def reconfigure(self, settings: CleanerSettings) -> None:
+        """Use other settings: more or fewer workers now, the rest from the next pass on."""
+        self._settings = settings
+        self._changed.set()
+        self._changed = asyncio.Event()
+
+    @property
+    def _workers_wanted(self) -> int:
+        return self._settings.threads if self._settings.is_enabled else 0
 
     async def _work(self) -> None:
         worker = self._start_worker()
         try:
-            while True:
+            while self._workers <= self._workers_wanted:
                 if not await self.clean_next(worker):
-                    await asyncio.sleep(self._settings.backoff_ms / 1000)
+                    await self._back_off()
         finally:
+            self._workers -= 1
             await worker.close()
+
+    async def _back_off(self) -> None:
+        """Until it is time to look again, or the settings are others."""
+        changed = self._changed
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(self._settings.backoff_ms / 1000):
+                await changed.wait()
 
     async def clean_next(self, worker: CompactionWorker) -> bool:
         """Compact the log that needs it most; False when none does, or when that failed."""

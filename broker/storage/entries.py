@@ -64,9 +64,11 @@ class Entry(NamedTuple):
 def spans(read: Read, position: int, end: int) -> Iterator[Span]:
     """Each entry from ``position`` to ``end``.
 
-    Reads chunks and jumps over payloads. Raises CorruptEntry where no whole entry can be.
+    Reads chunks and jumps over payloads. Raises CorruptEntry where no whole entry can be, or one
+    that does not begin behind the one before: no checksum covers offsets.
     """
     chunk, chunk_start = b"", position
+    previous = -1
     head = _HEAD
     while position < end:
         place = position - chunk_start
@@ -78,7 +80,11 @@ def spans(read: Read, position: int, end: int) -> Iterator[Span]:
         size_min = SIZES_MIN[magic] if magic <= 2 else _IMPOSSIBLE
         if length < size_min or position + size > end:
             raise CorruptEntry(position, f"{length} bytes of magic {magic} end={end}")
-        yield Span(position, size, offset, offset + delta if magic == 2 else offset)
+        last_offset = offset + delta if magic == 2 else offset
+        if not previous < offset <= last_offset:
+            raise CorruptEntry(position, f"offsets {offset}..{last_offset} after {previous}")
+        previous = last_offset
+        yield Span(position, size, offset, last_offset)
         position += size
 
 

@@ -98,7 +98,8 @@ class Housekeeping:
         self._keeper = keeper
         self._intervals = intervals
         self._now_ms = now_ms
-        self._due: set[StoredLog] = set()
+        self._due: dict[StoredLog, None] = {}
+        """In the order in which it was asked for: one seed of a simulation gives one history."""
         self._flushing: set[StoredLog] = set()
         self._wake = asyncio.Event()
         self._points_fell = asyncio.Event()
@@ -138,6 +139,10 @@ class Housekeeping:
             ):
                 tasks.create_task(_every(interval_ms, action))
 
+    def use_intervals(self, intervals: Intervals) -> None:
+        """Other times for what asks each time; the tasks of :meth:`run` keep their pace."""
+        self._intervals = intervals
+
     async def _watch_failure(self) -> None:
         await self._failed.wait()
         assert self._failure is not None
@@ -153,13 +158,13 @@ class Housekeeping:
     def flush_soon(self, flushed: StoredLog) -> None:
         """Flush a log as soon as its flush under way has ended."""
         if flushed not in self._due:
-            self._due.add(flushed)
+            self._due[flushed] = None
             self._wake.set()
 
     def forget(self, gone: StoredLog) -> None:
         """A log was deleted."""
         self._points_fell.set()
-        self._due.discard(gone)
+        self._due.pop(gone, None)
         for marks in self._marks.values():
             marks.pop((gone.topic, gone.partition), None)
 
@@ -167,10 +172,9 @@ class Housekeeping:
         while True:
             await self._wake.wait()
             self._wake.clear()
-            ready = self._due - self._flushing
-            self._due -= ready
-            self._flushing |= ready
-            for each in ready:
+            for each in [one for one in self._due if one not in self._flushing]:
+                del self._due[each]
+                self._flushing.add(each)
                 tasks.create_task(self._flush(each))
 
     async def _flush(self, flushed: StoredLog) -> None:
@@ -238,9 +242,12 @@ class Housekeeping:
             if each.flusher.is_behind(each.end_offset):
                 self.flush_soon(each)
 
-    async def write_log_starts(self) -> None:
-        """One line for each log that does not start where its first segment does."""
-        await self._write_each(LOG_STARTS, self._log_starts)
+    async def write_log_starts(self) -> frozenset[Path]:
+        """One line for each log that does not start where its first segment does.
+
+        Gives back the directories whose file could not be written: those without room, or failed.
+        """
+        return await self._write_each(LOG_STARTS, self._log_starts)
 
     async def _write_high_watermarks(self) -> None:
         await self._write_each(HIGH_WATERMARKS, self._high_watermarks)
@@ -251,17 +258,23 @@ class Housekeeping:
         await directory.write(LOG_STARTS, self._log_starts(directory))
         await directory.write(HIGH_WATERMARKS, self._high_watermarks(directory))
 
-    async def _write_each(self, name: str, offsets: Callable[[LogDirectory], Offsets]) -> None:
+    async def _write_each(
+        self, name: str, offsets: Callable[[LogDirectory], Offsets]
+    ) -> frozenset[Path]:
+        """Write one checkpoint in every directory; the ones in which that failed."""
+        failed = set()
         for directory in self._keeper.directories:
             if not directory.is_online:
                 continue
             try:
                 await directory.write(name, offsets(directory))
             except StorageError as error:
+                failed.add(directory.path)
                 if error.may_heal:
                     log.warning("kept an old checkpoint: %s", error)
                 else:
                     self._keeper.directory_failed(directory, error)
+        return frozenset(failed)
 
     def _recovery_points(self, directory: LogDirectory) -> Offsets:
         return {
@@ -369,7 +382,7 @@ class Housekeeping:
             each.producers.expire(self._now_ms(), self._intervals.producer_id_expiration_ms)
 
 
-async def _every(interval_ms: int, action: Callable[[], Awaitable[None]]) -> None:
+async def _every(interval_ms: int, action: Callable[[], Awaitable[object]]) -> None:
     while True:
         await asyncio.sleep(interval_ms / 1000)
         await action()

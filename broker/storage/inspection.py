@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -26,6 +27,8 @@ class Inspection:
 
     def __init__(self, files: Files) -> None:
         self._files = files
+        self.found: Callable[[StoredLog], None] = lambda owner: None
+        """Told of a log in which damage was looked for, whatever was found."""
         self._asked: asyncio.Queue[StoredLog] = asyncio.Queue()
 
     def ask(self, owner: StoredLog) -> None:
@@ -55,6 +58,7 @@ class Inspection:
             await uninterrupted(
                 self._files.off_loop(partial(write_notes, self._files, owner.directory, notes))
             )
+            self.found(owner)
 
     async def _verify(self, owner: StoredLog, segment: Segment, upper: int) -> None:
         size = segment.size

@@ -28,7 +28,7 @@ from .file_slice import SLICE_BYTES_MIN, FileSlice
 from .files import StorageError
 from .log_parts import Appended, LogOwner, LogParts
 from .log_reader import read_batches
-from .log_search import TimedOffset
+from .log_search import Search, TimedOffset
 from .producers import SentBatch
 from .retention import RetentionPolicy, count_deletable
 from .segment import IndexLost, Segment
@@ -275,23 +275,25 @@ class Log(StoredLog):
         with self._storage():
             return log_search.aborted(self.segments.view, offset, count, self.end_offset)
 
-    def offset_for_time(self, timestamp: int, end: int) -> TimedOffset | None:
+    def offset_for_time(
+        self, timestamp: int, end: int, search: Search | None = None
+    ) -> TimedOffset | None:
         """The first record at ``timestamp`` or later; None when there is none below ``end``.
 
-        Raises Refused as :meth:`read`.
+        Raises Refused as :meth:`read`, and LongBatch where ``search`` bounds the work.
         """
         with self._storage():
             return log_search.first_at_or_after(
-                self.segments.view, timestamp, self.start_offset, end
+                self.segments.view, timestamp, self.start_offset, end, search or Search()
             )
 
-    def max_timestamp_offset(self, end: int) -> TimedOffset | None:
+    def max_timestamp_offset(self, end: int, search: Search | None = None) -> TimedOffset | None:
         """The first record with the greatest timestamp; None when that is not below ``end``.
 
-        Raises Refused as :meth:`read`.
+        Raises Refused as :meth:`read`, and LongBatch where ``search`` bounds the work.
         """
         with self._storage():
-            return log_search.newest(self.segments.view, self.start_offset, end)
+            return log_search.newest(self.segments.view, self.start_offset, end, search or Search())
 
     def segment_offsets(self) -> list[tuple[int, int]]:
         """Where each segment begins and when it last changed (ms), then the log's end and now."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final, Self
+from typing import Any, Final, Self
 
 from barnabas.protocol.settings import ConfigError, declared, parsed, setting, suggestion
 
@@ -37,7 +37,7 @@ class LogConfig:
     index_interval_bytes: int = setting(
         "index.interval.bytes", 4096, "log bytes between two index entries", least=0, most=INT_MAX
     )
-    preallocate: bool = setting("preallocate", False, "accepted; files only ever grow here")
+    preallocate: bool = setting("preallocate", False, "not enforced: files only ever grow here")
     retention_ms: int = setting(
         "retention.ms", 604_800_000, "delete records older than this; -1 never", least=-1
     )
@@ -86,7 +86,7 @@ class LogConfig:
         "message.timestamp.difference.max.ms", FOREVER, "older name of the two above", least=0
     )
     message_format_version: str = setting(
-        "message.format.version", "3.0-IV1", "accepted; batches of magic 2 are stored"
+        "message.format.version", "3.0-IV1", "not enforced: batches of magic 2 are stored"
     )
     message_downconversion_enable: bool = setting(
         "message.downconversion.enable", True, "convert for consumers of older formats"
@@ -110,10 +110,10 @@ class LogConfig:
         "unclean.leader.election.enable", False, "elect outside the ISR, losing records"
     )
     leader_replication_throttled_replicas: tuple[str, ...] = setting(
-        "leader.replication.throttled.replicas", (), "accepted; nothing is throttled yet"
+        "leader.replication.throttled.replicas", (), "not enforced: nothing is throttled yet"
     )
     follower_replication_throttled_replicas: tuple[str, ...] = setting(
-        "follower.replication.throttled.replicas", (), "accepted; nothing is throttled yet"
+        "follower.replication.throttled.replicas", (), "not enforced: nothing is throttled yet"
     )
 
     @property
@@ -122,12 +122,20 @@ class LogConfig:
         return "compact" in self.cleanup_policy
 
     def with_overrides(self, overrides: Mapping[str, str]) -> Self:
-        """These settings with a topic's own on top; raises ConfigError naming the first bad one."""
+        """These settings with a topic's own on top; raises ConfigError naming the bad ones."""
         known = declared(type(self))
-        for name in overrides:
+        fields: dict[str, Any] = {}
+        problems: list[str] = []
+        for name, text in overrides.items():
             if name not in known:
-                raise ConfigError(f"{name}: unknown{suggestion(name, known)}")
-        fields = {known[name].field: parsed(known[name], text) for name, text in overrides.items()}
+                problems.append(f"{name}: unknown{suggestion(name, known)}")
+                continue
+            try:
+                fields[known[name].field] = parsed(known[name], text)
+            except ConfigError as error:
+                problems += error.problems
+        if problems:
+            raise ConfigError(*problems)
         config = dataclasses.replace(self, **fields)
         if config.min_compaction_lag_ms > config.max_compaction_lag_ms:
             raise ConfigError("min.compaction.lag.ms: must not exceed max.compaction.lag.ms")
@@ -137,14 +145,22 @@ class LogConfig:
     def from_broker(cls, values: Mapping[str, str]) -> Self:
         """The defaults of every topic of a node, from the node's own settings.
 
-        Of several names for one setting the finer unit wins. Raises ConfigError.
+        Of several names for one setting the finer unit wins. Raises ConfigError in their names.
         """
-        overrides = {}
+        known = declared(cls)
+        overrides: dict[str, str] = {}
+        problems: list[str] = []
         for key, synonyms in BROKER_SYNONYMS.items():
-            for name in synonyms:
-                if name in values:
-                    overrides[key] = _in_topic_unit(key, name, values[name])
-                    break
+            name = next((name for name in synonyms if name in values), None)
+            if name is None:
+                continue
+            try:
+                overrides[key] = _in_topic_unit(key, name, values[name])
+                parsed(dataclasses.replace(known[key], name=name), overrides[key])
+            except ConfigError as error:
+                problems += error.problems
+        if problems:
+            raise ConfigError(*problems)
         return cls().with_overrides(overrides)
 
 
@@ -169,6 +185,7 @@ BROKER_SYNONYMS: Final[Mapping[str, tuple[str, ...]]] = {
     "message.timestamp.type": ("log.message.timestamp.type",),
     "message.timestamp.before.max.ms": ("log.message.timestamp.before.max.ms",),
     "message.timestamp.after.max.ms": ("log.message.timestamp.after.max.ms",),
+    "message.timestamp.difference.max.ms": ("log.message.timestamp.difference.max.ms",),
     "message.downconversion.enable": ("log.message.downconversion.enable",),
     "delete.retention.ms": ("log.cleaner.delete.retention.ms",),
     "min.compaction.lag.ms": ("log.cleaner.min.compaction.lag.ms",),

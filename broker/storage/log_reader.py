@@ -6,13 +6,16 @@ Source: log.md sections 6.1 and 6.2.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from .entries import Span
 from .segment import Segment
 from .segments import SegmentView
 
 T = TypeVar("T")
+
+CHECKED_BYTES_MAX: Final = 4 << 20
+"""Read at once where headers may have to be looked at: 10 ms with batches of 500 bytes."""
 
 
 def read_batches(
@@ -43,7 +46,13 @@ def read_batches(
             else:
                 limit = _limit(segment, end)
             limit = segment.gaps.readable_end(first.position, limit)
+            is_old = first.position < segment.checked.end
+            if is_old:
+                bytes_max = min(bytes_max, CHECKED_BYTES_MAX)
             count = _count(segment, first, limit - first.position, bytes_max, at_least_one)
+            if is_old and count:
+                end_position = first.position + count
+                segment.check_offsets(first.position, end_position, view.upper(index, log_end))
             return take(segment, first.position, count) if count else b""
         index += 1
     return b""

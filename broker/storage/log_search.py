@@ -8,7 +8,8 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 from barnabas.protocol.errors import ErrorCode, Refused
-from barnabas.protocol.records.batch import records
+from barnabas.protocol.records.first_record import first_record
+from barnabas.protocol.records.work import TooMuchWork, Work
 
 from .entries import CorruptEntry, Entry
 from .segment import Segment
@@ -17,6 +18,10 @@ from .transaction_index import AbortedTransaction, BadTransactionIndex, aborted_
 
 LATEST: Final = -1
 EARLIEST: Final = -2
+
+
+BatchKey = tuple[int, int, int, int]
+"""Base offset, leader epoch and size of a batch, and the first offset that counts in it."""
 
 
 class TimedOffset(NamedTuple):
@@ -28,18 +33,43 @@ class TimedOffset(NamedTuple):
     """Of the batch it is in; -1 when that has none."""
 
 
+class LongBatch(TooMuchWork):
+    """A batch that takes too long to search here, with all that it takes to search it elsewhere."""
+
+    def __init__(self, key: BatchKey, data: bytes, timestamp: int, start: int) -> None:
+        super().__init__()
+        self.key = key
+        self.data = data
+        self.timestamp = timestamp
+        self.start = start
+
+
+class Search:
+    """What a search in a log may cost, and what was found in batches that cost too much.
+
+    One search, perhaps made several times: whoever catches LongBatch has the batch searched
+    elsewhere, notes in ``found`` timestamp and offset, or None, under its key, and asks again.
+    """
+
+    __slots__ = ("found", "work")
+
+    def __init__(self, work: Work | None = None) -> None:
+        self.work = work
+        self.found: dict[BatchKey, tuple[int, int] | None] = {}
+
+
 def first_at_or_after(
-    view: SegmentView, timestamp: int, start: int, end: int
+    view: SegmentView, timestamp: int, start: int, end: int, search: Search
 ) -> TimedOffset | None:
     """The first record in [start, end) whose timestamp is ``timestamp`` or later."""
     for index, segment in enumerate(view.segments):
         if view.upper(index, end) > start and segment.largest_timestamp >= timestamp:
             offset = max(start, segment.indexes.offset_before(timestamp))
-            return _first_in(segment, offset, timestamp, start, end)
+            return _first_in(segment, offset, timestamp, start, end, search)
     return None
 
 
-def newest(view: SegmentView, start: int, end: int) -> TimedOffset | None:
+def newest(view: SegmentView, start: int, end: int, search: Search) -> TimedOffset | None:
     """The first record in [start, end) that carries the greatest timestamp of the log."""
     chosen = None
     for index, segment in enumerate(view.segments):
@@ -50,11 +80,12 @@ def newest(view: SegmentView, start: int, end: int) -> TimedOffset | None:
     if chosen is None or chosen.indexes.max_timestamp < 0:
         return None
     indexes = chosen.indexes
-    return _first_in(chosen, indexes.max_timestamp_offset, indexes.max_timestamp, start, end)
+    timestamp = indexes.max_timestamp
+    return _first_in(chosen, indexes.max_timestamp_offset, timestamp, start, end, search)
 
 
 def _first_in(
-    segment: Segment, offset: int, timestamp: int, start: int, end: int
+    segment: Segment, offset: int, timestamp: int, start: int, end: int, search: Search
 ) -> TimedOffset | None:
     span = segment.find(offset)
     if span is None:
@@ -63,18 +94,25 @@ def _first_in(
         if entry.base_offset >= end:
             return None
         if entry.max_timestamp >= timestamp:
-            found = _first_record(segment, entry, timestamp, start)
+            found = _first_record(segment, entry, timestamp, start, search)
             if found is not None:
                 return found if found.offset < end else None
     return None
 
 
-def _first_record(segment: Segment, entry: Entry, timestamp: int, start: int) -> TimedOffset | None:
-    data = segment.read(entry.position, entry.size)
-    for record in records(data):
-        if record.timestamp >= timestamp and record.offset >= start:
-            return TimedOffset(record.timestamp, record.offset, entry.leader_epoch)
-    return None
+def _first_record(
+    segment: Segment, entry: Entry, timestamp: int, start: int, search: Search
+) -> TimedOffset | None:
+    key = (entry.base_offset, entry.leader_epoch, entry.size, start)
+    if key in search.found:
+        found = search.found[key]
+    else:
+        data = segment.read(entry.position, entry.size)
+        try:
+            found = first_record(data, timestamp, start, search.work)
+        except TooMuchWork:
+            raise LongBatch(key, data, timestamp, start) from None
+    return None if found is None else TimedOffset(*found, entry.leader_epoch)
 
 
 def aborted(view: SegmentView, offset: int, count: int, end: int) -> list[AbortedTransaction]:

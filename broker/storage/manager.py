@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 from random import Random
 
-from barnabas.protocol.errors import ErrorCode, Refused
+from barnabas.protocol.errors import Refused
 from barnabas.protocol.settings import ConfigError
 
 from .checkpoints import RECOVERY_POINTS
@@ -25,16 +25,14 @@ from .log_config import LogConfig
 from .log_directory import LogDirectory
 from .log_parts import LogParts
 from .partition_directory import (
-    METADATA,
     deleted_name,
     directory_name,
-    format_metadata,
     is_deleted_name,
     parse_directory_name,
-    read_topic_id,
 )
 from .segment import Segment
 from .stored_log import StoredLog
+from .topic_ids import identify, read_topic_id
 
 log = logging.getLogger(__name__)
 
@@ -74,6 +72,9 @@ class LogManager:
         self.offline: list[Callable[[Path, Sequence[Key]], None]] = []
         """Told of a failed directory and the partitions in it, on the loop."""
         self._keeping = Housekeeping(files, self, intervals, now_ms)
+        self.damaged: list[Callable[[], None]] = []
+        """Told when damage was looked for in a log while it was in use."""
+        self._keeping.inspection.found = self._damage_found
         self.on_room = self._keeping.on_room
         """Told when a log that a full disk refused to create may be asked for again."""
 
@@ -238,16 +239,8 @@ class LogManager:
         return min(online, key=lambda each: self._counts[each.path])
 
     def _check_id(self, found: Log, topic_id: bytes | None) -> None:
-        """Write the id down where there is none yet."""
-        if topic_id is None or found.topic_id == topic_id:
-            return
-        if found.topic_id is not None:
-            raise Refused(ErrorCode.INCONSISTENT_TOPIC_ID, f"{found} is of another topic")
-        path = found.directory / METADATA
-        self._files.write_atomically(path, format_metadata(topic_id), is_synced=False)
-        found.flusher.before_first.append(partial(self._files.sync_file, path))
-        found.topic_id = topic_id
-        self.schedule_flush(found)
+        if topic_id is not None and identify(self._files, found, topic_id):
+            self.schedule_flush(found)
 
     def delete(self, topic: str, partition: int) -> None:
         """Forget a log; its name is free at once, its files go later. Raises StorageError."""
@@ -286,6 +279,11 @@ class LogManager:
             log.warning("used default settings topic=%s: %s", topic, error)
             return self._defaults
 
+    def use_intervals(self, intervals: Intervals) -> None:
+        """Other times from now on; how often something is looked at changes with a restart only."""
+        self._intervals = intervals
+        self._keeping.use_intervals(intervals)
+
     def high_watermark(self, topic: str, partition: int) -> int:
         """As last written down, within the bounds of the log; the log must be here."""
         found = self._logs[topic, partition]
@@ -318,9 +316,9 @@ class LogManager:
         """Write them down now: to be awaited after a truncation, before the next append."""
         await self._keeping.lower_recovery_points()
 
-    async def write_log_starts(self) -> None:
+    async def write_log_starts(self) -> frozenset[Path]:
         """Write them down now: to be awaited before somebody is told that records are gone."""
-        await self._keeping.write_log_starts()
+        return await self._keeping.write_log_starts()
 
     # What logs ask for
 
@@ -335,6 +333,10 @@ class LogManager:
     def inspect(self, log: StoredLog) -> None:
         """Look at suspect segments; :meth:`run` does it."""
         self._keeping.inspection.ask(log)
+
+    def _damage_found(self, log: StoredLog) -> None:
+        for told in tuple(self.damaged):
+            told()
 
     def listed_recovery_point(self, log: StoredLog) -> int:
         """The greatest recovery point of a log that a start may find."""

@@ -25,6 +25,7 @@ from barnabas.protocol.records.walk import Walk
 
 from .entries import Entry, Read, Span, entries, spans
 from .files import Files, StorageError
+from .misplaced import MISPLACED, misplaced_before
 
 log = logging.getLogger(__name__)
 
@@ -191,17 +192,29 @@ def find_gaps(
             base_offset=base_offset,
             previous_offset=next_offset - 1,
         )
+        last, begins, valid_bytes = None, next_offset, position
         for entry in walk:
-            next_offset = entry.last_offset + 1
+            if entry.last_offset >= upper:
+                break
+            last, begins = entry, next_offset
+            valid_bytes, next_offset = walk.valid_bytes, entry.last_offset + 1
             since_pause += len(entry.data)
             if since_pause >= _WINDOW_BYTES:
                 since_pause = 0
                 yield
-        if walk.valid_bytes >= end:
+        if valid_bytes >= end:
             break
+        reason = walk.reason or MISPLACED
+        right = last and misplaced_before(
+            read, valid_bytes, end, last=last, next_offset=begins, upper=upper
+        )
+        if last and right:
+            gaps.append(Gap(last.position, valid_bytes, begins, right.base_offset, MISPLACED))
+            position, next_offset = valid_bytes, right.base_offset
+            continue
         found = yield from next_entry(
             read,
-            walk.valid_bytes,
+            valid_bytes,
             end,
             base_offset=base_offset,
             next_offset=next_offset,
@@ -209,7 +222,8 @@ def find_gaps(
         )
         position = end if found is None else found.position
         behind = upper if found is None else found.base_offset
-        gaps.append(Gap(walk.valid_bytes, position, next_offset, behind, walk.reason))
+        gaps.append(Gap(valid_bytes, position, next_offset, behind, reason))
+        next_offset = behind
     return gaps
 
 

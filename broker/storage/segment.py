@@ -13,6 +13,7 @@ from typing import Final
 
 from barnabas.protocol.records.header import HEADER_BYTES
 
+from .checked_ranges import CheckedRanges
 from .entries import CorruptEntry, Entry, Quarantined, Span, entry_at
 from .files import Data, File, Files
 from .open_files import open_files
@@ -60,6 +61,7 @@ class Segment:
         "_synced_bytes",
         "_uses",
         "base_offset",
+        "checked",
         "created_ms",
         "cuts",
         "directory",
@@ -103,6 +105,7 @@ class Segment:
         self._uses = 0
         self._synced_bytes = size
         self._is_retired = False
+        self.checked = CheckedRanges(size)
         self.gaps = Gaps()
         """Bytes that cannot be read; see :meth:`quarantine`."""
         self.is_suspect = False
@@ -250,6 +253,25 @@ class Segment:
             self.is_suspect = True
             raise
 
+    def check_offsets(self, position: int, end: int, upper: int) -> None:
+        """Look at the headers between two positions once, and at the one behind.
+
+        Raises CorruptEntry for an offset that contradicts another, or one of ``upper`` or above.
+        """
+        part = self.checked.unchecked(position, end)
+        if part is None:
+            return
+        try:
+            for span in self.gaps.spans(self.read, part[0], self.size):
+                if span.last_offset >= upper:
+                    raise CorruptEntry(span.position, f"offset {span.last_offset} at {upper}")
+                if span.position >= part[1]:
+                    break
+        except CorruptEntry:
+            self.is_suspect = True
+            raise
+        self.checked.add(position, end)
+
     def _last_end(self, position: int, limit: int) -> int:
         end, next_offset = position, -1
         for span in self.gaps.spans(self.read, end, self.size):
@@ -308,6 +330,7 @@ class Segment:
         self.cuts += 1
         (self._file or self._opened()).truncate(size)
         self.size = size
+        self.checked.cut(size)
         self._synced_bytes = -1
         self.gaps = self.gaps.below(size)
 

@@ -16,6 +16,7 @@ from barnabas.protocol.records.walk import Entry, Stop, Walk
 
 from .entries import CorruptEntry
 from .leader_epochs import LeaderEpochs
+from .misplaced import MISPLACED, misplaced_before
 from .overflow import OffsetOverflow
 from .quarantine import Gap, Gaps, next_entry
 from .segment import IndexLost, Segment
@@ -96,17 +97,20 @@ def trust_below(segment: Segment, offset: int) -> tuple[int, int] | None:
     return None
 
 
-def has_last_time(segment: Segment) -> bool:
-    """Whether the time index of a closed segment ends with the greatest time, as it was closed.
+def sound_end(segment: Segment) -> int | None:
+    """Where a closed segment ends, if its time index ends with the greatest time, as when closed.
 
-    Looks at the batches after the last indexed one; false also when these cannot be read.
+    Looks at the batches after the last indexed one; None also when these cannot be read.
     """
+    newest, next_offset = -1, segment.base_offset
     try:
-        tail = segment.entries(segment.indexes.tail_position)
-        newest = max((entry.max_timestamp for entry in tail), default=-1)
+        for entry in segment.entries(segment.indexes.tail_position):
+            newest, next_offset = max(newest, entry.max_timestamp), entry.last_offset + 1
     except CorruptEntry:
-        return False
-    return newest <= segment.indexes.max_timestamp
+        return None
+    if newest > segment.indexes.max_timestamp:
+        return None
+    return max(next_offset, segment.gaps.end_offset)
 
 
 class _Recovery:
@@ -115,8 +119,15 @@ class _Recovery:
         self._trust = trust
         self._epochs = epochs
         self._size = segment.size
+        self._misplaced: set[int] = set()
+        """Positions of batches that only those behind them show to be wrong."""
+        self._start_at_zero()
+
+    def _start_at_zero(self) -> None:
         self._position = 0
-        self._next_offset = segment.base_offset
+        self._next_offset = self._begins = self._segment.base_offset
+        self._last: Entry | None = None
+        """The last good batch, which should begin at ``_begins`` or behind."""
         self._epoch = -1
         self._is_contiguous = True
         self._has_markers = False
@@ -131,12 +142,11 @@ class _Recovery:
             segment.quarantine(Gaps())
         else:
             self._position, self._next_offset = begin[0], begin[1] + 1
-        stop, reason = yield from self._verify()
-        while reason and self._next_offset < self._trust.kept:
-            found = yield from self._resume(reason)
-            if not found:
-                break
-            stop, reason = yield from self._verify()
+        while (outcome := (yield from self._pass())) is None:
+            segment.indexes.reset()
+            segment.quarantine(Gaps())
+            self._start_at_zero()
+        stop, reason = outcome
         if stop is Stop.OVERFLOW:
             raise OffsetOverflow(segment.path(".log"), segment.base_offset)
         segment.indexes.finish()
@@ -150,6 +160,35 @@ class _Recovery:
             self._is_contiguous,
             self._has_markers,
         )
+
+    def _pass(self) -> Generator[None, None, tuple[Stop | None, str] | None]:
+        """All of it once; None when a batch that was noted turned out to be wrong."""
+        while True:
+            stop, reason = yield from self._verify()
+            if reason and self._is_last_misplaced():
+                return None
+            if not reason or self._next_offset >= self._trust.kept:
+                return stop, reason
+            found = yield from self._resume(reason)
+            if not found:
+                return stop, reason
+
+    def _is_last_misplaced(self) -> bool:
+        """Whether the last batch is wrong, rather than what follows it; then that is noted."""
+        last, trust = self._last, self._trust
+        if last is None or self._begins >= trust.kept or last.position in self._misplaced:
+            return False
+        right = misplaced_before(
+            self._segment.read,
+            self._position,
+            self._size,
+            last=last,
+            next_offset=self._begins,
+            upper=trust.upper,
+        )
+        if right is not None:
+            self._misplaced.add(last.position)
+        return right is not None
 
     def _verify(self) -> Generator[None, None, tuple[Stop | None, str]]:
         """Go on to the end or to damage; says why it stopped."""
@@ -172,7 +211,12 @@ class _Recovery:
         return walk.stop, walk.reason if self._position < self._size else ""
 
     def _problem(self, entry: Entry) -> str:
-        """Signs of an old block: the disk had it before, and perhaps for another file."""
+        """Damage that only others show, or an old block that the disk had for another file."""
+        is_kept = self._next_offset < self._trust.kept
+        if entry.position in self._misplaced or (
+            is_kept and entry.last_offset >= self._trust.upper
+        ):
+            return MISPLACED
         if entry.base_offset < self._trust.kept or self._trust.may_skip:
             return ""
         if entry.magic == 2 and entry.base_offset > self._next_offset:
@@ -189,6 +233,7 @@ class _Recovery:
         self._has_markers = self._has_markers or is_control(entry.data)
         self._epoch = max(self._epoch, entry.leader_epoch)
         self._position = entry.position + count
+        self._last, self._begins = entry, self._next_offset
         self._is_contiguous = self._is_contiguous and entry.base_offset == self._next_offset
         self._next_offset = entry.last_offset + 1
 
@@ -208,4 +253,5 @@ class _Recovery:
             Gap(self._position, found.position, self._next_offset, found.base_offset, reason)
         )
         self._position, self._next_offset = found.position, found.base_offset
+        self._last = None
         return True

@@ -21,6 +21,7 @@ from .files import Files, StorageError
 from .flushing import Flusher
 from .log_config import FOREVER, LogConfig
 from .log_parts import LogOwner, LogParts
+from .quarantine import Note, write_notes
 from .segment import IndexLost, Segment
 from .segment_indexes import OFFSETS_MAX
 from .segment_recovery import Trust, recover_segment
@@ -332,6 +333,17 @@ class StoredLog:
             raise Refused(ErrorCode.CORRUPT_MESSAGE, str(error)) from error
         self.note_failure(error)
         raise Refused(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
+
+    def ask_inspection(self) -> None:
+        """Have suspect segments verified soon."""
+        self._owner.inspect(self)
+
+    def note_damage(self) -> None:
+        """Write down what is quarantined. Raises Refused(56)."""
+        segments = self.segments.view.segments
+        notes = [Note(each.base_offset, gap) for each in segments for gap in each.gaps]
+        with self._storage():
+            write_notes(self._files, self.directory, notes)
 
     def note_failure(self, error: StorageError) -> None:
         """Stop taking appends when the disk is full; else the directory goes offline.

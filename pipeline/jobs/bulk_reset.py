@@ -24,6 +24,7 @@ from barnabas.client.cluster import TopicPartition
 from barnabas.client.descriptions import Committed
 from barnabas.client.errors import KafkaError
 from barnabas.client.many_groups import Codes, GroupState, Offsets
+from barnabas.client.system_errors import in_words
 from barnabas.pipeline.cluster_calls import offsets_at
 from barnabas.pipeline.jobs import inputs, times
 from barnabas.pipeline.jobs.group_work import Chunk, Doors, Row, Sessions, for_each_group, why
@@ -97,7 +98,13 @@ def configured(chosen: argparse.Namespace) -> BulkResetConfig:
         raise inputs.UsageProblem("say --to-time, --to-earliest, --to-latest or --shift-by")
     names: list[str] = []
     if chosen.groups_file:
-        names = [line.strip() for line in chosen.groups_file.read_text().splitlines()]
+        try:
+            text = chosen.groups_file.read_text(encoding="utf-8")
+        except OSError as error:
+            raise inputs.UsageProblem(in_words(error)) from None
+        except UnicodeDecodeError:
+            raise inputs.UsageProblem(f"{chosen.groups_file} is no text in UTF-8") from None
+        names = [line.strip() for line in text.splitlines()]
     if chosen.step == "plan" and not (any(names) or chosen.groups):
         raise inputs.UsageProblem("say --groups RE or --groups-file FILE; '.*' means all groups")
     return BulkResetConfig(

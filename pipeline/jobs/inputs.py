@@ -18,6 +18,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 from barnabas.client.cluster import TopicPartition
+from barnabas.client.system_errors import in_words
 from barnabas.pipeline.cluster_calls import offsets_at, partitions_of
 from barnabas.pipeline.jobs.as_of import Logs
 from barnabas.pipeline.jobs.as_of import logs_of as logs_of_records
@@ -82,6 +83,7 @@ def add_cluster_arguments(parser: argparse.ArgumentParser) -> None:
     where = parser.add_mutually_exclusive_group()
     where.add_argument(
         "--bootstrap",
+        "--bootstrap-server",
         metavar="HOST:PORT,...",
         help=f"brokers to ask first (default: ${_VARIABLE}, or {_DEFAULT})",
     )
@@ -142,15 +144,17 @@ def source_of(chosen: argparse.Namespace) -> Source:
 
 def bootstrap_of(chosen: argparse.Namespace) -> str:
     """The addresses to ask first: as typed, of the cluster named, of the environment."""
-    if chosen.bootstrap:
+    if chosen.bootstrap is not None:
         return str(chosen.bootstrap)
     if chosen.cluster is None:
-        return os.environ.get(_VARIABLE, _DEFAULT)
+        return os.environ.get(_VARIABLE) or _DEFAULT
     description = chosen.cluster / "cluster.json"
     try:
         return str(json.loads(description.read_text())["bootstrap"])
-    except (OSError, ValueError, KeyError) as error:
-        raise UsageProblem(f"{description} cannot be read: {error}") from None
+    except OSError as error:
+        raise UsageProblem(in_words(error)) from None
+    except (ValueError, KeyError, TypeError, RecursionError):
+        raise UsageProblem(f"{description} is no description of a cluster") from None
 
 
 def commits_of(spark: SparkSession, source: Source, kept: Kept) -> DataFrame:

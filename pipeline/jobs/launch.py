@@ -16,8 +16,10 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, Final
 
+from barnabas.client.system_errors import in_words
+
 from .page import write_html
-from .report import FAILED, USAGE, Report, write_json
+from .report import FAILED, INTERRUPTED, USAGE, Report, write_json
 
 log = logging.getLogger(__name__)
 
@@ -51,7 +53,7 @@ def main(job: str, words: Sequence[str] | None = None) -> int:
     """Run ``job`` with command line ``words``: the exit code, see report.py."""
     module = module_of(job)
     parser = argparse.ArgumentParser(
-        prog=f"barnabas spark {job}", description=f"{JOBS[job].capitalize()}."
+        prog=f"barnabas spark {job}", description=f"{JOBS[job][:1].upper()}{JOBS[job][1:]}."
     )
     module.add_arguments(parser)
     _add_common(parser)
@@ -85,8 +87,6 @@ def _add_common(parser: argparse.ArgumentParser) -> None:
 
 
 def _run(job: str, module: ModuleType, chosen: argparse.Namespace) -> int:
-    from barnabas.client.errors import KafkaError
-
     from .inputs import UsageProblem
     from .progress import to_people
 
@@ -95,6 +95,9 @@ def _run(job: str, module: ModuleType, chosen: argparse.Namespace) -> int:
     started_ms = time.time_ns() // 1_000_000
     try:
         config = module.configured(chosen)
+        for place in (chosen.report, chosen.html):
+            if place is not None and not place.absolute().parent.is_dir():
+                raise UsageProblem(f"{place}: its directory is not there")
         progress.step("starting Spark")
         spark = _session(job, chosen)
         try:
@@ -103,12 +106,14 @@ def _run(job: str, module: ModuleType, chosen: argparse.Namespace) -> int:
         finally:
             spark.stop()
     except UsageProblem as problem:
-        return _failed(job, problem, USAGE)
-    except (KafkaError, OSError) as problem:
-        return _failed(job, problem, FAILED)
+        return _failed(job, str(problem), USAGE)
+    except OSError as problem:
+        return _failed(job, in_words(problem), FAILED)
+    except KeyboardInterrupt:
+        return INTERRUPTED
     except Exception as problem:
         log.debug("job failed name=%s", job, exc_info=True)
-        return _failed(job, problem, FAILED)
+        return _failed(job, str(problem) or type(problem).__name__, FAILED)
     report.started_ms, report.seconds = started_ms, time.monotonic() - started
     report.arguments = _told(chosen)
     _write(report, chosen)
@@ -163,7 +168,7 @@ def _write(report: Report, chosen: argparse.Namespace) -> None:
     sys.stdout.flush()
 
 
-def _failed(job: str, problem: Exception, code: int) -> int:
-    lines = str(problem).strip().splitlines() or [type(problem).__name__]
+def _failed(job: str, problem: str, code: int) -> int:
+    lines = problem.strip().splitlines() or ["failed, and did not say why"]
     sys.stderr.write(f"barnabas spark {job}: {lines[0]}\n")
     return code

@@ -14,6 +14,8 @@ from typing import Any, Final
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
+from barnabas.client.system_errors import in_words
+
 from .inputs import UsageProblem
 from .report import replace_file
 
@@ -41,8 +43,12 @@ class PlanFiles:
         path = self._root / "plan.json"
         try:
             found: dict[str, Any] = json.loads(path.read_text())
-        except (OSError, ValueError) as error:
-            raise UsageProblem(f"{self._root} holds no plan: {error}") from None
+        except OSError as error:
+            raise UsageProblem(f"{self._root} holds no plan: {in_words(error)}") from None
+        except (ValueError, RecursionError):
+            raise UsageProblem(f"{path} is no JSON, hence no plan") from None
+        if not isinstance(found, dict):
+            raise UsageProblem(f"{path} is no plan of {job}")
         if found.get("format") != FORMAT or found.get("job") != job:
             raise UsageProblem(f"{path} is no plan of {job}")
         return found

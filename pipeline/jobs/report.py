@@ -16,6 +16,7 @@ CLEAN: Final = 0
 FINDINGS: Final = 1
 USAGE: Final = 2
 FAILED: Final = 3
+INTERRUPTED: Final = 130
 """How a job ends: the exit codes of every face that is a process."""
 
 Cell = str | int | float | bool | None

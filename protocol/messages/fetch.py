@@ -62,7 +62,7 @@ class ForgottenTopic:
     partitions: Sequence[int] = wire(array(INT32))
 
 
-@message(key=1, versions=(0, 17), advertised=12, flexible=12)
+@message(key=1, versions=(0, 17), advertised=17, flexible=12)
 class FetchRequest:
     """Where to read, how much, and how long to wait for it."""
 

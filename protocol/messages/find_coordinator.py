@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from barnabas.protocol.wire import INT8, INT16, INT32, STRING, array, message, wire
 
 
-@message(key=10, versions=(0, 6), advertised=4, flexible=3)
+@message(key=10, versions=(0, 6), advertised=6, flexible=3)
 class FindCoordinatorRequest:
     """Whose coordinator is looked for."""
 

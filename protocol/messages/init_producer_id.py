@@ -8,7 +8,7 @@ from __future__ import annotations
 from barnabas.protocol.wire import INT16, INT32, INT64, STRING, message, wire
 
 
-@message(key=22, versions=(0, 5), advertised=4, flexible=2)
+@message(key=22, versions=(0, 5), advertised=5, flexible=2)
 class InitProducerIdRequest:
     """A producer that wants an identity, or a new epoch of the one it has."""
 

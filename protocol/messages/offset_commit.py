@@ -30,7 +30,7 @@ class Topic:
     partitions: Sequence[Partition] = wire(array(Partition))
 
 
-@message(key=8, versions=(0, 9), advertised=8, flexible=8)
+@message(key=8, versions=(0, 9), advertised=9, flexible=8)
 class OffsetCommitRequest:
     """What a member of a group has consumed."""
 

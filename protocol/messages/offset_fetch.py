@@ -29,7 +29,7 @@ class Group:
     """None asks for every topic of the group."""
 
 
-@message(key=9, versions=(0, 9), advertised=8, flexible=6)
+@message(key=9, versions=(0, 9), advertised=9, flexible=6)
 class OffsetFetchRequest:
     """Which offsets to read; from v8 of several groups."""
 

@@ -20,7 +20,7 @@ class FeatureUpdate:
     upgrade_type: int = wire(INT8, since=1, default=1)
 
 
-@message(key=57, versions=(0, 1), flexible=0)
+@message(key=57, versions=(0, 1), advertised=1, flexible=0)
 class UpdateFeaturesRequest:
     """The levels that features are to have."""
 

@@ -39,6 +39,7 @@ from .header import (
     sequence_after,
 )
 from .record import Record, decode_records
+from .work import RECORD_STEPS, Work
 
 __all__ = [
     "HEADER",
@@ -80,6 +81,9 @@ Buffer = bytes | bytearray | memoryview
 
 SIZES_MIN: Final = (*message_set.SIZES_MIN, HEADER_BYTES - ENVELOPE_BYTES)
 """What the size field of an entry says at least, by magic."""
+
+HEADER_PAIR_BYTES: Final = 4
+"""Headers of a record, of which a batch may be full, take about so much each."""
 
 _INT64: Final = Struct(">q")
 _INT32: Final = Struct(">i")
@@ -217,20 +221,31 @@ def crc_is_valid(buf: Buffer, pos: int, size: int) -> bool:
     return bool(crc32c(memoryview(buf)[pos + ATTRIBUTES_AT : pos + size]) == stored)
 
 
-def records(buf: Buffer, pos: int = 0, *, bytes_max: int = READ_BYTES_MAX) -> Iterator[Record]:
+def records(
+    buf: Buffer,
+    pos: int = 0,
+    *,
+    bytes_max: int = READ_BYTES_MAX,
+    work: Work | None = None,
+    record_steps: int = RECORD_STEPS,
+) -> Iterator[Record]:
     """The records of one entry of any magic, decompressed, with absolute offsets and times.
 
     Control records come like any others. Stops with CorruptRecords at the first that cannot be
-    read, or at once when the entry expands to more than ``bytes_max``.
+    read, or at once when the entry expands to more than ``bytes_max``. Raises TooMuchWork
+    at once when all of it would take more than ``work`` has left, ``record_steps`` for a record
+    of magic 2.
     """
     stop = pos + size(buf, pos)
     if buf[pos + MAGIC_AT] < 2:
-        return message_set.messages(memoryview(buf)[pos:stop], bytes_max=bytes_max)
+        return message_set.messages(memoryview(buf)[pos:stop], bytes_max=bytes_max, work=work)
     head = header(buf, pos)
     section = bytes(memoryview(buf)[pos + HEADER_BYTES : stop])
     used = head.attributes & CODEC_MASK
     if used:
-        section = decompress(used, section, bytes_max=bytes_max)
+        section = decompress(used, section, bytes_max=bytes_max, work=work)
+    if work is not None:
+        work.take(record_steps * max(0, head.record_count) + len(section) // HEADER_PAIR_BYTES)
     return decode_records(
         section,
         0,

@@ -12,9 +12,21 @@ from typing import Final
 
 from . import lz4_frames, snappy_streams, zstd_frames
 from .failures import CorruptRecords
+from .work import GZIP_MEMBER_STEPS, TooMuchWork, Work, decompression_steps
 
 GZIP_WINDOW_BITS: Final = 31
 """zlib's way of asking for gzip members: 16 more than the window of 2**15 bytes."""
+
+GZIP_MAGIC: Final = b"\x1f\x8b\x08"
+GZIP_SLICE_BYTES: Final = 512
+"""What a further member is given first; twice as much each time it wants more.
+
+zlib copies whatever it was given and did not need: to give it all there is would copy the square
+of what many small members take.
+"""
+
+GZIP_FRAME_BYTES: Final = 18
+"""Header and trailer of a member."""
 
 READ_BYTES_MAX: Final = 1 << 30
 """Bound for bytes this cluster validated before it stored them."""
@@ -47,7 +59,11 @@ def produced_bytes_max(message_bytes_max: int) -> int:
 
 
 def compress(
-    codec: int, data: bytes | bytearray | memoryview, level: int | None = None, *, magic: int = 2
+    codec: int,
+    data: bytes | bytearray | memoryview,
+    level: int | None = None,
+    *,
+    magic: int = 2,
 ) -> bytes:
     """``data`` as the payload of an entry of ``magic``; ``level`` None is the codec's own.
 
@@ -70,38 +86,85 @@ def compress(
 
 
 def decompress(
-    codec: int, data: bytes | bytearray | memoryview, *, bytes_max: int, magic: int = 2
+    codec: int,
+    data: bytes | bytearray | memoryview,
+    *,
+    bytes_max: int,
+    magic: int = 2,
+    work: Work | None = None,
 ) -> bytes:
-    """What was compressed; raises CorruptRecords when that is nothing, or over ``bytes_max``."""
+    """What was compressed; raises CorruptRecords when that is nothing, or over ``bytes_max``.
+
+    Raises TooMuchWork as soon as that takes more than ``work`` has left.
+    """
     match codec:
         case Codec.NONE:
             return bytes(data)
         case Codec.GZIP:
-            return _gunzip(data, bytes_max)
+            return _gunzip(data, bytes_max, work)
         case Codec.SNAPPY:
-            return snappy_streams.decompress(data, bytes_max)
+            return snappy_streams.decompress(data, bytes_max, work)
         case Codec.LZ4:
-            return lz4_frames.decompress(data, bytes_max, is_legacy=magic == 0)
+            return lz4_frames.decompress(data, bytes_max, is_legacy=magic == 0, work=work)
         case Codec.ZSTD if magic >= 2:
-            return zstd_frames.decompress(data, bytes_max)
+            return zstd_frames.decompress(data, bytes_max, work)
         case _:
             raise CorruptRecords(f"codec {codec} in an entry of magic {magic}")
 
 
-def _gunzip(data: bytes | bytearray | memoryview, bytes_max: int) -> bytes:
-    """One member after another; Java writes a single one."""
-    out = b""
-    while True:
-        member = zlib.decompressobj(GZIP_WINDOW_BITS)
+def _gunzip(data: bytes | bytearray | memoryview, bytes_max: int, work: Work | None) -> bytes:
+    """One member after another; Java writes a single one.
+
+    What follows the last member and cannot be one is ignored, as java.util.zip does.
+    """
+    view = memoryview(data)
+    parts: list[bytes] = []
+    position = total = 0
+    slice_bytes = len(view)
+    while position == 0 or _is_member(view, position):
+        limit = bytes_max - total
+        if work is not None:
+            work.take(GZIP_MEMBER_STEPS)
+            limit = min(limit, work.bytes_left(Codec.GZIP))
+        made, position = _member(view, position, slice_bytes, limit, parts)
+        total += made
+        if total > bytes_max:
+            raise CorruptRecords(f"gzip: more than {bytes_max} bytes")
+        if made > limit:
+            raise TooMuchWork
+        if work is not None:
+            work.take(decompression_steps(Codec.GZIP, made))
+        slice_bytes = GZIP_SLICE_BYTES
+    return parts[0] if len(parts) == 1 else b"".join(parts)
+
+
+def _is_member(view: memoryview, position: int) -> bool:
+    """Whether another member begins here; less than its frame takes is none."""
+    return (
+        len(view) - position >= GZIP_FRAME_BYTES
+        and bytes(view[position : position + 3]) == GZIP_MAGIC
+    )
+
+
+def _member(
+    view: memoryview, position: int, slice_bytes: int, limit: int, parts: list[bytes]
+) -> tuple[int, int]:
+    """Add one member's data to ``parts``; its size, and where the member ends.
+
+    Stops in the middle once it has made more than ``limit`` bytes.
+    """
+    member = zlib.decompressobj(GZIP_WINDOW_BITS)
+    made = 0
+    while not member.eof and made <= limit:
+        given = view[position : position + slice_bytes]
+        if not given:
+            raise CorruptRecords("gzip: the stream ends early")
         try:
-            part = member.decompress(data, bytes_max - len(out) + 1)
+            part = member.decompress(given, limit - made + 1)
         except zlib.error as error:
             raise CorruptRecords(f"gzip: {error}") from error
-        out = out + part if out else part
-        if len(out) > bytes_max:
-            raise CorruptRecords(f"gzip: more than {bytes_max} bytes")
-        if not member.eof:
-            raise CorruptRecords("gzip: the stream ends early")
-        data = member.unused_data
-        if not data:
-            return out
+        position += len(given) - len(member.unused_data)
+        made += len(part)
+        parts.append(part)
+        slice_bytes *= 2
+    return made, position

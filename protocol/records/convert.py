@@ -15,6 +15,7 @@ from .builder import build_batch_of
 from .codecs import Codec
 from .message_set import encode_messages
 from .record import Record
+from .work import Work, compression_steps
 
 
 def up_convert(
@@ -29,7 +30,12 @@ def up_convert(
 
 
 def down_convert(
-    data: Buffer, magic: int, fetch_offset: int, *, bytes_max: int | None = None
+    data: Buffer,
+    magic: int,
+    fetch_offset: int,
+    *,
+    bytes_max: int | None = None,
+    work: Work | None = None,
 ) -> bytes:
     """The whole entries of ``data`` for a client that knows no more than ``magic``.
 
@@ -40,7 +46,8 @@ def down_convert(
     converted: then read on from the last entry's next offset.
 
     Stops before zstd, too, which old clients cannot know; where nothing comes before it, raises
-    Refused(UNSUPPORTED_COMPRESSION_TYPE). Raises CorruptRecords.
+    Refused(UNSUPPORTED_COMPRESSION_TYPE). Raises CorruptRecords, and TooMuchWork when it takes more
+    than ``work`` has left.
     """
     out: list[bytes] = []
     total = 0
@@ -52,23 +59,28 @@ def down_convert(
         if batch.magic(data, position) <= magic:
             out.append(bytes(memoryview(data)[position : position + size]))
         else:
-            out.append(_converted(data, position, magic, fetch_offset))
+            out.append(_converted(data, position, magic, fetch_offset, work))
         total += len(out[-1])
     return b"".join(out)
 
 
-def _converted(data: Buffer, position: int, magic: int, fetch_offset: int) -> bytes:
+def _converted(
+    data: Buffer, position: int, magic: int, fetch_offset: int, work: Work | None
+) -> bytes:
     """One entry of a newer magic; nothing for a marker, or when no record is left."""
     if batch.is_control(data, position):
         return b""
     codec = batch.codec(data, position)
     if codec == Codec.ZSTD:
         raise Refused(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, "zstd needs Fetch version 10")
-    kept = list(batch.records(data, position))
+    kept = list(batch.records(data, position, work=work))
     if not codec:
         kept = [record for record in kept if record.offset >= fetch_offset]
     if not kept:
         return b""
+    if codec and work is not None:
+        plain = sum(len(record.key or b"") + len(record.value or b"") for record in kept)
+        work.take(compression_steps(codec, plain))
     is_stamped = batch.timestamp_type(data, position) == 1
     append_time = batch.max_timestamp(data, position) if is_stamped else None
     return encode_messages(kept, magic, codec=codec, append_time=append_time)

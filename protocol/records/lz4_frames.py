@@ -17,6 +17,7 @@ from typing import Final
 import cramjam
 
 from .failures import CorruptRecords
+from .work import BLOCK_STEPS, Work, decompression_steps
 
 MAGIC: Final = b"\x04\x22\x4d\x18"
 BLOCK_BYTES: Final = 64 << 10
@@ -24,6 +25,9 @@ END_MARK: Final = b"\0\0\0\0"
 STORED: Final = 1 << 31
 EXPANSION_MAX: Final = 255
 """A byte of a block stands for at most so many bytes."""
+
+LZ4: Final = 3
+"""The codec's number."""
 
 FLG_VERSION: Final = 0x40
 FLG_INDEPENDENT: Final = 0x20
@@ -61,7 +65,11 @@ def compress(data: bytes | bytearray | memoryview, level: int | None, *, is_lega
 
 
 def decompress(
-    data: bytes | bytearray | memoryview, bytes_max: int, *, is_legacy: bool = False
+    data: bytes | bytearray | memoryview,
+    bytes_max: int,
+    *,
+    is_legacy: bool = False,
+    work: Work | None = None,
 ) -> bytes:
     """The first frame of ``data``; ``is_legacy`` leaves its header checksum unread."""
     view = memoryview(data)
@@ -73,9 +81,9 @@ def decompress(
         if end - position < 4:
             raise CorruptRecords("lz4: no end mark")
         (marked,) = _SIZE.unpack_from(view, position)
-        if not marked:
-            return bytes(out)
         size = marked & ~STORED
+        if not size:
+            return bytes(out)
         check = 4 if flags & FLG_BLOCK_CHECKSUM else 0
         if size > min(block_bytes_max, end - position - 4 - check):
             raise CorruptRecords(f"lz4: a block of {size} bytes")
@@ -85,6 +93,8 @@ def decompress(
         count = _decode(view[position:after], marked, check, scratch)
         if len(out) + count > bytes_max:
             raise CorruptRecords(f"lz4: more than {bytes_max} bytes")
+        if work is not None:
+            work.take(BLOCK_STEPS + decompression_steps(LZ4, count))
         out += memoryview(scratch)[:count]
         position = after
 

@@ -22,6 +22,7 @@ from .codecs import READ_BYTES_MAX, compress, decompress
 from .failures import CorruptRecords
 from .header import CODEC_MASK, ENVELOPE_BYTES, LOG_APPEND_TIME, NO_TIMESTAMP
 from .record import Record
+from .work import RECORD_STEPS, Work
 
 SIZES_MIN: Final = (14, 22)
 """What the size field of an entry says at least, by magic."""
@@ -36,31 +37,38 @@ Buffer = bytes | bytearray | memoryview
 
 
 def messages(
-    entry: Buffer, *, bytes_max: int = READ_BYTES_MAX, verify: bool = False
+    entry: Buffer,
+    *,
+    bytes_max: int = READ_BYTES_MAX,
+    verify: bool = False,
+    work: Work | None = None,
 ) -> Iterator[Record]:
     """The messages of one whole entry, a wrapper unpacked, with absolute offsets.
 
     ``verify`` also checks the checksums inside a wrapper, as a leader must on
     produce; the entry's own is the caller's business. A wrapper at offset 0 was not numbered
-    by a broker and counts from 0. Raises CorruptRecords.
+    by a broker and counts from 0. Raises CorruptRecords, and TooMuchWork when it takes more than
+    ``work`` has left.
     """
+    if work is not None:
+        work.take(RECORD_STEPS)
     data = bytes(entry)
     outer = _message(data, 0, len(data))
     codec = data[17] & CODEC_MASK
     if not codec:
         return iter((outer,))
-    return iter(_unwrapped(data, outer, codec, bytes_max, verify))
+    return iter(_unwrapped(data, outer, codec, bytes_max, verify, work))
 
 
 def _unwrapped(
-    data: bytes, wrapper: Record, codec: int, bytes_max: int, verify: bool
+    data: bytes, wrapper: Record, codec: int, bytes_max: int, verify: bool, work: Work | None
 ) -> list[Record]:
     """The inner messages of a wrapper; they all are read before the first has an offset."""
     magic, attributes = data[16], data[17]
     if wrapper.value is None:
         raise CorruptRecords("a wrapper without a value")
-    plain = decompress(codec, wrapper.value, bytes_max=bytes_max, magic=magic)
-    inner = list(_inner(plain, magic, verify))
+    plain = decompress(codec, wrapper.value, bytes_max=bytes_max, magic=magic, work=work)
+    inner = list(_inner(plain, magic, verify, work))
     if not inner:
         raise CorruptRecords("a wrapper without messages")
     base = 0
@@ -77,7 +85,7 @@ def _unwrapped(
     return inner
 
 
-def _inner(plain: bytes, magic: int, verify: bool) -> Iterator[Record]:
+def _inner(plain: bytes, magic: int, verify: bool, work: Work | None) -> Iterator[Record]:
     """The messages of a decompressed set; one that is cut at the end is left out silently."""
     position, end = 0, len(plain)
     while end - position >= ENVELOPE_BYTES:
@@ -93,6 +101,8 @@ def _inner(plain: bytes, magic: int, verify: bool) -> Iterator[Record]:
             raise CorruptRecords("a wrapper inside of a wrapper")
         if verify and not checksum_is_valid(plain, position, stop):
             raise CorruptRecords("checksum of an inner message", ErrorCode.CORRUPT_MESSAGE)
+        if work is not None:
+            work.take(RECORD_STEPS)
         yield _message(plain, position, stop)
         position = stop
 

@@ -15,12 +15,16 @@ from typing import Final
 import cramjam
 
 from .failures import CorruptRecords
+from .work import BLOCK_STEPS, Work, decompression_steps
 
 MAGIC: Final = b"\x82SNAPPY\x00"
 HEADER: Final = MAGIC + b"\0\0\0\x01\0\0\0\x01"
 BLOCK_BYTES: Final = 32 << 10
 EXPANSION_MAX: Final = 22
 """No snappy block can grow by more: its densest element is 64 bytes in three."""
+
+SNAPPY: Final = 2
+"""The codec's number."""
 
 _SIZE: Final = Struct(">i")
 
@@ -35,11 +39,13 @@ def compress(data: bytes | bytearray | memoryview) -> bytes:
     return b"".join(out)
 
 
-def decompress(data: bytes | bytearray | memoryview, bytes_max: int) -> bytes:
+def decompress(
+    data: bytes | bytearray | memoryview, bytes_max: int, work: Work | None = None
+) -> bytes:
     """Raises CorruptRecords for anything but a xerial stream or a raw block."""
     view = memoryview(data)
     if bytes(view[:8]) != MAGIC:
-        return _block(view, bytes_max)
+        return _block(view, bytes_max, work)
     out = []
     total, position, end = 0, len(HEADER), len(view)
     if end < position:
@@ -47,25 +53,29 @@ def decompress(data: bytes | bytearray | memoryview, bytes_max: int) -> bytes:
     while position < end:
         if bytes(view[position : position + 8]) == MAGIC:
             position += len(HEADER)
+            if work is not None:
+                work.take(1)
             continue
         if end - position < 4:
-            raise CorruptRecords("snappy: a block size is cut")
+            break  # snappy-java takes a cut block size for the end
         (size,) = _SIZE.unpack_from(view, position)
         position += 4
         if not 0 <= size <= end - position:
             raise CorruptRecords(f"snappy: a block of {size} bytes, {end - position} are left")
-        out.append(_block(view[position : position + size], bytes_max - total))
+        out.append(_block(view[position : position + size], bytes_max - total, work))
         total += len(out[-1])
         position += size
     return b"".join(out)
 
 
-def _block(block: memoryview, bytes_max: int) -> bytes:
+def _block(block: memoryview, bytes_max: int, work: Work | None) -> bytes:
     """One raw block, whose claimed size is checked before anything is allocated."""
     try:
         claimed = cramjam.snappy.decompress_raw_len(block)
         if claimed > min(bytes_max, EXPANSION_MAX * len(block)):
             raise CorruptRecords(f"snappy: {len(block)} bytes claim to hold {claimed}")
+        if work is not None:
+            work.take(BLOCK_STEPS + decompression_steps(SNAPPY, claimed))
         return bytes(cramjam.snappy.decompress_raw(block))
     except cramjam.DecompressionError as error:
         raise CorruptRecords(f"snappy: {error}") from error

@@ -13,6 +13,7 @@ from .failures import CorruptRecords
 from .header import INT64_MAX, INT64_MIN
 from .runs import RECORDS_MIN, run_from
 from .varints import VARINT_BYTES_MAX, VARLONG_BYTES_MAX, decode_varint
+from .work import Work
 
 STEP_MAX: Final = 4096
 """Records walked one by one, at most, before a run is looked for again."""
@@ -29,10 +30,13 @@ class Survey(NamedTuple):
     has_null_keys: bool
 
 
-def survey(data: bytes | bytearray | memoryview, position: int, count: int) -> Survey:
+def survey(
+    data: bytes | bytearray | memoryview, position: int, count: int, work: Work | None = None
+) -> Survey:
     """Check ``count`` >= 1 records from ``position`` to the very end of ``data``.
 
-    Raises CorruptRecords when the bytes are not exactly that many records. Runs of records of one
+    Raises CorruptRecords when the bytes are not exactly that many records, and TooMuchWork when
+    to see that takes more than ``work`` has left. Runs of records of one
     shape are checked by columns; where there are none, one by one, and they are looked for less
     and less often.
     """
@@ -47,7 +51,9 @@ def survey(data: bytes | bytearray | memoryview, position: int, count: int) -> S
             index, position, step = index + run.records, run.stop, RECORDS_MIN
             continue
         stop = min(count, index + step)
-        walked, position = _walk(data, position, index, stop)
+        if work is not None:
+            work.take(stop - index >> 1)
+        walked, position = _walk(data, position, index, stop, work)
         facts.append(walked)
         index, step = stop, min(4 * step, STEP_MAX)
     if position != len(data):
@@ -65,12 +71,11 @@ def _together(facts: list[Survey]) -> Survey:
 
 
 def _walk(  # noqa: C901 - hot loop
-    data: bytes | bytearray, position: int, index: int, end: int
+    data: bytes | bytearray, position: int, index: int, end: int, work: Work | None = None
 ) -> tuple[Survey, int]:
     """The records from ``index`` to ``end``, which begin at ``position``; and where they stop.
 
-    Numbers stay in zig-zag (odd is negative, 1 is null); short ones are read in place, for a call
-    costs more.
+    Numbers stay in zig-zag (odd is negative, 1 is null). Short ones are read without a call.
     """
     is_sequential, has_null_keys = True, False
     oldest, newest, previous = INT64_MAX, INT64_MIN, -1
@@ -94,7 +99,6 @@ def _walk(  # noqa: C901 - hot loop
                 stamp = (stamp >> 1) ^ -(stamp & 1)
                 oldest = min(oldest, stamp)
                 newest = max(newest, stamp)
-
             delta, position = data[position], position + 1
             if delta > 0x7F:
                 if (high := data[position]) < 0x80:
@@ -118,7 +122,9 @@ def _walk(  # noqa: C901 - hot loop
                 has_null_keys = has_null_keys or key == 1
                 if size & 1 or (key > 1 and key & 1) or (value > 1 and value & 1):
                     raise CorruptRecords("a negative length")
-            position = _skip_headers(data, position, stop) if data[position] else position + 1
+            position += 1
+            if data[position - 1]:
+                position = _skip_headers(data, position - 1, stop, work)
             if position != stop:
                 raise CorruptRecords(f"a record ends at {position}, not at {stop}")
     except IndexError as error:
@@ -145,10 +151,12 @@ def _skip_field(data: bytes | bytearray, position: int) -> tuple[int, bool]:
     return position + max(length, 0), length < 0
 
 
-def _skip_headers(data: bytes | bytearray, position: int, stop: int) -> int:
+def _skip_headers(data: bytes | bytearray, position: int, stop: int, work: Work | None) -> int:
     count, position = decode_varint(data, position)
     if not 0 <= count <= stop - position:
         raise CorruptRecords(f"{count} headers in {stop - position} bytes")
+    if work is not None:
+        work.take(count)
     for _ in range(count):
         position, is_null = _skip_field(data, position)
         if is_null:

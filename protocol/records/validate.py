@@ -33,6 +33,7 @@ from .message_set import messages
 from .record import Record, decode_records
 from .rewrite import recompressed, renumbered, restamp
 from .survey import Survey, survey
+from .work import RECORD_STEPS, Work, compression_steps, take
 
 MAGIC_2_SINCE: Final = 3
 ZSTD_SINCE: Final = 7
@@ -85,13 +86,19 @@ class InvalidRecords(Refused):
 
 
 def prepare(
-    records: Buffer | None, *, produce_version: int, rules: ProduceRules, now_ms: int
+    records: Buffer | None,
+    *,
+    produce_version: int,
+    rules: ProduceRules,
+    now_ms: int,
+    work: Work | None = None,
 ) -> Prepared | None:
     """The batch to append; None when there is nothing to append, which is a success.
 
     ``records`` is what the request holds for one partition and is not changed, unless it is a
     writable memoryview: then the batch is made in place where it can be.
-    Raises InvalidRecords with 2, 10, 18, 32, 76 or 87.
+    Raises InvalidRecords with 2, 10, 18, 32, 76 or 87, and TooMuchWork, before anything is
+    changed, when it takes more than ``work`` has left.
     """
     try:
         entries = list(batch.iterate(records)) if records is not None else []
@@ -106,8 +113,8 @@ def prepare(
             view = memoryview(records)
             if not isinstance(records, memoryview):
                 view = view.toreadonly()
-            return _prepare_batch(view[: entries[0][1]], rules, now_ms)
-        return _prepare_messages(records, entries, rules, now_ms)
+            return _prepare_batch(view[: entries[0][1]], rules, now_ms, work)
+        return _prepare_messages(records, entries, rules, now_ms, work)
     except CorruptRecords as failure:
         raise InvalidRecords(failure.code, failure.message) from failure
 
@@ -168,7 +175,9 @@ def _check_header(head: Header) -> None:
         raise CorruptRecords(f"codec {head.attributes & CODEC_MASK}", code)
 
 
-def _prepare_batch(data: memoryview, rules: ProduceRules, now_ms: int) -> Prepared:
+def _prepare_batch(
+    data: memoryview, rules: ProduceRules, now_ms: int, work: Work | None
+) -> Prepared:
     """Steps 4 to 7 for the one batch of magic 2."""
     head = batch.header(data)
     _check_header(head)
@@ -178,9 +187,11 @@ def _prepare_batch(data: memoryview, rules: ProduceRules, now_ms: int) -> Prepar
     start = HEADER_BYTES
     if source:
         bytes_max = produced_bytes_max(rules.message_bytes_max)
-        section, start = decompress(source, data[HEADER_BYTES:], bytes_max=bytes_max), 0
-    facts = survey(section, start, head.record_count)
+        packed = data[HEADER_BYTES:]
+        section, start = decompress(source, packed, bytes_max=bytes_max, work=work), 0
+    facts = survey(section, start, head.record_count, work)
     if _is_suspect(head, facts, rules, now_ms):
+        take(work, RECORD_STEPS * head.record_count)
         suspects = _records(head, section, start)
         is_stamped = head.append_time is not None
         _check_records(((record, is_stamped) for record in suspects), rules, now_ms)
@@ -193,8 +204,11 @@ def _prepare_batch(data: memoryview, rules: ProduceRules, now_ms: int) -> Prepar
     if not facts.is_sequential:
         if not source:
             raise CorruptRecords("offset deltas are not 0, 1, 2, ...")
+        steps = RECORD_STEPS * head.record_count
+        take(work, steps + compression_steps(target, len(section)))
         result = renumbered(head, _records(head, section, start), target, append_time)
     elif target != source:
+        take(work, compression_steps(target, len(section)))
         plain = bytes(section[start:])
         result = recompressed(head, plain, target, rules.compression_level, newest, append_time)
     else:
@@ -281,7 +295,11 @@ def _timestamp_problem(
 
 
 def _prepare_messages(
-    records: Buffer, entries: Sequence[tuple[int, int]], rules: ProduceRules, now_ms: int
+    records: Buffer,
+    entries: Sequence[tuple[int, int]],
+    rules: ProduceRules,
+    now_ms: int,
+    work: Work | None,
 ) -> Prepared:
     """Steps 5 to 7 for messages of magic 0 and 1, which become a batch."""
     view = memoryview(records)
@@ -289,13 +307,20 @@ def _prepare_messages(
     found = [
         (message, batch.timestamp_type(records, position) == 1)
         for position, size in entries
-        for message in messages(view[position : position + size], bytes_max=bytes_max, verify=True)
+        for message in messages(
+            view[position : position + size], bytes_max=bytes_max, verify=True, work=work
+        )
     ]
     _check_records(found, rules, now_ms)
-    source = batch.codec(records)
+    target = batch.codec(records)
+    if rules.compression != "producer":
+        target = NAMES[rules.compression]
+    if target and work is not None:
+        plain = sum(len(message.key or b"") + len(message.value or b"") for message, _ in found)
+        work.take(compression_steps(target, plain))
     result = up_convert(
         [message for message, _ in found],
-        codec=source if rules.compression == "producer" else NAMES[rules.compression],
+        codec=target,
         append_time=now_ms if rules.timestamp_type == "LogAppendTime" else None,
     )
     _check_message_bytes(len(result), rules)

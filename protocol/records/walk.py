@@ -146,7 +146,8 @@ class Walk:
             magic != 2
             or not at + HEADER_BYTES <= stop <= min(len(window), self._end - self._window_at)
             or delta < 0
-            or not self._previous < last_offset <= self._base_offset + OFFSETS_MAX
+            or not self._previous < base_offset
+            or last_offset > self._base_offset + OFFSETS_MAX
             or attributes & CODEC_MASK > Codec.ZSTD
         ):
             return None
@@ -179,8 +180,9 @@ class Walk:
             return "negative last offset delta"
         if batch.codec(front) > (Codec.ZSTD if magic == 2 else Codec.LZ4):
             return f"codec {batch.codec(front)} in magic {magic}"
-        if batch.last_offset(front) <= self._previous:
-            return f"offset {batch.last_offset(front)} after {self._previous}"
+        # A wrapper of an older format names its last offset only.
+        if batch.base_offset(front) <= self._previous:
+            return f"offset {batch.base_offset(front)} after {self._previous}"
         return ""
 
     def _verified(self, position: int, size: int, magic: int) -> Entry:

@@ -16,11 +16,14 @@ from typing import Final
 import cramjam
 
 from .failures import CorruptRecords
+from .work import ZSTD_FRAME_STEPS, Work, decompression_steps
 
 MAGIC: Final = 0xFD2FB528
 SKIPPABLE: Final = 0x184D2A50
 BLOCK_BYTES_MAX: Final = 128 << 10
 LEVEL: Final = 3
+ZSTD: Final = 4
+"""The codec's number."""
 
 _RAW, _RUN, _COMPRESSED, _RESERVED = range(4)
 _CONTENT_SIZE_BYTES: Final = (0, 2, 4, 8)
@@ -34,12 +37,19 @@ def compress(data: bytes | bytearray | memoryview, level: int | None) -> bytes:
     return bytes(stream.finish())
 
 
-def decompress(data: bytes | bytearray | memoryview, bytes_max: int) -> bytes:
-    """All frames of ``data``, skippable ones left out."""
+def decompress(
+    data: bytes | bytearray | memoryview, bytes_max: int, work: Work | None = None
+) -> bytes:
+    """All frames of ``data``, skippable ones left out.
+
+    What it takes is counted from the headers, so that too much work is refused before any is done.
+    """
     try:
-        room = _room(memoryview(data))
+        room = _room(memoryview(data), work)
     except IndexError as error:
         raise CorruptRecords("zstd: the frame is cut") from error
+    if work is not None:
+        work.take(decompression_steps(ZSTD, min(room, bytes_max)))
     out = bytearray(min(room, bytes_max))
     try:
         count = cramjam.zstd.decompress_into(data, out)
@@ -50,22 +60,24 @@ def decompress(data: bytes | bytearray | memoryview, bytes_max: int) -> bytes:
     return bytes(out)
 
 
-def _room(view: memoryview) -> int:
+def _room(view: memoryview, work: Work | None) -> int:
     """An upper bound of what the frames expand to; raises IndexError where they are cut."""
     room = position = 0
     while position < len(view):
+        if work is not None:
+            work.take(ZSTD_FRAME_STEPS)
         number = _number(view, position, 4)
         if number & ~0xF == SKIPPABLE:
             position += 8 + _number(view, position + 4, 4)
         elif number == MAGIC:
-            part, position = _frame_room(view, position + 4)
+            part, position = _frame_room(view, position + 4, work)
             room += part
         else:
             raise CorruptRecords("zstd: no frame")
     return room
 
 
-def _frame_room(view: memoryview, position: int) -> tuple[int, int]:
+def _frame_room(view: memoryview, position: int, work: Work | None) -> tuple[int, int]:
     """The bound for one frame, whose descriptor is at ``position``; and where the next begins."""
     descriptor = view[position]
     is_single_segment = descriptor & 0x20
@@ -75,6 +87,8 @@ def _frame_room(view: memoryview, position: int) -> tuple[int, int]:
     room = 0
     is_last = 0
     while not is_last:
+        if work is not None:
+            work.take(1)
         header = _number(view, position, 3)
         is_last, kind, size = header & 1, header >> 1 & 3, header >> 3
         if kind == _RESERVED or size > BLOCK_BYTES_MAX:

@@ -16,3 +16,27 @@ def test_what_a_start_made_is_never_looked_at_again() -> None:
     finally:
         gc.unfreeze()
         gc.set_threshold(*before)
+
+
+def test_what_the_first_load_made_is_never_looked_at_again_and_later_loads_are() -> None:
+    before = gc.get_threshold()
+    try:
+        collector.spare()
+        once = collector.Once()
+        frozen = gc.get_freeze_count()
+        first = [[number] for number in range(1000)]
+        once()
+        assert gc.get_freeze_count() >= frozen + len(first)
+        frozen = gc.get_freeze_count()
+        second = [[number] for number in range(1000)]
+        once()
+        assert gc.get_freeze_count() < frozen + len(second)
+    finally:
+        gc.unfreeze()
+        gc.set_threshold(*before)
+
+
+def test_a_load_in_a_process_that_was_not_spared_freezes_nothing() -> None:
+    frozen = gc.get_freeze_count()
+    collector.Once()()
+    assert gc.get_freeze_count() == frozen

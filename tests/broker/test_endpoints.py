@@ -28,7 +28,6 @@ def test_a_list_of_listeners_is_read_with_names_in_upper_case() -> None:
     [
         ("localhost:9092", "must read NAME://host:port"),
         ("STRANGE://h:1", "no protocol for STRANGE"),
-        ("SSL://h:1", "SSL is not served yet"),
         ("PLAINTEXT://h:70000", "70000 is no port"),
         ("PLAINTEXT://h:1,PLAINTEXT://h:2", "named once"),
         ("PLAINTEXT://h:1,INSIDE://h:1", "two listeners on one port"),
@@ -37,6 +36,12 @@ def test_a_list_of_listeners_is_read_with_names_in_upper_case() -> None:
 def test_a_bad_listener_is_refused_by_name(text: str, reason: str) -> None:
     with pytest.raises(ConfigError, match=reason):
         parse_endpoints("listeners", text, PROTOCOLS)
+
+
+def test_every_bad_listener_of_a_list_is_named() -> None:
+    with pytest.raises(ConfigError) as refused:
+        parse_endpoints("listeners", "STRANGE://h:1,localhost:9092,PLAINTEXT://h:1", PROTOCOLS)
+    assert len(refused.value.problems) == 2
 
 
 def test_a_wildcard_address_is_never_advertised() -> None:

@@ -3,8 +3,15 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from barnabas.broker.properties import from_assignments, from_environment, parse_properties
+from barnabas.broker.properties import (
+    from_assignments,
+    from_environment,
+    parse_properties,
+    property_line,
+)
 from barnabas.protocol.settings import ConfigError
 
 
@@ -59,3 +66,8 @@ def test_an_assignment_without_a_name_is_refused() -> None:
 def test_what_kubernetes_says_of_a_service_named_kafka_is_no_setting() -> None:
     names = ("KAFKA_PORT", "KAFKA_PORT_9092_TCP_ADDR", "KAFKA_SERVICE_HOST", "KAFKA_SERVICE_PORT")
     assert from_environment(dict.fromkeys(names, "tcp://10.0.0.1:9092")) == {}
+
+
+@given(st.text(st.characters(exclude_categories=["Cs"])))
+def test_a_line_that_is_written_is_read_again_but_for_spaces_around_it(value: str) -> None:
+    assert parse_properties(property_line("a.name", value))["a.name"].strip() == value.strip()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import socket
 import subprocess
@@ -30,3 +31,27 @@ def test_a_start_that_waits_for_zookeeper_is_broken_off_by_a_signal(
     assert node.returncode == 0
     assert "stopped before it served" in said
     assert "Traceback" not in said
+
+
+def test_a_start_with_wrong_settings_tells_all_of_them_and_where_they_came_from(
+    tmp_path: Path,
+) -> None:
+    file = tmp_path / "server.properties"
+    file.write_text("num.partitions=0\nssl.client.auth=required\nlog.dirs='/x'\n")
+    argv = [sys.executable, "-m", "barnabas.broker", str(file)]
+    environment = {**os.environ, "KAFKA_BROKER_ID": "me", "KAFKA_BOOTSTRAP_SERVERS": "h:1"}
+    done = subprocess.run(
+        argv, capture_output=True, text=True, env=environment, timeout=60, check=False
+    )
+    assert done.returncode == 2
+    first, *problems = done.stderr.splitlines()
+    assert first == "barnabas: 5 settings are wrong:"
+    assert sorted(problem.split("=")[0].split(":")[0].strip() for problem in problems) == [
+        "broker.id",
+        "log.dirs",
+        "num.partitions",
+        "ssl.client.auth",
+        "zookeeper.connect",
+    ]
+    assert "KAFKA_BROKER_ID" in done.stderr
+    assert not (tmp_path / "'").exists()

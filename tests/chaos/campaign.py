@@ -1,6 +1,6 @@
 """A chaos run: three nodes, a ZooKeeper, load, and one fault after the other.
 
-    python -m tests.chaos.campaign [--rounds 60] [--seed 1] [--no-beacons]
+    python -m tests.chaos.campaign [--rounds 60] [--seed 1] [--no-beacons] [--json FILE]
 
 prints a row a round, then medians, then what was seen, and ends with 1 when anything was lost.
 Source: reliability.md sections 3 and 4; issue 5, "Done when".
@@ -10,35 +10,26 @@ from __future__ import annotations
 
 import argparse
 import itertools
-import random
+import json
 import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
-
-from confluent_kafka.admin import AdminClient
-from confluent_kafka.cimpl import NewTopic
+from typing import Any, Final
 
 from barnabas.console.development_cluster import Cluster
-from barnabas.console.ports import LOOPBACK
-from barnabas.protocol.hashing import group_partition
-from benchmarks.cluster_view import OFFSETS_TOPIC, ClusterView
-from tests.harness.confluent_client import Confluent
-from tests.harness.raw import Address, Closed, RawConnection
-from tests.harness.raw_calls import NO_ERROR, fetch_offsets, find_coordinator
-from tests.harness.waiting import TooLate, eventually
+from benchmarks.cluster_view import ClusterView
+from tests.harness.waiting import eventually
 
-from .load import MEMBERS, OFFSETS, PARTITIONS, RECORDS, Load
+from .load import OFFSETS
 from .offset_load import LateQuestions
-from .record_checks import Place, differences
-from .registers import Read
 from .schedule import Aim, Fault, Round, schedule
+from .trial import NODES, Trial, last_words, serious
 
-NODES: Final = 3
 SETTINGS: Final = {
     "offsets.topic.num.partitions": "6",
     "leader.imbalance.check.interval.seconds": "1",
@@ -46,8 +37,6 @@ SETTINGS: Final = {
     "min.insync.replicas": "2",
 }
 """Leadership returns at once, so that every node has something to lose in every round."""
-RECOVERY_S: Final = 60.0
-LAST_LINES: Final = 40
 MOST_SHOWN: Final = 20
 
 Tell = Callable[[str], None]
@@ -87,35 +76,38 @@ class Campaign:
 
     def __init__(self, cluster: Cluster, view: ClusterView, seed: int, tell: Tell) -> None:
         self.outcomes: list[Outcome] = []
+        self.totals: dict[str, int] = {}
         self._cluster = cluster
         self._view = view
         self._tell = tell
-        self._addresses: list[Address] = [(LOOPBACK, node.port) for node in cluster.nodes]
-        self._create_topics()
-        self._load = Load(self._addresses, cluster.bootstrap, random.Random(seed))
+        directories = [node.directory / "data" for node in cluster.nodes]
+        self._trial = Trial([node.port for node in cluster.nodes], directories, view, seed)
 
     def run(self, rounds: Sequence[Round]) -> list[str]:
         """All rounds; returns everything that must not be, which is nothing."""
         self._tell(HEAD)
-        with self._load:
-            self._await_progress()
+        with self._trial as trial:
+            trial.await_progress()
             for number, planned in enumerate(rounds, 1):
                 self.outcomes.append(self._round(number, planned))
                 self._tell(str(self.outcomes[-1]))
-        await_none(self._wants, "all in sync")
-        return self._judge()
+        trial.await_rest("all in sync")
+        found = trial.findings()
+        self._tell(f"{trial.load.totals()}, {trial.records} in the log")
+        self.totals.update(trial.load.counts())
+        return found
 
     def _round(self, number: int, planned: Round) -> Outcome:
         victim = self._victim(planned)
-        groups = self._groups_of(victim)
+        groups = self._trial.groups_of(victim)
         is_both = self._view.controller() == victim and bool(groups)
         moment = time.monotonic()
         self._hurt(victim, planned, groups)
         back = time.monotonic()
-        await_none(self._wants, "all in sync again")
+        self._trial.await_rest("all in sync again")
         healed = time.monotonic()
-        self._await_progress()
-        outage = self._outage(groups, moment)
+        self._trial.await_progress()
+        outage = self._trial.outage_s(groups, moment)
         return Outcome(number, planned, victim, is_both, outage, healed - back)
 
     def _victim(self, planned: Round) -> int:
@@ -123,29 +115,28 @@ class Campaign:
             return eventually(self._ruling_coordinator, what="a controller that coordinates")
         nodes = list(range(1, NODES + 1))
         if planned.aim is Aim.COORDINATOR:
-            nodes = [node for node in nodes if self._groups_of(node)]
+            nodes = [node for node in nodes if self._trial.groups_of(node)]
         return nodes[int(planned.luck * len(nodes))]
 
     def _ruling_coordinator(self) -> int:
         controller = self._view.controller()
-        return controller if controller and self._groups_of(controller) else 0
-
-    def _groups_of(self, node: int) -> list[str]:
-        leaders = self._view.leaders(OFFSETS_TOPIC)
-        groups = self._load.groups
-        return [one for one in groups if leaders[group_partition(one, len(leaders))] == node]
+        return controller if controller and self._trial.groups_of(controller) else 0
 
     def _hurt(self, victim: int, planned: Round, groups: Sequence[str]) -> None:
         node = self._cluster.node(victim)
         if planned.fault is Fault.STOP:
             node.pause()
             time.sleep(planned.seconds)
-            late = LateQuestions(self._addresses[victim - 1], OFFSETS, groups) if groups else None
+            late = (
+                LateQuestions(self._trial.addresses[victim - 1], OFFSETS, groups)
+                if groups
+                else None
+            )
             node.resume()
             if late is not None:
                 reads, codes = late.answers()
-                self._load.late.append(reads)
-                self._load.late_codes += codes
+                self._trial.load.late.append(reads)
+                self._trial.load.late_codes += codes
             return
         if planned.fault is Fault.KILL:
             node.kill()
@@ -156,92 +147,6 @@ class Campaign:
         time.sleep(planned.seconds)
         self._cluster.restart(victim)
 
-    def _outage(self, groups: Sequence[str], moment: float) -> float:
-        longest = 0.0
-        for one in self._load.committers:
-            if one.group in groups:
-                moments = [moment, *(at for at, _ in one.answered[-5_000:] if at > moment)]
-                gaps = (later - earlier for earlier, later in itertools.pairwise(moments))
-                longest = max(longest, *gaps)
-        return longest
-
-    def _await_progress(self) -> None:
-        before = self._load.progress()
-
-        def waiting() -> list[str]:
-            now = self._load.progress()
-            return [name for name, done in before.items() if now[name] <= done]
-
-        await_none(waiting, "every client goes on")
-
-    def _wants(self) -> list[str]:
-        found = self._view.wants([OFFSETS, RECORDS, OFFSETS_TOPIC])
-        return found + [f"{NODES} nodes"] * (len(self._view.brokers()) < NODES)
-
-    def _create_topics(self) -> None:
-        admin = AdminClient({"bootstrap.servers": self._cluster.bootstrap})
-        wanted = [NewTopic(OFFSETS, 1, NODES)]
-        wanted.append(NewTopic(RECORDS, PARTITIONS, NODES, config={"retention.ms": "-1"}))
-        for created in admin.create_topics(wanted).values():
-            created.result(RECOVERY_S)
-
-    def _judge(self) -> list[str]:
-        bootstrap, groups = self._cluster.bootstrap, self._load.groups
-        everything = dict.fromkeys(range(PARTITIONS), "beginning")
-        rows = Confluent().read(bootstrap, RECORDS, everything)
-        log: dict[Place, bytes] = {(one.partition, one.offset): one.value or b"" for one in rows}
-        final = {group: self._committed(group, OFFSETS, [0])[0] for group in groups}
-        members = self._committed(MEMBERS, RECORDS, list(range(PARTITIONS)))
-        self._tell(self._load.totals() + f", {len(log)} in the log")
-        return self._load.findings(final, members, log) + differences(self._copies())
-
-    def _committed(self, group: str, topic: str, partitions: list[int]) -> dict[int, Read]:
-        def ask() -> dict[int, Read] | None:
-            began = time.monotonic()
-            try:
-                with RawConnection(self._addresses[0]) as link:
-                    at = find_coordinator(link, group)
-                with RawConnection((at.host, at.port)) as link:
-                    found, code = fetch_offsets(link, group, topic, partitions)
-            except (OSError, Closed):
-                return None
-            if code != NO_ERROR:
-                return None
-            ended = time.monotonic()
-            return {index: Read(one.offset, began, ended, "last") for index, one in found.items()}
-
-        return eventually(ask, what=f"what {group} committed") or {}
-
-    def _copies(self) -> dict[str, dict[int, bytes]]:
-        """The bytes of every replica; nobody writes any more."""
-        return {
-            f"node {node.id}": {
-                index: log_bytes(node.directory / f"data/{RECORDS}-{index}")
-                for index in range(PARTITIONS)
-            }
-            for node in self._cluster.nodes
-        }
-
-
-def log_bytes(directory: Path) -> bytes:
-    """All segments of a log, one after the other."""
-    return b"".join(file.read_bytes() for file in sorted(directory.glob("*.log")))
-
-
-def await_none(missing: Callable[[], Sequence[str]], what: str) -> None:
-    """Wait until nothing is missing; the failure says what was."""
-    last: Sequence[str] = ()
-
-    def is_there() -> bool:
-        nonlocal last
-        last = missing()
-        return not last
-
-    try:
-        eventually(is_there, within_s=RECOVERY_S, what=what)
-    except TooLate as late:
-        raise TooLate(f"{late}; missing: {last}") from late
-
 
 @dataclass(slots=True)
 class Report:
@@ -249,6 +154,38 @@ class Report:
 
     outcomes: list[Outcome] = field(default_factory=list)
     findings: list[str] = field(default_factory=list)
+    totals: Mapping[str, int] = field(default_factory=dict)
+    """How much the clients did, by what it is."""
+
+    def counts(self) -> dict[str, Any]:
+        """For a report; outages in seconds."""
+        faults = Counter(one.planned.fault.value for one in self.outcomes)
+        outages = {
+            fault.value: sorted(
+                one.outage_s for one in self.outcomes if one.planned.fault is fault and one.outage_s
+            )
+            for fault in Fault
+        }
+        return {
+            "rounds": len(self.outcomes),
+            "faults": faults,
+            "findings": self.findings,
+            "figures": {
+                "rounds on controller and coordinator": sum(one.is_both for one in self.outcomes),
+                **self.totals,
+                **{
+                    f"{fault}: s without a commit": {
+                        "median": round(statistics.median(found), 2),
+                        "worst": round(found[-1], 2),
+                    }
+                    for fault, found in outages.items()
+                    if found
+                },
+                "in sync again, worst s": round(
+                    max((one.healed_s for one in self.outcomes), default=0.0), 1
+                ),
+            },
+        }
 
     def summary(self) -> str:
         """Median and worst outage of each fault, apart for whoever was controller, too."""
@@ -284,9 +221,10 @@ def run(
         with cluster, ClusterView(cluster.zookeeper) as view:
             campaign = Campaign(cluster, view, seed, tell)
             report.outcomes = campaign.outcomes
+            report.totals = campaign.totals
             try:
                 report.findings = campaign.run(planned)
-                report.findings += serious(data)
+                report.findings += serious(logs_in(data))
             except BaseException:
                 tell(post_mortem(data, seed, planned))
                 raise
@@ -296,22 +234,15 @@ def run(
     return report
 
 
-def serious(data: Path) -> list[str]:
-    """Errors and tracebacks in the nodes' logs."""
-    return [
-        f"{log.parent.name}: {line}"
-        for log in sorted(data.glob("node-*/node.log"))
-        for line in log.read_text(errors="replace").splitlines()
-        if " E barnabas" in line or line.startswith("Traceback")
-    ]
+def logs_in(data: Path) -> list[Path]:
+    """The nodes' logs."""
+    return sorted(data.glob("node-*/node.log"))
 
 
 def post_mortem(data: Path, seed: int, planned: Sequence[Round]) -> str:
     """What is needed to see why a run failed."""
     parts = [f"seed {seed}", *(f"{number} {one}" for number, one in enumerate(planned, 1))]
-    for log in sorted(data.glob("node-*/node.log")):
-        parts += ["", log.parent.name, *log.read_text(errors="replace").splitlines()[-LAST_LINES:]]
-    return "\n".join(parts)
+    return "\n".join(parts + last_words(logs_in(data)))
 
 
 def main() -> int:
@@ -320,6 +251,7 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=60)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--no-beacons", action="store_true")
+    parser.add_argument("--json", type=Path, help="write counts, figures and findings here")
     given = parser.parse_args()
     settings = {"beacon.enable": "false"} if given.no_beacons else {}
 
@@ -329,6 +261,8 @@ def main() -> int:
     report = run(given.rounds, given.seed, tell, settings=settings)
     tell(report.summary())
     tell(f"{len(report.findings)} findings")
+    if given.json is not None:
+        given.json.write_text(json.dumps(report.counts()))
     return 1 if report.findings else 0
 
 

@@ -96,20 +96,28 @@ class Load:
         done["members"] = sum(len(one.received) for one in self._members)
         return done
 
-    def totals(self) -> str:
-        """One line about how much was seen."""
+    def counts(self) -> dict[str, int]:
+        """How much was done, and how much of it was seen to be done."""
         writes = [write for one in self.committers for write in one.writes]
         known = sum(write.ended < float("inf") for write in writes)
-        reads = sum(len(many) for one in self._readers for many in one.reads.values())
+        return {
+            "commits acknowledged": known,
+            "commits of unknown outcome": len(writes) - known,
+            "fetches of offsets": sum(
+                len(many) for one in self._readers for many in one.reads.values()
+            ),
+            "records sent": sum(len(sent.values) for sent in self.sent),
+            "records acknowledged": sum(len(sent.acknowledged) for sent in self.sent),
+            "records received by members": sum(len(one.received) for one in self._members),
+        }
+
+    def totals(self) -> str:
+        """One line about how much was seen."""
         codes = sum((one.codes for one in self._readers), Counter[int]())
-        records = sum(len(sent.values) for sent in self.sent)
-        acknowledged = sum(len(sent.acknowledged) for sent in self.sent)
+        done = ", ".join(f"{what} {count}" for what, count in self.counts().items())
         return (
-            f"commits {known} acknowledged, {len(writes) - known} of unknown outcome; "
-            f"fetches {reads}, by code {dict(sorted(codes.items()))}; "
-            f"late answers by code {dict(sorted(self.late_codes.items()))}; "
-            f"records {records} sent, {acknowledged} acknowledged, "
-            f"{sum(len(one.received) for one in self._members)} received by members"
+            f"{done}; fetches by code {dict(sorted(codes.items()))}; "
+            f"late answers by code {dict(sorted(self.late_codes.items()))}"
         )
 
     def findings(

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from benchmarks.barnabas_node import ROOT
+from tests.harness.needs import REMEDY
 
 NO_ERROR, NOT_COORDINATOR = "0", "16"
 COMMAND = ["unshare", "-n", sys.executable, "-m", "tests.chaos.cut_off"]
@@ -28,7 +29,10 @@ def can_cut() -> bool:
     return tried.returncode == 0
 
 
-pytestmark = pytest.mark.skipif(not can_cut(), reason="needs root, unshare, ip and iptables")
+pytestmark = pytest.mark.skipif(
+    not can_cut(),
+    reason=f"no packet filter of our own{REMEDY}apt-get install iproute2 iptables, and run as root",
+)
 
 
 def told_while_cut_off(*settings: str) -> dict[str, Any]:

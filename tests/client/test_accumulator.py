@@ -14,6 +14,7 @@ from barnabas.client.accumulator import Accumulator, Batch, Delivery, Lane, Prod
 from barnabas.client.producer_config import ProducerConfig
 from barnabas.client.topology import TopicPartition
 from barnabas.protocol.records import batch
+from barnabas.protocol.records.header import SEQUENCE_MASK
 
 IDENTITY = ProducerIdentity(7, 1)
 PLACE = TopicPartition("t", 0)
@@ -110,3 +111,32 @@ def test_a_lane_waits_for_its_retry_for_what_lingers_and_for_room_under_way(
     assert not lane.is_ready(2.0, 5, is_flushing=False)
     lane.is_retrying = True
     assert not lane.is_ready(4.0, 5, is_flushing=False)
+
+
+def test_batches_go_one_by_one_until_the_replicas_know_the_producer(
+    loop: asyncio.AbstractEventLoop,
+) -> None:
+    lane = Lane(PLACE)
+    for _ in range(2):
+        made = Batch(PLACE, loop.create_future(), 0, linger_until=0.0, deadline=9.0)
+        made.is_open = False
+        lane.waiting.append(made)
+    lane.depart(is_numbered=True)
+    assert not lane.is_ready(1.0, 5, is_flushing=False)
+    lane.is_known = True
+    assert lane.is_ready(1.0, 5, is_flushing=False)
+    lane.begin(ProducerIdentity(7, 0))
+    assert not lane.is_ready(1.0, 5, is_flushing=False)
+
+
+def test_a_gap_in_the_sequence_moves_only_what_stands_behind_it(
+    loop: asyncio.AbstractEventLoop,
+) -> None:
+    lane = Lane(PLACE)
+    for sequence in (SEQUENCE_MASK - 1, 1, 3, -1):
+        made = Batch(PLACE, loop.create_future(), 0, linger_until=0.0, deadline=9.0)
+        made.sequence = sequence
+        lane.waiting.append(made)
+    lane.number_from(1)
+    assert [made.sequence for made in lane.waiting] == [SEQUENCE_MASK - 1, -1, -1, -1]
+    assert lane.next_sequence == 1

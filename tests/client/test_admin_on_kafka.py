@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import AsyncIterator, Iterator
 
 import pytest
@@ -15,13 +14,7 @@ from barnabas.console.demo import first_half, second_half
 from barnabas.protocol.errors import ErrorCode
 from tests.harness.deployments import KafkaCluster
 
-pytestmark = [
-    pytest.mark.kafka,
-    pytest.mark.skipif(
-        "BARNABAS_KAFKA_LIBS" not in os.environ,
-        reason="BARNABAS_KAFKA_LIBS names no directory with Apache Kafka's jars",
-    ),
-]
+pytestmark = pytest.mark.kafka
 
 
 @pytest.fixture(scope="module")

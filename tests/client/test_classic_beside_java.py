@@ -1,16 +1,14 @@
 """One group of our classic consumer and Kafka's own, the last that balanced through ZooKeeper.
 
-BARNABAS_CLASSIC_LIBS names a directory with the jars of org.apache.kafka:kafka_2.12:1.1.1, as
-`mvn dependency:copy-dependencies` fetches them. Source: coordinator.md sections 6.1 and 6.5.
+Its jars come through Maven, once. Source: coordinator.md sections 6.1 and 6.5.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
 import signal
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import pytest
@@ -19,12 +17,10 @@ from barnabas.client.classic_stream import KafkaStream
 from barnabas.client.high_level_consumer import ConsumerConnector
 from barnabas.client.producer import Producer
 from barnabas.console.development_cluster import Cluster
+from barnabas.console.java import find_java
+from benchmarks.apache_kafka import class_path
+from tests.harness.needs import maven_jars
 
-LIBS = os.environ.get("BARNABAS_CLASSIC_LIBS", "")
-pytestmark = [
-    pytest.mark.kafka,
-    pytest.mark.skipif(not LIBS, reason="BARNABAS_CLASSIC_LIBS names no jars of Kafka 1.1.1"),
-]
 PARTITIONS = 6
 STREAMS = 2
 EACH = 240
@@ -36,13 +32,19 @@ def cluster() -> Iterator[Cluster]:
         yield running
 
 
+@pytest.fixture(scope="module")
+def command() -> list[str]:
+    """Kafka 1.1.1's console consumer, or what comes before its arguments."""
+    jars = maven_jars("kafka_2.12", "1.1.1")
+    return [str(find_java()), "-Xmx128m", "-cp", class_path(jars), "kafka.tools.ConsoleConsumer"]
+
+
 @contextlib.asynccontextmanager
 async def java_member(
-    properties: Path, cluster: Cluster, topic: str, printed: list[int]
+    command: Sequence[str], properties: Path, cluster: Cluster, topic: str, printed: list[int]
 ) -> AsyncIterator[None]:
     """Kafka's console consumer in its old form; at the end it is asked to stop, and does."""
-    words = ["java", "-cp", f"{LIBS}/*", "kafka.tools.ConsoleConsumer"]
-    words += ["--zookeeper", cluster.zookeeper, "--topic", topic]
+    words = [*command, "--zookeeper", cluster.zookeeper, "--topic", topic]
     words += ["--consumer.config", str(properties)]
     process = await asyncio.create_subprocess_exec(
         *words, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.DEVNULL
@@ -69,7 +71,11 @@ async def eventually(ask: Callable[[], bool]) -> None:
 
 
 async def journey(
-    cluster: Cluster, topic: str, settings: Mapping[str, str], properties: Path
+    command: Sequence[str],
+    cluster: Cluster,
+    topic: str,
+    settings: Mapping[str, str],
+    properties: Path,
 ) -> tuple[list[int], list[int]]:
     """What each of the two read, while the other came, was there, and had gone."""
     ours: list[int] = []
@@ -90,7 +96,7 @@ async def journey(
             await eventually(lambda: len(ours) + len(theirs) >= (part + 1) * EACH)
 
         await write(0)
-        async with java_member(properties, cluster, topic, theirs):
+        async with java_member(command, properties, cluster, topic, theirs):
             await eventually(lambda: len(connector.owned) == PARTITIONS * STREAMS // (STREAMS + 1))
             await write(1)
         await eventually(lambda: len(connector.owned) == PARTITIONS)
@@ -101,7 +107,7 @@ async def journey(
 
 @pytest.mark.parametrize(("storage", "strategy"), [("zookeeper", "range"), ("kafka", "roundrobin")])
 async def test_a_mixed_group_reads_every_message_once(
-    cluster: Cluster, tmp_path: Path, storage: str, strategy: str
+    command: list[str], cluster: Cluster, tmp_path: Path, storage: str, strategy: str
 ) -> None:
     topic = await asyncio.to_thread(cluster.create_topic, f"mixed-{storage}", PARTITIONS)
     settings = {
@@ -115,6 +121,6 @@ async def test_a_mixed_group_reads_every_message_once(
     }
     properties = tmp_path / "consumer.properties"
     properties.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
-    ours, theirs = await journey(cluster, topic, settings, properties)
+    ours, theirs = await journey(command, cluster, topic, settings, properties)
     assert theirs
     assert sorted(ours + theirs) == list(range(3 * EACH))

@@ -6,7 +6,6 @@ Source: coordinator.md sections 6.4 to 6.8; issue 7 (it is a Kafka client, not a
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import Iterator
 from typing import Any
 
@@ -20,13 +19,7 @@ from barnabas.client.producer import Producer
 from barnabas.client.topology import TopicPartition
 from tests.harness.deployments import KafkaCluster
 
-pytestmark = [
-    pytest.mark.kafka,
-    pytest.mark.skipif(
-        "BARNABAS_KAFKA_LIBS" not in os.environ,
-        reason="BARNABAS_KAFKA_LIBS names no directory with Apache Kafka's jars",
-    ),
-]
+pytestmark = pytest.mark.kafka
 PARTITIONS = 4
 STEPS: list[dict[str, Any]] = [
     {"offsets.storage": "zookeeper"},

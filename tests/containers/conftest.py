@@ -11,6 +11,7 @@ import pytest
 from tests.containers.deployment import ContainerCluster
 from tests.containers.engine import Engine, NoEngine, build_image
 from tests.harness.fixtures import group, topic
+from tests.harness.needs import skip_without
 
 __all__ = ["cluster", "group", "image", "topic"]
 
@@ -35,7 +36,7 @@ def image() -> Iterator[str]:
         engine.start()
         yield build_image()
     except NoEngine as missing:
-        pytest.skip(f"NO CONTAINERS TESTED: {missing}")
+        skip_without(f"no containers: {missing}", missing.remedy)
     finally:
         engine.stop()
 

@@ -12,7 +12,8 @@ from barnabas.console.container import ADVERTISED_FILE
 from barnabas.console.ports import LOOPBACK, free_ports
 
 CLIENT_PORT: Final = 9092
-_START_S: Final = 60
+LAST_LINES: Final = 60
+_START_S: Final = 240
 _TOLD: Final = "/tmp/advertised"
 _PROTOCOLS: Final = "PLAINTEXT:PLAINTEXT,EXTERNAL:PLAINTEXT,INTERNAL:SASL_PLAINTEXT"
 
@@ -69,7 +70,11 @@ class NodeContainer(DockerContainer):
 
     def wait_healthy(self) -> None:
         """Return when its health check says so."""
-        _healthy().wait_until_ready(self)
+        try:
+            _healthy().wait_until_ready(self)
+        except (RuntimeError, TimeoutError) as error:
+            error.add_note("\n".join(self.said().splitlines()[-LAST_LINES:]))
+            raise
 
     def _advertised(self, address: str) -> str:
         return f"PLAINTEXT://{self.alias}:29092,EXTERNAL://{address},INTERNAL://{self.alias}:29093"

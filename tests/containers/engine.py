@@ -20,11 +20,16 @@ from tests.harness.waiting import eventually
 REPOSITORY: Final = Path(__file__).parents[2]
 IMAGE: Final = "barnabas:test"
 _DEBIAN: Final = "debian:bookworm-slim"
+_PACKAGES: Final = "apt-get install docker.io iptables debootstrap"
 _OWN_BASE: Final = "barnabas-base:bookworm"
 
 
 class NoEngine(Exception):  # noqa: N818 - says what is missing
     """No container can run on this machine; the text says what is missing."""
+
+    def __init__(self, what: str, remedy: str) -> None:
+        super().__init__(what)
+        self.remedy = remedy
 
 
 class Engine:
@@ -37,13 +42,13 @@ class Engine:
     def start(self) -> None:
         """Return when an engine answers. Raises NoEngine."""
         if shutil.which("docker") is None:
-            raise NoEngine("docker is not installed: apt-get install docker.io")
+            raise NoEngine("no docker", _PACKAGES)
         if _answers():
             return
         if shutil.which("dockerd") is None:
-            raise NoEngine("dockerd is not installed: apt-get install docker.io")
+            raise NoEngine("no dockerd", _PACKAGES)
         if os.geteuid() != 0:
-            raise NoEngine("the Docker engine does not run, and only root may start it")
+            raise NoEngine("no Docker engine that answers", "start it: only root may")
         self._folder = tempfile.TemporaryDirectory(prefix="barnabas-dockerd-")
         log = Path(self._folder.name) / "dockerd.log"
         with log.open("wb") as output:
@@ -54,7 +59,7 @@ class Engine:
         eventually(lambda: _answers() or daemon.poll() is not None, what="the engine answers")
         if daemon.poll() is not None:
             words = log.read_text(errors="replace").splitlines()[-3:]
-            raise NoEngine("dockerd does not start here: " + " / ".join(words))
+            raise NoEngine("dockerd does not start: " + " / ".join(words), "see its log")
 
     def stop(self) -> None:
         """End the engine if it is ours."""
@@ -93,6 +98,6 @@ def _base_image() -> str:
         if known in with_tags:
             return known
     if shutil.which("debootstrap") is None or os.geteuid() != 0:
-        raise NoEngine("no Debian base: docker pull it, or apt-get install debootstrap (as root)")
+        raise NoEngine("no Debian base", f"docker pull {_DEBIAN}, or as root {_PACKAGES}")
     subprocess.run([REPOSITORY / "container" / "base.sh", _OWN_BASE], check=True)
     return _OWN_BASE

@@ -16,6 +16,7 @@ from barnabas.broker.properties import from_environment
 from barnabas.console.ports import free_ports
 from tests.harness.consumer_groups import ConsumerGroup
 from tests.harness.fixtures import LIBRARIES
+from tests.harness.needs import skip_without
 from tests.harness.records import numbered
 
 REPOSITORY = Path(__file__).parents[2]
@@ -40,7 +41,7 @@ def test_the_settings_in_the_compose_file_are_ones_a_node_takes(name: str) -> No
     advertised = values.pop("KAFKA_ADVERTISED_LISTENERS")
     assert f"EXTERNAL://localhost:{port}" in advertised
     assert f"PLAINTEXT://{name}:29092" in advertised
-    values |= {"KAFKA_LOG_DIRS": "/var/lib/kafka/data", "KAFKA_CLUSTER_SECRET": ""}
+    values |= {"KAFKA_LOG_DIRS": "/var/lib/kafka/data", "KAFKA_CLUSTER_SECRET": "s"}
     assert load(from_environment(values)).warnings == ()
 
 
@@ -56,7 +57,9 @@ def compose(image: str) -> Iterator[list[int]]:
     if subprocess.run(
         ["docker", "compose", "version"], capture_output=True, check=False
     ).returncode:
-        pytest.skip("COMPOSE FILE NOT RUN: `docker compose` does not work here")
+        skip_without(
+            "no docker compose", "apt-get install docker-compose-v2, or Docker's own packages"
+        )
     ports = free_ports(len(NODES))
     moved = {
         f"BARNABAS_PORT_{name.upper().replace('-', '_')}": str(port)

@@ -16,6 +16,7 @@ from barnabas.broker.controller.creation import TopicWriter, Wish
 from barnabas.broker.controller.term import Office
 from barnabas.broker.identity import lay_out
 from barnabas.broker.metadata import MetadataCache
+from barnabas.broker.peers import Verdict
 from barnabas.broker.registration import Registration, SessionRenewal
 from barnabas.broker.storage.log_config import LogConfig
 from barnabas.client.errors import Disconnected
@@ -23,6 +24,7 @@ from barnabas.protocol import api, znodes
 from barnabas.protocol.compiler import decode, encode
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages import leader_and_isr, stop_replica, update_metadata
+from tests.harness.fixed_peers import FixedPeers
 from tests.sim.sim_zookeeper import SimEnsemble, SimZooKeeper
 from tests.sim.simulated_files import SimulatedFiles
 
@@ -75,6 +77,7 @@ class SmallNode:
                 timestamp=0,
                 roles=roles,
             ),
+            FixedPeers(self.zookeeper, node_id, Verdict.ACCEPTED),
             files=cluster.files,
             session_directory=cluster.directory(node_id),
         )

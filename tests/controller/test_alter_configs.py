@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from pathlib import Path
+from typing import Any, Final
 
 import pytest
 
-from barnabas.broker.config import load
+from barnabas.broker.config import NodeConfig, load
 from barnabas.broker.config_changes import ConfigChanges
 from barnabas.broker.handlers.alter_configs import (
     APPEND,
@@ -27,6 +29,7 @@ from barnabas.protocol.messages import (
     describe_configs,
     incremental_alter_configs,
 )
+from barnabas.protocol.settings import ConfigError
 from tests.controller.small_cluster import SmallCluster
 from tests.handlers.peer import call, over_the_wire
 
@@ -81,6 +84,10 @@ def _resource(
     )
 
 
+async def any_listeners(config: NodeConfig) -> None:
+    """Binds nothing."""
+
+
 @pytest.fixture
 async def desk(cluster: SmallCluster) -> Desk:
     node = await cluster.start(1)
@@ -88,13 +95,13 @@ async def desk(cluster: SmallCluster) -> Desk:
     await cluster.led("t", 0, 1)
     config = load(SETTINGS)
     topics = TopicConfigs(cluster.observer, lambda: 0)
-    nodes = NodeConfigs(cluster.observer, 1, config.log_defaults)
+    nodes = NodeConfigs(cluster.observer, 1, config)
     return Desk(
         cluster,
         AlterConfigsHandler(
-            1, node.cache, ConfigChanges(cluster.observer), topics, nodes, config.log_defaults
+            1, node.cache, ConfigChanges(cluster.observer), topics, nodes, any_listeners
         ),
-        ConfigsHandler(1, config, node.cache, topics, nodes),
+        ConfigsHandler(1, node.cache, topics, nodes),
         topics,
         nodes,
     )
@@ -151,8 +158,32 @@ async def test_each_change_is_announced(desk: Desk) -> None:
         (TOPIC, "", ("retention.ms", SET, "1"), ErrorCode.INVALID_REQUEST),
         (TOPIC, "a/b", ("retention.ms", SET, "1"), ErrorCode.INVALID_REQUEST),
         (NODE, "2", ("log.retention.ms", SET, "1"), ErrorCode.INVALID_REQUEST),
-        (NODE, "1", ("log.retention.ms", SET, "soon"), ErrorCode.INVALID_CONFIG),
+        (NODE, "1", ("log.retention.ms", SET, "soon"), ErrorCode.INVALID_REQUEST),
         (NODE, "1", ("broker.id", SET, "2"), ErrorCode.INVALID_REQUEST),
+        (NODE, "", ("broker.id", SET, "2"), ErrorCode.INVALID_REQUEST),
+        (NODE, "1", ("log.cleaner.enable", SET, "false"), ErrorCode.INVALID_REQUEST),
+        (NODE, "1", ("log.cleaner.threads", SET, "0"), ErrorCode.INVALID_REQUEST),
+        (NODE, "1", ("num.io.threads", SET, "0"), ErrorCode.INVALID_REQUEST),
+        (NODE, "1", ("num.io.threads", SET, "many"), ErrorCode.INVALID_REQUEST),
+        (NODE, "1", ("quota.window.num", SET, "5"), ErrorCode.INVALID_REQUEST),
+        (NODE, "1", ("max.connections.per.ip", SET, "0"), ErrorCode.INVALID_REQUEST),
+        (NODE, "1", ("max.connections.per.ip.overrides", SET, "a"), ErrorCode.INVALID_REQUEST),
+        (NODE, "1", ("producer.id.expiration.ms", SET, "0"), ErrorCode.INVALID_REQUEST),
+        (NODE, "1", ("follower.replication.throttled.rate", SET, "-1"), ErrorCode.INVALID_REQUEST),
+        (NODE, "1", ("sasl.enabled.mechanisms", SET, "PLAIN"), ErrorCode.INVALID_REQUEST),
+        (NODE, "1", ("ssl.keystore.password", SET, "x"), ErrorCode.INVALID_REQUEST),
+        (
+            NODE,
+            "1",
+            ("listener.name.plaintext.ssl.client.auth", SET, "required"),
+            ErrorCode.INVALID_REQUEST,
+        ),
+        (NODE, "1", ("listeners", SET, "SSL://127.0.0.1:1"), ErrorCode.INVALID_REQUEST),
+        (NODE, "1", ("listeners", SET, "INTERNAL://h:1"), ErrorCode.INVALID_REQUEST),
+        (NODE, "1", ("advertised.listeners", SET, "PLAINTEXT://:1"), ErrorCode.INVALID_REQUEST),
+        (NODE, "1", ("advertised.listeners", SET, "OTHER://h:1"), ErrorCode.INVALID_REQUEST),
+        (NODE, "", ("listeners", SET, "PLAINTEXT://127.0.0.1:1"), ErrorCode.INVALID_REQUEST),
+        (NODE, "1", ("no.such.name", SET, "1"), ErrorCode.INVALID_REQUEST),
         (8, "1", ("root", SET, "DEBUG"), ErrorCode.INVALID_REQUEST),
     ],
 )
@@ -172,7 +203,7 @@ async def test_a_setting_or_resource_named_twice_is_refused(desk: Desk) -> None:
         resources=[resource, resource], validate_only=False
     )
     answer = await desk.alter.alter(call(request, 0))
-    assert [each.error_code for each in answer.responses] == [ErrorCode.INVALID_REQUEST]
+    assert [each.error_code for each in answer.responses] == [ErrorCode.INVALID_REQUEST] * 2
 
 
 async def test_validation_writes_nothing(desk: Desk) -> None:
@@ -225,7 +256,7 @@ async def test_the_settings_of_nodes_hold_for_topics_that_set_nothing(desk: Desk
 
 async def test_a_change_of_nodes_is_heard_by_those_that_did_not_make_it(desk: Desk) -> None:
     heard: list[int] = []
-    other = NodeConfigs(desk.cluster.observer, 2, load(SETTINGS).log_defaults)
+    other = NodeConfigs(desk.cluster.observer, 2, load(SETTINGS))
     other.on_change.append(lambda: heard.append(other.log_defaults.retention_ms))
     await desk.change(NODE, "", ("log.retention.ms", SET, "6"))
     await other.load()
@@ -239,6 +270,107 @@ async def test_settings_of_nodes_that_make_no_sense_change_nothing(desk: Desk) -
     await desk.cluster.observer.set("/config/brokers/1", nonsense)
     await desk.nodes.load()
     assert desk.nodes.log_defaults.retention_ms == 6
+
+
+KAFKA: Final = json.loads((Path(__file__).parents[1] / "golden" / "node-configs.json").read_text())[
+    "configs"
+]
+
+
+@pytest.mark.parametrize("name", sorted(name for name in KAFKA if KAFKA[name][2] is not None))
+async def test_each_of_kafkas_dynamic_settings_can_be_set_to_what_it_is(
+    desk: Desk, name: str
+) -> None:
+    told = await desk.told(NODE, "1")
+    text = told[name][0] or ""
+    if name.endswith("listeners"):
+        text = "PLAINTEXT://127.0.0.1:9092"
+    code, message = await desk.change(NODE, "1", (name, SET, text))
+    assert (code, message) == (0, None)
+    assert (await desk.told(NODE, "1"))[name][1] == 2
+    code, message = await desk.change(NODE, "", (name, SET, text))
+    assert (code == 0) is (KAFKA[name][2] == "cluster"), message
+    assert (name in await desk.told(NODE, "")) is (code == 0)
+
+
+async def test_what_is_not_enforced_is_kept_and_told_and_the_log_says_so(
+    desk: Desk, caplog: pytest.LogCaptureFixture
+) -> None:
+    assert await desk.change(NODE, "", ("num.io.threads", SET, "9")) == (0, None)
+    assert (await desk.told(NODE, "1"))["num.io.threads"] == ("9", 3)
+    assert "num.io.threads: has no meaning here" in caplog.text
+
+
+async def test_what_means_something_is_in_force_at_once(desk: Desk) -> None:
+    changes = {
+        "log.cleaner.threads": "2",
+        "log.cleaner.io.max.bytes.per.second": "5000",
+        "max.connections": "7",
+        "max.connections.per.ip.overrides": "127.0.0.1:3",
+        "max.connection.creation.rate": "9",
+        "listener.name.plaintext.max.connections": "4",
+        "producer.id.expiration.ms": "1000",
+        "message.max.bytes": "2000",
+        "advertised.listeners": "PLAINTEXT://example.org:9092",
+    }
+    assert await desk.change(NODE, "1", *((name, SET, text) for name, text in changes.items())) == (
+        0,
+        None,
+    )
+    now = desk.nodes.current
+    assert (now.cleaner.threads, now.cleaner.bytes_per_second) == (2, 5000)
+    assert (now.network.max_connections, now.network.max_connection_creation_rate) == (7, 9)
+    assert now.listener_bounds["PLAINTEXT"].connections_max == 4
+    assert now.storage.producer_id_expiration_ms == 1000
+    assert now.log_defaults.max_message_bytes == 2000
+    assert now.advertised["PLAINTEXT"].host == "example.org"
+    told = await desk.told(NODE, "1")
+    assert {name: told[name] for name in changes} == {
+        name: (text, 2) for name, text in changes.items()
+    }
+    await desk.change(NODE, "1", *((name, DELETE, None) for name in changes))
+    assert desk.nodes.current == desk.nodes.file
+
+
+async def test_a_listener_that_cannot_be_bound_is_refused_and_nothing_is_written(
+    desk: Desk,
+) -> None:
+    async def refuse(config: NodeConfig) -> None:
+        raise ConfigError("listeners=OTHER://127.0.0.1:1: address already in use")
+
+    await desk.nodes.load()
+    desk.alter._check_listeners = refuse
+    code, message = await desk.change(NODE, "1", ("listeners", SET, "PLAINTEXT://127.0.0.1:1"))
+    assert (code, "in use" in (message or "")) == (ErrorCode.INVALID_REQUEST, True)
+    assert not await desk.cluster.observer.children(znodes.CONFIG_CHANGES)
+
+
+async def test_the_nodes_own_listener_stays_where_it_is(desk: Desk) -> None:
+    moved = "PLAINTEXT://127.0.0.1:9092,INTERNAL://127.0.0.1:9999"
+    protocols = "PLAINTEXT:PLAINTEXT,INTERNAL:PLAINTEXT"
+    change = ("listeners", SET, moved), ("listener.security.protocol.map", SET, protocols)
+    code, message = await desk.change(NODE, "1", *change)
+    assert (code, "only with a restart" in (message or "")) == (ErrorCode.INVALID_REQUEST, True)
+    wider = ("listeners", SET, "PLAINTEXT://0.0.0.0:9092")
+    told = ("advertised.listeners", SET, "PLAINTEXT://h:9092")
+    assert (await desk.change(NODE, "1", wider, told))[0] == 0
+    bound = {each.listener: each.host for each in desk.nodes.current.listeners}
+    assert bound == {"PLAINTEXT": "0.0.0.0", "INTERNAL": "127.0.0.1"}
+
+
+async def test_what_nobody_can_use_among_the_settings_of_nodes_is_left_out(
+    desk: Desk, caplog: pytest.LogCaptureFixture
+) -> None:
+    left = {"a.plugins.name": "1", "log.retention.ms": "6", "num.io.threads": "many"}
+    await desk.change(NODE, "1", ("log.flush.interval.ms", SET, "7"))
+    data = znodes.EntityConfig(config=left).to_json()
+    await desk.cluster.observer.set("/config/brokers/1", data)
+    await desk.nodes.load()
+    assert desk.nodes.log_defaults.retention_ms == 6
+    assert "num.io.threads" in caplog.text
+    assert (await desk.change(NODE, "1", ("message.max.bytes", SET, "9999")))[0] != 0
+    assert (await desk.change(NODE, "1", ("num.io.threads", SET, "9")))[0] == 0
+    assert (await desk.stored("/config/brokers/1"))["a.plugins.name"] == "1"
 
 
 async def test_the_throttles_of_tools_are_taken_and_given_back(desk: Desk) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Coroutine
 from typing import Any
 
 import pytest
@@ -24,8 +25,10 @@ from barnabas.protocol.messages import (
     metadata,
     update_metadata,
 )
+from barnabas.protocol.names import INTERNAL_TOPICS
 from tests.controller.small_cluster import SmallCluster, SmallNode
 from tests.handlers.peer import SomePeer, call
+from tests.sim.simulated_loop import SimulatedLoop
 
 ID = bytes(range(16))
 
@@ -129,6 +132,38 @@ def test_a_node_without_its_lease_names_others_as_coordinators_and_not_itself() 
     assert ports.coordinator_endpoint(0, "INTERNAL") == (1, "h", 9001)
 
 
+@pytest.mark.parametrize(
+    ("ordered", "named"),
+    [
+        (None, (1, "h", 9001)),
+        ((2, 6), (2, "h", 9002)),
+        ((-1, 6), None),
+        ((-1, 5), None),
+        ((1, 5), (1, "h", 9001)),
+        ((2, 4), (1, "h", 9001)),
+    ],
+    ids=["no replica", "moved", "leaderless", "deposed", "same", "outdated"],
+)
+def test_the_old_coordinator_names_the_new_one_from_the_order_that_moves_it(
+    ordered: tuple[int, int] | None, named: tuple[int, str, int] | None
+) -> None:
+    """What is told to everybody comes a millisecond after the order to resign."""
+    cache = MetadataCache()
+    ports = CoordinatorTopics(
+        1, cache, print, offsets_partitions=lambda: 1, ordered=lambda partition: ordered
+    )
+    state = update_metadata.PartitionState(partition_index=0, leader=1, leader_epoch=5)
+    offsets = update_metadata.TopicState(topic_name="__consumer_offsets", partition_states=[state])
+    cache.update(
+        update_metadata.UpdateMetadataRequest(
+            controller_id=1,
+            topic_states=[offsets],
+            live_brokers=[broker(1, "INTERNAL"), broker(2, "INTERNAL")],
+        )
+    )
+    assert ports.coordinator_endpoint(0, "INTERNAL") == named
+
+
 def described(
     cache: MetadataCache, version: int, *names: str, created: list[str] | None = None
 ) -> metadata.MetadataResponse:
@@ -144,6 +179,40 @@ def test_metadata_tells_the_nodes_of_the_listener_that_was_asked(cache: Metadata
     handler = MetadataHandler(cache, "cluster", create=None)
     inside = call(metadata.MetadataRequest(), 12, peer=SomePeer("INTERNAL"))
     assert [node.node_id for node in handler.describe(inside).brokers] == [1, 2]
+
+
+async def test_a_node_that_was_told_of_no_node_answers_once_it_was(cache: MetadataCache) -> None:
+    """librdkafka 2.16 asks no more after an answer without nodes and without topics."""
+    empty = MetadataCache()
+    answer = MetadataHandler(empty, "cluster", create=None).answer(
+        call(metadata.MetadataRequest(topics=[]), 12)
+    )
+    assert isinstance(answer, Coroutine)
+    waiting = asyncio.create_task(answer)
+    await asyncio.sleep(0)
+    listener = SomePeer().listener
+    empty.update(update_metadata.UpdateMetadataRequest(live_brokers=[broker(7, "ANOTHER")]))
+    await asyncio.sleep(0)
+    assert not waiting.done()
+    empty.update(update_metadata.UpdateMetadataRequest(live_brokers=[broker(8, listener)]))
+    assert [node.node_id for node in (await waiting).brokers] == [8]
+
+
+def test_a_node_that_hears_of_no_node_closes_the_connection_behind_its_answer() -> None:
+    with asyncio.Runner(loop_factory=lambda: SimulatedLoop(1)) as runner:
+        peer = SomePeer()
+        handler = MetadataHandler(MetadataCache(), "cluster", create=None)
+
+        async def ask() -> list[Any]:
+            answer = handler.answer(call(metadata.MetadataRequest(topics=[]), 12, peer=peer))
+            assert isinstance(answer, Coroutine)
+            found = [*(await answer).brokers]
+            assert not peer.is_closed
+            await asyncio.sleep(0)
+            return found
+
+        assert runner.run(ask()) == []
+        assert peer.is_closed
 
 
 @pytest.mark.parametrize(
@@ -382,6 +451,24 @@ async def test_a_deletion_that_cannot_be_has_its_code(
     request = delete_topics.DeleteTopicsRequest(topic_names=["nobody"], timeout_ms=1000)
     answer = await handler.delete(call(request, version))
     assert answer.responses[0].error_code == code
+
+
+@pytest.mark.parametrize("name", sorted(INTERNAL_TOPICS))
+async def test_an_internal_topic_is_deleted_by_force_alone(
+    cluster: SmallCluster, name: str
+) -> None:
+    node = await cluster.start(1)
+    await cluster.elected()
+    handler = topics_handler(cluster, node)
+    creation = create_topics.CreateTopicsRequest(topics=[wanted(name)], timeout_ms=5000)
+    assert (await handler.create(call(creation, 5))).topics[0].error_code == ErrorCode.NONE
+    deletion = call(delete_topics.DeleteTopicsRequest(topic_names=[name], timeout_ms=5000), 5)
+    refused = (await handler.delete(deletion)).responses[0]
+    assert refused.error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
+    assert name in node.cache.snapshot.topics
+    deletion.client_id = "barnabas-admin:force-internal"
+    assert (await handler.delete(deletion)).responses[0].error_code == ErrorCode.NONE
+    assert name not in node.cache.snapshot.topics
 
 
 async def test_waiting_for_metadata_ends_at_its_time(cache: MetadataCache) -> None:

@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
-from typing import Any
+from pathlib import Path
+from typing import Any, Final
 
 import pytest
 
-from barnabas.broker.config import load
+from barnabas.broker.config import SECTIONS, load
 from barnabas.broker.controller.creation import Wish
-from barnabas.broker.handlers.configs import NODE, TOPIC, ConfigsHandler
+from barnabas.broker.handlers.configs import NODE, PROTOCOL, TOPIC, ConfigsHandler
+from barnabas.broker.kafka_names import KAFKA_NAMES
 from barnabas.broker.node_configs import NodeConfigs
 from barnabas.broker.topic_configs import TopicConfigs
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages import describe_configs as messages
+from barnabas.protocol.settings import declared
 from tests.controller.small_cluster import SmallCluster
 from tests.handlers.peer import call, over_the_wire
 
+GOLDEN: Final = Path(__file__).parents[1] / "golden" / "node-configs.json"
 SETTINGS = {
     "zookeeper.connect": "z:1",
     "log.dirs": "d",
@@ -34,9 +39,8 @@ async def handler(cluster: SmallCluster) -> ConfigsHandler:
     await writer.create(await writer.plan(Wish(name="t", configs={"segment.bytes": "77"})))
     await cluster.led("t", 0, 1)
     configs = TopicConfigs(cluster.observer, lambda: 0)
-    config = load(SETTINGS)
-    nodes = NodeConfigs(cluster.observer, 1, config.log_defaults)
-    return ConfigsHandler(1, config, node.cache, configs, nodes)
+    nodes = NodeConfigs(cluster.observer, 1, load(SETTINGS))
+    return ConfigsHandler(1, node.cache, configs, nodes)
 
 
 async def described(
@@ -97,6 +101,24 @@ async def test_a_node_tells_what_consoles_look_for_and_no_secret(handler: Config
     assert found["broker.rack"].value is None
     assert found["cluster.secret"].is_sensitive
     assert "hush" not in repr(result)
+
+
+async def test_a_node_tells_every_setting_that_it_has_or_that_kafka_tells(
+    handler: ConfigsHandler,
+) -> None:
+    result = await described(handler, NODE, "1", include_documentation=True)
+    found = {config.name: config for config in result.configs}
+    kafka = json.loads(GOLDEN.read_text())["configs"]
+    ours = {name for section in SECTIONS for name in declared(section)}
+    assert found.keys() == kafka.keys() | ours
+    for name, (_, _, scope) in kafka.items():
+        assert found[name].read_only is (scope is None), name
+    assert all(found[name].read_only for name in ours - kafka.keys())
+    unmeant = {name for name, each in found.items() if each.documentation[:13] == "not enforced:"}
+    assert unmeant >= {"num.io.threads", "queued.max.requests", "quota.window.num"}
+    assert unmeant - {"log.preallocate", PROTOCOL.name} <= KAFKA_NAMES.keys()
+    assert found["sasl.jaas.config"].is_sensitive
+    assert (found["num.io.threads"].value, found["num.io.threads"].config_source) == ("8", 5)
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from barnabas.coordinator.ports import AppendDone, Watcher
+from barnabas.coordinator.unread import Damage
 from barnabas.protocol.errors import ErrorCode, Refused
 from barnabas.protocol.records import batch
 from barnabas.protocol.records.record import Record
@@ -31,6 +32,10 @@ class MemoryPartition:
     is_gone: bool = False
     watcher: Watcher | None = None
     reads: int = 0
+    damaged: dict[int, Damage] = field(default_factory=dict)
+    """By first offset: reads are refused."""
+    is_alone: bool = False
+    """No other replica has what is damaged here."""
 
     @property
     def is_led(self) -> bool:
@@ -74,12 +79,21 @@ class MemoryPartition:
         self.segment_base = min(self.segment_base, offset)
         self.cleaned = min(self.cleaned, offset)
 
+    def damage(self, offset: int) -> None:
+        """The batch that begins at ``offset`` is known to be damaged."""
+        data = next(each for each in self.batches if batch.base_offset(each) == offset)
+        self.damaged[offset] = Damage(offset, batch.next_offset(data), bytes(data))
+
     def read(self, offset: int, bytes_max: int) -> bytes:
         self.reads += 1
         out = b""
+        if offset in self.damaged:
+            raise Refused(ErrorCode.CORRUPT_MESSAGE)
         for data in self.batches:
             if batch.next_offset(data) <= offset:
                 continue
+            if batch.base_offset(data) in self.damaged:
+                break
             if out and len(out) + len(data) > bytes_max:
                 break
             out += data
@@ -122,6 +136,17 @@ class MemoryReplica:
         if self._log.read_fails_with is not None:
             raise Refused(self._log.read_fails_with)
         return self.hosted.read(offset, bytes_max)
+
+    def damage_at(self, offset: int) -> Damage | None:
+        return self.hosted.damaged.get(offset)
+
+    @property
+    def is_damaged(self) -> bool:
+        return bool(self.hosted.damaged)
+
+    def suspect(self, offset: int) -> None:
+        if self.hosted.is_alone:
+            self.hosted.damage(offset)
 
     def epoch_at(self, offset: int) -> int:
         index = bisect_right([start for _, start in self.hosted.epochs], offset) - 1

@@ -49,6 +49,9 @@ class KnownTopics:
     def may_lead(self, partition: int) -> bool:
         return partition in self.may_be_led
 
+    def lacks_offsets_topic(self) -> bool:
+        return OFFSETS_TOPIC not in self.counts
+
     def create_offsets_topic(self) -> None:
         self.creations += 1
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import pytest
 
+from barnabas.coordinator.ports import OFFSETS_TOPIC
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages import delete_groups, describe_groups, list_groups, offset_delete
 from barnabas.protocol.offsets_topic import group_key, offset_key
@@ -47,6 +48,22 @@ def delete_offsets(rig: Rig, *partitions: tuple[str, int]) -> Asked:
 
 def erased(rig: Rig) -> set[bytes | None]:
     return {record.key for record in rig.log.records(G) if record.value is None}
+
+
+# -- listing ---------------------------------------------------------------------------------
+
+
+def test_a_cluster_in_which_no_group_was_ever_used_has_none(make_rig: Callable[..., Rig]) -> None:
+    rig = make_rig()
+    rig.coordinator.stop()
+    request = list_groups.ListGroupsRequest()
+    for version in range(6):
+        assert rig.ask("list_groups", request, version).code is CODES[15]
+    del rig.topics.counts[OFFSETS_TOPIC]
+    for version in range(6):
+        asked = rig.ask("list_groups", request, version)
+        assert (asked.code, list(asked.answer.groups)) == (CODES[0], [])
+    assert rig.topics.creations == 0
 
 
 # -- describing ------------------------------------------------------------------------------
@@ -185,9 +202,9 @@ def test_the_name_of_a_deleted_group_can_be_used_again(rig: Rig) -> None:
 def test_offsets_of_an_empty_group_are_deleted_each_with_its_own_code(rig: Rig) -> None:
     rig.commit(1)
     rig.commit(2, topic="clicks")
-    asked = delete_offsets(rig, ("orders", 0), ("orders", 9), ("nowhere", 0), ("orders", 3))
+    asked = delete_offsets(rig, ("orders", 0), ("orders", 9), ("orders", 3), ("nowhere", 0))
     unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    assert codes_of(asked) == [ErrorCode.NONE, unknown, unknown, ErrorCode.NONE]
+    assert codes_of(asked) == [ErrorCode.NONE, unknown, ErrorCode.NONE, unknown]
     assert (rig.committed(), rig.committed(topic="clicks")) == (-1, 2)
     assert erased(rig) == {offset_key("g", "orders", 0)}
 
@@ -219,3 +236,27 @@ def test_offsets_whose_tombstones_cannot_be_written_are_not_reported_as_deleted(
     rig.log.append_fails_with = ErrorCode.NOT_LEADER_OR_FOLLOWER
     asked = delete_offsets(rig, ("orders", 0))
     assert asked.code is ErrorCode.NOT_COORDINATOR
+
+
+def test_a_group_without_members_goes_with_its_last_offset(rig: Rig) -> None:
+    rig.commit(5)
+    rig.commit(6, index=1)
+    delete_offsets(rig, ("orders", 0))
+    assert "g" in listed(rig)
+    delete_offsets(rig, ("orders", 1))
+    assert "g" not in listed(rig)
+    assert described(rig).group_state == "Dead"
+    assert delete(rig, "g").answer.results[0].error_code == ErrorCode.GROUP_ID_NOT_FOUND
+
+
+def test_a_group_without_members_goes_with_the_only_topic_it_read(rig: Rig) -> None:
+    rig.commit(5)
+    rig.coordinator.topics_deleted(["orders"])
+    assert "g" not in listed(rig)
+
+
+def test_a_group_with_a_member_outlives_its_offsets(rig: Rig) -> None:
+    rig.stable()
+    rig.commit(5)
+    rig.coordinator.topics_deleted(["orders"])
+    assert listed(rig) == {"g": "Stable"}

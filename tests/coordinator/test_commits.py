@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 import pytest
 
-from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.errors import CorruptRequest, ErrorCode
 from barnabas.protocol.messages import offset_commit
 from barnabas.protocol.offsets_topic import OffsetKey, parse_key, parse_offset_value
 from tests.coordinator.rig import CALLER, Rig, codes_of, partition_of
@@ -37,7 +37,7 @@ def commit_of(
     )
 
 
-@pytest.mark.parametrize("version", range(1, 9))
+@pytest.mark.parametrize("version", range(1, 10))
 def test_a_commit_is_fetched_as_it_was_made_in_every_version(rig: Rig, version: int) -> None:
     asked = rig.commit(42, version=version, metadata="note")
     assert codes_of(asked) == [ErrorCode.NONE]
@@ -52,6 +52,22 @@ def test_the_leader_epoch_of_a_commit_is_kept(rig: Rig) -> None:
     rig.ask("offset_commit", request, 8)
     result = rig.fetch(topics={"orders": [0]}).answer.topics[0].partitions[0]
     assert result.committed_leader_epoch == 5
+
+
+@pytest.mark.parametrize("version", [2, 3, 4])
+@pytest.mark.parametrize("retention", [2**63 - 1, 2**62, 0])
+def test_a_commit_may_ask_for_as_long_a_retention_as_it_can_name(
+    rig: Rig, version: int, retention: int
+) -> None:
+    request = commit_of([("orders", 0, 7, "")])
+    request.retention_time_ms = retention
+    several = commit_of([("orders", 1, 7, ""), ("orders", 2, 7, "")])
+    several.retention_time_ms = retention
+    for asked in (request, several):
+        assert set(codes_of(rig.ask("offset_commit", asked, version))) == {ErrorCode.NONE}
+    expected = min(rig.loop.wall_ms() + retention, 2**63 - 1)
+    values = [parse_offset_value(record.value or b"") for record in rig.log.records(G)]
+    assert {value.expire_timestamp for value in values} == {expected}
 
 
 def test_null_metadata_is_stored_as_empty_text(rig: Rig) -> None:
@@ -115,12 +131,15 @@ def test_metadata_is_measured_in_utf16_units(rig: Rig, metadata: str, is_taken: 
     assert codes_of(rig.commit(1, metadata=metadata)) == [code]
 
 
-def test_metadata_that_no_record_can_hold_is_too_large_whatever_is_allowed(
+def test_metadata_that_no_record_can_hold_is_no_request_whatever_is_allowed(
     make_rig: Callable[..., Rig],
 ) -> None:
+    """As in Kafka: a text of more than 32,767 bytes is corrupt in compact form, too."""
     rig = make_rig(metadata_units_max=100_000)
-    request = commit_of([("orders", 0, 1, "é" * 16_384)])
-    assert codes_of(rig.ask("offset_commit", request, 8)) == [ErrorCode.OFFSET_METADATA_TOO_LARGE]
+    request = commit_of([("orders", 0, 1, "é" * 16_383)])
+    assert codes_of(rig.ask("offset_commit", request, 8)) == [ErrorCode.NONE]
+    with pytest.raises(CorruptRequest):
+        rig.ask("offset_commit", commit_of([("orders", 0, 1, "é" * 16_384)]), 8)
 
 
 def test_an_unknown_topic_or_partition_is_refused_before_the_group_is_looked_at(rig: Rig) -> None:

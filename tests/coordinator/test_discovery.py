@@ -76,6 +76,22 @@ def test_a_transactional_producer_is_refused_for_good_and_told_why(rig: Rig) -> 
     assert asked.answer.error_message == "transactions are not served"
 
 
+@pytest.mark.parametrize(("version", "code"), [(4, 42), (5, 42), (6, 15)])
+def test_share_groups_have_no_coordinator_as_in_kafka_and_nobody_waits_for_one(
+    rig: Rig, version: int, code: int
+) -> None:
+    request = FindCoordinatorRequest(coordinator_keys=["g:id:0"], key_type=2)
+    [told] = rig.ask("find_coordinator", request, version, caller=OUTSIDE).answer.coordinators
+    assert (told.error_code, told.node_id) == (code, -1)
+
+
+@pytest.mark.parametrize("version", [4, 5, 6])
+def test_several_groups_are_found_at_once(rig: Rig, version: int) -> None:
+    request = FindCoordinatorRequest(coordinator_keys=["g", "g"])
+    found = rig.ask("find_coordinator", request, version, caller=OUTSIDE).answer.coordinators
+    assert [(each.error_code, each.node_id) for each in found] == [(0, 3)] * 2
+
+
 def test_other_kinds_of_keys_have_no_coordinator_here(rig: Rig) -> None:
     request = FindCoordinatorRequest(key="g", key_type=7)
     assert rig.ask("find_coordinator", request, 2, caller=OUTSIDE).code is ErrorCode.INVALID_REQUEST

@@ -5,8 +5,10 @@ Source: coordinator.md sections 3.4 and 3.5; the checks C3.6 and C9.5.
 
 from __future__ import annotations
 
+import gc
 import itertools
 
+from barnabas.coordinator.offsets import Commit
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.offsets_topic import offset_key, offset_value
 from barnabas.protocol.records.batch import build_batch
@@ -179,3 +181,42 @@ def test_a_node_that_may_be_about_to_lead_says_loading_and_not_somebody_else(rig
     assert rig.fetch(topics={"orders": [0]}).code is ErrorCode.NOT_COORDINATOR
     rig.topics.may_be_led.add(G)
     assert rig.fetch(topics={"orders": [0]}).code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+
+
+def test_after_the_topic_is_deleted_the_first_epochs_of_the_next_one_count(rig: Rig) -> None:
+    """They begin at 0 again: taken for outdated, no group was ever loaded again."""
+    rig.commit(1)
+    rig.reload()
+    rig.log.resign(G)
+    rig.coordinator.offsets_topic_lost()
+    asked = rig.fetch(topics={"orders": [0]})
+    assert asked.code is ErrorCode.COORDINATOR_NOT_AVAILABLE
+    rig.log.partition(G).truncate(0)
+    rig.coordinator.start(rig.coordinator.config.offsets_partitions)
+    rig.elect(G, 0)
+    rig.turn()
+    assert rig.committed() == -1
+
+
+def test_offsets_of_a_resigned_partition_are_freed_without_the_collector(rig: Rig) -> None:
+    rig.stable(2)
+    for index in range(100):
+        key = offset_key("g", "orders", index)
+        rig.log.partition(G).append(
+            build_batch([(key, offset_value(1, 0, "", 1))], timestamp_ms=1), 0
+        )
+    rig.log.replicate(G)
+    rig.reload()
+    before = _commits_alive()
+    assert before >= 100
+    gc.disable()
+    try:
+        rig.coordinator.resign()
+        rig.turn()
+        assert _commits_alive() <= before - 100
+    finally:
+        gc.enable()
+
+
+def _commits_alive() -> int:
+    return sum(isinstance(each, Commit) for each in gc.get_objects())

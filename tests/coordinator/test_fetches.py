@@ -29,7 +29,8 @@ def test_null_topics_ask_for_every_committed_partition(rig: Rig, version: int) -
     assert not rig.fetch(group="nobody", topics=None, version=version).answer.topics
 
 
-def test_version_8_answers_several_groups_each_with_its_own_code(rig: Rig) -> None:
+@pytest.mark.parametrize("version", [8, 9])
+def test_several_groups_are_answered_each_with_its_own_code(rig: Rig, version: int) -> None:
     away = next(name for name in "abcdefgh" if partition_of(name) != G)
     rig.commit(1)
     rig.coordinator.on_resigned(partition_of(away), None)
@@ -41,7 +42,7 @@ def test_version_8_answers_several_groups_each_with_its_own_code(rig: Rig) -> No
             offset_fetch.Group(group_id=away, topics=None),
         ]
     )
-    first, every, lost = rig.ask("offset_fetch", request, 8).answer.groups
+    first, every, lost = rig.ask("offset_fetch", request, version).answer.groups
     assert first.topics[0].partitions[0].committed_offset == 1
     assert every.topics[0].partitions[0].committed_offset == 1
     assert (lost.error_code, list(lost.topics)) == (ErrorCode.NOT_COORDINATOR, [])

@@ -5,8 +5,10 @@ Source: coordinator.md section 3.4.2; design decision 6.
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import weakref
+from collections.abc import Callable, Coroutine
 from typing import Any
 
 import pytest
@@ -284,3 +286,72 @@ def test_no_snapshot_is_written_before_the_log_is_twice_what_it_holds(rig: Rig) 
     rig.commit(5)
     rig.wait(standby.LOOK_S + 1)
     assert hosted.snapshot is not None
+
+
+def written(rig: Rig, monkeypatch: pytest.MonkeyPatch, delay_s: float) -> list[int]:
+    """The partitions of which snapshots are written from now on, each in ``delay_s``."""
+    seen: list[int] = []
+
+    async def write(replica: MemoryReplica, make: Callable[[], bytes]) -> None:
+        seen.extend(n for n, each in rig.log.partitions.items() if each is replica.hosted)
+        await asyncio.sleep(delay_s)
+        replica.hosted.snapshot = make()
+
+    monkeypatch.setattr(MemoryReplica, "write_snapshot", write)
+    return seen
+
+
+def groups_of_all_partitions() -> list[str]:
+    found: dict[int, str] = {}
+    for number in range(100):
+        found.setdefault(partition_of(f"g{number}"), f"g{number}")
+    return list(found.values())
+
+
+def test_a_stop_writes_each_snapshot_once_while_the_regular_look_wants_them_too(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    standbys = rig.coordinator.standbys
+    standbys.tail_min = standbys.tail_max = 1
+    groups = groups_of_all_partitions()
+    for group in groups:
+        for offset in range(3):
+            rig.commit(offset, group=group)
+    seen = written(rig, monkeypatch, delay_s=1.0)
+    saving = rig.loop.create_task(_after(standby.LOOK_S - 0.5, standbys.save()))
+    rig.wait(standby.LOOK_S + 10)
+    assert saving.done()
+    assert sorted(seen) == sorted(map(partition_of, groups))
+
+
+def test_a_stop_writes_no_snapshot_that_the_regular_look_has_just_written(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    standbys = rig.coordinator.standbys
+    standbys.tail_min = standbys.tail_max = 1
+    for offset in range(3):
+        rig.commit(offset)
+    seen = written(rig, monkeypatch, delay_s=1.0)
+    saving = rig.loop.create_task(_after(standby.LOOK_S + 0.5, standbys.save()))
+    rig.wait(standby.LOOK_S + 5)
+    assert saving.done()
+    assert seen == [G]
+
+
+def test_a_stop_begins_with_the_partition_of_which_most_would_be_read_again(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    standbys = rig.coordinator.standbys
+    standbys.tail_min = 1
+    groups = groups_of_all_partitions()
+    for number, group in enumerate(groups):
+        for offset in range(number + 1):
+            rig.commit(offset, group=group)
+    seen = written(rig, monkeypatch, delay_s=0.001)
+    rig.loop.run_until_complete(standbys.save())
+    assert seen == [partition_of(group) for group in reversed(groups)]
+
+
+async def _after(seconds: float, then: Coroutine[Any, Any, None]) -> None:
+    await asyncio.sleep(seconds)
+    await then

@@ -39,6 +39,9 @@ class Cut(IntEnum):
     """Nothing is written any more: a power cut."""
 
 
+REMEDY_OF_NONE: Final = "run as root on a machine with loop devices, e2fsprogs and mount"
+
+
 def why_not() -> str:
     """Why there can be no such disk here; empty when there can."""
     if os.geteuid() != 0:

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from tests.crash.history import KEYS, BrokenPromise, History
-from tests.crash.powered_disk import why_not
+from tests.crash.powered_disk import REMEDY_OF_NONE, why_not
+from tests.harness.needs import REMEDY
 
 ROOT = Path(__file__).parents[2]
 CYCLES = [
@@ -19,7 +20,10 @@ CYCLES = [
 ]
 
 
-@pytest.mark.skipif(bool(why_not()), reason=f"cannot cut any power here: {why_not()}")
+@pytest.mark.skipif(
+    bool(why_not()),
+    reason=f"no disk to cut the power of ({why_not()}){REMEDY}{REMEDY_OF_NONE}",
+)
 @pytest.mark.parametrize("cycles", CYCLES)
 def test_a_log_is_a_prefix_of_what_was_appended_after_every_power_cut(
     tmp_path: Path, cycles: int

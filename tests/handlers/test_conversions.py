@@ -25,7 +25,10 @@ from barnabas.broker.handlers.conversions import (
 )
 from barnabas.broker.handlers.fetch import FetchHandler
 from barnabas.broker.handlers.fetch_sessions import FetchSessions
+from barnabas.broker.handlers.fetch_topic_ids import FetchTopicIds
+from barnabas.broker.handlers.leader_hints import LeaderHints
 from barnabas.broker.handlers.produce import ProduceHandler
+from barnabas.broker.metadata import MetadataCache
 from barnabas.broker.replication.replicas import Replicas
 from barnabas.protocol.errors import ErrorCode, Refused
 from barnabas.protocol.records import batch
@@ -62,7 +65,7 @@ async def producing(replicas: Replicas, conversions: Conversions) -> ProduceHand
 
 @pytest.fixture
 async def fetching(replicas: Replicas, conversions: Conversions) -> FetchHandler:
-    loop = asyncio.get_running_loop()
+    loop, cache = asyncio.get_running_loop(), MetadataCache()
     sessions = FetchSessions(10, now=loop.time, chance=random.Random(1))
     return FetchHandler(
         replicas,
@@ -70,6 +73,7 @@ async def fetching(replicas: Replicas, conversions: Conversions) -> FetchHandler
         bytes_max=50 << 20,
         room=lambda: 50 << 20,
         sessions=sessions,
+        topic_ids=FetchTopicIds(cache, LeaderHints(cache, replicas)),
         conversions=conversions,
     )
 

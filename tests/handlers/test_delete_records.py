@@ -197,3 +197,21 @@ async def test_nobody_is_remembered_after_the_answer(
     three_replicas(replicas)
     await delete(handler, ("t", 7), timeout_ms=1)
     assert replicas.led("t", 0).starts.count == 0
+
+
+async def test_on_a_full_disk_it_is_answered_with_an_error_until_the_start_is_written_down(
+    replicas: Replicas, shelf: Shelf
+) -> None:
+    ten_records(replicas)
+    full = {replicas.led("t", 0).log.directory.parent}
+
+    async def write() -> frozenset[Path]:
+        return frozenset(full) or await shelf.write_log_starts()
+
+    handler = DeleteRecordsHandler(replicas, write, loop=asyncio.get_running_loop())
+    assert await delete(handler, ("t", 5)) == [(ErrorCode.KAFKA_STORAGE_ERROR, 5)]
+    assert replicas.led("t", 0).log.start_offset == 5
+    full.clear()
+    assert await delete(handler, ("t", 5)) == [(0, 5)]
+    file = replicas.led("t", 0).log.directory.parent / "log-start-offset-checkpoint"
+    assert parse_offsets(file.read_text()) == {("t", 0): 5}

@@ -12,8 +12,11 @@ import pytest
 from barnabas.broker.handlers.call import Parked
 from barnabas.broker.handlers.fetch import FetchHandler
 from barnabas.broker.handlers.fetch_sessions import FetchSessions
+from barnabas.broker.handlers.fetch_topic_ids import FetchTopicIds
+from barnabas.broker.handlers.leader_hints import LeaderHints
+from barnabas.broker.metadata import MetadataCache
 from barnabas.broker.replication.replicas import Replicas
-from barnabas.protocol.errors import CorruptRequest, ErrorCode
+from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages import fetch as messages
 from barnabas.protocol.records import batch
 from tests.handlers.peer import SomePeer, answered, call, over_the_wire
@@ -28,15 +31,20 @@ async def handler(replicas: Replicas) -> FetchHandler:
 
 
 def serving(
-    replicas: Replicas, *, room: Callable[[], int] = lambda: 50 << 20, slots: int = 10
+    replicas: Replicas,
+    *,
+    room: Callable[[], int] = lambda: 50 << 20,
+    slots: int = 10,
+    cache: MetadataCache | None = None,
 ) -> FetchHandler:
-    loop = asyncio.get_running_loop()
+    loop, cache = asyncio.get_running_loop(), cache or MetadataCache()
     return FetchHandler(
         replicas,
         loop=loop,
         bytes_max=50 << 20,
         room=room,
         sessions=FetchSessions(slots, now=loop.time, chance=random.Random(1)),
+        topic_ids=FetchTopicIds(cache, LeaderHints(cache, replicas)),
     )
 
 
@@ -114,14 +122,31 @@ async def test_each_partition_has_its_own_code(handler: FetchHandler, replicas: 
         wanted("elsewhere"),
         wanted("followed"),
         wanted("t", 1),
-        wanted("t", epoch=3),
-        wanted("t", epoch=5),
-        wanted("t", epoch=4),
         max_wait_ms=60_000,
     )
     answer = answered(handler.fetch(call(asked, 11)))
-    assert [result.error_code for result in results(answer)] == [3, 6, 6, 1, 74, 75, 0]
-    assert [result.high_watermark for result in results(answer)] == [-1] * 6 + [0]
+    assert [result.error_code for result in results(answer)] == [3, 6, 6, 1]
+    assert [result.high_watermark for result in results(answer)] == [-1] * 4
+    for epoch, code in ((3, 74), (5, 75), (4, 0)):
+        asked = request(wanted("t", epoch=epoch))
+        [result] = results(handler.fetch(call(asked, 11)))
+        assert (result.error_code, result.high_watermark) == (code, -1 if code else 0)
+
+
+@pytest.mark.parametrize("version", [0, 4, 6, 7, 11, 12])
+async def test_a_partition_named_twice_is_read_once_where_the_last_entry_says(
+    handler: FetchHandler, replicas: Replicas, version: int
+) -> None:
+    for topic in ("t", "u"):
+        lead(replicas, topic)
+        produce(replicas, topic, 1, 1, 1)
+    asked = request(wanted("t", 0), wanted("u", 1), wanted("t", 2), session_epoch=-1)
+    answer = answered(handler.fetch(call(asked, version)))
+    read = {
+        topic.topic: [offsets(one.records) for one in topic.partitions]
+        for topic in answer.responses
+    }
+    assert read == {"t": [[2]], "u": [[1, 2]]}
 
 
 async def test_the_first_batch_is_whole_and_the_others_fit(
@@ -136,8 +161,8 @@ async def test_the_first_batch_is_whole_and_the_others_fit(
     assert [len(result.records or b"") for result in results(one)] == [size, 0, 0]
     some = answered(handler.fetch(call(request(*topics, max_bytes=5 * size + 1), 4)))
     assert [len(result.records or b"") // size for result in results(some)] == [3, 2, 0]
-    small = wanted("a", bytes_max=1)
-    each = answered(handler.fetch(call(request(small, small), 4)))
+    small = [wanted(topic, bytes_max=1) for topic in "ab"]
+    each = answered(handler.fetch(call(request(*small), 4)))
     assert [len(result.records or b"") for result in results(each)] == [size, 0]
 
 
@@ -302,13 +327,37 @@ async def test_a_session_of_somebody_else_is_not_known(handler: FetchHandler) ->
     assert answer.error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
 
 
-async def test_a_replica_id_on_a_client_listener_ends_the_connection(
-    handler: FetchHandler, replicas: Replicas
+@pytest.mark.parametrize("is_internal", [False, True])
+async def test_a_replica_id_of_no_replica_is_refused_as_kafka_does(
+    handler: FetchHandler, replicas: Replicas, is_internal: bool
 ) -> None:
     lead(replicas, "t")
-    with pytest.raises(CorruptRequest):
-        handler.fetch(call(request(wanted("t"), replica_id=2), 11))
-    inside = SomePeer(is_internal=True)
+    peer = SomePeer(is_internal=is_internal)
     for epoch, code in ((-1, 6), (0, 75)):
-        asked = request(wanted("t", epoch=epoch), replica_id=2)
-        assert results(handler.fetch(call(asked, 11, peer=inside)))[0].error_code == code
+        for version in (*range(9), 11, 12):
+            asked = request(wanted("t", epoch=epoch if version >= 9 else -1), replica_id=2)
+            [result] = results(handler.fetch(call(asked, version, peer=peer)))
+            assert result.error_code == (code if version >= 9 else 6)
+    asked = request(wanted("nowhere"), replica_id=2)
+    assert results(handler.fetch(call(asked, 11, peer=peer)))[0].error_code == 3
+
+
+async def test_a_client_that_poses_as_a_follower_of_the_partition_commits_nothing_and_gets_nothing(
+    handler: FetchHandler, replicas: Replicas
+) -> None:
+    lead(replicas, "t", replicas=[1, 2], isr=[1, 2])
+    partition = replicas.led("t", 0)
+    partition.append(a_batch(1), acks=1, is_client=True)
+    for offset in (0, 1):
+        asked = request(
+            wanted("t", offset), replica_id=2, session_id=0, session_epoch=0, max_wait_ms=60_000
+        )
+        answer = over_the_wire(answered(handler.fetch(call(asked, 12))), 12)
+        [result] = results(answer)
+        assert (answer.session_id, result.error_code, result.records) == (0, 6, b"")
+    assert partition.high_watermark == 0
+    known = partition.followers.get(2)
+    assert known is None or known.log_end == -1
+    asked = request(replica_id=2, session_id=7, session_epoch=1)
+    answer = answered(handler.fetch(call(asked, 12)))
+    assert answer.error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND

@@ -42,6 +42,9 @@ class Cluster:
     def may_lead(self, partition: int) -> bool:
         return False
 
+    def lacks_offsets_topic(self) -> bool:
+        return False
+
     def create_offsets_topic(self) -> None:
         raise AssertionError("it is there")
 

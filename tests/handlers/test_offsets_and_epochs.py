@@ -11,7 +11,7 @@ from barnabas.broker.handlers.leader_epochs import LeaderEpochsHandler
 from barnabas.broker.handlers.list_offsets import ListOffsetsHandler
 from barnabas.broker.handlers.producer_ids import ProducerIdsHandler
 from barnabas.broker.replication.replicas import Replicas
-from barnabas.protocol.errors import CorruptRequest, ErrorCode, Refused
+from barnabas.protocol.errors import ErrorCode, Refused
 from barnabas.protocol.messages import init_producer_id, list_offsets, offset_for_leader_epoch
 from tests.handlers.peer import SomePeer, call, over_the_wire
 from tests.replication.logs import Shelf, a_batch, follow, lead
@@ -122,6 +122,48 @@ def test_consumers_are_told_of_nothing_that_is_not_committed(
     assert answer.topics[0].partitions[0].offset == 2
 
 
+@pytest.mark.parametrize("version", range(10))
+def test_a_replica_id_on_a_client_listener_is_a_consumers_question(
+    offsets: ListOffsetsHandler, replicas: Replicas, shelf: Shelf, version: int
+) -> None:
+    shelf.settings = {"flush.messages": "1"}
+    lead(replicas, "t", replicas=[1, 2], isr=[1, 2])
+    replicas.led("t", 0).append(a_batch(2, timestamp_ms=5), acks=1, is_client=True)
+    for timestamp in (-1, 0) if version else (-1,):
+        for isolation in (0, 1) if version >= 2 else (0,):
+            told = []
+            for replica_id in (-1, 0, 2):
+                request = asked("t", timestamp, replica_id=replica_id)
+                request.isolation_level = isolation
+                told.append(found(offsets, version, request))
+            assert told[0] == told[1] == told[2]
+            assert told[0].error_code == 0
+            assert max(told[0].offset, *told[0].old_style_offsets, -1) <= 0
+    known = replicas.led("t", 0).followers.get(2)
+    assert known is not None
+    assert known.log_end == -1
+
+
+@pytest.mark.parametrize("version", [3, 4])
+def test_the_end_of_an_epoch_is_told_whatever_replica_a_client_says_it_is(
+    replicas: Replicas, version: int
+) -> None:
+    three_batches(replicas, epoch=2)
+    handler = LeaderEpochsHandler(replicas)
+    for replica_id in (-2, -1, 0, 1, 2):
+        request = offset_for_leader_epoch.OffsetForLeaderEpochRequest(
+            replica_id=replica_id,
+            topics=[
+                offset_for_leader_epoch.Topic(
+                    topic="t",
+                    partitions=[offset_for_leader_epoch.Partition(partition=0, leader_epoch=2)],
+                )
+            ],
+        )
+        answer = handler.offset_for_leader_epoch(call(request, version))
+        assert answer.topics[0].partitions[0].end_offset == 6
+
+
 def test_after_an_election_the_end_is_not_known_until_it_is_committed(
     offsets: ListOffsetsHandler, replicas: Replicas, shelf: Shelf
 ) -> None:
@@ -146,8 +188,7 @@ def test_offsets_are_refused_with_the_code_of_the_place(
     twice = asked("t", -1)
     twice.topics = [twice.topics[0], twice.topics[0]]
     assert found(offsets, 4, twice).error_code == ErrorCode.INVALID_REQUEST
-    with pytest.raises(CorruptRequest):
-        offsets.list_offsets(call(asked("t", -1, replica_id=2), 4))
+    assert found(offsets, 0, twice).error_code == 0, "version 0 does not mind"
 
 
 def test_a_debugging_tool_may_ask_a_follower(

@@ -10,7 +10,7 @@ import pytest
 from barnabas.broker.handlers.call import Parked
 from barnabas.broker.handlers.produce import ProduceHandler
 from barnabas.broker.replication.replicas import Replicas
-from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.errors import CorruptRequest, ErrorCode
 from barnabas.protocol.messages import produce as messages
 from barnabas.protocol.records import batch, message_set
 from tests.handlers.peer import SomePeer, answered, call, over_the_wire
@@ -93,7 +93,8 @@ async def test_other_acks_append_nothing(
 
 
 async def test_each_partition_has_its_own_code(handler: ProduceHandler, replicas: Replicas) -> None:
-    lead(replicas, "t")
+    for topic in ("t", "u", "v"):
+        lead(replicas, topic)
     follow(replicas, "followed")
     damaged = a_batch()
     damaged[-1] ^= 1
@@ -105,8 +106,8 @@ async def test_each_partition_has_its_own_code(handler: ProduceHandler, replicas
                     ("elsewhere", a_batch()),
                     ("followed", a_batch()),
                     ("t", damaged),
-                    ("t", a_batch()),
-                    ("t", b""),
+                    ("u", a_batch()),
+                    ("v", b""),
                 ),
                 7,
             )
@@ -185,8 +186,8 @@ async def test_without_acks_nothing_is_answered(
 
 async def test_without_acks_an_error_closes_the_connection(handler: ProduceHandler) -> None:
     peer = SomePeer()
-    assert handler.produce(call(request(("nowhere", a_batch()), acks=0), 7, peer=peer)) is None
-    assert peer.is_closed
+    with pytest.raises(CorruptRequest, match="without acks: UNKNOWN_TOPIC_OR_PARTITION"):
+        handler.produce(call(request(("nowhere", a_batch()), acks=0), 7, peer=peer))
 
 
 async def test_acks_of_all_wait_for_the_flush_that_the_topic_asks_for(

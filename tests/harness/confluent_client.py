@@ -6,13 +6,14 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from .coordinators import coordinator
 from .raw import addresses_of
 from .records import GroupDescription, Received, Sent
+from .waiting import eventually
 
 POLL_S = 0.1
 WAIT_S = 60.0
@@ -26,8 +27,8 @@ class Confluent:
 
     def create_topic(self, bootstrap: str, topic: str, partitions: int, factor: int = 1) -> None:
         admin = AdminClient({"bootstrap.servers": bootstrap})
-        created = admin.create_topics([NewTopic(topic, partitions, replication_factor=factor)])
-        created[topic].result(WAIT_S)
+        wanted = NewTopic(topic, partitions, replication_factor=factor)
+        eventually(lambda: _is_created(admin, wanted), within_s=WAIT_S, what=f"topic {topic}")
 
     def produce(
         self, bootstrap: str, topic: str, records: Sequence[Sent], codec: str = "none"
@@ -157,6 +158,17 @@ class ConfluentMember:
 
     def close(self) -> None:
         self._consumer.close()
+
+
+def _is_created(admin: AdminClient, wanted: NewTopic) -> bool:
+    """False while the controller changes: librdkafka hands that on, as it does with Kafka."""
+    try:
+        admin.create_topics([wanted])[wanted.topic].result(WAIT_S)
+    except KafkaException as refused:
+        if refused.args[0].code() != KafkaError.NOT_CONTROLLER:
+            raise
+        return False
+    return True
 
 
 def _arguments(record: Sent) -> dict[str, Any]:

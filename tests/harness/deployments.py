@@ -15,11 +15,13 @@ from typing import Final, Protocol
 
 from barnabas.console.development_cluster import Cluster
 from barnabas.console.embedded_zookeeper import EmbeddedZooKeeper
+from barnabas.console.node import Node
 from barnabas.console.ports import LOOPBACK
-from benchmarks.apache_kafka import kafka_jars, kafka_node
+from benchmarks.apache_kafka import kafka_node
 from benchmarks.server_process import ServerProcess
 
 from .client_libraries import ClientLibrary
+from .needs import apache_kafka_jars
 from .raw import Address, Closed, RawConnection, addresses_of
 from .raw_calls import leaders, live_brokers
 from .waiting import eventually
@@ -84,6 +86,11 @@ class OwnCluster:
         return [node.pid for node in self._cluster.nodes]
 
     @property
+    def nodes(self) -> Sequence[Node]:
+        """Each node, to be stopped and started by itself."""
+        return self._cluster.nodes
+
+    @property
     def logs(self) -> Sequence[Path]:
         """What each node writes to its standard output and error."""
         return [node.log for node in self._cluster.nodes]
@@ -114,9 +121,9 @@ class KafkaCluster:
     """Apache Kafka's nodes on an embedded ZooKeeper."""
 
     def __init__(self, count: int, settings: Mapping[str, str] | None = None) -> None:
+        jars = apache_kafka_jars()
         self._directory = tempfile.TemporaryDirectory(prefix="barnabas-kafka-")
         self._zookeeper = EmbeddedZooKeeper().start()
-        jars = kafka_jars(kafka_libs())
         self._nodes: list[ServerProcess] = [
             kafka_node(
                 jars,
@@ -230,12 +237,6 @@ class ElsewhereCluster:
 
     def stop(self) -> None:
         """Leave it running."""
-
-
-def kafka_libs() -> Path | None:
-    """Where Apache Kafka's jars are, when the environment says so."""
-    given = os.environ.get("BARNABAS_KAFKA_LIBS")
-    return Path(given) if given else None
 
 
 def is_apache_kafka() -> bool:

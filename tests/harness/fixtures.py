@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import uuid
 from collections.abc import Callable, Iterator, Mapping
 
@@ -14,6 +13,7 @@ from .client_libraries import ClientLibrary
 from .confluent_client import Confluent
 from .deployments import Deployment, ElsewhereCluster, deploy
 from .kafka_python_client import KafkaPython
+from .needs import program
 from .own_client import Own
 
 LIBRARIES: tuple[ClientLibrary, ...] = (KafkaPython(), Aiokafka(), Confluent(), Own())
@@ -25,7 +25,9 @@ Deploy = Callable[..., Deployment]
 def cluster() -> Iterator[Deployment]:
     """Three nodes for all tests that do no harm."""
     elsewhere = os.environ.get("BARNABAS_INTEROP_BOOTSTRAP")
-    running = ElsewhereCluster(elsewhere) if elsewhere else deploy(3)
+    # Records that tests date years back would go whenever retention happens to look.
+    settings = {"log.initial.task.delay.ms": str(24 * 3_600_000)}
+    running = ElsewhereCluster(elsewhere) if elsewhere else deploy(3, settings)
     yield running
     running.stop()
 
@@ -68,7 +70,4 @@ def library(request: pytest.FixtureRequest) -> ClientLibrary:
 @pytest.fixture(scope="session")
 def kcat() -> str:
     """The program; without it the test is skipped, and the report says so."""
-    found = shutil.which("kcat") or shutil.which("kafkacat")
-    if found is None:
-        pytest.skip("kcat is not installed: apt-get install kcat")
-    return found
+    return program("kcat", "kafkacat", package="kcat")

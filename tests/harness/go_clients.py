@@ -11,7 +11,7 @@ import subprocess
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
-from .go_programs import built
+from .go_programs import NEWEST, built
 from .records import GroupDescription, Received, Sent
 
 _BEGINNING: Final = -2
@@ -19,12 +19,16 @@ _WAIT_S: Final = 120.0
 
 
 class GoClient:
-    """Implements ClientLibrary; ``version`` is the Kafka that sarama is to expect."""
+    """Implements ClientLibrary; ``version`` is the Kafka that sarama is to expect.
+
+    ``release`` is that of the client: see go_programs.py.
+    """
 
     codecs: Sequence[str] = ("none", "gzip", "snappy", "lz4", "zstd")
 
-    def __init__(self, name: str, program: str, version: str = "") -> None:
+    def __init__(self, name: str, program: str, version: str = "", release: str = NEWEST) -> None:
         self.name = name
+        self._release = release
         self._program = program
         self._version = version
 
@@ -118,7 +122,7 @@ class GoClient:
 
     def _argv(self, command: str, bootstrap: str, given: Mapping[str, object]) -> list[str]:
         arguments = {"Bootstrap": bootstrap, "Version": self._version, **given}
-        return [str(built() / self._program), command, json.dumps(arguments)]
+        return [str(built(self._release) / self._program), command, json.dumps(arguments)]
 
     def _described(self, bootstrap: str, group: str) -> Any:
         (found,) = self.run("describe", bootstrap, Group=group)

@@ -4,55 +4,60 @@ from __future__ import annotations
 
 import hashlib
 import os
-import shutil
 import subprocess
-import tempfile
 from functools import cache
 from pathlib import Path
 from typing import Final
 
-import pytest
+from benchmarks.download_cache import CACHE, fetched
+
+from .needs import Unobtainable, obtained, program
 
 SOURCES: Final = Path(__file__).parents[1] / "interop" / "go"
 PROGRAMS: Final = ("franz", "sarama")
-_BUILD_S: Final = 600
+NEWEST: Final = ""
+EARLIER: Final = "earlier"
+"""Two years older: earlier.mod, and the build tag of that name."""
+_BUILD_S: Final = 900
+_BUILT: Final = "built"
 _MISSING: Final = ("dial tcp", "proxy", "module lookup disabled", "toolchain", "requires go")
 """What go says when it reaches no module proxy, or is too old itself."""
 
 
 @cache
-def built() -> Path:
-    """The folder of the programs; skips the test where they cannot be built, and says why."""
-    go = shutil.which("go")
-    if go is None:
-        pytest.skip("go is not installed: apt-get install golang")
-    folder = Path("~/.cache/barnabas").expanduser() / f"interop-go-{_fingerprint()}"
-    if not all((folder / name).exists() for name in PROGRAMS):
-        _build(go, folder)
-    return folder
+def built(release: str = NEWEST) -> Path:
+    """The folder of the programs with one release of the clients; skips where none can be built."""
+    go = program("go", package="golang")
+    folder = CACHE / f"interop-go-{release or 'newest'}-{_fingerprint()}"
 
-
-def _build(go: str, folder: Path) -> None:
-    """Build beside the place and move there: another session may be doing the same."""
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    flags = {"GOFLAGS": "-mod=readonly -buildvcs=false"}
-    with tempfile.TemporaryDirectory(dir=folder.parent, prefix="building-") as beside:
-        command = [go, "build", "-trimpath", "-o", beside, *(f"./{name}" for name in PROGRAMS)]
-        done = subprocess.run(
-            command,
-            cwd=SOURCES,
-            env=os.environ | flags,
-            capture_output=True,
-            text=True,
-            timeout=_BUILD_S,
-            check=False,
-        )
-        if any(word in done.stderr for word in _MISSING):
-            pytest.skip(f"go lacks modules: {done.stderr.strip().splitlines()[-1]}")
-        assert done.returncode == 0, done.stderr
-        folder.mkdir(exist_ok=True)
+    def build(beside: Path) -> None:
         for name in PROGRAMS:
-            (Path(beside) / name).replace(folder / name)
+            _build(go, release, name, beside / name)
+        (beside / _BUILT).touch()
+
+    return obtained(
+        f"Go programs with the {release or 'newest'} clients",
+        lambda: fetched(folder, _BUILT, build),
+        remedy="a module proxy that can be reached, and a Go as new as go.mod says",
+    )
+
+
+def _build(go: str, release: str, name: str, target: Path) -> None:
+    command = [go, "build", "-trimpath", "-o", str(target), f"./{name}"]
+    if release:
+        command[2:2] = [f"-modfile={release}.mod", f"-tags={release}"]
+    done = subprocess.run(
+        command,
+        cwd=SOURCES,
+        env=os.environ | {"GOFLAGS": "-mod=readonly -buildvcs=false"},
+        capture_output=True,
+        text=True,
+        timeout=_BUILD_S,
+        check=False,
+    )
+    if any(word in done.stderr for word in _MISSING):
+        raise Unobtainable(done.stderr.strip().splitlines()[-1])
+    assert done.returncode == 0, done.stderr
 
 
 def _fingerprint() -> str:

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import subprocess
 from collections.abc import Sequence
-from functools import cache
 from pathlib import Path
 from typing import Final
 
 import pytest
 
 from barnabas.console.java import find_java
-from benchmarks.apache_kafka import CACHE, class_path, fetch_jars
-from benchmarks.server_process import ServerFailed
+from benchmarks.apache_kafka import class_path
 
-from .deployments import kafka_libs
 from .kafka_tools import FLAGS
+from .needs import apache_kafka_jars, maven_jars
 
 NEWER: Final = "4.1.0"
 VERSIONS: Final = ("3.9.1", NEWER)
@@ -27,10 +25,6 @@ VERIFIABLE_PRODUCER: Final = "org.apache.kafka.tools.VerifiableProducer"
 VERIFIABLE_CONSUMER: Final = "org.apache.kafka.tools.VerifiableConsumer"
 PRODUCER_SPEED: Final = "org.apache.kafka.tools.ProducerPerformance"
 CONSUMER_SPEED: Final = "org.apache.kafka.tools.ConsumerPerformance"
-_ARTIFACTS: Final = (
-    ("org.apache.kafka", "kafka-tools", NEWER),
-    ("org.slf4j", "slf4j-nop", "1.7.36"),
-)
 _WAIT_S: Final = 120
 
 
@@ -70,23 +64,9 @@ class JavaTools:
 _MOVED_PRODUCER: Final = "org.apache.kafka.tools.ConsoleProducer"
 
 
-@cache
 def _jars(version: str) -> Path:
     """Where the programs of a version are; skips the test where they cannot be had."""
-    if version != NEWER:
-        found = kafka_libs() or CACHE / "libs"
-        if not list(found.glob("kafka-tools-*.jar")):
-            pytest.skip(
-                "no jars of Apache Kafka: benchmarks/commit.py --against kafka fetches them"
-            )
-        return found
-    folder = CACHE.parent / f"kafka-tools-{version}" / "libs"
-    if not (folder / f"kafka-tools-{version}.jar").exists():
-        try:
-            fetch_jars(folder, _ARTIFACTS)
-        except ServerFailed as failure:
-            pytest.skip(str(failure))
-    return folder
+    return maven_jars("kafka-tools", version) if version == NEWER else apache_kafka_jars()
 
 
 @pytest.fixture(params=[VERSIONS[0], pytest.param(VERSIONS[1], marks=pytest.mark.nightly)])

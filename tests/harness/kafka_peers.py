@@ -10,8 +10,6 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Final
 
-import pytest
-
 from barnabas.console.node import Node
 from barnabas.console.ports import LOOPBACK, free_ports
 from barnabas.protocol.znodes import (
@@ -24,11 +22,12 @@ from barnabas.protocol.znodes import (
     partition_state_path,
     topic_path,
 )
-from benchmarks.apache_kafka import CACHE, kafka_node
+from benchmarks.apache_kafka import kafka_node
 from benchmarks.server_process import ServerProcess
 
 from . import znodes
-from .deployments import SMALL_JVM, kafka_libs
+from .deployments import SMALL_JVM
+from .needs import apache_kafka_jars
 from .waiting import eventually
 
 PROTOCOL_VERSION: Final = "2.7-IV1"
@@ -60,9 +59,7 @@ def kafka_peer(
 
     With ``secret``, the cluster.secret of our nodes, it proves itself to them, and they to it.
     """
-    jars = kafka_libs() or CACHE / "libs"
-    if not list(jars.glob("kafka_2.13-*.jar")):
-        pytest.skip("no jars of Apache Kafka: benchmarks/commit.py --against kafka fetches them")
+    jars = apache_kafka_jars()
     port, internal = free_ports(2)
     given = {
         "port": str(port),

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import subprocess
 from collections.abc import Callable
-from pathlib import Path
 from typing import Final
 
 import pytest
 
 from barnabas.console.java import find_java
-from benchmarks.apache_kafka import CACHE, class_path
+from benchmarks.apache_kafka import class_path
 
-from .deployments import kafka_libs
+from .needs import apache_kafka_jars
 
 TOPICS: Final = "org.apache.kafka.tools.TopicCommand"
 PRODUCER: Final = "kafka.tools.ConsoleProducer"
@@ -31,9 +30,7 @@ Tool = Callable[..., str]
 @pytest.fixture(scope="session")
 def tool(tmp_path_factory: pytest.TempPathFactory) -> Tool:
     """Kafka's tools; without the jars the test is skipped, and the report says so."""
-    jars = kafka_libs() or CACHE / "libs"
-    if not list(Path(jars).glob("kafka-tools-*.jar")):
-        pytest.skip("no jars of Apache Kafka: benchmarks/commit.py --against kafka fetches them")
+    jars = apache_kafka_jars()
     logging = tmp_path_factory.mktemp("tools") / "log4j.properties"
     logging.write_text("log4j.rootLogger=OFF\n")
 

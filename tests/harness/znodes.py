@@ -37,3 +37,9 @@ def data(hosts: str, path: str) -> bytes | None:
             return bytes(client.get(path)[0])
         except NoNodeError:
             return None
+
+
+def czxid(hosts: str, path: str) -> int:
+    """When a znode that is there was created: ZooKeeper's number of that write."""
+    with session(hosts) as client:
+        return int(client.get(path)[1].czxid)

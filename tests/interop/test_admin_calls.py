@@ -38,7 +38,6 @@ OF_CONFLUENT: Refusals = {
 }
 OLD_FOR_KAFKA_PYTHON = "IncompatibleBrokerVersion"
 OF_KAFKA_PYTHON: Refusals = {
-    "update_features": OLD_FOR_KAFKA_PYTHON,
     "describe_metadata_quorum": OLD_FOR_KAFKA_PYTHON,  # of Kafka 3.9 with ZooKeeper too
     "describe_topic_partitions": OLD_FOR_KAFKA_PYTHON,  # of Kafka 3.9 with ZooKeeper too
     "list_config_resources": OLD_FOR_KAFKA_PYTHON,  # of Kafka 3.9 too

@@ -13,9 +13,10 @@ from confluent_kafka.admin import AdminClient
 from barnabas.broker.replication.offsets_replica import SNAPSHOT
 from barnabas.console.development_cluster import Cluster
 from barnabas.console.embedded_zookeeper import EmbeddedZooKeeper
-from benchmarks.apache_kafka import CACHE, kafka_node
+from benchmarks.apache_kafka import kafka_node
 from tests.harness.confluent_client import Confluent
-from tests.harness.deployments import SMALL_JVM, kafka_libs
+from tests.harness.deployments import SMALL_JVM
+from tests.harness.needs import apache_kafka_jars
 from tests.harness.records import numbered
 from tests.harness.waiting import eventually
 
@@ -35,9 +36,7 @@ def ours(directory: Path) -> Iterator[str]:
 @contextmanager
 def apache_kafka(directory: Path, **overrides: str) -> Iterator[str]:
     """A node of Kafka in the place of ours: its id, its log directory, its ZooKeeper."""
-    jars = kafka_libs() or CACHE / "libs"
-    if not list(jars.glob("kafka_2.13-*.jar")):
-        pytest.skip("no jars of Apache Kafka: benchmarks/commit.py --against kafka fetches them")
+    jars = apache_kafka_jars()
     settings = {"log.dirs": str(directory / "node-1" / "data")}
     settings |= {key.replace("_", "."): value for key, value in overrides.items()}
     with (

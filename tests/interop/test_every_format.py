@@ -23,10 +23,10 @@ from confluent_kafka.cimpl import NewTopic
 
 from barnabas.console.java import find_java
 from barnabas.console.log_verify import Report, verify
-from benchmarks.apache_kafka import CACHE, class_path
+from benchmarks.apache_kafka import class_path
 from tests.harness.confluent_client import WAIT_S, Confluent
-from tests.harness.deployments import kafka_libs
 from tests.harness.java_tools import complaints
+from tests.harness.needs import apache_kafka_jars
 from tests.harness.records import Sent
 from tests.harness.waiting import eventually
 from tests.interop.test_changing_hands import apache_kafka, ours
@@ -170,10 +170,15 @@ def test_every_codec_that_we_stored_is_served_by_kafka_and_read_by_its_tool(
 
 def assert_kafkas_tool_has_no_complaint(data: Path) -> None:
     """Run kafka-dump-log over everything; it must find nothing wrong, nor print another thing."""
-    jars = kafka_libs() or CACHE / "libs"
     files = [path for path in data.glob("*/*") if path.suffix in (".log", ".snapshot")]
     files += [path for path in data.glob("*/*index") if path.stat().st_size]
-    command = [str(find_java()), "-Xmx256m", "-XX:+UseSerialGC", "-cp", class_path(jars)]
+    command = [
+        str(find_java()),
+        "-Xmx256m",
+        "-XX:+UseSerialGC",
+        "-cp",
+        class_path(apache_kafka_jars()),
+    ]
     command += ["kafka.tools.DumpLogSegments", "--files", ",".join(map(str, sorted(files)))]
     printed = [clean_output([*command, "--deep-iteration"])]
     printed.append(clean_output([*command, "--index-sanity-check"]))

@@ -205,8 +205,6 @@ def test_what_members_read_is_not_forgotten_and_the_rest_is(
             ["--topic", "TOPIC:7", "--to-latest"],
             "barnabas: TOPIC-7 does not exist: the topic has 2",
         ),
-        (["--to-latest"], "One of the reset scopes should be defined: --all-topics, --topic."),
-        (["--all-topics", "--topic", "TOPIC", "--to-latest"], "not both"),
         (["--from-file", "nowhere.csv"], "nowhere.csv"),
     ],
 )

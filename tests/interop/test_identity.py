@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from benchmarks.apache_kafka import kafka_jars, kafka_node
+from benchmarks.apache_kafka import kafka_node
 from benchmarks.barnabas_node import barnabas_node
-from tests.harness.deployments import SMALL_JVM, Deployment, is_apache_kafka, kafka_libs
+from tests.harness.deployments import SMALL_JVM, Deployment, is_apache_kafka
+from tests.harness.needs import apache_kafka_jars
 from tests.harness.raw import RawConnection
 from tests.harness.raw_calls import live_brokers
 from tests.harness.znodes import data
@@ -23,7 +24,7 @@ def test_a_second_node_with_the_same_id_refuses_to_start(
     registration = data(cluster.zookeeper, "/brokers/ids/1")
     settings = {"zookeeper.session.timeout.ms": "3000"}
     if is_apache_kafka():
-        jars = kafka_jars(kafka_libs())
+        jars = apache_kafka_jars()
         second = kafka_node(
             jars, tmp_path, cluster.zookeeper, settings=settings, jvm_flags=SMALL_JVM
         )

@@ -10,7 +10,8 @@ import pytest
 from tests.harness.deployments import Deployment
 from tests.harness.stored_batches import CODECS, stored_codecs
 
-LINES = [f"line {number}" for number in range(1_000)]
+LINES = [f"line {number}{' and so on' * 20}" for number in range(1_000)]
+"""Each shrinks by itself, so that a batch of any size does."""
 
 
 def run(*command: str, given: str = "") -> str:

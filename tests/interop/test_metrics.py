@@ -98,6 +98,15 @@ def test_a_cluster_has_one_active_controller_which_knows_the_rest(observed: OwnC
         assert each["process_open_fds"] > 3
 
 
+def test_nodes_tell_how_long_their_own_duties_take(observed: OwnCluster) -> None:
+    def counted(duty: str) -> float:
+        return total(scraped(observed), f'barnabas_duty_seconds_count{{duty="{duty}"}}')
+
+    for duty in ("loop", "authority_check", "beacon_echo", "control_request"):
+        eventually(lambda duty=duty: counted(duty) > 0, what=duty)  # type: ignore[misc]
+        assert total(scraped(observed), f'barnabas_duty_seconds_max{{duty="{duty}"}}') > 0
+
+
 def test_requests_are_counted_with_their_times_and_bytes(observed: OwnCluster, topic: str) -> None:
     create_topic(observed, CLIENT, topic, 1)
     before = scraped(observed)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import uuid
 from collections.abc import AsyncIterator, Iterator
 from typing import Any
@@ -57,16 +56,7 @@ def kafka() -> Iterator[KafkaCluster]:
 @pytest.fixture(
     params=[
         "barnabas",
-        pytest.param(
-            "kafka",
-            marks=[
-                pytest.mark.kafka,
-                pytest.mark.skipif(
-                    "BARNABAS_KAFKA_LIBS" not in os.environ,
-                    reason="BARNABAS_KAFKA_LIBS names no directory with Apache Kafka's jars",
-                ),
-            ],
-        ),
+        pytest.param("kafka", marks=pytest.mark.kafka),
     ]
 )
 def bootstrap(request: pytest.FixtureRequest) -> str:

@@ -10,10 +10,10 @@ import pytest
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 
 from barnabas.console.java import find_java
-from benchmarks.apache_kafka import CACHE, class_path
+from benchmarks.apache_kafka import class_path
 from tests.harness.committed_readers import READERS, Row
 from tests.harness.confluent_client import Confluent
-from tests.harness.deployments import kafka_libs
+from tests.harness.needs import apache_kafka_jars
 from tests.harness.records import Sent
 from tests.harness.waiting import eventually
 from tests.interop.test_changing_hands import apache_kafka, ours
@@ -72,7 +72,7 @@ def described(bootstrap: str, topic: str, folder: Path) -> list[list[str]]:
     logging = folder / "log4j.properties"
     logging.write_text("log4j.rootLogger=OFF\n")
     command = [str(find_java()), "-Xmx128m", f"-Dlog4j.configuration=file:{logging}"]
-    command += ["-cp", class_path(kafka_libs() or CACHE / "libs"), TOOL]
+    command += ["-cp", class_path(apache_kafka_jars()), TOOL]
     command += ["--bootstrap-server", bootstrap, "describe-producers"]
     command += ["--topic", topic, "--partition", "0"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
@@ -83,8 +83,6 @@ def described(bootstrap: str, topic: str, folder: Path) -> list[list[str]]:
 
 
 def test_transactions_of_kafka_are_read_here_and_ended_there(tmp_path: Path, topic: str) -> None:
-    if not list((kafka_libs() or CACHE / "libs").glob("kafka_2.13-*.jar")):
-        pytest.skip("no jars of Apache Kafka: benchmarks/commit.py --against kafka fetches them")
     with ours(tmp_path) as bootstrap:
         CLIENT.create_topic(bootstrap, topic, 1)
 

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from barnabas.broker.liveness.authority import ControllerAuthority
 from barnabas.broker.liveness.lease import Lease, TimedLease
 from barnabas.broker.liveness.pulse import Pulse
 from barnabas.broker.liveness.vigil import Vigil
+from barnabas.broker.liveness.voter import Voter
+from barnabas.broker.liveness.voters import VoterSet
 
 
 class StaleAnswer(AssertionError):  # noqa: N818 - says what happened
@@ -31,6 +34,22 @@ class Faults:
     late: float = 0.05
     cuts: bool = True
     pauses: bool = True
+    stalls: bool = False
+    """ZooKeeper answers nobody for a while, or everybody late."""
+    restarts: bool = False
+    """Processes end and start again, some elsewhere while the old one lives on."""
+    coups: float = 0.0
+    """How often, of all looks at it, a controller is taken over for no reason."""
+    whims_s: float = 2.0
+    """For so long a controller wants the same voters."""
+
+
+@dataclass(frozen=True)
+class Parts:
+    """What decides; tests put something broken in its place to see that it is missed."""
+
+    voter: type[Voter] = Voter
+    authority: type[ControllerAuthority] = ControllerAuthority
 
 
 @dataclass
@@ -44,6 +63,21 @@ class Node:
     vigil: Vigil
     timed: TimedLease
     lease: Lease
+    voter: Voter
+    session: float = 3.0
+    """Its own session timeout."""
+    is_dead: bool = False
+    is_lost_to_zookeeper: bool = False
+    """Its machine reaches everybody but ZooKeeper, for ever."""
+    voters_version: int = -1
+    """Of the znode, as this controller knows it; -1 when it does not."""
+    sending: VoterSet | None = None
+    """A change of the voters whose outcome this controller does not know."""
+    sent_at: float = 0.0
+    known: State = State(0, 0)
+    """As controller it has read or written this in ZooKeeper."""
+    obeys: int = 0
+    """The highest controller epoch that it was told anything in."""
     belief: State = State(0, 0)
     told_by: int = 0
     """Epoch of the controller that told it so first."""
@@ -51,6 +85,8 @@ class Node:
     registered: int = 0
     """Broker epoch; 0 while the session is over."""
     heard_by_zookeeper: float = 0.0
+    seen: dict[int, int] = field(default_factory=dict)
+    """Registrations as this controller saw them last."""
     suspected: set[int] = field(default_factory=set)
     resending: set[int] = field(default_factory=set)
     moving: tuple[int, State] | None = None

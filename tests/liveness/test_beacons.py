@@ -94,12 +94,17 @@ async def test_a_node_that_leaves_says_so(nodes: Nodes) -> None:
     assert not controller.may_answer(1)
 
 
-async def test_garbage_is_counted_and_changes_nothing(nodes: Nodes) -> None:
+async def test_garbage_is_counted_told_once_a_minute_and_changes_nothing(
+    nodes: Nodes, caplog: pytest.LogCaptureFixture
+) -> None:
     stranger = await asyncio_dgram.connect(nodes.addresses[0])
     for size in (0, 1, 50, 256, 1000):
         await stranger.send(bytes(size))
     await until(lambda: nodes.beacons[0].refused >= 4)
     stranger.close()
+    told = [line for line in caplog.messages if "refused datagrams" in line]
+    assert len(told) == 1
+    assert f"last_from={LOOPBACK}:" in told[0]
     await until(lambda: nodes.beacons[0].vigil.is_heard(1, 11))
 
 

@@ -15,6 +15,7 @@ from barnabas.broker.liveness.liveness import RENEWAL, Liveness
 from barnabas.broker.liveness.settings import LivenessSettings
 from barnabas.client.ensemble import ZooKeeper
 from barnabas.protocol import znodes
+from barnabas.protocol.beacon import Beacon
 from barnabas.protocol.errors import ErrorCode
 from tests.sim.sim_zookeeper import SimEnsemble
 
@@ -93,6 +94,43 @@ async def test_under_a_controller_of_kafka_the_lease_is_the_session_and_nothing_
         await until_answering(liveness, is_answering=False)
         assert not lease.is_settled(8)
         assert not lease.is_settled(7)
+
+
+async def test_a_controller_that_was_never_heard_is_judged_by_its_session_alone(
+    zookeeper: ZooKeeper,
+) -> None:
+    """Who hears nobody (another secret, a packet filter) deposed every controller in turn."""
+    now = 100.0
+    epoch = await put(zookeeper, NODE, KAFKA_REGISTRATION)
+    liveness = Liveness(
+        LivenessSettings(),
+        zookeeper,
+        node_id=NODE,
+        cluster_id="c",
+        secret="secret",
+        clock=lambda: now,
+        chance=random.Random(1),
+        peers=dict,
+    )
+    beacons = liveness.beacons
+    assert beacons is not None
+    silent_s = 4 * beacons.pulse.times.timeout + 1
+    heard = Beacon("c", OURS, 1, 5, 1, 1, controller_epoch=1, authority_us=500_000)
+    async with living(liveness):
+        liveness.registered(epoch)
+        liveness.controller_seen(OURS)
+        while not beacons.is_beating:  # noqa: ASYNC110 - no event
+            await asyncio.sleep(0)
+        now += silent_s
+        assert not liveness.is_controller_silent()
+        assert beacons.vigil.take(heard)
+        beacons.pulse.take_beacon(heard)
+        assert not liveness.is_controller_silent()
+        now += silent_s
+        assert liveness.is_controller_silent()
+        liveness.controller_seen(OURS)  # again, in another epoch: it was silent for long before
+        now += silent_s
+        assert not liveness.is_controller_silent()
 
 
 async def test_a_lease_that_ended_may_come_back_for_a_while_and_then_others_coordinate() -> None:

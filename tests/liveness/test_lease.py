@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 
+from barnabas.broker.liveness.authority import ControllerAuthority
 from barnabas.broker.liveness.lease import FIRST_EPOCH, TimedLease
 from barnabas.broker.liveness.pulse import PATIENCE, Authority, Pulse
 from barnabas.broker.liveness.settings import BeaconTimes
@@ -40,9 +41,15 @@ class Pair:
             lambda _, beacon: self.beacons.append(beacon),
             lambda: next(lives),
         )
-        own = TimedLease(clock)
         self.vigil = Vigil(
-            "c", CONTROLLER, TIMES, clock, lambda _, echo: self.echoes.append(echo), own
+            "c",
+            CONTROLLER,
+            TIMES,
+            clock,
+            lambda _, echo: self.echoes.append(echo),
+            TimedLease(clock),
+            ControllerAuthority(CONTROLLER, TIMES, clock),
+            lambda: 1,
         )
         self.pulse.begin_life(7)
         self.vigil.begin(5)

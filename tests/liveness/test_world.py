@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import pytest
 
+from tests.harness.seeds import seeds
+
 from .inhabitants import Faults, StaleAnswer
 from .world import World
 
 SECONDS = 30.0
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", seeds(range(40)))
 def test_no_node_answers_once_another_leads(seed: int) -> None:
     world = World(seed, Faults())
     world.run(SECONDS)

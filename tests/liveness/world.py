@@ -16,9 +16,9 @@ from barnabas.broker.liveness.lease import Lease, TimedLease, Unlimited
 from barnabas.broker.liveness.pulse import Pulse
 from barnabas.broker.liveness.settings import BeaconTimes
 from barnabas.broker.liveness.vigil import Vigil
-from barnabas.protocol.beacon import Beacon, Echo
+from barnabas.protocol.beacon import Acknowledgement, Echo, Message
 
-from .inhabitants import Faults, Node, StaleAnswer, State
+from .inhabitants import Faults, Node, Parts, StaleAnswer, State
 
 SESSION_S = 3.0
 
@@ -27,8 +27,16 @@ class World:
     """``run`` plays a number of seconds; every answer of a node is judged on the spot."""
 
     def __init__(
-        self, seed: int, faults: Faults, *, count: int = 4, with_leases: bool = True
+        self,
+        seed: int,
+        faults: Faults,
+        *,
+        count: int = 4,
+        with_leases: bool = True,
+        parts: Parts | None = None,
     ) -> None:
+        self.parts = parts or Parts()
+        self.with_leases = with_leases
         self.random = random.Random(seed)
         self.faults = faults
         self.times = BeaconTimes()
@@ -43,13 +51,12 @@ class World:
         self._events: list[tuple[float, int, Callable[[], None]]] = []
         self._order = itertools.count()
         self._cut: set[frozenset[int]] = set()
-        self.nodes = {number: self._node(number, with_leases) for number in range(1, count + 1)}
+        self.stalled_until = 0.0
+        """ZooKeeper does nothing before."""
+        self.nodes = {number: self._node(number) for number in range(1, count + 1)}
         for node in self.nodes.values():
-            self._register(node)
+            self._start(node)
             node.belief = self.state
-            self._repeat(node, self.times.interval, self._beat)
-            self._repeat(node, self.times.check_every, self._check)
-            self._repeat(node, 0.02, self._answer)
         if faults.cuts:
             self._at(1.0, self._cut_something)
         if faults.pauses:
@@ -65,7 +72,13 @@ class World:
 
     # -- the world ----------------------------------------------------------------------------
 
-    def _node(self, number: int, with_leases: bool) -> Node:
+    def _start(self, node: Node) -> None:
+        self._register(node)
+        self._repeat(node, self.times.interval, self._beat)
+        self._repeat(node, self.times.check_every, self._check)
+        self._repeat(node, 0.02, self._answer)
+
+    def _node(self, number: int) -> Node:
         rate = 1 + self.random.uniform(-self.faults.drift, self.faults.drift)
         offset = self.random.uniform(0, 1e5)
 
@@ -89,9 +102,12 @@ class World:
             clock,
             lambda receiver, echo: self._datagram(number, receiver, echo),
             timed,
+            self.parts.authority(number, self.times, clock),
+            lambda: pulse.incarnation_now,
         )
-        lease: Lease = timed if with_leases else Unlimited()
-        return Node(number, rate, offset, pulse, vigil, timed, lease)
+        lease: Lease = timed if self.with_leases else Unlimited()
+        voter = self.parts.voter(self.times, clock)
+        return Node(number, rate, offset, pulse, vigil, timed, lease, voter, SESSION_S)
 
     def _at(self, delay: float, event: Callable[[], None]) -> None:
         heapq.heappush(self._events, (self.now + delay, next(self._order), event))
@@ -100,6 +116,8 @@ class World:
         """Something happens to a node, or as soon as it goes on."""
 
         def happen() -> None:
+            if node.is_dead:
+                return
             if node.frozen_until > self.now:
                 self._at(node.frozen_until - self.now, happen)
             else:
@@ -127,7 +145,7 @@ class World:
         others = [0] if kind < 0.3 else [number for number in self.nodes if number != victim]
         if kind > 0.8:
             others.append(0)
-        elif kind > 0.5:
+        elif kind > 0.5 and others:
             others = [self.random.choice(others)]
         links = {frozenset((victim, other)) for other in others}
         self._cut |= links
@@ -139,19 +157,25 @@ class World:
         node.frozen_until = self.now + self.random.uniform(0.05, 10 * self.times.timeout)
         self._at(self.random.uniform(1.0, 6.0), self._freeze_something)
 
-    def _datagram(self, sender: int, receiver: int, message: Beacon | Echo) -> None:
+    def _datagram(self, sender: int, receiver: int, message: Message) -> None:
         copies = 2 if self.random.random() < self.faults.doubled else 1
         for _ in range(copies):
             if self._is_cut(sender, receiver) or self.random.random() < self.faults.loss:
                 continue
             is_late = self.random.random() < self.faults.late
             delay = self.random.uniform(0.05, 1.5) if is_late else self._delay()
-            node = self.nodes[receiver]
-            self._on(node, delay, lambda node=node: self._received(node, message))  # type: ignore[misc]
+            for node in self._processes(receiver):
+                self._on(node, delay, lambda node=node: self._received(node, message))  # type: ignore[misc]
 
-    def _received(self, node: Node, message: Beacon | Echo) -> None:
+    def _processes(self, number: int) -> list[Node]:
+        """All that have this node's id now."""
+        return [self.nodes[number]]
+
+    def _received(self, node: Node, message: Message) -> None:
         if isinstance(message, Echo):
             node.pulse.take_echo(message)
+        elif isinstance(message, Acknowledgement):
+            node.vigil.take_acknowledgement(message)
         elif node.vigil.take(message):
             node.pulse.take_beacon(message)
 
@@ -159,16 +183,34 @@ class World:
 
     def _ask(self, node: Node, change: Callable[[], bool], told: Callable[[bool], None]) -> None:
         """One atomic operation; the answer may be lost, the operation may not arrive."""
+        session, sent = node.registered, node.vigil.clock()
 
         def arrive() -> None:
-            if self._is_cut(node.id, 0):
+            if self.now < self.stalled_until:
+                self._at(self.stalled_until - self.now + self._delay(), arrive)
                 return
-            node.heard_by_zookeeper = self.now
-            done = bool(node.registered) and change()
-            if not self._is_cut(node.id, 0):
-                self._on(node, self._delay(), lambda: told(done))
+            if self._is_cut_off(node):
+                return
+            is_alive = bool(session) and node.registered == session
+            if is_alive:
+                node.heard_by_zookeeper = self.now
+            done = is_alive and change()
+            if not self._is_cut_off(node):
+                self._on(node, self._zookeeper_delay(), lambda: answered(is_alive, done))
 
-        self._at(self._delay(), arrive)
+        def answered(is_alive: bool, done: bool) -> None:
+            if is_alive:
+                node.voter.proved(sent, node.session, session)
+            told(done)
+
+        self._at(self._zookeeper_delay(), arrive)
+
+    def _is_cut_off(self, node: Node) -> bool:
+        """From ZooKeeper."""
+        return node.is_lost_to_zookeeper or self._is_cut(node.id, 0)
+
+    def _zookeeper_delay(self) -> float:
+        return self._delay()
 
     def _register(self, node: Node) -> None:
         node.timed.drop()
@@ -176,18 +218,24 @@ class World:
         node.registered = next(self.zxid)
         node.heard_by_zookeeper = self.now
         node.pulse.begin_life(node.registered)
+        node.voter.registered(node.registered)
 
     def _sessions(self) -> None:
         """Expire the sessions of silent nodes, and let those come back that can."""
-        for node in self.nodes.values():
-            is_silent = self.now - node.heard_by_zookeeper > SESSION_S
+        self._at(0.1, self._sessions)
+        if self.now < self.stalled_until:
+            return
+        for node in list(self.nodes.values()):
+            is_silent = self.now - node.heard_by_zookeeper > node.session
             if node.registered and is_silent:
                 node.registered = 0
                 if self.controller[0] == node.id:
                     self.controller = (0, self.controller[1])
-            elif not (node.registered or self._is_cut(node.id, 0) or node.frozen_until > self.now):
+            elif not (node.registered or self._is_cut_off(node) or self._is_idle(node)):
                 self._register(node)
-        self._at(0.1, self._sessions)
+
+    def _is_idle(self, node: Node) -> bool:
+        return node.is_dead or node.frozen_until > self.now
 
     # -- what nodes do ------------------------------------------------------------------------
 
@@ -215,11 +263,18 @@ class World:
                 self._ask(node, lambda: True, lambda done: None)
             return
         sent = node.vigil.clock()
-        self._ask(
-            node,
-            lambda: self.controller == (node.id, epoch),
-            lambda done: self._checked(node, epoch, sent, done),
-        )
+        found: list[State] = []
+
+        def change() -> bool:
+            found.append(self.state)
+            return self.controller == (node.id, epoch)
+
+        def told(done: bool) -> None:
+            if done and node.vigil.epoch == epoch:
+                node.known = max(node.known, *found)
+            self._checked(node, epoch, sent, done)
+
+        self._ask(node, change, told)
 
     def _campaign(self, node: Node) -> None:
         seen = self.controller
@@ -230,17 +285,22 @@ class World:
                 return False
             self.controller = elected
             self.takeovers += 1
+            node.known = self.state
             return True
 
         def told(done: bool) -> None:
             node.pulse.expect_controller()
             if done and self.controller == elected:
                 node.vigil.begin(elected[1])
-                node.suspected.clear()
-                node.moving = None
-                self._tell_everybody(node, self.state)
+                self._take_over(node)
 
         self._ask(node, change, told)
+
+    def _take_over(self, node: Node) -> None:
+        node.suspected.clear()
+        node.moving = None
+        node.seen = {other.id: other.registered for other in self.nodes.values()}
+        self._tell_everybody(node, node.known)
 
     def _checked(self, node: Node, epoch: int, sent: float, done: bool) -> None:
         if not done or node.vigil.epoch != epoch:
@@ -249,10 +309,7 @@ class World:
         vigil = node.vigil
         vigil.checked(sent)
         node.pulse.expect_controller()
-        registered = {other.id: other.registered for other in self.nodes.values()}
-        for number, broker_epoch in registered.items():
-            if not broker_epoch:
-                vigil.shut_out(number)
+        registered = self._seen_by(node)
         live = {number: known for number, known in registered.items() if known}
         live.pop(node.id, None)
         for number in vigil.silent(live):
@@ -263,13 +320,31 @@ class World:
                 node.suspected.discard(number)
         for number in live:
             if number not in node.suspected and not vigil.is_admitted(number):
-                self._tell(node, number, self.state)
+                self._tell(node, number, node.known)
         if not vigil.is_admitted(node.id):
-            self._tell(node, node.id, self.state)
+            self._tell(node, node.id, node.known)
         self._judge_leader(node, live)
 
+    def _seen_by(self, node: Node) -> dict[int, int]:
+        """Registrations; one that was replaced counts as gone until its old lease is over.
+
+        The process that held it may live on elsewhere, and not know of the one that took its id.
+        """
+        view = {}
+        for number, other in self.nodes.items():
+            known = node.seen.get(number, other.registered)
+            if known and known != other.registered:
+                node.vigil.shut_out(number)
+            if known and known != other.registered and node.vigil.may_answer(number):
+                view[number] = 0
+            else:
+                view[number] = node.seen[number] = other.registered
+                if not other.registered:
+                    node.vigil.shut_out(number)
+        return view
+
     def _judge_leader(self, node: Node, live: dict[int, int]) -> None:
-        leader = self.state.leader
+        leader = node.known.leader
         if node.moving is not None or leader == node.id:
             return
         is_gone = leader not in live
@@ -281,7 +356,7 @@ class World:
         self._elect(node, self.random.choice([one for one in candidates if one != leader]))
 
     def _elect(self, node: Node, leader: int) -> None:
-        epoch, before = node.vigil.epoch, self.state
+        epoch, before = node.vigil.epoch, node.known
         after = State(before.leader_epoch + 1, leader)
 
         def change() -> bool:
@@ -293,6 +368,7 @@ class World:
 
         def told(done: bool) -> None:
             if done and node.vigil.epoch == epoch:
+                node.known = after
                 self._tell_everybody(node, after)
 
         self._ask(node, change, told)
@@ -306,34 +382,46 @@ class World:
 
     def _tell(self, node: Node, receiver: int, state: State) -> None:
         """The state, over a connection that a cut delays; the answer admits the receiver."""
-        if receiver in node.resending:
+        if receiver in node.resending or _is_held(node, receiver, state):
             return
         node.resending.add(receiver)
         epoch, other = node.vigil.epoch, self.nodes[receiver]
-        broker_epoch = other.registered
+        broker_epoch = node.seen.get(receiver, 0)
 
         def deliver() -> None:
-            if self._is_cut(node.id, receiver):
+            if self._is_cut(node.id, receiver) or other.registered != broker_epoch:
                 node.resending.discard(receiver)
                 return
-            if other.registered == broker_epoch and state > other.belief:
+            if epoch < other.obeys:
+                node.resending.discard(receiver)
+                return
+            other.obeys = epoch
+            if state > other.belief:
                 other.belief, other.told_by = state, epoch
             self._on(node, self._delay(), acknowledged)
 
         def acknowledged() -> None:
-            node.resending.discard(receiver)
-            is_current = node.vigil.epoch == epoch and other.registered == broker_epoch
-            if not is_current or receiver in node.suspected:
-                return
-            if state < self.state:
-                self._tell(node, receiver, self.state)
-                return
-            node.vigil.admit(receiver, broker_epoch)
-            if node.moving is not None and node.moving[0] == receiver and node.moving[1] <= state:
-                node.moving = None
-                self._tell_everybody(node, self.state)
+            self._acknowledged(node, receiver, state, epoch, broker_epoch)
 
         self._on(other, self._delay(), deliver)
+
+    def _acknowledged(
+        self, node: Node, receiver: int, state: State, epoch: int, broker_epoch: int
+    ) -> None:
+        node.resending.discard(receiver)
+        is_current = node.vigil.epoch == epoch
+        is_current &= self.nodes[receiver].registered == broker_epoch
+        if not is_current or receiver in node.suspected:
+            return
+        if node.moving is not None and node.moving[0] == receiver and state < node.moving[1]:
+            return
+        if state < node.known:
+            self._tell(node, receiver, node.known)
+            return
+        node.vigil.admit(receiver, broker_epoch)
+        if node.moving is not None and node.moving[0] == receiver and node.moving[1] <= state:
+            node.moving = None
+            self._tell_everybody(node, node.known)
 
     def _move_something(self) -> None:
         """A planned move: the old leader is told first, the new one on its word or after T."""
@@ -341,11 +429,11 @@ class World:
         self._at(self.random.uniform(1.0, 4.0), self._move_something)
         if node is None or not node.vigil.epoch or node.moving or node.frozen_until > self.now:
             return
-        old = self.state.leader
+        old = node.known.leader
         choices = [number for number in self.nodes if number not in node.suspected | {old}]
         if not choices or self.controller != (node.id, node.vigil.epoch):
             return
-        epoch, before = node.vigil.epoch, self.state
+        epoch, before = node.vigil.epoch, node.known
         after = State(before.leader_epoch + 1, self.random.choice(choices))
         node.moving = (old, after)
         node.vigil.shut_out(old)
@@ -361,6 +449,7 @@ class World:
             if not done or node.vigil.epoch != epoch:
                 node.moving = None
                 return
+            node.known = after
             node.resending.discard(old)
             self._tell(node, old, after)
             self._wait_for(node, old, after)
@@ -376,4 +465,12 @@ class World:
             return
         node.moving = None
         if node.vigil.epoch:
-            self._tell_everybody(node, self.state)
+            self._tell_everybody(node, node.known)
+
+
+def _is_held(node: Node, receiver: int, state: State) -> bool:
+    """The receiver is not to hear yet that it leads: the old leader has not answered."""
+    if node.moving is None:
+        return False
+    after = node.moving[1]
+    return receiver == after.leader and state >= after

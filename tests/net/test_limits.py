@@ -15,15 +15,25 @@ import uvloop
 
 from barnabas.broker.config import NetworkSettings
 from barnabas.broker.handlers.call import Call
-from barnabas.broker.net import patience
-from barnabas.broker.net.limits import FREE_BYTES, WRITE_BUFFER_MAX, Budget, Crowd
+from barnabas.broker.net import listener, patience
+from barnabas.broker.net.connection import Connection
+from barnabas.broker.net.limits import (
+    FREE_BYTES,
+    SMALL_READ_BYTES,
+    TINY_BYTES,
+    WRITE_BUFFER_MAX,
+    Budget,
+)
+from barnabas.broker.net.small_reads import SmallReceiver
 from barnabas.protocol.api import ApiKey
 from barnabas.protocol.messages import fetch, heartbeat, list_groups
-from tests.net.client import until
+from tests.net.client import RawClient, until
 from tests.net.conftest import Node, Start
 
 LIST = (list_groups.ListGroupsRequest(), 2)
 MIB = 1 << 20
+READ_BYTES = 256 << 10
+"""What an ordinary read brings at most."""
 PAUSES_WRITELINES = not (
     (3, 12) <= sys.version_info < (3, 12, 9) or (3, 13) <= sys.version_info < (3, 13, 2)
 )
@@ -43,7 +53,7 @@ def test_whoever_waited_longest_is_resumed_first_and_only_while_there_is_room() 
     budget = Budget(100)
     favoured, first, second = (Someone(budget) for _ in range(3))
     budget.take(250)
-    assert [budget.wait(one) for one in (favoured, first, second)] == [False, True, True]
+    assert [budget.must_wait(one, 0) for one in (favoured, first, second)] == [False, True, True]
     budget.give(100)
     assert (first.resumed, second.resumed) == (0, 0)
     budget.give(60)
@@ -55,21 +65,66 @@ def test_somebody_may_always_go_on_though_the_budget_is_spent() -> None:
     favoured, first, second = (Someone(budget) for _ in range(3))
     budget.take(250)
     for one in (favoured, first, second):
-        budget.wait(one)
+        budget.must_wait(one, 0)
     budget.leave(favoured)
     assert (first.resumed, second.resumed) == (1, 0)
-    assert not budget.wait(first)
+    assert not budget.must_wait(first, 0)
     budget.leave(second)
     budget.leave(first)
-    assert not budget.wait(second)
+    assert not budget.must_wait(second, 0)
 
 
-def test_the_crowd_is_counted_by_host_and_in_all() -> None:
-    crowd = Crowd(3, 2)
-    assert [crowd.admits(host) for host in "aaabb"] == [True, True, False, True, False]
-    crowd.left("a")
-    assert crowd.admits("b")
-    assert crowd.total == 3
+def test_a_quarter_is_kept_for_small_frames() -> None:
+    budget = Budget(100)
+    large, second, small = (Someone(budget) for _ in range(3))
+    budget.take(90)
+    assert [budget.must_wait(one, FREE_BYTES + 1) for one in (large, second)] == [False, True]
+    assert not budget.must_wait(small, FREE_BYTES)
+    budget.take(20)
+    assert not budget.must_wait(small, FREE_BYTES)
+    assert budget.must_wait(Someone(budget), FREE_BYTES)
+    budget.give(20)
+    assert second.resumed == 0
+    budget.give(20)
+    assert second.resumed == 1
+
+
+def test_who_has_grown_waits_among_the_large() -> None:
+    budget = Budget(100)
+    favoured, growing, other = (Someone(budget) for _ in range(3))
+    budget.take(200)
+    assert not budget.must_wait(favoured, FREE_BYTES)
+    assert budget.must_wait(growing, FREE_BYTES)
+    assert not budget.must_wait(other, FREE_BYTES + 1)
+    assert budget.must_wait(growing, FREE_BYTES + 1)
+    budget.leave(favoured)
+    budget.give(110)
+    assert growing.resumed == 0
+
+
+def test_who_goes_on_regardless_does_so_until_the_frame_is_whole() -> None:
+    budget = Budget(100)
+    growing, other = Someone(budget), Someone(budget)
+    budget.take(200)
+    assert not budget.must_wait(growing, FREE_BYTES)
+    assert budget.must_wait(other, FREE_BYTES)
+    assert not budget.must_wait(growing, FREE_BYTES + 1)
+    assert other.resumed == 0
+    budget.leave(growing)
+    assert other.resumed == 1
+
+
+def test_memory_is_scarce_from_one_half_until_a_quarter_and_told_each_time() -> None:
+    budget, told = Budget(100), []
+    budget.on_scarce.append(lambda: told.append(budget.used))
+    for count in (50, 1, 40):
+        budget.take(count)
+    budget.give(65)
+    assert (budget.is_scarce, told) == (True, [51])
+    budget.give(1)
+    assert not budget.is_scarce
+    budget.take(30)
+    assert told == [51, 55]
 
 
 def beginning(size: int, sent: int) -> bytes:
@@ -96,6 +151,89 @@ async def test_no_more_is_held_than_the_budget_and_one_frame(start: Start) -> No
         await client.close()
     await until(lambda: len(node.listener.connections) <= 5)
     assert node.limits.requests.used == 0
+
+
+@pytest.mark.parametrize("is_bulk", [False, True])
+async def test_half_sent_frames_of_many_are_held_within_the_budget(
+    start: Start, is_bulk: bool
+) -> None:
+    """Whatever one read brings: issue 12, where 2,000 of them took twice the budget."""
+    node = await start(settings=NetworkSettings(queued_max_request_bytes=8 * MIB))
+    clients = [await node.connect() for _ in range(100)]
+    if is_bulk:
+        for client in clients:
+            await be_bulk(client)
+    most = 0
+    for client in clients:
+        client.writer.write(beginning(2 * MIB, MIB))
+        most = max(most, node.limits.requests.used)
+    for _ in range(20):
+        await settled(node)
+        most = max(most, node.limits.requests.used)
+    assert most <= 8 * MIB + 2 * MIB + 100 * (TINY_BYTES + SMALL_READ_BYTES) + 4 * READ_BYTES
+    assert node.limits.requests.is_scarce
+    fresh = await node.connect()
+    assert (await fresh.ask(*LIST)).throttle_time_ms == 7
+    for client in (*clients, fresh):
+        await client.close()
+    await until(lambda: not node.limits.requests.used)
+    assert not node.limits.requests.is_scarce
+
+
+async def test_small_requests_are_served_while_large_ones_have_spent_the_budget(
+    start: Start,
+) -> None:
+    node = await start(settings=NetworkSettings(queued_max_request_bytes=MIB))
+    stalling = [await node.connect() for _ in range(20)]
+    for client in stalling:
+        client.writer.write(beginning(8 * MIB, 200_000))
+    await settled(node)
+    client = await node.connect()
+    client.send((heartbeat.HeartbeatRequest(group_id="g" * 30_000), 0), LIST)
+    await until(lambda: "g" * 30_000 in node.toys.parked)
+    node.toys.resolve("g" * 30_000)
+    assert [(await client.receive())[0] for _ in range(2)] == [0, 1]
+
+
+async def test_reads_are_ordinary_again_when_memory_is_plentiful(start: Start) -> None:
+    node = await start(settings=NetworkSettings(queued_max_request_bytes=4 * MIB))
+    client = await node.connect()
+    await client.ask(*LIST)
+    node.limits.requests.take(3 * MIB)
+    [connection] = node.listener.connections
+    assert await asks_by(client, connection) is SmallReceiver
+    node.limits.requests.give(3 * MIB)
+    assert await asks_by(client, connection) is Connection
+
+
+async def test_many_connections_come_to_read_less_turn_by_turn(
+    start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(listener, "TURN_CONNECTIONS", 3)
+    node = await start(settings=NetworkSettings(queued_max_request_bytes=4 * MIB))
+    for _ in range(8):
+        await (await node.connect()).ask(*LIST)
+    node.limits.requests.take(3 * MIB)
+    counts = []
+    for _ in range(4):
+        protocols = [one._transport.get_protocol() for one in node.listener.connections]
+        counts.append(sum(isinstance(one, SmallReceiver) for one in protocols))
+        await asyncio.sleep(0)
+    assert counts[0] == 3
+    assert counts[-1] == 8
+    node.limits.requests.give(3 * MIB)
+
+
+async def be_bulk(client: RawClient) -> None:
+    """A large frame that was served leaves its connection to large reads."""
+    asked = list_groups.ListGroupsRequest(states_filter=["x" * 1000] * 300)
+    assert (await client.ask(asked, 4)).throttle_time_ms == 7
+
+
+async def asks_by(client: RawClient, connection: Connection) -> type:
+    """What stands behind the transport once a request was answered."""
+    assert (await client.ask(*LIST)).throttle_time_ms == 7
+    return type(connection._transport.get_protocol())
 
 
 async def test_large_frames_get_through_a_small_budget_one_after_the_other(start: Start) -> None:

@@ -15,6 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 from barnabas.console.development_cluster import Cluster
 from benchmarks.spark_connector import NoConnector
 from tests.harness.confluent_client import Confluent
+from tests.harness.needs import MAVEN, skip_without
 from tests.harness.records import Sent
 from tests.pipeline.conftest import Fill
 from tests.pipeline.patience import available_now
@@ -25,7 +26,7 @@ FORMATS = ("kafka", "barnabas")
 @pytest.fixture(autouse=True)
 def jars(connector: list[Path] | NoConnector) -> None:
     if isinstance(connector, NoConnector):
-        pytest.skip(f"SPARK'S OWN KAFKA CONNECTOR WAS NOT TRIED: {connector}")
+        skip_without(f"no Kafka connector of Spark ({connector})", MAVEN)
 
 
 class Both:

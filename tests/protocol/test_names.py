@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from barnabas.protocol import names
+from barnabas.protocol import names, znodes
+from barnabas.protocol.errors import Refused
 
 
 @pytest.mark.parametrize("name", ["a", "A.b_c-9", "...", "x" * 249, "__consumer_offsets"])
@@ -44,3 +45,31 @@ def test_an_id_survives_its_text_form(uuid: bytes) -> None:
 def test_other_text_is_no_id(text: str) -> None:
     with pytest.raises(ValueError, match="22-letter"):
         names.uuid_bytes(text)
+
+
+@pytest.mark.parametrize("name", ["", ".", "..", "a/b", "/", "a\x00b", "a\nb", "\x7f"])
+def test_a_name_that_would_leave_its_place_gets_into_no_path(name: str) -> None:
+    for path in (
+        znodes.topic_path,
+        znodes.partitions_path,
+        znodes.deletion_path,
+        znodes.topic_config_path,
+        lambda topic: znodes.partition_path(topic, 0),
+        lambda topic: znodes.partition_state_path(topic, 0),
+        lambda topic: znodes.consumer_owners_path("g", topic),
+        lambda topic: znodes.consumer_owner_path("g", topic, 0),
+        lambda topic: znodes.consumer_offset_path("g", topic, 0),
+    ):
+        with pytest.raises(Refused, match="INVALID_TOPIC_EXCEPTION"):
+            path(name)
+    for of_group in (
+        znodes.consumer_ids_path,
+        lambda group: znodes.consumer_path(group, "c"),
+        lambda group: znodes.consumer_owners_path(group, "t"),
+        lambda group: znodes.consumer_owner_path(group, "t", 0),
+        lambda group: znodes.consumer_offset_path(group, "t", 0),
+    ):
+        with pytest.raises(Refused, match="INVALID_GROUP_ID"):
+            of_group(name)
+    with pytest.raises(Refused):
+        znodes.consumer_path("g", name)

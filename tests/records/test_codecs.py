@@ -279,3 +279,36 @@ def test_what_cramjam_frames_by_itself_would_not_do() -> None:
         read(Codec.SNAPPY, bytes(cramjam.snappy.compress(TEXT)))
     with pytest.raises(CorruptRecords):
         read(Codec.LZ4, bytes(cramjam.lz4.compress(TEXT)))
+
+
+EMPTY_MEMBER = zlib.compress(b"", 9, 31)
+
+
+@pytest.mark.parametrize(
+    "tail",
+    [b"x", bytes(30), b"\x1f\x8b\x07" + bytes(40), EMPTY_MEMBER[:12]],
+    ids=["a byte", "zeros", "no deflate", "less than a member"],
+)
+def test_what_follows_the_last_gzip_member_is_ignored(tail: bytes) -> None:
+    """java.util.zip does, and so a batch that ends like this is appended by Kafka 3.9.1."""
+    assert read(Codec.GZIP, gzip.compress(b"one") + tail) == b"one"
+
+
+@pytest.mark.parametrize(
+    "tail",
+    [EMPTY_MEMBER[:19], EMPTY_MEMBER[:10] + b"\xff" * 40, b"\x1f\x8b\x08\xe0" + bytes(40)],
+    ids=["cut", "no data", "flags"],
+)
+def test_a_gzip_member_that_is_begun_must_be_right(tail: bytes) -> None:
+    with pytest.raises(CorruptRecords):
+        read(Codec.GZIP, gzip.compress(b"one") + tail)
+
+
+def test_an_lz4_end_mark_may_be_marked_as_stored() -> None:
+    """As Kafka's reader has it."""
+    assert read(Codec.LZ4, compress(Codec.LZ4, b"x")[:-4] + b"\0\0\0\x80") == b"x"
+
+
+def test_snappy_ends_where_a_block_size_is_cut() -> None:
+    """As in snappy-java."""
+    assert read(Codec.SNAPPY, compress(Codec.SNAPPY, b"x") + bytes(3)) == b"x"

@@ -88,7 +88,10 @@ class Node:
         elif what == "flush":
             await self.partition.log.flush()
         elif what == "save":
-            await self.standbys.save()
+            try:
+                await self.standbys.save()
+            except BaseExceptionGroup as group:
+                raise group.exceptions[0] from None  # the crash, out of the task that met it
         else:
             await self.logs.write_recovery_points()
 
@@ -181,15 +184,17 @@ async def test_a_snapshot_is_written_when_a_segment_was_rolled_and_not_before() 
     await asyncio.gather(running, return_exceptions=True)
 
 
-@pytest.mark.parametrize("where", [0, 9, 40, 60, -1])
 @in_simulated_time
-async def test_a_flipped_bit_costs_the_snapshot_and_nothing_else(where: int) -> None:
+async def test_a_flipped_bit_costs_the_snapshot_and_nothing_else() -> None:
     node = Node(disk(), 0)
     await settled(node, Random(1))
-    node.disk._files[node.path].data[where] ^= 4
-    shadow = node.shadow()
-    assert content(shadow.replay) == node.fold()
-    assert not node.disk.exists(node.path)
+    whole, expected = bytes(node.disk.read_whole(node.path)), node.fold()
+    for place in range(len(whole)):
+        data = bytearray(whole)
+        data[place] ^= 1 << place % 8
+        node.disk.write_atomically(node.path, bytes(data))
+        assert content(node.shadow().replay) == expected, f"byte {place}"
+        assert not node.disk.exists(node.path)
 
 
 @in_simulated_time

@@ -159,6 +159,15 @@ async def test_elections_and_resignations_are_told_with_their_epoch(replicas: Re
     ]
 
 
+async def test_a_stop_of_a_topic_that_goes_is_never_outdated(replicas: Replicas) -> None:
+    """Its epoch is -2: the coordinator took it for an old one and kept the deleted groups."""
+    lead(replicas, "t", epoch=5)
+    told: list[tuple[object, ...]] = []
+    replicas.on_resigned.append(lambda *what: told.append(what))
+    halt(replicas, stop("t", epoch=-2))
+    assert told == [("t", 0, None)]
+
+
 async def test_a_stopped_replica_keeps_its_log_unless_it_is_to_be_deleted(
     replicas: Replicas, shelf: Shelf
 ) -> None:

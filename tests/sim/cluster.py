@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from typing import Any, TypeVar
-
-import pytest
-from _pytest.mark.structures import ParameterSet
 
 from barnabas.broker import daemon
 from barnabas.broker.assembly import Node
@@ -78,6 +75,7 @@ class Machine:
             "replica.lag.time.max.ms": str(LAG_MS),
             "offsets.topic.num.partitions": "2",
             **self.world.settings,
+            **self.world.settings_of.get(self.id, {}),
         }
         await daemon.run(
             load(settings),
@@ -143,6 +141,8 @@ class Cluster:
     def __init__(self, loop: SimulatedLoop, **settings: str) -> None:
         self.loop = loop
         self.settings = {name.replace("_", "."): value for name, value in settings.items()}
+        self.settings_of: dict[int, Mapping[str, str]] = {}
+        """What single nodes are given on top."""
         self.ensemble = SimEnsemble(loop, latency=loop.network.latency, now_ms=loop.wall_ms)
         self.machines: Mapping[int, Machine] = {n: Machine(self, n) for n in NODES}
         self._links: dict[int, Connection] = {}
@@ -186,11 +186,6 @@ def nodes_known(cluster: Cluster) -> Iterator[None]:
         yield
     finally:
         daemon.Node = Node  # type: ignore[attr-defined]
-
-
-def night(seeds: Iterable[int]) -> list[ParameterSet]:
-    """Seeds that only a long run tries."""
-    return [pytest.param(seed, marks=pytest.mark.nightly) for seed in seeds]
 
 
 async def eventually(ask: Callable[[], Awaitable[T | None]], within_s: float = 120.0) -> T:

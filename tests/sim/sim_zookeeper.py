@@ -126,6 +126,9 @@ class SimZooKeeper:
         )
         return results
 
+    async def peek(self, path: str) -> bytes | None:
+        raise ConnectionLost("simulated: there is no other way in")
+
     async def close(self) -> None:
         self._is_closed = True
         self._ensemble.end(self.session_id)

@@ -2,7 +2,8 @@
 
 Source: reliability.md section 5. What a power cut leaves of a file's unsynced bytes is a prefix,
 or some sectors of 512 bytes with zeros or what was there before in place of the others; names
-survive when their directory was synced since, or by luck.
+survive when their directory was synced since, or by luck. A failed fsync is told once: what it
+should have written counts as clean from then on and never reaches the disk, as on Linux.
 """
 
 from __future__ import annotations
@@ -28,18 +29,33 @@ class Content:
         self.data = bytearray()
         self.synced = b""
         self.modified_ms = clock()
+        self._lost: list[tuple[int, int]] = []
+        """What a failed fsync should have written, and the next will not write."""
 
     def touch(self) -> None:
         self.modified_ms = self._clock()
 
     def sync(self) -> None:
-        self.synced = bytes(self.data)
+        safe = bytearray(self.data)
+        for begin, end in self._lost:
+            safe[begin:end] = bytes(end - begin)
+        self.synced = bytes(safe)
+
+    def fail_to_sync(self) -> None:
+        """An fsync that failed: the pages stay in memory, and nobody writes them any more."""
+        self._lost.append((self._unchanged(), len(self.data)))
+
+    def cut(self, size: int) -> None:
+        """What is behind ``size`` goes, and what is written there later is written anew."""
+        del self.data[size:]
+        self._lost = [(begin, min(end, size)) for begin, end in self._lost if begin < size]
 
     def copy(self) -> Content:
         """The same, for another process."""
         twin = Content(self._clock)
         twin.data += self.data
         twin.synced = self.synced
+        twin._lost = list(self._lost)
         twin.modified_ms = self.modified_ms
         return twin
 
@@ -89,7 +105,7 @@ class SimulatedFile:
     def append(self, data: Data) -> None:
         if data:
             self._disk.take_space(self.path)
-        del self._content.data[self.size :]
+        self._content.cut(self.size)
         self._content.data += data
         self._content.touch()
         self.size = len(self._content.data)
@@ -102,7 +118,7 @@ class SimulatedFile:
 
     def truncate(self, size: int) -> None:
         assert size <= self.size
-        del self._content.data[size:]
+        self._content.cut(size)
         self._content.touch()
         self.size = size
 
@@ -110,7 +126,7 @@ class SimulatedFile:
         await self._disk.off_loop(self.sync_now)
 
     def sync_now(self) -> None:
-        self._content.sync()
+        self._disk.sync_content(self.path, self._content)
 
     def close(self) -> None:
         return None
@@ -140,6 +156,8 @@ class SimulatedFiles:
         self._locked: set[Path] = set()
         self.is_full = False
         """Nothing can be written; what is there can be read and removed."""
+        self.syncs_to_fail = 0
+        """So many of the next fsyncs of a file fail."""
 
     def take_space(self, path: Path) -> None:
         """Raises StorageError while the disk is full."""
@@ -195,7 +213,15 @@ class SimulatedFiles:
             self.sync_directory(path.parent)
 
     def sync_file(self, path: Path) -> None:
-        self._content(path).sync()
+        self.sync_content(path, self._content(path))
+
+    def sync_content(self, path: Path, content: Content) -> None:
+        """Raises StorageError where the disk fails."""
+        if self.syncs_to_fail and content.data != content.synced:
+            self.syncs_to_fail -= 1
+            content.fail_to_sync()
+            raise StorageError(path, "injected: input/output error")
+        content.sync()
 
     def sync_directory(self, path: Path) -> None:
         self._need(path)

@@ -8,12 +8,15 @@ from __future__ import annotations
 import asyncio
 import random
 import selectors
+import struct
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, ClassVar, Final
+from zlib import crc32
 
 from tests.sim.simulated_network import Network
 
 LONGEST_S = 2 * 24 * 3600.0
+_MOMENT: Final = struct.Struct("<d")
 
 
 class Deadlock(AssertionError):  # noqa: N818 - what happened
@@ -29,6 +32,8 @@ class _TimeKeeper(selectors.BaseSelector):
 
     def __init__(self) -> None:
         self.now = 0.0
+        self.trace = 0
+        """A checksum of every moment at which something happened."""
         self._keys: dict[Any, selectors.SelectorKey] = {}
 
     def register(self, fileobj: Any, events: int, data: Any = None) -> selectors.SelectorKey:
@@ -42,7 +47,9 @@ class _TimeKeeper(selectors.BaseSelector):
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
         if timeout is None:
             raise Deadlock("nothing is scheduled")
-        self.now += max(timeout, 0.0)
+        if timeout > 0:
+            self.now += timeout
+            self.trace = crc32(_MOMENT.pack(self.now), self.trace)
         if self.now > LONGEST_S:
             raise Endless(f"not over after {self.now:.0f} simulated seconds")
         return []
@@ -54,19 +61,33 @@ class _TimeKeeper(selectors.BaseSelector):
 class SimulatedLoop(asyncio.SelectorEventLoop):
     """An asyncio loop whose clock, network and executor are decided by ``seed`` alone."""
 
+    last_trace: ClassVar[str] = ""
+    """That of the loop that was closed last."""
+
     def __init__(self, seed: int) -> None:
         self._keeper = _TimeKeeper()
         super().__init__(self._keeper)
         self.random = random.Random(seed)
         self.network = Network(self, self.random)
         self._clock_resolution = 1e-9
+        self.wall_shift_ms = 0
+        """So far the wall clock was set off."""
+
+    @property
+    def trace(self) -> str:
+        """What happened so far, when and in which order: equal for equal histories."""
+        return f"{self._keeper.trace:08x}{self.network.trace:08x}"
+
+    def close(self) -> None:
+        SimulatedLoop.last_trace = self.trace
+        super().close()
 
     def time(self) -> float:
         return self._keeper.now
 
     def wall_ms(self) -> int:
-        """A wall clock that starts on 2026-11-21 and runs with the loop."""
-        return 1_795_219_200_000 + int(self._keeper.now * 1000)
+        """A wall clock that starts on 2026-11-21 and runs with the loop, unless it is set."""
+        return 1_795_219_200_000 + int(self._keeper.now * 1000) + self.wall_shift_ms
 
     def run_in_executor(  # type: ignore[override]
         self, executor: Any, func: Callable[..., Any], *args: Any

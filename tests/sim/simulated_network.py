@@ -12,6 +12,7 @@ from collections import deque
 from collections.abc import Callable
 from contextvars import Context, ContextVar, copy_context
 from typing import Any
+from zlib import crc32
 
 Factory = Callable[[], Any]
 
@@ -28,8 +29,10 @@ class Network:
         self._servers: dict[tuple[str, int], Server] = {}
         self._next_port = 40_000
         self._cuts: set[frozenset[str]] = set()
-        self._pipes: set[Pipe] = set()
+        self._pipes: dict[Pipe, None] = {}
         self.bytes_carried = 0
+        self.trace = 0
+        """A checksum of all that was ever sent, in its order."""
 
     def latency(self) -> float:
         return self._chance.uniform(0.00005, 0.002)
@@ -54,7 +57,7 @@ class Network:
         server.context.copy().run(lambda: far.attach(server.factory()))
         near.attach(protocol)
         server.pipes.append(far)
-        self._pipes |= {near, far}
+        self._pipes |= {near: None, far: None}
         return near, protocol
 
     def cut(self, one: str, other: str) -> None:
@@ -80,8 +83,13 @@ class Network:
         for pipe in [pipe for pipe in self._pipes if owner in (pipe.owner, pipe.other.owner)]:
             pipe.tear()
 
+    def carried(self, data: bytes) -> None:
+        """Some bytes are on their way."""
+        self.bytes_carried += len(data)
+        self.trace = crc32(data, self.trace)
+
     def dropped(self, pipe: Pipe) -> None:
-        self._pipes.discard(pipe)
+        self._pipes.pop(pipe, None)
 
     def forget(self, address: tuple[str, int]) -> None:
         self._servers.pop(address, None)
@@ -162,7 +170,7 @@ class Pipe(asyncio.Transport):
         if self._closing:
             return
         for piece in self._network.torn(bytes(data)):
-            self._network.bytes_carried += len(piece)
+            self._network.carried(piece)
             self._deliver(self.other.receive, piece)
 
     def writelines(self, list_of_data: Any) -> None:

@@ -17,7 +17,8 @@ from barnabas.protocol.audit_topic import AUDIT_TOPIC, AuditRecord, parse_audit_
 from barnabas.protocol.audit_topic import tool_client_id as client_id
 from barnabas.protocol.messages import fetch, metadata, offset_commit
 from barnabas.protocol.records import batch
-from tests.sim.cluster import NODES, PORT, REQUEST_MS, Cluster, eventually, night, nodes_known
+from tests.harness.seeds import seeds
+from tests.sim.cluster import NODES, PORT, REQUEST_MS, Cluster, eventually, nodes_known
 from tests.sim.simulated_loop import SimulatedLoop
 from tests.sim.test_replicated_commits import coordinator, in_sync
 from tests.sim.test_replication import TOPIC, created
@@ -125,7 +126,7 @@ async def story(cluster: Cluster) -> list[AuditRecord]:
     return records
 
 
-@pytest.mark.parametrize("seed", [*SEEDS, *night(range(4, 500))])
+@pytest.mark.parametrize("seed", seeds(SEEDS, range(4, 500)))
 def test_every_change_by_hand_is_in_the_history_in_its_order(seed: int) -> None:
     with asyncio.Runner(loop_factory=lambda: SimulatedLoop(seed)) as runner:
         loop = runner.get_loop()

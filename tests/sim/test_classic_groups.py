@@ -13,8 +13,9 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 
 import pytest
 
+from tests.harness.seeds import seeds
 from tests.sim.classic_group import ClassicWorld
-from tests.sim.cluster import NODES, Cluster, night, nodes_known
+from tests.sim.cluster import NODES, Cluster, nodes_known
 from tests.sim.simulated_loop import SimulatedLoop
 
 SEEDS = range(1, 4)
@@ -89,6 +90,6 @@ async def comings_and_goings(cluster: Cluster) -> None:
                 await world.settled()
 
 
-@pytest.mark.parametrize("seed", [*SEEDS, *night(range(4, 300))])
+@pytest.mark.parametrize("seed", seeds(SEEDS, range(4, 300)))
 def test_every_partition_is_read_by_its_one_owner_whoever_comes_and_goes(seed: int) -> None:
     tell(seed, comings_and_goings)

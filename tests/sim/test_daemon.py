@@ -23,6 +23,7 @@ from barnabas.protocol.messages import (
     produce,
 )
 from barnabas.protocol.records.batch import build_batch
+from tests.harness.seeds import seeds
 from tests.sim.sim_zookeeper import SimEnsemble
 from tests.sim.simulated_files import SimulatedFiles
 from tests.sim.simulated_loop import SimulatedLoop
@@ -183,13 +184,14 @@ async def _never_said() -> None:
     return None
 
 
-@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("seed", seeds(SEEDS))
 def test_acknowledged_commits_survive_a_power_cut_and_a_seed_gives_one_history(seed: int) -> None:
-    first, second = (_history(seed) for _ in range(2))
+    first, second = (tell(seed) for _ in range(2))
     assert first == second
 
 
-def _history(seed: int) -> str:
+def tell(seed: int) -> str:
+    """One history, and what it came to."""
     with asyncio.Runner(loop_factory=lambda: SimulatedLoop(seed)) as runner:
         loop = runner.get_loop()
         assert isinstance(loop, SimulatedLoop)

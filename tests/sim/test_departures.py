@@ -6,6 +6,8 @@ Source: cluster.md section 2.8; reliability.md P19. The time is simulated, so it
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any
 
 import pytest
 
@@ -13,6 +15,7 @@ from barnabas.broker.replication.partition import Partition
 from barnabas.protocol import znodes
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages import create_topics
+from tests.harness.seeds import seeds
 from tests.replication.logs import a_batch
 from tests.sim.cluster import NODES, Cluster, Machine, eventually, nodes_known
 from tests.sim.simulated_loop import SimulatedLoop
@@ -20,6 +23,10 @@ from tests.sim.simulated_loop import SimulatedLoop
 TOPIC, PARTITIONS = "t", 6
 SOON_S = 0.2
 """Half of what a lease lasts, a fifth of replica.fetch.backoff.ms."""
+BACKOFF_S = 5.0
+"""controlled.shutdown.retry.backoff.ms: what a node waits that asks again."""
+HANDED_OVER_S = 2.5
+"""Others are given a second to hear of what they lead, and as long to hear of the role."""
 
 
 async def created(cluster: Cluster) -> bool | None:
@@ -81,13 +88,95 @@ async def another_rules(cluster: Cluster) -> bool | None:
     return any(is_ruling(machine) for machine in cluster.up()) or None
 
 
-@pytest.mark.parametrize("seed", range(1, 6))
-def test_a_controller_that_stops_leaves_leaders_that_answer_and_another_controller(
-    seed: int,
-) -> None:
+def play(seed: int, story: Callable[[Cluster], Coroutine[Any, Any, None]]) -> None:
     with asyncio.Runner(loop_factory=lambda: SimulatedLoop(seed)) as runner:
         loop = runner.get_loop()
         assert isinstance(loop, SimulatedLoop)
         cluster = Cluster(loop)
         with nodes_known(cluster):
             runner.run(story(cluster))
+
+
+async def serving(cluster: Cluster) -> None:
+    await cluster.start()
+    await eventually(lambda: created(cluster))
+    await eventually(lambda: all_in_sync(cluster))
+
+
+async def one_after_the_other(cluster: Cluster) -> None:
+    """The last one leads everything then, and its replicas are elsewhere on dead nodes."""
+    loop = asyncio.get_running_loop()
+    await serving(cluster)
+    for machine in cluster.machines.values():
+        began = loop.time()
+        await machine.stop()
+        assert loop.time() - began < HANDED_OVER_S, machine.name
+
+
+async def all_at_once(cluster: Cluster) -> None:
+    loop = asyncio.get_running_loop()
+    await serving(cluster)
+    began = loop.time()
+    await asyncio.gather(*(machine.stop() for machine in cluster.machines.values()))
+    assert loop.time() - began < BACKOFF_S
+
+
+async def the_last_after_a_crash(cluster: Cluster) -> None:
+    loop = asyncio.get_running_loop()
+    await serving(cluster)
+    *dying, last = cluster.machines.values()
+    for machine in dying:
+        await machine.kill()
+
+    async def is_alone() -> bool | None:
+        registered = cluster.ensemble.tree.children(znodes.BROKER_IDS, None)
+        return (registered == [str(last.id)] and is_ruling(last)) or None
+
+    await eventually(is_alone)
+    await asyncio.sleep(1)
+    began = loop.time()
+    await last.stop()
+    assert loop.time() - began < HANDED_OVER_S
+
+
+async def the_last_without_a_controller(cluster: Cluster) -> None:
+    """It may not be elected itself, so nobody could arrange anything: it was asked four times."""
+    loop = asyncio.get_running_loop()
+    await serving(cluster)
+    last = cluster.machines[3]
+    for number in (1, 2):
+        await cluster.machines[number].stop()
+    assert not is_ruling(last)
+    began = loop.time()
+    await last.stop()
+    assert loop.time() - began < HANDED_OVER_S
+
+
+@pytest.mark.parametrize("seed", seeds(range(1, 4)))
+@pytest.mark.parametrize(
+    "story",
+    [one_after_the_other, all_at_once, the_last_after_a_crash],
+    ids=lambda one: one.__name__,
+)
+def test_a_node_waits_for_nobody_where_nobody_is_left_to_lead(
+    seed: int, story: Callable[[Cluster], Coroutine[Any, Any, None]]
+) -> None:
+    """It took 12 to 17 s: three more tries, five seconds apart."""
+    play(seed, story)
+
+
+def test_a_broker_whose_coordinators_are_gone_leaves_at_once() -> None:
+    with asyncio.Runner(loop_factory=lambda: SimulatedLoop(1)) as runner:
+        loop = runner.get_loop()
+        assert isinstance(loop, SimulatedLoop)
+        cluster = Cluster(loop)
+        cluster.settings_of[3] = {"node.roles": "broker"}
+        with nodes_known(cluster):
+            runner.run(the_last_without_a_controller(cluster))
+
+
+@pytest.mark.parametrize("seed", seeds(range(1, 6)))
+def test_a_controller_that_stops_leaves_leaders_that_answer_and_another_controller(
+    seed: int,
+) -> None:
+    play(seed, story)

@@ -14,6 +14,7 @@ from barnabas.broker.replication.partition import Partition
 from barnabas.protocol import znodes
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages import create_topics
+from tests.harness.seeds import seeds
 from tests.replication.logs import a_batch
 from tests.sim.cluster import NODES, Cluster, eventually, nodes_known
 from tests.sim.simulated_loop import SimulatedLoop
@@ -85,7 +86,7 @@ async def story(cluster: Cluster) -> None:
     await cluster.stop()
 
 
-@pytest.mark.parametrize("seed", range(1, 4))
+@pytest.mark.parametrize("seed", seeds(range(1, 4)))
 def test_the_first_append_of_a_new_leader_waits_for_no_long_poll(seed: int) -> None:
     with asyncio.Runner(loop_factory=lambda: SimulatedLoop(seed)) as runner:
         loop = runner.get_loop()

@@ -12,6 +12,7 @@ import pytest
 
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages import offset_commit, offset_fetch
+from tests.harness.seeds import seeds
 from tests.sim.cluster import SESSION_MS, Cluster, eventually, nodes_known
 from tests.sim.simulated_loop import SimulatedLoop
 from tests.sim.test_replicated_commits import coordinator, in_sync
@@ -69,7 +70,7 @@ async def story(cluster: Cluster) -> set[tuple[int, int]]:
     return told
 
 
-@pytest.mark.parametrize("seed", range(1, 6))
+@pytest.mark.parametrize("seed", seeds(range(1, 6)))
 def test_a_coordinator_with_a_new_session_waits_to_be_told_what_it_leads(seed: int) -> None:
     with asyncio.Runner(loop_factory=lambda: SimulatedLoop(seed)) as runner:
         loop = runner.get_loop()

@@ -15,8 +15,9 @@ import pytest
 from barnabas.client.topology import TopicPartition
 from barnabas.protocol import znodes
 from barnabas.protocol.messages import find_coordinator, offset_fetch
+from tests.harness.seeds import seeds
 from tests.sim.classic_group import COMMIT_MS, GROUP, SESSION_MS, ClassicWorld
-from tests.sim.cluster import NODES, Cluster, eventually, night
+from tests.sim.cluster import NODES, Cluster, eventually
 from tests.sim.test_classic_groups import running, tell
 
 SEEDS = range(1, 4)
@@ -105,7 +106,7 @@ async def migration(cluster: Cluster) -> None:
         assert all(len(done) > 10 for done in world.journal.processed.values())
 
 
-@pytest.mark.parametrize("seed", [*SEEDS, *night(range(4, 500))])
+@pytest.mark.parametrize("seed", seeds(SEEDS, range(4, 500)))
 def test_a_rolling_migration_there_and_back_loses_nothing(seed: int) -> None:
     tell(seed, migration)
 

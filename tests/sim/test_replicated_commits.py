@@ -13,7 +13,8 @@ from barnabas.coordinator.ports import OFFSETS_TOPIC
 from barnabas.protocol import znodes
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages import find_coordinator, offset_commit, offset_fetch
-from tests.sim.cluster import NODES, Cluster, Machine, eventually, night, nodes_known
+from tests.harness.seeds import seeds
+from tests.sim.cluster import NODES, Cluster, Machine, eventually, nodes_known
 from tests.sim.simulated_loop import SimulatedLoop
 from tests.sim.test_replication import TOPIC, created
 
@@ -169,6 +170,6 @@ def tell(seed: int) -> None:
     assert all(commits.served > 20 for commits in seen.values())
 
 
-@pytest.mark.parametrize("seed", [*SEEDS, *night(range(5, 1000))])
+@pytest.mark.parametrize("seed", seeds(SEEDS, range(5, 1000)))
 def test_a_committed_offset_never_goes_backwards(seed: int) -> None:
     tell(seed)

@@ -16,7 +16,8 @@ from barnabas.protocol import znodes
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages import create_topics, fetch, list_offsets, metadata, produce
 from barnabas.protocol.records import batch
-from tests.sim.cluster import NODES, Cluster, Machine, eventually, night, nodes_known
+from tests.harness.seeds import seeds
+from tests.sim.cluster import NODES, Cluster, Machine, eventually, nodes_known
 from tests.sim.simulated_loop import SimulatedLoop
 
 TOPIC = "t"
@@ -297,7 +298,9 @@ async def story(cluster: Cluster, accidents: Accidents, pause_s: float) -> Histo
 
 def compare(cluster: Cluster, history: History) -> None:
     """The replicas are the same, byte for byte, and hold all that was told or seen."""
-    [data] = {contents(machine) for machine in cluster.machines.values()}
+    copies = {contents(machine) for machine in cluster.machines.values()}
+    assert len(copies) == 1, "the replicas differ"
+    [data] = copies
     found: dict[int, bytes] = defaultdict(bytes)
     for position, _ in batch.iterate(data):
         for record in batch.records(data, position):
@@ -315,14 +318,18 @@ def no_committed_record_is_cut(caplog: pytest.LogCaptureFixture) -> Iterator[Non
 
 
 @pytest.mark.usefixtures("no_committed_record_is_cut")
-@pytest.mark.parametrize("seed", [*SEEDS, *night(range(7, 1000))])
+@pytest.mark.parametrize("seed", seeds(SEEDS, range(7, 1000)))
 def test_what_all_in_sync_replicas_acknowledged_survives_any_one_node(seed: int) -> None:
     tell(seed)
 
 
 @pytest.mark.usefixtures("no_committed_record_is_cut")
-@pytest.mark.parametrize("seed", [*SEEDS_OF_POWER_CUTS, *night(range(3, 500))])
+@pytest.mark.parametrize("seed", seeds(SEEDS_OF_POWER_CUTS, range(3, 500)))
 def test_with_every_record_on_disk_a_power_cut_of_all_nodes_takes_nothing(seed: int) -> None:
+    tell_of_power_cuts(seed)
+
+
+def tell_of_power_cuts(seed: int) -> None:
     """A follower's fetch says what is on its disk, where the topic asks for that."""
     tell(seed, all_at_once, 0.001, log_flush_interval_messages="1")
 

@@ -36,6 +36,8 @@ class CompactionMachine(RuleBasedStateMachine):
         self.runner = asyncio.Runner(loop_factory=lambda: SimulatedLoop(1))
         self.pairs: list[Pair] = []
         self.sequence = 0
+        self.tombstones: dict[bytes | None, tuple[int, int]] = {}
+        """Of the keys that were deleted last of all: the tombstone's offset, and its time."""
 
     def teardown(self) -> None:
         self.runner.close()
@@ -72,11 +74,20 @@ class CompactionMachine(RuleBasedStateMachine):
 
     @rule(pairs=PAIRS, codec=st.integers(0, 4))
     def put(self, pairs: list[Pair], codec: int) -> None:
+        self.note(pairs)
         self.rig.put(*pairs, codec=codec)
         self.pairs += pairs
 
+    def note(self, pairs: list[Pair]) -> None:
+        """They are about to be appended, for good."""
+        for offset, (key, value) in enumerate(pairs, self.rig.log.end_offset):
+            self.tombstones.pop(key, None)
+            if value is None:
+                self.tombstones[key] = offset, self.now_ms
+
     @rule(pairs=PAIRS)
     def put_numbered(self, pairs: list[Pair]) -> None:
+        self.note(pairs)
         self.rig.put(*pairs, producer_id=9, producer_epoch=0, base_sequence=self.sequence)
         self.sequence += len(pairs)
         self.pairs += pairs
@@ -94,6 +105,9 @@ class CompactionMachine(RuleBasedStateMachine):
         )
         if rolls:
             self.rig.roll()
+        for key, _ in pairs:
+            self.tombstones.pop(key, None)
+        self.note(between)
         self.rig.put(*between)
         self.rig.end_transaction(7, marker)
         if marker is Marker.COMMIT:
@@ -148,6 +162,15 @@ class CompactionMachine(RuleBasedStateMachine):
             return
         expected = newest(self.pairs)
         assert self.view() == expected
+
+    @invariant()
+    def keeps_tombstones_for_slow_readers(self) -> None:
+        """For ``delete.retention.ms`` after a pass, which cannot be before they were written."""
+        if not hasattr(self, "rig"):
+            return
+        held = set(self.rig.offsets())
+        since = self.now_ms - self.overrides["delete_retention_ms"]
+        assert not {at for at, when in self.tombstones.values() if when > since and at not in held}
 
     def view(self) -> dict[bytes | None, bytes]:
         """As a reader of committed records sees it."""

@@ -19,7 +19,7 @@ import pytest
 from barnabas.broker.storage.inspection import Inspection
 from barnabas.broker.storage.log import Log
 from barnabas.broker.storage.manager import LogManager
-from barnabas.broker.storage.segment_recovery import has_last_time
+from barnabas.broker.storage.segment_recovery import sound_end
 from barnabas.broker.storage.slices import at_once
 from barnabas.protocol.errors import ErrorCode, Refused
 from tests.storage.faulty_files import FaultyFiles
@@ -121,7 +121,7 @@ async def test_the_last_time_of_a_segment_that_was_flushed_before_its_roll_is_wr
     with caplog.at_level(logging.WARNING):
         await rig.restart()
     assert caplog.messages == []
-    assert has_last_time(rig.log.segments.view.segments[0])
+    assert sound_end(rig.log.segments.view.segments[0]) is not None
 
 
 @contextmanager

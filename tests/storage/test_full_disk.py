@@ -15,12 +15,16 @@ from barnabas.broker.storage.log import Log
 from barnabas.broker.storage.manager import LogManager
 from barnabas.protocol.errors import ErrorCode, Refused
 from barnabas.protocol.records.batch import build_batch
-from tests.crash.powered_disk import PoweredDisk, why_not
+from tests.crash.powered_disk import REMEDY_OF_NONE, PoweredDisk, why_not
+from tests.harness.needs import REMEDY
 from tests.storage.rig import T0, manager, offsets_of, read_all, running
 from tests.storage.simulated import in_simulated_time
 
 MIB = 1 << 20
-needs_mounts = pytest.mark.skipif(bool(why_not()), reason=f"cannot mount a disk: {why_not()}")
+needs_mounts = pytest.mark.skipif(
+    bool(why_not()),
+    reason=f"no disk to fill ({why_not()}){REMEDY}{REMEDY_OF_NONE}",
+)
 
 
 @pytest.fixture(params=["tmpfs", "ext4"])

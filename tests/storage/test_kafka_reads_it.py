@@ -12,9 +12,9 @@ from barnabas.console.java import find_java
 from barnabas.protocol.records.batch import build_batch_of
 from barnabas.protocol.records.control import Marker
 from barnabas.protocol.records.record import Record
-from benchmarks.apache_kafka import CACHE, class_path
-from tests.harness.deployments import kafka_libs
+from benchmarks.apache_kafka import class_path
 from tests.harness.java_tools import complaints
+from tests.harness.needs import apache_kafka_jars
 from tests.storage.rig import T0, batch, manager, running
 from tests.storage.simulated import in_simulated_time
 from tests.storage.transactional import marker_of
@@ -93,11 +93,15 @@ def files_of(directory: Path) -> list[Path]:
 
 def dumped(directory: Path, *arguments: str, expected: tuple[str, ...] = ()) -> str:
     """What Kafka's tool prints; complaints that begin as ``expected`` are none."""
-    jars = kafka_libs() or CACHE / "libs"
-    if not list(Path(jars).glob("kafka_2.13-*.jar")):
-        pytest.skip("no jars of Apache Kafka: benchmarks/commit.py --against kafka fetches them")
     files = files_of(directory)
-    command = [str(find_java()), "-Xmx128m", "-XX:+UseSerialGC", "-cp", class_path(jars), TOOL]
+    command = [
+        str(find_java()),
+        "-Xmx128m",
+        "-XX:+UseSerialGC",
+        "-cp",
+        class_path(apache_kafka_jars()),
+        TOOL,
+    ]
     command += ["--files", ",".join(map(str, files)), *arguments]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0, done.stdout + done.stderr

@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from barnabas.broker.storage.checkpoints import parse_offsets
-from barnabas.broker.storage.files import StorageError
+from barnabas.broker.storage.files import Data, DiskFiles, StorageError
 from barnabas.broker.storage.manager import LogManager
+from barnabas.broker.storage.topic_ids import METADATA, format_metadata, read_topic_id
 from barnabas.protocol.errors import ErrorCode, Refused
 from barnabas.protocol.settings import ConfigError
 from tests.storage.faulty_files import FaultyFiles
@@ -127,6 +128,26 @@ async def test_a_new_log_goes_where_the_fewest_are(tmp_path: Path) -> None:
         assert logs.create("t", 0, None) is logs.get("t", 0)
 
 
+@pytest.mark.parametrize("place", range(len(format_metadata(TOPIC_ID))))
+@pytest.mark.parametrize("bit", [0, 6])
+@in_simulated_time
+async def test_a_flipped_bit_in_partition_metadata_is_mended_as_the_controller_says(
+    tmp_path: Path, place: int, bit: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with running(manager([tmp_path])) as logs:
+        logs.create("t", 0, TOPIC_ID)
+        append(logs, count=5)
+    path = tmp_path / "t-0" / METADATA
+    data = bytearray(path.read_bytes())
+    data[place] ^= 1 << bit
+    path.write_bytes(data)
+    async with running(manager([tmp_path])) as logs:
+        assert logs.create("t", 0, TOPIC_ID).end_offset == 5
+    assert read_topic_id(DiskFiles(), path.parent) == TOPIC_ID
+    # The last letter has bits that mean nothing.
+    assert str(path) in caplog.text or place == len(data) - 1
+
+
 @in_simulated_time
 async def test_a_log_of_another_topic_of_that_name_is_refused(tmp_path: Path) -> None:
     async with running(manager([tmp_path])) as logs:
@@ -135,6 +156,7 @@ async def test_a_log_of_another_topic_of_that_name_is_refused(tmp_path: Path) ->
         with pytest.raises(Refused) as refused:
             logs.create("t", 0, bytes(15) + b"\1")
         assert refused.value.code == ErrorCode.INCONSISTENT_TOPIC_ID
+        assert (tmp_path / "t-0" / METADATA).read_bytes() == format_metadata(TOPIC_ID)
 
 
 @in_simulated_time
@@ -398,3 +420,64 @@ async def test_deleted_segments_are_unlinked_after_their_delay(tmp_path: Path) -
         assert len(names(log.directory, "*.log.deleted")) == 1
         await asyncio.sleep(7)
         assert names(log.directory, "*.log*") == [f"{5:020d}.log"]
+
+
+class _CountingFiles(DiskFiles):
+    """Notes what is replaced and fsynced."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.replaced: list[str] = []
+
+    def write_atomically(self, path: Path, data: Data, *, is_synced: bool = True) -> None:
+        self.replaced.append(path.name)
+        super().write_atomically(path, data, is_synced=is_synced)
+
+
+@in_simulated_time
+async def test_a_start_after_a_clean_stop_waits_for_the_disk_for_no_log(tmp_path: Path) -> None:
+    async with running(manager([tmp_path])) as logs:
+        for partition in range(3):
+            logs.create("t", partition, None)
+        append(logs)
+        for partition in range(3):
+            log = logs.get("t", partition)
+            assert log is not None
+            log.assign_epoch(5, log.end_offset)  # elected, and nothing written since
+    files = _CountingFiles()
+    async with running(manager([tmp_path], files)) as logs:
+        assert "leader-epoch-checkpoint" not in files.replaced
+        assert [log.epochs.latest for log in logs.logs()] == [0, -1, -1]
+
+
+@in_simulated_time
+async def test_an_epoch_left_at_the_end_of_the_file_gives_way_to_the_one_that_writes_there(
+    tmp_path: Path,
+) -> None:
+    async with running(manager([tmp_path])) as logs:
+        log = logs.create("t", 0, None)
+        append(logs)
+        log.assign_epoch(5, log.end_offset)
+    again = manager([tmp_path])
+    await again.load()
+    log = again.logs()[0]
+    log.append(batch(1), leader_epoch=7, is_client=True)
+    crash(again)
+    third = manager([tmp_path])
+    await third.load()
+    assert third.logs()[0].epochs.pairs == [(0, 0), (7, 1)]
+    await third.close()
+
+
+@in_simulated_time
+async def test_who_writes_log_starts_is_told_where_there_was_no_room(tmp_path: Path) -> None:
+    files = FaultyFiles()
+    async with running(manager([tmp_path], files)) as logs:
+        log = logs.create("t", 0, None)
+        append(logs, count=3)
+        log.advance_start(2)
+        files.is_full = True
+        assert await logs.write_log_starts() == {tmp_path}
+        files.is_full = False
+        assert await logs.write_log_starts() == frozenset()
+        assert checkpoint(tmp_path, "log-start-offset-checkpoint") == {("t", 0): 2}

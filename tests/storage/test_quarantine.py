@@ -37,9 +37,9 @@ def lose_indexes(rig: Rig, base: int = 0) -> None:
     rig.segment_file(base, ".index").unlink()
 
 
-def refused_at(rig: Rig, offset: int) -> ErrorCode | None:
+def refused_at(rig: Rig, offset: int, bytes_max: int = 1) -> ErrorCode | None:
     try:
-        rig.log.read(offset, bytes_max=1, end=rig.log.end_offset, at_least_one=True)
+        rig.log.read(offset, bytes_max=bytes_max, end=rig.log.end_offset, at_least_one=True)
     except Refused as refusal:
         return refusal.code
     return None
@@ -223,3 +223,45 @@ async def test_readers_of_known_damage_are_refused_without_another_line_in_the_l
     caplog.clear()
     assert refused_at(rig, 8) is ErrorCode.CORRUPT_MESSAGE
     assert caplog.records == []
+
+
+# Offsets lie outside of the checksum: only their neighbours tell.
+
+
+def move(rig: Rig, position: int, offset: int) -> None:
+    """Another base offset for the batch at ``position``."""
+    path = rig.segment_file(0)
+    data = bytearray(path.read_bytes())
+    data[position : position + 8] = offset.to_bytes(8, "big")
+    path.write_bytes(data)
+
+
+WRONG = [0, 7, 9, 10, 12, 16, 8 + 16, 8 + 1024, 8 + (1 << 40)]
+
+
+@pytest.mark.parametrize("offset", WRONG)
+@pytest.mark.parametrize("loses_indexes", [True, False])
+async def test_a_flipped_base_offset_quarantines_that_batch_and_no_other(
+    rig: Rig, offset: int, loses_indexes: bool
+) -> None:
+    await rig.log.close()
+    move(rig, 400, offset)
+    if loses_indexes:
+        lose_indexes(rig)
+    await rig.reload(is_clean=True)
+    assert loses_indexes or refused_at(rig, 0, 10_000) == ErrorCode.CORRUPT_MESSAGE
+    await Inspection(rig.files).inspect(rig.log)
+    assert readable(rig) == [*range(8), *range(10, 20)]
+
+
+async def test_headers_from_an_earlier_life_are_compared_once(rig: Rig) -> None:
+    log = await rig.restart()
+    assert log.segments.active.checked.end == 1000
+    for offset in (12, 2, 0, 12):
+        log.read(offset, bytes_max=400, end=20, at_least_one=True)
+    assert log.segments.active.checked.end == 1000
+    log.read(0, bytes_max=2000, end=20, at_least_one=True)
+    assert log.segments.active.checked.end == 0
+    rig.append(batch(2, size=100))
+    log.read(0, bytes_max=2000, end=22, at_least_one=True)
+    assert log.segments.active.checked.end == 0

@@ -19,10 +19,8 @@ from barnabas.broker.storage.files import DiskFiles
 from barnabas.broker.storage.leader_epochs import LeaderEpochs
 from barnabas.broker.storage.partition_directory import (
     deleted_name,
-    format_metadata,
     is_deleted_name,
     parse_directory_name,
-    read_topic_id,
 )
 from barnabas.broker.storage.producer_snapshots import (
     BadSnapshot,
@@ -31,6 +29,7 @@ from barnabas.broker.storage.producer_snapshots import (
     parse_snapshot,
 )
 from barnabas.broker.storage.producers import Producers
+from barnabas.broker.storage.topic_ids import format_metadata, read_topic_id
 from tests.records.vectors import FILE
 from tests.storage.rig import T0
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import random
 import re
@@ -12,12 +13,14 @@ from pathlib import Path
 import pytest
 
 from barnabas.broker.identity import SESSION_FILE, Identity, establish, lay_out, read_note
+from barnabas.broker.peers import PeerRefused, Verdict
 from barnabas.broker.registration import GRACE_MS, AlreadyRegistered, Registration, SessionRenewal
 from barnabas.broker.storage.files import DiskFiles, StorageError
-from barnabas.client.ensemble import ZooKeeper
+from barnabas.client.ensemble import ConnectionLost, SessionExpired, ZooKeeper
 from barnabas.console.embedded_zookeeper import EmbeddedZooKeeper
 from barnabas.protocol import znodes
 from barnabas.protocol.settings import ConfigError
+from tests.harness.fixed_peers import FixedPeers
 from tests.zookeeper.conftest import Connect, expire
 
 
@@ -28,6 +31,7 @@ def registration(
     *,
     port: int | None = None,
     grace_ms: int = GRACE_MS,
+    others: Verdict = Verdict.SILENT,
 ) -> Registration:
     directory.mkdir(exist_ok=True)
     return Registration(
@@ -36,6 +40,7 @@ def registration(
         znodes.BrokerRegistration(
             endpoints={"PLAINTEXT": ("127.0.0.1", port or 9000 + node_id)}, timestamp=1234
         ),
+        FixedPeers(zookeeper, node_id, others),
         files=DiskFiles(),
         session_directory=directory,
         grace_ms=grace_ms,
@@ -103,6 +108,125 @@ async def test_a_second_node_with_the_same_id_is_refused(sessions: Connect, tmp_
     assert await first.get("/brokers/ids/1") == before
 
 
+async def test_the_id_of_a_node_that_answers_is_refused_at_once_and_its_holder_named(
+    sessions: Connect, tmp_path: Path
+) -> None:
+    first, second = await sessions(), await sessions()
+    await lay_out(first)
+    await registration(first, 1, tmp_path / "a").register()
+    twin = registration(second, 1, tmp_path / "b", port=9999, others=Verdict.REFUSED)
+    with pytest.raises(
+        AlreadyRegistered, match=r"another node's.*127\.0\.0\.1:9001, registered at"
+    ):
+        await twin.register()
+
+
+async def test_who_holds_the_id_is_told_before_its_session_is_waited_for(
+    sessions: Connect,
+    server: EmbeddedZooKeeper,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    former, session = await sessions(), await sessions()
+    await lay_out(session)
+    await registration(former, 1, tmp_path / "a").register()
+    node = registration(session, 1, tmp_path / "b", port=9999)
+    registered = asyncio.create_task(node.register())
+    while "node 1 at 127.0.0.1:9001" not in caplog.text:
+        assert not registered.done()
+        await asyncio.sleep(0)
+    await asyncio.to_thread(expire, former, server)
+    await registered
+
+
+async def test_who_a_registered_node_refuses_is_not_registered(
+    sessions: Connect, tmp_path: Path
+) -> None:
+    first, second = await sessions(), await sessions()
+    await lay_out(first)
+    await registration(first, 1, tmp_path / "a").register()
+    stranger = registration(second, 2, tmp_path / "b", others=Verdict.REFUSED)
+    with pytest.raises(PeerRefused, match=r"node 1 at 127\.0\.0\.1:9001"):
+        await stranger.register()
+    assert await first.children("/brokers/ids") == ["1"]
+
+
+async def test_a_node_waits_for_the_sessions_of_registered_nodes_that_do_not_answer(
+    sessions: Connect,
+    server: EmbeddedZooKeeper,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """They may be dead, and they may know another secret."""
+    silent, session = await sessions(), await sessions()
+    await lay_out(session)
+    await registration(silent, 1, tmp_path / "a").register()
+    node = registration(session, 2, tmp_path / "b", others=Verdict.SILENT)
+    registered = asyncio.create_task(node.register())
+    while "waiting for a registered node" not in caplog.text:
+        assert not registered.done()
+        await asyncio.sleep(0)
+    assert await session.children("/brokers/ids") == ["1"]
+    await asyncio.to_thread(expire, silent, server)
+    await registered
+    assert await session.children("/brokers/ids") == ["2"]
+
+
+async def test_nodes_that_were_killed_together_do_not_wait_for_the_sessions_of_each_other(
+    sessions: Connect, tmp_path: Path
+) -> None:
+    """Each takes its own former registration away before it looks for those of others."""
+    former, one, two = [await sessions() for _ in range(3)]
+    await lay_out(former)
+    await registration(former, 1, tmp_path / "a").register()
+    await registration(former, 2, tmp_path / "b", others=Verdict.ACCEPTED).register()
+    peers = FixedPeers(one, 1, Verdict.SILENT)
+    first = registration(one, 1, tmp_path / "a")
+    first._peers = peers
+    registered = asyncio.create_task(first.register())
+    await registration(two, 2, tmp_path / "b", others=Verdict.ACCEPTED).register()
+    peers.verdict = Verdict.ACCEPTED
+    await registered
+    owners = [await former.exists(f"/brokers/ids/{node}") for node in (1, 2)]
+    assert [stat.ephemeral_owner for stat in owners if stat] == [one.session_id, two.session_id]
+
+
+async def test_of_two_that_register_at_the_same_moment_the_later_asks_the_earlier(
+    sessions: Connect, tmp_path: Path
+) -> None:
+    """Neither saw the other before: so the later must ask again before it serves."""
+    first, second = await sessions(), await sessions()
+    await lay_out(first)
+    late = registration(second, 2, tmp_path / "b", others=Verdict.REFUSED)
+    attempt = late._attempt
+
+    async def overtaken() -> bool:
+        await registration(first, 1, tmp_path / "a").register()
+        return await attempt()
+
+    late._attempt = overtaken  # type: ignore[method-assign]
+    with pytest.raises(PeerRefused):
+        await late.register()
+
+
+async def test_a_node_that_comes_back_from_a_lost_session_waits_for_nobody_but_hears_a_refusal(
+    session: ZooKeeper, sessions: Connect, server: EmbeddedZooKeeper, tmp_path: Path
+) -> None:
+    await lay_out(session)
+    node = registration(session, 1, tmp_path / "a")
+    await node.register()
+    await registration(await sessions(), 2, tmp_path / "b", others=Verdict.ACCEPTED).register()
+    await asyncio.to_thread(expire, session, server)
+    async with asyncio.timeout(20):
+        while True:
+            with contextlib.suppress(SessionExpired, ConnectionLost):
+                await node.register()
+                break
+    node._peers.verdict = Verdict.REFUSED  # type: ignore[attr-defined]
+    with pytest.raises(PeerRefused):
+        await node.register()
+
+
 async def test_two_nodes_cannot_be_known_by_one_address(sessions: Connect, tmp_path: Path) -> None:
     """Check Z2."""
     first, second = await sessions(), await sessions()
@@ -148,6 +272,48 @@ async def test_a_copied_data_directory_buries_nobody(sessions: Connect, tmp_path
     shutil.copytree(tmp_path / "a", tmp_path / "copy")
     assert registration(second, 1, tmp_path / "copy").former_session is None
     assert registration(second, 1, tmp_path / "a").former_session == first.session_id
+
+
+@pytest.mark.parametrize("answer", [Verdict.ACCEPTED, Verdict.REFUSED])
+async def test_a_cloned_volume_buries_no_node_that_answers(
+    sessions: Connect, tmp_path: Path, answer: Verdict
+) -> None:
+    """The clone is mounted at the same path elsewhere: only the network tells it from a restart."""
+    first, second = await sessions(), await sessions()
+    await lay_out(first)
+    await registration(first, 1, tmp_path / "a").register()
+    before = await first.get("/brokers/ids/1")
+    clone = registration(second, 1, tmp_path / "a", port=9999, others=answer)
+    assert clone.former_session == first.session_id
+    with pytest.raises(AlreadyRegistered, match=r"copy of the directory.*127\.0\.0\.1:9001"):
+        await clone.register()
+    assert await first.get("/brokers/ids/1") == before
+
+
+async def test_a_node_that_comes_back_at_another_address_buries_its_silent_former_life(
+    sessions: Connect, tmp_path: Path
+) -> None:
+    former, session = await sessions(), await sessions()
+    await lay_out(session)
+    await registration(former, 1, tmp_path / "a").register()
+    node = registration(session, 1, tmp_path / "a", port=9999)
+    await node.register()
+    assert node.broker_epoch > 0
+
+
+async def test_who_answers_at_the_former_address_and_is_another_node_refuses_nothing(
+    sessions: Connect, tmp_path: Path
+) -> None:
+    former, other, session = await sessions(), await sessions(), await sessions()
+    await lay_out(session)
+    await registration(former, 1, tmp_path / "a", port=9500).register()
+    stranger = registration(other, 2, tmp_path / "b", port=9600, others=Verdict.ACCEPTED)
+    await stranger.register()
+    data, stat = await other.get("/brokers/ids/2")
+    await other.set("/brokers/ids/2", data.replace(b"9600", b"9500"), stat.version)
+    node = registration(session, 1, tmp_path / "a", port=9999, others=Verdict.ACCEPTED)
+    await node.register()
+    assert node.broker_epoch > 0
 
 
 async def test_an_expired_registration_comes_back_with_a_larger_epoch(

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import threading
 
 import pytest
 
+from barnabas.client import zookeeper_reach
 from barnabas.client.ensemble import (
     BadVersion,
     Check,
@@ -181,9 +183,29 @@ async def test_what_is_no_list_of_servers_is_said_to_be_none() -> None:
 
 async def test_connecting_to_nobody_fails_in_time_and_leaves_no_thread() -> None:
     before = threading.active_count()
-    with pytest.raises(ConnectionLost, match="no session with ZooKeeper"):
+    with pytest.raises(ConnectionLost, match=r"no session with ZooKeeper.*Connection refused"):
         await connect(f"127.0.0.1:{free_ports(1)[0]}", connection_timeout_ms=300)
     assert threading.active_count() <= before + 1
+
+
+async def test_a_start_says_what_it_waits_for_and_why(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It was silent for 18 seconds."""
+    monkeypatch.setattr(zookeeper_reach, "NOTICE_S", 0.0)
+    monkeypatch.setattr(zookeeper_reach, "NOTICE_AGAIN_S", 0.0)
+    deaf, absent = socket.create_server(("127.0.0.1", 0)), free_ports(1)[0]
+    hosts = f"127.0.0.1:{absent},127.0.0.1:{deaf.getsockname()[1]},nowhere.invalid:2181"
+    connecting = asyncio.create_task(connect(hosts, connection_timeout_ms=600_000))
+    while caplog.text.count("waiting for a session with ZooKeeper") < 2:
+        assert not connecting.done()
+        await asyncio.sleep(0.01)
+    connecting.cancel()
+    await asyncio.gather(connecting, return_exceptions=True)
+    deaf.close()
+    assert f"127.0.0.1:{absent}: Connection refused" in caplog.text
+    assert "accepts connections, but gives no session" in caplog.text
+    assert "nowhere.invalid:2181: " in caplog.text
 
 
 async def test_closing_removes_ephemerals_at_once(sessions: Connect) -> None:

@@ -44,7 +44,7 @@ def test_every_job_tells_its_arguments(job: str, capsys: pytest.CaptureFixture[s
         (["segments", "diff", "here"], "needs --against"),
         (["segments", "verify", "here", "--out", "there"], "--out is of compact"),
         (["offset-audit", "--groups", "("], "unterminated subpattern"),
-        (["lag-history", "--cluster", "/nowhere"], "cluster.json cannot be read"),
+        (["lag-history", "--cluster", "/nowhere"], "cluster.json: no such file"),
     ],
 )
 def test_wrong_usage_is_told_in_a_line_before_spark_starts(

@@ -1,3 +1,5 @@
+//go:build !earlier
+
 package main
 
 import (

@@ -170,21 +170,6 @@ func committed(given lines.Arguments) {
 	lines.Say(offsets)
 }
 
-func commit(given lines.Arguments) {
-	at := map[int32]sarama.OffsetAndMetadata{}
-	for partition, offset := range given.Offsets {
-		at[partition] = sarama.OffsetAndMetadata{Offset: offset, LeaderEpoch: -1}
-	}
-	wanted := map[string]map[int32]sarama.OffsetAndMetadata{given.Topic: at}
-	answer, err := admin(given).AlterConsumerGroupOffsets(given.Group, wanted, nil)
-	lines.Fail(err)
-	for _, partitions := range answer.Errors {
-		for _, code := range partitions {
-			lines.Fail(none(code))
-		}
-	}
-}
-
 func deleteRecords(given lines.Arguments) {
 	lines.Fail(admin(given).DeleteRecords(given.Topic, given.Offsets))
 	lines.Say(given.Offsets) // sarama does not tell what the cluster answered

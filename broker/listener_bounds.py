@@ -1,0 +1,79 @@
+"""How many connections a listener or an address may have: what the settings say of each.
+
+Source: KIP-402 (``max.connections``), KIP-612 (``max.connection.creation.rate``), both also behind
+``listener.name.NAME.``; Kafka 3.9 ConnectionQuotas.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Final
+
+from barnabas.protocol.settings import ConfigError, Setting, declared, parsed
+
+from .node_settings import NetworkSettings
+
+LISTENER_PREFIX: Final = "listener.name."
+UNBOUNDED: Final = 2_147_483_647
+CONNECTIONS: Final = "max.connections"
+CREATION_RATE: Final = "max.connection.creation.rate"
+OVERRIDES: Final = "max.connections.per.ip.overrides"
+
+
+@dataclass(frozen=True, slots=True)
+class ListenerBounds:
+    """Of one listener, beside the node's own bounds."""
+
+    connections_max: int = UNBOUNDED
+    creations_per_s: int = UNBOUNDED
+
+
+def own_name(name: str) -> tuple[str, str] | None:
+    """Listener, in upper case, and setting of ``listener.name.NAME.setting``; else None."""
+    if not name.startswith(LISTENER_PREFIX):
+        return None
+    listener, dot, own = name.removeprefix(LISTENER_PREFIX).partition(".")
+    return (listener.upper(), own) if dot and listener else None
+
+
+def bound_setting(name: str) -> Setting | None:
+    """The declaration behind a listener's own bound; None for any other name."""
+    found = own_name(name)
+    if found is None or found[1] not in (CONNECTIONS, CREATION_RATE):
+        return None
+    return replace(declared(NetworkSettings)[found[1]], name=name)
+
+
+def listener_bounds(values: Mapping[str, str]) -> dict[str, ListenerBounds]:
+    """By listener name; raises ConfigError naming every value that is none."""
+    bounds: dict[str, ListenerBounds] = {}
+    problems: list[str] = []
+    for name, text in values.items():
+        item, found = bound_setting(name), own_name(name)
+        if item is None or found is None:
+            continue
+        listener, own = found
+        try:
+            value = parsed(item, text)
+        except ConfigError as error:
+            problems += error.problems
+            continue
+        field = "connections_max" if own == CONNECTIONS else "creations_per_s"
+        bounds[listener] = replace(bounds.get(listener, ListenerBounds()), **{field: value})
+    if problems:
+        raise ConfigError(*problems)
+    return bounds
+
+
+def address_bounds(settings: NetworkSettings) -> dict[str, int]:
+    """Address or host name to its own bound, from ``host:count`` pairs; raises ConfigError."""
+    bounds: dict[str, int] = {}
+    for word in settings.max_connections_per_ip_overrides:
+        host, _, count = word.rpartition(":")
+        if not host or not count.isdecimal():
+            raise ConfigError(f"{OVERRIDES}={word}: must read host:count")
+        bounds[host.strip("[]")] = int(count)
+    if not settings.max_connections_per_ip and not bounds:
+        raise ConfigError(f"max.connections.per.ip=0: lets nobody in, since {OVERRIDES} is not set")
+    return bounds

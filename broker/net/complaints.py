@@ -1,0 +1,91 @@
+"""What the log says of connections that are closed: enough to find a client, never a flood.
+
+Source: reliability.md section 8.2.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from barnabas.protocol.errors import CorruptRequest
+
+log = logging.getLogger(__name__)
+
+KINDS_MAX: Final = 1000
+"""Remembered; strangers choose client ids, so that there may be any number of kinds."""
+REPEAT_S: Final = 60.0
+"""A client that connects again and again leaves a line with its count so often."""
+LINES_MAX: Final = 20
+"""Warnings within REPEAT_S, whoever causes them."""
+TEXT_MAX: Final = 200
+"""Characters of a client id or a reason that are kept and told."""
+
+Kind = tuple[str, str | None, str, str]
+"""Host, client id, API and reason."""
+
+
+@dataclass(slots=True)
+class _Closings:
+    count: int = 0
+    told_at_s: float | None = None
+
+
+class Complaints:
+    """Logs why connections are closed; one for the whole node."""
+
+    def __init__(self) -> None:
+        self._made: set[tuple[str, str]] = set()
+        self._refused: dict[Kind, _Closings] = {}
+        self._began_s = 0.0
+        self._lines = self._untold = 0
+
+    def make(self, host: str, reason: str) -> None:
+        """Log at INFO why a connection is closed, unless ``host`` was told so before."""
+        is_new = (host, reason) not in self._made and len(self._made) < KINDS_MAX
+        if is_new:
+            self._made.add((host, reason))
+        level = logging.INFO if is_new else logging.DEBUG
+        log.log(level, "closed connection host=%s reason=%.200r", host, reason)
+
+    def refuse(self, host: str, problem: CorruptRequest, now_s: float) -> None:
+        """Log at WARNING that a connection is closed for what came on it, and how often by now.
+
+        Most clients connect again at once and hang in that loop for ever: the line is how an
+        operator finds them. The first closing of a kind is told, later ones once in REPEAT_S.
+        """
+        client_id = problem.client_id and problem.client_id[:TEXT_MAX]
+        kind = (host, client_id, problem.api, str(problem)[:TEXT_MAX])
+        closings = self._refused.pop(kind, None)
+        if closings is None:
+            closings = _Closings()
+            if len(self._refused) >= KINDS_MAX:
+                del self._refused[next(iter(self._refused))]
+        self._refused[kind] = closings  # the kind heard of last is forgotten last
+        closings.count += 1
+        if closings.told_at_s is not None and now_s - closings.told_at_s < REPEAT_S:
+            return
+        if self._may_tell(now_s):
+            closings.told_at_s = now_s
+            log.warning(
+                "closed connection host=%s client_id=%r api=%s reason=%r count=%d",
+                host,
+                client_id,
+                problem.api or "-",
+                kind[-1],
+                closings.count,
+            )
+
+    def _may_tell(self, now_s: float) -> bool:
+        """Whether another line is allowed; says first how many were not."""
+        if now_s - self._began_s >= REPEAT_S:
+            if self._untold:
+                log.warning("closed connections of further kinds count=%d", self._untold)
+            self._began_s, self._lines, self._untold = now_s, 0, 0
+        self._lines += 1
+        if self._lines <= LINES_MAX:
+            return True
+        self._untold += 1
+        return False

@@ -1,0 +1,61 @@
+"""A node registered anew: the process that had its id before may live on, and answer, elsewhere."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from barnabas.broker.liveness.authority import ControllerAuthority
+from barnabas.broker.liveness.lease import TimedLease
+from barnabas.broker.liveness.settings import BeaconTimes
+from barnabas.broker.liveness.vigil import Vigil
+from barnabas.protocol.beacon import Beacon, Echo
+
+from .small_cluster import SmallCluster
+
+TIMES = BeaconTimes()
+
+
+async def test_what_a_node_led_is_led_anew_only_once_the_lease_of_its_former_process_is_over(
+    cluster: SmallCluster,
+) -> None:
+    """Cut off from ZooKeeper alone, it does not know that another process has its id."""
+    now = 100.0
+
+    def clock() -> float:
+        return now
+
+    echoes: list[Echo] = []
+    vigil = Vigil(
+        "c",
+        1,
+        TIMES,
+        clock,
+        lambda _, echo: echoes.append(echo),
+        TimedLease(clock),
+        ControllerAuthority(1, TIMES, clock),
+        lambda: 1,
+    )
+    await cluster.start(1)
+    await cluster.start(2, ("broker",))
+    await cluster.create("u", {0: (2,)})
+    await cluster.led("u", 0, 2)
+    staff = cluster.nodes[1].controller._staff
+    assert staff is not None
+    vigil.begin(1)
+    vigil.checked(now)
+    epoch = cluster.nodes[2].registration.broker_epoch
+    vigil.admit(2, epoch)
+    staff._term.vigil = vigil
+    assert vigil.take(Beacon("c", 2, epoch, 7, 1, 1))
+    assert echoes
+    before = await cluster.state("u", 0)
+    node = cluster.nodes[2].registration
+    node._payload = replace(node._payload, timestamp=1)  # another process started later
+    cluster.nodes[2].zookeeper.expire()
+    await cluster.until(lambda: not vigil.is_admitted(2))
+    await cluster.until(lambda: cluster.nodes[2].registration.broker_epoch > epoch)
+    await staff.nodes.changed()
+    assert (await cluster.state("u", 0)).leader_epoch == before.leader_epoch
+    now += TIMES.timeout + 0.01
+    await staff.nodes.changed()
+    assert (await cluster.state("u", 0)).leader_epoch > before.leader_epoch

@@ -1,0 +1,199 @@
+"""An offsets partition of which a batch is damaged and nobody has another copy.
+
+All that lies outside of the damage is served; nobody is told "no offset", or an older one, whose
+commit may have been in there. docs/decisions/0009.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from barnabas.coordinator.unread import Damage, Unread
+from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.offsets_topic import group_key, offset_key, offset_value
+from barnabas.protocol.records import batch
+from barnabas.protocol.records.batch import build_batch
+from tests.coordinator.memory_log import MemoryLog
+from tests.coordinator.rig import Rig, partition_of
+from tests.sim.simulated_loop import SimulatedLoop
+
+P = partition_of("group-0")
+NAMES = [name for name in (f"group-{index}" for index in range(1000)) if partition_of(name) == P]
+SHORT = next(name for name in "abcdefghijkl" if partition_of(name) == P)
+LOADING = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+
+
+def near(one: str, other: str) -> bool:
+    return sum(a != b for a, b in zip(one, other, strict=True)) < 2
+
+
+# All of one length, and none a letter away from another.
+A, B, C, NEW = next(
+    [a, b, c, d]
+    for a in NAMES[-20:]
+    for b in NAMES[-20:]
+    for c in NAMES[-20:]
+    for d in NAMES[-20:]
+    if not any(near(x, y) for x, y in [(a, b), (a, c), (a, d), (b, c), (b, d), (c, d)])
+)
+
+
+def offsets(group: str, *pairs: tuple[int, int]) -> list[tuple[bytes, bytes]]:
+    stamp = 1_795_219_200_000
+    return [
+        (offset_key(group, "orders", index), offset_value(offset, -1, "", stamp))
+        for index, offset in pairs
+    ]
+
+
+class Damaged:
+    """A partition as a node left it whose disk has turned over something since."""
+
+    def __init__(self) -> None:
+        self.loop = SimulatedLoop(1)
+        self.log = MemoryLog(self.loop)
+        self.partition = self.log.partition(P)
+        self.partition.is_alone = True
+
+    def write(self, pairs: Iterable[tuple[bytes, bytes | None]], producer_id: int = -1) -> None:
+        self.partition.append(build_batch(list(pairs), timestamp_ms=1, producer_id=producer_id))
+        self.partition.high_watermark = self.partition.end
+
+    def flip(self, index: int, place: int, bit: int = 0) -> None:
+        self.partition.batches[index][place] ^= 1 << bit
+
+
+@pytest.fixture
+def damaged(make_rig: Callable[..., Rig]) -> Damaged:
+    """A committed once, B twice, C three times: then the second batch of each was damaged."""
+    made = Damaged()
+    made.write(offsets(A, (0, 10), (1, 11)))
+    made.write([*offsets(B, (0, 20)), *offsets(C, (0, 30))])
+    made.write([*offsets(B, (0, 21)), *offsets(C, (0, 31))])
+    made.write(offsets(C, (0, 32)))
+    return made
+
+
+def start(made: Damaged, make_rig: Callable[..., Rig]) -> Rig:
+    rig = make_rig(loop=made.loop, log=made.log)
+    rig.wait(1)
+    return rig
+
+
+def code(rig: Rig, group: str, index: int = 0) -> ErrorCode:
+    found: ErrorCode = rig.fetch(group=group, topics={"orders": [index]}).code
+    return found
+
+
+LAST = -6
+"""In the value of the last record: keys and structure are whole."""
+
+
+def test_what_lies_outside_of_the_damage_is_served(
+    damaged: Damaged, make_rig: Callable[..., Rig], caplog: pytest.LogCaptureFixture
+) -> None:
+    damaged.flip(2, LAST)
+    rig = start(damaged, make_rig)
+    assert rig.committed(group=A) == 10
+    assert rig.committed(group=A, index=1) == 11
+    assert rig.committed(group=C) == 32, "committed again since"
+    assert rig.committed(group=NEW) == -1, "was not in there"
+    assert "log repair" in caplog.text
+    assert B in caplog.text
+
+
+def test_a_group_whose_last_commit_may_be_damaged_is_told_neither_nothing_nor_an_older_one(
+    damaged: Damaged, make_rig: Callable[..., Rig]
+) -> None:
+    damaged.flip(2, LAST)
+    rig = start(damaged, make_rig)
+    assert code(rig, B) is LOADING
+    assert code(rig, B, index=1) is LOADING
+    assert rig.fetch(group=B).code is LOADING
+    assert code(rig, C, index=1) is LOADING, "another partition of it may have been in there"
+
+
+def test_a_commit_ends_the_doubt_about_its_partition(
+    damaged: Damaged, make_rig: Callable[..., Rig]
+) -> None:
+    damaged.flip(2, LAST)
+    rig = start(damaged, make_rig)
+    rig.commit(25, group=B)
+    assert rig.committed(group=B) == 25
+    assert code(rig, B, index=1) is LOADING
+
+
+def test_damage_that_cannot_be_read_at_all_may_concern_everybody(
+    damaged: Damaged, make_rig: Callable[..., Rig]
+) -> None:
+    damaged.partition.batches[2][61:] = bytes(len(damaged.partition.batches[2]) - 61)
+    rig = start(damaged, make_rig)
+    assert [code(rig, group) for group in (A, B, NEW, SHORT)] == [LOADING] * 4
+    assert rig.committed(group=C) == 32
+    rig.commit(1, group=NEW)
+    assert rig.committed(group=NEW) == 1
+
+
+def test_a_damaged_name_may_be_that_of_any_group_as_long(
+    damaged: Damaged, make_rig: Callable[..., Rig]
+) -> None:
+    place = damaged.partition.batches[2].index(B.encode())
+    damaged.flip(2, place)
+    rig = start(damaged, make_rig)
+    assert [code(rig, group) for group in (A, B, NEW)] == [LOADING] * 3
+    assert rig.committed(group=SHORT) == -1
+
+
+def test_a_flipped_bit_that_names_another_known_group_does_not_hide_the_first(
+    make_rig: Callable[..., Rig],
+) -> None:
+    one, other = next((a, b) for a in NAMES for b in NAMES if a != b and near(a, b))
+    made = Damaged()
+    made.write([*offsets(one, (0, 1)), *offsets(other, (0, 2))])
+    made.write(offsets(one, (0, 3)))
+    made.partition.batches[1] = bytearray(
+        bytes(made.partition.batches[1]).replace(one.encode(), other.encode())
+    )
+    rig = start(made, make_rig)
+    assert [code(rig, group) for group in (one, other)] == [LOADING] * 2
+
+
+def test_a_damaged_record_of_a_group_itself_withholds_no_offset(
+    make_rig: Callable[..., Rig],
+) -> None:
+    made = Damaged()
+    made.write(offsets(A, (0, 1)))
+    made.write([(group_key(A), None)])
+    made.flip(1, 20)  # the checksum itself
+    rig = start(made, make_rig)
+    assert rig.committed(group=A) == 1
+
+
+def test_the_partition_is_not_served_while_another_replica_may_have_what_is_damaged(
+    damaged: Damaged, make_rig: Callable[..., Rig]
+) -> None:
+    damaged.partition.is_alone = False
+    damaged.flip(2, LAST)
+    rig = start(damaged, make_rig)
+    assert code(rig, A) is ErrorCode.NOT_COORDINATOR
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60)
+@given(place=st.integers(0, 10_000), bit=st.integers(0, 7))
+def test_no_flipped_bit_in_a_batch_makes_its_groups_appear_without_offset(
+    place: int, bit: int
+) -> None:
+    data = build_batch(
+        [*offsets(B, (0, 20)), *offsets(C, (0, 30), (3, 33))], timestamp_ms=1, producer_id=7
+    )
+    batch.assign(data, 5, 2)
+    data[place % len(data)] ^= 1 << bit
+    unread = Unread()
+    unread.add(Damage(5, 8, bytes(data)))
+    unread.loaded({A, B, C})
+    assert unread.may_concern(B)
+    assert unread.may_concern(C)

@@ -1,0 +1,22 @@
+"""What the group coordinator hears of its node's topics."""
+
+from __future__ import annotations
+
+from barnabas.broker.handlers.coordinator_ports import CoordinatorTopics
+from barnabas.broker.metadata import WHOLE, MetadataCache
+from barnabas.protocol.messages import update_metadata
+
+
+def test_the_offsets_topic_is_only_missing_once_a_controller_told_everything() -> None:
+    cache = MetadataCache()
+    topics = CoordinatorTopics(1, cache, lambda topic: None, offsets_partitions=lambda: None)
+    assert not topics.lacks_offsets_topic(), "unknown is not none"
+    alive = [update_metadata.Broker(id=1)]
+    cache.update(update_metadata.UpdateMetadataRequest(live_brokers=alive))
+    assert not topics.lacks_offsets_topic(), "nothing was said of topics"
+    cache.update(update_metadata.UpdateMetadataRequest(type=WHOLE, live_brokers=alive))
+    assert topics.lacks_offsets_topic()
+    state = update_metadata.PartitionState(leader=1, replicas=[1], isr=[1])
+    made = update_metadata.TopicState(topic_name="__consumer_offsets", partition_states=[state])
+    cache.update(update_metadata.UpdateMetadataRequest(topic_states=[made], live_brokers=alive))
+    assert not topics.lacks_offsets_topic(), "its partitions are not counted yet, but it is there"

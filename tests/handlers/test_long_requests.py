@@ -1,0 +1,157 @@
+"""Requests that ask about very much are answered over many turns of the loop."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from barnabas.broker.handlers.conversions import Conversions
+from barnabas.broker.handlers.inline_work import BATCH_STEPS
+from barnabas.broker.handlers.leader_epochs import LeaderEpochsHandler
+from barnabas.broker.handlers.list_offsets import MAX_TIMESTAMP, SEARCH_STEPS, ListOffsetsHandler
+from barnabas.broker.handlers.turns import TURN_STEPS
+from barnabas.broker.replication.replicas import Replicas
+from barnabas.protocol.errors import ErrorCode, Refused
+from barnabas.protocol.messages import offset_for_leader_epoch
+from barnabas.protocol.records import batch
+from tests.handlers.peer import answered, call
+from tests.handlers.test_conversions import pids
+from tests.handlers.test_inline_work import conversions, worst_turn
+from tests.handlers.test_offsets_and_epochs import asked, three_batches
+from tests.harness.hostile_batches import HOSTILE, NOW_MS
+from tests.replication.logs import a_batch, lead
+
+__all__ = ["conversions"]
+
+UNKNOWN = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+class TurnCounter:
+    """Counts the turns of the loop while it is entered."""
+
+    def __init__(self) -> None:
+        self.turns = 0
+        self._is_over = False
+
+    def _turn(self) -> None:
+        self.turns += 1
+        if not self._is_over:
+            asyncio.get_running_loop().call_soon(self._turn)
+
+    def __enter__(self) -> TurnCounter:
+        self._turn()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._is_over = True
+
+
+@pytest.fixture
+async def offsets(replicas: Replicas, conversions: Conversions) -> ListOffsetsHandler:
+    return ListOffsetsHandler(replicas, conversions)
+
+
+async def by_time(handler: ListOffsetsHandler, *timestamps: int) -> list[Any]:
+    answer = handler.list_offsets(call(asked("t", *timestamps), 7))
+    answer = await answer if asyncio.iscoroutine(answer) else answer
+    return [(one.error_code, one.offset) for one in answer.topics[0].partitions]
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+@pytest.mark.parametrize("timestamp", [NOW_MS, MAX_TIMESTAMP])
+async def test_a_time_in_a_hostile_batch_is_found_in_the_process(
+    offsets: ListOffsetsHandler,
+    replicas: Replicas,
+    conversions: Conversions,
+    name: str,
+    timestamp: int,
+) -> None:
+    lead(replicas, "t")
+    log = replicas.led("t", 0)
+    log.append(a_batch(2, timestamp_ms=NOW_MS - 1), acks=1, is_client=True)
+    log.append(bytearray(HOSTILE[name]()), acks=1, is_client=True)
+    assert await by_time(offsets, timestamp) == [(0, 2)]
+    assert pids(conversions)
+    assert worst_turn(conversions) <= 2 * BATCH_STEPS
+    [earliest] = answered(offsets.list_offsets(call(asked("t", -2), 7))).topics[0].partitions
+    assert earliest.offset == 0
+
+
+async def test_a_batch_that_cannot_be_read_is_told_alike_from_the_process(
+    offsets: ListOffsetsHandler, replicas: Replicas, conversions: Conversions
+) -> None:
+    lead(replicas, "t")
+    data = bytearray(HOSTILE["gzip members"]())
+    data[-8:] = bytes(8)
+    batch.reseal(data)
+    log = replicas.led("t", 0)
+    log.append(data, acks=1, is_client=True)
+    with pytest.raises(Refused) as here:
+        log.log.offset_for_time(NOW_MS, 1)
+    assert await by_time(offsets, NOW_MS) == [(here.value.code, -1)]
+    assert pids(conversions)
+
+
+async def test_an_ordinary_time_is_found_within_the_call(
+    offsets: ListOffsetsHandler, replicas: Replicas
+) -> None:
+    three_batches(replicas)
+    answer = answered(offsets.list_offsets(call(asked("t", 3000), 7)))
+    assert answer.topics[0].partitions[0].offset == 2
+
+
+async def test_the_ends_of_very_many_partitions_take_many_turns(
+    offsets: ListOffsetsHandler, replicas: Replicas
+) -> None:
+    three_batches(replicas)
+    count = 5 * TURN_STEPS
+    request = asked("t", *[-1] * count)
+    with TurnCounter() as counter:
+        answer = await offsets.list_offsets(call(request, 7))
+    assert counter.turns >= 2 * count // TURN_STEPS
+    [topic] = answer.topics
+    assert [one.partition_index for one in topic.partitions] == list(range(count))
+    assert [one.error_code for one in topic.partitions] == [0] + [UNKNOWN] * (count - 1)
+    assert topic.partitions[0].offset == 6
+
+
+async def test_many_times_take_more_turns_than_ends(
+    offsets: ListOffsetsHandler, replicas: Replicas
+) -> None:
+    three_batches(replicas)
+    count = 4 * TURN_STEPS // SEARCH_STEPS
+    with TurnCounter() as counter:
+        assert (await by_time(offsets, *[3000] * count))[0] == (0, 2)
+    assert counter.turns >= count * SEARCH_STEPS // TURN_STEPS
+
+
+async def test_a_partition_that_is_asked_about_twice_is_noticed_across_turns(
+    offsets: ListOffsetsHandler, replicas: Replicas
+) -> None:
+    three_batches(replicas)
+    request = asked("t", *[-1] * (2 * TURN_STEPS))
+    request.topics[0].partitions[-1].partition_index = 0
+    answer = await offsets.list_offsets(call(request, 7))
+    codes = [one.error_code for one in answer.topics[0].partitions]
+    assert codes[0] == codes[-1] == ErrorCode.INVALID_REQUEST
+    assert set(codes[1:-1]) == {UNKNOWN}
+
+
+async def test_the_epochs_of_very_many_partitions_take_many_turns(replicas: Replicas) -> None:
+    three_batches(replicas, epoch=2)
+    count = 5 * TURN_STEPS
+    wanted = [
+        offset_for_leader_epoch.Partition(partition=index, leader_epoch=2) for index in range(count)
+    ]
+    request = offset_for_leader_epoch.OffsetForLeaderEpochRequest(
+        replica_id=-1, topics=[offset_for_leader_epoch.Topic(topic="t", partitions=wanted)]
+    )
+    with TurnCounter() as counter:
+        answer = await LeaderEpochsHandler(replicas).offset_for_leader_epoch(call(request, 3))
+    assert counter.turns >= count // TURN_STEPS
+    first, *others = answer.topics[0].partitions
+    assert (first.error_code, first.leader_epoch, first.end_offset) == (0, 2, 6)
+    assert {one.error_code for one in others} == {UNKNOWN}
+    assert [one.partition for one in others] == list(range(1, count))

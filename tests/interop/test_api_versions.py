@@ -1,0 +1,128 @@
+"""What a client listener offers, beside what Apache Kafka 3.9.1 with ZooKeeper offers: all of it.
+
+Clients infer a broker's version from this answer and choose their requests by it. Kafka's own is in
+tests/golden/kafka39-api-versions.json.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+from kafka import KafkaConsumer
+
+from barnabas.client.connection import Connection
+from barnabas.protocol.compiler import decode
+from barnabas.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from tests.harness.deployments import Deployment, KafkaCluster, is_apache_kafka
+from tests.harness.raw import Address
+
+GOLDEN: Final = Path(__file__).parents[1] / "golden" / "kafka39-api-versions.json"
+VERSIONS: Final = range(5)
+
+_NODES = "asked by nodes: served on the inter-broker listener alone"
+_TRANSACTIONS = "no transaction coordinator is built"
+_TOKENS = "delegation tokens are not built"
+_QUOTAS = "quotas are not built"
+_SCRAM = "SCRAM is not built"
+_NEXT_GENERATION = "KIP-848's groups are not built yet"
+
+NOT_OFFERED: Final[Mapping[int, tuple[str, str]]] = {
+    4: ("LeaderAndIsr", _NODES),
+    5: ("StopReplica", _NODES),
+    6: ("UpdateMetadata", _NODES),
+    7: ("ControlledShutdown", _NODES),
+    24: ("AddPartitionsToTxn", _TRANSACTIONS),
+    25: ("AddOffsetsToTxn", _TRANSACTIONS),
+    26: ("EndTxn", _TRANSACTIONS),
+    27: ("WriteTxnMarkers", _TRANSACTIONS),
+    28: ("TxnOffsetCommit", _TRANSACTIONS),
+    34: ("AlterReplicaLogDirs", "moving replicas between disks is not built"),
+    38: ("CreateDelegationToken", _TOKENS),
+    39: ("RenewDelegationToken", _TOKENS),
+    40: ("ExpireDelegationToken", _TOKENS),
+    41: ("DescribeDelegationToken", _TOKENS),
+    48: ("DescribeClientQuotas", _QUOTAS),
+    49: ("AlterClientQuotas", _QUOTAS),
+    50: ("DescribeUserScramCredentials", _SCRAM),
+    51: ("AlterUserScramCredentials", _SCRAM),
+    56: ("AlterPartition", _NODES),
+    58: ("Envelope", "asked by brokers of a KRaft controller: there is none"),
+    65: ("DescribeTransactions", _TRANSACTIONS),
+    66: ("ListTransactions", _TRANSACTIONS),
+    67: ("AllocateProducerIds", _NODES),
+    68: ("ConsumerGroupHeartbeat", _NEXT_GENERATION),
+    69: ("ConsumerGroupDescribe", _NEXT_GENERATION),
+}
+"""All that Kafka offers and we do not, by key: name and reason."""
+
+
+def body(address: Address, version: int) -> bytes:
+    """What a broker answers, without header."""
+
+    async def ask() -> bytes:
+        connection = await Connection.open(*address)
+        request = ApiVersionsRequest(client_software_name="test", client_software_version="1")
+        try:
+            frame = await connection.ask(request, version, 30_000)
+        finally:
+            await connection.close()
+        return frame[4:]
+
+    return asyncio.run(ask())
+
+
+def golden(version: int) -> bytes:
+    """What Kafka 3.9.1 answers."""
+    return bytes.fromhex(json.loads(GOLDEN.read_text())["bodies"][str(version)])
+
+
+def read(data: bytes, version: int) -> ApiVersionsResponse:
+    answer: ApiVersionsResponse = decode(ApiVersionsResponse, version, data)
+    return answer
+
+
+def without_what_we_lack(answer: ApiVersionsResponse) -> Any:
+    answer.api_keys = [one for one in answer.api_keys if one.api_key not in NOT_OFFERED]
+    return answer
+
+
+@pytest.mark.skipif(is_apache_kafka(), reason="it offers everything")
+@pytest.mark.parametrize("version", VERSIONS)
+def test_everything_is_offered_that_kafka_offers_but_for_a_list_with_reasons(
+    cluster: Deployment, version: int
+) -> None:
+    kafka = read(golden(version), version)
+    assert {one.api_key for one in kafka.api_keys} >= NOT_OFFERED.keys()
+    for address in cluster.addresses:
+        ours = read(body(address, version), version)
+        ours.api_keys = sorted(ours.api_keys, key=lambda one: one.api_key)
+        assert ours == without_what_we_lack(kafka)
+
+
+@pytest.fixture(scope="module")
+def kafka() -> Iterator[KafkaCluster]:
+    running = KafkaCluster(1)
+    yield running
+    running.stop()
+
+
+@pytest.mark.kafka
+@pytest.mark.parametrize("version", VERSIONS)
+def test_the_stored_answer_is_the_one_of_kafka(kafka: KafkaCluster, version: int) -> None:
+    assert body(kafka.addresses[0], version) == golden(version)
+
+
+def test_a_client_that_infers_the_version_of_the_broker_takes_it_for_the_newest_it_can(
+    cluster: Deployment,
+) -> None:
+    """kafka-python told 3.8 as long as Fetch ended at version 12."""
+    consumer = KafkaConsumer(bootstrap_servers=cluster.bootstrap)
+    try:
+        assert consumer.config["api_version"] >= (3, 9)
+    finally:
+        consumer.close()

@@ -1,0 +1,79 @@
+"""A bit of __consumer_offsets turned over on a real disk: copied anew from the others, at no loss.
+
+The simulation tells the same story with many seeds (tests/sim/test_damaged_replicas.py).
+Source: issue 12, item 19; docs/decisions/0009.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from barnabas.protocol.records import batch
+from tests.harness.coordinators import coordinator
+from tests.harness.deployments import OwnCluster, create_topic, is_apache_kafka
+from tests.harness.fixtures import Deploy
+from tests.harness.own_client import Own
+from tests.harness.raw import RawConnection
+from tests.harness.raw_calls import NO_ERROR, commit_offsets, fetch_offsets
+from tests.harness.waiting import eventually
+
+LOG = Path("data/__consumer_offsets-0/00000000000000000000.log")
+GROUPS = 20
+BODY = 70
+"""Somewhere in the first record of a batch."""
+
+
+def commit_all(cluster: OwnCluster, offset: int) -> None:
+    with RawConnection(coordinator(cluster.addresses, "group-0")) as link:
+        for number in range(GROUPS):
+            assert commit_offsets(link, f"group-{number}", "orders", {0: offset}) == {0: NO_ERROR}
+
+
+def committed(cluster: OwnCluster) -> set[int]:
+    with RawConnection(coordinator(cluster.addresses, "group-0")) as link:
+        found = [fetch_offsets(link, f"group-{n}", "orders", [0]) for n in range(GROUPS)]
+    assert {code for _, code in found} == {NO_ERROR}
+    return {offsets[0].offset for offsets, _ in found}
+
+
+def turn_over(path: Path) -> None:
+    """Flip one bit of a batch in the middle of the file."""
+    data = bytearray(path.read_bytes())
+    places = list(batch.iterate(memoryview(bytes(data))))
+    data[places[len(places) // 2][0] + BODY] ^= 0x04
+    path.write_bytes(data)
+
+
+@pytest.mark.skipif(is_apache_kafka(), reason="Kafka does not mend itself")
+def test_a_replica_whose_disk_turned_a_bit_over_is_copied_anew_and_no_offset_is_lost(
+    deploy_fresh: Deploy,
+) -> None:
+    cluster = deploy_fresh(3, {"offsets.topic.num.partitions": "1"})
+    assert isinstance(cluster, OwnCluster)
+    create_topic(cluster, Own(), "orders", 1)
+    for turn, is_leader in enumerate((False, True), start=1):
+        commit_all(cluster, turn)
+        port = coordinator(cluster.addresses, "group-0")[1]
+        node = next(each for each in cluster.nodes if (each.port == port) is is_leader)
+        node.stop()
+        turn_over(node.directory / LOG)
+        node.spawn()
+        node.open_gate()
+        node.wait_ready()
+
+        def are_alike() -> bool:
+            files = [each.directory / LOG for each in cluster.nodes]
+            try:
+                return len({file.read_bytes() for file in files}) == 1
+            except FileNotFoundError:  # the damaged log is gone, the new one not there yet
+                return False
+
+        eventually(are_alike, within_s=60, what="the copies are alike")
+        assert "fetches anew what is damaged" in node.log.read_text()
+        assert committed(cluster) == {turn}
+    cluster.stop_nodes()
+    for each in cluster.nodes:  # whoever leads next can load all of it
+        data = (each.directory / LOG).read_bytes()
+        assert all(batch.crc_is_valid(data, *one) for one in batch.iterate(memoryview(data)))

@@ -1,0 +1,163 @@
+"""Many requests on many connections at once take many turns of the loop."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import cast
+
+import pytest
+
+from barnabas.broker.net import connection, outbox
+from barnabas.broker.net.outbox import FLUSHES, SHARE, TURN_S, VISIT_SHARES, Outbox
+from barnabas.protocol.messages import list_groups
+from tests.net.client import until
+from tests.net.conftest import Start
+
+LIST = (list_groups.ListGroupsRequest(), 2)
+
+
+async def test_a_turn_serves_no_more_requests_than_its_share_and_one_connections(
+    start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(outbox, "TURN_REQUESTS", 40)
+    node = await start()
+    clients = [await node.connect() for _ in range(20)]
+    for client in clients:
+        client.send(*[LIST] * 30)
+    seen = [0]
+
+    def is_done() -> bool:
+        seen.append(len(node.toys.seen))
+        return seen[-1] == 600
+
+    await until(is_done)
+    growth = [after - before for before, after in zip(seen, seen[1:], strict=False)]  # noqa: RUF007
+    assert max(growth) <= 2 * (40 + 30)
+    for client in clients:
+        assert [(await client.receive())[0] for _ in range(30)] == list(range(30))
+    await asyncio.sleep(0)
+    assert not node.listener.outbox.is_spent
+    assert node.limits.requests.used == 0
+
+
+class Loop:
+    """A loop whose clock is set by hand and whose callbacks are called by hand."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self.soon: list[Callable[[], None]] = []
+
+    def time(self) -> float:
+        return self.now
+
+    def call_soon(self, callback: Callable[[], None]) -> None:
+        self.soon.append(callback)
+
+    def turn(self) -> None:
+        due, self.soon = self.soon, []
+        for callback in due:
+            callback()
+
+
+class Greedy:
+    """A connection that always has more to serve, each request taking so many seconds."""
+
+    def __init__(self, box: Outbox, loop: Loop, request_s: float) -> None:
+        self.box, self.loop, self.request_s = box, loop, request_s
+        self.served = 0
+        self.is_dirty = False
+
+    def flush(self) -> None:
+        self.box.visit = VISIT_SHARES
+        while True:
+            if self.box.left <= 0 and not self.box.more():
+                break
+            self.box.left -= 1
+            self.served += 1
+            self.loop.now += self.request_s
+        self.is_dirty = True
+        self.box.add(self)
+
+
+def greedy(count: int, request_s: float) -> tuple[Loop, list[Greedy]]:
+    loop = Loop()
+    box = Outbox(cast("asyncio.AbstractEventLoop", loop))
+    connections = [Greedy(box, loop, request_s) for _ in range(count)]
+    for each in connections:
+        each.is_dirty = True
+        box.add(each)
+    return loop, connections
+
+
+def test_a_turn_ends_with_its_time_however_slow_requests_are() -> None:
+    loop, _ = greedy(100, request_s=0.002)
+    for _ in range(50):
+        began = loop.now
+        loop.turn()
+        assert loop.now - began <= TURN_S + SHARE * 0.002
+
+
+def test_connections_that_always_have_more_are_served_in_turn() -> None:
+    loop, connections = greedy(100, request_s=0.0001)
+    for _ in range(1000):
+        loop.turn()
+    served = [each.served for each in connections]
+    assert max(served) - min(served) <= 2 * VISIT_SHARES * SHARE
+
+
+def test_writing_to_very_many_connections_takes_many_turns() -> None:
+    loop, _ = greedy(0, 0.0)
+    box = Outbox(cast("asyncio.AbstractEventLoop", loop))
+
+    class Slow:
+        is_dirty = True
+
+        def flush(self) -> None:
+            loop.now += 0.001
+
+    for _ in range(1000):
+        box.add(Slow())
+    worst = 0.0
+    while loop.soon:
+        began = loop.now
+        loop.turn()
+        worst = max(worst, loop.now - began)
+    assert loop.now == pytest.approx(1.0)
+    assert worst <= FLUSHES * 0.001 + 1e-9
+
+
+async def test_one_connection_with_very_much_to_ask_leaves_turns_to_others(start: Start) -> None:
+    node = await start()
+    greedy, modest = await node.connect(), await node.connect()
+    greedy.send(*[LIST] * 2000)
+    modest.send(LIST)
+    await modest.receive()
+    assert len(node.toys.seen) < 2001
+    for number in range(2000):
+        assert (await greedy.receive())[0] == number
+
+
+async def test_after_a_long_answer_the_clock_is_looked_at(
+    start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks: list[int] = []
+    more = Outbox.more
+
+    def look(box: Outbox) -> bool:
+        looks.append(box.left)
+        return more(box)
+
+    monkeypatch.setattr(Outbox, "more", look)
+    node = await start()
+    client = await node.connect()
+    monkeypatch.setattr(connection, "LONG_BYTES", 1 << 20)
+    client.send(*[LIST] * 12)
+    for _ in range(12):
+        await client.receive()
+    short = len(looks)
+    monkeypatch.setattr(connection, "LONG_BYTES", 1)
+    client.send(*[LIST] * 12)
+    for _ in range(12):
+        await client.receive()
+    assert short < 12 <= len(looks) - short

@@ -1,0 +1,142 @@
+"""How the commands of tests/ are run for a proof, and what they count."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+from xml.etree import ElementTree as ET
+
+from tests.harness.seeds import VARIABLE as SEEDS
+from tests.proof.experiment import Counts, NoResultError
+
+ROOT: Final = Path(__file__).parents[2]
+EXAMPLES: Final = "BARNABAS_FUZZ_EXAMPLES"
+LONGEST_WAIT: Final = "longest wait for a commit, s, by new release"
+"""A figure of tests/upgrade/rolling.py; its other ones are counts."""
+FIRST_SEED: Final = 10_000
+"""Above the seeds of `make test`: a proof tries what was not tried before."""
+_SHOWN: Final = 6_000
+
+Run = Callable[[int], Counts]
+
+
+def unchanged(*paths: str, marks: str = "not nightly") -> Run:
+    """These tests as they are; a case is a test, whatever the size."""
+    return lambda size: _of_tests(paths, {}, marks, 1)
+
+
+def seeded(*paths: str, keyword: str = "") -> Run:
+    """These tests with ``size`` seeds each; a case is one test with one seed."""
+
+    def run(size: int) -> Counts:
+        seeds = {SEEDS: f"{FIRST_SEED}:{size}"}
+        return _of_tests((*paths, *(["-k", keyword] if keyword else [])), seeds, "", 1)
+
+    return run
+
+
+def fuzzed(*paths: str) -> Run:
+    """These tests with ``size`` examples each; a case is an example."""
+    return lambda size: _of_tests(paths, {EXAMPLES: str(size)}, "", size)
+
+
+def power_cuts(size: int) -> Counts:
+    """So many processes that end by a power cut, a kill or a stop (tests/crash/bench.py)."""
+    found = _stated(_printed(["-m", "tests.crash.bench", f"--cycles={size}"], allowed=(0, 1)))
+    kept = ("records", "durable", "unsafe_lost", "recovery_ms")
+    return Counts(
+        cases=found["cycles"],
+        faults=found["ends"],
+        violations=found["lost"] + len(found["broken"]),
+        figures={name: found[name] for name in kept},
+    )
+
+
+def campaign(*options: str) -> Run:
+    """So many rounds of faults on three real nodes under load (tests/chaos/campaign.py)."""
+
+    def run(size: int) -> Counts:
+        arguments = [f"--rounds={size}", f"--seed={FIRST_SEED + size}", *options]
+        found = _reported("tests.chaos.campaign", arguments)
+        violations = len(found["findings"])
+        return Counts(found["rounds"], found["faults"], violations, figures=found["figures"])
+
+    return run
+
+
+def rolling(size: int) -> Counts:
+    """So many upgrades there and back of three real nodes under load (tests/upgrade/rolling.py)."""
+    several = [_reported("tests.upgrade.rolling", [f"--seed={seed}"]) for seed in range(size)]
+    figures = [each["figures"] for each in several]
+    waits = [each.pop(LONGEST_WAIT) for each in figures]
+    longest = {release: max(each[release] for each in waits) for release in waits[0]}
+    done = {name: sum(each[name] for each in figures) for name in figures[0]}
+    moves = sum(each["moves"] for each in several)
+    violations = sum(len(each["findings"]) for each in several)
+    return Counts(moves, {"SIGTERM": moves}, violations, figures={LONGEST_WAIT: longest, **done})
+
+
+def _reported(module: str, arguments: Sequence[str]) -> Mapping[str, Any]:
+    """What a module that takes ``--json`` wrote there."""
+    with tempfile.TemporaryDirectory() as directory:
+        file = Path(directory) / "report.json"
+        _printed(["-m", module, f"--json={file}", *arguments], allowed=(0, 1))
+        found: Mapping[str, Any] = json.loads(file.read_text())
+    return found
+
+
+def _of_tests(
+    arguments: tuple[str, ...], environment: Mapping[str, str], marks: str, scale: int
+) -> Counts:
+    with tempfile.TemporaryDirectory() as directory:
+        report = Path(directory) / "report.xml"
+        options = ["-q", "-p", "no:cacheprovider", f"--junitxml={report}", "-m", marks]
+        printed = _printed(["-m", "pytest", *options, *arguments], (0, 1), environment)
+        found = counted(report.read_text(), scale)
+    if not found.cases + found.violations + found.skipped:
+        raise NoResultError(f"no test ran\n{printed[-_SHOWN:]}")
+    if found.violations:
+        sys.stderr.write(printed[-_SHOWN:])
+    return found
+
+
+def counted(junit: str, scale: int) -> Counts:
+    """The counts of a JUnit report; each test that passed stands for ``scale`` cases."""
+    verdicts: Counter[str] = Counter()
+    for case in ET.fromstring(junit).iter("testcase"):
+        said = {child.tag for child in case}
+        failed = said & {"failure", "error"}
+        verdicts["failed" if failed else "skipped" if "skipped" in said else "passed"] += 1
+    cases = scale * (verdicts["passed"] + verdicts["failed"])
+    return Counts(cases, violations=verdicts["failed"], skipped=verdicts["skipped"])
+
+
+def _printed(
+    arguments: list[str], allowed: tuple[int, ...], environment: Mapping[str, str] | None = None
+) -> str:
+    done = subprocess.run(
+        [sys.executable, *arguments],
+        cwd=ROOT,
+        env={**os.environ, **(environment or {})},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
+    )
+    if done.returncode not in allowed:
+        words = " ".join(arguments)
+        raise NoResultError(f"{words}\nexit code {done.returncode}\n{done.stdout[-_SHOWN:]}")
+    return done.stdout
+
+
+def _stated(printed: str) -> Mapping[str, Any]:
+    """The JSON object that a command printed on lines of its own."""
+    found: Mapping[str, Any] = json.loads(printed[printed.index("{") : printed.rindex("}") + 1])
+    return found

@@ -1,0 +1,68 @@
+"""Proofs count what they ran, say so when something broke, and the page is made of their files."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.proof.__main__ import main
+from tests.proof.experiment import PROFILES, Counts, Experiment, NoResultError
+from tests.proof.experiments import EXPERIMENTS
+from tests.proof.promises import PROMISES
+from tests.proof.results import read_all, result_of
+from tests.proof.runs import counted, unchanged
+from tests.proof.table import PAGE, page
+
+REPORT = """\
+<testsuites><testsuite name="pytest">
+<testcase name="a"/><testcase name="b"><failure message="x"/></testcase>
+<testcase name="c"><skipped message="y"/></testcase><testcase name="d"><error/></testcase>
+</testsuite></testsuites>
+"""
+
+
+def test_a_short_proof_writes_what_it_counted(tmp_path: Path) -> None:
+    name = "simulated-replication"
+    (experiment,) = (each for each in EXPERIMENTS if each.name == name)
+    counts = experiment.run(2)
+    assert (counts.cases, counts.violations, counts.skipped) == (4, 0, 0)
+    written = result_of(experiment, "pr", counts, 1.5).write(tmp_path)
+    assert json.loads(written.read_text())["cases"] == 4
+    assert [each.experiment for each in read_all(tmp_path)] == [name]
+
+
+def test_tests_that_fail_are_violations_and_those_that_were_skipped_no_cases() -> None:
+    assert counted(REPORT, 10) == Counts(30, violations=2, skipped=1)
+
+
+def test_a_proof_that_ran_nothing_is_none() -> None:
+    with pytest.raises(NoResultError):
+        unchanged("tests/proof/promises.py")(1)
+
+
+def test_a_broken_promise_and_a_missing_result_end_the_command_with_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def none(size: int) -> Counts:
+        raise NoResultError(f"{size} of nothing")
+
+    for run, code in (
+        (lambda size: Counts(size), 0),
+        (lambda size: Counts(size, {}, 1), 1),
+        (none, 1),
+    ):
+        one = Experiment("one", ("P1",), "", "cases", {"pr": 3}, run)
+        monkeypatch.setattr("tests.proof.__main__.EXPERIMENTS", (one,))
+        assert main(["run", "--profile", "pr", "--into", str(tmp_path)]) == code
+
+
+def test_every_promise_that_is_tried_is_one_and_names_are_said_once() -> None:
+    assert {promise for each in EXPERIMENTS for promise in each.promises} <= PROMISES.keys()
+    assert len({each.name for each in EXPERIMENTS}) == len(EXPERIMENTS)
+    assert all(each.sizes.keys() <= set(PROFILES) for each in EXPERIMENTS)
+
+
+def test_the_page_is_what_the_result_files_say() -> None:
+    assert PAGE.read_text() == page(read_all())

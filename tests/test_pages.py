@@ -1,0 +1,137 @@
+"""Every example of README.md and docs/ runs after the README's, by itself and in any order.
+
+What a block may rely on: tests/harness/pages.py.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from kazoo.client import KazooClient
+
+from barnabas.client.admin import Admin
+from barnabas.console.development_cluster import Cluster
+from tests.harness.pages import ROOT, Example, Reader, blocks, examples, pages
+
+README = ROOT / "README.md"
+CONSUMERS = "/consumers"
+ELSEWHERE = {
+    ("README.md", "make demo"): "tests/console/test_development_cluster.py; the tests themselves",
+    ("README.md", "pip install"): "tests/plugin/test_installation.py; `up` in tests/console",
+    ("README.md", "barnabas broker"): "tests/broker: nodes that run until a signal",
+    ("README.md", "from barnabas.pipeline"): "tests/pipeline/test_pipeline_page.py",
+    ("docs/contributing.md", "make"): "the tests themselves",
+    ("docs/client.md", "pip install"): "tests/plugin/test_installation.py; `up` in tests/console",
+    ("docs/console.md", "pip install"): "tests/plugin/test_installation.py; `up` in tests/console",
+    ("docs/testing.md", "pip install"): "tests/plugin/test_installation.py",
+    ("docs/testing.md", "barnabas up"): "tests/plugin/test_other_projects.py",
+    ("docs/containers.md", "docker compose"): "tests/containers/test_compose.py",
+    ("docs/containers.md", "apt-get"): "what a machine's own package manager does",
+    (
+        "docs/containers.md",
+        "CGO_ENABLED",
+    ): "tests/containers: the machine of the plug-in was made so",
+    ("docs/pipeline.md", ""): "tests/pipeline/test_pipeline_page.py: a cluster of its own",
+    ("docs/pipeline-jobs.md", ""): "tests/pipeline/jobs: half a minute of Spark each",
+}
+"""What does not run here, by page and beginning of the block, and where it does."""
+
+
+def is_run_here(example: Example) -> bool:
+    block = example[0]
+    page = str(block.page.relative_to(ROOT))
+    return not any(page == at and block.text.startswith(begin) for at, begin in ELSEWHERE)
+
+
+EVERY = [each for page in pages() for each in examples(page) if is_run_here(each)]
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Cluster]:
+    with Cluster(3) as running:
+        yield running
+
+
+@pytest.fixture
+async def reader(cluster: Cluster, tmp_path: Path) -> Reader:
+    """Somebody who has just followed the README, on a cluster where nobody did anything else."""
+    await _emptied(cluster)
+    known = {"bootstrap": cluster.bootstrap, "zookeeper": cluster.zookeeper}
+    newcomer = Reader(known, tmp_path)
+    for example in examples(README):
+        if is_run_here(example) and leaves_something(example):
+            await newcomer.run(example)
+    return newcomer
+
+
+def leaves_something(example: Example) -> bool:
+    """What only looks, or is another project, is nothing that other blocks could use."""
+    block = example[0]
+    return block.file is None and (block.kind == "python" or " create " in block.text)
+
+
+async def _emptied(cluster: Cluster) -> None:
+    async with Admin.of(cluster.bootstrap) as admin:
+        topics = [each.name for each in await admin.list_topics() if not each.is_internal]
+        await admin.delete_topics(topics)
+        for each in await admin.list_groups():
+            await admin.delete_group(each.group)
+    await asyncio.to_thread(_forget_positions, cluster.zookeeper)
+
+
+def _forget_positions(servers: str) -> None:
+    zookeeper = KazooClient(servers)
+    zookeeper.start()
+    if zookeeper.exists(CONSUMERS):
+        for group in zookeeper.get_children(CONSUMERS):
+            zookeeper.delete(f"{CONSUMERS}/{group}", recursive=True)
+    zookeeper.stop()
+    zookeeper.close()
+
+
+@pytest.mark.parametrize(
+    "example",
+    [each for each in examples(README) if is_run_here(each)],
+    ids=lambda example: example[0].name,
+)
+async def test_every_example_of_the_readme_runs(example: Example, reader: Reader) -> None:
+    await reader.run(example)
+
+
+@pytest.mark.parametrize("example", EVERY, ids=lambda example: example[0].name)
+async def test_an_example_runs_by_itself_after_the_readme(example: Example, reader: Reader) -> None:
+    await reader.run(example)
+
+
+async def test_all_examples_run_in_any_order_after_the_readme(
+    reader: Reader, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """One reader, one notebook, one cluster, whatever was opened first."""
+    seed = int(os.environ.get("BARNABAS_SEED", time.time_ns() % 1_000_000))
+    order = random.Random(seed).sample(EVERY, len(EVERY))
+    with capsys.disabled():
+        sys.stdout.write(f"\nexamples in the order of BARNABAS_SEED={seed}\n")
+    for number, example in enumerate(order):
+        try:
+            await reader.run(example)
+        except BaseException as error:
+            before = ", ".join(each[0].name for each in order[:number])
+            error.add_note(f"{example[0].name} with BARNABAS_SEED={seed}, behind: {before}")
+            raise
+
+
+def test_what_does_not_run_here_is_there_and_has_its_place() -> None:
+    found = [block for page in [README, *pages()] for block in blocks(page)]
+    for (page, begin), where in ELSEWHERE.items():
+        there = [each for each in found if str(each.page.relative_to(ROOT)) == page]
+        assert any(each.text.startswith(begin) for each in there), (page, begin)
+        for word in where.replace(":", " ").replace(";", " ").split():
+            if word.startswith("tests/"):
+                assert (ROOT / word).exists(), word
