@@ -33,6 +33,7 @@ def barnabas_node(
     }
     file, port = write_properties(directory, properties)
     search_path = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH", ""))))
-    command = ["/usr/bin/env", f"PYTHONPATH={search_path}"]
+    # an installed wheel has its bytecode; a checkout keeps it unless this variable forbids it
+    command = ["/usr/bin/env", "-u", "PYTHONDONTWRITEBYTECODE", f"PYTHONPATH={search_path}"]
     command += [sys.executable, "-m", "barnabas.broker", str(file)]
     return ServerProcess(f"barnabas-{node_id}", command, port, directory / "node.log")
