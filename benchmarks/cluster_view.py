@@ -41,6 +41,11 @@ class ClusterView:
         found = self._read("/controller")
         return None if found is None else int(found["brokerid"])
 
+    def voters(self) -> list[int]:
+        """Whose acknowledgements give the controller its authority; nobody's in Kafka."""
+        found = self._read("/barnabas/voters")
+        return [] if found is None else list(found["voters"])
+
     def leaders(self, topic: str) -> dict[int, int]:
         """Who leads each partition of a topic; -1 for nobody."""
         states = {index: self._state(topic, index) for index in self._replicas(topic)}
