@@ -41,10 +41,12 @@ class ClusterView:
         found = self._read("/controller")
         return None if found is None else int(found["brokerid"])
 
-    def voters(self) -> list[int]:
-        """Whose acknowledgements give the controller its authority; nobody's in Kafka."""
-        found = self._read("/barnabas/voters")
-        return [] if found is None else list(found["voters"])
+    def number(self, path: str) -> int | None:
+        """What a znode that holds a number says; None without an answer."""
+        try:
+            return int(self._client.get(path)[0])
+        except KazooException:
+            return None
 
     def leaders(self, topic: str) -> dict[int, int]:
         """Who leads each partition of a topic; -1 for nobody."""

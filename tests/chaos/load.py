@@ -17,7 +17,7 @@ from tests.harness.traffic import Activity
 from . import record_checks, registers
 from .offset_load import Committer, GroupReader, OffsetReader, histories
 from .record_checks import Place, Sent
-from .record_load import Aiokafka, Librdkafka, Member, OneTry
+from .record_load import Aiokafka, GroupMember, Idempotent, Librdkafka, Member, OneTry
 from .registers import History, Read, Write
 
 OFFSETS: Final = "committed"
@@ -57,9 +57,12 @@ class Load:
         self._readers += [
             OffsetReader(address, OFFSETS, self.groups, is_fresh=True) for address in addresses
         ]
-        self._group_reader = GroupReader(addresses, RECORDS, MEMBERS, PARTITIONS)
-        self._members = [Member(bootstrap, RECORDS, MEMBERS) for _ in range(2)]
-        self._idempotent: list[Librdkafka | Aiokafka] = [
+        self.members: dict[str, list[GroupMember]] = {
+            MEMBERS: [Member(bootstrap, RECORDS, MEMBERS) for _ in range(2)]
+        }
+        """By group."""
+        self._group_readers = {MEMBERS: GroupReader(addresses, RECORDS, MEMBERS, PARTITIONS)}
+        self._idempotent: list[Idempotent] = [
             Librdkafka(bootstrap, RECORDS, PARTITIONS, "librdkafka"),
             Aiokafka(bootstrap, RECORDS, PARTITIONS, "aiokafka"),
         ]
@@ -69,8 +72,10 @@ class Load:
 
     def __enter__(self) -> Self:
         with ExitStack() as stack:
-            activities: list[Activity] = [*self.committers, *self._readers, self._group_reader]
-            activities += [*self._members, *self._idempotent, self._once]
+            activities: list[Activity] = [*self.committers, *self._readers]
+            activities += self._group_readers.values()
+            activities += [one for many in self.members.values() for one in many]
+            activities += [*self._idempotent, self._once]
             for activity in activities:
                 stack.enter_context(activity)
             stack.callback(_end_all, activities)
@@ -91,9 +96,11 @@ class Load:
         for activity in self._activities:
             activity.check()
         done = {f"{one.group} by {id(one)}": len(one.answered) for one in self.committers}
-        for name, sent in zip(("librdkafka", "aiokafka", "once"), self.sent, strict=True):
-            done[name] = len(sent.acknowledged)
-        done["members"] = sum(len(one.received) for one in self._members)
+        producers: list[Idempotent | OneTry] = [*self._idempotent, self._once]
+        for producer in producers:
+            done[producer.name] = len(producer.sent.acknowledged)
+        for group, members in self.members.items():
+            done[group] = sum(len(one.received) for one in members)
         return done
 
     def counts(self) -> dict[str, int]:
@@ -108,7 +115,9 @@ class Load:
             ),
             "records sent": sum(len(sent.values) for sent in self.sent),
             "records acknowledged": sum(len(sent.acknowledged) for sent in self.sent),
-            "records received by members": sum(len(one.received) for one in self._members),
+            "records received by members": sum(
+                len(one.received) for many in self.members.values() for one in many
+            ),
         }
 
     def totals(self) -> str:
@@ -123,12 +132,13 @@ class Load:
     def findings(
         self,
         final: Mapping[str, Read],
-        final_members: Mapping[int, Read],
+        final_members: Mapping[str, Mapping[int, Read]],
         log: Mapping[Place, bytes],
     ) -> list[str]:
         """Everything that must not be, given what is committed and stored at the end."""
         found = self._about_offsets(final)
-        found += self._about_members(final_members, log)
+        for group, committed in final_members.items():
+            found += self._about_members(group, committed, log)
         for sent in self.sent:
             found += record_checks.lost(sent.acknowledged, log)
             found += record_checks.missing(sent.unplaced, log)
@@ -149,16 +159,17 @@ class Load:
             found += [f"{group}: {problem}" for problem in problems]
         return found
 
-    def _about_members(self, final: Mapping[int, Read], log: Mapping[Place, bytes]) -> list[str]:
+    def _about_members(
+        self, group: str, final: Mapping[int, Read], log: Mapping[Place, bytes]
+    ) -> list[str]:
         found: list[str] = []
+        members = self.members[group]
         for index, read in final.items():
-            writes = [
-                write for one in self._members for write in one.commits.get(index, list[Write]())
-            ]
-            history = History(writes, [*self._group_reader.reads[index], read])
+            writes = [write for one in members for write in one.commits.get(index, list[Write]())]
+            history = History(writes, [*self._group_readers[group].reads[index], read])
             problems = registers.falls(history) + registers.never_seen_again(history)
-            found += [f"{MEMBERS} partition {index}: {problem}" for problem in problems]
-        received = [one for member in self._members for one in member.received]
+            found += [f"{group} partition {index}: {problem}" for problem in problems]
+        received = [one for member in members for one in member.received]
         committed = {index: read.value for index, read in final.items()}
         found += record_checks.inconsistencies(received, log)
         found += record_checks.unread(committed, (place for place, _ in received), log)

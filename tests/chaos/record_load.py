@@ -9,13 +9,15 @@ import asyncio
 import contextlib
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from aiokafka import AIOKafkaProducer
 from aiokafka.errors import KafkaError as AiokafkaError
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 
+from barnabas.client import KafkaError as OwnError
+from tests.harness.kafka_python_client import KafkaPythonError
 from tests.harness.raw import Address, Closed, RawConnection
 from tests.harness.raw_batches import sequenced_batch
 from tests.harness.raw_calls import NO_ERROR, leaders, produce
@@ -29,16 +31,31 @@ BATCH: Final = 4
 FLUSH_S: Final = 100.0
 
 
-class Librdkafka(Activity):
-    """Idempotent, many in flight; librdkafka itself tries again."""
+class Idempotent(Activity):
+    """A producer that sends every value until it is acknowledged, and never under two offsets."""
 
     def __init__(self, bootstrap: str, topic: str, partitions: int, name: str) -> None:
         super().__init__()
+        self.name = name
         self.sent = Sent()
         self.refused: list[str] = []
+        self._bootstrap = bootstrap
         self._topic = topic
         self._partitions = partitions
-        self._name = name
+
+    def next_value(self) -> tuple[bytes, int]:
+        """What is sent next, and to which partition."""
+        number = len(self.sent.values)
+        value = f"{self.name}-{number}".encode()
+        self.sent.values[value] = number
+        return value, number % self._partitions
+
+
+class Librdkafka(Idempotent):
+    """Many in flight; librdkafka itself tries again."""
+
+    def __init__(self, bootstrap: str, topic: str, partitions: int, name: str) -> None:
+        super().__init__(bootstrap, topic, partitions, name)
         self._producer = Producer(
             {
                 "bootstrap.servers": bootstrap,
@@ -53,14 +70,9 @@ class Librdkafka(Activity):
     def repeat(self) -> None:
         while not self.is_over.is_set():
             for _ in range(BATCH):
-                number = len(self.sent.values)
-                value = f"{self._name}-{number}".encode()
-                self.sent.values[value] = number
+                value, partition = self.next_value()
                 self._producer.produce(
-                    self._topic,
-                    value=value,
-                    partition=number % self._partitions,
-                    on_delivery=self._delivered,
+                    self._topic, value=value, partition=partition, on_delivery=self._delivered
                 )
             self._producer.poll(PACE_S)
         assert self._producer.flush(FLUSH_S) == 0, "records stay undelivered"
@@ -74,17 +86,8 @@ class Librdkafka(Activity):
             self.sent.acknowledged[message.value()] = (message.partition(), message.offset())
 
 
-class Aiokafka(Activity):
-    """Idempotent, one batch in flight for each partition; aiokafka itself tries again."""
-
-    def __init__(self, bootstrap: str, topic: str, partitions: int, name: str) -> None:
-        super().__init__()
-        self.sent = Sent()
-        self.refused: list[str] = []
-        self._bootstrap = bootstrap
-        self._topic = topic
-        self._partitions = partitions
-        self._name = name
+class Aiokafka(Idempotent):
+    """One batch in flight for each partition; aiokafka itself tries again."""
 
     def repeat(self) -> None:
         asyncio.run(self._produce())
@@ -111,10 +114,8 @@ class Aiokafka(Activity):
             await producer.stop()
 
     async def _send(self, producer: AIOKafkaProducer) -> tuple[bytes, asyncio.Future[Any]]:
-        number = len(self.sent.values)
-        value = f"{self._name}-{number}".encode()
-        self.sent.values[value] = number
-        return value, await producer.send(self._topic, value, partition=number % self._partitions)
+        value, partition = self.next_value()
+        return value, await producer.send(self._topic, value, partition=partition)
 
     async def _await_outcome(self, value: bytes, outcome: asyncio.Future[Any]) -> None:
         try:
@@ -132,11 +133,11 @@ class OneTry(Activity):
         self, addresses: Sequence[Address], topic: str, partitions: int, name: str
     ) -> None:
         super().__init__()
+        self.name = name
         self.sent = Sent()
         self._addresses = list(addresses)
         self._topic = topic
         self._partitions = partitions
-        self._name = name
         self._asked = 0
         self._links: dict[Address, RawConnection] = {}
         self._leaders: dict[int, Address] = {}
@@ -159,7 +160,7 @@ class OneTry(Activity):
             return
         if address not in self._links:
             self._links[address] = RawConnection(address, 3.0)
-        value = f"{self._name}-{number}".encode()
+        value = f"{self.name}-{number}".encode()
         self.sent.values[value] = number
         done = produce(
             self._links[address], self._topic, partition, sequenced_batch([value], -1, -1)
@@ -183,15 +184,40 @@ class OneTry(Activity):
         self._leaders.clear()
 
 
-class Member(Activity):
+class GroupMember(Activity):
     """A member of a group that reads, and commits what it read before it reads on."""
 
-    def __init__(self, bootstrap: str, topic: str, group: str) -> None:
+    def __init__(self) -> None:
         super().__init__()
         self.received: list[tuple[Place, bytes]] = []
         self.commits: dict[int, list[Write]] = {}
         """By partition."""
-        self.problems: list[str] = []
+
+    @contextlib.contextmanager
+    def storing(self, ends: Mapping[int, int]) -> Iterator[set[int]]:
+        """Commit ``ends`` in the ``with``, and add the partitions where it succeeded to the set.
+
+        A commit that raises leaves open what became of it.
+        """
+        began, ended = time.monotonic(), math.inf
+        done: set[int] = set()
+        with contextlib.suppress(*UNKNOWN_OUTCOME):
+            yield done
+            ended = time.monotonic()
+        for index, end in ends.items():
+            write = Write(end, began, ended if index in done else math.inf)
+            self.commits.setdefault(index, []).append(write)
+
+
+UNKNOWN_OUTCOME: Final = (KafkaException, AiokafkaError, KafkaPythonError, OwnError, TimeoutError)
+"""What a commit may raise."""
+
+
+class Member(GroupMember):
+    """A member that librdkafka makes."""
+
+    def __init__(self, bootstrap: str, topic: str, group: str) -> None:
+        super().__init__()
         self._consumer: Any = Consumer(
             {
                 "bootstrap.servers": bootstrap,
@@ -222,16 +248,6 @@ class Member(Activity):
         ends = {message.partition(): message.offset() + 1 for message in messages}
         topic = messages[0].topic()
         wanted = [TopicPartition(topic, index, end) for index, end in ends.items()]
-        began, ended = time.monotonic(), math.inf
-        codes: dict[int, Any] = {}
-        with contextlib.suppress(KafkaException):  # then nobody knows
-            codes = {one.partition: one.error for one in self._commit_now(wanted)}
-            ended = time.monotonic()
-        for index, end in ends.items():
-            is_done = index in codes and codes[index] is None
-            many = self.commits.setdefault(index, [])
-            many.append(Write(end, began, ended if is_done else math.inf))
-
-    def _commit_now(self, wanted: Sequence[TopicPartition]) -> Sequence[Any]:
-        done: Sequence[Any] = self._consumer.commit(offsets=list(wanted), asynchronous=False)
-        return done
+        with self.storing(ends) as stored:
+            done = self._consumer.commit(offsets=wanted, asynchronous=False)
+            stored.update(one.partition for one in done if one.error is None)

@@ -14,7 +14,6 @@ from typing import Final, Self
 
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
-from kazoo.exceptions import KazooException
 
 from barnabas.console.ports import LOOPBACK
 from barnabas.protocol.hashing import group_partition
@@ -24,7 +23,7 @@ from tests.harness.raw import Address, Closed, RawConnection
 from tests.harness.raw_calls import NO_ERROR, fetch_offsets, find_coordinator
 from tests.harness.waiting import TooLate, eventually
 
-from .load import MEMBERS, OFFSETS, PARTITIONS, RECORDS, Load
+from .load import OFFSETS, PARTITIONS, RECORDS, Load
 from .record_checks import Place, differences
 from .registers import Read
 
@@ -34,17 +33,31 @@ LAST_LINES: Final = 40
 
 
 class Trial:
-    """The load in a ``with``; then :meth:`findings`. ``directories`` are the nodes' logs."""
+    """The load in a ``with``; then :meth:`findings`. ``directories`` are the nodes' logs.
+
+    ``hosts`` are where the nodes listen, on this machine's loopback where nothing is said.
+    """
+
+    patience_s = RECOVERY_S
+    """By then every client has got on."""
 
     def __init__(
-        self, ports: Sequence[int], directories: Sequence[Path], view: ClusterView, seed: int
+        self,
+        ports: Sequence[int],
+        directories: Sequence[Path],
+        view: ClusterView,
+        seed: int,
+        *,
+        hosts: Sequence[str] = (),
+        clients: type[Load] = Load,
     ) -> None:
-        self.addresses: list[Address] = [(LOOPBACK, port) for port in ports]
+        places = hosts or [LOOPBACK] * len(ports)
+        self.addresses: list[Address] = list(zip(places, ports, strict=True))
         self.bootstrap = ",".join(f"{host}:{port}" for host, port in self.addresses)
         self._directories = list(directories)
         self._view = view
         self._create_topics()
-        self.load = Load(self.addresses, self.bootstrap, random.Random(seed))
+        self.load = clients(self.addresses, self.bootstrap, random.Random(seed))
         self.records = 0
         """In the log at the end."""
 
@@ -63,7 +76,7 @@ class Trial:
             now = self.load.progress()
             return [name for name, done in before.items() if now[name] <= done]
 
-        await_none(waiting, "every client goes on")
+        await_none(waiting, "every client goes on", self.patience_s)
 
     def await_rest(self, what: str) -> None:
         """All nodes are there and all replicas in sync."""
@@ -93,15 +106,13 @@ class Trial:
         self.records = len(log)
         groups = self.load.groups
         final = {group: self._committed(group, OFFSETS, [0])[0] for group in groups}
-        members = self._committed(MEMBERS, RECORDS, list(range(PARTITIONS)))
+        every = list(range(PARTITIONS))
+        members = {group: self._committed(group, RECORDS, every) for group in self.load.members}
         return self.load.findings(final, members, log) + differences(self._copies())
 
     def _wants(self) -> list[str]:
-        try:
-            found = self._view.wants([OFFSETS, RECORDS, OFFSETS_TOPIC])
-            return found + [f"{NODES} nodes"] * (len(self._view.brokers()) < NODES)
-        except KazooException as problem:  # ZooKeeper was hurt: asked again
-            return [repr(problem)]
+        found = self._view.wants([OFFSETS, RECORDS, OFFSETS_TOPIC])
+        return found + [f"{NODES} nodes"] * (len(self._view.brokers()) < NODES)
 
     def _create_topics(self) -> None:
         admin = AdminClient({"bootstrap.servers": self.bootstrap})
@@ -142,7 +153,9 @@ def log_bytes(directory: Path) -> bytes:
     return b"".join(file.read_bytes() for file in sorted(directory.glob("*.log")))
 
 
-def await_none(missing: Callable[[], Sequence[str]], what: str) -> None:
+def await_none(
+    missing: Callable[[], Sequence[str]], what: str, within_s: float = RECOVERY_S
+) -> None:
     """Wait until nothing is missing; the failure says what was."""
     last: Sequence[str] = ()
 
@@ -152,7 +165,7 @@ def await_none(missing: Callable[[], Sequence[str]], what: str) -> None:
         return not last
 
     try:
-        eventually(is_there, within_s=RECOVERY_S, what=what)
+        eventually(is_there, within_s=within_s, what=what)
     except TooLate as late:
         raise TooLate(f"{late}; missing: {last}") from late
 
@@ -162,8 +175,14 @@ def serious(logs: Iterable[Path]) -> list[str]:
     return [
         f"{log.parent.name}: {line}"
         for log in logs
-        for line in log.read_text(errors="replace").splitlines()
-        if " E barnabas" in line or line.startswith("Traceback")
+        for line in serious_in(log.read_text(errors="replace"))
+    ]
+
+
+def serious_in(text: str) -> list[str]:
+    """Errors and first lines of tracebacks."""
+    return [
+        line for line in text.splitlines() if " E barnabas" in line or line.startswith("Traceback")
     ]
 
 

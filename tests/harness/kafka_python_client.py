@@ -9,11 +9,22 @@ from typing import Any
 with warnings.catch_warnings():
     warnings.filterwarnings("ignore", "(open|read)_text is deprecated", DeprecationWarning)
     from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
+    from kafka.errors import KafkaError as KafkaPythonError
     from kafka.errors import RebalanceInProgressError
     from kafka.structs import OffsetAndMetadata
 
 from .records import GroupDescription, Received, Sent
 from .waiting import eventually
+
+__all__ = [
+    "KafkaConsumer",
+    "KafkaProducer",
+    "KafkaPython",
+    "KafkaPythonError",
+    "KafkaPythonMember",
+    "OffsetAndMetadata",
+    "TopicPartition",
+]
 
 POLL_MS = 100
 JOIN_POLL_MS = 2000

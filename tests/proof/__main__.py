@@ -19,7 +19,7 @@ from pathlib import Path
 from tests.proof.experiment import PROFILES, Experiment, NoResultError, Profile
 from tests.proof.experiments import EXPERIMENTS
 from tests.proof.results import DIRECTORY, read_all, result_of
-from tests.proof.table import PAGE, page
+from tests.proof.table import PAGE, drawings, page
 
 
 def tell(line: str) -> None:
@@ -73,7 +73,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         wanted = [each for each in EXPERIMENTS if not given.only or each.name in given.only]
         wrong = run(given.profile, wanted, given.into)
     if given.command == "table" or given.into == DIRECTORY:
-        PAGE.write_text(page(read_all()))
+        results = read_all()
+        PAGE.write_text(page(results))
+        for name, picture in drawings(results).items():
+            (DIRECTORY / name).write_text(picture)
     return 1 if wrong else 0
 
 

@@ -9,7 +9,16 @@ from __future__ import annotations
 from typing import Final
 
 from tests.proof.experiment import Experiment
-from tests.proof.runs import campaign, fuzzed, power_cuts, rolling, seeded, unchanged
+from tests.proof.runs import (
+    campaign,
+    endurance,
+    faults,
+    fuzzed,
+    power_cuts,
+    rolling,
+    seeded,
+    unchanged,
+)
 
 EXPERIMENTS: Final = (
     Experiment(
@@ -155,6 +164,25 @@ EXPERIMENTS: Final = (
         rolling,
     ),
     Experiment(
+        "endurance",
+        ("P1", "P6", "P13", "P16", "P20"),
+        "three real nodes at work for long: restarts in turn, compaction, retention, rebalances, "
+        "groups in thousands; memory, descriptors and disk judged from half an hour on",
+        "minutes",
+        {"pr": 2, "night": 100, "week": 240},
+        endurance,
+    ),
+    Experiment(
+        "faults-of-every-kind",
+        ("P1", "P2", "P3", "P4", "P6", "P7", "P18", "P19", "P20", "P21"),
+        "three real nodes, each in a network and on a disk of its own, under load of clients of "
+        "five kinds: killed, paused, stopped, cut off one way and both, lossy links, expired "
+        "sessions, a paused ZooKeeper, power cuts, full and failing disks, wrong wall clocks",
+        "faults",
+        {"pr": 8, "night": 100, "week": 500},
+        faults,
+    ),
+    Experiment(
         "chaos-with-beacons",
         ("P1", "P3", "P4", "P6", "P7", "P19", "P20"),
         "kill -9, SIGSTOP, SIGTERM of three real nodes under load of clients of five libraries",
@@ -169,22 +197,5 @@ EXPERIMENTS: Final = (
         "rounds",
         {"pr": 4, "night": 250, "week": 500},
         campaign("--no-beacons"),
-    ),
-    Experiment(
-        "chaos-with-zookeeper-hurt",
-        ("P1", "P3", "P4", "P6", "P7", "P20"),
-        "the same beside three ZooKeeper servers, all stalled, restarted in turn, or one killed",
-        "rounds",
-        {"pr": 6, "night": 120, "week": 500},
-        campaign("--zookeeper"),
-    ),
-    Experiment(
-        "stalled-zookeeper",
-        ("P1", "P4", "P6"),
-        "stalls of 0.5 to 12 s, slow disk, restart, servers killed, with beacons and without: no "
-        "answer but success below the session timeout",
-        "tests",
-        {"night": 1, "week": 1},
-        unchanged("tests/chaos/test_stalled_zookeeper.py", marks=""),
     ),
 )

@@ -38,6 +38,11 @@ class Result:
     def file(self) -> str:
         return f"{self.experiment}.{self.profile}.json"
 
+    @property
+    def drawing(self) -> str:
+        """The file of its picture, where there is one."""
+        return f"{self.experiment}.{self.profile}.svg"
+
     def write(self, directory: Path) -> Path:
         """The file of this experiment and profile, in the place of an earlier one."""
         directory.mkdir(parents=True, exist_ok=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -22,6 +23,12 @@ LONGEST_WAIT: Final = "longest wait for a commit, s, by new release"
 """A figure of tests/upgrade/rolling.py; its other ones are counts."""
 FIRST_SEED: Final = 10_000
 """Above the seeds of `make test`: a proof tries what was not tried before."""
+FAULTS_EACH: Final = 50
+"""All that clients saw is kept until the end, and an hour of it is much."""
+WRONG_CLOCK: Final = "wall clock ± 1 day"
+"""A kind of tests/chaos/fault_kinds.py."""
+SAMPLES: Final = "samples"
+"""A figure that is drawn, and not told."""
 _SHOWN: Final = 6_000
 
 Run = Callable[[int], Counts]
@@ -69,6 +76,77 @@ def campaign(*options: str) -> Run:
         return Counts(found["rounds"], found["faults"], violations, figures=found["figures"])
 
     return run
+
+
+def faults(size: int) -> Counts:
+    """So many faults of every kind on three real nodes (tests/chaos/fault_campaign.py).
+
+    A cluster takes FAULTS_EACH of them; then comes the next, with the next seed.
+    """
+    starts = range(0, size, FAULTS_EACH)
+    several = [
+        _reported(
+            "tests.chaos.fault_campaign",
+            [f"--rounds={min(FAULTS_EACH, size - start)}", f"--seed={FIRST_SEED + start}"],
+        )
+        for start in starts
+    ]
+    for each in several:
+        sys.stderr.write("".join(f"{line}\n" for line in each["findings"]))
+    rounds = [one for each in several for one in each["outcomes"]]
+    skipped: Counter[str] = Counter()
+    for each in several:
+        skipped.update(each["skipped"])
+    return Counts(
+        cases=len(rounds),
+        faults=Counter(one["fault"] for one in rounds),
+        violations=sum(len(each["findings"]) for each in several),
+        skipped=skipped.total(),
+        figures=_figures_of_faults(several, rounds, skipped),
+    )
+
+
+def _figures_of_faults(
+    several: Sequence[Mapping[str, Any]],
+    rounds: Sequence[Mapping[str, Any]],
+    skipped: Counter[str],
+) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    why = several[0]["why"]
+    if skipped:
+        found["skipped"] = {
+            f"{kind} ({count}):": why[kind] for kind, count in sorted(skipped.items())
+        }
+    if not rounds:
+        return found
+    found["faults on controller and coordinator in one"] = sum(one["is_both"] for one in rounds)
+    totals: Counter[str] = Counter()
+    for each in several:
+        totals.update(each["totals"])
+    outages: dict[str, list[float]] = {}
+    for one in rounds:
+        outages.setdefault(one["fault"], []).append(one["outage_s"])
+    found["s without a commit, median and worst"] = {
+        fault: f"{statistics.median(many):.2f} {max(many):.2f}"
+        for fault, many in sorted(outages.items())
+    }
+    clocks = [one for one in rounds if one["fault"] == WRONG_CLOCK]
+    if clocks:
+        found["elections while a clock was wrong"] = sum(one["elections"] for one in clocks)
+    found["in sync again, worst s"] = round(max(one["healed_s"] for one in rounds), 1)
+    return {**found, **totals}
+
+
+def endurance(size: int) -> Counts:
+    """So many minutes of three real nodes at work (tests/chaos/endurance.py)."""
+    found = _reported("tests.chaos.endurance", [f"--minutes={size}"])
+    sys.stderr.write("".join(f"{line}\n" for line in found["findings"]))
+    return Counts(
+        cases=size,
+        faults={"restart": found["restarts"]},
+        violations=len(found["findings"]),
+        figures={**found["figures"], SAMPLES: found["samples"]},
+    )
 
 
 def rolling(size: int) -> Counts:

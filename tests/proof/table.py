@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from typing import Final
 
 from tests.proof.experiments import EXPERIMENTS
+from tests.proof.plot import drawing
 from tests.proof.promises import PROMISES
 from tests.proof.results import Result
-from tests.proof.runs import ROOT
+from tests.proof.runs import ROOT, SAMPLES
 
 PAGE: Final = ROOT / "docs" / "reliability.md"
 _HEAD: Final = """\
@@ -35,13 +36,18 @@ def page(results: Sequence[Result]) -> str:
     return "\n".join([_HEAD, *_promises(results), "", *_experiments(results)]) + _NOT_PROMISED
 
 
+def drawings(results: Sequence[Result]) -> dict[str, str]:
+    """The pictures that the page shows, by name of their file."""
+    return {one.drawing: drawing(one.figures[SAMPLES]) for one in results if SAMPLES in one.figures}
+
+
 def _promises(results: Sequence[Result]) -> list[str]:
     rows = ["## Promises", "", "| | promise | tried, in the largest run of each | violations |"]
     rows.append("|---|---|---|---|")
     for name, text in PROMISES.items():
         tried = [each.name for each in EXPERIMENTS if name in each.promises]
         found = [largest for each in tried if (largest := _largest(results, each))]
-        cases = "; ".join(f"{one.cases:,} {one.unit} of {one.experiment}" for one in found)
+        cases = "; ".join(f"{_cases(one)} of {one.experiment}" for one in found)
         violations = str(sum(one.violations for one in found)) if found else ""
         rows.append(f"| {name} | {text} | {cases or '**not tried yet**'} | {violations} |")
     return rows
@@ -65,14 +71,22 @@ def _experiments(results: Sequence[Result]) -> list[str]:
 
 
 def _row(one: Result, how: str, aim: str) -> str:
-    cases = f"{one.cases:,} {one.unit}" + (f" ({one.skipped} skipped)" if one.skipped else "")
     faults = ", ".join(f"{name} {count:,}" for name, count in one.faults.items())
-    figures = ", ".join(
-        f"{name.replace('_', ' ')} {_shown(value)}" for name, value in one.figures.items()
-    )
+    told = [
+        f"{name.replace('_', ' ')} {_shown(value)}"
+        for name, value in one.figures.items()
+        if name != SAMPLES
+    ]
+    if SAMPLES in one.figures:
+        told.append(f"[drawn](reliability/{one.drawing})")
+    figures = ", ".join(told)
     run = f"{one.profile}, {one.date}, {one.commit}, {one.seconds:,.0f} s, {one.machine}"
-    cells = (one.experiment, how, cases, aim, faults, one.violations, figures, run)
+    cells = (one.experiment, how, _cases(one), aim, faults, one.violations, figures, run)
     return f"| {' | '.join(map(str, cells))} |"
+
+
+def _cases(one: Result) -> str:
+    return f"{one.cases:,} {one.unit}" + (f" ({one.skipped} skipped)" if one.skipped else "")
 
 
 def _shown(value: object) -> str:

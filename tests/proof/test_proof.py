@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from xml.etree import ElementTree as ET
 
 import pytest
 
 from tests.proof.__main__ import main
 from tests.proof.experiment import PROFILES, Counts, Experiment, NoResultError
 from tests.proof.experiments import EXPERIMENTS
+from tests.proof.plot import drawing
 from tests.proof.promises import PROMISES
-from tests.proof.results import read_all, result_of
-from tests.proof.runs import counted, unchanged
-from tests.proof.table import PAGE, page
+from tests.proof.results import DIRECTORY, read_all, result_of
+from tests.proof.runs import counted, faults, unchanged
+from tests.proof.table import PAGE, drawings, page
 
 REPORT = """\
 <testsuites><testsuite name="pytest">
@@ -65,4 +67,43 @@ def test_every_promise_that_is_tried_is_one_and_names_are_said_once() -> None:
 
 
 def test_the_page_is_what_the_result_files_say() -> None:
-    assert PAGE.read_text() == page(read_all())
+    results = read_all()
+    assert PAGE.read_text() == page(results)
+    for name, picture in drawings(results).items():
+        assert (DIRECTORY / name).read_text() == picture
+
+
+def test_a_drawing_has_a_panel_for_each_quantity_and_a_line_for_each_series() -> None:
+    samples = {
+        "minutes": "0 1 2",
+        "memory, node 1": "1 2 3",
+        "memory, node 2": "0 0 0",
+        "ms, a": "1 1 1",
+    }
+    root = ET.fromstring(drawing(samples))
+    lines = [each for each in root if each.tag.endswith("polyline")]
+    assert len(lines) == 3
+    assert [len(each.attrib["points"].split()) for each in lines] == [3, 3, 3]
+    texts = [each.text for each in root if each.tag.endswith("text")]
+    assert {"memory", "ms", "node 1", "node 2", "2 min"} <= set(texts)
+
+
+def test_faults_that_could_not_be_had_are_no_cases_and_the_page_says_why(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    report = {
+        "seed": 1,
+        "outcomes": [],
+        "skipped": {"EIO": 3},
+        "why": {"EIO": "needs root"},
+        "findings": [],
+        "totals": {},
+    }
+    monkeypatch.setattr("tests.proof.runs._reported", lambda *_: report)
+    counts = faults(3)
+    assert (counts.cases, counts.skipped) == (0, 3)
+    experiment = Experiment("one", ("P1",), "", "faults", {"pr": 3, "week": 3}, faults)
+    monkeypatch.setattr("tests.proof.table.EXPERIMENTS", (experiment,))
+    told = page([result_of(experiment, "pr", counts, 1.0)])
+    assert "3 skipped" in told
+    assert "needs root" in told

@@ -1,0 +1,264 @@
+"""A run of faults of every kind on three nodes, each in a network and on a disk of its own.
+
+    python -m tests.chaos.fault_campaign [--rounds 16] [--seed 1] [--json FILE]
+
+prints a row a round and what was seen, and ends with 1 when anything was lost or did not come
+back; what cannot be had on this machine is skipped and said. Needs root: the process goes into
+namespaces of its own. Source: reliability.md sections 3 and 4; issue 13 B1.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import logging
+import sys
+import time
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from kazoo.exceptions import KazooException
+
+from barnabas.protocol.hashing import group_partition
+from benchmarks.cluster_view import OFFSETS_TOPIC, ClusterView
+from tests.crash.powered_disk import hide_mounts, why_not
+from tests.harness.waiting import eventually
+
+from . import networks
+from .campaign import SETTINGS, Tell
+from .every_client import EveryClient
+from .fault_kinds import DISKS, Kind, Planned, impossible, plan
+from .injectors import Injectors
+from .networked_cluster import NetworkedCluster
+from .networks import Network
+from .schedule import Aim
+from .trial import NODES, Trial, last_words, serious_in
+
+CLIENTS_S: Final = 150.0
+"""Every client has got on by then, those that others wrote and their waits included."""
+HEAD: Final = (
+    "| round | fault | for s | node | was | without a commit s | in sync again s |\n"
+    "| --- | --- | --- | --- | --- | --- | --- |"
+)
+NOBODY: Final = "-"
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What one fault did."""
+
+    number: int
+    fault: str
+    seconds: float
+    victim: int
+    is_both: bool
+    """The victim was controller and coordinated groups of ours."""
+    outage_s: float
+    """The longest that one of the groups in question was without an acknowledged commit."""
+    healed_s: float
+    """From the end of the fault until all replicas were in sync."""
+    elections: int
+    """How many controllers were elected meanwhile."""
+
+    def __str__(self) -> str:
+        """A row of the table."""
+        return (
+            f"| {self.number} | {self.fault} | {self.seconds:.1f} | {self.victim or NOBODY} | "
+            f"{'both' if self.is_both else NOBODY} | {self.outage_s:.2f} | {self.healed_s:.1f} |"
+        )
+
+
+class FaultTrial(Trial):
+    """A trial that asks ZooKeeper again when it just came back."""
+
+    patience_s = CLIENTS_S
+
+    def _wants(self) -> list[str]:
+        try:
+            return super()._wants()
+        except KazooException as error:
+            return [f"an answer of ZooKeeper ({error!r})"]
+
+    def groups_of(self, node: int) -> list[str]:
+        def all_leaders() -> Mapping[int, int]:
+            found = self._view.leaders(OFFSETS_TOPIC)
+            is_whole = len(found) == int(SETTINGS["offsets.topic.num.partitions"])
+            return found if is_whole else {}
+
+        leaders = eventually(all_leaders, within_s=60.0, what="who coordinates")
+        groups = self.load.groups
+        return [one for one in groups if leaders[group_partition(one, len(leaders))] == node]
+
+
+@dataclass(slots=True)
+class Report:
+    """What a run came to."""
+
+    seed: int
+    outcomes: list[Outcome] = field(default_factory=list)
+    skipped: Mapping[str, int] = field(default_factory=dict)
+    """Faults that could not be had, by kind."""
+    why: Mapping[str, str] = field(default_factory=dict)
+    findings: list[str] = field(default_factory=list)
+    totals: Mapping[str, int] = field(default_factory=dict)
+
+
+class FaultCampaign:
+    """One run on one cluster."""
+
+    def __init__(self, cluster: NetworkedCluster, view: ClusterView, seed: int, tell: Tell) -> None:
+        self.outcomes: list[Outcome] = []
+        self.totals: dict[str, int] = {}
+        self._cluster = cluster
+        self._view = view
+        self._tell = tell
+        self._trial = FaultTrial(
+            [node.port for node in cluster.nodes],
+            [cluster.networked(node.id).data for node in cluster.nodes],
+            view,
+            seed,
+            hosts=cluster.network.hosts,
+            clients=EveryClient,
+        )
+        self._injectors = Injectors(cluster, self._trial)
+        self._expected: dict[int, list[tuple[int, int]]] = {node.id: [] for node in cluster.nodes}
+        """Parts of each node's log, in bytes, where errors are what was asked for."""
+
+    def run(self, faults: Sequence[Planned]) -> list[str]:
+        """All faults; returns everything that must not be, which is nothing."""
+        self._tell(HEAD)
+        with self._trial as trial:
+            trial.await_progress()
+            for number, planned in enumerate(faults, 1):
+                self.outcomes.append(self._round(number, planned))
+                self._tell(str(self.outcomes[-1]))
+        trial.await_rest("all in sync")
+        found = trial.findings()
+        self._tell(f"{trial.load.totals()}, {trial.records} in the log")
+        self.totals.update(trial.load.counts())
+        return found + self._errors()
+
+    def _round(self, number: int, planned: Planned) -> Outcome:
+        victim = 0 if planned.kind is Kind.ZOOKEEPER_STOPPED else self._victim(planned)
+        groups = self._trial.groups_of(victim) if victim else self._trial.load.groups
+        is_both = self._view.controller() == victim and bool(groups)
+        epoch = self._controller_epoch()
+        log = self._cluster.node(victim).log if victim else None
+        start = log.stat().st_size if log else 0
+        moment = time.monotonic()
+        with self._injectors.fault(victim, planned, groups):
+            time.sleep(planned.seconds)
+        back = time.monotonic()
+        self._trial.await_rest(f"all in sync after round {number}, {planned}")
+        healed = time.monotonic()
+        self._trial.await_progress()
+        if log and planned.kind in DISKS:
+            self._expected[victim].append((start, log.stat().st_size))
+        return Outcome(
+            number,
+            planned.kind.value,
+            planned.seconds,
+            victim,
+            is_both,
+            self._trial.outage_s(groups, moment),
+            healed - back,
+            self._controller_epoch() - epoch,
+        )
+
+    def _victim(self, planned: Planned) -> int:
+        if planned.aim is Aim.BOTH:
+            return eventually(self._ruling_coordinator, what="a controller that coordinates")
+        nodes = list(range(1, NODES + 1))
+        if planned.aim is Aim.COORDINATOR:
+            nodes = [node for node in nodes if self._trial.groups_of(node)]
+        return nodes[int(planned.luck * len(nodes))]
+
+    def _ruling_coordinator(self) -> int:
+        controller = self._view.controller()
+        return controller if controller and self._trial.groups_of(controller) else 0
+
+    def _controller_epoch(self) -> int:
+        def ask() -> int | None:
+            return self._view.number("/controller_epoch")
+
+        return eventually(ask, what="the controller's epoch") or 0
+
+    def _errors(self) -> list[str]:
+        """Errors in the nodes' logs but for those of disks that were to fail."""
+        found: list[str] = []
+        for node in self._cluster.nodes:
+            data, position = node.log.read_bytes(), 0
+            for start, end in [*self._expected[node.id], (len(data), len(data))]:
+                text = data[position:start].decode(errors="replace")
+                found += [f"node {node.id}: {line}" for line in serious_in(text)]
+                position = end
+        return found
+
+
+def run(
+    rounds: int,
+    seed: int,
+    tell: Tell,
+    *,
+    longest_s: float = 10.0,
+    kinds: Sequence[Kind] = tuple(Kind),
+) -> Report:
+    """A whole run on a new cluster, in namespaces that this process then is in.
+
+    What fails is a finding with seed and round, after the last lines of the nodes' logs.
+    """
+    planned = plan(seed, rounds, longest_s, kinds)
+    none = networks.why_not()
+    why = dict.fromkeys(Kind, none) if none else impossible()
+    left_out = Counter(one.kind.value for one in planned if one.kind in why)
+    report = Report(seed, skipped=left_out, why={kind.value: text for kind, text in why.items()})
+    wanted = [one for one in planned if one.kind not in why]
+    if not wanted:
+        return report
+    hide_mounts()
+    with Network(NODES) as network:
+        cluster = NetworkedCluster(network, SETTINGS, have_disks=not why_not())
+        with cluster, ClusterView(cluster.zookeeper) as view:
+            campaign = FaultCampaign(cluster, view, seed, tell)
+            report.outcomes, report.totals = campaign.outcomes, campaign.totals
+            try:
+                report.findings = campaign.run(wanted)
+            except Exception as failure:  # noqa: BLE001 - whatever it is, the seed is told
+                report.findings = [f"seed {seed}: {type(failure).__name__}: {failure}"]
+            if report.findings:
+                logs = [node.log for node in cluster.nodes]
+                schedule = [f"{number} {one}" for number, one in enumerate(wanted, 1)]
+                tell("\n".join([f"seed {seed}", *schedule, *last_words(logs)]))
+    return report
+
+
+def main() -> int:
+    """The command."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--rounds", type=int, default=len(Kind))
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--longest", type=float, default=10.0, help="a fault lasts so many seconds")
+    parser.add_argument("--kind", action="append", choices=list(Kind.__members__), default=[])
+    parser.add_argument("--json", type=Path, help="write what came of it here")
+    given = parser.parse_args()
+    logging.disable()  # what clients say of lost connections is no news here
+
+    def tell(line: str) -> None:
+        print(line, flush=True)  # noqa: T201 - the command's output
+
+    kinds = [Kind[name] for name in given.kind] or list(Kind)
+    report = run(given.rounds, given.seed, tell, longest_s=given.longest, kinds=kinds)
+    for kind, count in report.skipped.items():
+        tell(f"skipped {count} of {kind}: {report.why[kind]}")
+    tell("\n".join([*report.findings, f"{len(report.findings)} findings"]))
+    if given.json is not None:
+        found: dict[str, Any] = asdict(report)
+        given.json.write_text(json.dumps(found))
+    return 1 if report.findings else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
