@@ -16,6 +16,11 @@ from .unread import Damage
 
 OFFSETS_TOPIC = "__consumer_offsets"
 
+SNAPSHOT = "offsets-cache"
+"""The file of a whole snapshot. Kafka knows no such name in a partition's directory."""
+INCREMENT = "offsets-cache-increment"
+"""The file of what came since. Neither Kafka nor a node of 0.1.0 knows this name."""
+
 AppendDone = Callable[[ErrorCode, int], None]
 """Told once how an append ended: the code, and the base offset of the batch (-1 on error)."""
 
@@ -146,16 +151,16 @@ class Replica(Protocol):
     def watch(self, watcher: Watcher | None) -> None:
         """Tell this one from now on, or nobody."""
 
-    def snapshot(self) -> SnapshotFile | None:
-        """The snapshot beside the log; None when there is none that can be read."""
+    def snapshot(self, name: str = SNAPSHOT) -> SnapshotFile | None:
+        """The file of that name beside the log; None when there is none that can be read."""
 
-    async def write_snapshot(self, make: Callable[[], bytes]) -> None:
+    async def write_snapshot(self, make: Callable[[], bytes], name: str = SNAPSHOT) -> None:
         """Replace it, durably; ``make`` is called away from the event loop.
 
         When the disk will not have it the old one stays, and the node knows of its disk.
         """
 
-    def drop_snapshot(self) -> None:
+    def drop_snapshot(self, name: str = SNAPSHOT) -> None:
         """Delete it, if there is one."""
 
 

@@ -5,10 +5,12 @@ Source: coordinator.md section 3.4, steps 4 and 5. Pure: it does not know where 
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator, Mapping
-from struct import Struct
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from itertools import repeat
+from struct import Struct, unpack
 from typing import Final
 
+from barnabas.protocol.errors import CorruptRequest
 from barnabas.protocol.offsets_topic import (
     GroupKey,
     GroupRecord,
@@ -33,13 +35,34 @@ RECORDS_BETWEEN_LOOKS: Final = 32
 LATEST_MAX: Final = 200_000
 """Keys put by; some 50 MB."""
 _KEYS_A_LOOK: Final = 4095
-_OLD_KEY: Final = b"\0\0"
+OLD_KEY: Final = b"\0\0"
+"""How a key of version 0 begins."""
+PARTITION_BYTES: Final = 4
+"""So many bytes at the end of an offset's key are the partition."""
 _PLAIN: Final = Struct(">hqihq")
 """An offset's value of version 3 without metadata: version, offset, epoch, 0, time."""
 _PLAIN_VERSION: Final = 3
+PLAIN_BYTES: Final = _PLAIN.size
+_NO_EXPIRY: Final = -1
 _INDEX: Final = Struct(">i").unpack
 _Start = tuple[dict[TopicPartition, Commit], str]
 """Where the offsets of one group and topic go, and the topic."""
+
+
+def is_offset_key(key: bytes) -> bool:
+    """Whether it is an offset's of version 1, with the partition at its end."""
+    try:
+        about = parse_key(key)
+    except CorruptRequest:
+        return False
+    if not isinstance(about, OffsetKey) or about.version != 1:
+        return False
+    return len(key) == 10 + len(about.group.encode()) + len(about.topic.encode())
+
+
+def is_plain(value: bytes) -> bool:
+    """Whether an offset's value is of version 3 and without metadata."""
+    return len(value) == PLAIN_BYTES and value[:2] == b"\0\3" and value[14:16] == b"\0\0"
 
 
 class Replay:
@@ -95,7 +118,7 @@ class Replay:
         """Apply what :meth:`fold_later` has put by."""
         latest = self._latest
         for number, key in enumerate(latest):
-            if key is not None and key[:2] == _OLD_KEY:
+            if key is not None and key[:2] == OLD_KEY:
                 # One offset may stand under an old key and a new one: then their order counts.
                 newest_first = sorted(latest.items(), key=lambda item: -item[1][0])
                 self._latest = latest = dict(newest_first)
@@ -130,11 +153,10 @@ class Replay:
 
     def _start_of(self, key: bytes, starts: dict[bytes, _Start]) -> _Start | None:
         """Where an offset goes, noted for all keys that begin alike; None for other keys."""
+        if not is_offset_key(key):
+            return None
         about = parse_key(key)
-        if not isinstance(about, OffsetKey) or about.version != 1:
-            return None
-        if len(key) != 10 + len(about.group.encode()) + len(about.topic.encode()):
-            return None
+        assert isinstance(about, OffsetKey)
         start = starts[key[:-4]] = self._offsets_of(about.group).committed, about.topic
         return start
 
@@ -206,6 +228,35 @@ class Replay:
                 yield group
 
     # -- from a snapshot -----------------------------------------------------------------------
+
+    def put_by(self, records: Iterable[tuple[bytes, tuple[int, bytes | None]]]) -> None:
+        """Keys with offset and value, newer than what is here, that show after :meth:`settle`."""
+        self._latest.update(records)
+
+    def put_commits(
+        self, start: bytes, record_offsets: Sequence[int], partitions: bytes, values: bytes
+    ) -> None:
+        """Offsets of one group and topic, newer than what is here.
+
+        ``start`` is their key up to the partition; ``partitions`` and ``values`` are what follows
+        in each key, and plain values. Raises CorruptRecords when they are not.
+        """
+        key = start + partitions[:PARTITION_BYTES]
+        if not is_offset_key(key):
+            raise CorruptRecords("a key of something else than offsets")
+        about = parse_key(key)
+        assert isinstance(about, OffsetKey)
+        indexes = unpack(f">{len(record_offsets)}i", partitions)
+        versions, offsets, epochs, sizes, times = zip(*_PLAIN.iter_unpack(values), strict=True)
+        if set(versions) != {_PLAIN_VERSION} or any(sizes):
+            raise CorruptRecords("a value of something else than an offset without metadata")
+        if len(set(times)) == 1:
+            times = (times[0],) * len(times)  # one object, not one for each
+        commits = map(
+            Commit, offsets, epochs, repeat(""), times, repeat(_NO_EXPIRY), record_offsets
+        )
+        places = map(topic_partition, repeat(about.topic), indexes)
+        self._offsets_of(about.group).committed.update(zip(places, commits, strict=True))
 
     def restore_offsets(
         self, group_id: str, producer_id: int, commits: Mapping[TopicPartition, Commit]

@@ -167,11 +167,10 @@ def _columns(items: Sequence[tuple[TopicPartition, Commit]]) -> bytes:
 # -- reading -----------------------------------------------------------------------------------
 
 
-class Restoring:
-    """The body as it is read, piece by piece; ``crc`` is that of what was fed so far."""
+class Body:
+    """The frames of a file as they are read, piece by piece; ``crc`` is that of what was fed."""
 
     def __init__(self) -> None:
-        self.replay = Replay()
         self.crc = 0
         self._rest = b""
 
@@ -187,17 +186,30 @@ class Restoring:
             if len(data) - position - 4 < size:
                 break
             position += 4
-            self._take(data[position : position + size])
+            self.take(data[position : position + size])
             position += size
             yield
         self._rest = data[position:]
+
+    def take(self, frame: bytes) -> None:
+        """One frame, without its length. Raises CorruptRecords."""
+        raise NotImplementedError
 
     @property
     def is_between_frames(self) -> bool:
         """Whether nothing is left over."""
         return not self._rest
 
-    def _take(self, frame: bytes) -> None:
+
+class Restoring(Body):
+    """The body of a whole snapshot."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.replay = Replay()
+
+    def take(self, frame: bytes) -> None:
+        """One frame of groups, offsets or old keys."""
         try:
             kind = frame[0]
             group_id, position = _read_string(frame, 1)

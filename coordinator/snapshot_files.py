@@ -1,33 +1,62 @@
 """Which snapshot may be believed, how it is read and when it is out of date.
 
-Source: coordinator.md section 3.4.1. A snapshot is only ever a shorter way to what the log says:
-whenever there is doubt it is deleted, and the log is read.
+Two files: a whole snapshot, and an increment with what came since. Source: coordinator.md section
+3.4.1. Both are only ever a shorter way to what the log says: whenever there is doubt one is
+deleted, and the log is read.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Generator
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable, Generator
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
+
+from crc32c import crc32c
 
 from barnabas.protocol.errors import Refused
 from barnabas.protocol.records.failures import CorruptRecords
 
-from .ports import Replica, SnapshotFile
-from .snapshot import HEADER_BYTES, Restoring, SnapshotHeader, frames_of, sealed
+from . import increment, snapshot
+from .increment import Applying, Gathering, IncrementHeader
+from .ports import INCREMENT, SNAPSHOT, Replica, SnapshotFile
+from .replay import Replay
+from .snapshot import Body, Restoring, SnapshotHeader
 
 if TYPE_CHECKING:
-    from .replay import Replay
     from .shadow import Shadow
 
 log = logging.getLogger(__name__)
+
+H = TypeVar("H", SnapshotHeader, IncrementHeader)
+B = TypeVar("B", bound=Body)
 
 _READ_BYTES: Final = 1 << 16
 _FRAMES_A_STEP: Final = 16
 
 
-def doubt(replica: Replica, header: SnapshotHeader) -> str | None:
-    """Why a snapshot is not to be used with the log as it is now; None when it may be."""
+class Saved(NamedTuple):
+    """What is kept beside a log."""
+
+    whole: SnapshotHeader | None
+    increment: IncrementHeader | None
+    """Only what goes with the whole one, or with the log start where there is none."""
+
+    @property
+    def offset(self) -> int:
+        """Records below it need not be read again; -1 when all of them must be."""
+        if self.increment is not None:
+            return self.increment.offset
+        return -1 if self.whole is None else self.whole.offset
+
+
+class _Stale(Exception):  # noqa: N818 - what it is, not an error
+    """An increment of a whole snapshot that is not there any more."""
+
+
+def doubt(replica: Replica, header: SnapshotHeader | IncrementHeader) -> str | None:
+    """Why a file is not to be used with the log as it is now; None when it may be."""
     start, _, end = replica.bounds()
     offset = header.offset
     if header.log_start != start:
@@ -41,50 +70,53 @@ def doubt(replica: Replica, header: SnapshotHeader) -> str | None:
     return None
 
 
-def saved_offset(replica: Replica) -> int:
-    """Of which offset there is a snapshot; -1 without one. One that is no good is deleted."""
-    file = replica.snapshot()
-    if file is None:
-        return -1
-    try:
-        return _believed(replica, file).offset
-    except (CorruptRecords, Refused) as problem:
-        _drop(replica, str(problem))
-        return -1
-    finally:
-        file.close()
+def saved(replica: Replica) -> Saved:
+    """What is there and may be believed, by its headers. What is no good is deleted."""
+    whole = _header(replica, SNAPSHOT, _believed)
+    return Saved(whole, _header(replica, INCREMENT, partial(_believed_increment, whole=whole)))
 
 
 def restored(replica: Replica) -> Generator[None, None, tuple[Replay, int] | None]:
-    """What the snapshot holds, and its offset; None when the log is to be read from its start.
+    """What both files hold, and up to which offset; None when the log is to be read from its start.
 
-    Yields often. A snapshot that is no good is deleted.
+    Yields often. A file that is no good is deleted, and the log is read from where the other ends.
     """
-    file = replica.snapshot()
-    if file is None:
-        return None
-    try:
-        header = _believed(replica, file)
-        restoring = Restoring()
-        position = HEADER_BYTES
-        while piece := file.read(position, _READ_BYTES):
-            yield from restoring.feed(piece)
-            position += len(piece)
-        if restoring.crc != header.body_crc or not restoring.is_between_frames:
-            raise CorruptRecords("the checksum of its body")
-        _judge(replica, header)  # the log may have been cut while the file was read
-    except (CorruptRecords, Refused) as problem:
-        _drop(replica, str(problem))
-        return None
-    finally:
-        file.close()
-    return restoring.replay, header.offset
+    whole = yield from _read(replica, SNAPSHOT, _believed, Restoring)
+    header, restoring = whole or (None, Restoring())
+    believed = partial(_believed_increment, whole=header)
+    applying = Applying(restoring.replay)
+    since = yield from _read(replica, INCREMENT, believed, lambda: applying)
+    if since is None and applying.is_touched:
+        return None  # what was put in is not taken out again
+    if header is not None and doubt(replica, header) is not None:
+        return None  # the log was cut while the other file was read
+    if since is not None:
+        return restoring.replay, since[0].offset
+    return None if header is None else (restoring.replay, header.offset)
 
 
-def capture(shadow: Shadow) -> Generator[None, None, tuple[SnapshotHeader, list[bytes]] | None]:
-    """Header and frames of a shadow that does not move meanwhile; None when nothing is to be kept.
+def latest_before(
+    replica: Replica, whole: SnapshotHeader | None
+) -> Generator[None, None, tuple[IncrementHeader, Gathering] | None]:
+    """The increment there is, to be gone on with; None without one. Yields often."""
+    believed = partial(_believed_increment, whole=whole)
+    return (yield from _read(replica, INCREMENT, believed, Gathering))
 
-    Yields often.
+
+@dataclass(frozen=True, slots=True)
+class Captured:
+    """A file that is to be written."""
+
+    header: SnapshotHeader | IncrementHeader
+    make: Callable[[], bytes]
+    """Takes long."""
+    name: str = SNAPSHOT
+
+
+def capture(shadow: Shadow) -> Generator[None, None, Captured | None]:
+    """The whole snapshot of a shadow that does not move meanwhile.
+
+    Yields often. None when nothing is to be kept.
     """
     offset = shadow.position
     epoch = shadow.replica.epoch_at(offset - 1) if offset > shadow.log_start else -1
@@ -92,41 +124,126 @@ def capture(shadow: Shadow) -> Generator[None, None, tuple[SnapshotHeader, list[
         return None
     header = SnapshotHeader(epoch, shadow.log_start, offset)
     frames = []
-    for frame in frames_of(shadow.replay):
+    for frame in snapshot.frames_of(shadow.replay):
         frames.append(frame)
         if not len(frames) % _FRAMES_A_STEP:
             yield
-    return header, frames
+    return Captured(header, partial(snapshot.sealed, header, frames))
 
 
-async def write(replica: Replica, header: SnapshotHeader, frames: list[bytes]) -> None:
+async def write(replica: Replica, captured: Captured) -> None:
     """Put it beside the log, unless that was changed meanwhile."""
-    if doubt(replica, header) is not None:
+    if doubt(replica, captured.header) is not None:
         return
-    await replica.write_snapshot(lambda: sealed(header, frames))
-    saved_offset(replica)  # deletes it when the log was cut while it was written
+    await replica.write_snapshot(captured.make, captured.name)
+    saved(replica)  # deletes it when the log was cut while it was written, and what it replaces
 
 
 def drop_above(replica: Replica, offset: int) -> None:
     """The log is about to be cut at ``offset``."""
-    if saved_offset(replica) > offset:
-        _drop(replica, f"the log is cut at {offset}")
+    whole, since = saved(replica)
+    if since is not None and since.offset > offset:
+        _drop(replica, INCREMENT, f"the log is cut at {offset}")
+    if whole is not None and whole.offset > offset:
+        _drop(replica, SNAPSHOT, f"the log is cut at {offset}")
+
+
+# -- one file ----------------------------------------------------------------------------------
+
+
+def _header(
+    replica: Replica, name: str, believed: Callable[[Replica, SnapshotFile], H]
+) -> H | None:
+    file = replica.snapshot(name)
+    if file is None:
+        return None
+    try:
+        return believed(replica, file)
+    except _Stale:
+        replica.drop_snapshot(name)
+    except (CorruptRecords, Refused) as problem:
+        _drop(replica, name, str(problem))
+    finally:
+        file.close()
+    return None
+
+
+def _read(
+    replica: Replica,
+    name: str,
+    believed: Callable[[Replica, SnapshotFile], H],
+    reader: Callable[[], B],
+) -> Generator[None, None, tuple[H, B] | None]:
+    file = replica.snapshot(name)
+    if file is None:
+        return None
+    try:
+        header = believed(replica, file)
+        start = file.size - header.body_bytes
+        yield from _check(file, start, header.body_crc)
+        body, position = reader(), start
+        while piece := file.read(position, _READ_BYTES):
+            yield from body.feed(piece)
+            position += len(piece)
+        if body.crc != header.body_crc or not body.is_between_frames:
+            raise CorruptRecords("the checksum of its body")
+        _judge(replica, header)  # the log may have been cut while the file was read
+    except _Stale:
+        replica.drop_snapshot(name)
+        return None
+    except (CorruptRecords, Refused) as problem:
+        _drop(replica, name, str(problem))
+        return None
+    finally:
+        file.close()
+    return header, body
+
+
+def _check(file: SnapshotFile, position: int, expected: int) -> Generator[None, None, None]:
+    """Raises CorruptRecords where the checksum of what follows ``position`` is another."""
+    crc = 0
+    while piece := file.read(position, _READ_BYTES):
+        crc = crc32c(piece, crc)
+        position += len(piece)
+        yield
+    if crc != expected:
+        raise CorruptRecords("the checksum of its body")
 
 
 def _believed(replica: Replica, file: SnapshotFile) -> SnapshotHeader:
-    header = SnapshotHeader.parse(file.read(0, HEADER_BYTES))
-    if file.size != HEADER_BYTES + header.body_bytes:
+    header = SnapshotHeader.parse(file.read(0, snapshot.HEADER_BYTES))
+    if file.size != snapshot.HEADER_BYTES + header.body_bytes:
         raise CorruptRecords(f"{file.size} bytes")
     _judge(replica, header)
     return header
 
 
-def _judge(replica: Replica, header: SnapshotHeader) -> None:
+def _believed_increment(
+    replica: Replica, file: SnapshotFile, *, whole: SnapshotHeader | None
+) -> IncrementHeader:
+    """Raises _Stale for one that is sound, but goes with another whole snapshot."""
+    header = IncrementHeader.parse(file.read(0, increment.HEADER_BYTES))
+    if file.size != increment.HEADER_BYTES + header.body_bytes:
+        raise CorruptRecords(f"{file.size} bytes")
+    if (header.base, header.base_crc) != base_of(replica, whole):
+        raise _Stale
+    _judge(replica, header)
+    return header
+
+
+def base_of(replica: Replica, whole: SnapshotHeader | None) -> tuple[int, int]:
+    """Where an increment begins, and the checksum of what it adds to."""
+    if whole is None:
+        return replica.bounds()[0], 0
+    return whole.offset, whole.body_crc
+
+
+def _judge(replica: Replica, header: SnapshotHeader | IncrementHeader) -> None:
     reason = doubt(replica, header)
     if reason is not None:
         raise CorruptRecords(reason)
 
 
-def _drop(replica: Replica, reason: str) -> None:
-    log.warning("deleted a snapshot of offsets: %s", reason)
-    replica.drop_snapshot()
+def _drop(replica: Replica, name: str, reason: str) -> None:
+    log.warning("deleted a snapshot of offsets file=%s: %s", name, reason)
+    replica.drop_snapshot(name)

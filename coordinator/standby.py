@@ -10,17 +10,18 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Generator
 from contextlib import asynccontextmanager
+from enum import Enum
 from functools import partial
 from typing import Final, TypeVar
 
 from barnabas.protocol.errors import CorruptRequest, Refused
 
 from .config import CoordinatorConfig
+from .increment_capture import Unfit, capture_increment
 from .ownership import Directory, Standing, Term
-from .ports import OffsetsLog, Replica
+from .ports import INCREMENT, OffsetsLog, Replica
 from .shadow import Shadow
-from .snapshot import SnapshotHeader
-from .snapshot_files import capture, drop_above, saved_offset, write
+from .snapshot_files import Captured, Saved, capture, drop_above, saved, write
 
 log = logging.getLogger(__name__)
 
@@ -44,7 +45,13 @@ A killed node reads them again; writing costs as much as reading what is kept.
 
 _WRITES_AT_ONCE: Final = 4
 """Snapshots in memory that wait for the disk, at a stop."""
-_Captured = tuple[SnapshotHeader, list[bytes]]
+
+
+class _File(Enum):
+    """What can be written beside a log."""
+
+    WHOLE = "whole"
+    INCREMENT = "increment"
 
 
 class _Left(Exception):  # noqa: N818 - what happened, not an error
@@ -87,6 +94,8 @@ class Standbys:
         self._is_closed = False
         self._is_stopping = False
         self._writes = asyncio.Semaphore(_WRITES_AT_ONCE)
+        self._unfit: dict[int, int] = {}
+        """By partition: the base since which no increment can be written."""
         self.tail_min = TAIL_MIN
         self.tail_max = TAIL_MAX
         self._pause_s = PAUSE_S
@@ -118,7 +127,7 @@ class Standbys:
             shadow.wake = partial(self._notice, partition)
             self._shadows[partition] = shadow
             replica.watch(_Follower(shadow))
-            saved_offset(replica)  # before anything is appended: deletes what is beyond the end
+            saved(replica)  # before anything is appended: deletes what is beyond the end
         self._notice(partition)
 
     def take(self, partition: int) -> Shadow | None:
@@ -180,8 +189,11 @@ class Standbys:
             if is_rolled:
                 shadow.looked_at_segment = base
             kept = sum(len(each.committed) for each in shadow.replay.offsets.values())
-            if _is_due(shadow.replica) or self._is_long(shadow.replica, kept):
+            due = self._due_file(partition, shadow.replica, kept)
+            if due is _File.WHOLE:
                 await self._save(partition, shadow)
+            elif due is _File.INCREMENT:
+                await self._save_increment(partition, shadow.replica)
 
     async def _look_at_led(self) -> None:
         while not self._is_stopping:
@@ -190,17 +202,35 @@ class Standbys:
                 replica = self._log.replica(term.partition)
                 if term.standing is not Standing.OWNED or replica is None:
                     continue
-                if self._is_led_due(term, replica):
+                if self._due_of_led(term, replica):
                     async with self._guarded(term.partition):
                         # Asked again: a stop may have written it while this waited for its turn.
-                        if self._is_led_due(term, replica):
+                        due = self._due_of_led(term, replica)
+                        if due is _File.WHOLE:
                             await self._save_led(term.partition, replica)
+                        elif due is _File.INCREMENT:
+                            await self._save_increment(term.partition, replica)
 
-    def _is_led_due(self, term: Term, replica: Replica) -> bool:
+    def _due_of_led(self, term: Term, replica: Replica) -> _File | None:
         if self._is_stopping:
-            return False
+            return None
         kept = sum(len(group.offsets.committed) for group in term.groups.values())
-        return _is_due(replica) or self._is_long(replica, kept)
+        return self._due_file(term.partition, replica, kept)
+
+    def _due_file(self, partition: int, replica: Replica, kept: int) -> _File | None:
+        """What is to be written now; ``kept`` offsets are what a whole snapshot would hold.
+
+        A whole one when a segment was rolled since, or when it costs less than what it saves to
+        read; an increment when at least as much came since the last one as that holds.
+        """
+        start, mark, _ = replica.bounds()
+        known = saved(replica)
+        ends = max(known.offset, start)
+        if ends < replica.segment_base <= mark or mark - ends >= max(self.tail_max, 2 * kept):
+            return _File.WHOLE
+        base = _base(known, start)
+        is_long = mark - ends >= max(self.tail_max, ends - base)
+        return _File.INCREMENT if is_long and self._unfit.get(partition) != base else None
 
     async def save(self, within_s: float = STOP_S) -> None:
         """At a stop in order: snapshots where a next start would have much to read.
@@ -231,31 +261,27 @@ class Standbys:
                 "stopped without a snapshot of every offsets partition missing=%s", sorted(missing)
             )
 
-    async def _made_at_stop(self, partition: int) -> tuple[Shadow, _Captured] | None:
+    async def _made_at_stop(self, partition: int) -> tuple[Replica, Captured] | None:
         replica = self._log.replica(partition)
-        shadow = self._shadows.get(partition)
         if replica is None or replica.is_damaged or _tail(replica) < self.tail_min:
             return None  # the regular look may have written it meanwhile
-        if shadow is None:
-            shadow = self._shadow_of(replica)
-        await self._forward(partition, shadow)
-        captured = await self._in_slices(partition, shadow, capture(shadow))
-        return None if captured is None else (shadow, captured)
+        captured = await self._increment(partition, replica)
+        if captured is None:
+            shadow = self._shadows.get(partition) or self._shadow_of(replica)
+            await self._forward(partition, shadow)
+            captured = await self._in_slices(partition, replica, capture(shadow), shadow)
+        return None if captured is None else (replica, captured)
 
     async def _write_at_stop(
-        self, partition: int, shadow: Shadow, captured: _Captured, missing: set[int]
+        self, partition: int, replica: Replica, captured: Captured, missing: set[int]
     ) -> None:
         try:
-            await self._write(partition, shadow, captured)
+            await self._write(partition, replica, captured)
             missing.discard(partition)
         except Exception:
             log.exception("snapshot failed partition=%d", partition)
         finally:
             self._writes.release()
-
-    def _is_long(self, replica: Replica, kept: int) -> bool:
-        """Whether a start would have much to read; ``kept`` offsets are what a snapshot holds."""
-        return _tail(replica) >= max(self.tail_max, 2 * kept)
 
     @asynccontextmanager
     async def _guarded(self, partition: int) -> AsyncIterator[None]:
@@ -274,7 +300,8 @@ class Standbys:
 
     async def _forward(self, partition: int, shadow: Shadow) -> None:
         """Apply what is committed."""
-        await self._in_slices(partition, shadow, shadow.advance(is_to_end=False))
+        steps = shadow.advance(is_to_end=False)
+        await self._in_slices(partition, shadow.replica, steps, shadow)
 
     async def _save_led(self, partition: int, replica: Replica) -> None:
         """What is served is not what the log says: appends that timed out may be in it.
@@ -284,24 +311,51 @@ class Standbys:
         if replica.is_damaged:
             return  # a snapshot would say of what is lost that it never was
         shadow = self._shadow_of(replica)
-        await self._in_slices(partition, shadow, shadow.advance(is_to_end=False))
+        await self._forward(partition, shadow)
         await self._save(partition, shadow)
 
     async def _save(self, partition: int, shadow: Shadow) -> None:
-        captured = await self._in_slices(partition, shadow, capture(shadow))
+        captured = await self._in_slices(partition, shadow.replica, capture(shadow), shadow)
         if captured is not None:
-            await self._write(partition, shadow, captured)
+            await self._write(partition, shadow.replica, captured)
 
-    async def _write(self, partition: int, shadow: Shadow, captured: _Captured) -> None:
-        header, frames = captured
-        await write(shadow.replica, header, frames)
-        log.info("wrote a snapshot partition=%d offset=%d", partition, header.offset)
+    async def _save_increment(self, partition: int, replica: Replica) -> None:
+        if not replica.is_damaged:
+            captured = await self._increment(partition, replica)
+            if captured is not None:
+                await self._write(partition, replica, captured)
+
+    async def _increment(self, partition: int, replica: Replica) -> Captured | None:
+        """What came since the whole snapshot; None where only a whole one will do."""
+        base = _base(saved(replica), replica.bounds()[0])
+        if self._unfit.get(partition) == base:
+            return None
+        try:
+            return await self._in_slices(partition, replica, capture_increment(replica))
+        except Unfit:
+            self._unfit[partition] = base
+            return None
+
+    async def _write(self, partition: int, replica: Replica, captured: Captured) -> None:
+        await write(replica, captured)
+        what = "an increment" if captured.name == INCREMENT else "a snapshot"
+        log.info("wrote %s partition=%d offset=%d", what, partition, captured.header.offset)
 
     async def _in_slices(
-        self, partition: int, shadow: Shadow, steps: Generator[None, None, T]
+        self,
+        partition: int,
+        replica: Replica,
+        steps: Generator[None, None, T],
+        shadow: Shadow | None = None,
     ) -> T:
-        """Run ``steps`` to their end, with more time for others than for them."""
-        is_ward = self._shadows.get(partition) is shadow
+        """Run ``steps`` to their end, with more time for others than for them.
+
+        ``shadow`` is what they bring forward or look at, if anything.
+        """
+        ward = self._shadows.get(partition)
+        if ward is not shadow:
+            ward = None
+        is_followed = replica.is_followed
         ends = self._loop.time() + SLICE_S
         while True:
             try:
@@ -311,27 +365,26 @@ class Standbys:
                 return result
             if self._loop.time() >= ends:
                 await asyncio.sleep(self._pause_s)
-                if self._has_left(partition, shadow, is_ward=is_ward):
+                if ward is not None:
+                    has_left = self._shadows.get(partition) is not ward
+                else:
+                    is_same = self._log.replica(partition) is replica
+                    has_left = not is_same or replica.is_followed is not is_followed
+                if has_left:
                     steps.close()
                     raise _Left
                 ends = self._loop.time() + SLICE_S
 
-    def _has_left(self, partition: int, shadow: Shadow, *, is_ward: bool) -> bool:
-        if is_ward:
-            return self._shadows.get(partition) is not shadow
-        return self._log.replica(partition) is not shadow.replica or shadow.replica.is_followed
-
 
 def _tail(replica: Replica) -> int:
-    """How many committed records follow the last snapshot, or are there at all."""
+    """How many committed records follow what is saved, or are there at all."""
     start, mark, _ = replica.bounds()
-    return mark - max(saved_offset(replica), start)
+    return mark - max(saved(replica).offset, start)
 
 
-def _is_due(replica: Replica) -> bool:
-    """Whether a segment was rolled since the last snapshot, and what is below it is committed."""
-    start, mark, _ = replica.bounds()
-    return max(saved_offset(replica), start) < replica.segment_base <= mark
+def _base(known: Saved, start: int) -> int:
+    """Where an increment begins."""
+    return start if known.whole is None else known.whole.offset
 
 
 def _nobody() -> None:

@@ -14,7 +14,7 @@ from barnabas.broker.storage.checkpoints import BadCheckpoint, read_offsets
 from barnabas.broker.storage.cleaner_checkpoints import CLEANED
 from barnabas.broker.storage.damage import damage_at, is_damaged, suspect
 from barnabas.broker.storage.files import File, Files, StorageError
-from barnabas.coordinator.ports import Watcher
+from barnabas.coordinator.ports import SNAPSHOT, Watcher
 from barnabas.coordinator.unread import Damage
 from barnabas.protocol.errors import ErrorCode, Refused
 
@@ -22,8 +22,6 @@ from .partition import Partition
 
 log = logging.getLogger(__name__)
 
-SNAPSHOT: Final = "offsets-cache"
-"""Kafka knows no such name in a partition's directory, and leaves it alone."""
 _UNKNOWN: Final = 1 << 63
 """Above every offset."""
 
@@ -105,24 +103,23 @@ class OffsetsReplica:
         if self._watcher is not None:
             self._watcher.cut(offset)
 
-    # --- the snapshot ---------------------------------------------------------------------------
+    # --- snapshots --------------------------------------------------------------------------------
 
-    @property
-    def _path(self) -> Path:
-        return self._partition.log.directory / SNAPSHOT
+    def _path(self, name: str) -> Path:
+        return self._partition.log.directory / name
 
-    def snapshot(self) -> SnapshotFile | None:
+    def snapshot(self, name: str = SNAPSHOT) -> SnapshotFile | None:
         """The snapshot, open; None when there is none that can be read."""
         try:
-            return SnapshotFile(self._files.open_existing(self._path))
+            return SnapshotFile(self._files.open_existing(self._path(name)))
         except StorageError as error:
             if not error.is_missing:
                 log.warning("could not open a snapshot of offsets: %s", error)
             return None
 
-    async def write_snapshot(self, make: Callable[[], bytes]) -> None:
+    async def write_snapshot(self, make: Callable[[], bytes], name: str = SNAPSHOT) -> None:
         """Replace it, durably, in a thread. A full disk keeps the old one."""
-        path, own = self._path, self._partition.log
+        path, own = self._path(name), self._partition.log
         try:
             await self._files.off_loop(lambda: self._files.write_atomically(path, make()))
         except StorageError as error:
@@ -131,10 +128,10 @@ class OffsetsReplica:
             elif not own.is_offline:
                 own.note_failure(error)
 
-    def drop_snapshot(self) -> None:
+    def drop_snapshot(self, name: str = SNAPSHOT) -> None:
         """Delete it; should a power cut bring it back, it is judged again."""
         try:
-            self._files.unlink(self._path)
+            self._files.unlink(self._path(name))
         except StorageError as error:
             log.warning("could not delete a snapshot of offsets: %s", error)
 

@@ -7,7 +7,7 @@ from bisect import bisect_right
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from barnabas.coordinator.ports import AppendDone, Watcher
+from barnabas.coordinator.ports import SNAPSHOT, AppendDone, Watcher
 from barnabas.coordinator.unread import Damage
 from barnabas.protocol.errors import ErrorCode, Refused
 from barnabas.protocol.records import batch
@@ -28,7 +28,8 @@ class MemoryPartition:
     """Epoch and start offset, ascending."""
     segment_base: int = 0
     cleaned: int = 0
-    snapshot: bytes | None = None
+    files: dict[str, bytes] = field(default_factory=dict)
+    """Snapshots beside it, by name."""
     is_gone: bool = False
     watcher: Watcher | None = None
     reads: int = 0
@@ -36,6 +37,11 @@ class MemoryPartition:
     """By first offset: reads are refused."""
     is_alone: bool = False
     """No other replica has what is damaged here."""
+
+    @property
+    def snapshot(self) -> bytes | None:
+        """The whole one."""
+        return self.files.get(SNAPSHOT)
 
     @property
     def is_led(self) -> bool:
@@ -158,16 +164,16 @@ class MemoryReplica:
     def watch(self, watcher: Watcher | None) -> None:
         self.hosted.watcher = watcher
 
-    def snapshot(self) -> MemoryFile | None:
-        data = self.hosted.snapshot
+    def snapshot(self, name: str = SNAPSHOT) -> MemoryFile | None:
+        data = self.hosted.files.get(name)
         return None if data is None else MemoryFile(data)
 
-    async def write_snapshot(self, make: Callable[[], bytes]) -> None:
+    async def write_snapshot(self, make: Callable[[], bytes], name: str = SNAPSHOT) -> None:
         await asyncio.sleep(0.001)
-        self.hosted.snapshot = make()
+        self.hosted.files[name] = make()
 
-    def drop_snapshot(self) -> None:
-        self.hosted.snapshot = None
+    def drop_snapshot(self, name: str = SNAPSHOT) -> None:
+        self.hosted.files.pop(name, None)
 
 
 class MemoryLog:

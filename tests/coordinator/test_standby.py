@@ -13,8 +13,9 @@ from typing import Any
 
 import pytest
 
-from barnabas.coordinator import deltas, standby
-from barnabas.coordinator.snapshot_files import saved_offset
+from barnabas.coordinator import deltas, increment_capture, standby
+from barnabas.coordinator.ports import SNAPSHOT
+from barnabas.coordinator.snapshot_files import saved
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.offsets_topic import offset_key, offset_value
 from barnabas.protocol.records.batch import build_batch
@@ -271,10 +272,13 @@ def test_a_follower_writes_a_snapshot_when_the_log_since_the_last_one_is_long(
         node.hosted.follow_mark(offset)
         node.turn(1)
     node.wait(1)
-    assert saved_offset(MemoryReplica(node.log, node.hosted)) in range(10, 25)
+    assert saved(MemoryReplica(node.log, node.hosted)).offset in range(10, 25)
 
 
-def test_no_snapshot_is_written_before_the_log_is_twice_what_it_holds(rig: Rig) -> None:
+def test_no_snapshot_is_written_before_the_log_is_twice_what_it_holds(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(increment_capture, "KEYS_MAX", 0)
     rig.coordinator.standbys.tail_max = 1
     hosted = rig.log.partition(G)
     for index in range(4):
@@ -292,10 +296,12 @@ def written(rig: Rig, monkeypatch: pytest.MonkeyPatch, delay_s: float) -> list[i
     """The partitions of which snapshots are written from now on, each in ``delay_s``."""
     seen: list[int] = []
 
-    async def write(replica: MemoryReplica, make: Callable[[], bytes]) -> None:
+    async def write(
+        replica: MemoryReplica, make: Callable[[], bytes], name: str = SNAPSHOT
+    ) -> None:
         seen.extend(n for n, each in rig.log.partitions.items() if each is replica.hosted)
         await asyncio.sleep(delay_s)
-        replica.hosted.snapshot = make()
+        replica.hosted.files[name] = make()
 
     monkeypatch.setattr(MemoryReplica, "write_snapshot", write)
     return seen

@@ -11,7 +11,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from barnabas.coordinator import replay
+from barnabas.coordinator import increment_capture, replay
+from barnabas.coordinator.ports import INCREMENT, SNAPSHOT
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.offsets_topic import (
     GroupRecord,
@@ -32,6 +33,7 @@ from tests.sim.simulated_loop import SimulatedLoop
 
 G = partition_of("g")
 PUT_BY = replay.LATEST_MAX
+INCREMENT_KEYS = increment_capture.KEYS_MAX
 GROUPS = [name for name in (f"g{n}" for n in range(40)) if partition_of(name) == G][:2]
 
 WRITES = st.lists(
@@ -84,10 +86,12 @@ class StandbyMachine(RuleBasedStateMachine):
         self.log = MemoryLog(self.loop)
         self.log.is_replicated = False
         self.epoch = 0
+        self.aside: tuple[str, bytes] | None = None
 
-    @initialize(keys=st.sampled_from([0, 3, 4096]))
-    def begin(self, keys: int) -> None:
+    @initialize(keys=st.sampled_from([0, 3, 4096]), increment=st.sampled_from([4, 4096, 4096]))
+    def begin(self, keys: int, increment: int) -> None:
         replay.LATEST_MAX = keys  # type: ignore[misc]
+        increment_capture.KEYS_MAX = increment  # type: ignore[misc]
         self.start()
 
     def start(self) -> None:
@@ -101,6 +105,7 @@ class StandbyMachine(RuleBasedStateMachine):
 
     def teardown(self) -> None:
         replay.LATEST_MAX = PUT_BY  # type: ignore[misc]
+        increment_capture.KEYS_MAX = INCREMENT_KEYS  # type: ignore[misc]
         if hasattr(self, "rig"):
             self.rig.close()
 
@@ -272,12 +277,41 @@ class StandbyMachine(RuleBasedStateMachine):
             self.epoch += 1
         self.start()
 
-    @precondition(lambda self: self.hosted.snapshot)
+    @precondition(lambda self: self.is_led or self.is_followed)
+    @rule()
+    def save(self) -> None:
+        """As at a stop that somebody thinks better of; without transactions it is an increment."""
+        standbys = self.rig.coordinator.standbys
+        self.loop.run_until_complete(standbys.save())
+        standbys._is_stopping = False
+
+    @precondition(lambda self: self.hosted.files)
+    @rule(name=st.sampled_from([SNAPSHOT, INCREMENT]))
+    def lose_a_snapshot(self, name: str) -> None:
+        """One may be older than the other, or alone: nothing is renamed together."""
+        self.hosted.files.pop(name, None)
+
+    @precondition(lambda self: self.hosted.files)
+    @rule(name=st.sampled_from([SNAPSHOT, INCREMENT]))
+    def keep_a_snapshot_aside(self, name: str) -> None:
+        if name in self.hosted.files:
+            self.aside = name, self.hosted.files[name]
+
+    @precondition(lambda self: self.aside)
+    @rule()
+    def find_the_old_snapshot_again(self) -> None:
+        """A power cut brought back what was replaced, or deleted when the log was cut."""
+        assert self.aside is not None
+        self.hosted.files[self.aside[0]] = self.aside[1]
+
+    @precondition(lambda self: self.hosted.files)
     @rule(where=st.integers(0, 10_000), bit=st.integers(0, 7))
-    def damage_the_snapshot(self, where: int, bit: int) -> None:
-        data = bytearray(self.hosted.snapshot or b"")
-        data[where % len(data)] ^= 1 << bit
-        self.hosted.snapshot = bytes(data)
+    def damage_a_snapshot(self, where: int, bit: int) -> None:
+        names = sorted(self.hosted.files)
+        name = names[where % len(names)]
+        data = bytearray(self.hosted.files[name])
+        data[where // len(names) % len(data)] ^= 1 << bit
+        self.hosted.files[name] = bytes(data)
 
     @precondition(lambda self: self.is_led)
     @rule()

@@ -10,9 +10,9 @@ import pytest
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
-from barnabas.broker.replication.offsets_replica import SNAPSHOT
 from barnabas.console.development_cluster import Cluster
 from barnabas.console.embedded_zookeeper import EmbeddedZooKeeper
+from barnabas.coordinator.ports import SNAPSHOT
 from benchmarks.apache_kafka import kafka_node
 from tests.harness.confluent_client import Confluent
 from tests.harness.deployments import SMALL_JVM

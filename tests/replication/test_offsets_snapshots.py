@@ -6,6 +6,7 @@ Source: coordinator.md section 3.4.1; checks C3.9. Power goes between any two ch
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from pathlib import Path
 from random import Random
 
@@ -13,7 +14,7 @@ import pytest
 
 from barnabas.broker.config import StorageSettings
 from barnabas.broker.replication.offsets_log import OffsetsLogPort
-from barnabas.broker.replication.offsets_replica import SNAPSHOT, OffsetsReplica
+from barnabas.broker.replication.offsets_replica import OffsetsReplica
 from barnabas.broker.replication.partition import Partition
 from barnabas.broker.storage.checkpoints import format_offsets
 from barnabas.broker.storage.cleaner_checkpoints import CLEANED
@@ -22,8 +23,9 @@ from barnabas.broker.storage.manager import LogManager
 from barnabas.broker.storage.slices import at_once
 from barnabas.coordinator.config import CoordinatorConfig
 from barnabas.coordinator.ownership import Directory
-from barnabas.coordinator.ports import OFFSETS_TOPIC
+from barnabas.coordinator.ports import INCREMENT, OFFSETS_TOPIC, SNAPSHOT
 from barnabas.coordinator.shadow import Shadow
+from barnabas.coordinator.snapshot_files import capture, write
 from barnabas.coordinator.standby import Standbys
 from barnabas.protocol.offsets_topic import offset_key, offset_value
 from barnabas.protocol.records import batch
@@ -36,6 +38,7 @@ from tests.storage.stopping_files import Died, StoppingFiles, copied, cut
 
 HOME = Path("/data")
 LIVES = 6
+KINDS = (SNAPSHOT, INCREMENT)
 
 
 class Node:
@@ -82,7 +85,7 @@ class Node:
         self.partition.append(build_batch(pairs, timestamp_ms=1), acks=1, is_client=False)
 
     async def do_something(self, chance: Random) -> None:
-        what = chance.choice(["write"] * 6 + ["flush", "save", "points"])
+        what = chance.choice(["write"] * 6 + ["flush", "save", "whole", "points"])
         if what == "write":
             self.write(chance)
         elif what == "flush":
@@ -92,8 +95,16 @@ class Node:
                 await self.standbys.save()
             except BaseExceptionGroup as group:
                 raise group.exceptions[0] from None  # the crash, out of the task that met it
+        elif what == "whole":
+            await self.save_whole()
         else:
             await self.logs.write_recovery_points()
+
+    async def save_whole(self) -> None:
+        """As when a segment was rolled; a stop writes increments of this log."""
+        captured = at_once(capture(self.shadow()))
+        if captured is not None:
+            await write(self.replica, captured)
 
     def shadow(self) -> Shadow:
         shadow = Shadow(self.replica)
@@ -109,9 +120,13 @@ class Node:
                 position = batch.next_offset(data, at)
         return folded(batches, end)
 
+    def path(self, name: str = SNAPSHOT) -> Path:
+        return self.partition.log.directory / name
+
     @property
-    def path(self) -> Path:
-        return self.partition.log.directory / SNAPSHOT
+    def kept(self) -> list[str]:
+        """The snapshots that are there."""
+        return [name for name in KINDS if self.disk.exists(self.path(name))]
 
 
 def disk() -> StoppingFiles:
@@ -120,15 +135,15 @@ def disk() -> StoppingFiles:
     return StoppingFiles(loop.wall_ms)
 
 
-async def story(seed: int) -> int:
-    """Lives that end in a crash; how many of them began with a snapshot."""
-    chance, files, begun = Random(seed), disk(), 0
+async def story(seed: int) -> Counter[tuple[str, ...]]:
+    """Lives that end in a crash; how many of them began with which snapshots."""
+    chance, files, begun = Random(seed), disk(), Counter[tuple[str, ...]]()
     for epoch in range(LIVES):
         node = Node(files, epoch)
         await node.start()
         shadow = node.shadow()
         assert content(shadow.replay) == node.fold(), f"life {epoch} of seed {seed}"
-        begun += files.exists(node.path)
+        begun[tuple(node.kept)] += 1
         files.arm(chance.randrange(10, 120))
         try:
             while True:
@@ -143,25 +158,32 @@ async def story(seed: int) -> int:
 @pytest.mark.parametrize("seeds", [range(start, start + 10) for start in range(0, 20, 10)], ids=str)
 @in_simulated_time
 async def test_snapshot_and_tail_are_the_fold_over_the_log_after_any_crash(seeds: range) -> None:
-    begun = 0
+    begun = Counter[tuple[str, ...]]()
     for seed in seeds:
         begun += await story(seed)
-    assert begun > 5, "snapshots were hardly ever used"
+    assert all(begun[names] for names in ((SNAPSHOT,), (INCREMENT,), KINDS)), begun
 
 
-async def settled(node: Node, chance: Random) -> None:
-    """A node with a snapshot of all it has."""
+async def settled(node: Node, chance: Random, kind: str = SNAPSHOT) -> None:
+    """A node with a snapshot of all it has: a whole one, or an increment since the log start."""
     await node.start()
     for _ in range(30):
         node.write(chance)
-    await node.standbys.save()
-    assert node.disk.exists(node.path)
+    if kind == SNAPSHOT:
+        await node.save_whole()
+    else:
+        await node.standbys.save()
+    assert node.kept == [kind]
 
 
+each_kind = pytest.mark.parametrize("kind", KINDS)
+
+
+@each_kind
 @in_simulated_time
-async def test_a_load_reads_the_snapshot_and_only_the_tail_of_the_log() -> None:
+async def test_a_load_reads_the_snapshot_and_only_the_tail_of_the_log(kind: str) -> None:
     node, chance = Node(disk(), 0), Random(1)
-    await settled(node, chance)
+    await settled(node, chance, kind)
     node.write(chance, 2)
     shadow = node.shadow()
     assert content(shadow.replay) == node.fold()
@@ -175,43 +197,46 @@ async def test_a_snapshot_is_written_when_a_segment_was_rolled_and_not_before() 
     running = asyncio.create_task(node.standbys.run())
     node.write(chance)
     await asyncio.sleep(60)
-    assert not node.disk.exists(node.path)
+    assert not node.kept
     while not node.replica.segment_base:
         node.write(chance)
     await asyncio.sleep(60)
-    assert node.disk.exists(node.path)
+    assert node.kept
     running.cancel()
     await asyncio.gather(running, return_exceptions=True)
 
 
+@each_kind
 @in_simulated_time
-async def test_a_flipped_bit_costs_the_snapshot_and_nothing_else() -> None:
+async def test_a_flipped_bit_costs_the_snapshot_and_nothing_else(kind: str) -> None:
     node = Node(disk(), 0)
-    await settled(node, Random(1))
-    whole, expected = bytes(node.disk.read_whole(node.path)), node.fold()
+    await settled(node, Random(1), kind)
+    whole, expected = bytes(node.disk.read_whole(node.path(kind))), node.fold()
     for place in range(len(whole)):
         data = bytearray(whole)
         data[place] ^= 1 << place % 8
-        node.disk.write_atomically(node.path, bytes(data))
+        node.disk.write_atomically(node.path(kind), bytes(data))
         assert content(node.shadow().replay) == expected, f"byte {place}"
-        assert not node.disk.exists(node.path)
+        assert not node.kept
 
 
+@each_kind
 @in_simulated_time
-async def test_a_snapshot_that_was_cut_short_is_not_used() -> None:
+async def test_a_snapshot_that_was_cut_short_is_not_used(kind: str) -> None:
     node = Node(disk(), 0)
-    await settled(node, Random(1))
-    del node.disk._files[node.path].data[-5:]
+    await settled(node, Random(1), kind)
+    del node.disk._files[node.path(kind)].data[-5:]
     assert content(node.shadow().replay) == node.fold()
-    assert not node.disk.exists(node.path)
+    assert not node.kept
 
 
+@each_kind
 @in_simulated_time
-async def test_a_snapshot_of_another_leaders_history_is_not_used() -> None:
+async def test_a_snapshot_of_another_leaders_history_is_not_used(kind: str) -> None:
     """The log was cut and has grown past it again, and nobody here saw that."""
     node, chance = Node(disk(), 0), Random(1)
-    await settled(node, chance)
-    kept = bytes(node.disk.read_whole(node.path))
+    await settled(node, chance, kind)
+    kept = bytes(node.disk.read_whole(node.path(kind)))
     own = node.partition.log
     own.truncate_to(30)
     node.partition.high_watermark = 30
@@ -219,37 +244,40 @@ async def test_a_snapshot_of_another_leaders_history_is_not_used() -> None:
     node.partition.leader_epoch = 7
     for _ in range(40):
         node.write(chance)
-    node.disk.write_atomically(node.path, kept)
+    node.disk.write_atomically(node.path(kind), kept)
     assert content(node.shadow().replay) == node.fold()
-    assert not node.disk.exists(node.path)
+    assert not node.kept
 
 
 @pytest.mark.parametrize("text", [format_offsets({(OFFSETS_TOPIC, 0): 91}), b"what is this"])
+@each_kind
 @in_simulated_time
-async def test_a_snapshot_below_what_was_compacted_is_not_used(text: bytes) -> None:
+async def test_a_snapshot_below_what_was_compacted_is_not_used(text: bytes, kind: str) -> None:
     """A tombstone above it may be gone, and its key would come back."""
     node, chance = Node(disk(), 0), Random(1)
-    await settled(node, chance)
+    await settled(node, chance, kind)
     node.write(chance)
     node.disk.write_atomically(HOME / CLEANED, text)
     assert content(node.shadow().replay) == node.fold()
-    assert not node.disk.exists(node.path)
+    assert not node.kept
 
 
+@each_kind
 @in_simulated_time
-async def test_a_snapshot_goes_when_the_log_starts_elsewhere() -> None:
+async def test_a_snapshot_goes_when_the_log_starts_elsewhere(kind: str) -> None:
     node, chance = Node(disk(), 0), Random(1)
-    await settled(node, chance)
+    await settled(node, chance, kind)
     node.partition.log.advance_start(60)
-    assert content(node.shadow().replay) == folded([], 0) or not node.disk.exists(node.path)
-    assert not node.disk.exists(node.path)
+    assert content(node.shadow().replay) == folded([], 0) or not node.kept
+    assert not node.kept
 
 
+@each_kind
 @in_simulated_time
-async def test_a_snapshot_of_a_deleted_log_goes_with_it() -> None:
+async def test_a_snapshot_of_a_deleted_log_goes_with_it(kind: str) -> None:
     node = Node(disk(), 0)
-    await settled(node, Random(1))
+    await settled(node, Random(1), kind)
     node.logs.delete(OFFSETS_TOPIC, 0)
     await node.standbys.save()
-    assert not node.disk.exists(node.path)
+    assert not node.kept
     assert node.logs.directories[0].is_online
