@@ -19,6 +19,7 @@ from kazoo.client import KazooClient
 from barnabas.client.admin import Admin
 from barnabas.console.development_cluster import Cluster
 from tests.harness.pages import ROOT, Example, Reader, blocks, examples, pages
+from tests.harness.steady import STEADY
 
 README = ROOT / "README.md"
 CONSUMERS = "/consumers"
@@ -55,7 +56,7 @@ EVERY = [each for page in pages() for each in examples(page) if is_run_here(each
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Cluster]:
-    with Cluster(3) as running:
+    with Cluster(3, settings=STEADY) as running:
         yield running
 
 

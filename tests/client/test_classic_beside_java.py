@@ -20,6 +20,7 @@ from barnabas.console.development_cluster import Cluster
 from barnabas.console.java import find_java
 from benchmarks.apache_kafka import class_path
 from tests.harness.needs import maven_jars
+from tests.harness.steady import STEADY
 
 PARTITIONS = 6
 STREAMS = 2
@@ -28,7 +29,7 @@ EACH = 240
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Cluster]:
-    with Cluster(brokers=3) as running:
+    with Cluster(brokers=3, settings=STEADY) as running:
         yield running
 
 
@@ -59,13 +60,13 @@ async def java_member(
     reading = asyncio.create_task(read())
     yield
     process.send_signal(signal.SIGTERM)
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(120):
         await process.wait()
         await reading
 
 
 async def eventually(ask: Callable[[], bool]) -> None:
-    async with asyncio.timeout(90):
+    async with asyncio.timeout(180):
         while not ask():  # noqa: ASYNC110 - another process decides
             await asyncio.sleep(0.05)
 
@@ -112,7 +113,7 @@ async def test_a_mixed_group_reads_every_message_once(
     topic = await asyncio.to_thread(cluster.create_topic, f"mixed-{storage}", PARTITIONS)
     settings = {
         "zookeeper.connect": cluster.zookeeper,
-        "zookeeper.session.timeout.ms": "4000",
+        "zookeeper.session.timeout.ms": "10000",
         "group.id": f"group-{storage}",
         "auto.offset.reset": "smallest",
         "offsets.storage": storage,

@@ -29,7 +29,7 @@ def _awaited(pid: int) -> None:
     except ProcessLookupError:
         return
     try:
-        assert select.select([watched], [], [], 30)[0], f"process {pid} lives on"
+        assert select.select([watched], [], [], 120)[0], f"process {pid} lives on"
     finally:
         os.close(watched)
 
@@ -61,13 +61,13 @@ def test_a_deaf_child_is_killed_after_the_grace(tmp_path: Path) -> None:
 def test_its_last_words_are_the_end_of_what_it_wrote(tmp_path: Path) -> None:
     program = "[print(f'line {n}') for n in range(50)]; print('\\tat some.java.Frame')"
     child = Child([sys.executable, "-c", program], tmp_path / "log")
-    child.wait_or_kill(30)
+    child.wait_or_kill(120)
     assert child.last_words(lines=2) == "line 48\nline 49"
 
 
 def test_what_it_says_on_standard_error_is_kept_as_well(tmp_path: Path) -> None:
     child = Child([sys.executable, "-c", "raise SystemExit('why')"], tmp_path / "log")
-    assert child.wait_or_kill(30) == 1
+    assert child.wait_or_kill(120) == 1
     assert child.last_words() == "why"
 
 
@@ -85,7 +85,7 @@ def test_it_ends_with_its_parent(threads: int, tmp_path: Path) -> None:
         "os.kill(os.getpid(), signal.SIGKILL)\n"
     )
     done = subprocess.run(
-        [sys.executable, "-c", program], stdout=subprocess.PIPE, text=True, cwd=ROOT, timeout=30
+        [sys.executable, "-c", program], stdout=subprocess.PIPE, text=True, cwd=ROOT, timeout=120
     )
     _awaited(int(done.stdout))
 
@@ -103,7 +103,7 @@ def test_a_paused_child_ends_with_its_parent_when_that_is_asked_for(tmp_path: Pa
         "os.kill(os.getpid(), signal.SIGKILL)\n"
     )
     done = subprocess.run(
-        [sys.executable, "-c", program], stdout=subprocess.PIPE, text=True, cwd=ROOT, timeout=30
+        [sys.executable, "-c", program], stdout=subprocess.PIPE, text=True, cwd=ROOT, timeout=120
     )
     _awaited(int(done.stdout))
 

@@ -13,11 +13,12 @@ from barnabas.client.descriptions import Committed
 from barnabas.client.errors import KafkaError
 from barnabas.console.given_cluster import GivenCluster
 from barnabas.testing import Cluster
+from tests.harness.steady import STEADY
 
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Cluster]:
-    with Cluster(2) as running:
+    with Cluster(2, settings=STEADY) as running:
         yield running
 
 

@@ -152,7 +152,7 @@ def test_a_reader_that_goes_away_gets_no_traceback() -> None:
         stderr=subprocess.PIPE,
         text=True,
         check=True,
-        timeout=30,
+        timeout=120,
     )
     assert "Traceback" not in done.stderr
 
@@ -169,7 +169,7 @@ def test_the_command_does_not_load_what_it_does_not_need() -> None:
         capture_output=True,
         text=True,
         check=True,
-        timeout=30,
+        timeout=120,
     )
     assert done.stderr.strip() == "[]"
 

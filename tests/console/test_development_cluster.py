@@ -24,15 +24,23 @@ from barnabas.console.embedded_zookeeper import ZooKeeperFailed
 from barnabas.console.node import NodeFailed
 from barnabas.console.ports import LOOPBACK, free_ports, is_free
 from barnabas.console.snippets import first_programs
+from tests.harness.deployments import await_leaders_at
 from tests.harness.needs import program
+from tests.harness.steady import STEADY
+from tests.harness.waiting import eventually
 
 ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Cluster]:
-    with Cluster(2) as running:
+    with Cluster(2, settings=STEADY) as running:
         yield running
+
+
+def await_known(cluster: Cluster, topic: str, partitions: int) -> None:
+    """Return when every node knows the topic: the controller answers its creator before that."""
+    await_leaders_at([(LOOPBACK, node.port) for node in cluster.nodes], topic, partitions)
 
 
 def _await_end(pid: int) -> None:
@@ -41,7 +49,7 @@ def _await_end(pid: int) -> None:
     except ProcessLookupError:
         return
     try:
-        assert select.select([watched], [], [], 30)[0], f"process {pid} lives on"
+        assert select.select([watched], [], [], 120)[0], f"process {pid} lives on"
     finally:
         os.close(watched)
 
@@ -70,13 +78,18 @@ def test_topics_are_created_described_and_deleted_from_the_command_line(
     assert main(["topics", "create", "typed", *where]) == 1
     assert main(["topics", "create", "typed", "--if-not-exists", *where]) == 0
     capsys.readouterr()
+    await_known(cluster, "typed", 4)
     assert main(["topics", "describe", "typed", "--json", *where]) == 0
     (described,) = json.loads(capsys.readouterr().out)
     assert [each["partition"] for each in described["partitions"]] == [0, 1, 2, 3]
     assert main(["topics", "delete", "typed", *where]) == 0
     capsys.readouterr()
-    assert main(["topics", "list", *where]) == 0
-    assert "typed" not in capsys.readouterr().out.split()
+
+    def is_listed() -> bool:
+        assert main(["topics", "list", *where]) == 0
+        return "typed" in capsys.readouterr().out.split()
+
+    eventually(lambda: not is_listed(), what="whoever is asked knows that it is gone")
 
 
 def test_a_topic_gets_partitions_and_settings_from_the_command_line(
@@ -84,12 +97,15 @@ def test_a_topic_gets_partitions_and_settings_from_the_command_line(
 ) -> None:
     where = ["--cluster", str(cluster.directory)]
     assert main(["topics", "create", "grown", "--replication-factor", "2", *where]) == 0
+    await_known(cluster, "grown", 1)
     assert main(["topics", "alter", "grown", *where]) == 2
     settings = ["--config", "retention.ms=5", "--delete-config", "flush.ms"]
     assert main(["topics", "alter", "grown", "--partitions", "3", *settings, *where]) == 0
     assert main(["topics", "alter", "grown", "--partitions", "2", *where]) == 1
     assert main(["topics", "alter", "grown", "--config", "retention.ms=soon", *where]) == 1
     capsys.readouterr()
+    await_known(cluster, "grown", 3)
+    cluster.wait_in_sync("grown", 2)
     assert main(["topics", "describe", "grown", "--json", *where]) == 0
     (described,) = json.loads(capsys.readouterr().out)
     assert [len(each["in_sync"]) for each in described["partitions"]] == [2, 2, 2]
@@ -101,6 +117,7 @@ def test_a_topics_settings_are_shown_with_where_they_come_from(
 ) -> None:
     where = ["--bootstrap-server", cluster.bootstrap]
     assert main(["topics", "create", "kept", "--config", "retention.ms=7", *where]) == 0
+    await_known(cluster, "kept", 1)
     capsys.readouterr()
     assert main(["topics", "describe", "kept", *where]) == 0
     shown = capsys.readouterr().out.split("\n\n")[1]
@@ -118,6 +135,7 @@ def test_a_setting_that_is_none_or_not_set_is_not_said_to_be_taken_back(
 ) -> None:
     where = ["--bootstrap-server", cluster.bootstrap]
     assert main(["topics", "create", "plain", *where]) == 0
+    await_known(cluster, "plain", 1)
     capsys.readouterr()
     assert main(["topics", "alter", "plain", "--delete-config", "retention.mss", *where]) == 1
     told = capsys.readouterr()
@@ -252,7 +270,7 @@ def test_up_starts_announces_and_leaves_nothing_after_ctrl_c() -> None:
         file = Path(told["processes"][1]["properties"]).read_text()
         assert parse_properties(file)["metrics.partitions.regex"] == r"a\.b"
         up.send_signal(signal.SIGINT)
-        assert up.wait(30) == 0
+        assert up.wait(120) == 0
     for process in told["processes"]:
         _await_end(process["pid"])
     assert not Path(told["processes"][1]["properties"]).exists()

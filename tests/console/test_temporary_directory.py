@@ -39,7 +39,7 @@ def test_it_goes_when_its_maker_is_killed(how: signal.Signals) -> None:
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
         text=True,
-        timeout=60,
+        timeout=120,
     )
     path = Path(done.stdout.strip())
     assert path.name.startswith("barnabas-test-")
@@ -54,7 +54,7 @@ def test_it_outlives_nobody_who_forgot_it() -> None:
         stdout=subprocess.PIPE,
         text=True,
         check=True,
-        timeout=60,
+        timeout=120,
     )
     path = Path(done.stdout.strip())
     eventually(lambda: not path.exists(), what="the directory is removed")

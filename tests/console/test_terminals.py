@@ -46,7 +46,7 @@ def run(*words: str, shell: str = "", **environment: str) -> subprocess.Complete
         cwd=ROOT,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=120,
         env={**os.environ, **environment},
     )
 
@@ -306,7 +306,7 @@ def test_a_cluster_lives_in_a_directory_of_any_name(tmp_path: Path, locale: str)
     while b"\n# kcat" not in said and (line := running.stdout.readline()):
         said += line
     running.send_signal(signal.SIGINT)
-    rest = running.communicate(timeout=60)[0]
+    rest = running.communicate(timeout=120)[0]
     assert running.returncode == 0, (said + rest).decode(errors="replace")
     assert b"Barnabas is up" in said
     assert sorted(each.name for each in tmp_path.iterdir()) == [STRANGE]
@@ -365,7 +365,7 @@ def test_ctrl_c_ends_a_command_that_waits_with_130_and_no_word() -> None:
     )  # fmt: skip
     await_reading(import_csv.pid)
     import_csv.send_signal(signal.SIGINT)
-    out, err = import_csv.communicate(timeout=60)
+    out, err = import_csv.communicate(timeout=120)
     assert (import_csv.returncode, out, err) == (130, "", "")
 
 

@@ -149,7 +149,7 @@ def _settings(number: int) -> dict[str, str]:
     return {
         "KAFKA_BROKER_ID": str(number),
         "KAFKA_ZOOKEEPER_CONNECT": "zookeeper:2181",
-        "KAFKA_ZOOKEEPER_SESSION_TIMEOUT_MS": "3000",
+        "KAFKA_ZOOKEEPER_SESSION_TIMEOUT_MS": "10000",
         "KAFKA_NODE_ROLES": "broker" if number < 100 else "coordinator",
         "KAFKA_LISTENERS": (
             f"PLAINTEXT://0.0.0.0:29092,EXTERNAL://0.0.0.0:{CLIENT_PORT},INTERNAL://0.0.0.0:29093"

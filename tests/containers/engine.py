@@ -65,7 +65,7 @@ class Engine:
         """End the engine if it is ours."""
         if self._daemon is not None and self._daemon.poll() is None:
             self._daemon.terminate()
-            self._daemon.wait(30)
+            self._daemon.wait(120)
         if self._folder is not None:
             self._folder.cleanup()
 

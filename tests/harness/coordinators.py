@@ -8,8 +8,11 @@ from .raw import Address, Closed, RawConnection
 from .raw_calls import NO_ERROR, fetch_offsets, find_coordinator
 from .waiting import eventually
 
+ANSWER_S = 10.0
+"""Who does not answer for so long, a paused node for example, is asked again."""
 
-def coordinator(addresses: Sequence[Address], group: str, within_s: float = 60.0) -> Address:
+
+def coordinator(addresses: Sequence[Address], group: str, within_s: float = 90.0) -> Address:
     """Where the coordinator of a group listens, once it answers for the group.
 
     Any of ``addresses`` that answers is asked. librdkafka's AdminClient needs this after a start:
@@ -26,11 +29,11 @@ def coordinator(addresses: Sequence[Address], group: str, within_s: float = 60.0
 
 def _asked(address: Address, group: str) -> Address | None:
     try:
-        with RawConnection(address) as link:
+        with RawConnection(address, ANSWER_S) as link:
             found = find_coordinator(link, group)
         if found.error != NO_ERROR:
             return None
-        with RawConnection((found.host, found.port)) as link:
+        with RawConnection((found.host, found.port), ANSWER_S) as link:
             _, code = fetch_offsets(link, group, "any", [0])
     except (OSError, Closed):
         return None

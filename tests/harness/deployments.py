@@ -29,6 +29,8 @@ from .znodes import registered_brokers
 
 SMALL_JVM: Final = ("-Xms128m", "-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 SESSION_MS: Final = 3_000
+ANSWER_S: Final = 10.0
+"""Who does not answer for so long is asked again."""
 
 
 class Deployment(Protocol):
@@ -185,7 +187,7 @@ def await_complete(addresses: Sequence[Address]) -> None:
 
     def is_complete(address: Address) -> bool:
         try:
-            with RawConnection(address) as link:
+            with RawConnection(address, ANSWER_S) as link:
                 known, controller = live_brokers(link)
         except (OSError, Closed):
             return False
@@ -197,15 +199,25 @@ def await_complete(addresses: Sequence[Address]) -> None:
 
 def await_leaders(cluster: Deployment, topic: str, partitions: int) -> dict[int, Address]:
     """Return the leaders of a topic once every node knows them: a creator may hear it earlier."""
+    return await_leaders_at(cluster.addresses, topic, partitions)
+
+
+def await_leaders_at(
+    addresses: Sequence[Address], topic: str, partitions: int
+) -> dict[int, Address]:
+    """The same for the nodes at these addresses."""
 
     def known_by(address: Address) -> dict[int, Address]:
-        with RawConnection(address) as link:
-            found = leaders(link, topic)
+        try:
+            with RawConnection(address, ANSWER_S) as link:
+                found = leaders(link, topic)
+        except (OSError, Closed):
+            return {}
         return found if len(found) >= partitions else {}
 
     return [
         eventually(lambda at=address: known_by(at), what=f"leaders of {topic}")  # type: ignore[misc]
-        for address in cluster.addresses
+        for address in addresses
     ][-1]
 
 

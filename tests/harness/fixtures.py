@@ -15,6 +15,7 @@ from .deployments import Deployment, ElsewhereCluster, deploy
 from .kafka_python_client import KafkaPython
 from .needs import program
 from .own_client import Own
+from .steady import STEADY
 
 LIBRARIES: tuple[ClientLibrary, ...] = (KafkaPython(), Aiokafka(), Confluent(), Own())
 
@@ -26,7 +27,7 @@ def cluster() -> Iterator[Deployment]:
     """Three nodes for all tests that do no harm."""
     elsewhere = os.environ.get("BARNABAS_INTEROP_BOOTSTRAP")
     # Records that tests date years back would go whenever retention happens to look.
-    settings = {"log.initial.task.delay.ms": str(24 * 3_600_000)}
+    settings = {**STEADY, "log.initial.task.delay.ms": str(24 * 3_600_000)}
     running = ElsewhereCluster(elsewhere) if elsewhere else deploy(3, settings)
     yield running
     running.stop()
@@ -40,7 +41,7 @@ def deploy_fresh() -> Iterator[Deploy]:
     started: list[Deployment] = []
 
     def start(count: int = 3, settings: Mapping[str, str] | None = None) -> Deployment:
-        started.append(deploy(count, settings))
+        started.append(deploy(count, {**STEADY, **(settings or {})}))
         return started[-1]
 
     yield start

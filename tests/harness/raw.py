@@ -94,7 +94,7 @@ class Reader:
 class RawConnection:
     """One blocking connection; every wait on the server ends after ``timeout_s``."""
 
-    def __init__(self, address: Address, timeout_s: float = 10.0) -> None:
+    def __init__(self, address: Address, timeout_s: float = 60.0) -> None:
         self._socket = socket.create_connection(address, timeout=timeout_s)
         self._correlation_id = 0
 

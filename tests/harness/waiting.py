@@ -10,13 +10,15 @@ from typing import TypeVar
 T = TypeVar("T")
 
 POLL_S = 0.02
+WITHIN_S = 90.0
+"""Nothing that works takes so long, not even beside a machine full of other tests."""
 
 
 class TooLate(AssertionError):  # noqa: N818 - says what happened
     """The condition did not come to hold; the text tells what was seen last."""
 
 
-def eventually(ask: Callable[[], T], *, within_s: float = 30.0, what: str = "") -> T:
+def eventually(ask: Callable[[], T], *, within_s: float = WITHIN_S, what: str = "") -> T:
     """Ask until the answer is true, and return it.
 
     Raises TooLate after ``within_s``. What ``ask`` raises is not caught.

@@ -8,12 +8,16 @@ from contextlib import contextmanager
 from kazoo.client import KazooClient
 from kazoo.exceptions import NoNodeError
 
+START_S = 60.0
+SESSION_S = 60.0
+"""As long as the server allows: what a test has created is not to go while it works."""
+
 
 @contextmanager
 def session(hosts: str) -> Iterator[KazooClient]:
     """A kazoo client that is connected, and gone afterwards."""
-    client = KazooClient(hosts)
-    client.start(timeout=10)
+    client = KazooClient(hosts, timeout=SESSION_S)
+    client.start(timeout=START_S)
     try:
         yield client
     finally:

@@ -18,6 +18,7 @@ from tests.harness.coordinators import coordinator
 from tests.harness.raw import RawConnection, addresses_of, array, request_frame, text
 from tests.harness.raw_calls import FETCH, leaders
 from tests.harness.records import Sent
+from tests.harness.steady import STEADY
 from tests.harness.waiting import eventually
 
 TOPICS, PARTITIONS, NODES = 12, 3, 3
@@ -70,7 +71,7 @@ def leave_in_the_middle(cluster: Cluster, topic: str) -> None:
 
 
 def test_the_descriptors_of_deleted_topics_are_given_back() -> None:
-    with Cluster(NODES) as cluster:
+    with Cluster(NODES, settings=STEADY) as cluster:
         coordinator(addresses_of(cluster.bootstrap), "g")
         topics = [f"gone{number}" for number in range(TOPICS)]
         change(cluster.bootstrap, topics)

@@ -16,6 +16,7 @@ from barnabas.protocol.messages import incremental_alter_configs as alter_config
 from barnabas.protocol.messages import metadata
 from barnabas.protocol.znodes import BrokerRegistration, broker_path
 from tests.harness import znodes
+from tests.harness.steady import STEADY
 
 NODE: Final = 4
 PROTOCOLS: Final = "PLAINTEXT:PLAINTEXT,OUTSIDE:PLAINTEXT,INTERNAL:SASL_PLAINTEXT"
@@ -23,12 +24,12 @@ PROTOCOLS: Final = "PLAINTEXT:PLAINTEXT,OUTSIDE:PLAINTEXT,INTERNAL:SASL_PLAINTEX
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Cluster]:
-    with Cluster(2) as running:
+    with Cluster(2, settings=STEADY) as running:
         yield running
 
 
 async def dial(port: int) -> Connection:
-    return await Connection.open(LOOPBACK, port, client_id="tests", timeout_ms=10_000)
+    return await Connection.open(LOOPBACK, port, client_id="tests", timeout_ms=60_000)
 
 
 async def change_over(
@@ -70,7 +71,7 @@ async def told(port: int) -> dict[int, tuple[str, int]]:
 
 
 async def eventually(holds: Callable[[], Awaitable[bool]]) -> None:
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(90):
         while True:
             try:
                 if await holds():

@@ -21,10 +21,12 @@ from tests.harness.deployments import OwnCluster, create_topic
 from tests.harness.raw import RawConnection
 from tests.harness.raw_calls import commit_offsets
 from tests.harness.records import Sent
+from tests.harness.steady import STEADY
 from tests.harness.waiting import eventually
 
 CLIENT: ClientLibrary = Confluent()
 SETTINGS = {
+    **STEADY,
     "metrics.listener": "127.0.0.1:0",
     "metrics.lag.interval.ms": "200",
     "metrics.partitions.regex": "watched.*",
@@ -185,8 +187,9 @@ def test_members_and_states_of_groups_are_counted(
         stable = 'barnabas_coordinator_groups{state="Stable"}'
         assert total(scraped(observed), stable) >= 1
     owned = 'barnabas_coordinator_partitions{standing="owned"}'
-    assert total(scraped(observed), owned) == 50
-    assert total(scraped(observed), "barnabas_coordinator_loads_total") >= 50
+    eventually(lambda: total(scraped(observed), owned) == 50, what="each has its owner")
+    loads = "barnabas_coordinator_loads_total"
+    eventually(lambda: total(scraped(observed), loads) >= 50, what="each was loaded")
 
 
 def test_a_node_that_is_gone_shows_in_the_gauges_and_its_return_too(

@@ -12,7 +12,7 @@ import pytest
 from barnabas.console.embedded_zookeeper import EmbeddedZooKeeper
 from benchmarks import overload
 
-SETTINGS = {**overload.REPLICATED, "beacon.timeout.ms": "2000"}
+SETTINGS = {**overload.REPLICATED, "beacon.timeout.ms": "5000"}
 SECONDS = 0.5
 CONNECTIONS = 300
 NODES = 3

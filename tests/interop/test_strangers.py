@@ -22,15 +22,16 @@ from barnabas.protocol.znodes import (
 )
 from benchmarks.barnabas_node import barnabas_node
 from tests.harness import znodes
+from tests.harness.steady import STEADY
 from tests.harness.waiting import eventually
 
-EXIT_S = 60.0
+EXIT_S = 120.0
 SECRET = "cluster.secret"
 
 
 @pytest.fixture(scope="module")
 def ours() -> Iterator[Cluster]:
-    with Cluster(2) as cluster:
+    with Cluster(2, settings=STEADY) as cluster:
         yield cluster
 
 
@@ -80,11 +81,11 @@ def test_a_node_waits_while_the_registered_ones_are_frozen_and_starts_once_they_
             node.launch()
             try:
                 eventually(
-                    lambda: "waiting for a registered node" in node.last_words(), within_s=60
+                    lambda: "waiting for a registered node" in node.last_words(), within_s=120
                 )
                 assert client.get_children(BROKER_IDS) == ["1"]
                 client.delete(path)
-                eventually(lambda: client.get_children(BROKER_IDS) == ["2"], within_s=60)
+                eventually(lambda: client.get_children(BROKER_IDS) == ["2"], within_s=120)
                 node.wait_until_listening()
             finally:
                 node.stop()

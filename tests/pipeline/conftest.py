@@ -17,6 +17,7 @@ from barnabas.pipeline.session import spark_session
 from benchmarks.spark_connector import NoConnector, connector_jars
 from tests.harness.confluent_client import Confluent
 from tests.harness.records import Sent
+from tests.harness.steady import STEADY
 
 HERE = Path(__file__).parent
 
@@ -60,7 +61,7 @@ def spark(connector: list[Path] | NoConnector) -> Iterator[SparkSession]:
 @pytest.fixture(scope="session")
 def cluster() -> Iterator[Cluster]:
     """Two nodes, so that partitions have different leaders."""
-    with Cluster(2, settings={"offsets.topic.num.partitions": "4"}) as running:
+    with Cluster(2, settings={**STEADY, "offsets.topic.num.partitions": "4"}) as running:
         yield running
         close_links()
 
