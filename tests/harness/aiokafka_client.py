@@ -156,6 +156,7 @@ async def _joined(bootstrap: str, group: str, topic: str) -> Any:
         group_id=group,
         auto_offset_reset="earliest",
         enable_auto_commit=False,
+        session_timeout_ms=30_000,
     )
     await consumer.start()
     return consumer

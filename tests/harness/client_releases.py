@@ -161,7 +161,7 @@ def _go_outcomes(client: GoClient, bootstrap: str, topic: str, group: str) -> Ou
             values.update(record.value for record in member.poll())
             return len(values) >= count
 
-        eventually(has_all, within_s=60, what=f"{count} records")
+        eventually(has_all, within_s=120, what=f"{count} records")
         member.commit()
         member.close()
         return len(values)

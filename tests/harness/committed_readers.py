@@ -89,7 +89,7 @@ def aiokafka(bootstrap: str, topic: str, partition: int, isolation: str, end: in
             consumer.assign([place])
             assert await consumer.end_offsets([place]) == {place: end}
             consumer.seek(place, 0)
-            async with asyncio.timeout(30):
+            async with asyncio.timeout(90):
                 while await consumer.position(place) < end:
                     polled: Mapping[Any, Any] = await consumer.getmany(timeout_ms=POLL_MS)
                     for records in polled.values():

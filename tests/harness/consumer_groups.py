@@ -13,7 +13,7 @@ from .client_libraries import ClientLibrary, GroupMember
 from .records import Received
 from .waiting import eventually
 
-WAIT_S = 60.0
+WAIT_S = 120.0
 
 
 class MemberThread:

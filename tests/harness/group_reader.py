@@ -30,7 +30,7 @@ class GroupReader(Activity):
                 "group.id": group,
                 "auto.offset.reset": "earliest",
                 "enable.auto.commit": False,
-                "session.timeout.ms": 10_000,
+                "session.timeout.ms": 30_000,
                 "log_level": 2,
             }
         )

@@ -20,6 +20,7 @@ from kafka.admin import (
 from kafka.structs import OffsetAndMetadata
 
 from .admin_calls import Calls
+from .waiting import eventually
 
 
 def kafka_python_calls(admin: KafkaAdminClient, topic: str, group: str) -> Calls:
@@ -31,12 +32,12 @@ def kafka_python_calls(admin: KafkaAdminClient, topic: str, group: str) -> Calls
         **_groups(admin, topic, group),
         **_transactions(admin, topic),
         **_security(admin),
+        **_moves(admin, topic),
         "delete_topics": lambda: admin.delete_topics([topic]),
     }
 
 
 def _cluster(admin: KafkaAdminClient, topic: str) -> Calls:
-    place = TopicPartition(topic, 0)
     return {
         "api_versions": lambda: admin.api_versions() and None,
         "get_broker_version_data": lambda: admin.get_broker_version_data(1) and None,
@@ -47,8 +48,17 @@ def _cluster(admin: KafkaAdminClient, topic: str) -> Calls:
         "describe_log_dirs": lambda: admin.describe_log_dirs([topic]),
         "alter_replica_log_dirs": lambda: admin.alter_replica_log_dirs({(topic, 0, 1): "/x"}),
         "elect_leaders": lambda: admin.elect_leaders(0, [topic]),
+    }
+
+
+def _moves(admin: KafkaAdminClient, topic: str) -> Calls:
+    """The leader may be another one afterwards, of which other nodes hear a little later."""
+    place = TopicPartition(topic, 0)
+    return {
         "alter_partition_reassignments": lambda: admin.alter_partition_reassignments({place: [1]}),
-        "list_partition_reassignments": lambda: admin.list_partition_reassignments(),
+        "list_partition_reassignments": lambda: eventually(
+            lambda: place not in admin.list_partition_reassignments(), what="the move ends"
+        ),
     }
 
 

@@ -52,7 +52,7 @@ GOLDEN: Final = Path(__file__).parent.parent / "golden" / "connection-order.json
 NO_PRODUCER: Final = -1
 TOPIC_RESOURCE: Final = 2
 SET: Final = 0
-PATIENCE_MS: Final = 20_000
+PATIENCE_MS: Final = 60_000
 FETCH_WAIT_MS: Final = 150
 PROTOCOLS: Final = (join_group.Protocol(name="range", metadata=b"\0\0\0\0\0\0\0\0\0\0"),)
 _NUMBERS: Final = itertools.count(1)

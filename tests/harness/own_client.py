@@ -23,7 +23,7 @@ from .records import GroupDescription, Received, Sent
 T = TypeVar("T")
 
 POLL_S = 0.1
-WAIT_S = 30.0
+WAIT_S = 60.0
 
 
 class Own:
@@ -63,7 +63,7 @@ class Own:
             auto_offset_reset="earliest",
             auto_commit=False,
             heartbeat_interval_ms=500,
-            session_timeout_ms=10_000,
+            session_timeout_ms=60_000,
             assignors=self._assignors,
         )
         return OwnMember(SyncConsumer(bootstrap, topic, group=group, config=config))

@@ -42,7 +42,7 @@ BY_NATURE = (
     (re.compile(r"\d{4}-\d\d-\d\dT[\d:.]+Z"), "TIME"),
 )
 COMPARED = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
-COMMAND_S = 120
+COMMAND_S = 300
 WARNINGS_ARE_ERRORS = ("-W", "error", "-m", "pytest", "-W", "error", "-p", "no:asyncio")
 """pytest-asyncio warns of an option that the project does not set."""
 

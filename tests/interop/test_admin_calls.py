@@ -19,6 +19,7 @@ from tests.harness.admin_calls import called, methods, outcomes
 from tests.harness.aiokafka_calls import aiokafka_calls
 from tests.harness.confluent_calls import confluent_calls
 from tests.harness.confluent_client import WAIT_S, Confluent
+from tests.harness.coordinators import coordinator
 from tests.harness.deployments import Deployment, create_topic, is_apache_kafka
 from tests.harness.go_clients import FRANZ, SARAMA
 from tests.harness.kafka_python_calls import kafka_python_calls
@@ -94,6 +95,7 @@ def filled(cluster: Deployment, topic: str, group: str) -> str:
     records = [Sent(b"x", partition=at % 3) for at in range(30)]
     library.produce(cluster.bootstrap, topic, records)
     places = [TopicPartition(topic, partition, 2) for partition in range(3)]
+    coordinator(cluster.addresses, group)
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
     [done] = admin.alter_consumer_group_offsets(
         [ConsumerGroupTopicPartitions(group, places)]

@@ -16,7 +16,7 @@ from kafka.admin import ConfigResource as Resource
 from tests.harness.deployments import Deployment, await_leaders
 from tests.harness.waiting import eventually
 
-WAIT_S = 30.0
+WAIT_S = 60.0
 
 
 @pytest.fixture
@@ -48,11 +48,21 @@ def in_sync(admin: AdminClient, topic: str) -> dict[int, tuple[list[int], set[in
     }
 
 
+def await_whole(admin: AdminClient, topic: str, partitions: int) -> None:
+    """Return when whoever is asked knows so many partitions, all in sync on three nodes."""
+
+    def is_whole() -> bool:
+        found = in_sync(admin, topic)
+        return sorted(found) == list(range(partitions)) and all(
+            len(isr) == 3 for _, isr in found.values()
+        )
+
+    eventually(is_whole, what=f"{partitions} partitions of {topic} in sync")
+
+
 def test_confluent_adds_partitions(confluent: AdminClient, replicated: str) -> None:
     confluent.create_partitions([NewPartitions(replicated, 3)])[replicated].result(WAIT_S)
-    found = in_sync(confluent, replicated)
-    assert sorted(found) == [0, 1, 2]
-    assert all(len(isr) == 3 for _, isr in found.values())
+    await_whole(confluent, replicated, 3)
     with pytest.raises(KafkaException, match="INVALID_PARTITIONS"):
         confluent.create_partitions([NewPartitions(replicated, 2)])[replicated].result(WAIT_S)
 
@@ -101,7 +111,7 @@ def test_kafka_python_adds_partitions_and_changes_settings(
     kafka_python: KafkaAdminClient, confluent: AdminClient, replicated: str
 ) -> None:
     kafka_python.create_partitions({replicated: 2})
-    assert sorted(in_sync(confluent, replicated)) == [0, 1]
+    await_whole(confluent, replicated, 2)
     for incremental in (True, False):
         value = "5555" if incremental else "6666"
         resource = Resource("TOPIC", replicated, configs={"retention.ms": value})

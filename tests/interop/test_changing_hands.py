@@ -52,7 +52,10 @@ def apache_kafka(directory: Path, **overrides: str) -> Iterator[str]:
 
 def leads(bootstrap: str, has_logs: bool) -> bool:
     """A client that comes before every leader is known may wait a minute with its question."""
-    found = AdminClient({"bootstrap.servers": bootstrap}).list_topics(timeout=10)
+    try:
+        found = AdminClient({"bootstrap.servers": bootstrap}).list_topics(timeout=10)
+    except KafkaException:  # it listens, and does not answer yet
+        return False
     partitions = [one for topic in found.topics.values() for one in topic.partitions.values()]
     return bool(partitions or not has_logs) and all(one.leader >= 0 for one in partitions)
 

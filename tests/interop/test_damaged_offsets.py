@@ -70,7 +70,7 @@ def test_a_replica_whose_disk_turned_a_bit_over_is_copied_anew_and_no_offset_is_
             except FileNotFoundError:  # the damaged log is gone, the new one not there yet
                 return False
 
-        eventually(are_alike, within_s=60, what="the copies are alike")
+        eventually(are_alike, within_s=120, what="the copies are alike")
         assert "fetches anew what is damaged" in node.log.read_text()
         assert committed(cluster) == {turn}
     cluster.stop_nodes()

@@ -18,7 +18,7 @@ from tests.harness.waiting import eventually
 
 pytestmark = pytest.mark.skipif(is_apache_kafka(), reason="Kafka keeps no history of offsets")
 
-WAIT_S = 30.0
+WAIT_S = 60.0
 
 
 @pytest.fixture
@@ -26,14 +26,13 @@ def had_members(groups: GroupShell, topic: str, group: str) -> str:
     """A group whose member has read the topic, committed and left."""
     groups.fill(topic)
     member = Confluent().join(groups.bootstrap, group, topic)
-    read = 0
+    read: set[tuple[int, int]] = set()
 
     def has_read_all() -> bool:
-        nonlocal read
-        read += len(member.poll())
-        return read == 20
+        read.update((record.partition, record.offset) for record in member.poll())
+        return len(read) == 20
 
-    eventually(has_read_all, what="the member reads everything", within_s=60)
+    eventually(has_read_all, what="the member reads everything", within_s=120)
     member.commit()
     member.close()
     return group

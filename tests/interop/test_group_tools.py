@@ -27,7 +27,7 @@ def busy(groups: GroupShell, filled: str, group: str) -> Iterator[str]:
         member.poll()
         return len(member.assigned()) > 0
 
-    eventually(has_partitions, what="the member has partitions", within_s=60)
+    eventually(has_partitions, what="the member has partitions", within_s=120)
     yield f"{group}-busy"
     member.close()
 

@@ -70,9 +70,12 @@ def shell(tool: Tool, cluster: Deployment) -> Shell:
     return Shell(tool, cluster)
 
 
-def test_topics_are_created_with_replicas_and_grow(shell: Shell, topic: str) -> None:
+def test_topics_are_created_with_replicas_and_grow(
+    shell: Shell, cluster: Deployment, topic: str
+) -> None:
     shell.create(topic, 2, 3, "--config", "min.insync.replicas=2")
     shell(TOPICS, "--alter", "--topic", topic, "--partitions", "4")
+    await_leaders(cluster, topic, 4)
     found = shell.replicas(topic)
     assert sorted(found) == [0, 1, 2, 3]
     assert all(sorted(replicas) == [1, 2, 3] for _, replicas, _ in found.values())
@@ -141,7 +144,7 @@ def move(shell: Shell, topic: str, targets: Sequence[Sequence[int]], where: Path
         shown = shell(REASSIGNMENTS, *file, "--verify")
         return "" if "still in progress" in shown else shown
 
-    return eventually(is_over, what="the partitions are moved", within_s=60)
+    return eventually(is_over, what="the partitions are moved", within_s=120)
 
 
 def test_replicas_move_with_their_records_and_leadership_follows(
@@ -152,8 +155,11 @@ def test_replicas_move_with_their_records_and_leadership_follows(
     verified = move(shell, topic, [(1, 2, 3), (3, 1)], tmp_path)
     assert f"Reassignment of partition {topic}-0 is completed." in verified
     assert "Clearing broker-level throttles on brokers 1,2,3" in verified
-    found = shell.replicas(topic)
-    assert [found[index][1:] for index in (0, 1)] == [([1, 2, 3], {1, 2, 3}), ([3, 1], {1, 3})]
+    moved = [([1, 2, 3], {1, 2, 3}), ([3, 1], {1, 3})]
+    eventually(
+        lambda: [shell.replicas(topic)[index][1:] for index in (0, 1)] == moved,
+        what="whoever is asked knows the new replicas",
+    )
     assert "No partition reassignments found." in shell(REASSIGNMENTS, "--list")
 
     move(shell, topic, [(2, 3, 1), (1, 3)], tmp_path)
@@ -161,7 +167,7 @@ def test_replicas_move_with_their_records_and_leadership_follows(
     assert f"{topic}-0" in elected
     again = shell(ELECTIONS, "--election-type", "preferred", "--topic", topic, "--partition", "0")
     assert f"Valid replica already elected for partitions {topic}-0" in again
-    assert shell.replicas(topic)[0][0] == "2"
+    eventually(lambda: shell.replicas(topic)[0][0] == "2", what="whoever is asked knows the leader")
 
 
 def test_log_directories_tell_the_size_of_each_replica(shell: Shell, topic: str) -> None:

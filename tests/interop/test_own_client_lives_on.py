@@ -27,7 +27,7 @@ from barnabas.console.development_cluster import Cluster
 
 NODES = 3
 PARTITIONS = 3
-WAIT_S = 60.0
+WAIT_S = 120.0
 SETTINGS = {
     "offsets.topic.num.partitions": "3",
     "min.insync.replicas": "2",
@@ -37,7 +37,7 @@ CONFIG = ConsumerConfig(
     auto_offset_reset="earliest",
     auto_commit=False,
     heartbeat_interval_ms=300,
-    session_timeout_ms=10_000,
+    session_timeout_ms=30_000,
 )
 
 

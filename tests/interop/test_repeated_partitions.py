@@ -74,6 +74,7 @@ def only_result(
 )
 def test_a_partition_named_twice_takes_the_last_batch_and_goes_on(
     cluster: Deployment,
+    group: str,
     name: str,
     version: int,
     first: bytes,
@@ -81,7 +82,7 @@ def test_a_partition_named_twice_takes_the_last_batch_and_goes_on(
     expected: tuple[int, int],
     end: int,
 ) -> None:
-    topic = f"repeated-{name}"
+    topic = f"repeated-{name}-{group}"
     with RawConnection(cluster.addresses[0]) as link:
         create_topic(link, topic, 1)
         address = eventually(lambda: leaders(link, topic).get(0), what="a leader")

@@ -12,9 +12,9 @@ from confluent_kafka.admin import AdminClient
 from kafka import KafkaAdminClient, KafkaConsumer
 
 from tests.harness.confluent_client import Confluent
-from tests.harness.deployments import Deployment
+from tests.harness.deployments import Deployment, await_leaders
 
-WAIT_S = 30
+WAIT_S = 60
 
 
 def of_a_confluent_admin(bootstrap: str) -> set[str]:
@@ -76,4 +76,5 @@ def test_every_client_lists_all_topics(
     cluster: Deployment, topic: str, ask: Callable[[str], set[str]]
 ) -> None:
     Confluent().create_topic(cluster.bootstrap, topic, 1)
+    await_leaders(cluster, topic, 1)
     assert topic in ask(cluster.bootstrap)

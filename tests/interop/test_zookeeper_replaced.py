@@ -51,14 +51,14 @@ def test_a_zookeeper_that_was_replaced_by_an_empty_one_is_told_and_survived(
         EmbeddedZooKeeper(data) as zookeeper,
         barnabas_node(tmp_path / "node", zookeeper.hosts, settings=settings) as node,
     ):
-        eventually(lambda: "took over" in node.last_words(), within_s=60)
+        eventually(lambda: "took over" in node.last_words(), within_s=120)
         create(node.bootstrap, topic)
         Confluent().produce(node.bootstrap, topic, numbered(0, 10))
         zookeeper.kill()
         shutil.copytree(data, kept)
         shutil.rmtree(data / "version-2")
         zookeeper.restart()
-        eventually(lambda: WARNING in node.last_words(), within_s=60)
+        eventually(lambda: WARNING in node.last_words(), within_s=120)
         assert "missing znode: /cluster/id" in node.last_words()
         with znodes.session(zookeeper.hosts) as client:
             assert client.exists(CONTROLLER) is None
@@ -68,6 +68,6 @@ def test_a_zookeeper_that_was_replaced_by_an_empty_one_is_told_and_survived(
         shutil.rmtree(data / "version-2")
         shutil.copytree(kept / "version-2", data / "version-2")
         zookeeper.restart()
-        eventually(lambda: known(zookeeper.hosts) == ["1"], within_s=60)
+        eventually(lambda: known(zookeeper.hosts) == ["1"], within_s=120)
         Confluent().produce(node.bootstrap, topic, numbered(10, 10))
         assert len(Confluent().read(node.bootstrap, topic, BEGINNING)) == 20
