@@ -14,7 +14,7 @@ from tests.sim.sim_zookeeper import SimEnsemble
 async def notes(zookeeper: ZooKeeper, count: int) -> list[int]:
     """The nodes that the notes are of, once there are so many."""
     changed = asyncio.Event()
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while len(names := await zookeeper.children(znodes.LOG_DIR_EVENTS, changed.set)) < count:
             await changed.wait()
             changed.clear()

@@ -38,7 +38,7 @@ async def test_a_topic_that_is_created_is_found_by_every_node_alike() -> None:
     for topic in topics:
         await topic.look()
         assert topic.partition_count is None
-    async with asyncio.timeout(5), asyncio.TaskGroup() as tasks:
+    async with asyncio.timeout(60), asyncio.TaskGroup() as tasks:
         running = [tasks.create_task(topic.run()) for topic in topics]
         await asyncio.sleep(0)
         second.suspend()
@@ -50,7 +50,7 @@ async def test_a_topic_that_is_created_is_found_by_every_node_alike() -> None:
 
 
 async def until(holds: Callable[[], bool]) -> None:
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         while not holds():  # noqa: ASYNC110 - what is waited for has no event
             await asyncio.sleep(0)
 

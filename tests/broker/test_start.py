@@ -27,7 +27,7 @@ def test_a_start_that_waits_for_zookeeper_is_broken_off_by_a_signal(
         with subprocess.Popen(argv, stderr=subprocess.PIPE, text=True) as node:
             silent.accept()[0].close()
             node.send_signal(number)
-            _, said = node.communicate(timeout=60)
+            _, said = node.communicate(timeout=180)
     assert node.returncode == 0
     assert "stopped before it served" in said
     assert "Traceback" not in said
@@ -41,7 +41,7 @@ def test_a_start_with_wrong_settings_tells_all_of_them_and_where_they_came_from(
     argv = [sys.executable, "-m", "barnabas.broker", str(file)]
     environment = {**os.environ, "KAFKA_BROKER_ID": "me", "KAFKA_BOOTSTRAP_SERVERS": "h:1"}
     done = subprocess.run(
-        argv, capture_output=True, text=True, env=environment, timeout=60, check=False
+        argv, capture_output=True, text=True, env=environment, timeout=180, check=False
     )
     assert done.returncode == 2
     first, *problems = done.stderr.splitlines()

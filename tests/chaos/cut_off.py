@@ -39,7 +39,7 @@ GROUPS: Final = [f"group-{number}" for number in range(12)]
 PARTITIONS: Final = 6
 VICTIM: Final = 1
 VICTIMS_GROUP_ID: Final = 47_001
-WAIT_S: Final = 60.0
+WAIT_S: Final = 120.0
 LONGER_S: Final = 1.0
 """How long it stays cut off when others have taken over."""
 SETTINGS: Final = {

@@ -32,7 +32,7 @@ PACE_S: Final = 0.02
 RETRY_S: Final = 0.02
 LOOK_UP_S: Final = 1.0
 COMMIT_S: Final = 3.0
-LATE_S: Final = 15.0
+LATE_S: Final = 60.0
 """Longer than any pause: what a paused node answers when it wakes up is of interest."""
 WITHOUT_EFFECT: Final = {COORDINATOR_LOAD_IN_PROGRESS}
 """After these codes nothing was appended; after all others the outcome is unknown."""

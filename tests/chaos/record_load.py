@@ -97,7 +97,7 @@ class Aiokafka(Idempotent):
             bootstrap_servers=self._bootstrap,
             enable_idempotence=True,
             acks="all",
-            request_timeout_ms=15_000,
+            request_timeout_ms=60_000,
             metadata_max_age_ms=2_000,
         )
         await producer.start()

@@ -37,7 +37,7 @@ pytestmark = pytest.mark.skipif(
 
 def told_while_cut_off(*settings: str) -> dict[str, Any]:
     ended = subprocess.run(
-        [*COMMAND, *settings], cwd=ROOT, capture_output=True, text=True, check=False, timeout=200
+        [*COMMAND, *settings], cwd=ROOT, capture_output=True, text=True, check=False, timeout=600
     )
     assert ended.returncode == 0, ended.stderr
     found: dict[str, Any] = json.loads(ended.stdout)

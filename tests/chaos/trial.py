@@ -28,7 +28,7 @@ from .record_checks import Place, differences
 from .registers import Read
 
 NODES: Final = 3
-RECOVERY_S: Final = 60.0
+RECOVERY_S: Final = 180.0
 LAST_LINES: Final = 40
 
 

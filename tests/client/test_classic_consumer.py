@@ -36,10 +36,11 @@ six_partitions = pytest.mark.kafka_topic(partitions=6)
 def a_config(cluster: Cluster, group: str, **settings: Any) -> ClassicConfig:
     values: dict[str, Any] = {
         "zookeeper_connect": cluster.zookeeper,
-        "zookeeper_session_timeout_ms": 2_000,
+        "zookeeper_session_timeout_ms": 10_000,
         "group_id": group,
         "auto_offset_reset": "smallest",
         "rebalance_backoff_ms": 1_000,
+        "rebalance_max_retries": 60,
         **settings,
     }
     return ClassicConfig(**values)
@@ -52,7 +53,7 @@ async def zookeeper(kafka_cluster: Cluster) -> AsyncIterator[ZooKeeper]:
     await session.close()
 
 
-async def eventually(ask: Callable[[], Awaitable[bool]], within_s: float = 60) -> None:
+async def eventually(ask: Callable[[], Awaitable[bool]], within_s: float = 120) -> None:
     async with asyncio.timeout(within_s):
         while not await ask():  # noqa: ASYNC110 - another process answers
             await asyncio.sleep(0.02)
@@ -139,7 +140,7 @@ async def test_the_znodes_are_those_of_kafka(
 async def test_an_expired_session_registers_again_and_owns_partitions_again(
     kafka_cluster: Cluster, kafka_topic: str, kafka_group: str
 ) -> None:
-    session = await connect(kafka_cluster.zookeeper, session_timeout_ms=2_000)
+    session = await connect(kafka_cluster.zookeeper, session_timeout_ms=10_000)
     server = kafka_cluster._zookeeper
     assert isinstance(session, KazooSession)
     assert isinstance(server, EmbeddedZooKeeper)
@@ -361,9 +362,9 @@ async def test_streams_without_await_may_each_have_a_thread(
         threads = [threading.Thread(target=consume, args=(each,)) for each in streams]
         for thread in threads:
             thread.start()
-        assert await asyncio.to_thread(is_all.wait, 60)
+        assert await asyncio.to_thread(is_all.wait, 120)
         connector.commit_offsets()
     for thread in threads:
-        await asyncio.to_thread(thread.join, 60)
+        await asyncio.to_thread(thread.join, 120)
         assert not thread.is_alive()
     assert sorted(seen) == [(partition, number) for partition in range(6) for number in range(20)]

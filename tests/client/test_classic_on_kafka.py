@@ -64,7 +64,9 @@ async def test_two_members_share_a_topic_and_take_its_offsets_over_and_back(
                     (await each.create_message_streams({"orders": 1}))["orders"][0]
                     for each in (one, two)
                 ]
-                assert [len(each.owned) for each in (one, two)] == [2, 2]
+                async with asyncio.timeout(120):  # the first claims its share beside the second
+                    while [len(each.owned) for each in (one, two)] != [2, 2]:  # noqa: ASYNC110
+                        await asyncio.sleep(0.02)
                 for found in await asyncio.gather(*(drained(each, 10) for each in streams)):
                     seen += found
                 await one.commit_offsets()

@@ -174,7 +174,7 @@ async def test_an_answer_that_no_retry_mends_comes_back_as_it_is(
 
 async def test_what_never_mends_is_raised_when_the_time_is_over(town: Town) -> None:
     town.coordinator_codes = [ErrorCode.COORDINATOR_LOAD_IN_PROGRESS] * 10_000
-    config = ClientConfig(retry_backoff_ms=1, retry_backoff_ms_max=1, api_timeout_ms=30)
+    config = ClientConfig(retry_backoff_ms=1, retry_backoff_ms_max=1, api_timeout_ms=1_500)
     async with Cluster(town.bootstrap, config) as cluster:
         with pytest.raises(KafkaError) as failure:
             await cluster.to_coordinator("g", heartbeat.HeartbeatRequest(), _code)

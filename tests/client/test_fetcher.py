@@ -20,9 +20,9 @@ from barnabas.protocol.records.control import Marker, encode_marker
 
 from .small_cluster import SmallCluster, small_cluster
 
-CLIENT = ClientConfig(retry_backoff_ms=1, retry_backoff_ms_max=5, api_timeout_ms=10_000)
+CLIENT = ClientConfig(retry_backoff_ms=1, retry_backoff_ms_max=5, api_timeout_ms=60_000)
 QUICK = FetchConfig(max_wait_ms=50, refresh_leader_backoff_ms=5, reset="earliest")
-SOON_S = 20.0
+SOON_S = 90.0
 
 
 @pytest.fixture

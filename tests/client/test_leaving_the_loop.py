@@ -47,7 +47,7 @@ async def test_a_loop_goes_on_where_the_one_before_was_left(
             seen.append(record.value)
             break
         assert consumer.position(place) == 2
-        batch = await consumer.next_batch(3, timeout_s=None)
+        batch = await consumer.next_batch(3, timeout_s=None, gather_s=60)
         assert batch is not None
         seen += batch.values()
     assert seen == VALUES[:5]

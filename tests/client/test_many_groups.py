@@ -27,7 +27,7 @@ from barnabas.protocol.messages import (
 )
 from tests.client.scripted_broker import Answer, ScriptedBroker, scripted_broker
 
-CONFIG = ClientConfig(retry_backoff_ms=1, retry_backoff_ms_max=1, api_timeout_ms=5_000)
+CONFIG = ClientConfig(retry_backoff_ms=1, retry_backoff_ms_max=1, api_timeout_ms=60_000)
 GROUPS = [f"g-{number}" for number in range(450)]
 T = TopicPartition("t", 0)
 

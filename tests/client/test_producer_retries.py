@@ -234,7 +234,7 @@ async def test_retries_end_with_their_number(town: SmallCluster) -> None:
 async def test_retries_end_with_their_time(town: SmallCluster) -> None:
     (place,) = town.topic("t")
     town.logs[place].codes = [ErrorCode.NOT_ENOUGH_REPLICAS] * 10_000
-    config = ProducerConfig(delivery_timeout_ms=100, retry_backoff_ms=5)
+    config = ProducerConfig(delivery_timeout_ms=1_500, retry_backoff_ms=5)
     async with Producer(town.bootstrap, config, client=CLIENT) as producer:
         with pytest.raises(KafkaError) as failure:
             await producer.send("t", b"v")

@@ -268,7 +268,7 @@ class SmallCluster:
         await writer.create(await writer.plan(Wish(**wish)))
 
     async def until(self, holds: Callable[[], bool]) -> None:
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(60):
             while not holds():
                 self.changed.clear()
                 await self.changed.wait()
@@ -308,7 +308,7 @@ class SmallCluster:
 
     async def gone(self, path: str) -> None:
         """Return when a znode does not exist."""
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(60):
             while True:
                 changed = asyncio.Event()
                 if await self.observer.exists(path, changed.set) is None:

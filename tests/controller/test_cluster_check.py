@@ -22,7 +22,7 @@ OURS = "ours-ours-ours-ours-ou"
 
 
 async def until(holds: Callable[[], bool]) -> None:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while not holds():  # noqa: ASYNC110 - what is waited for has no event
             await asyncio.sleep(0)
 
@@ -44,7 +44,7 @@ async def test_an_empty_zookeeper_is_told_at_once_and_waited_for(
     assert "Bring back ZooKeeper's data" in warning.message
     assert not confirming.done()
     await written(session, OURS)
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         await confirming
 
 

@@ -221,7 +221,7 @@ async def resolved(parked: Parked) -> int:
     if not parked.is_resolved:
         done = asyncio.Event()
         parked.then(lambda _parked: done.set())
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(60):
             await done.wait()
     code: int = parked.answer.error_code
     return code

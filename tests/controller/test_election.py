@@ -49,7 +49,7 @@ async def test_the_losers_are_told_when_the_office_is_vacant(ensemble: SimEnsemb
     vacant = asyncio.Event()
     await second.campaign(vacant.set)
     await first.resign()
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         await vacant.wait()
     assert await second.campaign(ignored)
     assert second.epoch == 2

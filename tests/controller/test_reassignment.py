@@ -51,7 +51,7 @@ async def settled(cluster: SmallCluster, replicas: tuple[int, ...]) -> None:
     """No move of t-0 is written down any more: that is the last thing a move does."""
     await moved(cluster, replicas)
     goal = znodes.TopicAssignment(partitions={0: replicas}).to_json()
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         while True:
             changed = asyncio.Event()
             data, _stat = await cluster.observer.get(znodes.topic_path("t"), changed.set)

@@ -32,7 +32,7 @@ from tests.crash.writer import TOPICS, Orders, run
 
 CYCLES_A_DISK: Final = 25
 """Then the file system is made anew, with empty logs."""
-STARTUP_S: Final = 20.0
+STARTUP_S: Final = 120.0
 ENDS: Final = {
     "power cut": 60,
     "power cut, journal written": 20,

@@ -57,7 +57,7 @@ class Node:
 
     async def until_served(self, group: str = GROUP) -> None:
         """Ask until the offsets are loaded."""
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while (await self.fetch(group)).error_code == 14:
                 pass
 

@@ -62,7 +62,7 @@ async def zookeeper() -> ZooKeeper:
 
 
 async def until_answering(liveness: Liveness, *, is_answering: bool) -> None:
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         while (liveness.problem() is ErrorCode.NONE) != is_answering:  # noqa: ASYNC110 - no event
             await asyncio.sleep(0.005)
 

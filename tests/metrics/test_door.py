@@ -66,7 +66,7 @@ async def test_more_scrapes_at_once_than_allowed_are_sent_away() -> None:
         for _, writer in idle:
             writer.close()
             await writer.wait_closed()
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             while not answer.startswith("HTTP/1.1 200 "):
                 answer = await asked(port, "GET /metrics HTTP/1.1\r\n\r\n")
 

@@ -16,7 +16,7 @@ LENGTH = Struct(">i")
 
 async def until(condition: Callable[[], bool]) -> None:
     """Let the loop turn until ``condition`` holds."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while not condition():  # noqa: ASYNC110 - what is waited for tells nobody
             await asyncio.sleep(0)
 

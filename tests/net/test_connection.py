@@ -121,7 +121,7 @@ async def test_a_handler_may_be_a_coroutine_and_still_answers_in_order(start: St
     gate = asyncio.Event()
 
     async def describe(call: Call) -> describe_groups.DescribeGroupsResponse:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             await gate.wait()
         return describe_groups.DescribeGroupsResponse(throttle_time_ms=3)
 

@@ -75,7 +75,7 @@ def test_deleted_offsets_are_tombstones_without_an_offset(
     name = filled(4)
     member = Confluent().join(cluster.bootstrap, group, name)
     try:
-        eventually(member.poll, within_s=60, what="records of the group")
+        eventually(member.poll, within_s=120, what="records of the group")
         member.commit()
     finally:
         member.close()

@@ -47,14 +47,14 @@ def port(tmp_path: Path) -> Iterator[int]:
     running = subprocess.Popen([sys.executable, "-m", "barnabas.console", *words[1:]], cwd=tmp_path)
     try:
         description = tmp_path / "dev" / "cluster.json"
-        eventually(description.is_file, within_s=60, what="a cluster that is up")
+        eventually(description.is_file, within_s=120, what="a cluster that is up")
         link = link_to(f"127.0.0.1:{found}")
-        eventually(lambda: names(link) >= TOPICS, within_s=60, what="topics of the page")
+        eventually(lambda: names(link) >= TOPICS, within_s=120, what="topics of the page")
         yield found
         link.close()
     finally:
         running.send_signal(signal.SIGINT)
-        running.wait(60)
+        running.wait(180)
 
 
 def test_the_example_of_the_readme_reads_a_topic(

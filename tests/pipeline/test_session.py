@@ -29,7 +29,7 @@ def test_java_comes_from_a_package_where_the_machine_has_none(
 
     java = Path(os.environ["JAVA_HOME"]) / "bin" / "java"
     words = [str(java), "--add-modules=jdk.incubator.vector", "-Xmx32m", "-version"]
-    ran = subprocess.run(words, capture_output=True, text=True, check=False, timeout=60)
+    ran = subprocess.run(words, capture_output=True, text=True, check=False, timeout=300)
     assert ran.returncode == 0, ran.stderr
     assert "version" in ran.stderr
 
@@ -74,7 +74,7 @@ def test_workers_start_without_the_zip_that_has_to_be_compiled(
     told = {"PYTHONPATH": ":".join(path), "PATH": os.environ["PATH"]}
     asks = "import os, sys; print([os.environ['PYTHONPATH'], sys.executable, *sys.argv[1:]])"
     words = [python, "-c", asks, "$HOME", "d  e"]
-    ran = subprocess.run(words, env=told, capture_output=True, text=True, check=True, timeout=60)
+    ran = subprocess.run(words, env=told, capture_output=True, text=True, check=True, timeout=300)
     assert ran.stdout.strip() == str(["/a b/*:/c", sys.executable, "$HOME", "d  e"])
     assert worker_python() == python
     assert [each.name for each in Path(python).parent.iterdir()] == [Path(python).name]

@@ -176,7 +176,7 @@ def test_8_a_query_stopped_in_the_middle_of_a_batch_does_not_overflow_the_stack(
 
     def slow(frame: DataFrame, batch: int) -> None:
         entered.set()
-        may_go.wait(60)
+        may_go.wait(180)
         frame.count()
 
     checkpoint = str(tmp_path / "checkpoint")
@@ -184,7 +184,7 @@ def test_8_a_query_stopped_in_the_middle_of_a_batch_does_not_overflow_the_stack(
         spark, filled(10), cluster.bootstrap, checkpoint=checkpoint, start="earliest"
     )
     query = frame.writeStream.foreachBatch(slow).option("checkpointLocation", checkpoint).start()
-    assert entered.wait(120)
+    assert entered.wait(300)
     stopper = threading.Thread(target=query.stop)
     stopper.start()
     may_go.set()

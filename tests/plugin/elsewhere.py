@@ -51,8 +51,8 @@ class Elsewhere:
 
     def await_nothing_left(self) -> None:
         """Return once no process and no file of a cluster is left."""
-        eventually(lambda: not self._pids(), what="no process is left", within_s=60)
-        eventually(lambda: not self._files(), what="no temporary file is left", within_s=60)
+        eventually(lambda: not self._pids(), what="no process is left", within_s=120)
+        eventually(lambda: not self._files(), what="no temporary file is left", within_s=120)
 
     def _environment(self) -> Mapping[str, str]:
         name, _, value = self._mark.partition("=")

@@ -33,7 +33,7 @@ async def sessions(hosts: str) -> AsyncIterator[Connect]:
     opened: list[ZooKeeper] = []
 
     async def another() -> ZooKeeper:
-        opened.append(await connect(hosts, session_timeout_ms=4000))
+        opened.append(await connect(hosts, session_timeout_ms=10_000))
         return opened[-1]
 
     yield another
@@ -55,6 +55,6 @@ def expire(session: ZooKeeper, server: EmbeddedZooKeeper) -> None:
     twin.close()
 
 
-async def told_within(future: asyncio.Future[None], seconds: float = 20) -> None:
+async def told_within(future: asyncio.Future[None], seconds: float = 60) -> None:
     async with asyncio.timeout(seconds):
         await future

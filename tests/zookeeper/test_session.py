@@ -184,7 +184,7 @@ async def test_what_is_no_list_of_servers_is_said_to_be_none() -> None:
 async def test_connecting_to_nobody_fails_in_time_and_leaves_no_thread() -> None:
     before = threading.active_count()
     with pytest.raises(ConnectionLost, match=r"no session with ZooKeeper.*Connection refused"):
-        await connect(f"127.0.0.1:{free_ports(1)[0]}", connection_timeout_ms=300)
+        await connect(f"127.0.0.1:{free_ports(1)[0]}", connection_timeout_ms=3_000)
     assert threading.active_count() <= before + 1
 
 

@@ -66,7 +66,7 @@ class StandaloneCluster:
         for process in reversed(self._processes):
             process.terminate()
         for process in self._processes:
-            process.wait(30)
+            process.wait(120)
 
     @property
     def executors(self) -> int:
