@@ -48,6 +48,11 @@ class ClusterView:
         except KazooException:
             return None
 
+    def voters(self) -> list[int]:
+        """Whose acknowledgements give the controller its authority; nobody's in Kafka."""
+        found = self._read("/barnabas/voters")
+        return [] if found is None else list(found["voters"])
+
     def leaders(self, topic: str) -> dict[int, int]:
         """Who leads each partition of a topic; -1 for nobody."""
         states = {index: self._state(topic, index) for index in self._replicas(topic)}

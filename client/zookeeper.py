@@ -63,6 +63,8 @@ __all__ = [
 
 log = logging.getLogger(__name__)
 
+RECONNECT_S_MAX: Final = 0.3
+"""Between two attempts to connect: after an outage longer than a session clients wait for it."""
 PEEK_MS: Final = 3000
 """How long a look through a fresh session may take."""
 
@@ -134,7 +136,12 @@ class KazooSession:
         self._client = KazooClient(
             hosts=servers,
             timeout=session_timeout_ms / 1000,
-            connection_retry={"max_tries": -1, "delay": 0.05, "backoff": 2, "max_delay": 1.0},
+            connection_retry={
+                "max_tries": -1,
+                "delay": 0.05,
+                "backoff": 2,
+                "max_delay": RECONNECT_S_MAX,
+            },
         )
         self._client.add_listener(self._state_changed)
         self._learn_negotiated_timeout()

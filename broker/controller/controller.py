@@ -48,6 +48,8 @@ Prepared = Callable[[ErrorCode, list[Partition]], None]
 class Controller:
     """One task handles all that happens, one event at a time; whatever fails ends the term.
 
+    A lost connection is no failure: reads and writes wait for the next one inside the session.
+
     A new term reads everything again, so no half-done work has to be remembered.
     """
 
@@ -233,7 +235,7 @@ class Controller:
     async def _make_sure(self, vigil: Vigil) -> None:
         sent, epoch = vigil.clock(), vigil.epoch
         try:
-            await self._election.fenced()
+            await self._election.fenced_once()  # a late answer would prove nothing
         except ControllerMoved:
             if vigil.epoch != epoch:
                 return

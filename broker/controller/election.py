@@ -5,11 +5,13 @@ Source: cluster.md section 2.2.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Callable
 from typing import Any, Final
 
 from barnabas.client.ensemble import (
+    BadVersion,
     Check,
     ConnectionLost,
     Create,
@@ -26,12 +28,15 @@ from barnabas.client.ensemble import (
 )
 from barnabas.protocol import znodes
 
+from .unsure_writes import results_if_applied
 from .voters import VotersZnode
 
 log = logging.getLogger(__name__)
 
 ATTEMPTS_MAX: Final = 20
 """Elections lost in a row to somebody who is gone again before a controller gives up for now."""
+OUTAGE_SESSIONS_MAX: Final = 2
+"""Session timeouts without a connection until a write is given up, as reads are."""
 
 
 class ControllerMoved(Exception):  # noqa: N818 - what happened
@@ -126,8 +131,35 @@ class Election:
     async def fenced(self, *operations: Op) -> list[Any]:
         """Apply the operations, all or none, provided that no other controller was elected.
 
-        Raises ControllerMoved, or what stopped the first operation that could not be applied.
+        A lost connection is waited for and the multi sent again: a term must not end because
+        ZooKeeper was restarted (docs/controller.md, "A lost connection"). Raises ControllerMoved,
+        what stopped the first operation that could not be applied, or ConnectionLost when there
+        was none for two session timeouts.
         """
+        epoch, is_unsure = self.epoch, False
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + OUTAGE_SESSIONS_MAX * self._zookeeper.session_timeout_ms / 1000
+        while True:
+            try:
+                return await self.fenced_once(*operations)
+            except ConnectionLost as lost:
+                log.info("sending a write again, applied or not: %r", lost)
+                is_unsure = True
+                if loop.time() >= deadline:
+                    raise
+                await self._zookeeper.exists(znodes.CONTROLLER_EPOCH)  # waits for a connection
+            except (BadVersion, NodeExists, NoNode):
+                if not is_unsure:
+                    raise
+                results = await results_if_applied(self._zookeeper, operations)
+                if results is None:
+                    raise
+                return results
+            if self.epoch != epoch:  # while this waited
+                raise ControllerMoved(f"epoch {epoch} is over")
+
+    async def fenced_once(self, *operations: Op) -> list[Any]:
+        """The same in one try: raises ConnectionLost when it is not known what came of it."""
         if not self.is_won:
             raise ControllerMoved("resigned")
         try:

@@ -59,7 +59,7 @@ class VoterChanges:
         assert znode is not None, "a controller with beacons has claimed it"
         self._sent.append(wanted)
         try:
-            results = await self._election.fenced(await znode.change(wanted, epoch))
+            results = await self._election.fenced_once(await znode.change(wanted, epoch))
         except ConnectionLost as problem:
             log.info("changed the voters or not: %r", problem)
             return  # it counts, and is sent again; a read would prove nothing

@@ -1,8 +1,10 @@
 """A chaos run: three nodes, a ZooKeeper, load, and one fault after the other.
 
-    python -m tests.chaos.campaign [--rounds 60] [--seed 1] [--no-beacons] [--json FILE]
+    python -m tests.chaos.campaign [--rounds 60] [--seed 1] [--no-beacons] [--zookeeper]
+                                   [--json FILE]
 
 prints a row a round, then medians, then what was seen, and ends with 1 when anything was lost.
+With ``--zookeeper`` its servers, three then, are stalled, restarted and killed in half of them.
 Source: reliability.md sections 3 and 4; issue 5, "Done when".
 """
 
@@ -11,23 +13,26 @@ from __future__ import annotations
 import argparse
 import itertools
 import json
+import os
 import statistics
 import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
 from barnabas.console.development_cluster import Cluster
 from benchmarks.cluster_view import ClusterView
+from benchmarks.zookeeper_servers import ZooKeepers
 from tests.harness.waiting import eventually
 
 from .load import OFFSETS
 from .offset_load import LateQuestions
-from .schedule import Aim, Fault, Round, schedule
+from .schedule import NODE_FAULTS, ZOOKEEPER_FAULTS, Aim, Fault, Round, schedule
 from .trial import NODES, Trial, last_words, serious
 
 SETTINGS: Final = {
@@ -38,6 +43,10 @@ SETTINGS: Final = {
 }
 """Leadership returns at once, so that every node has something to lose in every round."""
 MOST_SHOWN: Final = 20
+SERVERS: Final = 3
+"""Of ZooKeeper, where its faults are among those wanted."""
+TICK_MS: Final = 500
+EXTERNAL: Final = "ZK_EXTERNAL"
 
 Tell = Callable[[str], None]
 
@@ -49,19 +58,20 @@ class Outcome:
     number: int
     planned: Round
     victim: int
+    """Which node; 0 for ZooKeeper."""
     is_both: bool
     """The victim was controller and coordinated groups of ours."""
     outage_s: float
-    """The longest that one of the victim's groups was without an acknowledged commit."""
+    """The longest that one of the victim's groups, or any for ZooKeeper, was without a commit."""
     healed_s: float
     """From the victim's return until all replicas were in sync."""
 
     def __str__(self) -> str:
         """A row of the table."""
+        was = "both" if self.is_both else "coordinator" if self.victim else "ZooKeeper"
         return (
             f"| {self.number} | {self.planned.fault.value} | {self.planned.seconds:.1f} | "
-            f"{self.victim} | {'both' if self.is_both else 'coordinator'} | {self.outage_s:.2f} | "
-            f"{self.healed_s:.1f} |"
+            f"{self.victim or '-'} | {was} | {self.outage_s:.2f} | {self.healed_s:.1f} |"
         )
 
 
@@ -74,12 +84,20 @@ HEAD: Final = (
 class Campaign:
     """One run on one cluster."""
 
-    def __init__(self, cluster: Cluster, view: ClusterView, seed: int, tell: Tell) -> None:
+    def __init__(
+        self,
+        cluster: Cluster,
+        view: ClusterView,
+        seed: int,
+        tell: Tell,
+        zookeepers: ZooKeepers | None = None,
+    ) -> None:
         self.outcomes: list[Outcome] = []
         self.totals: dict[str, int] = {}
         self._cluster = cluster
         self._view = view
         self._tell = tell
+        self._zookeepers = zookeepers
         directories = [node.directory / "data" for node in cluster.nodes]
         self._trial = Trial([node.port for node in cluster.nodes], directories, view, seed)
 
@@ -98,11 +116,17 @@ class Campaign:
         return found
 
     def _round(self, number: int, planned: Round) -> Outcome:
-        victim = self._victim(planned)
-        groups = self._trial.groups_of(victim)
-        is_both = self._view.controller() == victim and bool(groups)
+        if planned.aim is Aim.ENSEMBLE:
+            victim, groups = 0, self._trial.load.groups
+        else:
+            victim = self._victim(planned)
+            groups = self._trial.groups_of(victim)
+        is_both = bool(victim and groups) and self._view.controller() == victim
         moment = time.monotonic()
-        self._hurt(victim, planned, groups)
+        if victim:
+            self._hurt(victim, planned, groups)
+        else:
+            self._hurt_zookeeper(planned)
         back = time.monotonic()
         self._trial.await_rest("all in sync again")
         healed = time.monotonic()
@@ -121,6 +145,24 @@ class Campaign:
     def _ruling_coordinator(self) -> int:
         controller = self._view.controller()
         return controller if controller and self._trial.groups_of(controller) else 0
+
+    def _hurt_zookeeper(self, planned: Round) -> None:
+        """Stall all servers, restart one after the other, or kill one, which may be the leader."""
+        assert self._zookeepers is not None, "its faults are wanted"
+        if planned.fault is Fault.STALL:
+            self._zookeepers.pause()
+            try:
+                time.sleep(planned.seconds)
+            finally:
+                self._zookeepers.resume()
+            return
+        servers = self._zookeepers.servers
+        if planned.fault is Fault.SERVER:
+            servers = [servers[int(planned.luck * len(servers))]]
+        for server in servers:
+            server.kill()
+            time.sleep(planned.seconds)
+            server.restart()
 
     def _hurt(self, victim: int, planned: Round, groups: Sequence[str]) -> None:
         node = self._cluster.node(victim)
@@ -197,8 +239,10 @@ class Report:
                 if one.planned.fault is fault and one.is_both is is_both and one.outage_s
             ]
             if found:
+                of_node = "both" if is_both else "coordinator"
+                was = "ZooKeeper" if fault in ZOOKEEPER_FAULTS else of_node
                 rows.append(
-                    f"| {fault.value} | {'both' if is_both else 'coordinator'} | {len(found)} | "
+                    f"| {fault.value} | {was} | {len(found)} | "
                     f"{statistics.median(found):.2f} | {max(found):.2f} |"
                 )
         return "\n".join(rows)
@@ -211,15 +255,20 @@ def run(
     *,
     longest_pause_s: float = 10.0,
     settings: dict[str, str] | None = None,
+    faults: Sequence[Fault] = NODE_FAULTS,
 ) -> Report:
     """A whole run on a new cluster; whatever fails comes with seed, schedule and last log lines."""
-    planned = schedule(seed, rounds, longest_pause_s)
+    planned = schedule(seed, rounds, longest_pause_s, faults)
     report = Report()
-    with tempfile.TemporaryDirectory(prefix="chaos-") as directory:
-        data = Path(directory)
+    with ExitStack() as stack:
+        data = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="chaos-")))
+        zookeepers = None
+        if set(faults) & set(ZOOKEEPER_FAULTS):
+            zookeepers = stack.enter_context(ZooKeepers(SERVERS, TICK_MS))
+            stack.enter_context(external(zookeepers.hosts))
         cluster = Cluster(NODES, data, settings={**SETTINGS, **(settings or {})})
         with cluster, ClusterView(cluster.zookeeper) as view:
-            campaign = Campaign(cluster, view, seed, tell)
+            campaign = Campaign(cluster, view, seed, tell, zookeepers)
             report.outcomes = campaign.outcomes
             report.totals = campaign.totals
             try:
@@ -232,6 +281,20 @@ def run(
                 tell(post_mortem(data, seed, planned))
                 tell("\n".join(report.findings[:MOST_SHOWN]))
     return report
+
+
+@contextmanager
+def external(hosts: str) -> Iterator[None]:
+    """Clusters started meanwhile use this ZooKeeper."""
+    former = os.environ.get(EXTERNAL)
+    os.environ[EXTERNAL] = hosts
+    try:
+        yield
+    finally:
+        if former is None:
+            del os.environ[EXTERNAL]
+        else:
+            os.environ[EXTERNAL] = former
 
 
 def logs_in(data: Path) -> list[Path]:
@@ -251,6 +314,7 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=60)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--no-beacons", action="store_true")
+    parser.add_argument("--zookeeper", action="store_true", help="hurt ZooKeeper, too")
     parser.add_argument("--json", type=Path, help="write counts, figures and findings here")
     given = parser.parse_args()
     settings = {"beacon.enable": "false"} if given.no_beacons else {}
@@ -258,7 +322,8 @@ def main() -> int:
     def tell(line: str) -> None:
         print(line, flush=True)  # noqa: T201 - the command's output
 
-    report = run(given.rounds, given.seed, tell, settings=settings)
+    faults = (*NODE_FAULTS, *ZOOKEEPER_FAULTS) if given.zookeeper else NODE_FAULTS
+    report = run(given.rounds, given.seed, tell, settings=settings, faults=faults)
     tell(report.summary())
     tell(f"{len(report.findings)} findings")
     if given.json is not None:

@@ -14,6 +14,7 @@ from typing import Final, Self
 
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
+from kazoo.exceptions import KazooException
 
 from barnabas.console.ports import LOOPBACK
 from barnabas.protocol.hashing import group_partition
@@ -111,8 +112,11 @@ class Trial:
         return self.load.findings(final, members, log) + differences(self._copies())
 
     def _wants(self) -> list[str]:
-        found = self._view.wants([OFFSETS, RECORDS, OFFSETS_TOPIC])
-        return found + [f"{NODES} nodes"] * (len(self._view.brokers()) < NODES)
+        try:
+            found = self._view.wants([OFFSETS, RECORDS, OFFSETS_TOPIC])
+            return found + [f"{NODES} nodes"] * (len(self._view.brokers()) < NODES)
+        except KazooException as problem:  # ZooKeeper was hurt: asked again
+            return [repr(problem)]
 
     def _create_topics(self) -> None:
         admin = AdminClient({"bootstrap.servers": self.bootstrap})

@@ -230,6 +230,25 @@ async def test_a_lost_answer_to_the_election_does_not_leave_the_cluster_without_
     assert stat.ephemeral_owner == node.zookeeper.session_id
 
 
+async def test_a_lost_connection_in_the_middle_of_an_election_does_not_end_the_term(
+    cluster: SmallCluster,
+) -> None:
+    for node_id in (1, 2, 3):
+        await cluster.start(node_id)
+    first = await cluster.elected()
+    others = [node_id for node_id in (1, 2, 3) if node_id != first.id]
+    await cluster.create("t", {0: (*others, first.id), 1: (*others, first.id)})
+    await cluster.led("t", 0, others[0])
+    await cluster.led("t", 1, others[0])
+    first.zookeeper.lose_next_write()
+    await cluster.bury(others[0])
+    await cluster.led("t", 0, others[1])
+    await cluster.led("t", 1, others[1])
+    assert first.controller.is_active
+    assert first.controller.epoch == 1
+    assert (await cluster.state("t", 0)).leader_epoch == 1, "nothing was written twice"
+
+
 async def test_an_expired_session_ends_the_term_before_anything_of_the_new_one(
     cluster: SmallCluster,
 ) -> None:

@@ -7,9 +7,18 @@ import asyncio
 import pytest
 
 from barnabas.broker.controller.election import ControllerMoved, Election
-from barnabas.client.ensemble import BadVersion, Create, Set
+from barnabas.client.ensemble import (
+    BadVersion,
+    ConnectionLost,
+    Create,
+    Delete,
+    NodeExists,
+    SessionState,
+    Set,
+    Stat,
+)
 from barnabas.protocol import znodes
-from tests.sim.sim_zookeeper import SimEnsemble
+from tests.sim.sim_zookeeper import SimEnsemble, SimZooKeeper
 
 
 @pytest.fixture
@@ -99,3 +108,133 @@ async def test_the_office_of_a_former_life_is_taken_over_at_once(ensemble: SimEn
     assert reborn.epoch == 2
     with pytest.raises(ControllerMoved):
         await former.fenced(Create("/state"))
+
+
+async def elected(ensemble: SimEnsemble) -> tuple[Election, SimZooKeeper]:
+    session = ensemble.connect()
+    election = Election(session, 1, now_ms=lambda: 7)
+    assert await election.campaign(ignored)
+    return election, session
+
+
+async def test_a_write_whose_answer_is_lost_is_recognised_as_its_own(ensemble: SimEnsemble) -> None:
+    election, session = await elected(ensemble)
+    observer = ensemble.connect()
+    await observer.create("/old")
+    await observer.create("/state", b"0")
+    session.lose_next_answer()
+    created, changed, removed = await election.fenced(
+        Create("/new", b"new"), Set("/state", b"1", 0), Delete("/old")
+    )
+    assert created == "/new"
+    assert isinstance(changed, Stat)
+    assert changed == await observer.exists("/state")
+    assert changed.version == 1
+    assert removed is None
+    assert await observer.exists("/old") is None
+    await election.fenced(Set("/state", b"2", changed.version))
+
+
+async def test_a_write_that_never_reached_zookeeper_is_sent_again(ensemble: SimEnsemble) -> None:
+    election, session = await elected(ensemble)
+    writing = asyncio.create_task(election.fenced(Create("/state", b"0")))
+    await asyncio.sleep(0)
+    session.suspend()
+    await asyncio.sleep(0)
+    assert await ensemble.connect().exists("/state") is None
+    session.resume()
+    assert await writing == ["/state"]
+    assert election.is_won
+
+
+async def test_an_unconditional_write_may_be_applied_twice(ensemble: SimEnsemble) -> None:
+    election, session = await elected(ensemble)
+    await election.fenced(Create("/state", b"0"))
+    session.lose_next_answer()
+    (stat,) = await election.fenced(Set("/state", b"1"))
+    assert stat.version == 2
+
+
+async def test_what_another_wrote_meanwhile_is_not_taken_for_its_own(ensemble: SimEnsemble) -> None:
+    election, session = await elected(ensemble)
+    observer = ensemble.connect()
+    await election.fenced(Create("/state", b"0"))
+    writings = [
+        asyncio.create_task(election.fenced(operation))
+        for operation in (Set("/state", b"1", 0), Create("/topic", b"mine"))
+    ]
+    await asyncio.sleep(0)
+    session.suspend()
+    await observer.set("/state", b"another's")
+    await observer.create("/topic", b"another's")
+    session.resume()
+    outcomes = await asyncio.gather(*writings, return_exceptions=True)
+    assert [type(outcome) for outcome in outcomes] == [BadVersion, NodeExists]
+    assert election.is_won
+
+
+async def test_a_later_version_with_the_same_bytes_is_not_taken_for_its_own(
+    ensemble: SimEnsemble,
+) -> None:
+    election, session = await elected(ensemble)
+    observer = ensemble.connect()
+    await election.fenced(Create("/state", b"0"))
+    writing = asyncio.create_task(election.fenced(Set("/state", b"1", 0)))
+    await asyncio.sleep(0)
+    session.suspend()
+    for data in (b"another's", b"1"):
+        await observer.set("/state", data)
+    session.resume()
+    with pytest.raises(BadVersion):
+        await writing
+
+
+async def test_who_was_replaced_while_the_connection_was_lost_writes_nothing(
+    ensemble: SimEnsemble,
+) -> None:
+    election, session = await elected(ensemble)
+    observer, rival = ensemble.connect(), candidate(ensemble, 2)
+    writing = asyncio.create_task(election.fenced(Create("/state")))
+    await asyncio.sleep(0)
+    session.suspend()
+    await observer.delete("/controller")
+    assert await rival.campaign(ignored)
+    session.resume()
+    with pytest.raises(ControllerMoved):
+        await writing
+    assert await observer.exists("/state") is None
+
+
+async def test_who_stepped_down_while_the_connection_was_lost_sends_nothing_again(
+    ensemble: SimEnsemble,
+) -> None:
+    election, session = await elected(ensemble)
+
+    def stepped_down(state: SessionState) -> None:
+        if state is SessionState.LOST:
+            election.step_down()
+
+    session.on_state.append(stepped_down)
+    writing = asyncio.create_task(election.fenced(Create("/state")))
+    await asyncio.sleep(0)
+    session.expire()
+    with pytest.raises(ControllerMoved):
+        await writing
+    assert await ensemble.connect().exists("/state") is None
+
+
+async def test_a_write_is_given_up_when_no_connection_comes_back(ensemble: SimEnsemble) -> None:
+    session = ensemble.connect(session_timeout_ms=20)
+    election = Election(session, 1, now_ms=lambda: 7)
+    assert await election.campaign(ignored)
+    session.suspend()
+    with pytest.raises(ConnectionLost):
+        await election.fenced(Create("/state"))
+
+
+async def test_one_try_says_that_it_does_not_know(ensemble: SimEnsemble) -> None:
+    election, session = await elected(ensemble)
+    session.lose_next_answer()
+    with pytest.raises(ConnectionLost):
+        await election.fenced_once(Create("/state"))
+    assert await ensemble.connect().exists("/state") is not None

@@ -198,4 +198,21 @@ EXPERIMENTS: Final = (
         {"pr": 4, "night": 250, "week": 500},
         campaign("--no-beacons"),
     ),
+    Experiment(
+        "chaos-with-zookeeper-hurt",
+        ("P1", "P3", "P4", "P6", "P7", "P20"),
+        "the same beside three ZooKeeper servers, all stalled, restarted in turn, or one killed",
+        "rounds",
+        {"pr": 6, "night": 120, "week": 500},
+        campaign("--zookeeper"),
+    ),
+    Experiment(
+        "stalled-zookeeper",
+        ("P1", "P4", "P6"),
+        "stalls of 0.5 to 12 s, slow disk, restart, servers killed, with beacons and without: no "
+        "answer but success below the session timeout",
+        "tests",
+        {"night": 1, "week": 1},
+        unchanged("tests/chaos/test_stalled_zookeeper.py", marks=""),
+    ),
 )

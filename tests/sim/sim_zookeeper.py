@@ -74,6 +74,7 @@ class SimZooKeeper:
         self._watches: dict[Callable[[], None], None] = {}
         self._last_arrival = 0.0
         self._answers_to_lose = 0
+        self._writes_to_lose = 0
         self._is_closed = False
 
     async def get(self, path: str, watch: Watch | None = None) -> tuple[bytes, Stat]:
@@ -122,7 +123,7 @@ class SimZooKeeper:
         for operation in operations:
             checked(operation)
         results: list[Any] = await self._ask(
-            lambda: self._ensemble.tree.multi(self.session_id, operations)
+            lambda: self._ensemble.tree.multi(self.session_id, operations), is_write=True
         )
         return results
 
@@ -139,8 +140,12 @@ class SimZooKeeper:
     # What a test does to a session.
 
     def lose_next_answer(self) -> None:
-        """The next write is applied, but its answer is lost."""
+        """The next request is obeyed, but its answer is lost."""
         self._answers_to_lose += 1
+
+    def lose_next_write(self) -> None:
+        """The same for the next write, whatever is read before it."""
+        self._writes_to_lose += 1
 
     def lose_watches(self) -> None:
         """Every watch is gone without having fired: what must not happen, and is survived."""
@@ -202,7 +207,9 @@ class SimZooKeeper:
                     raise
 
     async def _write(self, operation: Op) -> Any:
-        return await self._ask(lambda: self._ensemble.tree.write(self.session_id, operation))
+        return await self._ask(
+            lambda: self._ensemble.tree.write(self.session_id, operation), is_write=True
+        )
 
     def _watcher(self, watch: Watch | None) -> Callable[[], None] | None:
         if watch is None:
@@ -216,14 +223,14 @@ class SimZooKeeper:
         self._watches[fire] = None
         return fire
 
-    async def _ask(self, operation: Callable[[], Any]) -> Any:
+    async def _ask(self, operation: Callable[[], Any], *, is_write: bool = False) -> Any:
         await self._usable()
         answer: asyncio.Future[Any] = self._loop.create_future()
         self._pending[answer] = None
         answer.add_done_callback(lambda done: self._pending.pop(done, None))
         arrival = max(self._last_arrival, self._loop.time() + self._ensemble.latency())
         self._last_arrival = arrival
-        self._loop.call_at(arrival, self._arrive, self.session_id, operation, answer)
+        self._loop.call_at(arrival, self._arrive, self.session_id, operation, answer, is_write)
         return await answer
 
     async def _usable(self) -> None:
@@ -236,7 +243,11 @@ class SimZooKeeper:
             raise ConnectionLost("closed")
 
     def _arrive(
-        self, session: int, operation: Callable[[], Any], answer: asyncio.Future[Any]
+        self,
+        session: int,
+        operation: Callable[[], Any],
+        answer: asyncio.Future[Any],
+        is_write: bool,
     ) -> None:
         if answer.done():
             return
@@ -251,5 +262,9 @@ class SimZooKeeper:
         if self._answers_to_lose:
             self._answers_to_lose -= 1
             answer.set_exception(ConnectionLost("answer lost"))
+            return
+        if is_write and self._writes_to_lose:
+            self._writes_to_lose -= 1
+            answer.set_exception(ConnectionLost("answer to a write lost"))
             return
         answer.set_result(result)
