@@ -32,7 +32,7 @@ PARTITIONS: Final = 2
 GROUPS: Final = tuple(f"group-{number}" for number in range(6))
 OFFSETS_PARTITIONS: Final = 6
 SESSION_MS: Final = 18_000
-WAIT_S: Final = 90.0
+WAIT_S: Final = 120.0
 T = TypeVar("T")
 
 SMALL_JVM: Final = ("-Xms256m", "-Xmx512m", "-XX:+UseG1GC", "-XX:TieredStopAtLevel=1")

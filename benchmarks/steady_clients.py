@@ -41,6 +41,8 @@ NO_ANSWER: Final = -2
 NOT_KNOWN: Final = -3
 """In the place of a code: the node knows no leader."""
 UNCOMMITTED: Final = -1
+LOOK_UPS: Final = ("FindCoordinator", "Metadata")
+"""What these answer is a step on the way: only its failure counts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +53,11 @@ class Answer:
     at: float
     api: str
     code: int
+
+    @property
+    def is_success(self) -> bool:
+        """Something was committed, produced or fetched."""
+        return self.code == NO_ERROR and self.api not in LOOK_UPS
 
 
 class Client:
@@ -298,7 +305,7 @@ class SteadyClients:
         """Each has had ``count`` successes more since then."""
         self.check()
         return all(
-            sum(answer.code == NO_ERROR for answer in client.answers[mark:]) >= count
+            sum(answer.is_success for answer in client.answers[mark:]) >= count
             for client, mark in zip(self.all, marks, strict=True)
         )
 
@@ -369,7 +376,7 @@ def longest_gap(answers: Sequence[Answer], since: float, until: float) -> float:
     """The longest time between two successes that touches the span, the span's ends included."""
     times = [
         since,
-        *(each.at for each in answers if each.code == NO_ERROR and since < each.at < until),
+        *(each.at for each in answers if each.is_success and since < each.at < until),
         until,
     ]
     return max(later - earlier for earlier, later in itertools.pairwise(times))
@@ -381,5 +388,6 @@ def resumed_at(answers: Sequence[Answer], since: float) -> float:
     for answer in reversed(answers):
         if answer.at < since or answer.code != NO_ERROR:
             break
-        resumed = answer.at
+        if answer.is_success:
+            resumed = answer.at
     return resumed
