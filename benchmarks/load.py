@@ -27,7 +27,7 @@ from typing import Any, Final
 if not __package__:
     sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from barnabas.broker.collector import spare
+from barnabas.broker.collector import Once, spare
 from barnabas.broker.config import StorageSettings
 from barnabas.broker.replication.offsets_log import OffsetsLogPort
 from barnabas.broker.replication.partition import Partition
@@ -146,6 +146,8 @@ class Node:
             now_ms=lambda: NOW_MS,
             random=random.Random(1),
         )
+        self.coordinator.when_loaded = once = Once()
+        self.coordinator.loader.after_slice = once.after_slice
         self.coordinator.start(self.options.partitions)
 
     async def load(self) -> None:
@@ -252,7 +254,7 @@ async def save(options: argparse.Namespace) -> dict[str, float]:
     began = time.perf_counter()
     await standbys.save(within_s=3600)
     seconds = time.perf_counter() - began
-    size = sum(path.stat().st_size for path in options.directory.glob("*/offsets-cache"))
+    size = sum(path.stat().st_size for path in options.directory.glob("*/offsets-cache*"))
     await node.close()
     return {"seconds": seconds, "bytes": size}
 

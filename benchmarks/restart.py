@@ -29,7 +29,13 @@ from benchmarks.apache_kafka import KAFKA_VERSION, kafka_jars, kafka_node
 from benchmarks.barnabas_node import barnabas_node
 from benchmarks.commit import zookeeper_address
 from benchmarks.report import machine
-from benchmarks.server_process import ServerFailed, ServerProcess, cpu_seconds, resident_bytes
+from benchmarks.server_process import (
+    ServerFailed,
+    ServerProcess,
+    cpu_seconds,
+    resident_bytes,
+    waited_seconds,
+)
 
 TOPIC = "load"
 IN_FLIGHT = 16
@@ -154,7 +160,9 @@ def measure(name: str, server: ServerProcess, options: argparse.Namespace) -> No
             stopping = time.monotonic() - stopping
             seconds = answered_after(server, groups, options.partitions - 1)
             busy = cpu_seconds(server.pid)
-            print(f"| {name}, {how} | {stopping:.1f} | {seconds:.1f} | {busy:.1f} |", flush=True)
+            waited = waited_seconds(server.pid)
+            row = f"{stopping:.1f} | {seconds:.1f} | {busy:.1f} | {waited:.1f}"
+            print(f"| {name}, {how} | {row} |", flush=True)
 
 
 def main() -> None:
@@ -168,8 +176,8 @@ def main() -> None:
     parser.add_argument("--rest", type=float, default=15.0, help="seconds before each end")
     options = parser.parse_args()
     print(f"machine: {machine()}; Apache Kafka {KAFKA_VERSION}")
-    print("| cell | stop, s | until the last group, s | CPU until then, s |")
-    print("| --- | --- | --- | --- |")
+    print("| cell | stop, s | until the last group, s | CPU until then, s | waited for a core, s |")
+    print("| --- | --- | --- | --- | --- |")
     with (
         tempfile.TemporaryDirectory(prefix="barnabas-bench-") as directory,
         zookeeper_address(None, Path(directory) / "zookeeper") as address,

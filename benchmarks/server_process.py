@@ -46,6 +46,14 @@ def cpu_seconds(pid: int) -> float:
     return (int(fields[11]) + int(fields[12])) / _TICKS_PER_SECOND
 
 
+def waited_seconds(pid: int) -> float:
+    """How long the first thread of a process was ready to run and another had the core.
+
+    Source: the kernel's documentation of schedstats; nanoseconds, second field.
+    """
+    return int(Path(f"/proc/{pid}/schedstat").read_text().split()[1]) / 1e9
+
+
 def resident_bytes(pid: int) -> int:
     """The memory a process holds right now."""
     return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * _PAGE_BYTES

@@ -75,7 +75,8 @@ class Coordination:
             lease_problem=liveness.problem,
             audit_log=self._audit_topic,
         )
-        self.groups.when_loaded = collector.Once()
+        self.groups.when_loaded = once = collector.Once()
+        self.groups.loader.after_slice = once.after_slice
         self.offsets_topic = OffsetsTopic(
             zookeeper, self.groups.start, self.groups.offsets_topic_lost
         )

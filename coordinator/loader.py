@@ -79,6 +79,8 @@ class Loader:
         self._loaded = loaded
         self._loads: dict[int, _Load] = {}
         self._wake = asyncio.Event()
+        self.after_slice: Callable[[], None] = lambda: None
+        """Called after each slice of a load."""
         self.loads = 0
         """How many loads came to their end, and how long they took."""
         self.seconds = 0.0
@@ -115,6 +117,7 @@ class Loader:
                 self._wake.clear()
                 continue
             self._slice(min(active, key=lambda load: load.remaining))
+            self.after_slice()
             await asyncio.sleep(0)
 
     def _go_on(self, load: _Load) -> None:

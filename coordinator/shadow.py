@@ -15,7 +15,7 @@ from barnabas.protocol.records.failures import CorruptRecords
 from .deltas import Deltas
 from .ports import Replica
 from .replay import Replay
-from .snapshot_files import restored
+from .snapshot_files import restored, saved
 from .unread import Unread
 
 READ_BYTES_MAX: Final = 1 << 18
@@ -54,14 +54,16 @@ class Shadow:
         """What was damaged and left out; None when nothing was."""
         self.position = _UNREAD
         self.log_start = _UNREAD
+        self._expected = _UNREAD
+        """Up to where a snapshot goes that is being read."""
         self._touched = _UNREAD
         """Where the batch ends of which something may have been applied."""
 
     @property
     def remaining(self) -> int:
-        """Offsets up to the log's end."""
+        """Offsets up to the log's end, without those that a snapshot spares."""
         start, _, end = self.replica.bounds()
-        return end - max(self.position, start)
+        return end - max(self.position, self._expected, start)
 
     # -- what the host tells ---------------------------------------------------------------------
 
@@ -126,7 +128,10 @@ class Shadow:
 
     def _begin(self, start: int) -> Generator[None, None, None]:
         self._restart()
+        self._expected = saved(self.replica).offset
+        yield
         found = yield from restored(self.replica)
+        self._expected = _UNREAD
         if self.replica.bounds()[0] != start:
             return
         self.log_start = start

@@ -33,6 +33,8 @@ GATHER_S: Final = 0.02
 """Commits come one by one: applied together they cost a fraction."""
 LOOK_S: Final = 10.0
 """How often the led partitions are looked at for segments that were rolled."""
+LOOKS_IN_VAIN_MAX: Final = 12
+"""So often while some partition is loading."""
 STOP_S: Final = 5.0
 """What snapshots may add to a stop."""
 TAIL_MIN: Final = 10_000
@@ -196,8 +198,13 @@ class Standbys:
                 await self._save_increment(partition, shadow.replica)
 
     async def _look_at_led(self) -> None:
+        looks_in_vain = 0
         while not self._is_stopping:
             await asyncio.sleep(LOOK_S)
+            # Groups that wait for their load come first; one that takes for ever holds up nothing.
+            looks_in_vain = looks_in_vain + 1 if self._directory.is_loading else 0
+            if looks_in_vain % LOOKS_IN_VAIN_MAX:
+                continue
             for term in self._directory.terms():
                 replica = self._log.replica(term.partition)
                 if term.standing is not Standing.OWNED or replica is None:

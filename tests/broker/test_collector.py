@@ -36,7 +36,31 @@ def test_what_the_first_load_made_is_never_looked_at_again_and_later_loads_are()
         gc.set_threshold(*before)
 
 
+def test_a_load_is_never_looked_at_while_it_goes_on_for_a_bounded_time() -> None:
+    before = gc.get_threshold()
+    try:
+        collector.spare()
+        once = collector.Once()
+        collected = gc.get_stats()[0]["collections"]
+        kept = []
+        for _ in range(50):
+            kept.append([[number] for number in range(1000)])
+            once.after_slice()
+        assert gc.get_stats()[0]["collections"] == collected
+        for _ in range(collector.SLICES_MAX):
+            once.after_slice()
+        frozen = gc.get_freeze_count()
+        more = [[number] for number in range(1000)]
+        once.after_slice()
+        once()
+        assert gc.get_freeze_count() < frozen + len(more)
+    finally:
+        gc.unfreeze()
+        gc.set_threshold(*before)
+
+
 def test_a_load_in_a_process_that_was_not_spared_freezes_nothing() -> None:
     frozen = gc.get_freeze_count()
+    collector.Once().after_slice()
     collector.Once()()
     assert gc.get_freeze_count() == frozen

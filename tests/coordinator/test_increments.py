@@ -40,6 +40,7 @@ from barnabas.protocol.records.latest import Latest
 from tests.coordinator.memory_log import MemoryLog, MemoryPartition, MemoryReplica
 from tests.coordinator.offsets_model import content, folded
 from tests.coordinator.rig import Rig, partition_of
+from tests.coordinator.test_loading import TickingLoop
 from tests.sim.simulated_loop import SimulatedLoop
 
 G = partition_of("g")
@@ -442,3 +443,50 @@ def test_a_leader_of_many_offsets_writes_increments_between_its_snapshots(eager:
     assert set(hosted.files) == {SNAPSHOT, INCREMENT}
     eager.reload()
     assert eager.committed() == 3
+
+
+def test_a_partition_that_a_snapshot_makes_short_is_loaded_first(
+    make_rig: Callable[..., Rig],
+) -> None:
+    loop = TickingLoop()
+    log = MemoryLog(loop)
+    other = (G + 1) % 4
+    for index, count in ((G, 8), (other, 4)):
+        for start in range(count):
+            pairs = [
+                (offset_key(f"group {number}", "orders", 0), offset_value(start, 0, "", 1))
+                for number in range(1000)
+            ]
+            log.partition(index).append(build_batch(pairs, timestamp_ms=1))
+        log.replicate(index)
+    replica = log.replica(G)
+    assert replica is not None
+    captured = at_once(capture_increment(replica))
+    assert captured is not None
+    loop.run_until_complete(write(replica, captured))
+    rig = make_rig(loop=loop, log=log)
+    first: list[int] = []
+    while not first:
+        rig.turn(1)
+        terms = rig.coordinator.directory.terms()
+        first = [each.partition for each in terms if each.groups]
+    assert first == [G]
+
+
+def test_no_snapshot_is_written_while_a_partition_loads(make_rig: Callable[..., Rig]) -> None:
+    """Nobody waits for a snapshot, and groups wait for their load."""
+    loop = SimulatedLoop(1)
+    log = MemoryLog(loop)
+    other = (G + 1) % 4
+    pairs = [(offset_key("any", "orders", 0), offset_value(1, 0, "", 1))]
+    log.partition(other).append(build_batch(pairs, timestamp_ms=1))
+    rig = make_rig(loop=loop, log=log)
+    rig.coordinator.standbys.tail_max = 1
+    for offset in range(4):
+        rig.commit(offset)
+    assert rig.coordinator.directory.is_loading
+    rig.wait(3 * standby.LOOK_S)
+    assert not log.partition(G).files
+    log.replicate(other)
+    rig.wait(2 * standby.LOOK_S)
+    assert log.partition(G).files
