@@ -10,7 +10,7 @@ import time
 from collections.abc import Sequence
 from typing import Any, Final
 
-from confluent_kafka import Consumer, KafkaException, Producer
+from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
@@ -41,10 +41,10 @@ _STAY_POLLS: Final = 100
 _TOPICS: Final = {
     COMPACTED: {
         "cleanup.policy": "compact",
-        "segment.bytes": str(1 << 20),
+        "segment.bytes": str(1 << 18),
         "min.cleanable.dirty.ratio": "0.2",
     },
-    KEPT: {"retention.bytes": str(4 << 20), "segment.bytes": str(1 << 20)},
+    KEPT: {"retention.bytes": str(1 << 20), "segment.bytes": str(1 << 18)},
     OFFSETS: {},
 }
 
@@ -243,6 +243,8 @@ class EnduranceLoad:
     def __init__(self, addresses: Sequence[Address], bootstrap: str, groups: int) -> None:
         names = [f"group-{number}" for number in range(groups)]
         self._addresses = addresses
+        self._left = 0
+        """Records in the compacted topic at the end."""
         self._writers = {topic: Writer(bootstrap, topic) for topic in (COMPACTED, KEPT)}
         self._commits = Commits(addresses, names, _COMMIT_PACE_S)
         self._probe = Commits(addresses, [PROBE], _PROBE_PACE_S)
@@ -282,12 +284,21 @@ class EnduranceLoad:
                     found.append(f"{group} committed {acknowledged}, there is {now}")
         return found + self._lost_keys(bootstrap)
 
+    def removed(self, bootstrap: str) -> dict[str, int]:
+        """How many records compaction and retention did away with."""
+        return {
+            "records compacted": sum(self._writers[COMPACTED].ends.values()) - self._left,
+            "records beyond retention": sum(first_offsets(bootstrap, KEPT)),
+        }
+
     def _lost_keys(self, bootstrap: str) -> list[str]:
         """Keys whose newest record compaction, or a restart, did away with."""
         writer = self._writers[COMPACTED]
         newest: dict[int, int] = {}
         everything = dict.fromkeys(range(PARTITIONS), "beginning")
-        for one in Confluent().read(bootstrap, COMPACTED, everything):
+        rows = Confluent().read(bootstrap, COMPACTED, everything)
+        self._left = len(rows)
+        for one in rows:
             newest[int(one.key or b"0")] = number_of(one.value or b"-1")
         return [
             f"key {key}: {acknowledged} was acknowledged, there is {newest.get(key)}"
@@ -312,6 +323,16 @@ class EnduranceLoad:
             return []
 
         return eventually(ask, within_s=60.0, what=f"what {group} committed")[0]
+
+
+def first_offsets(bootstrap: str, topic: str) -> list[int]:
+    """Where each partition's log begins."""
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": MEMBERS, "log_level": 2})
+    try:
+        places = [TopicPartition(topic, index) for index in range(PARTITIONS)]
+        return [consumer.get_watermark_offsets(place, timeout=60)[0] for place in places]
+    finally:
+        consumer.close()
 
 
 def number_of(value: bytes) -> int:

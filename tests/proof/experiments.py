@@ -167,7 +167,7 @@ EXPERIMENTS: Final = (
         "endurance",
         ("P1", "P6", "P13", "P16", "P20"),
         "three real nodes at work for long: restarts in turn, compaction, retention, rebalances, "
-        "groups in thousands; memory, descriptors and disk judged from half an hour on",
+        "groups in thousands; memory, descriptors and logs judged from half an hour on",
         "minutes",
         {"pr": 2, "night": 100, "week": 240},
         endurance,
