@@ -125,7 +125,8 @@ def _figures_of_faults(
         totals.update(each["totals"])
     outages: dict[str, list[float]] = {}
     for one in rounds:
-        outages.setdefault(one["fault"], []).append(one["outage_s"])
+        if one["outage_s"]:  # else nobody waited for the victim: it coordinated nothing
+            outages.setdefault(one["fault"], []).append(one["outage_s"])
     found["s without a commit, median and worst"] = {
         fault: f"{statistics.median(many):.2f} {max(many):.2f}"
         for fault, many in sorted(outages.items())
