@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import shutil
 import statistics
 import sys
 import time
@@ -141,8 +142,8 @@ def growth(nodes: Mapping[str, Mapping[int, Sequence[float]]]) -> list[str]:
     return found
 
 
-def run(minutes: float, tell: Tell) -> Report:
-    """A whole run on a new cluster."""
+def run(minutes: float, tell: Tell, kept: Path | None = None) -> Report:
+    """A whole run on a new cluster; the nodes' logs go to ``kept`` when something was found."""
     report, samples = Report(minutes), Samples()
     groups = MANY_GROUPS if minutes >= JUDGED_MINUTES else FEW_GROUPS
     with Cluster(NODES, settings=SETTINGS) as cluster, ClusterView(cluster.zookeeper) as view:
@@ -169,6 +170,8 @@ def run(minutes: float, tell: Tell) -> Report:
         report.findings += serious(logs)
         if report.findings:
             tell("\n".join(last_words(logs)))
+            for log in logs if kept is not None else ():
+                shutil.copy(log, kept / f"{log.parent.name}.log")
     _judge(report, samples)
     return report
 
@@ -232,12 +235,13 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--minutes", type=float, default=2.0)
     parser.add_argument("--json", type=Path, help="write what came of it here")
+    parser.add_argument("--logs", type=Path, help="a directory: keep the logs of a bad run there")
     given = parser.parse_args()
 
     def tell(line: str) -> None:
         print(line, flush=True)  # noqa: T201 - the command's output
 
-    report = run(given.minutes, tell)
+    report = run(given.minutes, tell, given.logs)
     tell("\n".join([*report.findings, f"{len(report.findings)} findings"]))
     if given.json is not None:
         given.json.write_text(json.dumps(asdict(report)))

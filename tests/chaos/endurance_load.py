@@ -23,7 +23,7 @@ from tests.harness.raw_calls import (
     find_coordinator,
 )
 from tests.harness.traffic import Activity
-from tests.harness.waiting import eventually
+from tests.harness.waiting import TooLate, eventually
 
 COMPACTED: Final = "compacted"
 KEPT: Final = "kept"
@@ -307,22 +307,31 @@ class EnduranceLoad:
         ]
 
     def _committed(self, group: str) -> int:
+        said: list[str] = []
+
         def ask() -> list[int]:
+            said.clear()
             for address in self._addresses:
                 try:
                     with RawConnection(address) as link:
                         at = find_coordinator(link, group)
+                    said.append(f"{address} names {at}")
                     if at.error != NO_ERROR:
                         continue
                     with RawConnection((at.host, at.port)) as link:
                         offsets, code = fetch_offsets(link, group, OFFSETS, [0])
-                except (Closed, OSError):
+                    said.append(f"which says {code}")
+                except (Closed, OSError) as error:
+                    said.append(f"{address}: {error!r}")
                     continue
                 if code == NO_ERROR:
                     return [offsets[0].offset]
             return []
 
-        return eventually(ask, within_s=60.0, what=f"what {group} committed")[0]
+        try:
+            return eventually(ask, within_s=60.0, what=f"what {group} committed")[0]
+        except TooLate as late:
+            raise TooLate(f"{late}; {said}") from late
 
 
 def first_offsets(bootstrap: str, topic: str) -> list[int]:

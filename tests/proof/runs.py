@@ -91,8 +91,6 @@ def faults(size: int) -> Counts:
         )
         for start in starts
     ]
-    for each in several:
-        sys.stderr.write("".join(f"{line}\n" for line in each["findings"]))
     rounds = [one for each in several for one in each["outcomes"]]
     skipped: Counter[str] = Counter()
     for each in several:
@@ -141,7 +139,6 @@ def _figures_of_faults(
 def endurance(size: int) -> Counts:
     """So many minutes of three real nodes at work (tests/chaos/endurance.py)."""
     found = _reported("tests.chaos.endurance", [f"--minutes={size}"])
-    sys.stderr.write("".join(f"{line}\n" for line in found["findings"]))
     return Counts(
         cases=size,
         faults={"restart": found["restarts"]},
@@ -166,8 +163,10 @@ def _reported(module: str, arguments: Sequence[str]) -> Mapping[str, Any]:
     """What a module that takes ``--json`` wrote there."""
     with tempfile.TemporaryDirectory() as directory:
         file = Path(directory) / "report.json"
-        _printed(["-m", module, f"--json={file}", *arguments], allowed=(0, 1))
+        printed = _printed(["-m", module, f"--json={file}", *arguments], allowed=(0, 1))
         found: Mapping[str, Any] = json.loads(file.read_text())
+    if found["findings"]:
+        sys.stderr.write(printed[-_SHOWN:])
     return found
 
 
