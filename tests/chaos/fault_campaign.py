@@ -214,7 +214,7 @@ def run(
     none = networks.why_not()
     why = dict.fromkeys(Kind, none) if none else impossible()
     left_out = Counter(one.kind.value for one in planned if one.kind in why)
-    report = Report(seed, skipped=left_out, why={kind.value: text for kind, text in why.items()})
+    report = Report(seed, skipped=dict(left_out), why={kind.value: text for kind, text in why.items()})
     wanted = [one for one in planned if one.kind not in why]
     if not wanted:
         return report
