@@ -198,6 +198,19 @@ class FaultCampaign:
         return found
 
 
+class Resets(logging.Handler):
+    """Tells why kafka-python gave a position up: a group that begins anew is a finding later."""
+
+    def __init__(self, tell: Tell) -> None:
+        super().__init__()
+        self._tell = tell
+
+    def emit(self, record: logging.LogRecord) -> None:
+        said = record.getMessage()
+        if "Truncation detected" in said or "out of range" in said:
+            self._tell(f"{time.monotonic():.1f} kafka-python: {said}")
+
+
 def run(
     rounds: int,
     seed: int,
@@ -214,7 +227,9 @@ def run(
     none = networks.why_not()
     why = dict.fromkeys(Kind, none) if none else impossible()
     left_out = Counter(one.kind.value for one in planned if one.kind in why)
-    report = Report(seed, skipped=dict(left_out), why={kind.value: text for kind, text in why.items()})
+    report = Report(
+        seed, skipped=dict(left_out), why={kind.value: text for kind, text in why.items()}
+    )
     wanted = [one for one in planned if one.kind not in why]
     if not wanted:
         return report
@@ -244,10 +259,14 @@ def main() -> int:
     parser.add_argument("--kind", action="append", choices=list(Kind.__members__), default=[])
     parser.add_argument("--json", type=Path, help="write what came of it here")
     given = parser.parse_args()
-    logging.disable()  # what clients say of lost connections is no news here
+    logging.getLogger().addHandler(logging.NullHandler())  # lost connections are no news here
 
     def tell(line: str) -> None:
         print(line, flush=True)  # noqa: T201 - the command's output
+
+    resets = Resets(tell)
+    logging.getLogger("kafka.consumer.fetcher").addHandler(resets)
+    logging.getLogger("kafka.consumer.fetcher").setLevel(logging.INFO)
 
     kinds = [Kind[name] for name in given.kind] or list(Kind)
     report = run(given.rounds, given.seed, tell, longest_s=given.longest, kinds=kinds)
