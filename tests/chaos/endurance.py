@@ -170,8 +170,9 @@ def run(minutes: float, tell: Tell, kept: Path | None = None) -> Report:
         report.findings += serious(logs)
         if report.findings:
             tell("\n".join(last_words(logs)))
-            for log in logs if kept is not None else ():
-                shutil.copy(log, kept / f"{log.parent.name}.log")
+            if kept is not None:
+                for log in logs:
+                    shutil.copy(log, kept / f"{log.parent.name}.log")
     _judge(report, samples)
     return report
 
