@@ -22,7 +22,7 @@ from .failure import Failure
 from .ports import LOOPBACK
 
 _START_S: Final = 60.0
-_STOP_S: Final = 10.0
+_STOP_S: Final = 30.0
 _HOME: Final = Path(barnabas.__file__).parents[1]
 
 
@@ -125,7 +125,7 @@ class Node:
             os.close(ready)
 
     def stop(self) -> None:
-        """Let it end in order; insist after 10 s."""
+        """Let it end in order; insist after 30 s."""
         self.ask_to_stop()
         self.wait_stopped()
 
@@ -136,7 +136,7 @@ class Node:
             self._child.ask_to_stop()
 
     def wait_stopped(self) -> None:
-        """Return when it has ended, after SIGKILL if it took more than 10 s."""
+        """Return when it has ended, after SIGKILL if it took more than 30 s."""
         if self._child is not None:
             self._child.wait_or_kill(_STOP_S)
 

@@ -189,7 +189,7 @@ def expire(hosts: str, path: str) -> None:
         def is_over() -> bool:
             thief = KazooClient(hosts, client_id=(owner, session_password(owner)))
             try:
-                thief.start(timeout=5)
+                thief.start(timeout=60)
             except KazooTimeoutError:
                 pass  # its owner was quicker
             finally:

@@ -39,7 +39,7 @@ import contextlib, json, socket
 from tests.chaos.networks import HUB, Network
 
 def answers(place):
-    with contextlib.suppress(OSError), socket.create_connection(place, 0.5):
+    with contextlib.suppress(OSError), socket.create_connection(place, 2.0):
         return True
     return False
 
