@@ -169,6 +169,12 @@ class Fault:
         return self.name
 
 
+def _start_another(site: Site) -> None:
+    del site
+    with ZooKeepers():
+        pass
+
+
 def stall(seconds: float) -> Fault:
     """All servers stand still for at least so long, and until every client got on meanwhile."""
 
@@ -221,6 +227,8 @@ def _lose_server(*, leads: bool) -> Callable[[Site], None]:
     return strike
 
 
+ANOTHER: Final = Fault("none: an unused ZooKeeper starts", _start_another)
+"""What is measured beside it is what this machine, not ZooKeeper, does to clients in a restart."""
 RESTART: Final = Fault("restart", _restart)
 FOLLOWER_KILLED: Final = Fault("follower of three killed", _lose_server(leads=False))
 LEADER_KILLED: Final = Fault("leader of three killed", _lose_server(leads=True))

@@ -29,6 +29,7 @@ from benchmarks.apache_kafka import kafka_jars
 from benchmarks.report import machine
 from benchmarks.slow_disk import SlowDisk, why_not
 from benchmarks.stalled_cluster import (
+    ANOTHER,
     FOLLOWER_KILLED,
     LEADER_KILLED,
     RESTART,
@@ -46,6 +47,7 @@ SETTLED_S: Final = 3.0
 ENSEMBLE: Final = 3
 
 ON_ONE: Final[Mapping[str, Fault]] = {
+    "none": ANOTHER,
     "stall-0.5": outage(0.5),
     "stall-2": outage(2.0),
     "stall-5": outage(5.0),
@@ -53,7 +55,8 @@ ON_ONE: Final[Mapping[str, Fault]] = {
     "restart": RESTART,
     "outage-24": outage(24.0),
 }
-"""By the name that ``--only`` takes; the last is longer than a session."""
+"""By the name that ``--only`` takes. The first is the measure of the others; the last is longer
+than a session."""
 ON_DISK: Final[Mapping[str, Callable[[SlowDisk], Fault]]] = {
     "disk-5": partial(frozen_disk, seconds=5.0),
     "slow-disk": partial(slow_disk, seconds=12),
