@@ -61,11 +61,16 @@ class Search:
 def first_at_or_after(
     view: SegmentView, timestamp: int, start: int, end: int, search: Search
 ) -> TimedOffset | None:
-    """The first record in [start, end) whose timestamp is ``timestamp`` or later."""
+    """The first record in [start, end) whose timestamp is ``timestamp`` or later.
+
+    A segment that compaction emptied goes by the time of its file: it may promise what it lacks.
+    """
     for index, segment in enumerate(view.segments):
         if view.upper(index, end) > start and segment.largest_timestamp >= timestamp:
             offset = max(start, segment.indexes.offset_before(timestamp))
-            return _first_in(segment, offset, timestamp, start, end, search)
+            found = _first_in(segment, offset, timestamp, start, end, search)
+            if found is not None:
+                return found
     return None
 
 

@@ -38,6 +38,17 @@ def test_the_first_record_at_a_time_or_later_is_found_inside_its_batch(rig: Rig)
     assert offsets == {0: (0, 10), 10: (0, 10), 15: (1, 30), 31: (4, 40), 40: (4, 40), 41: None}
 
 
+def test_a_segment_without_records_hides_none_of_a_later_one(rig: Rig) -> None:
+    """Compaction leaves such segments; the time of their file is later than that of any record."""
+    rig.log.roll()
+    rig.append(timed(50))
+    assert rig.log.segments.view.segments[1].size
+    rig.log.segments.view.segments[1].truncate(0)
+    found = rig.log.offset_for_time(T0 + 45, 7)
+    assert found is not None
+    assert found.offset == 6
+
+
 def test_a_record_at_the_bound_is_not_found(rig: Rig) -> None:
     assert rig.log.offset_for_time(T0 + 35, 4) is None
     assert rig.log.max_timestamp_offset(4) is None
