@@ -189,7 +189,7 @@ def expire(hosts: str, path: str) -> None:
         def is_over() -> bool:
             thief = KazooClient(hosts, client_id=(owner, session_password(owner)))
             try:
-                thief.start(timeout=60)
+                thief.start(timeout=10)
             except KazooTimeoutError:
                 pass  # its owner was quicker
             finally:
@@ -198,7 +198,7 @@ def expire(hosts: str, path: str) -> None:
             now = client.exists(path)
             return now is None or now.ephemeralOwner != owner
 
-        eventually(is_over, what=f"the session that owns {path} is over")
+        eventually(is_over, within_s=180, what=f"the session that owns {path} is over")
 
 
 def session_password(session_id: int) -> bytes:
