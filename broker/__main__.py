@@ -18,6 +18,7 @@ from typing import Final
 import uvloop
 
 from barnabas.client.system_errors import in_words
+from barnabas.client.wrong_options import OptionParser
 from barnabas.protocol.settings import ConfigError
 
 from . import collector, daemon, threads
@@ -112,7 +113,7 @@ def _configured(chosen: argparse.Namespace, defaults: Mapping[str, str]) -> Node
 
 
 def _parser(program: str) -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog=program, description=__doc__.splitlines()[0])
+    parser = OptionParser(prog=program, description=__doc__.splitlines()[0])
     parser.add_argument("file", nargs="?", type=Path, metavar="FILE", help="server.properties")
     parser.add_argument(
         "--set",

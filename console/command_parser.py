@@ -11,10 +11,12 @@ import sys
 from collections.abc import Sequence
 from typing import Any, Final
 
+from barnabas.client.wrong_options import OptionParser
+
 _USAGE: Final = 2
 
 
-class CommandParser(argparse.ArgumentParser):
+class CommandParser(OptionParser):
     """A parser whose result names it: ``parser`` is the one of the innermost command."""
 
     _has_commands = False

@@ -38,7 +38,7 @@ from .ownership import Directory, Standing
 from .ports import Caller, Topics
 from .rebalance import Rebalancer
 from .removal import remove_offsets
-from .slices import Slices
+from .slices import Slices, Turn, Turns
 from .tombstones import Erasure, group_tombstone, tombstones
 
 Removed: TypeAlias = Sequence[tuple[TopicPartition, Commit]]
@@ -84,12 +84,25 @@ class Administration:
             return ErrorCode.NONE, group
         return self._directory.problem(group_id), None
 
+    def _find_described(self, group_id: str) -> tuple[ErrorCode, Group | None]:
+        """As :meth:`_find`; a group whose metadata may have been lost is not known yet."""
+        code, group = self._find(group_id)
+        if group is not None:
+            is_unknown = group.lacks_metadata
+        else:
+            unread = None if code else self._directory.unread(group_id)
+            is_unknown = unread is not None and unread.lacks_metadata(group_id)
+        return (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, None) if is_unknown else (code, group)
+
     # -- seeing ------------------------------------------------------------------------------
 
     def describe_groups(
         self, request: DescribeGroupsRequest, _version: int, _caller: Caller, reply: Reply
     ) -> None:
-        """Answer for each group by itself; one that is not there is Dead, which is no error."""
+        """Answer for each group by itself, however often it is named.
+
+        One that is not there is Dead, which is no error.
+        """
         described: dict[str, describing.Group] = {}
         listings: list[_Listing] = []
 
@@ -100,7 +113,7 @@ class Administration:
         def begin(end: Callable[[], None]) -> None:
             def answer() -> None:
                 end()
-                reply(DescribeGroupsResponse(groups=[described[name] for name in request.groups]))
+                reply(DescribeGroupsResponse(groups=list(described.values())))
 
             def list_members() -> None:
                 self._slices.run(listings, _list_member, answer)
@@ -111,7 +124,7 @@ class Administration:
 
     def _described(self, group_id: str, listings: list[_Listing]) -> describing.Group:
         """A group without its members, who come into ``listings``: there may be very many."""
-        code, group = self._find(group_id)
+        code, group = self._find_described(group_id)
         if code:
             return describing.Group(error_code=code, group_id=group_id)
         if group is None:
@@ -144,19 +157,34 @@ class Administration:
             code = ErrorCode.NONE if is_new else ErrorCode.COORDINATOR_NOT_AVAILABLE
             reply(ListGroupsResponse(error_code=code))
             return
-        states = {state.lower() for state in request.states_filter}
-        types = {kind.lower() for kind in request.types_filter}
-        groups = [
-            listing.Group(
-                group_id=group.group_id,
-                protocol_type=group.protocol_type or "",
-                group_state=group.state.value,
-                group_type=CLASSIC,
+        self._slices.drive(self._listed(request, reply))
+
+    def _listed(self, request: ListGroupsRequest, reply: Reply) -> Turns[None]:
+        """Those that are known when the groups are gone through, each as it is by then."""
+        directory, turn = self._directory, Turn()
+        states: set[str] = set()
+        types: set[str] = set()
+        for found, wanted in ((states, request.states_filter), (types, request.types_filter)):
+            for word in wanted:
+                found.add(word.lower())
+                if turn.is_over():
+                    yield
+        groups = []
+        for group in directory:
+            if turn.is_over():
+                yield
+            if (states and group.state.value.lower() not in states) or (
+                types and CLASSIC not in types
+            ):
+                continue
+            groups.append(
+                listing.Group(
+                    group_id=group.group_id,
+                    protocol_type=group.protocol_type or "",
+                    group_state=group.state.value,
+                    group_type=CLASSIC,
+                )
             )
-            for group in directory.groups.values()
-            if (not states or group.state.value.lower() in states)
-            and (not types or CLASSIC in types)
-        ]
         loading = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
         code = loading if directory.is_loading else ErrorCode.NONE
         reply(ListGroupsResponse(error_code=code, groups=groups))
@@ -183,15 +211,20 @@ class Administration:
         results: list[GroupResult] = []
         response.results = results
 
+        named: set[str] = set()
+
         def delete(group_id: str) -> None:
+            if group_id in named:
+                return
+            named.add(group_id)
             code = self._delete(group_id, erasure, removed)
             results.append(GroupResult(group_id=group_id, error_code=code))
 
-        self._slices.run(list(dict.fromkeys(request.groups_names)), delete, erasure.close)
+        self._slices.run(request.groups_names, delete, erasure.close)
 
     def _delete(self, group_id: str, erasure: Erasure, removed: dict[str, Removed]) -> ErrorCode:
-        code, group = self._find(group_id)
-        if group is None:
+        code, group = self._find_described(group_id)
+        if code or group is None:
             return code or ErrorCode.GROUP_ID_NOT_FOUND
         code = group.rules.delete
         if code:
@@ -208,18 +241,15 @@ class Administration:
         self, request: OffsetDeleteRequest, _version: int, caller: Caller, reply: Reply
     ) -> None:
         """Delete offsets of topics that nobody in the group subscribes to."""
-        if not request.group_id:
-            reply(OffsetDeleteResponse(error_code=ErrorCode.INVALID_GROUP_ID))
-            return
-        code, group = self._find(request.group_id)
-        if group is None:
-            code = code or ErrorCode.GROUP_ID_NOT_FOUND
-        elif group.state is not GroupState.EMPTY and group.protocol_type != CONSUMER:
-            code = ErrorCode.NON_EMPTY_GROUP
+        self._slices.drive(self._deleted(request, caller, reply))
+
+    def _deleted(self, request: OffsetDeleteRequest, caller: Caller, reply: Reply) -> Turns[None]:
+        topics, known = yield from self._counted(request)
+        code, group = self._deletable(request.group_id)
         if code or group is None:
             reply(OffsetDeleteResponse(error_code=code))
             return
-        topics, doomed = self._judge(group, request)
+        doomed = self._judge(group, known)
         served = group.offsets.committed
         removed = [(each, served[each]) for each in doomed if each in served]
 
@@ -234,32 +264,62 @@ class Administration:
         self._forget(group, doomed, erasure)
         erasure.close()
 
-    def _judge(
-        self, group: Group, request: OffsetDeleteRequest
-    ) -> tuple[list[TopicResult], list[TopicPartition]]:
-        """A code for each partition asked for, and those to delete."""
+    def _deletable(self, group_id: str) -> tuple[ErrorCode, Group | None]:
+        """The group whose offsets may be deleted, or why not."""
+        if not group_id:
+            return ErrorCode.INVALID_GROUP_ID, None
+        code, group = self._find_described(group_id)
+        if code or group is None:
+            code = code or ErrorCode.GROUP_ID_NOT_FOUND
+        elif group.state is not GroupState.EMPTY and group.protocol_type != CONSUMER:
+            code = ErrorCode.NON_EMPTY_GROUP
+        return code, group
+
+    def _counted(
+        self, request: OffsetDeleteRequest
+    ) -> Turns[tuple[list[TopicResult], list[TopicResult]]]:
+        """The answer as far as no group is concerned, and its topics that exist."""
         topics: list[TopicResult] = []
-        doomed: list[TopicPartition] = []
-        stored = group.offsets.partitions()
+        known: list[TopicResult] = []
         named: dict[str, dict[int, None]] = {}
+        turn = Turn()
         for topic in request.topics:
-            indexes = (asked.partition_index for asked in topic.partitions)
-            named.setdefault(topic.name, {}).update(dict.fromkeys(indexes))
+            each_once = named.setdefault(topic.name, {})
+            for asked in topic.partitions:
+                each_once[asked.partition_index] = None
+                if turn.is_over():
+                    yield
+            if turn.is_over():
+                yield
         for name, each_once in named.items():
             count = self._topics.partition_count(name) or 0
-            is_subscribed = _is_subscribed(group, name)
             results = []
             for index in each_once:
-                code = ErrorCode.NONE
-                if not 0 <= index < count:
-                    code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-                elif is_subscribed:
-                    code = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
-                elif (name, index) in stored:
-                    doomed.append((name, index))
+                is_known = 0 <= index < count
+                code = ErrorCode.NONE if is_known else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
                 results.append(PartitionResult(partition_index=index, error_code=code))
+                if turn.is_over():
+                    yield
             topics.append(TopicResult(name=name, partitions=results))
-        return topics, doomed
+            if count:
+                known.append(topics[-1])
+        return topics, known
+
+    @staticmethod
+    def _judge(group: Group, topics: Iterable[TopicResult]) -> list[TopicPartition]:
+        """Give a code to each partition that exists; gives those to delete."""
+        doomed: list[TopicPartition] = []
+        stored = group.offsets.partitions()
+        for topic in topics:
+            is_subscribed = _is_subscribed(group, topic.name)
+            for result in topic.partitions:
+                if result.error_code:
+                    continue
+                if is_subscribed:
+                    result.error_code = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
+                elif (topic.name, result.partition_index) in stored:
+                    doomed.append((topic.name, result.partition_index))
+        return doomed
 
     def topics_deleted(self, names: Collection[str]) -> None:
         """Remove the offsets of deleted topics from every group, at once and without retention.

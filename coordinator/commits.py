@@ -32,6 +32,7 @@ from .offsets import Commit, TopicPartition
 from .ownership import Directory
 from .ports import Caller, Topics
 from .rebalance import Rebalancer
+from .slices import TURN_STEPS, Turn, Turns
 from .zookeeper_commits import ZooKeeperCommits
 
 FOREVER_MS: Final = 2**63 - 1
@@ -159,6 +160,48 @@ class Commits:
         else:
             self._commit_many(request, group, problem, caller, reply)
 
+    def committing(
+        self, request: OffsetCommitRequest, version: int, caller: Caller, reply: Reply
+    ) -> Turns[None]:
+        """As :meth:`offset_commit`, of very many partitions: checked in turns, written at once."""
+        partitions = sum(len(topic.partitions) for topic in request.topics)
+        if version == 0 or partitions <= TURN_STEPS:
+            self.offset_commit(request, version, caller, reply)
+            return
+        turn = Turn()
+        while True:
+            staged = _Many(_of_topics(()), reply)
+            counts: dict[str, int] = {}
+            entries = yield from self._checking(request, staged, counts, turn)
+            known = ((name, count) for name, count in counts.items() if count)
+            if all(self._partition_count(name) == count for name, count in known):
+                break  # else a topic has changed while others had their turns
+        group, problem = self._judged(request)
+        if entries and not problem and self._is_too_much(request, group, entries):
+            problem = COMMIT_ERRORS[ErrorCode.MESSAGE_TOO_LARGE]
+        if entries and not problem:
+            self._write_many(request, group, staged, entries, caller)
+            return
+        if problem:
+            yield from _refuse(staged.response, problem, turn)
+        reply(staged.response)
+
+    def _judged(self, request: OffsetCommitRequest) -> tuple[Group | None, ErrorCode]:
+        """The group and what is wrong with the request; one that is not there may be made."""
+        group = self._groups.get(request.group_id)
+        if group is None:
+            return None, self._problem(request)
+        epoch = request.generation_id_or_member_epoch
+        return group, group.commit_problem(request.member_id, request.group_instance_id, epoch)
+
+    def _is_too_much(
+        self, request: OffsetCommitRequest, group: Group | None, entries: list[Entry]
+    ) -> bool:
+        """Whether no batch can hold them, which would be found only once it is made."""
+        term = self._directory.term_of(request.group_id) if group is None else group.term
+        size = sum(len(key) + len(value or b"") for key, value in entries)
+        return size > self._journal.plain_bytes_max(term)
+
     def _commit_one(
         self,
         request: OffsetCommitRequest,
@@ -199,12 +242,22 @@ class Commits:
         caller: Caller,
         reply: Reply,
     ) -> None:
-        response = _of_topics(())
-        staged = _Many(response, reply)
+        staged = _Many(_of_topics(()), reply)
         entries = self._checked(request, problem, staged)
-        if not entries:
-            reply(response)
-            return
+        if entries:
+            self._write_many(request, group, staged, entries, caller)
+        else:
+            reply(staged.response)
+
+    def _write_many(
+        self,
+        request: OffsetCommitRequest,
+        group: Group | None,
+        staged: _Many,
+        entries: list[Entry],
+        caller: Caller,
+    ) -> None:
+        """Stage and write what was checked; answered when the append is decided."""
         if group is None:
             group = self._rebalancer.found(request.group_id)
         staged.group = group
@@ -294,6 +347,50 @@ class Commits:
             topics.append(_of_topic(name, results))
         staged.response.topics = topics
         return entries
+
+    def _checking(
+        self, request: OffsetCommitRequest, staged: _Many, counts: dict[str, int], turn: Turn
+    ) -> Turns[list[Entry]]:
+        """As :meth:`_checked` in turns, and whatever the group may say.
+
+        ``counts`` takes how many partitions each topic has, 0 for one that is not there.
+        """
+        now = self._now_ms()
+        entries: list[Entry] = []
+        topics: list[TopicResult] = []
+        merged: dict[str, list[Partition]] = {}
+        for topic in request.topics:
+            merged.setdefault(topic.name, []).extend(topic.partitions)
+            if turn.is_over():
+                yield
+        for name, partitions in merged.items():
+            count = counts[name] = self._partition_count(name) or 0
+            results: list[PartitionResult] = []
+            for asked in _each_once(partitions, count):
+                index = asked.partition_index
+                result = _of_partition(index, self._problem_of(asked, count, _NONE))
+                results.append(result)
+                if not result.error_code:
+                    commit = _commit_of(asked, now, request.retention_time_ms)
+                    staged.commits.append(((name, index), commit, result))
+                    entries.append(_entry_of(request.group_id, name, index, commit))
+                if turn.is_over():
+                    yield
+            topics.append(_of_topic(name, results))
+            if turn.is_over():
+                yield
+        staged.response.topics = topics
+        return entries
+
+
+def _refuse(response: OffsetCommitResponse, problem: ErrorCode, turn: Turn) -> Turns[None]:
+    """Every partition that is known is told what is wrong with the request."""
+    for topic in response.topics:
+        for result in topic.partitions:
+            if result.error_code != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                result.error_code = problem
+            if turn.is_over():
+                yield
 
 
 def _commit_of(asked: Partition, now: int, retention: int) -> Commit:

@@ -97,8 +97,8 @@ class Expiry:
 
         The tombstones are not waited for: when they are lost, the offsets expire again.
         """
-        if group.state is GroupState.DEAD:
-            return 0
+        if group.state is GroupState.DEAD or group.lacks_metadata:
+            return 0  # how long it has been without members is not known of the latter
         partitions = expired(group, self._now_ms(), self._config.retention_ms)
         entries = remove_offsets(group, partitions, self._directory, self._rebalancer)
         if entries:

@@ -25,6 +25,7 @@ from .offsets import Offsets
 from .ownership import Directory
 from .ports import Caller
 from .repeated_topics import merged
+from .slices import TURN_STEPS, Turn, Turns
 from .zookeeper_commits import ZooKeeperCommits
 
 GROUPS_SINCE: Final = 8
@@ -84,6 +85,63 @@ class Fetches:
             # clients of 0.8.2 take an empty answer for "no offsets"
             topics = refused(request.topics or (), code)
         return OffsetFetchResponse(topics=topics, error_code=code)
+
+    def answering(self, request: OffsetFetchRequest, version: int) -> Turns[OffsetFetchResponse]:
+        """The same, from version 1 on, for a request that names very much.
+
+        A group that is to tell all it has is told once, however often it is named.
+        """
+        is_stable, turn = request.require_stable, Turn()
+        if version < GROUPS_SINCE:
+            code, topics = yield from self._fetching(
+                request.group_id, request.topics, turn, is_stable=is_stable
+            )
+            if code and version < TOP_LEVEL_ERROR_SINCE:
+                topics = refused(request.topics or (), code)
+            return OffsetFetchResponse(topics=topics, error_code=code)
+        groups: list[GroupResult] = []
+        told: set[str] = set()
+        for asked in request.groups:
+            if turn.is_over():
+                yield
+            if asked.topics is None:
+                if asked.group_id in told:
+                    continue
+                told.add(asked.group_id)
+            code, topics = yield from self._fetching(
+                asked.group_id, asked.topics, turn, is_stable=is_stable
+            )
+            groups.append(_of_group(asked.group_id, topics, code))
+        return _of_groups(groups)
+
+    def _fetching(
+        self, group_id: str, topics: Sequence[Topic] | None, turn: Turn, *, is_stable: bool
+    ) -> Turns[tuple[ErrorCode, Sequence[TopicResult]]]:
+        """As :meth:`_fetched`; of very many partitions some at a time, each as it is by then."""
+        if topics is None or sum(len(topic.partition_indexes) for topic in topics) <= TURN_STEPS:
+            code, answer = self._fetched(group_id, topics, is_stable)
+            if turn.is_over(sum(len(topic.partitions) for topic in answer)):
+                yield
+            return code, answer
+        wanted: dict[str, dict[int, None]] = {}
+        for topic in topics:
+            wanted.setdefault(topic.name, {}).update(dict.fromkeys(topic.partition_indexes))
+            if turn.is_over(len(topic.partition_indexes)):
+                yield
+        whole: list[TopicResult] = []
+        for name, once in wanted.items():
+            indexes = list(once)
+            results: list[PartitionResult] = []
+            for start in range(0, len(indexes), TURN_STEPS):
+                some = Topic(name=name, partition_indexes=indexes[start : start + TURN_STEPS])
+                code, found = self._fetched(group_id, [some], is_stable)
+                if code:
+                    return code, ()
+                results += found[0].partitions
+                if turn.is_over(len(found[0].partitions)):
+                    yield
+            whole.append(_of_topic(name, results))
+        return _NONE, whole
 
     def _fetched(
         self, group_id: str, topics: Sequence[Topic] | None, is_stable: bool

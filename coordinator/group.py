@@ -128,6 +128,7 @@ class Group:
         "initial_remaining_ms",
         "is_delayed",
         "join_timer",
+        "lacks_metadata",
         "leader_id",
         "members",
         "offsets",
@@ -180,6 +181,8 @@ class Group:
         self.farewells = 0
         self.is_delayed = False
         self.grew = False
+        self.lacks_metadata = False
+        """What it was may have been lost (unread.py), and nobody has joined since."""
         self.initial_remaining_ms = 0
         self._offers: dict[str, int] = {}
         self._joined = 0
@@ -190,6 +193,10 @@ class Group:
         self.state = state
         self.rules = RULES[state]
         self.since_ms = now_ms
+        if self.lacks_metadata:
+            self.lacks_metadata = False
+            assert self.term.unread is not None
+            self.term.unread.learned(self.group_id)
 
     # -- members -----------------------------------------------------------------------------
 

@@ -55,6 +55,17 @@ class _Load:
         return 0 if self.shadow is None else self.shadow.remaining
 
 
+def _without_metadata(group: Group, now_ms: int) -> Group:
+    """The group as if nobody had joined yet: its members, who are told so, join again.
+
+    Those that an older record names may have been replaced since; their commits are refused.
+    """
+    bare = Group(group.group_id, group.term, since_ms=now_ms)
+    bare.offsets = group.offsets
+    bare.lacks_metadata = True
+    return bare
+
+
 class Loader:
     """Loads partitions, the one with the least to read first: a warm one waits for no cold one.
 
@@ -201,11 +212,19 @@ class Loader:
         """Groups that the damage may concern are told to come again, all others are served."""
         unread = term.unread = shadow.unread
         if unread is not None:
-            unread.loaded({group.group_id for group in groups})
+            described = (shadow.replay.described_at or {}).items()
+            unread.loaded(
+                {group.group_id for group in groups},
+                [group_id for group_id, at in described if at >= unread.next_offset],
+            )
+            for place, group in enumerate(groups):
+                if unread.lacks_metadata(group.group_id):
+                    groups[place] = _without_metadata(group, self._now_ms())
             log.error(
                 "serves an offsets partition without its damaged records partition=%d: answers "
-                "COORDINATOR_LOAD_IN_PROGRESS to fetches of groups=%s, of what they have not "
-                "committed since, until `barnabas log repair` says that the records are lost",
+                "COORDINATOR_LOAD_IN_PROGRESS of groups=%s, to fetches of what they have not "
+                "committed since, and to whoever describes or deletes one before it is joined "
+                "again, until `barnabas log repair` says that the records are lost",
                 *(term.partition, unread),
             )
 

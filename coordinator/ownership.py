@@ -199,6 +199,9 @@ class Directory:
         assert group.group_id not in self.groups
         group.term.groups[group.group_id] = group
         self.groups[group.group_id] = group
+        unread = group.term.unread
+        if unread is not None:
+            group.lacks_metadata = unread.lacks_metadata(group.group_id)
 
     def evict(self, group: Group) -> None:
         """A group is dead: its id may be used anew."""

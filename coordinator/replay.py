@@ -80,6 +80,8 @@ class Replay:
         """By group; never one without anything in it."""
         self.count = 0
         """How many records were folded."""
+        self.described_at: dict[str, int] | None = None
+        """Where the last metadata, or its tombstone, of each group is; None while nobody asks."""
         self._open_groups: dict[int, dict[str, None]] = {}
         self._latest: Latest = {}
         self._ms = 0
@@ -194,6 +196,8 @@ class Replay:
             else:
                 self._put_offset(record_offset, about, value, producer_id)
         elif isinstance(about, GroupKey):
+            if self.described_at is not None:
+                self.described_at[about.group] = record_offset
             if value is None:
                 self.records.pop(about.group, None)
             else:

@@ -79,7 +79,7 @@ class GroupCoordinator:
         self.loader = Loader(log, self.directory, config, loop, now_ms, self._loaded)
         self.standbys = Standbys(log, self.directory, config, loop)
         self.expiry = Expiry(self.directory, self._rebalancer, self._journal, config, loop, now_ms)
-        self._zookeeper = ZooKeeperCommits(zookeeper_offsets, topics, config)
+        self._zookeeper = ZooKeeperCommits(zookeeper_offsets, topics, config, slices)
         self._discovery = Discovery(topics, loop, slices)
         self.trail = Trail(audit_log, config, loop, now_ms, random)
         self._serve(topics, now_ms, random, lease_problem)
@@ -94,7 +94,7 @@ class GroupCoordinator:
         """Give every API its attribute."""
         directory, rebalancer = self.directory, self._rebalancer
         self.find_coordinator = self._discovery.find_coordinator
-        self.offset_commit = Commits(
+        commits = Commits(
             directory,
             topics,
             self._journal,
@@ -103,11 +103,16 @@ class GroupCoordinator:
             now_ms,
             self._zookeeper,
             self.trail,
-        ).offset_commit
+        )
+        self.offset_commit = commits.offset_commit
+        self.committing = commits.committing
+        """The same of very many partitions: work in turns, to be driven to its end."""
         fetches = Fetches(directory, self._zookeeper, lease_problem)
         self.offset_fetch = fetches.offset_fetch
         self.answer_offset_fetch = fetches.answer
         """The same without waiting, from version 1 on: ``(request, version)`` gives the answer."""
+        self.answering_offset_fetch = fetches.answering
+        """The same of very many groups or partitions: work in turns that returns the answer."""
         self.join_group = Joining(directory, rebalancer, self.config, randomness).join_group
         membership = Membership(directory, rebalancer, self._slices)
         self.sync_group = membership.sync_group

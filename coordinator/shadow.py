@@ -122,6 +122,7 @@ class Shadow:
             if damage is None:
                 raise
         self.unread = self.unread or Unread()
+        self.replay.described_at = self.replay.described_at or {}
         self.unread.add(damage)
         self._touched = self.position = damage.next_offset
         return None

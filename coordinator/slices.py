@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from typing import Final, TypeAlias, TypeVar
 
 T = TypeVar("T")
@@ -22,12 +22,44 @@ Weigh: TypeAlias = Callable[[T], int]
 """How many members' work one item is, at least 1."""
 
 
+TURN_STEPS: Final = 500
+"""Partitions or names looked up in one turn: 1 or 2 ms."""
+
+Turns: TypeAlias = Generator[None, None, T]
+"""Long work that gives way after each yield, and has to look anew at what may have changed."""
+
+
+class Turn:
+    """Counts the steps of one request that names very much."""
+
+    __slots__ = ("_left",)
+
+    def __init__(self) -> None:
+        self._left = TURN_STEPS
+
+    def is_over(self, steps: int = 1) -> bool:
+        """Count; True when others have to be served first, the next turn being counted then."""
+        self._left -= steps
+        if self._left > 0:
+            return False
+        self._left = TURN_STEPS
+        return True
+
+
 class Slices:
     """Runs long work on one loop."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
         self._line: deque[Callable[[Callable[[], None]], None]] = deque()
+
+    def drive(self, work: Turns[None]) -> None:
+        """Begin now, and go on once in each turn of the loop."""
+        try:
+            next(work)
+        except StopIteration:
+            return
+        self._loop.call_soon(self.drive, work)
 
     def in_line(self, begin: Callable[[Callable[[], None]], None]) -> None:
         """Call ``begin`` when all who came before have called what it is given, as it has to.

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from typing import Any
 
 from barnabas.protocol.errors import ErrorCode
@@ -21,7 +21,7 @@ from .group import Reply
 from .metadata_limit import is_too_long
 from .offsets import TopicPartition
 from .ports import Topics, ZooKeeperOffsets
-from .repeated_topics import merged
+from .slices import Slices, Turn, Turns
 
 log = logging.getLogger(__name__)
 
@@ -30,8 +30,13 @@ class ZooKeeperCommits:
     """Serves the two oldest versions; each request is a task of :meth:`run`."""
 
     def __init__(
-        self, store: ZooKeeperOffsets | None, topics: Topics, config: CoordinatorConfig
+        self,
+        store: ZooKeeperOffsets | None,
+        topics: Topics,
+        config: CoordinatorConfig,
+        slices: Slices,
     ) -> None:
+        self._slices = slices
         self._store = store
         self._topics = topics
         self._units_max = config.metadata_units_max
@@ -47,6 +52,10 @@ class ZooKeeperCommits:
 
     def commit(self, request: OffsetCommitRequest, reply: Reply) -> None:
         """Store what passes the checks; one code for each partition."""
+        self._slices.drive(self._commit(request, reply))
+
+    def _commit(self, request: OffsetCommitRequest, reply: Reply) -> Turns[None]:
+        turn = Turn()
         codes: dict[TopicPartition, ErrorCode] = {}
         offsets: dict[TopicPartition, int] = {}
         for topic in request.topics:
@@ -59,43 +68,58 @@ class ZooKeeperCommits:
                     codes[partition] = ErrorCode.OFFSET_METADATA_TOO_LARGE
                 else:
                     offsets[partition] = asked.committed_offset
+                if turn.is_over():
+                    yield
 
-        def answer(stored: dict[TopicPartition, ErrorCode]) -> OffsetCommitResponse:
-            return _commit_response(request, {**codes, **stored})
+        def told(stored: Mapping[TopicPartition, ErrorCode]) -> None:
+            codes.update(stored)
+            self._slices.drive(_commit_response(request, codes, reply))
 
-        async def store() -> OffsetCommitResponse:
+        async def store() -> Mapping[TopicPartition, ErrorCode]:
             assert self._store is not None
-            return answer(dict(await self._store.commit(request.group_id, offsets)))
+            return await self._store.commit(request.group_id, offsets)
 
-        def failed(code: ErrorCode) -> OffsetCommitResponse:
-            return answer(dict.fromkeys(offsets, code))
+        def failed(code: ErrorCode) -> Mapping[TopicPartition, ErrorCode]:
+            return dict.fromkeys(offsets, code)
 
         if offsets:
-            self._start(store, failed, reply)
+            self._start(store, failed, told)
         else:
-            reply(answer({}))
+            told({})
 
     def fetch(self, request: OffsetFetchRequest, reply: Reply) -> None:
         """Read the numbers; code 3 for a partition that nobody knows or committed."""
-        partitions = dict.fromkeys(
-            (topic.name, index)
-            for topic in request.topics or ()
-            for index in topic.partition_indexes
-        )
-        known = [partition for partition in partitions if self._is_known(partition)]
+        self._slices.drive(self._fetch(request, reply))
 
-        async def read() -> OffsetFetchResponse:
+    def _fetch(self, request: OffsetFetchRequest, reply: Reply) -> Turns[None]:
+        turn = Turn()
+        wanted: dict[str, dict[int, None]] = {}
+        known: dict[TopicPartition, None] = {}
+        for topic in request.topics or ():
+            each_once = wanted.setdefault(topic.name, {})
+            for index in topic.partition_indexes:
+                each_once[index] = None
+                if self._is_known((topic.name, index)):
+                    known[topic.name, index] = None
+                if turn.is_over():
+                    yield
+            if turn.is_over():
+                yield
+
+        def told(found: Mapping[TopicPartition, int | ErrorCode]) -> None:
+            self._slices.drive(_fetch_response(wanted, found, reply))
+
+        async def read() -> Mapping[TopicPartition, int | ErrorCode]:
             assert self._store is not None
-            found = await self._store.fetch(request.group_id, known)
-            return _fetch_response(request, dict(found))
+            return await self._store.fetch(request.group_id, list(known))
 
-        def failed(code: ErrorCode) -> OffsetFetchResponse:
-            return _fetch_response(request, dict.fromkeys(known, code))
+        def failed(code: ErrorCode) -> Mapping[TopicPartition, int | ErrorCode]:
+            return dict.fromkeys(known, code)
 
         if known:
-            self._start(read, failed, reply)
+            self._start(read, failed, told)
         else:
-            reply(_fetch_response(request, {}))
+            told({})
 
     def _is_known(self, partition: TopicPartition) -> bool:
         return 0 <= partition[1] < (self._topics.partition_count(partition[0]) or 0)
@@ -104,7 +128,7 @@ class ZooKeeperCommits:
         self,
         work: Callable[[], Coroutine[Any, Any, Any]],
         failed: Callable[[ErrorCode], Any],
-        reply: Reply,
+        reply: Callable[[Any], None],
     ) -> None:
         if self._store is None or self._tasks is None:
             reply(failed(ErrorCode.UNKNOWN_SERVER_ERROR))
@@ -115,7 +139,7 @@ class ZooKeeperCommits:
 async def _answer(
     work: Callable[[], Coroutine[Any, Any, Any]],
     failed: Callable[[ErrorCode], Any],
-    reply: Reply,
+    reply: Callable[[Any], None],
 ) -> None:
     try:
         response = await work()
@@ -126,41 +150,37 @@ async def _answer(
 
 
 def _commit_response(
-    request: OffsetCommitRequest, codes: dict[TopicPartition, ErrorCode]
-) -> OffsetCommitResponse:
-    unknown = ErrorCode.UNKNOWN_SERVER_ERROR
-    return OffsetCommitResponse(
-        topics=[
-            offset_commit.TopicResult(
-                name=topic.name,
-                partitions=[
-                    offset_commit.PartitionResult(
-                        partition_index=asked.partition_index,
-                        error_code=codes.get((topic.name, asked.partition_index), unknown),
-                    )
-                    for asked in topic.partitions
-                ],
-            )
-            for topic in request.topics
-        ]
-    )
+    request: OffsetCommitRequest, codes: Mapping[TopicPartition, ErrorCode], reply: Reply
+) -> Turns[None]:
+    unknown, turn = ErrorCode.UNKNOWN_SERVER_ERROR, Turn()
+    topics = []
+    for topic in request.topics:
+        results: list[offset_commit.PartitionResult] = []
+        for asked in topic.partitions:
+            index = asked.partition_index
+            code = codes.get((topic.name, index), unknown)
+            results.append(offset_commit.PartitionResult(partition_index=index, error_code=code))
+            if turn.is_over():
+                yield
+        topics.append(offset_commit.TopicResult(name=topic.name, partitions=results))
+    reply(OffsetCommitResponse(topics=topics))
 
 
 def _fetch_response(
-    request: OffsetFetchRequest, found: dict[TopicPartition, int | ErrorCode]
-) -> OffsetFetchResponse:
-    return OffsetFetchResponse(
-        topics=[
-            offset_fetch.TopicResult(
-                name=topic.name,
-                partitions=[
-                    _fetched(index, found.get((topic.name, index)))
-                    for index in dict.fromkeys(topic.partition_indexes)
-                ],
-            )
-            for topic in merged(request.topics or ())
-        ]
-    )
+    wanted: Mapping[str, Mapping[int, None]],
+    found: Mapping[TopicPartition, int | ErrorCode],
+    reply: Reply,
+) -> Turns[None]:
+    turn = Turn()
+    topics = []
+    for name, indexes in wanted.items():
+        results: list[offset_fetch.PartitionResult] = []
+        for index in indexes:
+            results.append(_fetched(index, found.get((name, index))))
+            if turn.is_over():
+                yield
+        topics.append(offset_fetch.TopicResult(name=name, partitions=results))
+    reply(OffsetFetchResponse(topics=topics))
 
 
 def _fetched(index: int, found: int | ErrorCode | None) -> offset_fetch.PartitionResult:

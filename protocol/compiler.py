@@ -34,6 +34,7 @@ _decoders: dict[tuple[type, int], Callable[[bytes, int], Any]] = {}
 _request_decoders: dict[tuple[type, int], Callable[[bytes, int], Any]] = {}
 _view_decoders: dict[tuple[type, int], Callable[[Buffer, int], Any]] = {}
 _turn_encoders: dict[tuple[type, int], Callable[[Any], Turns[bytes]]] = {}
+_turn_chunkers: dict[tuple[type, int], Callable[[Any], Turns[list[Buffer]]]] = {}
 _turn_decoders: dict[tuple[type, int], Callable[[bytes, int], Turns[Any]]] = {}
 _prefix_decoders: dict[tuple[type, int], Callable[[bytes, int], tuple[Any, int]]] = {}
 
@@ -101,6 +102,16 @@ def encoder_in_turns(message_class: type, version: int) -> Callable[[Any], Turns
     return _cached(_turn_encoders, message_class, version, "encode-turns")
 
 
+def chunk_encoder_in_turns(
+    message_class: type, version: int
+) -> Callable[[Any], Turns[list[Buffer]]]:
+    """Like :func:`chunk_encoder`, for long messages: a generator that yields now and then.
+
+    Only short pieces are joined; a long one stays the object that it is.
+    """
+    return _cached(_turn_chunkers, message_class, version, "chunks-turns")
+
+
 def request_decoder_in_turns(
     message_class: type[T], version: int
 ) -> Callable[[bytes, int], Turns[T]]:
@@ -110,7 +121,7 @@ def request_decoder_in_turns(
 
 def source(message_class: type, version: int, direction: str) -> tuple[str, dict[str, Any]]:
     """The generated text and its names; direction is encode, chunks, decode, request, views,
-    prefix, encode-turns or request-turns.
+    prefix, encode-turns, chunks-turns or request-turns.
 
     Raises ValueError for a version that the declaration does not have.
     """
@@ -118,8 +129,8 @@ def source(message_class: type, version: int, direction: str) -> tuple[str, dict
     if schema.versions is None or not schema.versions[0] <= version <= schema.versions[1]:
         raise ValueError(f"{schema.name} has no version {version}")
     in_turns = direction.endswith("-turns")
-    if direction in ("encode", "chunks", "encode-turns"):
-        joined = direction != "chunks"
+    if direction.startswith(("encode", "chunks")):
+        joined = direction.startswith("encode")
         return encoder_source(schema, version, joined=joined, in_turns=in_turns)
     return decoder_source(
         message_class,

@@ -12,7 +12,7 @@ import re
 from struct import Struct
 from typing import Any
 
-from .primitives import BYTE, Packers, uvarint
+from .primitives import BYTE, Packers, joined_runs, uvarint
 from .wire import EVER, TURN_ELEMENTS, Field, Kind, Schema, schema_of
 
 
@@ -26,6 +26,8 @@ def encoder_source(
     """
     writer = _EncoderWriter(version, is_flexible=version >= schema.flexible)
     writer.is_in_turns = in_turns
+    if not joined:
+        writer.end_of_turn = "done.extend(runs(out))"
     writer.struct(schema, "m")
     writer.flush()
     body = writer.lines
@@ -39,7 +41,7 @@ def encoder_source(
         # joined piece by piece: to join millions of them at the end takes as long as all the rest
         *lines, _ = body
         lines = ["done = []", f"turn = {TURN_ELEMENTS}", "if turn < 0: yield", *lines]
-        body = [*lines, "done.append(join(out))", "return join(done)"]
+        body = [*lines, writer.end_of_turn, "return join(done)" if joined else "return done"]
     text = "def encode(m):\n" + "".join(f"    {line}\n" for line in body)
     return text, writer.names
 
@@ -51,9 +53,11 @@ class _EncoderWriter:
         self.version = version
         self.is_flexible = is_flexible
         self.names: dict[str, Any] = {"BYTE": BYTE, "uvarint": uvarint, "join": b"".join}
+        self.names["runs"] = joined_runs
         self.lines: list[str] = []
         self.indent = ""
         self.is_in_turns = False
+        self.end_of_turn = "done.append(join(out))"
         self.pending: list[tuple[str, str]] = []
         self.add = "out.append"
         self.counter = 0
@@ -161,7 +165,7 @@ class _EncoderWriter:
                 self.line("turn -= 1")
                 self.line("if not turn:")
                 self.line(f"    turn = {TURN_ELEMENTS}")
-                self.line("    done.append(join(out))")
+                self.line(f"    {self.end_of_turn}")
                 self.line("    out.clear()")
                 self.line("    yield")
 

@@ -22,6 +22,9 @@ STRING_BYTES_MAX: Final = 0x7FFF
 
 _LENGTH_MAX: Final = 0x7FFFFFFF
 
+_SHORT_PIECE: Final = 1 << 10
+"""Bytes that are cheaper to copy than to send as a piece of their own."""
+
 
 class Packers(dict[int, Callable[..., bytes]]):
     """``packers[n]`` packs n numbers of one struct code."""
@@ -49,6 +52,23 @@ class Unpackers(dict[int, Callable[[bytes, int], tuple[Any, ...]]]):
         if count < CACHED_LENGTHS:
             self[count] = unpack
         return unpack
+
+
+def joined_runs(pieces: list[Any]) -> list[Any]:
+    """The same bytes with short pieces in a row joined; any other piece stays as it is."""
+    done: list[Any] = []
+    run: list[bytes] = []
+    for piece in pieces:
+        if type(piece) is bytes and len(piece) < _SHORT_PIECE:
+            run.append(piece)
+            continue
+        if run:
+            done.append(b"".join(run))
+            run = []
+        done.append(piece)
+    if run:
+        done.append(b"".join(run))
+    return done
 
 
 def uvarint(number: int) -> bytes:

@@ -26,7 +26,8 @@ from barnabas.protocol.names import topic_problem
 from barnabas.protocol.settings import ConfigError, Setting, declared, suggestion
 
 from .call import Call, Handler
-from .configs import NODE, TOPIC, as_text
+from .configs import NODE, SETTINGS_MAX, TOPIC, as_text
+from .turns import Turn, mapped, shortened
 
 SET: Final = 0
 DELETE: Final = 1
@@ -34,6 +35,8 @@ APPEND: Final = 2
 SUBTRACT: Final = 3
 """What is to be done with a setting, in Kafka's numbers."""
 WORDS: Final = tuple[str, ...]
+STEPS_A_SETTING: Final = 5
+"""A setting is judged in the time of so many looks at a name."""
 
 Operation = tuple[str, int, str | None]
 """Name, what to do, value."""
@@ -95,16 +98,25 @@ class AlterConfigsHandler:
         *,
         is_all: bool,
     ) -> list[Any]:
-        counts = Counter((each.resource_type, each.resource_name) for each in request.resources)
+        turn = Turn()
+        counts: Counter[tuple[int, str]] = Counter()
+        for resource in request.resources:
+            counts[resource.resource_type, resource.resource_name] += 1
+            await turn.step()
         results: dict[tuple[int, str], Any] = {}
         for resource in request.resources:
             key = (resource.resource_type, resource.resource_name)
+            await turn.step()
             if key in results:
                 continue
             code, message = ErrorCode.NONE, None
             try:
                 if counts[key] > 1:
                     raise _invalid("each resource may be named once")
+                if len(resource.configs) > SETTINGS_MAX:
+                    count = len(resource.configs)
+                    raise _invalid(f"{count} settings are named, {SETTINGS_MAX} may be at once")
+                await turn.step(STEPS_A_SETTING * len(resource.configs))
                 await self._change(*key, operations(resource), request.validate_only, is_all=is_all)
             except Refused as refusal:
                 code, message = refusal.code, refusal.message
@@ -113,9 +125,14 @@ class AlterConfigsHandler:
             except ZooKeeperError as error:
                 code, message = ErrorCode.REQUEST_TIMED_OUT, f"ZooKeeper: {error!r}"
             results[key] = result(
-                error_code=code, error_message=message, resource_type=key[0], resource_name=key[1]
+                error_code=code,
+                error_message=None if message is None else shortened(message),
+                resource_type=key[0],
+                resource_name=key[1],
             )
-        return [results[each.resource_type, each.resource_name] for each in request.resources]
+        return await mapped(
+            lambda each: results[each.resource_type, each.resource_name], request.resources
+        )
 
     async def _change(
         self, kind: int, name: str, operations: Sequence[Operation], is_dry: bool, *, is_all: bool
@@ -258,8 +275,10 @@ def _edit(
 
 def _changed(words: list[str], given: list[str], operation: int) -> list[str]:
     if operation == APPEND:
-        return words + [word for word in given if word not in words]
-    return [word for word in words if word not in given]
+        known = frozenset(words)
+        return words + [word for word in given if word not in known]
+    gone = frozenset(given)
+    return [word for word in words if word not in gone]
 
 
 def _words(text: str) -> list[str]:

@@ -37,6 +37,9 @@ class Call:
 
     __slots__ = ("client_id", "key", "peer", "request", "version")
 
+    is_long = False
+    """Whether the request was so long that it was read over several turns of the loop."""
+
     def __init__(
         self, key: int, version: int, client_id: str | None, request: Any, peer: Peer
     ) -> None:
@@ -45,6 +48,14 @@ class Call:
         self.client_id = client_id
         self.request = request
         self.peer = peer
+
+
+class LongCall(Call):
+    """A request that may name very much, and is to be served over several turns."""
+
+    __slots__ = ()
+
+    is_long = True
 
 
 @final

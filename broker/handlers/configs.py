@@ -25,6 +25,7 @@ from barnabas.protocol.names import topic_problem
 from barnabas.protocol.settings import Setting, declared
 
 from .call import Call, Handler
+from .turns import Turn
 
 TOPIC: Final = 2
 NODE: Final = 4
@@ -52,6 +53,8 @@ TYPES: Final[Mapping[Any, int]] = {
 }
 """Types of values, in Kafka's numbers; whatever is not here is a string."""
 INT_MAX: Final = 2**31 - 1
+SETTINGS_MAX: Final = 1000
+"""Named of one resource in one change: there are not half as many."""
 
 SECRETS: Final = frozenset({"cluster.secret"})
 PROTOCOL: Final = Setting(
@@ -128,26 +131,25 @@ class ConfigsHandler:
         return {ApiKey.DESCRIBE_CONFIGS: self.describe}
 
     async def describe(self, call: Call) -> messages.DescribeConfigsResponse:
-        """Describe each resource by itself; each has its own code."""
+        """Describe each resource by itself, however often it is named; each has its own code."""
+        turn = Turn()
+        wanted = await _named(call.request, turn)
         results = []
-        for resource in call.request.resources:
+        for (kind, name), keys in wanted.items():
             result = messages.Result(
-                resource_type=resource.resource_type,
-                resource_name=resource.resource_name,
-                error_message=None,
-                configs=[],
+                resource_type=kind, resource_name=name, error_message=None, configs=[]
             )
             try:
-                found = await self._found(resource.resource_type, resource.resource_name)
-                names = resource.configuration_keys
+                found = await self._found(kind, name)
                 result.configs = [
-                    _config(each, resource.resource_type, call.request)
+                    _config(each, kind, call.request)
                     for each in found
-                    if not names or each.name in names
+                    if keys is None or each.name in keys
                 ]
             except Refused as refusal:
                 result.error_code, result.error_message = refusal.code, refusal.message
             results.append(result)
+            await turn.step(1 + len(result.configs))
         return messages.DescribeConfigsResponse(results=results)
 
     async def _found(self, kind: int, name: str) -> Iterable[Found]:
@@ -180,6 +182,23 @@ class ConfigsHandler:
             return await read
         except ZooKeeperError as error:
             raise Refused(ErrorCode.REQUEST_TIMED_OUT, f"ZooKeeper: {error!r}") from error
+
+
+async def _named(
+    request: messages.DescribeConfigsRequest, turn: Turn
+) -> dict[tuple[int, str], set[str] | None]:
+    """Each resource once, with the settings that are asked for of it; None stands for all."""
+    wanted: dict[tuple[int, str], set[str] | None] = {}
+    for resource in request.resources:
+        key = resource.resource_type, resource.resource_name
+        keys = resource.configuration_keys
+        former = wanted.setdefault(key, set())
+        if not keys or former is None:
+            wanted[key] = None
+        else:
+            former.update(keys)
+        await turn.step()
+    return wanted
 
 
 def as_text(value: Any) -> str | None:

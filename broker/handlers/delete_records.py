@@ -21,6 +21,7 @@ from barnabas.protocol.messages.delete_records import PartitionResult
 from barnabas.protocol.names import is_internal
 
 from .call import Call, Handler
+from .turns import Turn
 
 HIGH_WATERMARK: Final = -1
 """Asks for everything that is committed to go."""
@@ -74,18 +75,7 @@ class DeleteRecordsHandler:
         request: messages.DeleteRecordsRequest = call.request
         deadline = self._loop.time() + request.timeout_ms / 1000
         moved: list[_Moved] = []
-        wanted: dict[str, dict[int, messages.Partition]] = {}
-        for topic in request.topics:
-            named = {one.partition_index: one for one in topic.partitions}
-            wanted.setdefault(topic.name, {}).update(named)
-        answer = messages.DeleteRecordsResponse(
-            topics=[
-                messages.TopicResult(
-                    name=name, partitions=[self._move(name, one, moved) for one in named.values()]
-                )
-                for name, named in wanted.items()
-            ]
-        )
+        answer = messages.DeleteRecordsResponse(topics=await self._move_all(request, moved))
         if moved:
             unwritten = await self._write_log_starts()
             await self._until_all_follow(moved, deadline)
@@ -95,6 +85,26 @@ class DeleteRecordsHandler:
                     # again writes it down as soon as there is room.
                     each.result.error_code = ErrorCode.KAFKA_STORAGE_ERROR
         return answer
+
+    async def _move_all(
+        self, request: messages.DeleteRecordsRequest, moved: list[_Moved]
+    ) -> list[messages.TopicResult]:
+        turn = Turn()
+        wanted: dict[str, dict[int, messages.Partition]] = {}
+        for topic in request.topics:
+            named = wanted.setdefault(topic.name, {})
+            for one in topic.partitions:
+                named[one.partition_index] = one
+                await turn.step()
+            await turn.step()
+        results = []
+        for name, named in wanted.items():
+            partitions = []
+            for one in named.values():
+                partitions.append(self._move(name, one, moved))
+                await turn.step()
+            results.append(messages.TopicResult(name=name, partitions=partitions))
+        return results
 
     def _move(self, topic: str, wanted: messages.Partition, moved: list[_Moved]) -> PartitionResult:
         result = PartitionResult(partition_index=wanted.partition_index, low_watermark=UNKNOWN)

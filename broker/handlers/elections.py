@@ -6,23 +6,28 @@ Source: cluster.md section 2.6; Kafka 3.9 KafkaApis; KIP-183, KIP-460.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from typing import Final
 
 from barnabas.broker.controller.context import Partition
 from barnabas.broker.controller.controller import Controller
 from barnabas.broker.controller.elections import Outcome
 from barnabas.broker.controller.staff import Staff
+from barnabas.broker.controller.states import chunks
 from barnabas.broker.metadata import MetadataCache, Snapshot
 from barnabas.protocol.api import ApiKey
 from barnabas.protocol.errors import ErrorCode, Refused
 from barnabas.protocol.messages import elect_leaders as messages
 
 from .call import Call, Handler
+from .turns import Turn
 
 PREFERRED: Final = 0
 UNCLEAN: Final = 1
 """Kinds of elections, in Kafka's numbers."""
+AT_ONCE: Final = 1000
+"""Partitions that the controller is asked about before it looks at what else happened."""
 
 
 class ElectionsHandler:
@@ -43,27 +48,37 @@ class ElectionsHandler:
         """
         request: messages.ElectLeadersRequest = call.request
         if request.election_type not in (PREFERRED, UNCLEAN):
-            return _refused(request, ErrorCode.INVALID_REQUEST)
+            return await _refused(request, ErrorCode.INVALID_REQUEST)
         deadline = asyncio.get_running_loop().time() + request.timeout_ms / 1000
-        asked = None if request.topic_partitions is None else list(_named(request))
-
-        async def work(staff: Staff) -> Mapping[Partition, Outcome]:
-            return await staff.elections.elect(asked, is_unclean=request.election_type == UNCLEAN)
-
+        asked = None
+        if request.topic_partitions is not None:
+            asked = await _each_once(request)
         try:
-            outcomes = dict(await self._controller.ask("elect leaders", work))
+            outcomes = await self._elected(asked, is_unclean=request.election_type == UNCLEAN)
         except Refused as refusal:
-            return _refused(request, refusal.code)
+            return await _refused(request, refusal.code)
         if asked is None:
             outcomes = {
                 partition: outcome
-                for partition, outcome in outcomes.items()
+                for partition, outcome in sorted(outcomes.items())
                 if outcome.code is not ErrorCode.ELECTION_NOT_NEEDED
             }
         for partition in await self._unknown(outcomes, deadline):
             reason = f"not known here within {request.timeout_ms} ms"
             outcomes[partition] = Outcome(ErrorCode.REQUEST_TIMED_OUT, reason)
-        return messages.ElectLeadersResponse(replica_election_results=_results(outcomes))
+        return messages.ElectLeadersResponse(replica_election_results=await _results(outcomes))
+
+    async def _elected(
+        self, asked: Sequence[Partition] | None, *, is_unclean: bool
+    ) -> dict[Partition, Outcome]:
+        """So many at a time, so that the controller sees to other things in between."""
+        outcomes: dict[Partition, Outcome] = {}
+        parts = [asked] if not asked else chunks(asked, AT_ONCE)
+        for part in parts:
+            work = partial(_elect, part, is_unclean)
+            outcomes |= await self._controller.ask("elect leaders", work)
+            await asyncio.sleep(0)
+        return outcomes
 
     async def _unknown(
         self, outcomes: Mapping[Partition, Outcome], deadline: float
@@ -84,25 +99,47 @@ class ElectionsHandler:
         return missing(self._cache.snapshot)
 
 
+async def _elect(
+    part: Sequence[Partition] | None, is_unclean: bool, staff: Staff
+) -> Mapping[Partition, Outcome]:
+    return await staff.elections.elect(part, is_unclean=is_unclean)
+
+
+async def _each_once(request: messages.ElectLeadersRequest) -> list[Partition]:
+    wanted: dict[Partition, None] = {}
+    turn = Turn()
+    for partition in _named(request):
+        wanted[partition] = None
+        await turn.step()
+    return list(wanted)
+
+
 def _named(request: messages.ElectLeadersRequest) -> Iterable[Partition]:
     for topic in request.topic_partitions or ():
         for index in topic.partitions:
             yield topic.topic, index
 
 
-def _refused(
+async def _refused(
     request: messages.ElectLeadersRequest, code: ErrorCode
 ) -> messages.ElectLeadersResponse:
     """Version 0 has no code for the request as a whole: each partition tells it."""
-    outcomes = {partition: Outcome(code) for partition in _named(request)}
+    outcome, turn = Outcome(code), Turn()
+    outcomes = {}
+    for partition in _named(request):
+        outcomes[partition] = outcome
+        await turn.step()
     return messages.ElectLeadersResponse(
-        error_code=code, replica_election_results=_results(outcomes)
+        error_code=code, replica_election_results=await _results(outcomes)
     )
 
 
-def _results(outcomes: Mapping[Partition, Outcome]) -> list[messages.TopicResult]:
+async def _results(outcomes: Mapping[Partition, Outcome]) -> list[messages.TopicResult]:
+    """In the order of the outcomes."""
     topics: dict[str, list[messages.PartitionResult]] = {}
-    for (topic, index), outcome in sorted(outcomes.items()):
+    turn = Turn()
+    for (topic, index), outcome in outcomes.items():
+        await turn.step()
         topics.setdefault(topic, []).append(
             messages.PartitionResult(
                 partition_id=index, error_code=outcome.code, error_message=outcome.message or None

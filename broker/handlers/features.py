@@ -5,15 +5,16 @@ Source: Kafka 3.9 KafkaController.processFeatureUpdates (codes and their order);
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Mapping
 from typing import Final
 
 from barnabas.protocol.api import ApiKey
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages import update_features as messages
 
-from .call import Call, Handler
+from .call import Answer, Call, Handler
 from .topics import elsewhere
+from .turns import Turn, in_turns
 
 UPGRADE: Final = 1
 """The kind of update that lowers nothing."""
@@ -29,25 +30,33 @@ class FeaturesHandler:
         """What to register with the dispatcher."""
         return {ApiKey.UPDATE_FEATURES: self.update}
 
-    def update(self, call: Call) -> messages.UpdateFeaturesResponse:
+    def update(self, call: Call) -> Answer:
         """One answer for each feature, however often it is named."""
         if not self._is_controller():
             refusal = elsewhere()
             return messages.UpdateFeaturesResponse(
                 error_code=refusal.code, error_message=refusal.message or None
             )
-        updates = {update.feature: update for update in call.request.feature_updates}
-        return messages.UpdateFeaturesResponse(
-            error_message=None,
-            results=[
-                messages.Result(
-                    feature=name,
-                    error_code=ErrorCode.INVALID_REQUEST,
-                    error_message=_problem(update, call.version),
-                )
-                for name, update in updates.items()
-            ],
-        )
+        return in_turns(_answer(call.request, call.version))
+
+
+def _answer(
+    request: messages.UpdateFeaturesRequest, version: int
+) -> Generator[None, None, messages.UpdateFeaturesResponse]:
+    updates: dict[str, messages.FeatureUpdate] = {}
+    turn = Turn()
+    for update in request.feature_updates:
+        updates[update.feature] = update
+        if turn.is_over():
+            yield
+    results = []
+    for name, update in updates.items():
+        problem = _problem(update, version)
+        code = ErrorCode.INVALID_REQUEST
+        results.append(messages.Result(feature=name, error_code=code, error_message=problem))
+        if turn.is_over():
+            yield
+    return messages.UpdateFeaturesResponse(error_message=None, results=results)
 
 
 def _problem(update: messages.FeatureUpdate, version: int) -> str:

@@ -6,12 +6,15 @@ Source: log.md sections 6.1 to 6.3 (bounds, sizes); cluster.md 3.5, 3.6 and 3.10
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
-from typing import cast
+import logging
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import Final, TypeVar, cast
 
 from barnabas.broker.replication.partition import Partition
 from barnabas.broker.replication.replicas import Replicas
 from barnabas.broker.replication.waits import DataWait
+from barnabas.broker.storage.damage import suspect
 from barnabas.broker.storage.file_slice import FileSlice
 from barnabas.protocol.api import ApiKey
 from barnabas.protocol.errors import ErrorCode, Refused
@@ -19,7 +22,15 @@ from barnabas.protocol.messages import fetch as messages
 
 from .call import Answer, Call, Handler, Parked
 from .conversions import Conversions
-from .fetch_sessions import FINAL_EPOCH, FIRST_EPOCH, FetchSessions, Reading, Wanted
+from .fetch_sessions import (
+    CONSUMER_PARTITIONS_MAX,
+    FINAL_EPOCH,
+    FIRST_EPOCH,
+    Asked,
+    FetchSessions,
+    Reading,
+    Wanted,
+)
 from .fetch_topic_ids import IDS_SINCE, FetchTopicIds
 from .followers import (
     check_replica,
@@ -30,8 +41,11 @@ from .followers import (
     read_tail,
     refuse_follower,
 )
-from .old_fetch import OldFetch
+from .old_fetch import WAIT_S_MAX, OldFetch
 from .read_committed import note_aborted, wants_committed
+from .turns import TURN_STEPS, Turn, mapped
+
+log = logging.getLogger(__name__)
 
 SIZE_RULES_SINCE = 3
 """From here the first batch is whole even when it is larger than the limits (KIP-74)."""
@@ -39,6 +53,10 @@ MAGIC_2_SINCE = 4
 STORAGE_ERROR_SINCE = 6
 ZSTD_SINCE = 10
 ZSTD = 4
+READ_STEPS: Final = 100
+"""Partitions read in one turn: 2 ms or so."""
+
+T = TypeVar("T")
 
 
 class FetchHandler:
@@ -78,6 +96,9 @@ class FetchHandler:
     def fetch(self, call: Call) -> Answer:
         """Read what is there; too little of it waits for more, up to ``max_wait_ms``."""
         request: messages.FetchRequest = call.request
+        is_much = call.is_long or (request.session_id and self._sessions.is_large(request))
+        if is_much and not call.peer.is_internal:
+            return self._answer_in_turns(call)
         names = self._topic_ids.name(call)
         if poses_as_follower(call):
             return self._topic_ids.tell_leaders(call, self._refused(call))
@@ -86,9 +107,13 @@ class FetchHandler:
         except Refused as refusal:
             return messages.FetchResponse(error_code=refusal.code)
         if call.version < MAGIC_2_SINCE:
-            limit = min(self._bytes_max, self._room())
-            return self._old.answer(call, reading.wanted, reading.answer, limit)
+            return self._read_old(call, reading)
         return self._read_or_wait(call, reading)
+
+    async def _read_old(self, call: Call, reading: Reading) -> messages.FetchResponse:
+        """For clients that know no batches."""
+        await self._old.read(call, reading.wanted, min(self._bytes_max, self._room()))
+        return reading.answer()
 
     def _refused(self, call: Call) -> messages.FetchResponse:
         """What a client is told that says it were a follower; no session comes of it."""
@@ -98,12 +123,15 @@ class FetchHandler:
         request.session_epoch = FINAL_EPOCH
         reading = Reading(self._sessions, request, None)
         for one in reading.wanted:
-            try:
-                self._check_id(call, one)
-                refuse_follower(self._replicas, one)
-            except Refused as refusal:
-                _refuse(one.result, refusal.code, call.version)
+            self._refuse_one(call, one)
         return reading.answer()
+
+    def _refuse_one(self, call: Call, one: Wanted) -> None:
+        try:
+            self._check_id(call, one)
+            refuse_follower(self._replicas, one)
+        except Refused as refusal:
+            _refuse(one.result, refusal.code, call.version)
 
     def _read_or_wait(self, call: Call, reading: Reading) -> Answer:
         request, wanted = call.request, reading.wanted
@@ -202,7 +230,13 @@ class FetchHandler:
         if is_first_time and node >= 0:
             self._note_positions(node, [one for one in wanted if self._is_right_id(call, one)])
         left = min(call.request.max_bytes, self._bytes_max, self._room())
-        is_first = version >= SIZE_RULES_SINCE
+        self._read_some(call, wanted, left, version >= SIZE_RULES_SINCE)
+
+    def _read_some(
+        self, call: Call, wanted: Sequence[Wanted], left: int, is_first: bool
+    ) -> tuple[int, bool]:
+        """Of ``left`` bytes, the first whole; what is left, and whether there was none yet."""
+        node, version = call.request.replica_id, call.version
         for one in wanted:
             limit = one.partition.partition_max_bytes
             if version >= SIZE_RULES_SINCE:
@@ -212,6 +246,111 @@ class FetchHandler:
             count = len(one.result.records or b"")
             left -= count
             is_first = is_first and not count
+        return left, is_first
+
+    # -- very many partitions ------------------------------------------------------------------
+
+    async def _answer_in_turns(self, call: Call) -> messages.FetchResponse:
+        """Serve a consumer that names very many, or has a large session; others in between.
+
+        What is appended where it has read already is noticed when it reads again, or time is up.
+        """
+        request: messages.FetchRequest = call.request
+        is_refused = poses_as_follower(call)
+        if is_refused and request.session_epoch > FIRST_EPOCH:
+            return messages.FetchResponse(error_code=ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
+        if is_refused:
+            request.session_epoch = FINAL_EPOCH
+        names = await self._topic_ids.name_in_turns(call)
+        try:
+            reading = await self._begin_in_turns(request, names)
+        except Refused as refusal:
+            return messages.FetchResponse(error_code=refusal.code)
+        if is_refused:
+            await mapped(partial(self._refuse_one, call), reading.wanted)
+        elif call.version < MAGIC_2_SINCE:
+            await self._old.read(call, reading.wanted, min(self._bytes_max, self._room()))
+        else:
+            await self._read_in_turns(call, reading)
+        answer = await reading.answer_in_turns()
+        return await self._topic_ids.tell_leaders_in_turns(call, answer)
+
+    async def _begin_in_turns(
+        self, request: messages.FetchRequest, names: Mapping[bytes, str] | None
+    ) -> Reading:
+        """Raises Refused as the sessions do, which remember no very large one of a consumer."""
+        topics = request.topics
+        if request.session_epoch > FIRST_EPOCH:
+            count = sum(len(topic.partitions) for topic in topics)
+            count += sum(len(gone.partitions) for gone in request.forgotten_topics_data)
+            if count > CONSUMER_PARTITIONS_MAX:
+                raise self._sessions.outgrown(request)
+            return self._sessions.begin(request, names)
+        request.topics = ()
+        reading = self._sessions.begin(request, names)
+        named: dict[tuple[str, int], Asked] = {}
+        turn = Turn()
+        for topic in topics:
+            for asked in topic.partitions:
+                named[topic.topic, asked.partition] = (topic.topic, topic.topic_id, asked)
+                await turn.step()
+        for some in _chunks(list(named.values()), TURN_STEPS):
+            reading.add(some)
+            await asyncio.sleep(0)
+        return reading
+
+    async def _read_in_turns(self, call: Call, reading: Reading) -> None:
+        wait_s = min(call.request.max_wait_ms / 1000, WAIT_S_MAX)
+        deadline = self._loop.time() + wait_s
+        while True:
+            missing = await self._read_each(call, reading)
+            left_s = deadline - self._loop.time()
+            if missing <= 0 or left_s <= 0:
+                return
+            await self._more(call, reading.wanted, missing, left_s)
+
+    async def _read_each(self, call: Call, reading: Reading) -> int:
+        """How many bytes more to wait for; 0 also where something went wrong."""
+        request: messages.FetchRequest = call.request
+        left, is_first = min(request.max_bytes, self._bytes_max, self._room()), True
+        missing, is_bad = request.min_bytes, reading.is_of_nothing
+        for some in _chunks(reading.wanted, READ_STEPS):
+            left, is_first = self._read_some(call, some, left, is_first)
+            for one in some:
+                result = one.result
+                missing -= len(result.records or b"")
+                is_bad = is_bad or bool(result.error_code or result.diverging_epoch)
+            await asyncio.sleep(0)
+        return 0 if is_bad else missing
+
+    async def _more(
+        self, call: Call, wanted: Sequence[Wanted], missing: int, wait_s: float
+    ) -> None:
+        """Until so much came, or time is up, or a partition is led elsewhere."""
+        came = self._loop.create_future()
+
+        def done() -> None:
+            if not came.done():  # the node may be stopping
+                came.set_result(None)
+
+        wait = DataWait(self._loop, missing=missing, wait_s=wait_s, done=done)
+        is_committed = wants_committed(call.request)
+        watched: list[Partition] = []
+        turn = Turn()
+        try:
+            for one in wanted:
+                partition = self._replicas.get(one.topic, one.partition.partition)
+                if partition is not None:
+                    partition.readers.wait(wait, is_committed=is_committed)
+                    watched.append(partition)
+                await turn.step()
+            await came
+        finally:
+            wait.forget()
+            for partition in watched:
+                partition.readers.forget(wait)
+
+    # -- one partition -------------------------------------------------------------------------
 
     def _read(self, call: Call, one: Wanted, bytes_max: int, at_least_one: bool) -> None:
         """Fill in one partition's result; nothing is left of an earlier reading."""
@@ -241,6 +380,8 @@ class FetchHandler:
                     is_committed=wants_committed(call.request),
                 )
                 result.records = cast("bytes", found)  # a slice is for net/file_sender.py
+                if found and call.request.replica_id >= 0:
+                    _look_again(partition, call.request.replica_id, asked.fetch_offset)
                 note_aborted(partition, asked.fetch_offset, result)
         except Refused as refusal:
             _refuse(result, refusal.code, call.version)
@@ -275,12 +416,30 @@ class Listening:
             partition.readers.forget(self._wait)
 
 
+def _chunks(wanted: Sequence[T], size: int) -> Iterator[Sequence[T]]:
+    return (wanted[start : start + size] for start in range(0, len(wanted), size))
+
+
 def is_read_to_the_end(partition: Partition, one: Wanted) -> bool:
     """Whether a follower was given all there is, so that only an append brings more."""
     result = one.result
     if result.error_code or result.diverging_epoch is not None:
         return False
     return bool(result.records) or one.partition.fetch_offset >= partition.log.end_offset
+
+
+def _look_again(partition: Partition, node: int, offset: int) -> None:
+    """Reads verify no checksums: one who is given the same over and over may have found one wrong.
+
+    Then this copy is verified, and what proves to be damaged is treated as if a reader met it.
+    """
+    if partition.followers.was_given(node, offset):
+        log.warning(
+            "verifies its own copy: a follower asks for the same again and again %s node=%d "
+            "offset=%d",
+            *(partition, node, offset),
+        )
+        suspect(partition.log, offset)
 
 
 def _refuse(result: messages.PartitionResult, code: ErrorCode, version: int) -> None:

@@ -15,6 +15,7 @@ from barnabas.protocol.errors import ErrorCode, Refused
 from barnabas.protocol.messages import fetch as messages
 
 from .fetch_topic_ids import UNRESOLVED
+from .turns import TURN_STEPS, Turn
 
 NO_SESSION: Final = 0
 FINAL_EPOCH: Final = -1
@@ -26,6 +27,8 @@ LOOK_S: Final = 0.25
 """A follower's partitions are all looked at so often; between that, those that moved."""
 PARTITIONS_MAX: Final = 500_000
 """Remembered in all sessions together, whatever their number may be."""
+CONSUMER_PARTITIONS_MAX: Final = 10_000
+"""Remembered in one consumer's session: it names them, each time, if it wants more."""
 UNKNOWN: Final = -1
 MOST: Final = 1 << 62
 READ_COMMITTED: Final = 1
@@ -33,6 +36,8 @@ READ_COMMITTED: Final = 1
 Key = tuple[str, int]
 Asked = tuple[str, bytes, messages.Partition]
 """Name and id of a topic, and where to read in one of its partitions."""
+Told = dict[tuple[str, bytes], list[messages.PartitionResult]]
+"""What is answered, by name and id of its topic."""
 
 
 class Wanted(NamedTuple):
@@ -266,6 +271,10 @@ class Reading:
             for topic, topic_id, one in asked
         ]
 
+    def add(self, asked: Iterable[Asked]) -> None:
+        """Some more is wanted."""
+        self.wanted += self._wanted(asked)
+
     def look_again(self) -> None:
         """A follower has waited: what moved meanwhile is wanted as well."""
         session = self.session
@@ -288,6 +297,17 @@ class Reading:
             return _response(self.wanted, NO_SESSION)
         return _response(self.wanted, self._sessions.remember(self))
 
+    async def answer_in_turns(self) -> messages.FetchResponse:
+        """The same, over several turns where it is of more than a session remembers."""
+        if len(self.wanted) <= CONSUMER_PARTITIONS_MAX or self.is_by_follower:
+            return self.answer()
+        topics: Told = {}
+        turn = Turn()
+        for one in self.wanted:
+            topics.setdefault((one.topic, one.topic_id), []).append(one.result)
+            await turn.step()
+        return _of_topics(topics, NO_SESSION)
+
 
 class FetchSessions:
     """At most ``slots`` sessions; ``now`` gives seconds."""
@@ -299,6 +319,17 @@ class FetchSessions:
         self._sessions: dict[int, Session] = {}
         """Least recently used first."""
         self._partitions = 0
+
+    def is_large(self, request: messages.FetchRequest) -> bool:
+        """Whether the request is of a session with more than can be served in one turn."""
+        session = self._sessions.get(request.session_id)
+        return session is not None and len(session.partitions) > TURN_STEPS
+
+    def outgrown(self, request: messages.FetchRequest) -> Refused:
+        """Forget the session of a request that changes more of it than is remembered."""
+        if request.session_id in self._sessions:
+            self._forget(request.session_id)
+        return Refused(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
 
     def begin(
         self, request: messages.FetchRequest, names: Mapping[bytes, str] | None = None
@@ -330,14 +361,19 @@ class FetchSessions:
         session.epoch = 1 if session.epoch == EPOCH_MAX else session.epoch + 1
         session.used_at = self.now()
         self._sessions[session.id] = self._sessions.pop(session.id)
-        if not session.partitions or self._partitions > PARTITIONS_MAX:
+        count = len(session.partitions)
+        is_outgrown = count > CONSUMER_PARTITIONS_MAX and not session.is_follower
+        if not count or is_outgrown or self._partitions > PARTITIONS_MAX:
             self._forget(session.id)
         return Reading(self, request, session)
 
     def remember(self, reading: Reading) -> int:
         """A session that knows what was read; NO_SESSION when there is no room for it."""
         wanted, is_follower = reading.wanted, reading.is_by_follower
-        if not wanted or self._partitions + len(wanted) > PARTITIONS_MAX:
+        most = PARTITIONS_MAX - self._partitions
+        if not is_follower:
+            most = min(most, CONSUMER_PARTITIONS_MAX)
+        if not 0 < len(wanted) <= most:
             return NO_SESSION
         if len(self._sessions) >= self._slots and not self._evict(len(wanted), is_follower):
             return NO_SESSION
@@ -402,9 +438,13 @@ def _asked(request: messages.FetchRequest, session: Session | None, now: float) 
 
 
 def _response(told: Iterable[Wanted], session_id: int) -> messages.FetchResponse:
-    topics: dict[tuple[str, bytes], list[messages.PartitionResult]] = {}
+    topics: Told = {}
     for one in told:
         topics.setdefault((one.topic, one.topic_id), []).append(one.result)
+    return _of_topics(topics, session_id)
+
+
+def _of_topics(topics: Told, session_id: int) -> messages.FetchResponse:
     return messages.FetchResponse(
         session_id=session_id,
         responses=[

@@ -15,6 +15,7 @@ from barnabas.protocol.messages import fetch as messages
 
 from .call import Call
 from .leader_hints import LeaderHints
+from .turns import Turn
 
 IDS_SINCE: Final = 13
 STATE_SINCE: Final = 15
@@ -51,6 +52,20 @@ class FetchTopicIds:
             gone.topic = name_of(gone.topic_id, names)
         return names
 
+    async def name_in_turns(self, call: Call) -> Mapping[bytes, str] | None:
+        """As :meth:`name`, for very many topics; by the metadata at its beginning."""
+        request: messages.FetchRequest = call.request
+        topics, request.topics = request.topics, ()
+        forgotten, request.forgotten_topics_data = request.forgotten_topics_data, ()
+        names, turn = self.name(call), Turn()
+        if names is not None:
+            for named in (topics, forgotten):
+                for topic in named:
+                    topic.topic = name_of(topic.topic_id, names)
+                    await turn.step()
+        request.topics, request.forgotten_topics_data = topics, forgotten
+        return names
+
     def check(self, topic: str, topic_id: bytes) -> None:
         """Raises Refused for an id that is not known, or that the topic does not have any more.
 
@@ -66,11 +81,32 @@ class FetchTopicIds:
         """Name leader, epoch and address where another node is to be asked."""
         if call.version < LEADERS_SINCE:
             return answer
-        wrong = [
+        wrong = self._wrong(answer)
+        answer.node_endpoints = self._leaders.tell(wrong, call.peer.listener, messages)
+        return answer
+
+    async def tell_leaders_in_turns(
+        self, call: Call, answer: messages.FetchResponse
+    ) -> messages.FetchResponse:
+        """The same, of very many partitions."""
+        if call.version < LEADERS_SINCE:
+            return answer
+        nodes: dict[int, messages.NodeEndpoint] = {}
+        turn = Turn()
+        for one in self._wrong(answer):
+            for node in self._leaders.tell([one], call.peer.listener, messages):
+                nodes[node.node_id] = node
+            await turn.step()
+        answer.node_endpoints = list(nodes.values())
+        return answer
+
+    @staticmethod
+    def _wrong(
+        answer: messages.FetchResponse,
+    ) -> list[tuple[str, int, messages.PartitionResult]]:
+        return [
             (topic.topic, result.partition_index, result)
             for topic in answer.responses
             for result in topic.partitions
             if result.error_code in WRONG_LEADER
         ]
-        answer.node_endpoints = self._leaders.tell(wrong, call.peer.listener, messages)
-        return answer

@@ -13,6 +13,7 @@ from barnabas.coordinator.service import GroupCoordinator
 from barnabas.protocol.api import ApiKey
 
 from .call import Answer, Call, Handler, Parked, Peer, answer_of
+from .turns import in_turns, to_the_end
 
 Method = Callable[[Any, int, Caller, Callable[[Any], None]], None]
 """Request, version, caller, and where the answer goes: exactly once, perhaps at once."""
@@ -32,7 +33,6 @@ class GroupsHandler:
         """What to register with the dispatcher."""
         serve = self._coordinator
         methods: Mapping[int, Method] = {
-            ApiKey.OFFSET_COMMIT: serve.offset_commit,
             ApiKey.JOIN_GROUP: serve.join_group,
             ApiKey.SYNC_GROUP: serve.sync_group,
             ApiKey.HEARTBEAT: serve.heartbeat,
@@ -48,20 +48,38 @@ class GroupsHandler:
         }
         return {
             ApiKey.FIND_COORDINATOR: self.find_coordinator,
+            ApiKey.OFFSET_COMMIT: self._offset_commit(),
             ApiKey.OFFSET_FETCH: self._offset_fetch(),
             **adapted,
         }
 
     def _offset_fetch(self) -> Handler:
         """Only version 0 has anything to wait for."""
-        wait, answer = (
-            _adapted(self._coordinator.offset_fetch),
-            self._coordinator.answer_offset_fetch,
-        )
+        serve = self._coordinator
+        wait, answer = _adapted(serve.offset_fetch), serve.answer_offset_fetch
 
         def handle(call: Call) -> Answer:
             version = call.version
+            if call.is_long and version:
+                return in_turns(serve.answering_offset_fetch(call.request, version))
             return answer(call.request, version) if version else wait(call)
+
+        return handle
+
+    def _offset_commit(self) -> Handler:
+        commit, committing = self._coordinator.offset_commit, self._coordinator.committing
+
+        async def commit_in_turns(call: Call) -> Answer:
+            parked, caller = Parked(), caller_of(call.peer, call.client_id)
+            await to_the_end(committing(call.request, call.version, caller, parked.resolve))
+            return await answer_of(parked)
+
+        def handle(call: Call) -> Answer:
+            if call.is_long:
+                return commit_in_turns(call)
+            parked = Parked()
+            commit(call.request, call.version, caller_of(call.peer, call.client_id), parked.resolve)
+            return parked
 
         return handle
 

@@ -18,6 +18,7 @@ from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages import describe_log_dirs as messages
 
 from .call import Call, Handler
+from .turns import Turn
 
 UNKNOWN_BYTES = -1
 
@@ -40,9 +41,13 @@ class LogDirsHandler:
         In slices: a node may have thousands of logs, each of many segments.
         """
         request: messages.DescribeLogDirsRequest = call.request
-        named = None
+        named: set[tuple[str, int]] | None = None
         if request.topics is not None:
-            named = {(topic.topic, index) for topic in request.topics for index in topic.partitions}
+            named, turn = set(), Turn()
+            for topic in request.topics:
+                for index in topic.partitions:
+                    named.add((topic.topic, index))
+                    await turn.step()
         return messages.DescribeLogDirsResponse(results=await in_slices(self._results(named)))
 
     def _results(

@@ -6,7 +6,7 @@ Source: cluster.md sections 2.9, 2.15 and 3.10; protocol.md section 2.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Generator, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, Final
 
@@ -18,6 +18,7 @@ from barnabas.protocol.messages import metadata
 from barnabas.protocol.names import INTERNAL_TOPICS, is_internal, topic_problem
 
 from .call import Call, Handler
+from .turns import Turn, in_turns, to_the_end
 
 LISTENER_NOT_FOUND_SINCE: Final = 6
 LOOKUP_BY_ID_SINCE: Final = 12
@@ -57,7 +58,7 @@ class MetadataHandler:
     ) -> metadata.MetadataResponse | Coroutine[Any, Any, metadata.MetadataResponse]:
         """Describe; but a node that has just started is first told which nodes there are."""
         if self._is_reachable(call.peer.listener, self._cache.snapshot):
-            return self.describe(call)
+            return in_turns(self.describing(call))
         return self._describe_soon(call)
 
     async def _describe_soon(self, call: Call) -> metadata.MetadataResponse:
@@ -68,22 +69,30 @@ class MetadataHandler:
         is_reachable = partial(self._is_reachable, call.peer.listener)
         if not await self._cache.wait_until(is_reachable, PATIENCE_S):
             asyncio.get_running_loop().call_soon(call.peer.close)
-        return self.describe(call)
+        return await to_the_end(self.describing(call))
 
     @staticmethod
     def _is_reachable(listener: str, snapshot: Snapshot) -> bool:
         return any(listener in broker.endpoints for broker in snapshot.brokers.values())
 
-    def describe(self, call: Call) -> metadata.MetadataResponse:
-        """Describe the nodes and the topics asked for; every topic when none is named."""
+    def describing(self, call: Call) -> Generator[None, None, metadata.MetadataResponse]:
+        """Describe the nodes and the topics asked for; every topic when none is named.
+
+        As they are at the beginning, however many turns it takes.
+        """
         request: metadata.MetadataRequest = call.request
         view = _View(self._cache.snapshot, call.peer.listener, call.version)
+        topics, turn = [], Turn()
+        for topic in (yield from self._topics(request, view, turn)):
+            topics.append(self._with_operations(request, topic()))
+            if turn.is_over(1 + len(topics[-1].partitions)):
+                yield
         include_cluster = request.include_cluster_authorized_operations
         return metadata.MetadataResponse(
             brokers=view.brokers(),
             cluster_id=self._cluster_id,
             controller_id=controller_id(view.snapshot),
-            topics=[self._with_operations(request, topic) for topic in self._topics(request, view)],
+            topics=topics,
             cluster_authorized_operations=CLUSTER_OPERATIONS if include_cluster else UNTOLD,
         )
 
@@ -95,19 +104,24 @@ class MetadataHandler:
         return topic
 
     def _topics(
-        self, request: metadata.MetadataRequest, view: _View
-    ) -> Iterable[metadata.TopicResult]:
+        self, request: metadata.MetadataRequest, view: _View, turn: Turn
+    ) -> Generator[None, None, Iterable[Callable[[], metadata.TopicResult]]]:
+        """What gives each topic that is asked for, once."""
         asks_for_all = request.topics is None or (view.version == 0 and not request.topics)
         if asks_for_all or request.topics is None:
-            return [view.topic(name) for name in sorted(view.snapshot.topics)]
+            return (partial(view.topic, name) for name in sorted(view.snapshot.topics))
         may_create = request.allow_auto_topic_creation and self._create is not None
-        asked = {(topic.name, topic.topic_id): None for topic in request.topics}
-        return [
-            view.by_id(topic_id)
+        asked: dict[tuple[str | None, bytes], None] = {}
+        for topic in request.topics:
+            asked[topic.name, topic.topic_id] = None
+            if turn.is_over():
+                yield
+        return (
+            partial(view.by_id, topic_id)
             if name is None
-            else self._by_name(view, name, may_create=may_create)
+            else partial(self._by_name, view, name, may_create=may_create)
             for name, topic_id in asked
-        ]
+        )
 
     def _by_name(self, view: _View, name: str, *, may_create: bool) -> metadata.TopicResult:
         if name in view.snapshot.topics:

@@ -50,10 +50,8 @@ class OldFetch:
         self._stored = read
         self._led = led
 
-    async def answer(
-        self, call: Call, wanted: Sequence[Wanted], answer: Callable[[], Any], bytes_max: int
-    ) -> Any:
-        """What ``answer`` says once enough was read, or time is up."""
+    async def read(self, call: Call, wanted: Sequence[Wanted], bytes_max: int) -> None:
+        """Fill in the results: return once enough was read, or time is up."""
         request: messages.FetchRequest = call.request
         wait_s = min(request.max_wait_ms / 1000, WAIT_S_MAX)
         deadline = self._loop.time() + wait_s
@@ -62,7 +60,7 @@ class OldFetch:
             left = deadline - self._loop.time()
             is_bad = any(one.result.error_code for one in wanted)
             if left <= 0 or not wanted or is_bad or size >= request.min_bytes:
-                return answer()
+                return
             await self._more(wanted, request.min_bytes - size, left)
 
     async def _more(self, wanted: Sequence[Wanted], missing: int, wait_s: float) -> None:

@@ -6,11 +6,11 @@ Source: cluster.md section 2.9.
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 
+from barnabas.broker.controller.creation import PARTITIONS_MAX
 from barnabas.broker.controller.growth import TopicGrowth
-from barnabas.broker.metadata import MetadataCache, Snapshot
+from barnabas.broker.metadata import MetadataCache
 from barnabas.client.ensemble import ZooKeeperError
 from barnabas.protocol.api import ApiKey
 from barnabas.protocol.errors import ErrorCode, Refused
@@ -18,7 +18,8 @@ from barnabas.protocol.messages import create_partitions as messages
 from barnabas.protocol.names import check_topic
 
 from .call import Call, Handler
-from .topics import OTHERS_S, elsewhere, late, unreachable
+from .topics import OTHERS_S, LedTopics, counted, elsewhere, is_led, late, unreachable
+from .turns import Turn, shortened
 
 
 class PartitionsHandler:
@@ -45,10 +46,11 @@ class PartitionsHandler:
         """Add partitions; each topic has its own code."""
         request: messages.CreatePartitionsRequest = call.request
         deadline = asyncio.get_running_loop().time() + request.timeout_ms / 1000
-        counts = Counter(topic.name for topic in request.topics)
+        counts, turn = await counted(topic.name for topic in request.topics), Turn()
         results: dict[str, messages.TopicResult] = {}
         grown: dict[str, int] = {}
         for topic in request.topics:
+            await turn.step()
             if topic.name in results:
                 continue
             results[topic.name] = messages.TopicResult(name=topic.name)
@@ -69,6 +71,9 @@ class PartitionsHandler:
             raise elsewhere()
         chosen = None
         if topic.assignments is not None:
+            if len(topic.assignments) > PARTITIONS_MAX:
+                reason = f"at most {PARTITIONS_MAX} partitions fit into a topic's znode"
+                raise Refused(ErrorCode.INVALID_PARTITIONS, reason)
             chosen = [each.broker_ids for each in topic.assignments]
         try:
             return await self._growth.grow(topic.name, topic.count, chosen, is_dry=is_dry)
@@ -78,23 +83,16 @@ class PartitionsHandler:
     async def _unled(self, grown: Mapping[str, int], deadline: float) -> list[str]:
         """The topics of which this node does not know every leader in time."""
 
-        def missing(snapshot: Snapshot) -> list[str]:
-            return [
-                name
-                for name, count in grown.items()
-                if any(snapshot.leader(name, index) is None for index in range(count))
-            ]
-
         loop = asyncio.get_running_loop()
         left_s = deadline - loop.time()
         if left_s <= 0 or not grown:
             return list(grown)
-        await self._cache.wait_until(lambda snapshot: not missing(snapshot), left_s)
+        await self._cache.wait_until(LedTopics(grown).are_all_in, left_s)
         left_s = deadline - loop.time()
         if left_s > 0:
             await self._heard(min(left_s, OTHERS_S))
-        return missing(self._cache.snapshot)
+        return [name for name in grown if not is_led(self._cache.snapshot, name, grown[name])]
 
 
 def _refuse(result: messages.TopicResult, refusal: Refused) -> None:
-    result.error_code, result.error_message = refusal.code, refusal.message or None
+    result.error_code, result.error_message = refusal.code, shortened(refusal.message) or None

@@ -5,7 +5,7 @@ Source: protocol.md section 2; KIP-664; Kafka 3.9 ReplicaManager.activeProducerS
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
 
 from barnabas.broker.replication.replicas import Replicas
 from barnabas.broker.storage.producers import Producer
@@ -14,7 +14,8 @@ from barnabas.protocol.errors import Refused
 from barnabas.protocol.messages import describe_producers as messages
 from barnabas.protocol.names import check_topic
 
-from .call import Call, Handler
+from .call import Answer, Call, Handler
+from .turns import Turn, in_turns
 
 
 class ProducersHandler:
@@ -27,22 +28,33 @@ class ProducersHandler:
         """What to register with the dispatcher."""
         return {ApiKey.DESCRIBE_PRODUCERS: self.describe_producers}
 
-    def describe_producers(self, call: Call) -> messages.DescribeProducersResponse:
+    def describe_producers(self, call: Call) -> Answer:
         """The producers that each partition remembers, in no order."""
-        request: messages.DescribeProducersRequest = call.request
-        return messages.DescribeProducersResponse(
-            topics=[
-                messages.TopicResult(
-                    name=topic.name,
-                    partitions=[
-                        self._look_up(topic.name, index) for index in topic.partition_indexes
-                    ],
-                )
-                for topic in request.topics
-            ]
-        )
+        return in_turns(self._answer(call.request))
 
-    def _look_up(self, topic: str, index: int) -> messages.PartitionResult:
+    def _answer(
+        self, request: messages.DescribeProducersRequest
+    ) -> Generator[None, None, messages.DescribeProducersResponse]:
+        topics, turn = [], Turn()
+        known: dict[tuple[str, int], messages.PartitionResult] = {}
+        for topic in request.topics:
+            partitions: list[messages.PartitionResult] = []
+            topics.append(messages.TopicResult(name=topic.name, partitions=partitions))
+            for index in topic.partition_indexes:
+                result = known.get((topic.name, index))
+                if result is None:
+                    result = yield from self._look_up(topic.name, index, turn)
+                    known[topic.name, index] = result
+                elif result.active_producers:
+                    continue  # there may be very many: told once, however often it is named
+                partitions.append(result)
+                if turn.is_over():
+                    yield
+        return messages.DescribeProducersResponse(topics=topics)
+
+    def _look_up(
+        self, topic: str, index: int, turn: Turn
+    ) -> Generator[None, None, messages.PartitionResult]:
         try:
             check_topic(topic)
             partition = self._replicas.get(topic, index) or self._replicas.led(topic, index)
@@ -53,7 +65,11 @@ class ProducersHandler:
                 error_message=refusal.message or None,
                 active_producers=[],
             )
-        producers = [_described(*each) for each in partition.log.producers]
+        producers = []
+        for each in list(partition.log.producers):
+            producers.append(_described(*each))
+            if turn.is_over():
+                yield
         return messages.PartitionResult(partition_index=index, active_producers=producers)
 
 

@@ -5,6 +5,7 @@ Source: cluster.md section 2.12; Kafka 3.9 KafkaApis; KIP-455.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 
@@ -21,6 +22,7 @@ from barnabas.protocol.messages import (
 )
 
 from .call import Call, Handler
+from .turns import Turn
 
 Wishes = Mapping[Partition, Sequence[int] | None]
 Row = list_partition_reassignments.PartitionResult
@@ -45,16 +47,18 @@ class ReassignmentsHandler:
         """Begin moves and call moves off; answered when that is written, not when it is done."""
         request: alter_partition_reassignments.AlterPartitionReassignmentsRequest = call.request
         # Of a partition named twice the last wish counts, as in Kafka.
-        wishes = {
-            (topic.name, each.partition_index): each.replicas
-            for topic in request.topics
-            for each in topic.partitions
-        }
+        turn = Turn()
+        wishes: dict[Partition, Sequence[int] | None] = {}
+        for topic in request.topics:
+            for each in topic.partitions:
+                wishes[topic.name, each.partition_index] = each.replicas
+                await turn.step()
         outcomes: dict[Partition, Outcome] = {}
         try:
             for chunk in chunks(list(wishes), AT_ONCE):
                 part = {partition: wishes[partition] for partition in chunk}
                 outcomes |= await self._controller.ask("reassign", partial(_alter, part))
+                await asyncio.sleep(0)
             if not wishes:  # whether this is the controller is told even so
                 await self._controller.ask("reassign", partial(_alter, {}))
         except Refused as refusal:
@@ -62,7 +66,7 @@ class ReassignmentsHandler:
                 error_code=refusal.code, error_message=refusal.message or None, responses=[]
             )
         return alter_partition_reassignments.AlterPartitionReassignmentsResponse(
-            error_message=None, responses=_results(outcomes)
+            error_message=None, responses=await _results(outcomes)
         )
 
     async def list(
@@ -72,15 +76,19 @@ class ReassignmentsHandler:
         request: list_partition_reassignments.ListPartitionReassignmentsRequest = call.request
         named = None
         if request.topics is not None:
-            named = {(topic.name, i) for topic in request.topics for i in topic.partition_indexes}
+            named, turn = set[Partition](), Turn()
+            for topic in request.topics:
+                for index in topic.partition_indexes:
+                    named.add((topic.name, index))
+                    await turn.step()
 
         async def work(staff: Staff) -> Sequence[tuple[str, Row]]:
             return [*_moves(staff.context, named)]
 
         topics: dict[str, list[Row]] = {}
         try:
-            for topic, row in await self._controller.ask("list reassignments", work):
-                topics.setdefault(topic, []).append(row)
+            for name, row in await self._controller.ask("list reassignments", work):
+                topics.setdefault(name, []).append(row)
         except Refused as refusal:
             return list_partition_reassignments.ListPartitionReassignmentsResponse(
                 error_code=refusal.code, error_message=refusal.message or None, topics=[]
@@ -112,11 +120,13 @@ def _moves(context: Context, named: set[Partition] | None) -> Iterable[tuple[str
             )
 
 
-def _results(
+async def _results(
     outcomes: Mapping[Partition, Outcome],
 ) -> list[alter_partition_reassignments.TopicResult]:
     topics: dict[str, list[alter_partition_reassignments.PartitionResult]] = {}
+    turn = Turn()
     for (topic, index), refusal in outcomes.items():
+        await turn.step()
         topics.setdefault(topic, []).append(
             alter_partition_reassignments.PartitionResult(
                 partition_index=index,

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Final
 
-from barnabas.broker.controller.creation import Plan, TopicWriter, Wish
+from barnabas.broker.controller.creation import PARTITIONS_MAX, Plan, TopicWriter, Wish
 from barnabas.broker.metadata import MetadataCache, Snapshot
 from barnabas.broker.storage.log_config import LogConfig
 from barnabas.client.ensemble import ZooKeeperError
@@ -22,7 +22,8 @@ from barnabas.protocol.names import FORCE_INTERNAL_CLIENT, is_internal
 from barnabas.protocol.settings import declared
 
 from .call import Call, Handler
-from .configs import DEFAULT_SETTING, OWN_SETTING, as_text
+from .configs import DEFAULT_SETTING, OWN_SETTING, SETTINGS_MAX, as_text
+from .turns import Turn, mapped, shortened
 
 log = logging.getLogger(__name__)
 
@@ -63,10 +64,11 @@ class TopicsHandler:
         """Create what can be created; each topic has its own code."""
         request: create_topics.CreateTopicsRequest = call.request
         deadline = asyncio.get_running_loop().time() + request.timeout_ms / 1000
-        counts = Counter(topic.name for topic in request.topics)
+        counts, turn = await counted(topic.name for topic in request.topics), Turn()
         results = {}
         made: dict[str, Plan] = {}
         for topic in request.topics:
+            await turn.step()
             if topic.name in results:
                 continue
             try:
@@ -78,10 +80,11 @@ class TopicsHandler:
                 continue
             results[topic.name] = _created(plan)
             made[topic.name] = plan
+            await turn.step(len(plan.assignment))
         if not request.validate_only:
             for name in await self._unled(made, deadline):
                 results[name] = _refused(name, late(request.timeout_ms))
-        told = [results[topic.name] for topic in request.topics]
+        told = await mapped(lambda topic: results[topic.name], request.topics)
         return create_topics.CreateTopicsResponse(topics=told)
 
     async def delete(self, call: Call) -> delete_topics.DeleteTopicsResponse:
@@ -89,12 +92,11 @@ class TopicsHandler:
         request: delete_topics.DeleteTopicsRequest = call.request
         loop = asyncio.get_running_loop()
         deadline = loop.time() + request.timeout_ms / 1000
-        asked = list(request.topics) or [
-            delete_topics.Topic(name=name) for name in request.topic_names
-        ]
-        results = []
+        asked = request.topics or await mapped(_by_name, request.topic_names)
+        results, turn = [], Turn()
         marked: dict[str, delete_topics.TopicResult] = {}
         for topic in asked:
+            await turn.step()
             result = delete_topics.TopicResult(name=topic.name, topic_id=topic.topic_id)
             results.append(result)
             try:
@@ -114,6 +116,12 @@ class TopicsHandler:
     async def _create_one(self, topic: create_topics.Topic, *, validate_only: bool) -> Plan:
         if not self._is_controller():
             raise elsewhere()
+        if len(topic.assignments) > PARTITIONS_MAX:
+            reason = f"at most {PARTITIONS_MAX} partitions fit into a topic's znode"
+            raise Refused(ErrorCode.INVALID_PARTITIONS, reason)
+        if len(topic.configs) > SETTINGS_MAX:
+            reason = f"{len(topic.configs)} settings are named, {SETTINGS_MAX} may be"
+            raise Refused(ErrorCode.INVALID_CONFIG, reason)
         wish = Wish(
             name=topic.name,
             partitions=topic.num_partitions,
@@ -132,19 +140,13 @@ class TopicsHandler:
     async def _unled(self, made: Mapping[str, Plan], deadline: float) -> list[str]:
         """The topics that this node did not hear of, with all their leaders, in time."""
 
-        def missing(snapshot: Snapshot) -> list[str]:
-            return [
-                name
-                for name, plan in made.items()
-                if any(snapshot.leader(name, index) is None for index in plan.assignment)
-            ]
-
+        counts = {name: len(plan.assignment) for name, plan in made.items()}
         left_s = deadline - asyncio.get_running_loop().time()
         if left_s <= 0:
             return list(made)
-        await self._cache.wait_until(lambda snapshot: not missing(snapshot), left_s)
+        await self._cache.wait_until(LedTopics(counts).are_all_in, left_s)
         await self._await_others(deadline)
-        return missing(self._cache.snapshot)
+        return [name for name in counts if not is_led(self._cache.snapshot, name, counts[name])]
 
     async def _await_others(self, deadline: float) -> None:
         """Let the other nodes hear of it, too: the client may ask any of them next.
@@ -199,7 +201,8 @@ class TopicsHandler:
         await self._cache.wait_until(
             lambda snapshot: not any(name in snapshot.topics for name in names), left_s
         )
-        remaining = [name for name in names if name in self._cache.snapshot.topics]
+        snapshot = self._cache.snapshot
+        remaining = {name: None for name in names if name in snapshot.topics}
         left_s = min(deadline - loop.time(), NAME_FREE_S_MAX)
         try:
             async with asyncio.timeout(left_s):
@@ -207,8 +210,48 @@ class TopicsHandler:
                     if name not in remaining:
                         await self._writer.deleted(name)
         except (TimeoutError, ZooKeeperError) as error:
-            log.info("answered before a deletion was through topics=%s: %r", names, error)
-        return remaining
+            log.info(
+                "answered before a deletion was through topics=%s: %r",
+                *(shortened(", ".join(names)), error),
+            )
+        return list(remaining)
+
+
+class LedTopics:
+    """Topics that are to be led, forgotten one by one as a node hears of their leaders."""
+
+    def __init__(self, counts: Mapping[str, int]) -> None:
+        """``counts`` are the partitions of each, numbered from 0."""
+        self._missing = dict(counts)
+
+    def are_all_in(self, snapshot: Snapshot) -> bool:
+        """Whether a node that knows ``snapshot`` has heard of all; each is looked at once."""
+        missing = self._missing
+        while missing:
+            name, count = missing.popitem()
+            if not is_led(snapshot, name, count):
+                missing[name] = count
+                return False
+        return True
+
+
+def is_led(snapshot: Snapshot, name: str, count: int) -> bool:
+    """Whether the first ``count`` partitions of a topic have leaders."""
+    return all(snapshot.leader(name, index) is not None for index in range(count))
+
+
+async def counted(names: Iterable[str]) -> Counter[str]:
+    """How often each is named."""
+    counts: Counter[str] = Counter()
+    turn = Turn()
+    for name in names:
+        counts[name] += 1
+        await turn.step()
+    return counts
+
+
+def _by_name(name: str) -> delete_topics.Topic:
+    return delete_topics.Topic(name=name)
 
 
 def _created(plan: Plan) -> create_topics.TopicResult:
@@ -227,7 +270,7 @@ def _refused(name: str, refusal: Refused) -> create_topics.TopicResult:
     return create_topics.TopicResult(
         name=name,
         error_code=refusal.code,
-        error_message=refusal.message or None,
+        error_message=shortened(refusal.message) or None,
         configs=[],
     )
 

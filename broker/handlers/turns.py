@@ -7,13 +7,18 @@ in between. A short request is answered within its call and never becomes a task
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Generator
+from collections.abc import Callable, Coroutine, Generator, Iterable
+from itertools import islice
 from typing import Any, Final, TypeVar
 
 T = TypeVar("T")
+U = TypeVar("U")
 
-TURN_STEPS: Final = 2_000
-"""Partitions or names looked up in one turn: 5 ms or so."""
+TURN_STEPS: Final = 500
+"""Partitions or names looked up in one turn: 1 or 2 ms, for several may be served so at once."""
+
+MESSAGE_MAX: Final = 8_000
+"""Characters of an error message, which may quote what was sent; a string has 32,767 bytes."""
 
 
 class Turn:
@@ -31,6 +36,26 @@ class Turn:
             return False
         self._left = TURN_STEPS
         return True
+
+    async def step(self, steps: int = 1) -> None:
+        """Count, and let others run when the turn is over; for coroutines."""
+        if self.is_over(steps):
+            await asyncio.sleep(0)
+
+
+def shortened(message: str) -> str:
+    """The message as far as it is worth telling."""
+    return message if len(message) <= MESSAGE_MAX else f"{message[:MESSAGE_MAX]}..."
+
+
+async def mapped(do: Callable[[T], U], items: Iterable[T], *, weight: int = 1) -> list[U]:
+    """``do`` of each item, over as many turns as it takes; each is ``weight`` steps."""
+    source, size = iter(items), max(1, TURN_STEPS // weight)
+    done: list[U] = []
+    while len(some := [do(item) for item in islice(source, size)]) == size:
+        done += some
+        await asyncio.sleep(0)
+    return done + some
 
 
 def in_turns(steps: Generator[None, None, T]) -> T | Coroutine[Any, Any, T]:

@@ -13,12 +13,13 @@ from struct import error as StructError  # noqa: N812 - a class
 from types import CoroutineType
 from typing import Any
 
-from barnabas.broker.handlers.call import Call, Handler, Parked, Peer, answer_of
+from barnabas.broker.handlers.call import Call, Handler, LongCall, Parked, Peer, answer_of
 from barnabas.broker.handlers.turns import to_the_end
 from barnabas.broker.security.sasl import Stage
 from barnabas.protocol import api
 from barnabas.protocol.compiler import (
     chunk_encoder,
+    chunk_encoder_in_turns,
     encoder,
     encoder_in_turns,
     request_decoder,
@@ -52,13 +53,13 @@ SYNC_WAIT_MS = 300_000
 UNAUTHENTICATED = frozenset({API_VERSIONS, 17, 36})
 """What a peer may ask before it has proved who it is: ApiVersions and the two SASL APIs."""
 
-AT_ONCE = frozenset({api.ApiKey.PRODUCE, api.ApiKey.FETCH, *order.MEMBERSHIP})
+AT_ONCE = frozenset({api.ApiKey.PRODUCE, *order.MEMBERSHIP})
 """Read at once however long they are: few elements, or who asks is compared with who waits."""
 
 BULKY = frozenset({api.ApiKey.PRODUCE, api.ApiKey.JOIN_GROUP, api.ApiKey.SYNC_GROUP})
 """What carries the bytes of others: records, and what the members of a group tell each other."""
 
-LONG_BYTES = 128 << 10
+LONG_BYTES = 64 << 10
 """A longer request is read over several turns of the loop."""
 
 UNENCODABLE = "its answer cannot be encoded"
@@ -85,11 +86,11 @@ class HangUp:
 
 
 class Encoded:
-    """Stands for an answer whose body is bytes already."""
+    """Stands for an answer whose body is bytes already, or pieces of it."""
 
     __slots__ = ("body",)
 
-    def __init__(self, body: bytes) -> None:
+    def __init__(self, body: bytes | list[Any]) -> None:
         self.body = body
 
 
@@ -122,7 +123,9 @@ class Route:
         "wait_ms",
     )
 
-    def __init__(self, spec: api.ApiSpec, version: int, handler: Handler) -> None:
+    def __init__(
+        self, spec: api.ApiSpec, version: int, handler: Handler, *, is_internal: bool
+    ) -> None:
         self.key = int(spec.key)
         self.version = version
         self.name = spec.name
@@ -149,8 +152,12 @@ class Route:
         self.is_sent_in_pieces = self.key == api.ApiKey.FETCH
         """Its answer may be large: not joined."""
         self.is_membership = self.key in order.MEMBERSHIP
-        self.is_read_in_turns = self.key not in AT_ONCE and not spec.is_inter_broker
-        """Whether a long one is; orders between nodes must not overtake each other."""
+        is_between_nodes = is_internal and self.key == api.ApiKey.FETCH
+        self.is_read_in_turns = not (
+            self.key in AT_ONCE or spec.is_inter_broker or is_between_nodes
+        )
+        """Whether a long one is. Orders between nodes must not overtake each other, and their
+        fetches wait for no client."""
         self.is_question = self.key in order.QUESTIONS
         """Its handler waits for nobody else."""
         self.passing = order.passing(self.key, version)
@@ -173,14 +180,15 @@ def render(route: Route, correlation_id: int, answer: Any) -> Rendered | None:
         raise _named(CorruptRequest(answer.reason), route, answer.client_id)
     try:
         if route.is_sent_in_pieces:
-            pieces = route.encode_in_pieces(answer)
+            pieces = answer.body if type(answer) is Encoded else route.encode_in_pieces(answer)
             size = sum(map(len, pieces))
             return [route.prefix(route.prefix_bytes + size, correlation_id), *pieces]
-        body = answer.body if type(answer) is Encoded else route.encode(answer)
+        body: Any = answer.body if type(answer) is Encoded else route.encode(answer)
     except Exception:
         log.exception(UNENCODABLE_LINE, route.name, route.version)
         raise _named(CorruptRequest(UNENCODABLE), route, None) from None
-    return route.prefix(route.prefix_bytes + len(body), correlation_id) + body
+    frame: bytes = route.prefix(route.prefix_bytes + len(body), correlation_id) + body
+    return frame
 
 
 class Dispatcher:
@@ -312,7 +320,7 @@ class Dispatcher:
         async with self._lane:
             read = request_decoder_in_turns(route.request, route.version)
             request = await to_the_end(read(frame, start))
-            answer = route.handler(Call(route.key, route.version, client_id, request, peer))
+            answer = route.handler(LongCall(route.key, route.version, client_id, request, peer))
             if route.is_question and type(answer) is CoroutineType:
                 answer = await answer
         if type(answer) is CoroutineType:
@@ -321,10 +329,11 @@ class Dispatcher:
 
     async def _encoded(self, route: Route, answer: Any) -> Any:
         """The same as bytes, written over several turns where it is long."""
-        if answer is None or type(answer) is HangUp or route.is_sent_in_pieces:
+        if answer is None or type(answer) is HangUp:
             return answer
+        encoder_of = chunk_encoder_in_turns if route.is_sent_in_pieces else encoder_in_turns
         try:
-            writing = encoder_in_turns(route.response, route.version)(answer)
+            writing: Any = encoder_of(route.response, route.version)(answer)
             try:
                 next(writing)
             except StopIteration as stop:
@@ -364,7 +373,7 @@ class Dispatcher:
             if key == API_VERSIONS:
                 return None
             raise CorruptRequest(f"unknown version={version}")
-        route = Route(spec, version, handler)
+        route = Route(spec, version, handler, is_internal=peer.is_internal)
         self._routes[peer.is_internal][key_and_version] = route
         return route
 

@@ -88,6 +88,8 @@ def apply(partition: Partition, result: PartitionResult) -> Next:
 
     Raises Refused: 2 and 87 for what the leader must not have sent, 56.
     """
+    if result.error_code == ErrorCode.CORRUPT_MESSAGE:
+        raise Refused(ErrorCode.CORRUPT_MESSAGE, "the leader's own copy is damaged there")
     if result.error_code:
         log.debug("could not fetch %s code=%d", partition, result.error_code)
         return NEXT_BY_ERROR.get(result.error_code, Next.WAIT)

@@ -36,6 +36,8 @@ SMALL_BYTES: Final = 64 << 10
 """An answer of this size is used at once: it holds up nobody."""
 FIRST_RETRY_S: Final = 0.02
 """Doubled up to the back-off: most failures pass at once, when the leader hears that it leads."""
+REFUSED_RETRY_S: Final = 10.0
+"""What came is wrong: it is not asked for more often than this in the end."""
 LOST_SESSION: Final = (
     ErrorCode.FETCH_SESSION_ID_NOT_FOUND,
     ErrorCode.INVALID_FETCH_SESSION_EPOCH,
@@ -53,7 +55,7 @@ Locate = Callable[[int], tuple[str, int] | None]
 class Followed:
     """One partition in one epoch; another epoch is another object, so late answers miss it."""
 
-    __slots__ = ("due_at", "is_new", "key", "leader_epoch", "partition", "pause_s")
+    __slots__ = ("due_at", "is_new", "key", "leader_epoch", "partition", "pause_s", "refused")
 
     def __init__(self, partition: Partition) -> None:
         self.partition = partition
@@ -62,6 +64,8 @@ class Followed:
         self.due_at = 0.0
         self.pause_s = FIRST_RETRY_S
         self.is_new = True
+        self.refused: tuple[int, ErrorCode] | None = None
+        """Which offset could not be taken over at the last try, and why."""
 
     @property
     def is_safe(self) -> bool:
@@ -297,21 +301,34 @@ class Fetcher:
             outcome = step()
         except Refused as refusal:
             is_lost = refusal.code is ErrorCode.KAFKA_STORAGE_ERROR
-            log.error("could not follow %s: %s", one.partition, refusal)
+            self._report(one, refusal)
             outcome = Next.STOP if is_lost and one.partition.log.is_offline else Next.WAIT
         except Exception:
             log.exception("stopped following %s", one.partition)
             outcome = Next.STOP
         if outcome is Next.FETCH:
             one.pause_s = FIRST_RETRY_S
+            one.refused = None
         elif outcome is Next.WAIT:
             self._delay(one)
         elif outcome is Next.STOP:
             self.remove(one.partition)
         return outcome
 
+    def _report(self, one: Followed, refusal: Refused) -> None:
+        """Say it once: it is tried again for as long as the same node leads."""
+        refused = one.partition.log.end_offset, refusal.code
+        if one.refused != refused:
+            one.refused = refused
+            log.error(
+                "could not follow %s leader=%d offset=%d: %s, asks again every now and then",
+                *(one.partition, self._leader, refused[0], refusal),
+            )
+
     def _delay(self, one: Followed) -> None:
         pause_s, most_s = one.pause_s, self._settings.fetch_backoff_ms / 1000
+        if one.refused is not None:
+            most_s = max(most_s, REFUSED_RETRY_S)
         one.due_at = asyncio.get_running_loop().time() + min(pause_s, most_s)
         if pause_s < most_s <= 2 * pause_s:
             log.info("still cannot fetch %s from node=%d", one.partition, self._leader)

@@ -14,6 +14,10 @@ UNKNOWN: Final = -1
 NEVER: Final = -inf
 
 
+GIVEN_MOST: Final = 5
+"""A follower that asks once more for what it was given so often cannot use it, perhaps."""
+
+
 @dataclass(slots=True)
 class Follower:
     """One other replica, as its fetches showed it. Times are those of the loop, in seconds."""
@@ -26,6 +30,9 @@ class Follower:
     fetched_at: float = NEVER
     leader_end: int = UNKNOWN
     """The leader's log end at that fetch."""
+    given_from: int = UNKNOWN
+    """The offset from which it was given bytes last, and how often in a row."""
+    given: int = 0
 
 
 class Followers:
@@ -70,6 +77,19 @@ class Followers:
         known.log_start = log_start
         known.fetched_at = now
         known.leader_end = leader_end
+
+    def was_given(self, node: int, offset: int) -> bool:
+        """Note that ``node`` is given bytes from ``offset`` on.
+
+        True once for each offset, when it asks so often that the bytes may be damaged.
+        """
+        known = self._known.get(node)
+        if known is None:
+            return False
+        if known.given_from != offset:
+            known.given_from, known.given = offset, 0
+        known.given += 1
+        return known.given == GIVEN_MOST
 
     def with_all(self, least: int, since: float) -> set[int]:
         """Replicas that have everything below ``least`` and were heard at ``since`` or later."""

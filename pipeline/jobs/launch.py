@@ -17,6 +17,7 @@ from types import ModuleType
 from typing import Any, Final
 
 from barnabas.client.system_errors import in_words
+from barnabas.client.wrong_options import OptionParser
 
 from .page import write_html
 from .report import FAILED, INTERRUPTED, USAGE, Report, write_json
@@ -52,7 +53,7 @@ _ROWS: Final = 1_000
 def main(job: str, words: Sequence[str] | None = None) -> int:
     """Run ``job`` with command line ``words``: the exit code, see report.py."""
     module = module_of(job)
-    parser = argparse.ArgumentParser(
+    parser = OptionParser(
         prog=f"barnabas spark {job}", description=f"{JOBS[job][:1].upper()}{JOBS[job][1:]}."
     )
     module.add_arguments(parser)

@@ -65,6 +65,35 @@ def test_wrong_usage_is_exit_code_2(words: list[str], capsys: pytest.CaptureFixt
 
 
 @pytest.mark.parametrize(
+    ("words", "mistakes"),
+    [
+        (
+            ["up", "-n", "0", "--port", "65536", "--nonsense"],
+            ["-n", "--port", "unrecognized arguments: --nonsense"],
+        ),
+        (
+            ["topics", "create", "--partitions", "x", "--timeout-ms", "0", "--nonsense"],
+            ["--partitions", "--timeout-ms", "required", "unrecognized arguments: --nonsense"],
+        ),
+        (
+            ["topics", "list", "--timeout-ms", "--nonsense", "more"],
+            ["--timeout-ms: expected one argument", "unrecognized arguments: --nonsense more"],
+        ),
+        (
+            ["groups", "describe", "g", "--members", "--state", "--timeout-ms", "x"],
+            ["not allowed with", "--timeout-ms"],
+        ),
+    ],
+)
+def test_all_wrong_options_are_told_at_once(
+    words: list[str], mistakes: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(words) == 2
+    *_, told = capsys.readouterr().err.splitlines()
+    assert [mistake for mistake in mistakes if mistake not in told] == []
+
+
+@pytest.mark.parametrize(
     "words",
     [
         ["topics", "list"],

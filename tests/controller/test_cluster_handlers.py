@@ -14,6 +14,7 @@ from barnabas.broker.handlers.coordinator_ports import CoordinatorTopics
 from barnabas.broker.handlers.metadata import MetadataHandler
 from barnabas.broker.handlers.topics import TopicsHandler
 from barnabas.broker.metadata import MetadataCache
+from barnabas.broker.storage.slices import at_once
 from barnabas.protocol.api import ApiKey
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages import (
@@ -169,7 +170,7 @@ def described(
 ) -> metadata.MetadataResponse:
     handler = MetadataHandler(cache, "cluster", create=None if created is None else created.append)
     request = metadata.MetadataRequest(topics=[metadata.Topic(name=name) for name in names])
-    return handler.describe(call(request, version))
+    return at_once(handler.describing(call(request, version)))
 
 
 def test_metadata_tells_the_nodes_of_the_listener_that_was_asked(cache: MetadataCache) -> None:
@@ -178,7 +179,7 @@ def test_metadata_tells_the_nodes_of_the_listener_that_was_asked(cache: Metadata
     assert (answer.cluster_id, answer.controller_id) == ("cluster", 1)
     handler = MetadataHandler(cache, "cluster", create=None)
     inside = call(metadata.MetadataRequest(), 12, peer=SomePeer("INTERNAL"))
-    assert [node.node_id for node in handler.describe(inside).brokers] == [1, 2]
+    assert [node.node_id for node in at_once(handler.describing(inside)).brokers] == [1, 2]
 
 
 async def test_a_node_that_was_told_of_no_node_answers_once_it_was(cache: MetadataCache) -> None:
@@ -240,7 +241,9 @@ def test_an_empty_list_of_topics_means_all_in_v0_and_none_later(cache: MetadataC
     assert list(described(cache, 1).topics) == []
     everything = call(metadata.MetadataRequest(topics=None), 1)
     handler = MetadataHandler(cache, "cluster", create=None)
-    internal = {found.name: found.is_internal for found in handler.describe(everything).topics}
+    internal = {
+        found.name: found.is_internal for found in at_once(handler.describing(everything)).topics
+    }
     assert internal["__consumer_offsets"]
     assert not internal["led"]
 
@@ -261,7 +264,7 @@ def test_a_missing_topic_is_created_behind_the_answer_when_both_sides_agree(
     request = metadata.MetadataRequest(
         topics=[metadata.Topic(name="other")], allow_auto_topic_creation=False
     )
-    (missing,) = handler.describe(call(request, 4)).topics
+    (missing,) = at_once(handler.describing(call(request, 4))).topics
     assert missing.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert created == ["new"]
 
@@ -279,10 +282,10 @@ def test_topics_are_found_by_id_from_v12(cache: MetadataCache) -> None:
         topics=[metadata.Topic(name=None, topic_id=ID), metadata.Topic(topic_id=b"?" * 16)]
     )
     request.topics[1].name = None  # type: ignore[index]
-    known, unknown = handler.describe(call(request, 12)).topics
+    known, unknown = at_once(handler.describing(call(request, 12))).topics
     assert (known.name, known.topic_id) == ("led", ID)
     assert (unknown.error_code, unknown.name) == (ErrorCode.UNKNOWN_TOPIC_ID, None)
-    early, _other = handler.describe(call(request, 10)).topics
+    early, _other = at_once(handler.describing(call(request, 10))).topics
     assert early.error_code == ErrorCode.INVALID_REQUEST
 
 

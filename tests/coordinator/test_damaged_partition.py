@@ -14,11 +14,19 @@ from hypothesis import strategies as st
 
 from barnabas.coordinator.unread import Damage, Unread
 from barnabas.protocol.errors import ErrorCode
-from barnabas.protocol.offsets_topic import group_key, offset_key, offset_value
+from barnabas.protocol.messages import delete_groups, describe_groups, offset_delete
+from barnabas.protocol.offsets_topic import (
+    GroupRecord,
+    MemberRecord,
+    group_key,
+    group_value,
+    offset_key,
+    offset_value,
+)
 from barnabas.protocol.records import batch
 from barnabas.protocol.records.batch import build_batch
 from tests.coordinator.memory_log import MemoryLog
-from tests.coordinator.rig import Rig, partition_of
+from tests.coordinator.rig import CODES, Rig, partition_of
 from tests.sim.simulated_loop import SimulatedLoop
 
 P = partition_of("group-0")
@@ -197,3 +205,105 @@ def test_no_flipped_bit_in_a_batch_makes_its_groups_appear_without_offset(
     unread.loaded({A, B, C})
     assert unread.may_concern(B)
     assert unread.may_concern(C)
+
+
+def members(group: str, *names: str, generation: int = 1) -> list[tuple[bytes, bytes]]:
+    """The record of a stable group."""
+    record = GroupRecord(
+        protocol_type="consumer",
+        generation=generation,
+        protocol="range",
+        leader=names[0],
+        members=[
+            MemberRecord(member_id=name, session_timeout=10_000, rebalance_timeout=60_000)
+            for name in names
+        ],
+    )
+    return [(group_key(group), group_value(record))]
+
+
+@pytest.fixture
+def unread_metadata(make_rig: Callable[..., Rig]) -> Damaged:
+    """Of A the second metadata is damaged, of B there is newer, C has none and an offset."""
+    made = Damaged()
+    made.write([*members(A, "a-1"), *members(B, "b-1"), *offsets(A, (0, 10)), *offsets(C, (0, 30))])
+    made.write([*members(B, "b-2", generation=2), *members(A, "a-2", generation=2)])
+    made.write(members(B, "b-3", generation=3))
+    made.flip(1, LAST)
+    return made
+
+
+def described(rig: Rig, group: str) -> tuple[ErrorCode, str]:
+    request = describe_groups.DescribeGroupsRequest(groups=[group])
+    [found] = rig.ask("describe_groups", request, 4).answer.groups
+    return CODES[found.error_code], found.group_state
+
+
+def test_metadata_that_may_be_outdated_is_not_told(
+    unread_metadata: Damaged, make_rig: Callable[..., Rig]
+) -> None:
+    rig = start(unread_metadata, make_rig)
+    assert described(rig, A)[0] is LOADING
+    assert described(rig, B) == (ErrorCode.NONE, "Stable"), "newer than the damage"
+    assert described(rig, C) == (ErrorCode.NONE, "Empty"), "was not in there"
+    assert described(rig, NEW) == (ErrorCode.NONE, "Dead")
+    assert rig.committed(group=A) == 10, "its offsets were not in there"
+
+
+def test_a_group_that_may_have_members_is_not_deleted(
+    unread_metadata: Damaged, make_rig: Callable[..., Rig]
+) -> None:
+    rig = start(unread_metadata, make_rig)
+    request = delete_groups.DeleteGroupsRequest(groups_names=[A, C])
+    told = rig.ask("delete_groups", request, 1).answer.results
+    assert [CODES[one.error_code] for one in told] == [LOADING, ErrorCode.NONE]
+    partitions = [offset_delete.Partition(partition_index=0)]
+    topics = [offset_delete.Topic(name="orders", partitions=partitions)]
+    asked = offset_delete.OffsetDeleteRequest(group_id=A, topics=topics)
+    assert rig.ask("offset_delete", asked, 0).code is LOADING
+    assert rig.committed(group=A) == 10
+
+
+def test_a_member_that_an_older_record_names_commits_nothing(
+    unread_metadata: Damaged, make_rig: Callable[..., Rig]
+) -> None:
+    rig = start(unread_metadata, make_rig)
+    for name, generation in (("a-1", 1), ("a-2", 2)):
+        asked = rig.commit(
+            99, group=A, member_id=name, generation_id_or_member_epoch=generation
+        ).answer
+        assert asked.topics[0].partitions[0].error_code == ErrorCode.UNKNOWN_MEMBER_ID
+    assert rig.committed(group=A) == 10
+
+
+def test_who_joins_ends_the_doubt_about_the_group(
+    unread_metadata: Damaged, make_rig: Callable[..., Rig]
+) -> None:
+    rig = start(unread_metadata, make_rig)
+    joined = rig.join(group=A)
+    rig.wait(5)
+    assert joined.answer.error_code == ErrorCode.NONE
+    assert described(rig, A)[0] is ErrorCode.NONE
+    rig.wait(120)  # it is gone again
+    assert described(rig, A) == (ErrorCode.NONE, "Empty")
+
+
+def test_a_group_that_may_have_members_does_not_expire(
+    unread_metadata: Damaged, make_rig: Callable[..., Rig]
+) -> None:
+    rig = start(unread_metadata, make_rig)
+    group = rig.group(A)
+    rig.loop.wall_shift_ms += 365 * 24 * 3_600_000
+    assert rig.coordinator.expiry.sweep(group) == 0
+    assert rig.coordinator.expiry.sweep(rig.group(C)) == 1
+    assert rig.committed(group=A) == 10
+
+
+def test_metadata_behind_structure_that_is_broken_may_be_of_every_group(
+    unread_metadata: Damaged, make_rig: Callable[..., Rig]
+) -> None:
+    batches = unread_metadata.partition.batches
+    batches[1][61:] = bytes(len(batches[1]) - 61)
+    rig = start(unread_metadata, make_rig)
+    assert [described(rig, group)[0] for group in (A, C, NEW)] == [LOADING] * 3
+    assert described(rig, B) == (ErrorCode.NONE, "Stable")

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Generator
+from typing import Any, TypeVar
 
 import pytest
 
@@ -12,12 +12,22 @@ from barnabas.coordinator import administration, discovery, rebalance
 from barnabas.coordinator.discovery import PATIENCE_S
 from barnabas.coordinator.group_state import GroupState
 from barnabas.coordinator.rebalance import FAREWELLS_TOLD
-from barnabas.coordinator.slices import SLICE
+from barnabas.coordinator.slices import SLICE, TURN_STEPS
 from barnabas.protocol.errors import ErrorCode
-from barnabas.protocol.messages import delete_groups, describe_groups, leave_group
+from barnabas.protocol.messages import (
+    delete_groups,
+    describe_groups,
+    leave_group,
+    list_groups,
+    offset_commit,
+    offset_delete,
+    offset_fetch,
+)
 from barnabas.protocol.messages.find_coordinator import FindCoordinatorRequest
-from tests.coordinator.rig import PARTITIONS, Asked, Rig
+from tests.coordinator.rig import CALLER, PARTITIONS, Asked, Rig
 from tests.coordinator.test_many_members import COUNT, in_one_group, in_turns, synced
+
+T = TypeVar("T")
 
 OUTSIDE = "PLAINTEXT"
 TURN_CHARACTERS = 2 * SLICE * discovery.CHARACTERS
@@ -142,7 +152,7 @@ def test_who_leaves_a_group_that_moves_meanwhile_is_told_so(
     assert not asked.answer.members
 
 
-def test_a_large_group_is_described_a_slice_in_each_turn(
+def test_a_large_group_is_described_once_and_a_slice_in_each_turn(
     crowded: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     answers = [one.answer for one in in_one_group(crowded, monkeypatch)]
@@ -152,10 +162,9 @@ def test_a_large_group_is_described_a_slice_in_each_turn(
     asked = crowded.hand_in("describe_groups", request, 4)
     assert not asked.is_answered
     assert max(in_turns(crowded.loop, listed.get, 0.1, monkeypatch)) <= SLICE
-    first, second, third = asked.answer.groups
+    first, second = asked.answer.groups
     assert [one.member_id for one in first.members] == members
     assert second.group_state == GroupState.DEAD.value
-    assert third == first
     assert listed.count == COUNT
 
 
@@ -212,6 +221,132 @@ def test_a_group_that_cannot_be_stored_is_refused_before_its_record_is_made(
     crowded.turn()
     assert asked.code is follower.code is ErrorCode.UNKNOWN_SERVER_ERROR
     assert crowded.group().state is GroupState.PREPARING
+
+
+MANY = 5 * TURN_STEPS
+
+
+def worked(rig: Rig, work: Generator[None, None, T]) -> tuple[T, int]:
+    """What long work returns, and after how many turns."""
+    turns = 0
+    while True:
+        try:
+            next(work)
+        except StopIteration as stop:
+            answer: T = stop.value
+            return answer, turns
+        turns += 1
+        rig.turn(1)
+
+
+def committing(count: int) -> offset_commit.OffsetCommitRequest:
+    """Partitions that exist and that do not, some named twice, one with too much metadata."""
+    known = [
+        offset_commit.Partition(partition_index=index % 4, committed_offset=index)
+        for index in range(6)
+    ]
+    known[3].committed_metadata = "x" * 5000
+    again = offset_commit.Partition(partition_index=0, committed_offset=9)
+    unknown = [offset_commit.Partition(partition_index=index) for index in range(2, count)]
+    return offset_commit.OffsetCommitRequest(
+        group_id="g",
+        topics=[
+            offset_commit.Topic(name="orders", partitions=known),
+            offset_commit.Topic(name="clicks", partitions=unknown),
+            offset_commit.Topic(name="nowhere", partitions=unknown[:3]),
+            offset_commit.Topic(name="orders", partitions=[again]),
+        ],
+    )
+
+
+def test_a_commit_of_very_many_partitions_is_judged_in_turns_as_a_short_one(rig: Rig) -> None:
+    short = rig.hand_in("offset_commit", committing(MANY), 7)
+    rig.wait(1)
+    stored = [rig.committed(index=index) for index in range(4)]
+    rig.commit(77, topic="orders")
+    asked = Asked(7)
+    work = rig.coordinator.committing(committing(MANY), 7, CALLER, asked.reply)
+    assert worked(rig, work)[1] >= MANY // TURN_STEPS
+    rig.wait(1)
+    assert asked.answer == short.answer
+    assert [rig.committed(index=index) for index in range(4)] == stored
+
+
+def test_a_commit_whose_group_moves_while_it_is_judged_is_refused(rig: Rig) -> None:
+    asked = Asked(7)
+    work = rig.coordinator.committing(committing(MANY), 7, CALLER, asked.reply)
+    next(work)
+    rig.coordinator.resign()
+    worked(rig, work)
+    codes = {one.error_code for one in asked.answer.topics[0].partitions}
+    assert codes == {ErrorCode.NOT_COORDINATOR}
+
+
+def test_a_commit_that_no_batch_can_hold_is_refused_before_one_is_made(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rig.log, "bytes_max", 50)
+    asked = Asked(7)
+    worked(rig, rig.coordinator.committing(committing(MANY), 7, CALLER, asked.reply))
+    first, *_ = asked.answer.topics[0].partitions
+    assert first.error_code == ErrorCode.INVALID_COMMIT_OFFSET_SIZE
+    assert rig.committed() == -1
+
+
+@pytest.mark.parametrize("version", [1, 7])
+def test_very_many_offsets_are_fetched_in_turns_as_in_one(rig: Rig, version: int) -> None:
+    rig.commit(5)
+    topic = offset_fetch.Topic(name="orders", partition_indexes=list(range(MANY)))
+    request = offset_fetch.OffsetFetchRequest(group_id="g", topics=[topic, topic])
+    answer, turns = worked(rig, rig.coordinator.answering_offset_fetch(request, version))
+    assert turns >= MANY // TURN_STEPS
+    assert answer == rig.coordinator.answer_offset_fetch(request, version)
+
+
+def test_offsets_of_a_group_that_moves_while_they_are_fetched_are_not_told(rig: Rig) -> None:
+    rig.commit(5)
+    topic = offset_fetch.Topic(name="orders", partition_indexes=list(range(MANY)))
+    request = offset_fetch.OffsetFetchRequest(group_id="g", topics=[topic])
+    work = rig.coordinator.answering_offset_fetch(request, 7)
+    next(work)
+    rig.coordinator.resign()
+    answer, _ = worked(rig, work)
+    assert (answer.error_code, answer.topics) == (ErrorCode.NOT_COORDINATOR, ())
+
+
+def test_offsets_of_very_many_groups_are_fetched_in_turns(rig: Rig) -> None:
+    rig.commit(5)
+    every = offset_fetch.Group(group_id="g", topics=None)
+    others = [offset_fetch.Group(group_id=f"{number}", topics=[]) for number in range(MANY)]
+    request = offset_fetch.OffsetFetchRequest(groups=[every, *others, every])
+    answer, turns = worked(rig, rig.coordinator.answering_offset_fetch(request, 8))
+    assert turns >= MANY // TURN_STEPS
+    assert [one.group_id for one in answer.groups] == ["g", *(one.group_id for one in others)]
+    assert answer.groups[0].topics[0].partitions[0].committed_offset == 5
+
+
+def test_offsets_of_very_many_partitions_are_deleted_over_many_turns(rig: Rig) -> None:
+    rig.commit(5)
+    rig.commit(6, topic="clicks")
+    partitions = [offset_delete.Partition(partition_index=index) for index in range(MANY)]
+    topics = [offset_delete.Topic(name="orders", partitions=partitions)]
+    request = offset_delete.OffsetDeleteRequest(group_id="g", topics=topics)
+    asked = rig.hand_in("offset_delete", request, 0)
+    assert not asked.is_answered
+    rig.wait(1)
+    codes = [one.error_code for one in asked.answer.topics[0].partitions]
+    assert codes == [0] * 4 + [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION] * (MANY - 4)
+    assert (rig.committed(), rig.committed(topic="clicks")) == (-1, 6)
+
+
+def test_a_list_of_groups_that_names_very_many_states_takes_many_turns(rig: Rig) -> None:
+    rig.commit(5)
+    states = [f"{number}" for number in range(MANY)]
+    request = list_groups.ListGroupsRequest(states_filter=[*states, "EMPTY"])
+    asked = rig.hand_in("list_groups", request, 4)
+    assert not asked.is_answered
+    rig.wait(1)
+    assert [one.group_id for one in asked.answer.groups] == ["g"]
 
 
 def farewells(caplog: pytest.LogCaptureFixture) -> list[str]:

@@ -9,6 +9,7 @@ import pytest
 
 from barnabas.broker.handlers.call import Parked
 from barnabas.broker.handlers.fetch import FetchHandler
+from barnabas.broker.replication.followers import GIVEN_MOST
 from barnabas.broker.replication.partition import Partition
 from barnabas.broker.replication.replicas import Replicas
 from barnabas.protocol.messages import fetch as messages
@@ -250,3 +251,22 @@ async def test_what_did_not_fit_into_one_answer_comes_with_the_next(
         [topic] = handler.fetch(call(silent, VERSION, peer=PEER)).responses
         found.append(topic.topic)
     assert sorted(found) == ["t", "u"]
+
+
+async def test_a_copy_is_verified_when_a_follower_asks_for_the_same_again_and_again(
+    handler: FetchHandler, partition: Partition, caplog: pytest.LogCaptureFixture
+) -> None:
+    append(partition, 3)
+    [segment] = partition.log.segments.view.segments
+    for _ in range(GIVEN_MOST - 1):
+        assert fetched(handler, request(0)).records
+    assert not segment.is_suspect
+    fetched(handler, request(0, node=3))
+    assert not segment.is_suspect, "another one asked"
+    fetched(handler, request(0))
+    assert segment.is_suspect
+    segment.is_suspect = False
+    fetched(handler, request(0))
+    assert not segment.is_suspect, "once is enough"
+    [line] = [one.getMessage() for one in caplog.records if "again and again" in one.getMessage()]
+    assert "node=2 offset=0" in line

@@ -7,21 +7,27 @@ from typing import Any
 
 import pytest
 
+from barnabas.broker.handlers import fetch as fetch_handler
+from barnabas.broker.handlers import fetch_sessions
+from barnabas.broker.handlers.call import LongCall
 from barnabas.broker.handlers.conversions import Conversions
+from barnabas.broker.handlers.fetch import READ_STEPS
 from barnabas.broker.handlers.inline_work import BATCH_STEPS
 from barnabas.broker.handlers.leader_epochs import LeaderEpochsHandler
 from barnabas.broker.handlers.list_offsets import MAX_TIMESTAMP, SEARCH_STEPS, ListOffsetsHandler
 from barnabas.broker.handlers.turns import TURN_STEPS
 from barnabas.broker.replication.replicas import Replicas
 from barnabas.protocol.errors import ErrorCode, Refused
-from barnabas.protocol.messages import offset_for_leader_epoch
+from barnabas.protocol.messages import fetch, offset_for_leader_epoch
 from barnabas.protocol.records import batch
-from tests.handlers.peer import answered, call
+from tests.handlers.peer import answered, call, over_the_wire
 from tests.handlers.test_conversions import pids
+from tests.handlers.test_fetch import produce, serving
+from tests.handlers.test_fetch import request as request_of
 from tests.handlers.test_inline_work import conversions, worst_turn
 from tests.handlers.test_offsets_and_epochs import asked, three_batches
 from tests.harness.hostile_batches import HOSTILE, NOW_MS
-from tests.replication.logs import a_batch, lead
+from tests.replication.logs import a_batch, lead, turns
 
 __all__ = ["conversions"]
 
@@ -137,6 +143,84 @@ async def test_a_partition_that_is_asked_about_twice_is_noticed_across_turns(
     codes = [one.error_code for one in answer.topics[0].partitions]
     assert codes[0] == codes[-1] == ErrorCode.INVALID_REQUEST
     assert set(codes[1:-1]) == {UNKNOWN}
+
+
+def long_call(request: Any, version: int) -> LongCall:
+    short = call(request, version)
+    return LongCall(short.key, version, short.client_id, short.request, short.peer)
+
+
+def many_partitions(count: int, **more: Any) -> fetch.FetchRequest:
+    """Partition 0 of t, others that are not there, and the last of them once more."""
+    indexes = [*range(count), count - 1]
+    partitions = [fetch.Partition(partition=one, partition_max_bytes=1 << 20) for one in indexes]
+    request: fetch.FetchRequest = request_of(
+        fetch.Topic(topic="t", partitions=partitions), max_bytes=1 << 20, **more
+    )
+    return request
+
+
+@pytest.mark.parametrize("version", [3, 4, 12])
+async def test_very_many_partitions_are_fetched_over_many_turns_as_in_one(
+    replicas: Replicas, version: int
+) -> None:
+    lead(replicas, "t")
+    produce(replicas, "t", 3)
+    request = many_partitions(5 * READ_STEPS)
+    with TurnCounter() as counter:
+        long = await serving(replicas).fetch(long_call(request, version))
+    assert counter.turns >= 5
+    short = serving(replicas).fetch(call(request, version))
+    short = await short if asyncio.iscoroutine(short) else answered(short)
+    long.session_id = short.session_id = 0
+    assert over_the_wire(long, version) == over_the_wire(short, version)
+    assert long.responses[0].partitions[0].records
+
+
+async def test_a_long_fetch_waits_until_there_is_something(replicas: Replicas) -> None:
+    lead(replicas, "t")
+    request = many_partitions(1, max_wait_ms=30_000)
+    waiting = asyncio.ensure_future(serving(replicas).fetch(long_call(request, 12)))
+    await turns(20)
+    assert not waiting.done()
+    produce(replicas, "t", 2)
+    answer = await waiting
+    assert answer.responses[0].partitions[0].high_watermark == 2
+    assert answer.responses[0].partitions[0].records
+
+
+async def test_a_consumer_that_fetches_very_much_is_not_remembered(
+    replicas: Replicas, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fetch_sessions, "CONSUMER_PARTITIONS_MAX", 10)
+    monkeypatch.setattr(fetch_handler, "CONSUMER_PARTITIONS_MAX", 10)
+    lead(replicas, "t")
+    handler = serving(replicas)
+    large = await handler.fetch(long_call(many_partitions(11, session_epoch=0), 12))
+    assert (large.error_code, large.session_id) == (0, 0)
+    small = answered(handler.fetch(call(many_partitions(10, session_epoch=0), 12)))
+    assert small.session_id
+    more = many_partitions(20, session_id=small.session_id, session_epoch=1)
+    refused = await handler.fetch(long_call(more, 12))
+    assert refused.error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+
+
+async def test_a_large_session_is_read_over_many_turns(
+    replicas: Replicas, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fetch_sessions, "TURN_STEPS", 50)
+    lead(replicas, "t")
+    handler = serving(replicas)
+    count = 5 * READ_STEPS
+    begun = answered(handler.fetch(call(many_partitions(count, session_epoch=0), 12)))
+    produce(replicas, "t", 2)
+    again = request_of(max_wait_ms=0, session_id=begun.session_id, session_epoch=1)
+    with TurnCounter() as counter:
+        answer = await handler.fetch(call(again, 12))
+    assert counter.turns >= 5
+    told = {one.partition_index: one for one in answer.responses[0].partitions}
+    assert told[0].high_watermark == 2
+    assert told[0].records
 
 
 async def test_the_epochs_of_very_many_partitions_take_many_turns(replicas: Replicas) -> None:

@@ -10,12 +10,20 @@ from typing import Any
 import pytest
 
 from barnabas.broker.config import ReplicationSettings
-from barnabas.broker.replication.fetcher import Fetcher
+from barnabas.broker.replication import fetched
+from barnabas.broker.replication.fetched import Next
+from barnabas.broker.replication.fetcher import (
+    FIRST_RETRY_S,
+    REFUSED_RETRY_S,
+    Fetcher,
+    Followed,
+)
 from barnabas.broker.replication.partition import Partition
 from barnabas.broker.replication.replicas import Replicas
 from barnabas.client.answers import Answers
 from barnabas.client.connection import Connection
 from barnabas.protocol.compiler import encoder, request_decoder
+from barnabas.protocol.errors import ErrorCode, Refused
 from barnabas.protocol.frame import parse_request_header, response_prefix
 from barnabas.protocol.messages import fetch as messages
 from tests.replication.logs import a_batch, follow, turns
@@ -184,3 +192,35 @@ async def test_a_session_that_the_leader_lost_begins_anew_with_everything(
     leader.answer(error_code=70)
     request = await leader.asked()
     assert (request.session_epoch, named(request)) == (0, {"t": 1})
+
+
+async def test_a_wrong_payload_is_told_once_and_asked_for_less_and_less_often(
+    fetcher: Fetcher, replicas: Replicas, caplog: pytest.LogCaptureFixture
+) -> None:
+    partition = followed(replicas, "t")
+    one = Followed(partition)
+
+    def refuse() -> Next:
+        raise Refused(ErrorCode.CORRUPT_MESSAGE, "checksum at offset 0")
+
+    for _ in range(20):
+        assert fetcher._guarded(one, refuse) is Next.WAIT
+    assert one.pause_s == REFUSED_RETRY_S
+    [line] = [record.getMessage() for record in caplog.records if record.levelname == "ERROR"]
+    assert "leader=2 offset=0" in line
+    assert "checksum at offset 0" in line
+    fetcher._guarded(one, lambda: Next.FETCH)
+    assert one.pause_s == FIRST_RETRY_S
+    fetcher._guarded(one, refuse)
+    assert len([record for record in caplog.records if record.levelname == "ERROR"]) == 2
+
+
+async def test_damage_that_the_leader_tells_of_is_told_once(
+    fetcher: Fetcher, replicas: Replicas, caplog: pytest.LogCaptureFixture
+) -> None:
+    partition = followed(replicas, "t")
+    one = Followed(partition)
+    result = messages.PartitionResult(partition_index=0, error_code=ErrorCode.CORRUPT_MESSAGE)
+    for _ in range(3):
+        assert fetcher._guarded(one, lambda: fetched.apply(partition, result)) is Next.WAIT
+    assert caplog.text.count("the leader's own copy is damaged there") == 1
