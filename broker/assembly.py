@@ -56,6 +56,7 @@ from .replication.damaged_replicas import DamagedReplicas
 from .replication.following import Followings
 from .replication.in_sync_sets import InSyncSets
 from .replication.replicas import Replicas
+from .replication.strays import StrayReplicas
 from .storage.cleaner import Cleaner
 from .storage.files import Files
 from .storage.manager import LogManager
@@ -103,6 +104,9 @@ class Node:
         self._disk_notices = DiskNotices(zookeeper, identity.node_id)
         self._replicas = self._build_replicas()
         self._damaged = DamagedReplicas(self._replicas, self._disk_notices.tell)
+        self._strays = StrayReplicas(
+            identity.node_id, logs, self._replicas, self._metadata, zookeeper
+        )
         self._liveness = self._build_liveness(lease_clock)
         self._doors = Doors(config, self._limits, self._liveness)
         self._listener_changes = self._build_listener_changes()
@@ -245,6 +249,7 @@ class Node:
             "zookeeper's content": self._cluster_check.run,
             "disk notices": self._disk_notices.run,
             "damaged replicas": self._damaged.run,
+            "stray replicas": self._strays.run,
             "liveness": self._liveness.run,
             "in-sync sets": lambda: self._in_sync_sets.run(self._replicas),
             "followers": self._followings.run,
@@ -307,16 +312,18 @@ class Node:
             controller=self._controller,
             groups=self._coordination.groups,
             now_ms=self._now_ms,
+            liveness=self._liveness,
             duties=self._duties(),
         )
 
     def _duties(self) -> dict[str, Latency]:
         """What this node does for itself and for others, by the names that metrics tell."""
-        beacons = self._liveness.beacons
+        beacons, proofs = self._liveness.beacons, self._liveness.proofs
         return {
             "authority_check": self._controller.checks,
             "control_request": self._orders,
             **({"beacon_echo": beacons.echoes} if beacons else {}),
+            **({"session_proof": proofs} if proofs else {}),
         }
 
     async def _campaign(self) -> None:

@@ -60,6 +60,10 @@ class Snapshot:
         """One partition; None when it is unknown here."""
         return self.topics.get(topic, {}).get(index)
 
+    def has_nodes(self, listener: str) -> bool:
+        """Whether any live node can be named to a peer of that listener."""
+        return any(listener in broker.endpoints for broker in self.brokers.values())
+
     def endpoint(self, node: int, listener: str) -> tuple[str, int] | None:
         """Where a node is reached on a listener; None when it is dead or lacks the listener."""
         broker = self.brokers.get(node)
@@ -84,6 +88,8 @@ class MetadataCache:
         """Whether a controller has told everything, not only which nodes there are."""
         self.on_change: list[Callable[[], None]] = []
         """Called after each new snapshot."""
+        self.on_whole: list[Callable[[], None]] = []
+        """Called after each snapshot that a controller called the whole."""
 
     def update(self, request: update_metadata.UpdateMetadataRequest) -> None:
         """Take in what changed: live nodes are replaced, partitions merged, -2 removes.
@@ -110,6 +116,9 @@ class MetadataCache:
                 topics.pop(state.topic_name, None)
                 topic_ids.pop(state.topic_name, None)
         self._publish(request, topics, topic_ids)
+        if request.type == WHOLE:
+            for told in list(self.on_whole):
+                told()
 
     def _is_another(self, state: update_metadata.TopicState) -> bool:
         known = self.snapshot.topic_ids.get(state.topic_name, NO_TOPIC_ID)

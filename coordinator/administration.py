@@ -29,7 +29,7 @@ from barnabas.protocol.messages.offset_delete import (
     TopicResult,
 )
 
-from .audit import Trail
+from .audit import Held, Trail
 from .group import CONSUMER, Group, Member, Reply
 from .group_state import GroupState
 from .journal import COMMIT_ERRORS, Journal
@@ -200,12 +200,14 @@ class Administration:
         """
         response = DeleteGroupsResponse()
         removed: dict[str, Removed] = {}
+        held = Held(reply)
 
         def done(code: ErrorCode) -> None:
-            reply(response)
+            held(response)
             if not code:
                 for group_id, offsets in removed.items():
-                    self._trail.note_removed(caller, DELETE, group_id, offsets)
+                    self._trail.note_removed(caller, DELETE, group_id, offsets, held)
+            self._trail.answer(held)
 
         erasure = Erasure(done)
         results: list[GroupResult] = []
@@ -252,13 +254,15 @@ class Administration:
         doomed = self._judge(group, known)
         served = group.offsets.committed
         removed = [(each, served[each]) for each in doomed if each in served]
+        held = Held(reply)
 
         def done(code: ErrorCode) -> None:
             if code:
-                reply(OffsetDeleteResponse(error_code=COMMIT_ERRORS.get(code, code)))
+                held(OffsetDeleteResponse(error_code=COMMIT_ERRORS.get(code, code)))
             else:
-                reply(OffsetDeleteResponse(topics=topics))
-                self._trail.note_removed(caller, FORGET, request.group_id, removed)
+                held(OffsetDeleteResponse(topics=topics))
+                self._trail.note_removed(caller, FORGET, request.group_id, removed, held)
+            self._trail.answer(held)
 
         erasure = Erasure(done)
         self._forget(group, doomed, erasure)

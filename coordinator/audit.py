@@ -2,8 +2,10 @@
 
 Source: coordinator.md section 3.8. Recorded is what administrators do (commits without a generation
 to a group that has had members, everything that our tools do, OffsetDelete, DeleteGroups); with
-``offsets.history.enable`` every commit. Nobody waits for it: what waits to be written is bounded,
-what does not fit is counted as lost, and writing takes a fifth of the node's time at most.
+``offsets.history.enable`` every commit. Who changes something by hand is answered when the record
+is written, so that no kill of the coordinator loses one that was acknowledged; while the topic
+cannot be written, after :data:`HELD_S` or at once. Nobody else waits: what waits to be written is
+bounded, what does not fit is counted as lost, and writing takes a fifth of the node's time at most.
 """
 
 from __future__ import annotations
@@ -14,13 +16,13 @@ import logging
 import random
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple, Protocol
 
 from barnabas.protocol.audit_topic import COMMIT, AuditRecord, audit_key, audit_value
 from barnabas.protocol.errors import ErrorCode
 
 from .config import CoordinatorConfig
-from .group import Group
+from .group import Group, Reply
 from .group_state import GroupState
 from .journal import Entry, Told
 from .offsets import Commit, TopicPartition
@@ -45,8 +47,70 @@ RESTS: Final = 4
 """How many times as long as it wrote it rests."""
 RETRY_S: Final = 0.1
 RETRY_S_MAX: Final = 2.0
+HELD_S: Final = 5.0
+"""How long an answer waits for its records: what was asked for is done, whether recorded or not."""
 DRAIN_S: Final = 2.0
 """How long a stop in order waits for what is not written yet."""
+
+
+class Staged(Protocol):
+    """Commits on their way through the log; ``decided`` settles them and calls ``reply``."""
+
+    reply: Reply
+
+    def decided(self, code: ErrorCode, record_offset: int) -> None:
+        """The append ended."""
+
+
+class Held:
+    """An answer that is given when all that it tells is recorded; the handler's reply."""
+
+    __slots__ = ("_answer", "_has_answer", "_is_closed", "_reply", "_timer", "_waiting")
+
+    def __init__(self, reply: Reply) -> None:
+        self._reply = reply
+        self._answer: Any = None
+        self._has_answer = False
+        self._is_closed = False
+        self._waiting = 0
+        self._timer: asyncio.TimerHandle | None = None
+
+    def __call__(self, answer: Any) -> None:
+        """The answer, to be kept back."""
+        self._answer = answer
+        self._has_answer = True
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether some of what was noted is not recorded."""
+        return self._waiting > 0
+
+    def noted(self) -> None:
+        """A change is going to be recorded that the answer tells."""
+        self._waiting += 1
+
+    def recorded(self) -> None:
+        """One of these is."""
+        self._waiting -= 1
+        if self._is_closed and not self._waiting:
+            self.release()
+
+    def close(self, timer: asyncio.TimerHandle | None) -> None:
+        """Nothing more will be noted; ``timer`` ends the wait, without one it is over."""
+        self._is_closed = True
+        self._timer = timer
+        if timer is None:
+            self.release()
+
+    def release(self) -> None:
+        """Answer now, and only once."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if self._has_answer:
+            self._has_answer = False
+            answer, self._answer = self._answer, None
+            self._reply(answer)
 
 
 class _Change(NamedTuple):
@@ -59,6 +123,8 @@ class _Change(NamedTuple):
     partition: TopicPartition
     old: Commit | None
     new: Commit | None
+    held: Held | None
+    """Whose answer waits for it."""
 
 
 class Trail:
@@ -79,6 +145,8 @@ class Trail:
         self.written = 0
         self.lost = 0
         """Changes that were recorded, and those that found no room, since the start."""
+        self.is_behind = False
+        """Nothing could be recorded for long: nobody is made to wait until something is again."""
         self._audit_log = audit_log
         self._loop = loop
         self._now_ms = now_ms
@@ -99,7 +167,7 @@ class Trail:
 
     def watch_one(
         self,
-        told: Told,
+        staged: Staged,
         group: Group,
         partition: TopicPartition,
         commit: Commit,
@@ -107,21 +175,25 @@ class Trail:
         *,
         is_by_hand: bool,
     ) -> Told:
-        """``told``, with a note of what it changed; it settles ``commit``."""
+        """What settles ``commit``, with a note of what it changed."""
         served = group.offsets.committed
         change = self._change_of(caller) if is_by_hand else ""
+        held = self._held(staged) if is_by_hand else None
+        told = staged.decided
 
         def decided(code: ErrorCode, record_offset: int) -> None:
             old = served.get(partition)
             told(code, record_offset)
             if not code and (served.get(partition) is commit or group.state is _DEAD):
-                self._note_commit(caller, change, group.group_id, partition, old, commit)
+                self._note_commit(caller, change, group.group_id, partition, old, commit, held)
+            if held is not None:
+                self.answer(held)
 
         return decided
 
     def watch(
         self,
-        told: Told,
+        staged: Staged,
         group: Group,
         commits: Sequence[tuple[TopicPartition, Commit]],
         caller: Caller,
@@ -131,18 +203,29 @@ class Trail:
         """The same for several commits of one request."""
         served = group.offsets.committed
         change = self._change_of(caller) if is_by_hand else ""
+        held = self._held(staged) if is_by_hand else None
+        told = staged.decided
+
+        def note(before: Sequence[Commit | None]) -> None:
+            is_dead = group.state is _DEAD
+            for (partition, commit), old in zip(commits, before, strict=True):
+                if is_dead or served.get(partition) is commit:
+                    self._note_commit(caller, change, group.group_id, partition, old, commit, held)
 
         def decided(code: ErrorCode, record_offset: int) -> None:
             before = [served.get(partition) for partition, _ in commits]
             told(code, record_offset)
-            if code:
-                return
-            is_dead = group.state is _DEAD
-            for (partition, commit), old in zip(commits, before, strict=True):
-                if is_dead or served.get(partition) is commit:
-                    self._note_commit(caller, change, group.group_id, partition, old, commit)
+            if not code:
+                note(before)
+            if held is not None:
+                self.answer(held)
 
         return decided
+
+    @staticmethod
+    def _held(staged: Staged) -> Held:
+        staged.reply = held = Held(staged.reply)
+        return held
 
     def note_removed(
         self,
@@ -150,19 +233,39 @@ class Trail:
         action: str,
         group_id: str,
         removed: Iterable[tuple[TopicPartition, Commit]],
+        held: Held,
     ) -> None:
         """These offsets of a group are gone, by OffsetDelete or DeleteGroups."""
         if self.is_kept:
             change = self._change_of(caller)
             for partition, old in removed:
-                self._note(caller, action, change, group_id, partition, old, None)
+                self._note(caller, action, change, group_id, partition, old, None, held)
+
+    def answer(self, held: Held) -> None:
+        """Everything is noted that an answer tells: give it when that is recorded."""
+        if held.is_waiting and not self.is_behind:
+            held.close(self._loop.call_later(HELD_S, self._too_late, held))
+        else:
+            held.close(None)
+
+    def _too_late(self, held: Held) -> None:
+        if not self.is_behind:
+            self.is_behind = True
+            log.warning(
+                "answers before changes by hand are recorded: the audit topic cannot be written "
+                "waiting=%d",
+                len(self._waiting),
+            )
+        held.release()
 
     async def run(self) -> None:
         """Write what is noted, until cancelled."""
         while True:
             await self._woken.wait()
             self._woken.clear()
-            await asyncio.sleep(GATHER_S)
+            # For an answer that waits no more is gathered than comes while others are written.
+            has_held = any(noted.held is not None for noted in self._waiting)
+            await asyncio.sleep(0 if has_held else GATHER_S)
             while self._waiting:
                 await self._write_some()
             self._idle.set()
@@ -189,9 +292,10 @@ class Trail:
         partition: TopicPartition,
         old: Commit | None,
         new: Commit,
+        held: Held | None,
     ) -> None:
         if self.keeps_all or _differs(old, new):
-            self._note(caller, COMMIT, change, group_id, partition, old, new)
+            self._note(caller, COMMIT, change, group_id, partition, old, new, held)
 
     def _note(
         self,
@@ -202,6 +306,7 @@ class Trail:
         partition: TopicPartition,
         old: Commit | None,
         new: Commit | None,
+        held: Held | None,
     ) -> None:
         size = CHANGE_BYTES
         if old is not None:
@@ -214,8 +319,11 @@ class Trail:
         if self._noted == self.written:
             self._woken.set()
             self._idle.clear()
-        fields = (size, self._now_ms(), caller, action, change, group_id, partition, old, new)
+        now = self._now_ms()
+        fields = (size, now, caller, action, change, group_id, partition, old, new, held)
         self._waiting.append(_new_change(_Change, fields))
+        if held is not None:
+            held.noted()
         self._waiting_bytes += size
         self._noted += 1
 
@@ -225,9 +333,12 @@ class Trail:
         building_s = self._loop.time() - began
         await asyncio.sleep(building_s * RESTS)
         await self._deliver(entries)
+        self.is_behind = False
+        self.written += len(taken)
         for noted in taken:
             self._waiting_bytes -= noted.size
-        self.written += len(taken)
+            if noted.held is not None:
+                noted.held.recorded()
         self._tell_lost()
 
     def _take(self) -> tuple[list[_Change], list[Entry]]:

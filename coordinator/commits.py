@@ -225,13 +225,14 @@ class Commits:
         if request.member_id:
             self._alive(group, request.member_id)
         entry = _entry_of(request.group_id, name, index, commit)
-        told: Told = _One(group, partition, commit, reply).decided
+        staged = _One(group, partition, commit, reply)
+        told: Told = staged.decided
         if (
             (request.generation_id_or_member_epoch < 0 and group.protocol_type is not None)
             or caller.tool is not None
             or self._keeps_all
         ):
-            told = self._watched_one(told, request, group, partition, commit, caller)
+            told = self._watched_one(staged, request, group, partition, commit, caller)
         self._journal.write(group.term, (entry,), told)
 
     def _commit_many(
@@ -269,28 +270,28 @@ class Commits:
         told: Told = staged.decided
         if request.generation_id_or_member_epoch < 0 or self._keeps_all or caller.tool is not None:
             commits = [(partition, commit) for partition, commit, _ in staged.commits]
-            told = self._watched(told, request, group, commits, caller)
+            told = self._watched(staged, request, group, commits, caller)
         self._journal.write(group.term, entries, told)
 
     def _watched_one(
         self,
-        told: Told,
+        staged: _One,
         request: OffsetCommitRequest,
         group: Group,
         partition: TopicPartition,
         commit: Commit,
         caller: Caller,
     ) -> Told:
-        """``told``, watched by the audit trail where this commit belongs on it."""
+        """What settles the commit, watched by the audit trail where it belongs on that."""
         trail, generation = self._trail, request.generation_id_or_member_epoch
         is_by_hand = trail.is_by_hand(caller, group, request.member_id, generation)
         if not (is_by_hand or self._keeps_all):
-            return told
-        return trail.watch_one(told, group, partition, commit, caller, is_by_hand=is_by_hand)
+            return staged.decided
+        return trail.watch_one(staged, group, partition, commit, caller, is_by_hand=is_by_hand)
 
     def _watched(
         self,
-        told: Told,
+        staged: _Many,
         request: OffsetCommitRequest,
         group: Group,
         commits: Sequence[tuple[TopicPartition, Commit]],
@@ -300,8 +301,8 @@ class Commits:
         trail, generation = self._trail, request.generation_id_or_member_epoch
         is_by_hand = trail.is_by_hand(caller, group, request.member_id, generation)
         if not (is_by_hand or self._keeps_all):
-            return told
-        return trail.watch(told, group, commits, caller, is_by_hand=is_by_hand)
+            return staged.decided
+        return trail.watch(staged, group, commits, caller, is_by_hand=is_by_hand)
 
     def _alive(self, group: Group, member_id: str) -> None:
         member = group.members.get(member_id)

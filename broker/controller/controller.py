@@ -75,6 +75,8 @@ class Controller:
         )
         self._vigil = office.vigil
         self._has_authority = False
+        self.losses = 0
+        """How often this node lost its authority while it was controller."""
         self._term: Term | None = None
         self._staff: Staff | None = None
         self._loop = asyncio.get_running_loop()
@@ -101,6 +103,11 @@ class Controller:
     def epoch(self) -> int:
         """The controller epoch of this node's term; 0 when it is not controller."""
         return self._election.epoch
+
+    @property
+    def voters_version(self) -> int:
+        """Of ``/barnabas/voters`` as this node last knew it; -1 when it does not."""
+        return -1 if self._election.voters is None else self._election.voters.version
 
     @property
     def controller_id(self) -> int | None:
@@ -227,6 +234,7 @@ class Controller:
     def _report_authority(self, vigil: Vigil) -> None:
         has_authority = vigil.authority().left_us > 0
         if self._has_authority and not has_authority:
+            self.losses += 1
             log.warning("lost authority: no lease is extended until ZooKeeper and voters answer")
         elif has_authority and not self._has_authority:
             log.info("has authority epoch=%d", vigil.epoch)

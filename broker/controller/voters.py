@@ -27,6 +27,11 @@ class VotersZnode:
         self._zookeeper = zookeeper
         self._version = MISSING
 
+    @property
+    def version(self) -> int:
+        """As last known; -1 when it is not."""
+        return self._version
+
     async def claim(self, predecessor: int) -> Op:
         """What an election adds to its multi: the same voters, bound by the next epoch.
 

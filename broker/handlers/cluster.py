@@ -5,8 +5,8 @@ Source: protocol.md section 2; KIP-700, KIP-919 for the endpoint type.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Final
+from collections.abc import Coroutine, Mapping
+from typing import Any, Final
 
 from barnabas.broker.metadata import MetadataCache
 from barnabas.protocol.api import ApiKey
@@ -14,7 +14,7 @@ from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages import describe_cluster
 
 from .call import Call, Handler
-from .metadata import CLUSTER_OPERATIONS, UNTOLD, controller_id
+from .metadata import CLUSTER_OPERATIONS, UNTOLD, controller_id, wait_for_nodes
 
 BROKERS: Final = 1
 CONTROLLERS: Final = 2
@@ -29,13 +29,29 @@ class ClusterHandler:
 
     def handlers(self) -> Mapping[int, Handler]:
         """What to register with the dispatcher."""
-        return {ApiKey.DESCRIBE_CLUSTER: self.describe}
+        return {ApiKey.DESCRIBE_CLUSTER: self.answer}
+
+    def answer(
+        self, call: Call
+    ) -> (
+        describe_cluster.DescribeClusterResponse
+        | Coroutine[Any, Any, describe_cluster.DescribeClusterResponse]
+    ):
+        """Describe; as with Metadata, not before there are nodes to name, or for a second."""
+        request: describe_cluster.DescribeClusterRequest = call.request
+        if request.endpoint_type != BROKERS:
+            return self._refusal(request.endpoint_type)
+        if self._cache.snapshot.has_nodes(call.peer.listener):
+            return self.describe(call)
+        return self._describe_soon(call)
+
+    async def _describe_soon(self, call: Call) -> describe_cluster.DescribeClusterResponse:
+        await wait_for_nodes(self._cache, call)
+        return self.describe(call)
 
     def describe(self, call: Call) -> describe_cluster.DescribeClusterResponse:
         """Describe the live nodes that have the peer's listener."""
         request: describe_cluster.DescribeClusterRequest = call.request
-        if request.endpoint_type != BROKERS:
-            return self._refusal(request.endpoint_type)
         snapshot = self._cache.snapshot
         listener = call.peer.listener
         brokers = [

@@ -100,7 +100,9 @@ class ControlHandler:
         async with self._turn:
             if code := judge():
                 return refused_stops(code)
-            return await in_slices(self._replicas.stop(request, judge))
+            answer = await in_slices(self._replicas.stop(request, judge))
+            await self._replicas.have_deleted(answer)
+            return answer
 
     def learn(self, call: Call) -> update_metadata.UpdateMetadataResponse:
         """Take the news about nodes and partitions."""

@@ -57,23 +57,13 @@ class MetadataHandler:
         self, call: Call
     ) -> metadata.MetadataResponse | Coroutine[Any, Any, metadata.MetadataResponse]:
         """Describe; but a node that has just started is first told which nodes there are."""
-        if self._is_reachable(call.peer.listener, self._cache.snapshot):
+        if self._cache.snapshot.has_nodes(call.peer.listener):
             return in_turns(self.describing(call))
         return self._describe_soon(call)
 
     async def _describe_soon(self, call: Call) -> metadata.MetadataResponse:
-        """Without any node to name the connection is closed behind the answer.
-
-        librdkafka's AdminClient (2.16) otherwise waits until it is closed before it asks again.
-        """
-        is_reachable = partial(self._is_reachable, call.peer.listener)
-        if not await self._cache.wait_until(is_reachable, PATIENCE_S):
-            asyncio.get_running_loop().call_soon(call.peer.close)
+        await wait_for_nodes(self._cache, call)
         return await to_the_end(self.describing(call))
-
-    @staticmethod
-    def _is_reachable(listener: str, snapshot: Snapshot) -> bool:
-        return any(listener in broker.endpoints for broker in snapshot.brokers.values())
 
     def describing(self, call: Call) -> Generator[None, None, metadata.MetadataResponse]:
         """Describe the nodes and the topics asked for; every topic when none is named.
@@ -134,6 +124,18 @@ class MetadataHandler:
             return _unknown(name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         self._create(name)
         return _unknown(name, ErrorCode.LEADER_NOT_AVAILABLE)
+
+
+async def wait_for_nodes(cache: MetadataCache, call: Call) -> None:
+    """On a node that has just started, until there are nodes to name; for PATIENCE_S at most.
+
+    A client that asks for nodes and is told of none cannot go on (Metadata, DescribeCluster):
+    then the connection is closed behind the answer. librdkafka's AdminClient (2.16) otherwise waits
+    until it is closed before it asks again.
+    """
+    listener = call.peer.listener
+    if not await cache.wait_until(lambda snapshot: snapshot.has_nodes(listener), PATIENCE_S):
+        asyncio.get_running_loop().call_soon(call.peer.close)
 
 
 class _View:

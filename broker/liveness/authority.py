@@ -97,6 +97,11 @@ class ControllerAuthority:
         own = self._checked + self._session * (1 - DRIFT)
         return min(own, *map(self._end_by, self._in_force))
 
+    @property
+    def majority_sent(self) -> float:
+        """When the newest round was sent that a majority of the voters has acknowledged."""
+        return self.voters.majority_sent(self._acknowledged)
+
     def settle(self) -> bool:
         """See whether all that predecessors granted is over; it stays so."""
         if self.epoch and not self.is_settled:

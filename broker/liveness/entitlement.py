@@ -11,6 +11,7 @@ import logging
 from collections.abc import Callable
 from typing import Final
 
+from barnabas.broker.latency import Latency
 from barnabas.client.ensemble import Check, ZooKeeper, ZooKeeperError, read_if_any
 from barnabas.protocol import znodes
 
@@ -36,6 +37,10 @@ class Entitlement:
         self._zookeeper = zookeeper
         self._path = znodes.broker_path(node_id)
         self._clock = clock
+        self.proofs = Latency()
+        """From sending a proof of the session until ZooKeeper answered it."""
+        self.failed = 0
+        """Proofs that were not answered, or refused."""
         self._broker_epoch = -1
         self._changed = asyncio.Event()
 
@@ -63,6 +68,7 @@ class Entitlement:
                 if epoch >= 0:
                     await self._prove(epoch)
             except (ZooKeeperError, ValueError) as problem:
+                self.failed += 1
                 log.info("could not prove the session: %r", problem)
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(self._pause_s()):
@@ -82,3 +88,4 @@ class Entitlement:
         sent, session_s = self._clock(), self._zookeeper.session_timeout_ms / 1000
         await self._zookeeper.multi(Check(self._path, -1))
         self._voter.proved(sent, session_s, broker_epoch)
+        self.proofs.took(self._clock() - sent)

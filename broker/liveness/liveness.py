@@ -13,6 +13,7 @@ import random
 from collections.abc import Callable, Mapping
 from typing import Final
 
+from barnabas.broker.latency import Latency
 from barnabas.client.ensemble import Check, SessionState, ZooKeeper, ZooKeeperError, read_if_any
 from barnabas.protocol import znodes
 from barnabas.protocol.errors import ErrorCode
@@ -85,6 +86,16 @@ class Liveness:
     def votes(self) -> bool:
         """This node acknowledges controllers, which may have their authority from that."""
         return self.beacons is not None and self.beacons.votes
+
+    @property
+    def proofs(self) -> Latency | None:
+        """How long proofs of the session take; None on a node that does not vote."""
+        return None if self._entitlement is None else self._entitlement.proofs
+
+    @property
+    def failed_proofs(self) -> int:
+        """Proofs of the session that failed, since the start."""
+        return 0 if self._entitlement is None else self._entitlement.failed
 
     async def open(self, host: str, port: int) -> None:
         """Bind the beacons' socket; without it this node is judged by its session."""

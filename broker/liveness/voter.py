@@ -28,9 +28,13 @@ class Voter:
         "_lower_at",
         "_proved_until",
         "_times",
+        "given",
+        "refused",
     )
 
     def __init__(self, times: BeaconTimes, clock: Callable[[], float]) -> None:
+        self.given = self.refused = 0
+        """How often this node acknowledged a controller, and how often it had to refuse."""
         self._times = times
         self._clock = clock
         self._broker_epoch = -1
@@ -85,7 +89,9 @@ class Voter:
         self.saw(epoch)
         now = self._clock()
         if not self._has_read or now >= self._proved_until or epoch < self._highest:
+            self.refused += 1
             return None
+        self.given += 1
         if epoch > self._acknowledged_epoch:
             self._lower_at = max(self._lower_at, self._acknowledged_at)
             self._acknowledged_epoch = epoch

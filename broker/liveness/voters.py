@@ -44,7 +44,7 @@ class VoterSet:
         """
         if not self.voters:
             return checked + times.timeout
-        by_votes = self._majority_sent(acknowledged) + times.timeout
+        by_votes = self.majority_sent(acknowledged) + times.timeout
         end = min(by_votes, checked + self.session * (1 - DRIFT))
         return max(end, checked + times.timeout) if self.falls_back else end
 
@@ -53,7 +53,10 @@ class VoterSet:
         rest = self.voters.difference(finally_acknowledged)
         return len(rest) < self.majority  # nobody is, of none
 
-    def _majority_sent(self, acknowledged: Mapping[int, float]) -> float:
+    def majority_sent(self, acknowledged: Mapping[int, float]) -> float:
+        """When the newest round was sent that a majority has acknowledged; never for no voters."""
+        if not self.voters:
+            return NEVER
         sent = sorted((acknowledged.get(voter, NEVER) for voter in self.voters), reverse=True)
         return sent[self.majority - 1]
 

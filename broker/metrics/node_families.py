@@ -33,7 +33,7 @@ def process_families() -> Iterator[str]:
     usage = resource.getrusage(resource.RUSAGE_SELF)
     resident = int(Path("/proc/self/statm").read_text().split()[1]) * _PAGE_BYTES
     files = len(os.listdir("/proc/self/fd"))  # noqa: PTH208 - names are enough
-    yield from _rows(
+    yield from rows(
         "process",
         ("cpu_seconds_total", "counter", "CPU time.", usage.ru_utime + usage.ru_stime),
         ("resident_memory_bytes", "gauge", "Resident memory.", resident),
@@ -97,7 +97,7 @@ def replica_families(hosted: Iterable[Partition], sets: InSyncSets) -> Iterator[
     under = sum(len(each.isr) < len(each.replicas) for each in led)
     short = sum(not each.has_enough_replicas for each in led)
     offline = sum(each.log.is_offline for each in partitions)
-    yield from _rows(
+    yield from rows(
         "barnabas",
         ("partitions", "gauge", "Replicas hosted here.", len(partitions)),
         ("leader_partitions", "gauge", "Of these, led here.", len(led)),
@@ -122,7 +122,7 @@ def log_families(logs: LogManager) -> Iterator[str]:
         size += each.size
         yield ""  # so that the scrape may pause
     offline = sum(not each.is_online for each in logs.directories)
-    yield from _rows(
+    yield from rows(
         "barnabas",
         ("log_bytes", "gauge", "Bytes of all logs here, without indexes.", size),
         ("log_directories_offline", "gauge", "Log directories that failed.", offline),
@@ -143,7 +143,7 @@ def controller_families(context: Context | None, epoch: int) -> Iterator[str]:
             state is None or state.leader == _NO_LEADER or state.leader not in context.nodes
         )
         yield ""  # so that the scrape may pause
-    yield from _rows(
+    yield from rows(
         "barnabas_controller",
         ("epoch", "gauge", "The controller's epoch.", epoch),
         ("live_nodes", "gauge", "Nodes that are registered.", len(context.nodes)),
@@ -154,6 +154,7 @@ def controller_families(context: Context | None, epoch: int) -> Iterator[str]:
     )
 
 
-def _rows(prefix: str, *rows: Row) -> Iterator[str]:
-    for name, kind, meaning, value in rows:
+def rows(prefix: str, *given: Row) -> Iterator[str]:
+    """Families of one value each, their names behind ``prefix``."""
+    for name, kind, meaning, value in given:
         yield from single(f"{prefix}_{name}", kind, meaning, value)

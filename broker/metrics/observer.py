@@ -15,6 +15,7 @@ from barnabas.broker.controller.controller import Controller
 from barnabas.broker.dialing import NODE_USER
 from barnabas.broker.doors import Doors
 from barnabas.broker.latency import Latency, LoopLag
+from barnabas.broker.liveness.liveness import Liveness
 from barnabas.broker.metrics_settings import MetricsSettings
 from barnabas.broker.net.dispatch import Dispatcher
 from barnabas.broker.replication.in_sync_sets import InSyncSets
@@ -27,6 +28,7 @@ from barnabas.coordinator.service import GroupCoordinator
 from .door import MetricsDoor
 from .exposition import family
 from .group_families import coordinator_families, group_families
+from .liveness_families import liveness_families
 from .node_families import (
     controller_families,
     duty_families,
@@ -52,6 +54,7 @@ class Observed:
     controller: Controller
     groups: GroupCoordinator
     now_ms: Callable[[], int]
+    liveness: Liveness
     duties: Mapping[str, Latency]
 
 
@@ -123,6 +126,7 @@ class Observer:
         yield from replica_families(node.replicas, node.in_sync_sets)
         yield from log_families(node.logs)
         yield from controller_families(node.controller.context, node.controller.epoch)
+        yield from liveness_families(node.liveness, node.controller)
         yield from coordinator_families(node.groups, result)
         yield from group_families(result, self._settings)
 

@@ -292,6 +292,18 @@ class Replicas:
             yield
         return stop_replica.StopReplicaResponse(partition_errors=errors)
 
+    async def have_deleted(self, answer: stop_replica.StopReplicaResponse) -> None:
+        """Have no power cut bring deleted replicas back: the controller is about to forget them.
+
+        One of a topic that was made anew meanwhile would be refused for its id.
+        """
+        try:
+            await self._logs.sync_deletions()
+        except StorageError as error:
+            log.error("could not delete replicas for good: %s", error)
+            for each in answer.partition_errors:
+                each.error_code = each.error_code or ErrorCode.KAFKA_STORAGE_ERROR
+
     def _stop(self, stop: Stop) -> ErrorCode:
         partition = self._hosted.get((stop.topic, stop.index))
         if partition is not None:
@@ -313,6 +325,10 @@ class Replicas:
             log.error("could not delete partition=%s-%d: %s", stop.topic, stop.index, error)
             return ErrorCode.KAFKA_STORAGE_ERROR
         return ErrorCode.NONE
+
+    def remove(self, topic: str, index: int, leader_epoch: int) -> ErrorCode:
+        """Delete a replica that another epoch than its own has left without this node."""
+        return self._stop(Stop(topic, index, leader_epoch, is_deleted=True))
 
     def _left(self, key: tuple[str, int], *, is_deleted: bool) -> None:
         if key in self._leaving:

@@ -28,9 +28,12 @@ from .partition_directory import (
     deleted_name,
     directory_name,
     is_deleted_name,
+    is_stray_name,
     parse_directory_name,
+    stray_name,
 )
 from .segment import Segment
+from .slices import uninterrupted
 from .stored_log import StoredLog
 from .topic_ids import identify, read_topic_id
 
@@ -68,6 +71,8 @@ class LogManager:
         self._logs: dict[Key, Log] = {}
         self._counts: Counter[Path] = Counter()
         """How many logs each directory has."""
+        self._renamed: set[LogDirectory] = set()
+        """Those in which logs were deleted that a power cut may still bring back."""
         self.directories = [LogDirectory(files, path) for path in directories]
         self.offline: list[Callable[[Path, Sequence[Key]], None]] = []
         """Told of a failed directory and the partitions in it, on the loop."""
@@ -141,6 +146,8 @@ class LogManager:
         key = parse_directory_name(name)
         if is_deleted_name(name):
             self._keeping.remove_later(path, 0)
+        elif is_stray_name(name):
+            log.warning("left alone what was set aside path=%s", path)
         elif key is None:
             log.warning("skipped a directory that is no log path=%s", path)
         else:
@@ -243,20 +250,48 @@ class LogManager:
             self.schedule_flush(found)
 
     def delete(self, topic: str, partition: int) -> None:
-        """Forget a log; its name is free at once, its files go later. Raises StorageError."""
+        """Forget a log; its name is free at once, its files go later. Raises StorageError.
+
+        For good after :meth:`sync_deletions`.
+        """
+        if (gone := self._forget((topic, partition))) is not None:
+            target = self._rename(gone, deleted_name(topic, partition, self._random))
+            self._keeping.remove_later(target, gone.config.file_delete_delay_ms)
+            log.info("deleted log=%s", gone.directory)
+
+    def set_aside(self, topic: str, partition: int) -> Path | None:
+        """Forget a log and keep its files under a name that is never opened; which one.
+
+        None when there is no such log. Raises StorageError.
+        """
         gone = self._forget((topic, partition))
-        if gone is None:
-            return
+        return (
+            None if gone is None else self._rename(gone, stray_name(topic, partition, self._random))
+        )
+
+    def _rename(self, gone: Log, name: str) -> Path:
+        """Give a forgotten log's directory another name; its own is free then."""
         gone.retire()
         self._keeping.forget(gone)
-        target = gone.directory.with_name(deleted_name(topic, partition, self._random))
+        target = gone.directory.with_name(name)
         try:
             self._files.rename(gone.directory, target)
         except StorageError as error:
             self.storage_failed(gone, error)
             raise
-        self._keeping.remove_later(target, gone.config.file_delete_delay_ms)
-        log.info("deleted log=%s", gone.directory)
+        self._renamed.update(each for each in self.directories if each.path == target.parent)
+        return target
+
+    async def sync_deletions(self) -> None:
+        """Have no power cut bring back what was deleted before; raises StorageError."""
+        renamed, self._renamed = self._renamed, set()
+        for directory in renamed:
+            sync = partial(self._files.sync_directory, directory.path)
+            try:
+                await uninterrupted(self._files.off_loop(sync))
+            except StorageError as error:
+                self._take_offline(directory, error)
+                raise
 
     def reconfigure(self, topic: str) -> None:
         """The settings of a topic changed: its logs take them over."""

@@ -2,6 +2,7 @@
 
     my_topic-0                                        a log
     my_topic-0.<32 hex digits>-delete                 on its way out
+    my_topic-0.<32 hex digits>-stray                  of a topic that is gone; kept, never opened
 
 Source: log.md section 2.1; pitfall P40.
 """
@@ -17,6 +18,7 @@ from barnabas.protocol.names import topic_problem
 _NAME_MAX: Final = 255
 _LOG: Final = re.compile(r"(.+)-(0|[1-9]\d{0,9})")
 _DELETED: Final = re.compile(r".+\.[0-9a-f]{32}-delete")
+_STRAY: Final = re.compile(r".+\.[0-9a-f]{32}-stray")
 
 
 def directory_name(topic: str, partition: int) -> str:
@@ -38,7 +40,21 @@ def is_deleted_name(name: str) -> bool:
     return _DELETED.fullmatch(name) is not None
 
 
+def is_stray_name(name: str) -> bool:
+    """Whether a directory of that name was set aside: its topic is gone, its records are kept."""
+    return _STRAY.fullmatch(name) is not None
+
+
 def deleted_name(topic: str, partition: int, random: Random) -> str:
     """A name for a log that is to go, so that its own is free at once."""
-    suffix = f"-{partition}.{random.getrandbits(128):032x}-delete"
+    return _free_name(topic, partition, random, "delete")
+
+
+def stray_name(topic: str, partition: int, random: Random) -> str:
+    """A name for a log that is set aside, as Kafka names them."""
+    return _free_name(topic, partition, random, "stray")
+
+
+def _free_name(topic: str, partition: int, random: Random, why: str) -> str:
+    suffix = f"-{partition}.{random.getrandbits(128):032x}-{why}"
     return topic[: _NAME_MAX - len(suffix)] + suffix

@@ -199,13 +199,21 @@ async def test_a_node_that_was_told_of_no_node_answers_once_it_was(cache: Metada
     assert [node.node_id for node in (await waiting).brokers] == [8]
 
 
-def test_a_node_that_hears_of_no_node_closes_the_connection_behind_its_answer() -> None:
+WHO_IS_THERE = [
+    (MetadataHandler(MetadataCache(), "c", create=None), metadata.MetadataRequest(topics=[]), 12),
+    (ClusterHandler(MetadataCache(), "c"), describe_cluster.DescribeClusterRequest(), 1),
+]
+
+
+@pytest.mark.parametrize(("handler", "request_", "version"), WHO_IS_THERE, ids=["m", "d"])
+def test_a_node_that_hears_of_no_node_closes_the_connection_behind_its_answer(
+    handler: MetadataHandler | ClusterHandler, request_: Any, version: int
+) -> None:
     with asyncio.Runner(loop_factory=lambda: SimulatedLoop(1)) as runner:
         peer = SomePeer()
-        handler = MetadataHandler(MetadataCache(), "cluster", create=None)
 
         async def ask() -> list[Any]:
-            answer = handler.answer(call(metadata.MetadataRequest(topics=[]), 12, peer=peer))
+            answer = handler.answer(call(request_, version, peer=peer))
             assert isinstance(answer, Coroutine)
             found = [*(await answer).brokers]
             assert not peer.is_closed
@@ -309,7 +317,8 @@ def test_describe_cluster_answers_for_brokers_only(cache: MetadataCache) -> None
     assert [node.broker_id for node in answer.brokers] == [1]
     assert answer.controller_id == 1
     wrong = describe_cluster.DescribeClusterRequest(endpoint_type=2)
-    assert handler.describe(call(wrong, 1)).error_code == ErrorCode.MISMATCHED_ENDPOINT_TYPE
+    refused: Any = handler.answer(call(wrong, 1))
+    assert refused.error_code == ErrorCode.MISMATCHED_ENDPOINT_TYPE
 
 
 def test_access_rules_are_refused_one_by_one() -> None:

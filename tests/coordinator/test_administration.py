@@ -164,6 +164,7 @@ def test_a_deletion_is_answered_when_its_tombstones_are_safe(rig: Rig) -> None:
     asked = delete(rig, "g")
     assert not asked.is_answered
     rig.log.replicate(G)
+    rig.record()
     assert asked.is_answered
 
 

@@ -197,22 +197,63 @@ def test_pipelined_commits_are_recorded_one_by_one_in_their_order(rig: Rig) -> N
         topics = [offset_commit.Topic(name="orders", partitions=[partition])]
         request = offset_commit.OffsetCommitRequest(group_id="g", topics=topics)
         asked.append(rig.hand_in("offset_commit", request, 8))
-    rig.turn()
+    records = recorded(rig)
     assert all(one.is_answered for one in asked)
-    assert [(each.old_offset, each.new_offset) for each in recorded(rig)] == [
+    assert [(each.old_offset, each.new_offset) for each in records] == [
         (5, 6),
         (6, 7),
         (7, 8),
     ]
 
 
-# -- nobody waits for it ---------------------------------------------------------------------
+# -- who waits for it ------------------------------------------------------------------------
 
 
-def test_a_commit_is_answered_while_the_audit_topic_is_away(rig: Rig) -> None:
+def test_a_change_by_hand_is_answered_when_it_is_recorded(rig: Rig) -> None:
+    """A coordinator that is killed then has lost no record of what it acknowledged."""
+    rig.audit.takes_s = 0.001
+    emptied(rig, 5, 6)
+    ask: list[Callable[[], Asked]] = [
+        lambda: rig.commit(1, caller=TOOL),
+        lambda: forget(rig, 1),
+        lambda: delete(rig),
+    ]
+    for number, change in enumerate(ask):
+        asked = change()
+        assert not asked.is_answered
+        assert len(rig.audit.records) == number
+        while not asked.is_answered:
+            rig.wait(0.0001)
+        assert len(rig.audit.records) == number + 1
+
+
+def test_what_changes_nothing_or_is_no_change_by_hand_waits_for_nothing(rig: Rig) -> None:
+    rig.audit.is_away = True
+    assert rig.commit(1, group=ONLY_OFFSETS).is_answered
+    emptied(rig, 5)
+    assert rig.commit(5).is_answered
+    assert forget(rig, 3).is_answered
+
+
+def test_a_member_does_not_wait_for_the_history_of_every_commit(
+    make_rig: Callable[..., Rig],
+) -> None:
+    rig = make_rig(history_enable=True)
+    rig.audit.is_away = True
+    assert rig.commit(1, group=ONLY_OFFSETS).is_answered
+
+
+def test_while_the_audit_topic_is_away_one_answer_is_late_and_no_other(
+    rig: Rig, caplog: pytest.LogCaptureFixture
+) -> None:
     emptied(rig, 5)
     rig.audit.is_away = True
-    assert rig.commit(1).is_answered
+    first = rig.commit(1)
+    rig.wait(audit.HELD_S - 0.1)
+    assert not first.is_answered
+    rig.wait(0.2)
+    assert first.is_answered
+    assert "the audit topic cannot be written" in caplog.text
     assert forget(rig, 0).is_answered
     assert recorded(rig) == []
     assert rig.audit.refused > 1
@@ -222,6 +263,9 @@ def test_a_commit_is_answered_while_the_audit_topic_is_away(rig: Rig) -> None:
         ("commit", "orders", 0, 5, 1),
         ("forget", "orders", 0, 1, None),
     ]
+    rig.audit.is_away = True
+    again = rig.commit(2, caller=TOOL)
+    assert not again.is_answered, "the topic was there in between"
 
 
 def test_what_waits_is_bounded_and_what_is_lost_is_counted(
@@ -230,11 +274,13 @@ def test_what_waits_is_bounded_and_what_is_lost_is_counted(
     monkeypatch.setattr(audit, "WAITING_BYTES_MAX", 3 * audit.CHANGE_BYTES)
     emptied(rig, 100)
     rig.audit.is_away = True
-    for offset in range(10):
-        assert rig.commit(offset).is_answered
+    asked = [rig.commit(offset) for offset in range(10)]
+    rig.wait(audit.HELD_S + 1)
+    assert all(each.is_answered for each in asked)
     trail = rig.coordinator.trail
     assert trail.lost == 7
     rig.audit.is_away = False
+    rig.wait(audit.RETRY_S_MAX)
     assert len(recorded(rig)) == 3
     assert "lost audit records, too many at once records=7" in caplog.text
     rig.commit(77)
@@ -273,5 +319,5 @@ def test_a_record_outlives_the_resignation_of_its_coordinator(rig: Rig) -> None:
     asked = rig.commit(1)
     rig.coordinator.on_resigned(partition_of("g"), 1)
     rig.log.replicate(partition_of("g"))
-    assert asked.is_answered
     assert moves(recorded(rig)) == [("commit", "orders", 0, 5, 1)]
+    assert asked.is_answered

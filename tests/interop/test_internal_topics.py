@@ -110,6 +110,37 @@ def test_groups_work_again_at_once_after_the_offsets_topic_was_deleted(
     eventually(lambda: count(cluster) == partitions, what="whoever is asked knows it")
 
 
+@pytest.mark.nightly
+def test_nothing_of_a_deleted_offsets_topic_is_answered_after_kills_in_between(
+    deploy_fresh: Deploy, topic: str
+) -> None:
+    """By tests/sim/test_offsets_topic_anew.py every day, with power cuts and nodes away."""
+    cluster = deploy_fresh(3, {"offsets.topic.replication.factor": "3"})
+    create(cluster, topic, 1)
+    groups = [f"{topic}-{number}" for number in range(8)]
+    for group in groups:
+        commit(cluster, group, topic, 41)
+    cluster.kill_all()
+    cluster.start_all()
+    assert [committed(cluster, group, topic) for group in groups] == [41] * len(groups)
+
+    def is_gone() -> bool:
+        if delete(cluster, "--force-internal", OFFSETS) == 0:
+            return True
+        topics = AdminClient({"bootstrap.servers": cluster.bootstrap}).list_topics(timeout=WAIT_S)
+        return OFFSETS not in topics.topics
+
+    eventually(is_gone, within_s=WAIT_S)
+    cluster.kill_all()
+    cluster.start_all()
+    for group in groups:
+        assert committed(cluster, group, topic) == NOWHERE
+        commit(cluster, group, topic, 42)
+    cluster.kill_all()
+    cluster.start_all()
+    assert [committed(cluster, group, topic) for group in groups] == [42] * len(groups)
+
+
 def test_an_offsets_topic_is_compacted_whoever_makes_or_changes_it(
     deploy_fresh: Deploy, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -109,6 +109,24 @@ def test_nodes_tell_how_long_their_own_duties_take(observed: OwnCluster) -> None
         assert total(scraped(observed), f'barnabas_duty_seconds_max{{duty="{duty}"}}') > 0
 
 
+def test_nodes_tell_of_leases_votes_and_the_authority_that_comes_of_them(
+    observed: OwnCluster,
+) -> None:
+    def told(name: str) -> float:
+        return total(scraped(observed), f"barnabas_{name}")
+
+    eventually(lambda: told("authority_voters") == 2, what="voters")
+    eventually(lambda: told("lease_held") == 2, what="both nodes have a lease")
+    eventually(lambda: told("authority_seconds") > 0, what="authority")
+    eventually(lambda: told("authority_settled") == 1, what="a settled controller")
+    eventually(lambda: told('votes_total{outcome="given"}') > 1, what="votes")
+    eventually(lambda: told('duty_seconds_count{duty="session_proof"}') > 1, what="proofs")
+    assert told("authority_voters_version") >= 0
+    assert told("authority_majority_age_seconds") > 0
+    for counted in ('votes_total{outcome="refused"}', "session_proofs_failed_total"):
+        assert told(counted) >= 0
+
+
 def test_requests_are_counted_with_their_times_and_bytes(observed: OwnCluster, topic: str) -> None:
     create_topic(observed, CLIENT, topic, 1)
     before = scraped(observed)

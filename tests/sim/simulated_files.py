@@ -153,6 +153,8 @@ class SimulatedFiles:
         self._directories: set[Path] = {Path("/")}
         self._safe_files: dict[Path, Content] = {}
         self._safe_directories: set[Path] = {Path("/")}
+        self._unsafe_moves: dict[Path, Path] = {}
+        """Directories renamed since their parent was synced: new path and old one."""
         self._locked: set[Path] = set()
         self.is_full = False
         """Nothing can be written; what is there can be read and removed."""
@@ -186,6 +188,7 @@ class SimulatedFiles:
         copies = {id(c): c.copy() for c in (*self._files.values(), *self._safe_files.values())}
         found._files = {path: copies[id(c)] for path, c in self._files.items()}
         found._safe_files = {path: copies[id(c)] for path, c in self._safe_files.items()}
+        found._unsafe_moves = dict(self._unsafe_moves)
         return found
 
     def open_append(self, path: Path) -> SimulatedFile:
@@ -225,6 +228,13 @@ class SimulatedFiles:
 
     def sync_directory(self, path: Path) -> None:
         self._need(path)
+        for target, source in list(self._unsafe_moves.items()):
+            if target.parent == path:
+                self._safe_files = {
+                    _moved(p, source, target): c for p, c in self._safe_files.items()
+                }
+                self._safe_directories = {_moved(p, source, target) for p in self._safe_directories}
+                del self._unsafe_moves[target]
         self._safe_directories.update(d for d in self._directories if d.parent == path)
         self._safe_directories.add(path)
         for name in [p for p in self._safe_files if p.parent == path]:
@@ -244,6 +254,7 @@ class SimulatedFiles:
         self._need(source)
         self._files = {_moved(p, source, target): c for p, c in self._files.items()}
         self._directories = {_moved(p, source, target) for p in self._directories}
+        self._unsafe_moves[target] = self._unsafe_moves.pop(source, source)
 
     def unlink(self, path: Path) -> None:
         self._files.pop(path, None)

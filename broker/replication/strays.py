@@ -1,0 +1,146 @@
+"""Replicas that moved away, or whose topic went, while their node did not listen.
+
+The controller that ended the move remembers who has not deleted a replica yet; its successor does
+not, so the files would lie there for ever. Two witnesses are asked before anything is touched: a
+controller that said everything there is (UpdateMetadata of type 2) and named this node no replica,
+and the topic's znode, read after that.
+
+    the topic is the log's, and other nodes have the partition      deleted, as after any move
+    no topic of that name, or one with another id                   set aside as `-stray`, kept
+    the topic is the log's, and this node has the partition         left: an order is to come
+    anything else (no topic id, no such partition, unreadable)      left, and said so
+
+Source: ReplicaManager.updateStrayLogs (3.9), which sets all of them aside; docs/decisions/0011.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import enum
+import logging
+from collections import defaultdict
+from typing import Final
+
+from barnabas.broker.metadata import MetadataCache
+from barnabas.broker.storage.files import StorageError
+from barnabas.broker.storage.log import Log
+from barnabas.broker.storage.manager import LogManager
+from barnabas.client.ensemble import ZooKeeper, ZooKeeperError, read_if_any
+from barnabas.protocol import znodes
+from barnabas.protocol.errors import ErrorCode
+
+from .replicas import Replicas
+
+log = logging.getLogger(__name__)
+
+RETRY_S: Final = 1.0
+"""How long to wait for a ZooKeeper that did not answer."""
+
+
+class Verdict(enum.Enum):
+    """What is to become of a log that the controller did not name."""
+
+    MOVED = "moved to other nodes"
+    GONE = "of a topic that is gone"
+    OURS = "this node's, its order is to come"
+    UNKNOWN = "nobody knows"
+
+
+class StrayReplicas:
+    """Looks at the logs of a node when a controller has told everything; :meth:`run` it."""
+
+    def __init__(
+        self,
+        node_id: int,
+        logs: LogManager,
+        replicas: Replicas,
+        metadata: MetadataCache,
+        zookeeper: ZooKeeper,
+    ) -> None:
+        self._node_id = node_id
+        self._logs = logs
+        self._replicas = replicas
+        self._metadata = metadata
+        self._zookeeper = zookeeper
+        self._told = asyncio.Event()
+        metadata.on_whole.append(self._told.set)
+
+    async def run(self) -> None:
+        """Look each time everything was told, until cancelled."""
+        while True:
+            await self._told.wait()
+            self._told.clear()
+            try:
+                await self._look()
+            except ZooKeeperError as problem:
+                log.info("could not ask about stray replicas: %r", problem)
+                await asyncio.sleep(RETRY_S)
+                self._told.set()
+
+    async def _look(self) -> None:
+        """Ask about each topic once: a node may have moved away from thousands of partitions."""
+        by_topic: dict[str, list[Log]] = defaultdict(list)
+        for found in self._logs.logs():
+            if self._is_suspect(found):
+                by_topic[found.topic].append(found)
+        for topic, suspects in by_topic.items():
+            data = await read_if_any(self._zookeeper, znodes.topic_path(topic))
+            for found in suspects:
+                if self._is_suspect(found):  # it may have been given the replica meanwhile
+                    self._judge(found, None if data is None else data[0])
+
+    def _is_suspect(self, found: Log) -> bool:
+        """Whether the controller named other nodes for it, or nobody, and no order came since."""
+        key = (found.topic, found.partition)
+        if self._logs.get(*key) is not found or found.is_offline:
+            return False
+        told = self._metadata.snapshot.partition(*key)
+        if told is not None and self._node_id in told.replicas:
+            return False
+        hosted = self._replicas.get(*key)
+        # A replica in use is judged by its epoch alone: its order may be newer than the news.
+        return hosted is None or (told is not None and told.leader_epoch > hosted.leader_epoch)
+
+    def _judge(self, found: Log, data: bytes | None) -> None:
+        verdict = self._verdict(found, data)
+        path, size = found.directory, found.size
+        try:
+            if verdict is Verdict.MOVED:
+                told = self._metadata.snapshot.partition(found.topic, found.partition)
+                assert told is not None, "moved is said of partitions that are known"
+                code = self._replicas.remove(found.topic, found.partition, told.leader_epoch)
+                if code is ErrorCode.NONE:
+                    log.warning(
+                        "deleted a stray replica path=%s bytes=%d: %s", path, size, verdict.value
+                    )
+            elif verdict is Verdict.GONE:
+                aside = self._logs.set_aside(found.topic, found.partition)
+                log.warning(
+                    "set a stray replica aside path=%s bytes=%d as=%s: %s, delete it by hand",
+                    *(path, size, aside, verdict.value),
+                )
+            elif verdict is Verdict.UNKNOWN:
+                log.warning("left a replica alone path=%s bytes=%d: %s", path, size, verdict.value)
+        except StorageError as error:
+            log.error("could not remove a stray replica path=%s: %s", path, error)
+
+    def _verdict(self, found: Log, data: bytes | None) -> Verdict:
+        """``data`` is what the topic's znode holds now; None when there is none."""
+        if found.topic_id is None:
+            return Verdict.UNKNOWN
+        is_told = self._metadata.snapshot.partition(found.topic, found.partition) is not None
+        if data is None:
+            # One that the controller still knows is on its way out: its order is to come.
+            return Verdict.OURS if is_told else Verdict.GONE
+        try:
+            assignment = znodes.TopicAssignment.from_json(data)
+        except ValueError:
+            return Verdict.UNKNOWN
+        if assignment.topic_id is None:
+            return Verdict.UNKNOWN
+        if assignment.topic_id != found.topic_id:
+            return Verdict.GONE
+        nodes = assignment.partitions.get(found.partition, ())
+        if self._node_id in nodes:
+            return Verdict.OURS
+        return Verdict.MOVED if nodes and is_told else Verdict.UNKNOWN

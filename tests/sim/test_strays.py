@@ -1,0 +1,226 @@
+"""A replica that moved away while its node was down is found when the node returns, and no other.
+
+Source: docs/decisions/0011. Three shipped nodes, seeded; the controller changes before the node is
+back, so that nobody remembers what it should delete.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from barnabas.broker.storage.partition_directory import is_stray_name
+from barnabas.protocol import znodes
+from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.messages import alter_partition_reassignments as moves
+from barnabas.protocol.messages import create_topics, delete_topics
+from tests.harness.seeds import seeds
+from tests.sim.cluster import NODES, Cluster, Machine, eventually, nodes_known
+from tests.sim.simulated_loop import SimulatedLoop
+from tests.sim.test_departures import acknowledged, is_ruling
+
+MOVED, KEPT = "moved", "kept"
+DATA = Path("/data")
+
+
+async def ordered(cluster: Cluster, request: Any, version: int) -> None:
+    """Have the controller do something, whoever that is by then."""
+
+    async def ask() -> bool | None:
+        for machine in cluster.up():
+            if is_ruling(machine):  # also asked: one that is cut off, which answers nobody
+                answer = await cluster.ask(machine.id, request, version)
+                if answer is not None and not getattr(answer, "error_code", ErrorCode.NONE):
+                    return True
+        return None
+
+    await eventually(ask)
+
+
+async def created(cluster: Cluster) -> bool | None:
+    wanted = [
+        create_topics.Topic(name=name, num_partitions=1, replication_factor=3)
+        for name in (MOVED, KEPT)
+    ]
+    request = create_topics.CreateTopicsRequest(topics=wanted, timeout_ms=5000)
+    for node in NODES:
+        answer = await cluster.ask(node, request, 5)
+        done = (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS)
+        if answer is not None and all(topic.error_code in done for topic in answer.topics):
+            return True
+    return None
+
+
+async def in_sync(cluster: Cluster, topic: str, nodes: set[int]) -> bool | None:
+    path = znodes.partition_state_path(topic, 0)
+    if path not in cluster.ensemble.tree.nodes:
+        return None
+    data, _ = cluster.ensemble.tree.get(path, None)
+    return set(znodes.PartitionState.from_json(data).isr) == nodes or None
+
+
+async def write_some(cluster: Cluster, topic: str) -> None:
+    async def leader() -> Any:
+        for machine in cluster.up():
+            found = machine.partition(topic)
+            if found is not None and found.is_leader:
+                return found
+        return None
+
+    await acknowledged(await eventually(leader))
+
+
+def kept_by(machine: Machine, topic: str) -> list[str]:
+    """The directories of a topic that are not on their way out."""
+    names = machine.disk.list_directory(DATA)
+    return [name for name in names if name.startswith(topic) and not name.endswith("-delete")]
+
+
+async def moved_away(cluster: Cluster, *, is_down: bool = True) -> Machine:
+    """A node that is down, or cut off, whose replica of one topic is elsewhere by now."""
+    await cluster.start()
+    await eventually(lambda: created(cluster))
+    for topic in (MOVED, KEPT):
+        await eventually(lambda topic=topic: in_sync(cluster, topic, set(NODES)))  # type: ignore[misc]
+        await write_some(cluster, topic)
+    away = cluster.machines[cluster.loop.random.choice(NODES)]
+    if is_down:
+        await away.kill(with_power_cut=cluster.loop.random.random() < 0.5)
+    else:
+        away.isolate()
+    others = [node for node in NODES if node != away.id]
+    await eventually(lambda: in_sync(cluster, MOVED, set(others)))
+    wish = moves.Partition(partition_index=0, replicas=others)
+    request = moves.AlterPartitionReassignmentsRequest(
+        topics=[moves.Topic(name=MOVED, partitions=[wish])]
+    )
+    await ordered(cluster, request, 0)
+    await eventually(lambda: is_assigned(cluster, others))
+    return away
+
+
+async def is_assigned(cluster: Cluster, nodes: list[int]) -> bool | None:
+    data, _ = cluster.ensemble.tree.get(znodes.topic_path(MOVED), None)
+    record = znodes.TopicAssignment.from_json(data)
+    return (list(record.partitions[0]) == nodes and not record.removing) or None
+
+
+async def controller(cluster: Cluster, away: Machine) -> Machine | None:
+    """The one that rules among the others; the one that is cut off may believe that it does."""
+    return next((one for one in cluster.up() if one is not away and is_ruling(one)), None)
+
+
+async def with_another_controller(cluster: Cluster, away: Machine) -> None:
+    ruling = await eventually(lambda: controller(cluster, away))
+    await ruling.stop()
+    await ruling.start()
+
+    await eventually(lambda: controller(cluster, away))
+
+
+async def moved(cluster: Cluster, *, is_down: bool = True) -> None:
+    away = await moved_away(cluster, is_down=is_down)
+    assert kept_by(away, MOVED)
+    await with_another_controller(cluster, away)
+    if is_down:
+        await away.start()
+    else:
+        assert away.partition(MOVED) is not None, "it does not know"
+        away.rejoin()
+
+    async def is_clean() -> bool | None:
+        return not kept_by(away, MOVED) or None
+
+    await eventually(is_clean)
+    await eventually(lambda: in_sync(cluster, KEPT, set(NODES)))
+    for machine in cluster.machines.values():
+        assert kept_by(machine, KEPT) == [f"{KEPT}-0"]
+        assert machine is away or kept_by(machine, MOVED) == [f"{MOVED}-0"]
+    await cluster.stop()
+
+
+async def gone(cluster: Cluster) -> None:
+    away = await moved_away(cluster)
+    request = delete_topics.DeleteTopicsRequest(topic_names=[MOVED], timeout_ms=5000)
+    await ordered(cluster, request, 5)
+
+    async def is_deleted() -> bool | None:
+        return znodes.topic_path(MOVED) not in cluster.ensemble.tree.nodes or None
+
+    await eventually(is_deleted)
+    await with_another_controller(cluster, away)
+    await away.start()
+
+    async def aside() -> str | None:
+        [name] = kept_by(away, MOVED)
+        return name if is_stray_name(name) else None
+
+    name = await eventually(aside)
+    await eventually(lambda: in_sync(cluster, KEPT, set(NODES)))
+    await away.stop()
+    await away.start()
+    assert kept_by(away, MOVED) == [name], "what was set aside stays"
+    await eventually(lambda: in_sync(cluster, KEPT, set(NODES)))
+    await cluster.stop()
+
+
+async def back(cluster: Cluster) -> None:
+    """It is moved back as the node returns: the stray may be found before that or after."""
+    away = await moved_away(cluster)
+    wish = moves.Partition(partition_index=0, replicas=list(NODES))
+    await with_another_controller(cluster, away)
+    await away.start()
+    request = moves.AlterPartitionReassignmentsRequest(
+        topics=[moves.Topic(name=MOVED, partitions=[wish])]
+    )
+    await ordered(cluster, request, 0)
+    await eventually(lambda: in_sync(cluster, MOVED, set(NODES)))
+    await write_some(cluster, MOVED)
+    assert kept_by(away, MOVED) == [f"{MOVED}-0"]
+    await cluster.stop()
+
+
+def play(seed: int, story: Callable[[Cluster], Coroutine[Any, Any, None]]) -> None:
+    with asyncio.Runner(loop_factory=lambda: SimulatedLoop(seed)) as runner:
+        loop = runner.get_loop()
+        assert isinstance(loop, SimulatedLoop)
+        cluster = Cluster(loop)
+        with nodes_known(cluster):
+            runner.run(story(cluster))
+
+
+SEEDS = seeds(range(1, 4), range(4, 100))
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_replica_that_moved_away_from_a_node_that_was_down_is_deleted_when_it_returns(
+    seed: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.WARNING):
+        play(seed, moved)
+    told = [each.getMessage() for each in caplog.records if "stray" in each.getMessage()]
+    assert len(told) == 1
+    assert told[0].startswith("deleted a stray replica path=/data/moved-0 bytes=")
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_replica_that_moved_away_from_a_node_that_was_cut_off_is_deleted_when_it_is_back(
+    seed: int,
+) -> None:
+    play(seed, partial(moved, is_down=False))
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_stray_replica_of_a_topic_that_is_gone_is_set_aside_and_kept(seed: int) -> None:
+    play(seed, gone)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_node_that_is_given_its_former_replica_again_serves_it(seed: int) -> None:
+    play(seed, back)
