@@ -1,6 +1,6 @@
 """What ZooKeeper says about a cluster: who rules, who leads, who is in sync.
 
-Source: cluster.md section 1. The znodes are those of Kafka, so this looks at either server.
+Source: docs/spec/cluster.md §1. The znodes are those of Kafka, so this looks at either server.
 """
 
 from __future__ import annotations

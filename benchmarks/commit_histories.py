@@ -5,7 +5,7 @@
 
 Groups are good, slow, still, gone or go back; what is written looks like decoded commits and like
 records, and takes a few seconds a million. A run looks at the first groups of it, with all 7.2 M
-records, and says what time, CPU and memory it took. Source: issue 8, item 6.
+records, and says what time, CPU and memory it took.
 """
 
 from __future__ import annotations

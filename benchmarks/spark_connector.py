@@ -1,6 +1,6 @@
 """Spark's own Kafka connector: its jars through Maven, once, into a cache.
 
-Source: pipeline.md section 11.4, which tells why these versions go together.
+Source: docs/spec/pipeline.md §3.4, which tells why these versions go together.
 """
 
 from __future__ import annotations

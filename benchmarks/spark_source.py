@@ -3,7 +3,7 @@
     python -m benchmarks.spark_source --records 1000000 --rounds 3
 
 Records have a key of 12 bytes and a value of 96. Times are by the clock of this machine, which
-runs brokers, JVM and workers at once. Source: pipeline.md sections 9.4 and 11.5.
+runs brokers, JVM and workers at once. Source: docs/spec/pipeline.md §1.4 and §3.5.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """A cluster on a ZooKeeper that can be stalled, restarted and killed, with steady clients.
 
-For the benchmark and the tests of what a ZooKeeper in trouble costs. Source: issue 13, A2;
-reliability.md section 3.1 (c').
+For the benchmark and the tests of what a ZooKeeper in trouble costs.
+Source: docs/spec/reliability.md §3.1 (c').
 """
 
 from __future__ import annotations

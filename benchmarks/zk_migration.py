@@ -2,8 +2,8 @@
 
     python -m benchmarks.zk_migration --groups 100000 --partitions 1
 
-What a session's first query costs whatever it does is timed by itself. Source: issue 8, item 6;
-pipeline.md section 12, job 3.
+What a session's first query costs whatever it does is timed by itself.
+Source: docs/spec/pipeline.md §4, job 3.
 """
 
 from __future__ import annotations

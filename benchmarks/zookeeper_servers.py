@@ -1,6 +1,6 @@
 """ZooKeeper as it is run for others: one server or three, stalled, restarted, killed.
 
-Source: ZooKeeper's administrator's guide, clustered setup; reliability.md section 4.
+Source: ZooKeeper's administrator's guide, clustered setup; docs/spec/reliability.md §4.
 """
 
 from __future__ import annotations

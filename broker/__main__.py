@@ -1,6 +1,7 @@
 """``python -m barnabas.broker FILE``: one node in the foreground until a signal.
 
-Source: design.md section 5; precedence of settings as in Kafka's images: file, environment, --set.
+Source: docs/spec/cluster.md §5; precedence of settings as in Kafka's images: file, environment,
+--set.
 """
 
 from __future__ import annotations

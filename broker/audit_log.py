@@ -2,7 +2,7 @@
 
 Every node coordinates groups, but only some lead a partition of the topic: records go to the
 leaders' INTERNAL listeners, this node's own included, as a producer sends them.
-Source: coordinator.md section 3.8; cluster.md section 2.10.1 (which nodes host it).
+Source: docs/spec/coordinator.md §3.8; docs/spec/cluster.md §2.10.1 (which nodes host it).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Whether ZooKeeper still holds this node's cluster: while it is away, and before registering anew.
 
 An ensemble that lost its data, or another one at the same address, knows no topic: a controller
-elected there would tell every node that there is none. Source: cluster.md section 1.2.
+elected there would tell every node that there is none. Source: docs/spec/cluster.md §1.2.
 """
 
 from __future__ import annotations

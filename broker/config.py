@@ -1,6 +1,6 @@
 """The settings of one node: parsed once, checked against each other, never changed.
 
-Source: cluster.md section 5 (names, defaults, the classes of names and their precedence).
+Source: docs/spec/cluster.md §5 (names, defaults, the classes of names and their precedence).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Settings written to ZooKeeper, and the announcement that has every node read them.
 
-Source: cluster.md section 1.6.
+Source: docs/spec/cluster.md §1.6.
 """
 
 from __future__ import annotations

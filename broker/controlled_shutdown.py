@@ -1,6 +1,6 @@
 """A node that is about to stop asks the controller to do without it: to lead, and to follow.
 
-Source: cluster.md section 2.8.
+Source: docs/spec/cluster.md §2.8.
 """
 
 from __future__ import annotations

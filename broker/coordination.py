@@ -1,7 +1,7 @@
 """The group coordinator of a node, and what tells it which offsets partitions it answers for.
 
-Source: coordinator.md section 1; reliability.md section 3.1 (who begins to lead waits until no
-older lease lasts).
+Source: docs/spec/coordinator.md §1; docs/spec/reliability.md §3.1 (who begins to lead waits until
+no older lease lasts).
 """
 
 from __future__ import annotations

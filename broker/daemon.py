@@ -1,7 +1,7 @@
 """START HERE: one node, from its settings to its end; what starts, in which order.
 
 Starting is the order of ``async with``; stopping is its reverse, by construction.
-Source: cluster.md section 7 and 2.8.
+Source: docs/spec/cluster.md §7 and §2.8.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Connections from this node to the inter-broker listeners of others, with the cluster's proof.
 
-Source: cluster.md section 2.14.
+Source: docs/spec/cluster.md §2.14.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """A node tells the controller that its disks serve other replicas than before.
 
-Source: cluster.md sections 1.6 and 2.6. Kafka says so when a log directory fails; we say so too
+Source: docs/spec/cluster.md §1.6 and §2.6. Kafka says so when a log directory fails; we say so too
 when a full disk has room again, for what could not be created then.
 """
 

@@ -1,7 +1,7 @@
 """The ports of a node: bound first, so that all are known when the node registers.
 
 They may change while it runs: what is new is bound and served, then told, then the rest is closed.
-Source: design.md decision 11; cluster.md sections 1.2 and 2.14; KIP-226 (listeners at run time).
+Source: docs/spec/cluster.md §1.2 and §2.14; KIP-226 (listeners at run time).
 """
 
 from __future__ import annotations

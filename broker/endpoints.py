@@ -1,6 +1,6 @@
 """Listeners and the addresses they are known by: ``NAME://host:port`` read and checked.
 
-Source: cluster.md sections 1.2, 2.14 and 5.
+Source: docs/spec/cluster.md §1.2, §2.14 and §5.
 """
 
 from __future__ import annotations

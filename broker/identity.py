@@ -1,6 +1,6 @@
 """Who this node is: its cluster, its id, and the notes about both in every log directory.
 
-Source: cluster.md section 1.2.
+Source: docs/spec/cluster.md §1.2.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """What the brokers' own topics need to be, whoever creates or changes them.
 
-Source: coordinator.md section 3.8; Kafka's GroupCoordinatorConfig (offsets topic, cleanup.policy).
+Source: docs/spec/coordinator.md §3.8; Kafka's GroupCoordinatorConfig (offsets topic,
+cleanup.policy).
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 A node is never more open than its file says: a value that promises security is refused. Source:
 what a node of Apache Kafka 3.9.1 in ZooKeeper mode tells of itself (tests/golden/node-configs.json
-holds its answer); cluster.md section 5.
+holds its answer); docs/spec/cluster.md §5.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Listeners that change while a node runs: bound and served, then told, then the former are closed.
 
 Clients that are on a listener which goes away ask any other for metadata, which must know the new
-ones by then. Source: KIP-226; cluster.md section 1.2 (the registration is watched).
+ones by then. Source: KIP-226; docs/spec/cluster.md §1.2 (the registration is watched).
 """
 
 from __future__ import annotations

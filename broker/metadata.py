@@ -1,6 +1,6 @@
 """What this node was told about the cluster: nodes, topics and leaders, as immutable snapshots.
 
-Source: cluster.md section 2.14. Fed by the controller's UpdateMetadata alone.
+Source: docs/spec/cluster.md §2.14. Fed by the controller's UpdateMetadata alone.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Whether a node tells its metrics, where, and in how much detail.
 
-Source: users.md section 4. Off unless asked for: an open port is an operator's decision.
+Source: docs/spec/users.md §4. Off unless asked for: an open port is an operator's decision.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Which of the names that were given a node takes, ignores with a warning, or refuses.
 
-Source: cluster.md section 5 (the classes of names); docs/operations.md has the whole table.
+Source: docs/spec/cluster.md §5 (the classes of names); docs/operations.md has the whole table.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Settings of nodes that may change while they run: this node's own, then those of all nodes.
 
-Source: cluster.md sections 1.6 and 5 (precedence); KIP-226.
+Source: docs/spec/cluster.md §1.6 and §5 (precedence); KIP-226.
 """
 
 from __future__ import annotations

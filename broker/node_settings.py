@@ -1,6 +1,6 @@
 """What a node's file may say under Kafka's names, section by section: names, defaults, bounds.
 
-Source: cluster.md section 5.
+Source: docs/spec/cluster.md §5.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """How many partitions ``__consumer_offsets`` has: its znode says so, and nothing else does.
 
-Source: cluster.md section 4.1. Nodes with different settings would look for a group in different
+Source: docs/spec/cluster.md §4.1. Nodes with different settings would look for a group in different
 partitions, so a node coordinates nothing before the topic exists, and nothing while ZooKeeper and
 the controller speak of two topics of that name: the one that was deleted, and the next.
 """

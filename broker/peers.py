@@ -1,7 +1,7 @@
 """The registered nodes, asked whether this one can speak with them: before it registers itself.
 
 A node that cannot prove the cluster's secret would be sent orders that never arrive, and might be
-elected controller of nodes that refuse its orders. Source: cluster.md section 2.14; KIP-43.
+elected controller of nodes that refuse its orders. Source: docs/spec/cluster.md §2.14; KIP-43.
 """
 
 from __future__ import annotations

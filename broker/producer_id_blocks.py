@@ -1,6 +1,6 @@
 """Blocks of producer ids, taken from ZooKeeper one by one: no two nodes hand out the same id.
 
-Source: cluster.md sections 1.4 and 2.15.
+Source: docs/spec/cluster.md §1.4 and §2.15.
 """
 
 from __future__ import annotations

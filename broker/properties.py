@@ -1,7 +1,7 @@
 """Where settings come from: a properties file, the environment and ``--set``, later ones winning.
 
 Source: Java's properties format; the environment names of Kafka's container images
-(pipeline.md section 14.3).
+(docs/spec/pipeline.md §6.3).
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """This node's place under ``/brokers/ids``: taken at the start, kept over session expiries.
 
-Source: cluster.md sections 1.2 and 1.10; decisions/0004 (a registration that was left behind).
+Source: docs/spec/cluster.md §1.2 and §1.10; docs/decisions/0004 (a registration that was left
+behind).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The overrides of topics in ZooKeeper: all known here, read again when a change is announced.
 
-Source: cluster.md section 1.6.
+Source: docs/spec/cluster.md §1.6.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Records that wait to be sent: encoded at once, gathered by partition, bounded in memory.
 
 A lane is one partition's line: batches that wait, batches under way, and the sequence numbers
-that keep a retry from becoming a duplicate. Source: coordinator.md section 7.3; log.md sections
-1.4 and 1.5; KIP-98 (sequences).
+that keep a retry from becoming a duplicate. Source: docs/spec/coordinator.md §7.3;
+docs/spec/log.md §1.4 and §1.5; KIP-98 (sequences).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Administration of a cluster: topics here, what groups have in group_admin.py.
 
-Source: protocol.md section 2.
+Source: docs/spec/protocol.md §2.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """One TCP connection as asyncio sees it: frames out, and the answers that are awaited, in order.
 
-Source: protocol.md section 0.8; Kafka answers the requests of a connection in their order.
+Source: docs/spec/protocol.md §0 choice 8; Kafka answers the requests of a connection in their
+order.
 """
 
 from __future__ import annotations

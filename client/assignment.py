@@ -1,6 +1,6 @@
 """Which thread of a classic group owns which partition: a pure function of the group as it is.
 
-Source: coordinator.md section 6.5. Every member computes the whole of it for itself, so nothing
+Source: docs/spec/coordinator.md §6.5. Every member computes the whole of it for itself, so nothing
 may enter here that two members could see differently: no broker, no leader, no clock.
 """
 

@@ -1,6 +1,6 @@
 """The history of administrative changes of offsets, read from ``__barnabas_audit``.
 
-Source: coordinator.md section 3.8; protocol/audit_topic.py has the format.
+Source: docs/spec/coordinator.md §3.8; protocol/audit_topic.py has the format.
 """
 
 from __future__ import annotations

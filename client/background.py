@@ -1,6 +1,7 @@
 """Tasks that have an owner, and the signal that wakes them.
 
-Source: style.md ("every background task has an owner"); one class each, used by all of client/.
+Source: docs/spec/reliability.md §9.1 rule 8 (every background task has an owner); one class each,
+used by all of client/.
 """
 
 from __future__ import annotations

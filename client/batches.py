@@ -2,7 +2,7 @@
 
 An answer may begin before the offset that was asked for, and end within a batch. A reader of
 committed records leaves out the batches of transactions that were aborted, and everybody leaves
-out their markers. Source: log.md sections 1.4 to 1.6; KIP-98 (aborted transactions).
+out their markers. Source: docs/spec/log.md §1.4 to §1.6; KIP-98 (aborted transactions).
 """
 
 from __future__ import annotations

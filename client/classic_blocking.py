@@ -1,6 +1,6 @@
 """The high-level consumer without ``await``, as the documents write it: streams are iterators.
 
-Source: coordinator.md section 6; issue 7 (a blocking facade that also works in a notebook).
+Source: docs/spec/coordinator.md §6.
 """
 
 from __future__ import annotations

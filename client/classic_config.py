@@ -1,6 +1,6 @@
 """What a classic consumer may be told, under the names it had in Kafka 0.8 and 0.7.
 
-Source: coordinator.md section 8 (names, defaults, aliases) and section 6.
+Source: docs/spec/coordinator.md §8 (names, defaults, aliases) and §6.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What feeds the streams of a classic consumer: one fetcher, and the way back to the log's ends.
 
-Source: coordinator.md sections 6.4 (step 9), 6.6 and 6.7 (reset).
+Source: docs/spec/coordinator.md §6.4 (step 9), §6.6 and §6.7 (reset).
 """
 
 from __future__ import annotations

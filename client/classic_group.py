@@ -1,6 +1,6 @@
 """A classic group as ZooKeeper shows it: who consumes what with how many threads, of which topics.
 
-Source: coordinator.md sections 6.1, 6.3 and 6.4 (step 5).
+Source: docs/spec/coordinator.md §6.1, §6.3 and §6.4 (step 5).
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """One member of a classic group: what it owns, how that changes, and how far it has read.
 
-Source: coordinator.md sections 6.2 to 6.4, 6.7 and 6.10. A rebalance here touches only partitions
-that change hands; those that stay are read on, which no other member can tell from the outside.
+Source: docs/spec/coordinator.md §6.2 to §6.4, §6.7 and §6.10. A rebalance here touches only
+partitions that change hands; those that stay are read on, which no other member can tell from the
+outside.
 """
 
 from __future__ import annotations

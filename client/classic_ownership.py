@@ -1,6 +1,6 @@
 """Registering in a classic group, and claiming its partitions: ephemeral znodes of our session.
 
-Source: coordinator.md sections 6.2 (registration) and 6.4 (steps 4 and 8); pitfalls 9.20, 9.21.
+Source: docs/spec/coordinator.md §6.2 (registration) and §6.4 (steps 4 and 8); §9 pitfalls 20, 21.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """What a classic consumer iterates: one stream of messages out of the partitions it was given.
 
-Source: coordinator.md section 6.6. A message counts as consumed when the next one is asked for, or
-when offsets are committed on purpose: a crash then repeats the message in hand, and loses none.
+Source: docs/spec/coordinator.md §6.6. A message counts as consumed when the next one is asked for,
+or when offsets are committed on purpose: a crash then repeats the message in hand, and loses none.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """A cluster as a client sees it: who serves what, a connection to each, and calls that are retried.
 
-Source: coordinator.md section 1.9 (what an error asks of a client); protocol.md section 2.
+Source: docs/spec/coordinator.md §1.9 (what an error asks of a client); docs/spec/protocol.md §2.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The latest commits of groups, read from the log that keeps them, and where logs ended then.
 
-Source: coordinator.md section 2 (records of the offsets topic); users.md section 3. A verdict needs
-no collector that has been running for a while: the offsets topic remembers, as long as it is not
-compacted, and a log knows by its timestamps where it ended at a time.
+Source: docs/spec/coordinator.md §2 (records of the offsets topic); docs/spec/users.md §3. A verdict
+needs no collector that has been running for a while: the offsets topic remembers, as long as it is
+not compacted, and a log knows by its timestamps where it ended at a time.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """One connection to a broker: versions agreed, caller authenticated, requests pipelined.
 
-Source: protocol.md section 1.3 (negotiation); SASL/PLAIN is RFC 4616 inside SaslAuthenticate.
+Source: docs/spec/protocol.md §1.3 (negotiation); SASL/PLAIN is RFC 4616 inside SaslAuthenticate.
 """
 
 from __future__ import annotations

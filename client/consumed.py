@@ -1,6 +1,6 @@
 """What a reader receives: records, and chunks of them that are decoded when first looked at.
 
-Source: log.md section 1.5; KIP-98 (what a reader of committed records leaves out).
+Source: docs/spec/log.md §1.5; KIP-98 (what a reader of committed records leaves out).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The consumer: records of topics, alone or as a member of a group, one by one or in batches.
 
-Source: coordinator.md sections 1.9 and 5; users.md section 6.
+Source: docs/spec/coordinator.md §1.9 and §5; docs/spec/users.md §6.
 """
 
 from __future__ import annotations

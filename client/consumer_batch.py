@@ -1,6 +1,6 @@
 """What a consumer hands out at once: chunks of several partitions, committed as one.
 
-Source: users.md section 6 (batches, commits as context managers, frames).
+Source: docs/spec/users.md §6 (batches, commits as context managers, frames).
 """
 
 from __future__ import annotations

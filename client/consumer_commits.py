@@ -1,6 +1,6 @@
 """Commits of a group's member: when it asks for one, and now and then by themselves.
 
-Source: coordinator.md sections 1.6 and 1.9; users.md section 6 (what the error must say).
+Source: docs/spec/coordinator.md §1.6 and §1.9; docs/spec/users.md §6 (what the error must say).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Settings of the group consumer, under Kafka's names.
 
-Source: Kafka's ConsumerConfig (3.9); coordinator.md section 5.2 (timers).
+Source: Kafka's ConsumerConfig (3.9); docs/spec/coordinator.md §5.2 (timers).
 """
 
 from __future__ import annotations

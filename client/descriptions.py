@@ -1,6 +1,6 @@
 """What an administrator is told about topics, groups and their progress.
 
-Source: users.md sections 2.1 (what Kafka's own tools show) and 3 (our definition of lag).
+Source: docs/spec/users.md §2.1 (what Kafka's own tools show) and §3 (our definition of lag).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What turns an application's keys and values into bytes.
 
-Source: coordinator.md section 7.3 (Encoder); the producer document.
+Source: docs/spec/coordinator.md §7.3 (Encoder); the documentation of Kafka 0.7's producer.
 """
 
 from __future__ import annotations

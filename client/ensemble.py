@@ -1,6 +1,6 @@
 """What the rest of the code may ask of ZooKeeper: operations, their results, how they fail.
 
-Source: cluster.md sections 1.1, 1.9 and 1.10. ``client/zookeeper.py`` does it with kazoo, the
+Source: docs/spec/cluster.md §1.1, §1.9 and §1.10. ``client/zookeeper.py`` does it with kazoo, the
 simulation in memory.
 """
 

@@ -1,6 +1,6 @@
 """What goes wrong for a client: one error with Kafka's code, and the few worth catching apart.
 
-Source: coordinator.md section 1.9; style.md, "Three kinds of failure".
+Source: docs/spec/coordinator.md §1.9.
 """
 
 from __future__ import annotations

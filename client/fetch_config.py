@@ -1,6 +1,6 @@
 """How much is read at once, how long a broker may wait for it, and what happens off the log.
 
-Source: coordinator.md section 8 (the classic consumer's names); Kafka's ConsumerConfig.
+Source: docs/spec/coordinator.md §8 (the classic consumer's names); Kafka's ConsumerConfig.
 """
 
 from __future__ import annotations

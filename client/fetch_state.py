@@ -1,6 +1,6 @@
 """What a fetcher knows of each partition: where it reads on, what it holds ready, what failed.
 
-Source: coordinator.md sections 6.6 and 6.11; log.md section 6 (what a fetch answers).
+Source: docs/spec/coordinator.md §6.6 and §6.11; docs/spec/log.md §6 (what a fetch answers).
 """
 
 from __future__ import annotations

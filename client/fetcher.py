@@ -2,8 +2,8 @@
 
 Two tasks a leader fetch what has room, one patiently and one for what is in a hurry; one task
 routes: it finds leaders again when they moved, and offsets by the reset policy. What is ready
-waits in a bounded queue a partition until somebody takes it. Source: coordinator.md sections
-1.9, 6.6 and 6.11.
+waits in a bounded queue a partition until somebody takes it. Source: docs/spec/coordinator.md §1.9,
+§6.6 and §6.11.
 """
 
 from __future__ import annotations

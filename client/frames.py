@@ -1,7 +1,7 @@
 """Records as frames of pyarrow and pandas, both optional.
 
 Columns: topic, partition, offset, timestamp (UTC, milliseconds), key, value, headers.
-Source: users.md section 6.
+Source: docs/spec/users.md §6.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """Administration of groups: who is in them, what they have committed, and changing that.
 
-Source: protocol.md section 2; coordinator.md sections 1.6 to 1.8; users.md section 3 (lag).
+Source: docs/spec/protocol.md §2; docs/spec/coordinator.md §1.6 to §1.8; docs/spec/users.md §3
+(lag).
 """
 
 from __future__ import annotations

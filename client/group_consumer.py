@@ -2,7 +2,7 @@
 
 One task rebalances, one gives signs of life, one watches for new topics. A rebalance waits for
 the application to ask for its next batch: what it has in hand can then be committed, as between
-two polls in Java. Source: coordinator.md sections 1.9 and 5; KIP-429 (cooperative), KIP-62.
+two polls in Java. Source: docs/spec/coordinator.md §1.9 and §5; KIP-429 (cooperative), KIP-62.
 """
 
 from __future__ import annotations

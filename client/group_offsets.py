@@ -1,6 +1,6 @@
 """The offsets of one group, as its offset manager keeps them: committed and asked for.
 
-Source: coordinator.md sections 1.6, 1.7 and 1.9.
+Source: docs/spec/coordinator.md §1.6, §1.7 and §1.9.
 """
 
 from __future__ import annotations

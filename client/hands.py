@@ -1,7 +1,7 @@
 """What a consumer has handed out: where the application is, and what it is done with.
 
 What is handed out last may still be worked on; it is done with when the application asks for
-more. Only what is done with is committed by itself. Source: coordinator.md section 6.6 (an
+more. Only what is done with is committed by itself. Source: docs/spec/coordinator.md §6.6 (an
 automatic commit must not lose the message in hand).
 """
 

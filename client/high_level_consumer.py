@@ -1,6 +1,6 @@
 """ConsumerConnector: the high-level consumer of the documents, which balances through ZooKeeper.
 
-Source: coordinator.md section 6; the documents' "Consumer API", "high-level".
+Source: docs/spec/coordinator.md §6; the documentation of Kafka 0.8's consumer, "high-level".
 """
 
 from __future__ import annotations

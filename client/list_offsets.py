@@ -1,6 +1,6 @@
 """Offsets by time of many partitions: one question to each leader, again where one moved.
 
-Source: protocol.md section 2 (ListOffsets); coordinator.md sections 1.9 and 6.11.
+Source: docs/spec/protocol.md §2 (ListOffsets); docs/spec/coordinator.md §1.9 and §6.11.
 """
 
 from __future__ import annotations

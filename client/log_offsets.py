@@ -1,6 +1,7 @@
 """Where logs begin and end, and the offset that a time leads to, asked of the leaders.
 
-Source: protocol.md section 2 (ListOffsets); users.md section 2.1 (what kafka-consumer-groups asks).
+Source: docs/spec/protocol.md §2 (ListOffsets); docs/spec/users.md §2.1 (what kafka-consumer-groups
+asks).
 """
 
 from __future__ import annotations

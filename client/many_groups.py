@@ -1,8 +1,8 @@
 """Questions about many groups at once: one request for hundreds instead of one for each.
 
 A short cut that is tried once: a group whose answer is missing or an error is asked alone after
-that, with all the retries of an administrator. Source: coordinator.md sections 1.7 and 1.8; KIP-699
-and KIP-709.
+that, with all the retries of an administrator. Source: docs/spec/coordinator.md §1.7 and §1.8;
+KIP-699 and KIP-709.
 """
 
 from __future__ import annotations

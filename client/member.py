@@ -1,6 +1,6 @@
 """One member's talk with its coordinator: join, sync, heartbeat, leave, and what each code asks.
 
-Source: coordinator.md sections 1.9, 5.3, 5.5 and 5.6.
+Source: docs/spec/coordinator.md §1.9, §5.3, §5.5 and §5.6.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class Identity(NamedTuple):
 class GroupMember:
     """A place in a group, and the requests that keep it.
 
-    Every answer leads to what coordinator.md section 1.9 asks: waiting, looking for the
+    Every answer leads to what docs/spec/coordinator.md §1.9 asks: waiting, looking for the
     coordinator again, forgetting the generation or the member id, or telling the caller.
     """
 

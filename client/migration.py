@@ -1,6 +1,6 @@
 """Moving a group's offsets from one store to the other while the group is at rest: what to write.
 
-Pure. Source: coordinator.md section 6.8; dual commit's rule, that the larger offset wins, holds
+Pure. Source: docs/spec/coordinator.md §6.8; dual commit's rule, that the larger offset wins, holds
 here too: no group starts before what it has acknowledged, in whichever store.
 """
 

@@ -1,7 +1,7 @@
 """Both stores of classic groups' offsets as an administrator reads and writes them.
 
-Of many groups at once, as those who migrate have many. Source: coordinator.md sections 6.1, 6.7
-and 6.8.
+Of many groups at once, as those who migrate have many. Source: docs/spec/coordinator.md §6.1, §6.7
+and §6.8.
 """
 
 from __future__ import annotations

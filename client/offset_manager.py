@@ -1,7 +1,7 @@
 """The channel to a group's offset manager: found, asked, and found again when it moves.
 
-Source: coordinator.md sections 1.9 and 6.9. The brokers to ask first come from whoever owns this,
-so that a channel outlives every broker it began with.
+Source: docs/spec/coordinator.md §1.9 and §6.9. The brokers to ask first come from whoever owns
+this, so that a channel outlives every broker it began with.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Where a classic group keeps its offsets: in ZooKeeper, at the offset manager, or in both.
 
-Source: coordinator.md section 6.7. Stored is always the next offset to read.
+Source: docs/spec/coordinator.md §6.7. Stored is always the next offset to read.
 """
 
 from __future__ import annotations

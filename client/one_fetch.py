@@ -1,6 +1,6 @@
 """Fetches of one partition, for those who read a log now and then, or in ranges.
 
-Source: protocol.md section 2; whoever reads many partitions on and on uses fetcher.py.
+Source: docs/spec/protocol.md §2; whoever reads many partitions on and on uses fetcher.py.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """Which partition a record goes to: by its key, or any that can take it.
 
-Source: coordinator.md section 7.2; KIP-480 (why records without a key stay together for a while).
+Source: docs/spec/coordinator.md §7.2; KIP-480 (why records without a key stay together for a
+while).
 """
 
 from __future__ import annotations

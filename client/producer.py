@@ -1,6 +1,6 @@
 """The producer: records in, batches out, each record's place in the log back.
 
-Source: coordinator.md section 7; the producer document.
+Source: docs/spec/coordinator.md §7; the documentation of Kafka 0.7's producer.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Settings of the producer, under the names of the documents, of 0.8 and of today.
 
-Source: coordinator.md section 7.1. Two defaults differ from the table there: acknowledgements
+Source: docs/spec/coordinator.md §7.1. Two defaults differ from the table there: acknowledgements
 from all replicas instead of none, and retries for as long as ``delivery.timeout.ms`` allows: what
 is lost by default should be lost on purpose.
 """

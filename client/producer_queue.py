@@ -1,7 +1,7 @@
 """The queue of ``producer.type=async``: items gathered, shown to callbacks, handed over in batches.
 
-Source: coordinator.md section 7.3; the producer document (ProducerSendThread, EventHandler,
-CallbackHandler).
+Source: docs/spec/coordinator.md §7.3; the documentation of Kafka 0.7's producer
+(ProducerSendThread, EventHandler, CallbackHandler).
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Both functions read records without headers, as nearly everybody writes them, and say False,
 with ``found`` as it was, at the first that is otherwise: then records/record.py reads the batch,
-more slowly and with every check. The layout is drawn there. Source: log.md section 1.5.
+more slowly and with every check. The layout is drawn there. Source: docs/spec/log.md §1.5.
 """
 
 from __future__ import annotations

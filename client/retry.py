@@ -1,6 +1,6 @@
 """What a client does about each error code, and how long it waits before it tries again.
 
-Source: coordinator.md section 1.9; KIP-580 (exponential backoff).
+Source: docs/spec/coordinator.md §1.9; KIP-580 (exponential backoff).
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ Order inside a partition is kept by what leaves: an idempotent producer has up t
 a partition under way and every batch carries its place in the sequence; any other has one. After
 a failure nothing more leaves until all that is under way was answered, then the failed go first,
 one by one until the first of them is acknowledged; so do the first batches of all.
-Source: coordinator.md sections 1.9 and 7.4; log.md section 7 (sequences); KIP-98, KIP-360.
+Source: docs/spec/coordinator.md §1.9 and §7.4; docs/spec/log.md §7 (sequences); KIP-98, KIP-360.
 """
 
 from __future__ import annotations

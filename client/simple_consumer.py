@@ -1,7 +1,7 @@
 """The low-level consumer of the documents: one connection to one broker, and no state at all.
 
 Every call is one request; offsets always come from the caller, who also finds out which broker
-to ask. Source: coordinator.md section 6.11; the SimpleConsumer of the consumer document.
+to ask. Source: docs/spec/coordinator.md §6.11; the documentation of Kafka 0.8's SimpleConsumer.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Changes to topics that exist: more partitions, other settings.
 
-Source: protocol.md section 2 (CreatePartitions, IncrementalAlterConfigs).
+Source: docs/spec/protocol.md §2 (CreatePartitions, IncrementalAlterConfigs).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Topics by regular expression: those that match, or all others.
 
-Source: coordinator.md section 6.6.
+Source: docs/spec/coordinator.md §6.6.
 """
 
 from __future__ import annotations

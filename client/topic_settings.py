@@ -1,6 +1,6 @@
 """The settings that hold for topics, and where each comes from.
 
-Source: protocol.md section 2 (DescribeConfigs); KIP-226 for the sources.
+Source: docs/spec/protocol.md §2 (DescribeConfigs); KIP-226 for the sources.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What a client knows of a cluster: brokers, controller, leaders; a note of the last answers.
 
-Source: protocol.md section 2 (Metadata); KIP-320 (an older leader epoch never replaces a newer).
+Source: docs/spec/protocol.md §2 (Metadata); KIP-320 (an older leader epoch never replaces a newer).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The timestamp of the first record that a reader has not read yet: what lag in seconds needs.
 
-Source: users.md section 3. Only a few batches are fetched, and of each partition no more than it
+Source: docs/spec/users.md §3. Only a few batches are fetched, and of each partition no more than it
 takes to see one record.
 """
 

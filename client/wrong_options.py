@@ -1,6 +1,6 @@
 """Command lines whose mistakes are all told at once: argparse ends at the first one.
 
-Source: users.md section 2.1.
+Source: docs/spec/users.md §2.1.
 """
 
 from __future__ import annotations

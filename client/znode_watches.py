@@ -1,6 +1,6 @@
 """One watch on each znode that matters, and one flag that they raise.
 
-Source: coordinator.md section 6.3 (watch callbacks only set a flag; bursts coalesce).
+Source: docs/spec/coordinator.md §6.3 (watch callbacks only set a flag; bursts coalesce).
 """
 
 from __future__ import annotations

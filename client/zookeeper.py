@@ -1,6 +1,6 @@
 """The session with ZooKeeper through kazoo: awaitable calls, watches on the loop.
 
-Source: cluster.md sections 1.1, 1.9 and 1.10. This is the only module that imports kazoo.
+Source: docs/spec/cluster.md §1.1, §1.9 and §1.10. This is the only module that imports kazoo.
 """
 
 from __future__ import annotations

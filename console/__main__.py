@@ -1,7 +1,8 @@
 """The ``barnabas`` command: its verbs, and what a failure looks like.
 
 Each verb lives in a file of its own, with ``add_arguments`` and ``run``, imported when it is typed:
-a command for people should answer at once. Source: design.md section 5; users.md section 2.1.
+a command for people should answer at once. Source: docs/spec/cluster.md §5;
+docs/spec/users.md §2.1.
 """
 
 from __future__ import annotations

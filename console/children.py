@@ -1,6 +1,6 @@
 """Child processes that die with their parent and leave what they said in a file.
 
-Source: pipeline.md section 14.1.4; prctl(2) for what PR_SET_PDEATHSIG does.
+Source: docs/spec/pipeline.md §6.1 step 4; prctl(2) for what PR_SET_PDEATHSIG does.
 """
 
 from __future__ import annotations

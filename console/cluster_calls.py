@@ -1,7 +1,7 @@
 """What a test asks of a cluster, in blocking calls, whoever started it.
 
 Every call runs on a loop of its own in a thread of its own: it may be made beside a running loop,
-of a notebook for example. Source: users.md section 6.
+of a notebook for example. Source: docs/spec/users.md §6.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Which cluster a command talks to, and how long it tries: the options every such verb has.
 
-Source: the brief of `barnabas topics` and `barnabas groups` in design.md section 5.
+Source: docs/spec/users.md §2.1.
 """
 
 from __future__ import annotations

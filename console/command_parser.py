@@ -1,7 +1,7 @@
 """How the command line is read: argparse, and what it lacks for a command with many parts.
 
 A command that needs another word and gets none shows which ones there are, and a mistake that is
-found only after parsing is told as argparse tells its own. Source: users.md section 2.1.
+found only after parsing is told as argparse tells its own. Source: docs/spec/users.md §2.1.
 """
 
 from __future__ import annotations

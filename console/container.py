@@ -1,7 +1,7 @@
 """What a container of ours runs: the ``barnabas`` command, and the question whether it serves.
 
 ``broker`` and ``coordinator`` also read a mounted server.properties, and can be told only after
-their start what to advertise. Source: pipeline.md sections 14.2 and 14.3.
+their start what to advertise. Source: docs/spec/pipeline.md §6.2 and §6.3.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The two clients of the demonstration: one that sends records, one that is a group of its own.
 
 As small as a story needs; the client library proper has accumulators, rebalances and heartbeats.
-Source: coordinator.md section 5 (the group protocol); log.md section 1 (record batches).
+Source: docs/spec/coordinator.md §5 (the group protocol); docs/spec/log.md §1 (record batches).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """A whole cluster on this machine: an embedded ZooKeeper and nodes in processes of their own.
 
-Source: users.md sections 5 and 6; pipeline.md section 14.1; design.md section 5.
+Source: docs/spec/users.md §5 and §6; docs/spec/pipeline.md §6.1; docs/spec/cluster.md §5.
 """
 
 from __future__ import annotations

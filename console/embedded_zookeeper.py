@@ -1,6 +1,6 @@
 """A real ZooKeeper for development: one child process, made of Java and the jars in pyspark.
 
-Source: pipeline.md section 14.1 (every number and flag there was measured).
+Source: docs/spec/pipeline.md §6.1 (every number and flag there was measured).
 """
 
 from __future__ import annotations

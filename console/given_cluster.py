@@ -1,6 +1,7 @@
 """A cluster that runs already: tests use it, and are told that they may not harm it.
 
-Source: users.md section 6 (the same tests against a real Kafka, or one cluster for many workers).
+Source: docs/spec/users.md §6 (the same tests against a real Kafka, or one cluster for many
+workers).
 """
 
 from __future__ import annotations

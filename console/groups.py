@@ -1,6 +1,6 @@
 """``barnabas groups``: everything that can be done to consumer groups; each command has its file.
 
-Source: users.md section 2.1 (kafka-consumer-groups, whose columns and words scripts rely on).
+Source: docs/spec/users.md §2.1 (kafka-consumer-groups, whose columns and words scripts rely on).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """How every command changes groups: plan, show, write the undo file, apply, read again.
 
-Without ``--execute`` nothing is changed. Source: users.md section 7, wishes 7 and 8.
+Without ``--execute`` nothing is changed. Source: docs/spec/users.md §7, wishes 7 and 8.
 """
 
 from __future__ import annotations

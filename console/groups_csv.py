@@ -5,7 +5,7 @@
     topic,partition,offset            of the one group that was named
     group,topic,partition,offset      of several
 
-There is no header. Source: users.md section 2.1; Kafka 3.9 CsvUtils.
+There is no header. Source: docs/spec/users.md §2.1; Kafka 3.9 CsvUtils.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """``barnabas groups history`` and ``undo``: who moved which offset, and the way back.
 
-Source: coordinator.md section 3.8; users.md section 7, wish 8.
+Source: docs/spec/coordinator.md §3.8; docs/spec/users.md §7, wish 8.
 """
 
 from __future__ import annotations

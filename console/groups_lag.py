@@ -2,7 +2,7 @@
 
 Kafka's columns come first, as ``groups describe`` prints them; ours follow. Everything is asked
 when the command runs: no collector has to have been there before.
-Source: users.md sections 3 (definition, verdicts) and 7, wishes 2 to 5.
+Source: docs/spec/users.md §3 (definition, verdicts) and §7, wishes 2 to 5.
 """
 
 from __future__ import annotations

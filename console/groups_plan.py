@@ -1,6 +1,6 @@
 """What a command is about to change in groups: each offset before and after, and what is refused.
 
-Pure. Source: users.md section 7, wish 7 (plan, diff, apply, verify) and section 2.1.
+Pure. Source: docs/spec/users.md §7, wish 7 (plan, diff, apply, verify) and §2.1.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """``barnabas groups forget`` and ``delete``: offsets of some topics, or groups as a whole.
 
-Source: users.md section 2.1 (``--delete-offsets``, ``--delete``); coordinator.md section 1.8.
+Source: docs/spec/users.md §2.1 (``--delete-offsets``, ``--delete``); docs/spec/coordinator.md §1.8.
 """
 
 from __future__ import annotations

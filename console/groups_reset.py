@@ -1,6 +1,6 @@
 """``barnabas groups reset``: the eight ways to say where a group is to go on.
 
-Source: users.md section 2.1; the rules are those of Kafka 3.9's ConsumerGroupCommand.
+Source: docs/spec/users.md §2.1; the rules are those of Kafka 3.9's ConsumerGroupCommand.
 """
 
 from __future__ import annotations

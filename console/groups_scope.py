@@ -1,6 +1,6 @@
 """Which groups and which partitions a command is about.
 
-Source: users.md section 2.1 (scopes of kafka-consumer-groups).
+Source: docs/spec/users.md §2.1 (scopes of kafka-consumer-groups).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """How a change of groups is shown: as a table, as CSV, as sentences, or as JSON.
 
-Source: users.md section 2.1 (columns and sentences of kafka-consumer-groups).
+Source: docs/spec/users.md §2.1 (columns and sentences of kafka-consumer-groups).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Points in time and durations as kafka-consumer-groups reads them.
 
-Source: users.md section 2.1; Kafka 3.9 Utils.getDateTime and java.time.Duration.parse.
+Source: docs/spec/users.md §2.1; Kafka 3.9 Utils.getDateTime and java.time.Duration.parse.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """``barnabas groups export``, ``import`` and ``clone``: offsets from one place to another.
 
-Source: users.md sections 2.1 (CSV) and 2.3 (rpk's ``--to-group``).
+Source: docs/spec/users.md §2.1 (CSV) and §2.3 (rpk's ``--to-group``).
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ JSON, on the disk (file and directory fsynced) before the first change is sent::
      "changes": [{"group": ..., "topic": ..., "partition": ...,
                   "old": {"offset": 5, "leader_epoch": -1, "metadata": ""}, "new": null}]}
 
-``null`` stands for no offset. Source: users.md section 7, wishes 7 and 8.
+``null`` stands for no offset. Source: docs/spec/users.md §7, wishes 7 and 8.
 """
 
 from __future__ import annotations

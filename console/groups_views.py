@@ -1,6 +1,7 @@
 """What ``barnabas groups`` only shows: names, offsets, members and state of groups.
 
-Source: users.md section 2.1 (kafka-consumer-groups, whose columns scripts rely on) and section 3.
+Source: docs/spec/users.md §2.1 (kafka-consumer-groups, whose columns scripts rely on) and section
+3.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Where Java and ZooKeeper's jars are: what the embedded ZooKeeper is made of.
 
-Source: pipeline.md section 14.1.1.
+Source: docs/spec/pipeline.md §6.1 step 1.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """``barnabas log``: look into the files of a log, verify and repair them, with no node running.
 
-Only ``repair --execute`` writes anything. Source: users.md section 2.1
-(kafka-dump-log); log.md section 3.4.
+Only ``repair --execute`` writes anything. Source: docs/spec/users.md §2.1
+(kafka-dump-log); docs/spec/log.md §3.4.
 """
 
 from __future__ import annotations

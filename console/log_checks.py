@@ -1,7 +1,7 @@
 """Checks of one segment that go along with its batches, holding none of them.
 
 Each check is told every batch in order and yields (position, reason) for what is wrong: a
-position in its own file, None when there is none. Source: log.md sections 2.3 to 2.7 and 3.4.
+position in its own file, None when there is none. Source: docs/spec/log.md §2.3 to §2.7 and §3.4.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """What keys and values of records mean, in the words of Kafka's own tools.
 
 Plain text, the records of ``__consumer_offsets`` and of ``__transaction_state``.
-Source: coordinator.md section 2; kafka-dump-log of Kafka 3.9, on the bytes of kafka-data.tar.gz.
+Source: docs/spec/coordinator.md §2; kafka-dump-log of Kafka 3.9, on the bytes of kafka-data.tar.gz.
 """
 
 from __future__ import annotations

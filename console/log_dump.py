@@ -2,7 +2,7 @@
 
 Batches and records, offset, time and transaction index, producer snapshot; checkpoints besides,
 which Kafka's tool does not know. It compares indexes with their log on the way, as Kafka's does.
-Source: users.md section 2.1; DumpLogSegments of Kafka 3.9.
+Source: docs/spec/users.md §2.1; DumpLogSegments of Kafka 3.9.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Index files as kafka-dump-log prints them, compared with the log they belong to.
 
-Source: log.md sections 2.3 and 2.4; DumpLogSegments of Kafka 3.9.
+Source: docs/spec/log.md §2.3 and §2.4; DumpLogSegments of Kafka 3.9.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Batches are read to their last record; indexes, snapshots, epochs and checkpoints are compared
 with them. Nothing is written, and no node need be stopped: what a running node has not flushed
-yet is no problem. Source: log.md sections 2.1 to 2.7 and 3.4.
+yet is no problem. Source: docs/spec/log.md §2.1 to §2.7 and §3.4.
 """
 
 from __future__ import annotations

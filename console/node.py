@@ -1,6 +1,6 @@
 """One node of the development cluster: its settings file, its process, the word that it serves.
 
-Source: design.md section 5; cluster.md section 2.14 (listeners).
+Source: docs/spec/cluster.md §5; §2.14 (listeners).
 """
 
 from __future__ import annotations

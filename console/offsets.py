@@ -1,6 +1,6 @@
 """``barnabas offsets migrate``: offsets of groups at rest, from ZooKeeper to Kafka or back.
 
-Source: issue 7 item 5; coordinator.md section 6.8; docs/client/migration.md.
+Source: docs/spec/coordinator.md §6.8; docs/client/migration.md.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 The journal is JSON lines, each on the disk before what it says goes on: ``begin`` with what the
 store held before the first write, ``done`` after all was read back. A last line that is torn is
-one that never was. Source: issue 7 (resumable); users.md section 7.
+one that never was. Source: docs/spec/users.md §7.
 """
 
 from __future__ import annotations

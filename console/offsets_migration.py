@@ -1,6 +1,6 @@
 """The four commands of a migration at rest: plan, apply, verify and roll back.
 
-Source: issue 7 item 5; coordinator.md section 6.8.
+Source: docs/spec/coordinator.md §6.8.
 """
 
 from __future__ import annotations

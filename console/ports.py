@@ -1,6 +1,6 @@
 """Free TCP ports of this machine, chosen so that nobody takes them by accident.
 
-Source: pipeline.md section 14.1.3; ip_local_port_range of Linux begins at 32768.
+Source: docs/spec/pipeline.md §6.1 step 3; ip_local_port_range of Linux begins at 32768.
 """
 
 from __future__ import annotations

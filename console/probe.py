@@ -1,6 +1,6 @@
 """Asks brokers over a plain blocking socket whether the cluster is complete.
 
-Source: protocol.md section 2 (Metadata). The console needs no event loop for one question.
+Source: docs/spec/protocol.md §2 (Metadata). The console needs no event loop for one question.
 """
 
 from __future__ import annotations

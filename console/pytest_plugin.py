@@ -3,7 +3,7 @@
 pytest imports this file in every run of every project that has Barnabas installed, so it imports
 nothing else of ours before a test asks for a cluster. Options and settings begin with ``barnabas``:
 a name that some project's conftest.py declares, too, would end each of its runs. One cluster for
-each process, under xdist for each worker: docs/testing.md says why. Source: users.md section 6.
+each process, under xdist for each worker: docs/testing.md says why. Source: docs/spec/users.md §6.
 """
 
 from __future__ import annotations

@@ -19,6 +19,7 @@ from barnabas.broker.storage.log_config import BROKER_SYNONYMS, FOREVER, LogConf
 from barnabas.client.consumer_config import ConsumerConfig
 from barnabas.client.fetch_config import FetchConfig
 from barnabas.client.producer_config import ProducerConfig
+from barnabas.console.file_map import file_map
 from barnabas.protocol import api
 from barnabas.protocol.settings import Setting, declared
 
@@ -99,6 +100,7 @@ PARTS: dict[str, dict[str, Callable[[], str]]] = {
         "topic settings": topic_settings_table,
     },
     "wire.md": {"order": order_table},
+    "architecture.md": {"files": file_map},
     "client/producer.md": {"settings": table_of(ProducerConfig)},
     "client/consumer.md": {"settings": table_of(ConsumerConfig, FetchConfig)},
 }

@@ -1,6 +1,6 @@
 """Files of a log opened to be looked at: names taken apart, bytes mapped and never written.
 
-Source: log.md section 2.1.
+Source: docs/spec/log.md §2.1.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """``barnabas spark``: jobs on Spark over topics, committed offsets and their history.
 
-Source: pipeline.md section 12.
+Source: docs/spec/pipeline.md §4.
 """
 
 from __future__ import annotations

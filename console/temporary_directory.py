@@ -2,7 +2,7 @@
 
 A process that is killed removes nothing. A shell therefore waits at a pipe whose other end only the
 maker holds, and removes the directory when that end closes without a word; what still writes there
-dies with the maker (children.py). Source: users.md section 6: nothing is left behind.
+dies with the maker (children.py). Source: docs/spec/users.md §6: nothing is left behind.
 """
 
 from __future__ import annotations

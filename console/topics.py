@@ -1,6 +1,6 @@
 """``barnabas topics``: create, list, describe, alter and delete.
 
-Source: users.md section 2.1 (kafka-topics).
+Source: docs/spec/users.md §2.1 (kafka-topics).
 """
 
 from __future__ import annotations

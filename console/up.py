@@ -1,6 +1,6 @@
 """``barnabas up``: a cluster in about a second, and nothing left of it after Ctrl-C.
 
-Source: users.md sections 5 and 6; design.md section 5.
+Source: docs/spec/users.md §5 and §6; docs/spec/cluster.md §5.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """``barnabas zookeeper``: one ZooKeeper server in the foreground, for containers and servers.
 
 Java replaces this process, so that signals and exit codes are ZooKeeper's own. Settings come from
-options, then from the variables of the ZooKeeper images in use. Source: pipeline.md section 14.
+options, then from the variables of the ZooKeeper images in use. Source: docs/spec/pipeline.md §6.
 """
 
 from __future__ import annotations

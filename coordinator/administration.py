@@ -1,6 +1,6 @@
 """What tools ask: describe, list and delete groups, delete offsets of groups and of topics.
 
-Source: coordinator.md sections 1.5 and 1.8, and the end of 4.
+Source: docs/spec/coordinator.md §1.5 and §1.8, and the end of 4.
 """
 
 from __future__ import annotations

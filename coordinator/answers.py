@@ -1,6 +1,6 @@
 """Answers to JoinGroup and SyncGroup, as each version of them wants to be told.
 
-Source: coordinator.md sections 5.3 (points 8 and 9), 5.5 and 5.6.
+Source: docs/spec/coordinator.md §5.3 (points 8 and 9), §5.5 and §5.6.
 """
 
 from __future__ import annotations

@@ -1,11 +1,12 @@
 """The trail of changed offsets: noted as they are served, written to the audit topic behind that.
 
-Source: coordinator.md section 3.8. Recorded is what administrators do (commits without a generation
-to a group that has had members, everything that our tools do, OffsetDelete, DeleteGroups); with
-``offsets.history.enable`` every commit. Who changes something by hand is answered when the record
-is written, so that no kill of the coordinator loses one that was acknowledged; while the topic
-cannot be written, after :data:`HELD_S` or at once. Nobody else waits: what waits to be written is
-bounded, what does not fit is counted as lost, and writing takes a fifth of the node's time at most.
+Source: docs/spec/coordinator.md §3.8. Recorded is what administrators do (commits without a
+generation to a group that has had members, everything that our tools do, OffsetDelete,
+DeleteGroups); with ``offsets.history.enable`` every commit. Who changes something by hand is
+answered when the record is written, so that no kill of the coordinator loses one that was
+acknowledged; while the topic cannot be written, after :data:`HELD_S` or at once. Nobody else waits:
+what waits to be written is bounded, what does not fit is counted as lost, and writing takes a fifth
+of the node's time at most.
 """
 
 from __future__ import annotations

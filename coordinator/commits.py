@@ -1,6 +1,6 @@
 """OffsetCommit: check each partition by itself, hand the good ones to the journal, answer later.
 
-Source: coordinator.md sections 1.6 and 3.2. The hot path of the coordinator: no task, no future,
+Source: docs/spec/coordinator.md §1.6 and §3.2. The hot path of the coordinator: no task, no future,
 one small object a request that waits for the append.
 """
 

@@ -1,6 +1,6 @@
 """The coordinator's settings, under Kafka's names.
 
-Source: coordinator.md section 8. Kafka's defaults, except where the section says otherwise.
+Source: docs/spec/coordinator.md §8. Kafka's defaults, except where the section says otherwise.
 """
 
 from __future__ import annotations

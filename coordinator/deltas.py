@@ -1,6 +1,6 @@
 """Batches that a follower appended and that are not committed yet, as they came.
 
-Source: coordinator.md section 3.4.2. Bounded: what does not fit is read from the log when its
+Source: docs/spec/coordinator.md §3.4.2. Bounded: what does not fit is read from the log when its
 time comes.
 """
 

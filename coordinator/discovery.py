@@ -1,6 +1,6 @@
 """FindCoordinator: which node leads the offsets partition of a group.
 
-Source: coordinator.md sections 1.2 and 1.3. Nothing is said about the group itself: whether it
+Source: docs/spec/coordinator.md §1.2 and §1.3. Nothing is said about the group itself: whether it
 exists, or is still being loaded, the coordinator tells when it is asked.
 
 While there is no coordinator an answer is held back for :data:`PATIENCE_S`, since one is about to

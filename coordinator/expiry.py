@@ -1,7 +1,7 @@
 """Which offsets have outlived their group, and the round that removes them.
 
-Source: coordinator.md section 4 (KIP-211). A subscribed group never loses an offset, however long
-it is idle; a group that is rebalancing loses none at all (KAFKA-4682, KAFKA-13636).
+Source: docs/spec/coordinator.md §4 (KIP-211). A subscribed group never loses an offset, however
+long it is idle; a group that is rebalancing loses none at all (KAFKA-4682, KAFKA-13636).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """OffsetFetch: what the cache holds, or why nothing can be said.
 
-Source: coordinator.md section 1.7. Unknown is not -1: an offset is only called absent by a
+Source: docs/spec/coordinator.md §1.7. Unknown is not -1: an offset is only called absent by a
 coordinator that owns the group's partition.
 """
 

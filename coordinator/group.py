@@ -1,6 +1,6 @@
 """One group: its members, its generation and the questions that can be asked of both.
 
-Source: coordinator.md sections 3.1 and 5. Pure: no loop, no clock; parked answers and deadlines
+Source: docs/spec/coordinator.md §3.1 and §5. Pure: no loop, no clock; parked answers and deadlines
 are only kept here, rebalance.py moves them.
 """
 
@@ -261,7 +261,7 @@ class Group:
         return None if member_id is None else self.members[member_id]
 
     def identity_problem(self, member_id: str, instance_id: str | None) -> ErrorCode:
-        """The identity check of section 1.5; NONE when it is who it says."""
+        """The identity check of docs/spec/coordinator.md §1.5; NONE when it is who it says."""
         if instance_id is not None:
             known = self.static_members.get(instance_id)
             if known is None:
@@ -279,7 +279,7 @@ class Group:
         return _NONE if generation == self.generation else ErrorCode.ILLEGAL_GENERATION
 
     def commit_problem(self, member_id: str, instance_id: str | None, generation: int) -> ErrorCode:
-        """Whether this sender may commit now (section 1.6, steps 4 and 5)."""
+        """Whether this sender may commit now (docs/spec/coordinator.md §1.6, steps 4 and 5)."""
         state = self.state
         if state is _DEAD:
             return ErrorCode.COORDINATOR_NOT_AVAILABLE
@@ -363,7 +363,7 @@ class Group:
     def select_protocol(self) -> str:
         """The protocol that everybody offers and most prefer; on a tie the leader's order decides.
 
-        Source: section 5.4.
+        Source: docs/spec/coordinator.md §5.4.
         """
         everyone = len(self.members)
         shared = {name for name, offers in self._offers.items() if offers == everyone}

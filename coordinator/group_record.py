@@ -1,6 +1,6 @@
 """A group to its record in the offsets topic and back.
 
-Source: coordinator.md sections 2.3 and 5.8. The state is not stored: with members a loaded group
+Source: docs/spec/coordinator.md §2.3 and §5.8. The state is not stored: with members a loaded group
 is Stable, without them Empty; a rebalance that was under way is forgotten.
 """
 

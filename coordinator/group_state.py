@@ -1,6 +1,7 @@
 """The states of a group as a table: what follows what, and what each answers.
 
-Source: coordinator.md sections 1.5 and 5.1. Pure; the drawing in docs/coordinator.md is made here.
+Source: docs/spec/coordinator.md §1.5 and §5.1. Pure; the drawing in docs/coordinator.md is made
+here.
 """
 
 from __future__ import annotations

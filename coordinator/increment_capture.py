@@ -1,7 +1,7 @@
 """Making an increment: the committed records since a whole snapshot, gathered from the log.
 
 Nothing of the whole snapshot is read and no record is looked into, so it costs what came since and
-not what is kept. Source: coordinator.md section 3.4.1.
+not what is kept. Source: docs/spec/coordinator.md §3.4.1.
 """
 
 from __future__ import annotations

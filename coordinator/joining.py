@@ -1,6 +1,6 @@
 """JoinGroup: who gets into a group, as whom, and what it costs the others.
 
-Source: coordinator.md sections 5.3 and 5.6. rebalance.py carries out what is decided here.
+Source: docs/spec/coordinator.md §5.3 and §5.6. rebalance.py carries out what is decided here.
 """
 
 from __future__ import annotations

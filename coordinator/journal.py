@@ -1,6 +1,6 @@
 """What the coordinator writes to the offsets topic, gathered into one batch a turn and partition.
 
-Source: design decision 5; coordinator.md sections 2.4, 3.2 and 3.3. Whatever arrives in one turn
+Source: docs/spec/coordinator.md §2.4, §3.2 and §3.3. Whatever arrives in one turn
 of the event loop (commits, group metadata, tombstones) is appended together, in order of arrival.
 Each request keeps its own result, and the records of one request stay side by side in one batch.
 """

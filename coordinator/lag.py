@@ -1,7 +1,7 @@
 """How far a group is behind, in records and in seconds, and what is odd about where it stands.
 
-Source: users.md section 3 (our definition of lag); coordinator.md section 9, pitfall 22. Pure: the
-console, a node's metrics and the jobs on Spark share it.
+Source: docs/spec/users.md §3 (our definition of lag); docs/spec/coordinator.md §9 pitfall 22. Pure:
+the console, a node's metrics and the jobs on Spark share it.
 """
 
 from __future__ import annotations

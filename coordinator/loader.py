@@ -1,8 +1,8 @@
 """Taking over an offsets partition after an election, in slices that leave the loop to others.
 
-Source: coordinator.md section 3.4. A partition is owned only with everything that was in its log,
-and only once the high watermark has reached the end that was read: a second failover can then not
-take back what was served.
+Source: docs/spec/coordinator.md §3.4. A partition is owned only with everything that was in its
+log, and only once the high watermark has reached the end that was read: a second failover can then
+not take back what was served.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """SyncGroup, Heartbeat and LeaveGroup: what a member asks between two joins.
 
-Source: coordinator.md sections 1.5, 1.8, 5.1 and 5.5.
+Source: docs/spec/coordinator.md §1.5, §1.8, §5.1 and §5.5.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """How long the metadata of a commit may be.
 
-Source: coordinator.md section 1.6, point 6: ``offset.metadata.max.bytes`` counts UTF-16 units.
+Source: docs/spec/coordinator.md §1.6, point 6: ``offset.metadata.max.bytes`` counts UTF-16 units.
 """
 
 from __future__ import annotations

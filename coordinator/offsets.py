@@ -1,6 +1,6 @@
 """What a group has committed: three maps, and the rules by which one value replaces another.
 
-Source: coordinator.md sections 3.1, 3.2 and 3.6. Pure. The offset of the record that carries a
+Source: docs/spec/coordinator.md §3.1, §3.2 and §3.6. Pure. The offset of the record that carries a
 commit is the only measure of "newer"; nothing is served before the high watermark passed it.
 """
 

@@ -1,7 +1,7 @@
 """Which offsets partitions this node answers for, since when, and the groups it keeps for them.
 
-Source: coordinator.md sections 1.1, 1.4, 3.4 and 3.5. A group is in the directory exactly as long
-as its partition is owned: a lookup finds it, or the gate says 14, 15 or 16.
+Source: docs/spec/coordinator.md §1.1, §1.4, §3.4 and §3.5. A group is in the directory exactly as
+long as its partition is owned: a lookup finds it, or the gate says 14, 15 or 16.
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ class Directory:
         self._epochs.clear()
 
     def partition_of(self, group_id: str) -> int:
-        """The offsets partition of a group (section 1.1); only while started."""
+        """The offsets partition of a group (docs/spec/coordinator.md §1.1); only while started."""
         return group_partition(group_id, self._partition_count)
 
     def problem(self, group_id: str) -> ErrorCode:

@@ -57,7 +57,7 @@ class OffsetsLog(Protocol):
 
         ``done`` is called exactly once, perhaps before this returns: when the high watermark
         passed the batch (acks -1), after the local append (acks 1 or 0), or with the code of
-        coordinator.md section 3.2 (3, 6, 7, 10, 18, 19, 20, 56). An append in another epoch than
+        docs/spec/coordinator.md §3.2 (3, 6, 7, 10, 18, 19, 20, 56). An append in another epoch than
         ``leader_epoch`` ends with NOT_LEADER_OR_FOLLOWER.
         """
 

@@ -1,6 +1,6 @@
 """How a group gets from one generation to the next: who is waited for, how long, who goes.
 
-Source: coordinator.md sections 5.2, 5.3 (points 7, 8, 10) and 5.5. Every change of a group's
+Source: docs/spec/coordinator.md §5.2, §5.3 (points 7, 8, 10) and §5.5. Every change of a group's
 members passes here; joining.py and membership.py decide what a sender may ask for.
 """
 

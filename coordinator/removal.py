@@ -1,7 +1,8 @@
 """Offsets that go, and the group that goes with the last of them.
 
-Source: coordinator.md sections 2.4 and 4; GroupCoordinator.cleanupGroupMetadata (3.9): whether they
-expired, were deleted by hand or went with their topic, an empty group without offsets is no more.
+Source: docs/spec/coordinator.md §2.4 and §4; GroupCoordinator.cleanupGroupMetadata (3.9): whether
+they expired, were deleted by hand or went with their topic, an empty group without offsets is no
+more.
 """
 
 from __future__ import annotations

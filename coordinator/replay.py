@@ -1,6 +1,7 @@
 """Records of an offsets partition folded into groups and offsets: the last one in the log wins.
 
-Source: coordinator.md section 3.4, steps 4 and 5. Pure: it does not know where records come from.
+Source: docs/spec/coordinator.md §3.4, steps 4 and 5. Pure: it does not know where records come
+from.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The group coordinator of a node: what it is made of, and its way in.
 
-Source: coordinator.md. Reads from here: ownership.py says who may be served, joining.py,
+Source: docs/spec/coordinator.md. Reads from here: ownership.py says who may be served, joining.py,
 membership.py, commits.py, fetches.py, administration.py and discovery.py serve, rebalance.py moves
 groups, journal.py writes, loader.py reads back, expiry.py forgets.
 """

@@ -1,7 +1,7 @@
 """Deadlines of many members behind one timer of the loop.
 
 A heartbeat only stores a number: the deadline moves, its place in the heap stays until it comes
-up and is then queued again where it belongs. Source: coordinator.md section 5.2.
+up and is then queued again where it belongs. Source: docs/spec/coordinator.md §5.2.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The fold of one replica's log, brought forward step by step: what standby, load and snapshot are.
 
-Source: coordinator.md sections 3.4 to 3.4.2.
+Source: docs/spec/coordinator.md §3.4 to §3.4.2.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@
              | metadata length uint16 ... | metadata in one piece
 
 A string has a uint16 length. A group with many offsets has several frames, so that none takes long.
-Columns, because one call then reads thousands of numbers. Source: coordinator.md section 3.4.1.
+Columns, because one call then reads thousands of numbers. Source: docs/spec/coordinator.md §3.4.1.
 """
 
 from __future__ import annotations

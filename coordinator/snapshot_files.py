@@ -1,8 +1,8 @@
 """Which snapshot may be believed, how it is read and when it is out of date.
 
-Two files: a whole snapshot, and an increment with what came since. Source: coordinator.md section
-3.4.1. Both are only ever a shorter way to what the log says: whenever there is doubt one is
-deleted, and the log is read.
+Two files: a whole snapshot, and an increment with what came since.
+Source: docs/spec/coordinator.md §3.4.1. Both are only ever a shorter way to what the log says:
+whenever there is doubt one is deleted, and the log is read.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Warm standby: what this node would serve of the offsets partitions that it follows.
 
-Source: coordinator.md section 3.4.2; design decision 6. One task brings the shadows forward, one
+Source: docs/spec/coordinator.md §3.4.2. One task brings the shadows forward, one
 after the other, in short slices with pauses between them: whoever leads has the loop first.
 """
 

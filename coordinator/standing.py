@@ -1,6 +1,6 @@
 """How the groups of a coordinator stand: what one look at all of them finds, in small steps.
 
-Source: users.md sections 3 and 4. The lag is added by the host, which can ask where logs end.
+Source: docs/spec/users.md §3 and §4. The lag is added by the host, which can ask where logs end.
 """
 
 from __future__ import annotations

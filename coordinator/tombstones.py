@@ -1,6 +1,6 @@
 """Records that delete: offsets by partition, and a group as a whole.
 
-Source: coordinator.md section 2.4. Tombstones of one call may end up in several batches: each
+Source: docs/spec/coordinator.md §2.4. Tombstones of one call may end up in several batches: each
 stands for itself, and one that is lost is written again by whoever finds the offset expired.
 """
 

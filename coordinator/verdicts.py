@@ -1,6 +1,6 @@
 """Whether a group is well, from its latest commits: Burrow's rules, without thresholds.
 
-Source: users.md section 3. Pure: who calls brings the commits, the log's ends and the time. The
+Source: docs/spec/users.md §3. Pure: who calls brings the commits, the log's ends and the time. The
 console, a node's metrics and the jobs on Spark share it.
 """
 

@@ -1,6 +1,6 @@
 """The latest commits of many partitions, as somebody sees them who looks now and then.
 
-Source: users.md section 3 (Burrow's ring). Pure. Commits between two looks are not seen: with a
+Source: docs/spec/users.md §3 (Burrow's ring). Pure. Commits between two looks are not seen: with a
 look every 10 s the window is what Burrow keeps with ``min-distance`` 10.
 """
 

@@ -1,7 +1,8 @@
 """Version 0 of OffsetCommit and OffsetFetch, which live in ZooKeeper and ask no coordinator.
 
-Source: coordinator.md sections 1.6, 1.7 and 11.4. Any node answers; nothing is checked but the
-partitions. When ZooKeeper fails so does the request: the offsets topic is never a substitute.
+Source: docs/spec/coordinator.md §1.6, §1.7 and §11 point 2. Any node answers; nothing is checked
+but the partitions. When ZooKeeper fails so does the request: the offsets topic is never a
+substitute.
 """
 
 from __future__ import annotations

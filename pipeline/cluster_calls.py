@@ -1,6 +1,6 @@
 """What pipelines ask of a cluster besides records: partitions, offsets, and a group's progress.
 
-Source: pipeline.md sections 9.3, 10.4 and 11.3; coordinator.md section 1.6.
+Source: docs/spec/pipeline.md §1.3, §2 step 4 and §3.3; docs/spec/coordinator.md §1.6.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 ``spark.read.format("barnabas")`` with the same options is what these do. Options whose names
 have dots go into a mapping: ``options={"kafka.isolation.level": "read_committed"}``.
-Source: pipeline.md section 13.
+Source: docs/spec/pipeline.md §5.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """A cluster asked from code that blocks: its own loop in its own thread, connections kept.
 
 Python workers of Spark outlive tasks and batches, so a link is kept for each cluster and used
-again by whatever runs next in the process. Source: pipeline.md sections 9.2 and 13.
+again by whatever runs next in the process. Source: docs/spec/pipeline.md §1.2 and §5.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """A group told how far a stream is, once the stream has ended.
 
 Spark tells a source of a batch when it plans the next one, so the last batch of a query is never
-told: whoever waits for a query calls this then. Source: pipeline.md section 9.3.7.
+told: whoever waits for a query calls this then. Source: docs/spec/pipeline.md §1.3 trap 7.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """A Spark session that finds Java, our package in its workers, and the right defaults.
 
-Source: pipeline.md sections 9.3 (traps 1, 8 and 11) and 13.
+Source: docs/spec/pipeline.md §1.3 (traps 1, 8 and 11) and §5.
 """
 
 from __future__ import annotations

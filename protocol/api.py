@@ -1,6 +1,6 @@
 """The registry of APIs: keys, versions and the message classes behind them.
 
-A message module is imported when somebody first asks for its API. Source: protocol.md section 2.
+A message module is imported when somebody first asks for its API. Source: docs/spec/protocol.md §2.
 ``python -m barnabas.protocol.api`` prints the table of docs/wire.md.
 """
 

@@ -8,7 +8,7 @@ A command of ours tells which change it is, and why, in its client id::
 
     barnabas-admin:<change>:<reason>
 
-Source: coordinator.md section 3.8; described for readers in docs/groups.md.
+Source: docs/spec/coordinator.md §3.8; described for readers in docs/groups.md.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Beacons: the datagrams by which nodes say that they live, and controllers that they may answer.
 
-Source: reliability.md section 3.1. A datagram is a MessagePack array and a keyed hash of it:
+Source: docs/spec/reliability.md §3.1. A datagram is a MessagePack array and a keyed hash of it:
 
     beacon  1, cluster, node, broker epoch, incarnation, sequence, sent, leaving, epoch, authority
     echo    2, cluster, controller, epoch, node, incarnation, sent, validity, settled

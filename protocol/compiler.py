@@ -2,7 +2,7 @@
 
 Nothing is compiled before its first use. The source of each function is registered with
 linecache, so that tracebacks show it; docs/wire.md says how to print one.
-Source: protocol.md section 3.4.
+Source: docs/spec/protocol.md §3.4.
 """
 
 from __future__ import annotations

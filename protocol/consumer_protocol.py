@@ -4,7 +4,7 @@
 
     version int16 | body of that version; a newer writer may have put more behind it
 
-Source: coordinator.md section 2.4 (ConsumerProtocol bytes).
+Source: docs/spec/coordinator.md §2.4 (ConsumerProtocol bytes).
 """
 
 from __future__ import annotations

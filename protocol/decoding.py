@@ -2,7 +2,7 @@
 
 Every count is compared with the bytes that remain before anything is built from it; lengths need
 no such check, since a slice never exceeds its source and reading on behind the end raises.
-Source: protocol.md section 3.3.
+Source: docs/spec/protocol.md §3.3.
 """
 
 from __future__ import annotations

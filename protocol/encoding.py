@@ -2,7 +2,7 @@
 
 Runs of fixed-size fields become one Struct call, together with the length that follows them and
 the empty tag section before them; nested messages are unrolled in place.
-Source: protocol.md section 3.3.
+Source: docs/spec/protocol.md §3.3.
 """
 
 from __future__ import annotations

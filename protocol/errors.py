@@ -1,6 +1,7 @@
 """Kafka's error codes: what a peer is told when something cannot be done.
 
-Source: coordinator.md (vocabulary) and cluster.md section 3.10; names and codes are Kafka 3.9's.
+Source: docs/spec/coordinator.md (its first table) and docs/spec/cluster.md §3.10; names and codes
+are Kafka 3.9's.
 """
 
 from __future__ import annotations

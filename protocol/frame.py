@@ -7,7 +7,7 @@
 
 The size counts what follows it. The client id is a nullable string after an int16 length, in
 flexible versions too; only they have the tag section, one zero byte as a rule.
-Source: protocol.md section 2.1.
+Source: docs/spec/protocol.md §2.1.
 """
 
 from __future__ import annotations

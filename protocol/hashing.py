@@ -1,6 +1,6 @@
 """The hashes that clients and brokers must agree on, bit for bit.
 
-Source: cluster.md section 4; coordinator.md section 7.2.
+Source: docs/spec/cluster.md §4; docs/spec/coordinator.md §7.2.
 """
 
 from __future__ import annotations

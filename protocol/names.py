@@ -1,6 +1,6 @@
 """Names of topics, and the text form of ids.
 
-Source: cluster.md sections 1.2 and 1.3.
+Source: docs/spec/cluster.md §1.2 and §1.3.
 """
 
 from __future__ import annotations

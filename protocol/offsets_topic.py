@@ -6,7 +6,7 @@
     value  version int16 | body as declared below; unknown bytes may follow it
 
 Strings have int16 lengths, except in the flexible value version 4.
-Source: coordinator.md section 2.
+Source: docs/spec/coordinator.md §2.
 """
 
 from __future__ import annotations

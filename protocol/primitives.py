@@ -1,6 +1,6 @@
 """What generated code calls at run time: varints, tag sections, arrays of numbers.
 
-Source: protocol.md sections 2.1 (flexible versions) and 3.3 (why tables of Structs).
+Source: docs/spec/protocol.md §2.1 (flexible versions) and §3.3 (why tables of Structs).
 """
 
 from __future__ import annotations

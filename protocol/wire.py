@@ -2,7 +2,7 @@
 
 A class decorated with :func:`message` lists its fields in wire order, each with its kind and the
 versions that carry it. compiler.py turns a declaration into functions; docs/wire.md shows both.
-Source: protocol.md sections 2 and 3.4.
+Source: docs/spec/protocol.md §2 and §3.4.
 """
 
 from __future__ import annotations

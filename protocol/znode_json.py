@@ -1,6 +1,6 @@
 """JSON of znodes, read with its types checked: a wrong type is named, unknown keys are ignored.
 
-Source: cluster.md section 1.1.
+Source: docs/spec/cluster.md §1.1.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What is left in ZooKeeper for others to act on: settings, requests, notifications, consumers.
 
-Source: cluster.md sections 1.4 to 1.7; coordinator.md section 6.1.
+Source: docs/spec/cluster.md §1.4 to §1.7; docs/spec/coordinator.md §6.1.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """How a broker registers: ``/brokers/ids/N``.
 
-Source: cluster.md sections 1.2 and 2.10.1.
+Source: docs/spec/cluster.md §1.2 and §2.10.1.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class BrokerRegistration:
     rack: str | None = None
     roles: tuple[str, ...] = ALL_ROLES
     sends_beacons: bool = False
-    """It says by datagrams that it lives (reliability.md section 3.1)."""
+    """It says by datagrams that it lives (docs/spec/reliability.md §3.1)."""
     votes: bool = False
     """It acknowledges controllers, and knows authority from voters (docs/beacons.md)."""
     jmx_port: int = -1

@@ -1,6 +1,6 @@
 """What the cluster keeps in ZooKeeper about itself: ids, assignments, leaders.
 
-Source: cluster.md sections 1.2 to 1.4.
+Source: docs/spec/cluster.md §1.2 to §1.4.
 """
 
 from __future__ import annotations

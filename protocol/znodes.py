@@ -2,7 +2,7 @@
 
 Every payload reads all versions Kafka ever wrote, ignores keys it does not know, and raises
 ValueError for what it cannot use. Times are milliseconds, though Kafka writes them as text.
-Source: cluster.md section 1; coordinator.md section 6.1.
+Source: docs/spec/cluster.md §1; docs/spec/coordinator.md §6.1.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The data source ``barnabas``, by the name under which Spark discovers it.
 
 Spark imports every ``pyspark_*`` package at the first use of any data source: what is here must
-be light, the rest is imported when it is used. Source: pipeline.md section 13.
+be light, the rest is imported when it is used. Source: docs/spec/pipeline.md §5.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ ROOT = Path(__file__).parent.parent
 PACKAGES = ("protocol", "coordinator", "client", "broker", "console", "pipeline")
 FOLDERS = (*PACKAGES, "pyspark_barnabas", "tests", "benchmarks")
 LINES_MAX = 600
-"""A longer file is more than one idea (style.md: the natural size of one counts)."""
+"""A longer file is more than one idea."""
 FUNCTION_LINES_MAX = 60
 VAGUE_NAMES = {"utils.py", "util.py", "common.py", "helpers.py", "misc.py"}
 

@@ -1,6 +1,6 @@
 """Which nodes hold the replicas of a new partition: pure arithmetic over the live candidates.
 
-Source: cluster.md sections 2.10 and 2.10.1.
+Source: docs/spec/cluster.md §2.10 and §2.10.1.
 """
 
 from __future__ import annotations

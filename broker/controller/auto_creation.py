@@ -1,6 +1,6 @@
 """Topics that are created because somebody asked for them, in the background.
 
-Source: cluster.md section 2.9. Whoever asked is told to come back, never made to wait.
+Source: docs/spec/cluster.md §2.9. Whoever asked is told to come back, never made to wait.
 """
 
 from __future__ import annotations

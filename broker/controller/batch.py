@@ -1,6 +1,6 @@
 """What one event makes the controller tell the nodes, gathered and sent in the order that is safe.
 
-Source: cluster.md section 2.4. LeaderAndIsr, then UpdateMetadata, then StopReplica.
+Source: docs/spec/cluster.md §2.4. LeaderAndIsr, then UpdateMetadata, then StopReplica.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Control requests on their way: one queue a node, one request in flight, sent until it is heard.
 
-Source: cluster.md section 2.4.
+Source: docs/spec/cluster.md §2.4.
 """
 
 from __future__ import annotations

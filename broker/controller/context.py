@@ -1,6 +1,7 @@
 """What the active controller knows: nodes, assignments, leaders, and what is being deleted.
 
-Source: cluster.md sections 2.3 and 2.5. Loaded from ZooKeeper at each election, dropped at resign.
+Source: docs/spec/cluster.md §2.3 and §2.5. Loaded from ZooKeeper at each election, dropped at
+resign.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The controller of a node: waits to be elected, rules while it is, resigns when it must.
 
-Source: cluster.md sections 2.1 to 2.3. Every node has one; only coordinators are candidates.
+Source: docs/spec/cluster.md §2.1 to §2.3. Every node has one; only coordinators are candidates.
 """
 
 from __future__ import annotations

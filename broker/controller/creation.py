@@ -1,6 +1,6 @@
 """Topics made and unmade by request: what is asked is judged, then written to ZooKeeper.
 
-Source: cluster.md sections 2.9 to 2.11. Any node may do it; the controller sees the znodes.
+Source: docs/spec/cluster.md §2.9 to §2.11. Any node may do it; the controller sees the znodes.
 """
 
 from __future__ import annotations

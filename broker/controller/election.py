@@ -1,6 +1,6 @@
 """Who is controller: the election, and the fence that every write of a controller passes.
 
-Source: cluster.md section 2.2.
+Source: docs/spec/cluster.md §2.2.
 """
 
 from __future__ import annotations
@@ -49,8 +49,8 @@ class Election:
     ``former_session`` is the ZooKeeper session of this node's former life, known to be dead: a
     ``/controller`` it left behind is taken over at once instead of waiting for its timeout.
     ``seen`` is told of every other controller found, ``is_silent`` says whether the one seen last
-    has given no sign of life for so long that it is to be replaced (reliability.md section 3.1 d).
-    ``voters`` is claimed by the same multi; None where this node sends no beacons.
+    has given no sign of life for so long that it is to be replaced (docs/spec/reliability.md §3.1
+    (d)). ``voters`` is claimed by the same multi; None where this node sends no beacons.
     """
 
     def __init__(

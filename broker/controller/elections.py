@@ -1,6 +1,6 @@
 """Elections that an administrator asks for: of the preferred replicas, or of any that lives.
 
-Source: cluster.md section 2.6; Kafka 3.9 KafkaController (codes of ElectLeaders).
+Source: docs/spec/cluster.md §2.6; Kafka 3.9 KafkaController (codes of ElectLeaders).
 """
 
 from __future__ import annotations

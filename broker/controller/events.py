@@ -1,6 +1,6 @@
 """The controller's queue: everything that happens waits here and is handled one at a time.
 
-Source: cluster.md section 2.1.
+Source: docs/spec/cluster.md §2.1.
 """
 
 from __future__ import annotations

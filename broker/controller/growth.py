@@ -1,6 +1,6 @@
 """Partitions added to a topic that exists: judged, then written; the controller does the rest.
 
-Source: cluster.md section 2.9; Kafka 3.9 ZkAdminManager (codes and their order).
+Source: docs/spec/cluster.md §2.9; Kafka 3.9 ZkAdminManager (codes and their order).
 """
 
 from __future__ import annotations

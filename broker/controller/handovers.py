@@ -1,7 +1,8 @@
 """Offsets partitions that a living node hands to another: the old leader is told first.
 
-Source: reliability.md section 3.1. A coordinator may answer as long as its lease lasts, so the new
-one hears that it leads only when the old one has answered that it does not, or its lease is over.
+Source: docs/spec/reliability.md §3.1. A coordinator may answer as long as its lease lasts, so the
+new one hears that it leads only when the old one has answered that it does not, or its lease is
+over.
 """
 
 from __future__ import annotations

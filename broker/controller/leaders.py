@@ -1,6 +1,6 @@
 """Who leads a partition next, and with which in-sync set: the rules of every kind of election.
 
-Source: cluster.md sections 2.6 and 2.7. Pure: the order is always that of the assigned replicas.
+Source: docs/spec/cluster.md §2.6 and §2.7. Pure: the order is always that of the assigned replicas.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The states of partitions and replicas as the controller sees them, and the moves allowed.
 
-Source: cluster.md section 2.13. A move that is not in the table is logged and skipped.
+Source: docs/spec/cluster.md §2.13. A move that is not in the table is logged and skipped.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Nodes that come, go, and come back faster than anybody saw them go.
 
-Source: cluster.md section 2.5. The broker epoch, a registration's czxid, tells a bounce from
+Source: docs/spec/cluster.md §2.5. The broker epoch, a registration's czxid, tells a bounce from
 nothing having happened.
 """
 

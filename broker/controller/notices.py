@@ -1,6 +1,6 @@
 """What others leave in ZooKeeper for the controller: changed in-sync sets, failed disks, wishes.
 
-Source: cluster.md sections 1.4, 1.5, 2.3 and 2.6.
+Source: docs/spec/cluster.md §1.4, §1.5, §2.3 and §2.6.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The control requests themselves, made from what the controller knows.
 
-Source: cluster.md sections 2.4 and 2.15.
+Source: docs/spec/cluster.md §2.4 and §2.15.
 """
 
 from __future__ import annotations

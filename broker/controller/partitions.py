@@ -1,6 +1,6 @@
 """Partitions through their states: created, led, without a leader, gone.
 
-Source: cluster.md sections 2.6 and 2.13.
+Source: docs/spec/cluster.md §2.6 and §2.13.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Partitions that are given other replicas: the new ones catch up, then the old ones go.
 
-Source: cluster.md section 2.12. The plain target is written last, so a new controller goes on.
+Source: docs/spec/cluster.md §2.12. The plain target is written last, so a new controller goes on.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """What the controller believes, compared with ZooKeeper a bit at a time: nothing stays lost.
 
-Source: the issue of the cluster ("one lost message never leaves a partition stuck"); cluster.md
-section 1.9, whose watches this backs up.
+Source: docs/spec/cluster.md §1.9, whose watches this backs up.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Replicas through their states: added, serving, offline, deleted.
 
-Source: cluster.md sections 2.7, 2.11 and 2.13.
+Source: docs/spec/cluster.md §2.7, §2.11 and §2.13.
 """
 
 from __future__ import annotations

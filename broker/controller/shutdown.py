@@ -1,6 +1,6 @@
 """Nodes that ask before they stop: what they lead is led by others first.
 
-Source: cluster.md section 2.8.
+Source: docs/spec/cluster.md §2.8.
 """
 
 from __future__ import annotations

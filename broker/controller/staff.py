@@ -1,6 +1,6 @@
 """Who does what during one term of office: every part of the controller, made for one term.
 
-Source: cluster.md section 2.3.
+Source: docs/spec/cluster.md §2.3.
 """
 
 from __future__ import annotations

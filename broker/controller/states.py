@@ -1,6 +1,6 @@
 """The state znodes of partitions: read from ZooKeeper, written through the controller's fence.
 
-Source: cluster.md sections 1.3, 2.2, 2.6 and 2.7.
+Source: docs/spec/cluster.md §1.3, §2.2, §2.6 and §2.7.
 """
 
 from __future__ import annotations

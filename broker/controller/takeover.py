@@ -1,6 +1,6 @@
 """The first hour of a new controller: everything is read, every node told, what is broken mended.
 
-Source: cluster.md section 2.3; the order matters. Section 6, row 26 for restarted leaders.
+Source: docs/spec/cluster.md §2.3; the order matters. §6 pitfall 26 for restarted leaders.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """One term of office: everything that lives from an election to the resignation after it.
 
-Source: cluster.md section 2.3.
+Source: docs/spec/cluster.md §2.3.
 """
 
 from __future__ import annotations

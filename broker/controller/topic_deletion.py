@@ -1,6 +1,6 @@
 """Topics on their way out: marked, stopped on every node, deleted there, forgotten in ZooKeeper.
 
-Source: cluster.md section 2.11.
+Source: docs/spec/cluster.md §2.11.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Topics and partitions that appear in ZooKeeper: read, given leaders, told to the nodes.
 
-Source: cluster.md sections 1.3 and 2.9.
+Source: docs/spec/cluster.md §1.3 and §2.9.
 """
 
 from __future__ import annotations

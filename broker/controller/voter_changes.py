@@ -1,6 +1,6 @@
 """Who should vote, and the way there: both sets bind while a change is under way.
 
-Source: reliability.md section 3.1 (c'); docs/beacons.md points 10 and 13.
+Source: docs/spec/reliability.md §3.1 (c'); docs/beacons.md points 10 and 13.
 """
 
 from __future__ import annotations

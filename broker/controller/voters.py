@@ -1,6 +1,6 @@
 """``/barnabas/voters``: claimed by every election, so that a successor knows what binds whom.
 
-Source: reliability.md section 3.1 (c') and (d); docs/beacons.md points 13 and 14.
+Source: docs/spec/reliability.md §3.1 (c') and (d); docs/beacons.md points 13 and 14.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Access rules: there are none yet, and whoever asks is told so instead of being cut off.
 
-Source: protocol.md sections 0.4 and 2.1.
+Source: docs/spec/protocol.md §0 choice 4 and §2.1.
 """
 
 from __future__ import annotations

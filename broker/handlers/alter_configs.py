@@ -1,6 +1,6 @@
 """AlterConfigs and IncrementalAlterConfigs: settings of topics, of this node, and of all nodes.
 
-Source: cluster.md sections 1.6 and 5; Kafka 3.9 ZkAdminManager; KIP-226, KIP-339.
+Source: docs/spec/cluster.md §1.6 and §5; Kafka 3.9 ZkAdminManager; KIP-226, KIP-339.
 """
 
 from __future__ import annotations

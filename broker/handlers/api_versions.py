@@ -1,6 +1,6 @@
 """ApiVersions: what this listener serves, from version 0 on.
 
-Source: protocol.md sections 0 (min is always 0) and 1.3. A version nobody knows yet is answered
+Source: docs/spec/protocol.md §0 (min is always 0) and §1.3. A version nobody knows yet is answered
 by net/dispatch.py.
 """
 

@@ -1,6 +1,6 @@
 """DescribeCluster: the nodes and the controller, for administrators.
 
-Source: protocol.md section 2; KIP-700, KIP-919 for the endpoint type.
+Source: docs/spec/protocol.md §2; KIP-700, KIP-919 for the endpoint type.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """DescribeConfigs: the settings of topics, of the node that is asked, and of all nodes.
 
-Source: protocol.md section 2 (what kafka-topics and the consoles need); Kafka 3.9 ConfigHelper.
+Source: docs/spec/protocol.md §2 (what kafka-topics and the consoles need); Kafka 3.9 ConfigHelper.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """What the controller orders, and the one thing a node asks of it: leave to stop.
 
-Source: cluster.md sections 2.2 (epochs), 2.8 and 2.14. Served on the inter-broker listener only.
+Source: docs/spec/cluster.md §2.2 (epochs), §2.8 and §2.14. Served on the inter-broker listener
+only.
 """
 
 from __future__ import annotations

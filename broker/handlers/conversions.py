@@ -3,7 +3,8 @@
 A batch of 10,000 small records of an old format takes 30 to 80 ms of pure Python, one of 10 MB a
 second: in a thread that would slow every other request. The process is started at need, ended
 when it was idle, and ends by itself when the node dies. In the simulation the loop runs the work.
-Source: log.md section 1.9; design decisions 9 and 10; docs/records.md has the measurements.
+Source: docs/spec/log.md §1.9; docs/spec/reliability.md §5, docs/spec/log.md §5.8; docs/records.md
+has the measurements.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What the group coordinator asks of its node: topics, and the offsets of classic consumers.
 
-Source: coordinator.md section 1.6; cluster.md sections 1.7 and 4.1.
+Source: docs/spec/coordinator.md §1.6; docs/spec/cluster.md §1.7 and §4.1.
 """
 
 from __future__ import annotations

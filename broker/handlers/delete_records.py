@@ -1,6 +1,6 @@
 """DeleteRecords: moves the start of logs up and answers when every live replica has followed.
 
-Source: log.md section 4.3; cluster.md section 3.10.
+Source: docs/spec/log.md §4.3; docs/spec/cluster.md §3.10.
 """
 
 from __future__ import annotations

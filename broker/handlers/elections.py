@@ -1,6 +1,6 @@
 """ElectLeaders: served by the controller's node, answered when it knows the new leaders.
 
-Source: cluster.md section 2.6; Kafka 3.9 KafkaApis; KIP-183, KIP-460.
+Source: docs/spec/cluster.md §2.6; Kafka 3.9 KafkaApis; KIP-183, KIP-460.
 """
 
 from __future__ import annotations

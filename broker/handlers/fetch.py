@@ -1,6 +1,6 @@
 """Fetch: reads record batches for consumers and followers, at once or when enough have come.
 
-Source: log.md sections 6.1 to 6.3 (bounds, sizes); cluster.md 3.5, 3.6 and 3.10.
+Source: docs/spec/log.md §6.1 to §6.3 (bounds, sizes); docs/spec/cluster.md §3.5, §3.6 and §3.10.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Fetch sessions: a reader names its partitions once, then only what changes, and hears only news.
 
-Source: KIP-227; cluster.md section 3.10 (70 and 71).
+Source: KIP-227; docs/spec/cluster.md §3.10 (70 and 71).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """What followers may ask, and what reading for one of them means to the leader.
 
-Believed on the inter-broker listener only. Source: cluster.md sections 2.14, 3.5 and 3.6;
-reliability.md section 8.2 (fake follower, CVE-2018-1288).
+Believed on the inter-broker listener only. Source: docs/spec/cluster.md §2.14, §3.5 and §3.6;
+docs/spec/reliability.md §8.2 (fake follower, CVE-2018-1288).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The APIs of groups and their offsets: handed to the coordinator, answered when it says so.
 
-Source: coordinator.md section 1. A commit is answered at the end of the turn that appended it.
+Source: docs/spec/coordinator.md §1. A commit is answered at the end of the turn that appended it.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 While one of them is under way for a partition, whatever comes for that partition queues behind
 it, from whichever connection: records stay in the order in which they came.
-Source: log.md sections 1.8 and 1.9; design decision 10.
+Source: docs/spec/log.md §1.8 and §1.9; §5.8.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """OffsetForLeaderEpoch: where an epoch of leadership ended, for readers that check their own log.
 
-Source: cluster.md section 3.5 (the lookup) and 3.10 (codes).
+Source: docs/spec/cluster.md §3.5 (the lookup) and §3.10 (codes).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """ListOffsets: where a log begins and ends, and where a point in time lies in it.
 
-Source: log.md section 4.4; cluster.md sections 3.7 and 3.10.
+Source: docs/spec/log.md §4.4; docs/spec/cluster.md §3.7 and §3.10.
 """
 
 from __future__ import annotations

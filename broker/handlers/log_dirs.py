@@ -1,6 +1,6 @@
 """DescribeLogDirs: what the log directories of this node hold.
 
-Source: protocol.md section 2; Kafka 3.9 ReplicaManager; KIP-113, KIP-827 (sizes of the disk).
+Source: docs/spec/protocol.md §2; Kafka 3.9 ReplicaManager; KIP-113, KIP-827 (sizes of the disk).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Metadata: nodes, topics and leaders as the peer's listener sees them.
 
-Source: cluster.md sections 2.9, 2.15 and 3.10; protocol.md section 2.
+Source: docs/spec/cluster.md §2.9, §2.15 and §3.10; docs/spec/protocol.md §2.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 It reads like any other fetch, but a few batches at a time, and takes turns: what is large is
 converted in another process, and others are served between two partitions.
-Source: log.md sections 1.9 and 6.3.
+Source: docs/spec/log.md §1.9 and §6.3.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """CreatePartitions: served by the controller's node, answered when all know of the new ones.
 
-Source: cluster.md section 2.9.
+Source: docs/spec/cluster.md §2.9.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Produce: appends what producers send, and answers when enough replicas have it.
 
-Source: cluster.md sections 3.8 and 3.10; log.md sections 1.8 and 3.1.
+Source: docs/spec/cluster.md §3.8 and §3.10; docs/spec/log.md §1.8 and §3.1.
 """
 
 from __future__ import annotations

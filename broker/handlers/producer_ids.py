@@ -1,6 +1,6 @@
 """InitProducerId: numbers for idempotent producers, from a block that this node owns.
 
-Source: log.md section 7.5; cluster.md section 1.6 (``/latest_producer_id_block``, 1000 ids).
+Source: docs/spec/log.md §7.5; docs/spec/cluster.md §1.6 (``/latest_producer_id_block``, 1000 ids).
 """
 
 from __future__ import annotations

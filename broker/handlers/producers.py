@@ -1,6 +1,6 @@
 """DescribeProducers: who writes to a partition, and whose transaction holds its readers back.
 
-Source: protocol.md section 2; KIP-664; Kafka 3.9 ReplicaManager.activeProducerState.
+Source: docs/spec/protocol.md §2; KIP-664; Kafka 3.9 ReplicaManager.activeProducerState.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Fetches and lookups of committed records: bounded by open transactions, told of aborted ones.
 
 A client drops the batches of a named producer from the first offset on until the marker comes.
-Source: log.md section 6.5.
+Source: docs/spec/log.md §6.5.
 """
 
 from __future__ import annotations

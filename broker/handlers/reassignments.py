@@ -1,6 +1,6 @@
 """AlterPartitionReassignments and ListPartitionReassignments: served by the controller's node.
 
-Source: cluster.md section 2.12; Kafka 3.9 KafkaApis; KIP-455.
+Source: docs/spec/cluster.md §2.12; Kafka 3.9 KafkaApis; KIP-455.
 """
 
 from __future__ import annotations

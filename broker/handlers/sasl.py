@@ -1,6 +1,6 @@
 """SaslHandshake and SaslAuthenticate: the two requests by which a peer proves who it is.
 
-Source: protocol.md section 2 (keys 17 and 36); the rules are in security/sasl.py.
+Source: docs/spec/protocol.md §2 (keys 17 and 36); the rules are in security/sasl.py.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """CreateTopics and DeleteTopics: served by the controller's node, answered when all know of it.
 
-Source: cluster.md sections 2.9 and 2.11.
+Source: docs/spec/cluster.md §2.9 and §2.11.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Which batches of transactions are taken from clients while nobody here coordinates them.
 
 A transaction that began elsewhere, in a log that Kafka wrote, may go on; a new one would never
-end, and hold back whoever reads committed records. Source: log.md sections 7.2 and 7.5;
+end, and hold back whoever reads committed records. Source: docs/spec/log.md §7.2 and §7.5;
 KIP-890 (a partition takes no batch of a transaction that no coordinator vouches for).
 """
 

@@ -1,6 +1,6 @@
 """Until when a controller is sure of its role, and when all that its predecessors granted is over.
 
-Source: reliability.md section 3.1 (c), (c') and (d); docs/beacons.md points 10 to 15. Pure.
+Source: docs/spec/reliability.md §3.1 (c), (c') and (d); docs/beacons.md points 10 to 15. Pure.
 """
 
 from __future__ import annotations

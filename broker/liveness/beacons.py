@@ -1,6 +1,6 @@
 """One node's beacons on a real socket: a round every 50 ms, and what comes in handed on.
 
-Source: reliability.md section 3.1. The socket has the number of the nodes' own listener, in UDP.
+Source: docs/spec/reliability.md §3.1. The socket has the number of the nodes' own listener, in UDP.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What a voter asks of ZooKeeper: the epoch when it registered, and proofs of its session.
 
-Source: reliability.md section 3.1 (c'); docs/beacons.md point 11 (c) and (d).
+Source: docs/spec/reliability.md §3.1 (c'); docs/beacons.md point 11 (c) and (d).
 """
 
 from __future__ import annotations

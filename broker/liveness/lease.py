@@ -1,6 +1,6 @@
 """Until when this node may answer for what it leads, by its own clock.
 
-Source: reliability.md section 3.1 (a) and (f). Everything that must not be answered by a node
+Source: docs/spec/reliability.md §3.1 (a) and (f). Everything that must not be answered by a node
 which others have given up asks :meth:`Lease.holds` at the moment it answers.
 """
 

@@ -1,7 +1,7 @@
 """One node's lease, and what extends it: echoes of its beacons, or its ZooKeeper session.
 
-Source: reliability.md section 3.1 (a), (d) and (f). Beacons count while the controller sends them,
-too; else the session does, and then this node is silent, so that nobody judges it by beacons.
+Source: docs/spec/reliability.md §3.1 (a), (d) and (f). Beacons count while the controller sends
+them, too; else the session does, and then this node is silent, so that nobody judges it by beacons.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """The node's side: beacons to all others, and the lease that the controller's echoes extend.
 
-Source: reliability.md section 3.1 (a) and (d). Pure: datagrams and times come in, datagrams go out.
+Source: docs/spec/reliability.md §3.1 (a) and (d). Pure: datagrams and times come in, datagrams go
+out.
 """
 
 from __future__ import annotations

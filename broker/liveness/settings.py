@@ -1,6 +1,6 @@
 """How often nodes say that they live, how long silence may last, and whether leases bind.
 
-Source: reliability.md section 3.1; cluster.md section 5.
+Source: docs/spec/reliability.md §3.1; docs/spec/cluster.md §5.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The controller's side: whom it echoes, and whose silence it may act on.
 
-Source: reliability.md section 3.1 (b) to (e); docs/beacons.md has the argument. Pure: beacons,
+Source: docs/spec/reliability.md §3.1 (b) to (e); docs/beacons.md has the argument. Pure: beacons,
 times and the outcome of checks come in, echoes go out.
 """
 

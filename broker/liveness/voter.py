@@ -1,6 +1,6 @@
 """A node's vote: which controller epochs it acknowledges, and what that excludes.
 
-Source: reliability.md section 3.1 (c'); docs/beacons.md point 11. Pure: epochs, times and proofs
+Source: docs/spec/reliability.md §3.1 (c'); docs/beacons.md point 11. Pure: epochs, times and proofs
 of the session come in, acknowledgements go out.
 """
 

@@ -1,6 +1,6 @@
 """Who votes for controllers: what a set of voters makes of acknowledgements and checks.
 
-Source: reliability.md section 3.1 (c') and (d); docs/beacons.md points 10, 12 and 15. Pure.
+Source: docs/spec/reliability.md §3.1 (c') and (d); docs/beacons.md points 10, 12 and 15. Pure.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The HTTP listener for metrics: GET /metrics, and nothing else.
 
 A scrape is made in slices, so that no request of a client waits for it; who asks at length, asks
-slowly or comes in crowds is sent away. Source: users.md section 4 (slices of 2 ms).
+slowly or comes in crowds is sent away. Source: docs/spec/users.md §4 (slices of 2 ms).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What is told of groups: our names, and those of other exporters where they are asked for.
 
-Source: users.md section 4 (names, labels, sums by default and partitions by choice).
+Source: docs/spec/users.md §4 (names, labels, sums by default and partitions by choice).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What is told of a node: its process, requests, logs, replicas and, on one, the whole cluster.
 
-Source: users.md section 4; the gauges of Kafka's that operators watch, by names like ours.
+Source: docs/spec/users.md §4; the gauges of Kafka's that operators watch, by names like ours.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Everything a node tells, put together: who is asked, in which order, and by which door.
 
-Only a node with ``metrics.listener`` has one. Source: users.md section 4.
+Only a node with ``metrics.listener`` has one. Source: docs/spec/users.md §4.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 The coordinator knows what is committed, the leaders know where logs end and what was written
 when: they are asked as any client asks them, once a round and all together.
-Source: users.md sections 3 and 4.
+Source: docs/spec/users.md §3 and §4.
 """
 
 from __future__ import annotations

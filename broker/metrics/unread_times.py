@@ -1,7 +1,7 @@
 """When the first unread record of each group and partition was written, looked up once each.
 
 A group that does not move costs nothing in the next round; the rest is asked of the leaders, each
-partition once a turn. Source: users.md section 3.
+partition once a turn. Source: docs/spec/users.md §3.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ lent: a connection holds one only while a frame in it is unfinished or waits to 
     | served | whole frames | the beginning of one | room for the kernel |
              start                                 end          BUFFER_BYTES
 
-Source: protocol.md section 4.1 (BufferedProtocol where the announced frame is large).
+Source: docs/spec/protocol.md §4.1 (BufferedProtocol where the announced frame is large).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What the log says of connections that are closed: enough to find a client, never a flood.
 
-Source: reliability.md section 8.2.
+Source: docs/spec/reliability.md §8.2.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """One client's connection: frames to the dispatcher, answers out in order of arrival.
 
-Source: protocol.md section 4.1 (one write for all answers of a turn), reliability.md section 8.2.
+Source: docs/spec/protocol.md §4.1 (one write for all answers of a turn),
+docs/spec/reliability.md §8.2.
 """
 
 from __future__ import annotations

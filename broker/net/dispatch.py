@@ -1,6 +1,6 @@
 """From a frame to its answer: one table of handlers, one cached codec for each key and version.
 
-Source: protocol.md sections 1.3 and 2.1 (ApiVersions exceptions, unknown APIs close).
+Source: docs/spec/protocol.md §1.3 and §2.1 (ApiVersions exceptions, unknown APIs close).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Sends answers that contain slices of files, straight from the page cache to the socket.
 
 uvloop has no sendfile of its own. While its transport holds nothing unsent, and reads only, a
-duplicate of the socket's descriptor may be written to. Source: log.md section 6.4.
+duplicate of the socket's descriptor may be written to. Source: docs/spec/log.md §6.4.
 
     answer | head | slice of a file | between | slice | tail | answer ...
 """

@@ -1,6 +1,6 @@
 """Cuts a stream of bytes into Kafka's length-prefixed frames.
 
-Source: protocol.md section 2.1. ``| int32 size | size bytes |``; a frame keeps its length here,
+Source: docs/spec/protocol.md §2.1. ``| int32 size | size bytes |``; a frame keeps its length here,
 so that a large one which arrives alone is not copied again.
 """
 

@@ -1,6 +1,6 @@
 """Stands in for the dispatcher until a peer has proved who it is.
 
-Source: reliability.md section 8.2; cluster.md section 2.14 (who has to).
+Source: docs/spec/reliability.md §8.2; docs/spec/cluster.md §2.14 (who has to).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What strangers may ask of this node's memory: bytes held, connections open.
 
-Source: reliability.md section 8.2; cluster.md section 5 (Kafka's names and defaults).
+Source: docs/spec/reliability.md §8.2; docs/spec/cluster.md §5 (Kafka's names and defaults).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """One bound port and the connections that came in by it.
 
-Source: cluster.md sections 2.14 (two listeners) and 7 (bind early, serve late).
+Source: docs/spec/cluster.md §2.14 (two listeners) and §7 (bind early, serve late).
 """
 
 from __future__ import annotations

@@ -4,7 +4,8 @@ Kafka serves one request of a connection at a time. Here a request starts when a
 its connection have had their effect, so that no client can tell the difference but by the time
 that it takes. The exceptions below are what makes pipelined commits and produces fast. The table
 stands in docs/wire.md, where it is generated from here; tests/interop/test_order.py runs every pair
-beside Kafka. Source: KafkaChannel.mute and RequestChannel (3.9); reliability.md, promise P4.
+beside Kafka. Source: KafkaChannel.mute and RequestChannel (3.9); docs/spec/reliability.md §3
+promise P4.
 """
 
 from __future__ import annotations

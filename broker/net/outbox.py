@@ -1,6 +1,6 @@
 """What the connections of a listener do in one turn of the loop: serve a share, and write once.
 
-Source: protocol.md section 4.1: joining the writes of a turn is worth more than anything else.
+Source: docs/spec/protocol.md §4.1: joining the writes of a turn is worth more than anything else.
 docs/decisions/0010: a turn is short whatever clients send, since beacons, orders and ZooKeeper's
 answers wait for its end.
 """

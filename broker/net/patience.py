@@ -1,6 +1,6 @@
 """When to give a peer up that is silent, slow or a stranger for too long.
 
-Source: reliability.md section 8.2.
+Source: docs/spec/reliability.md §8.2.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 A connection that may read on is given up to 256 KiB by one read, before it can be asked whether
 they fit: 2,000 peers with half a frame each took 491 MB under a budget of 256. The kernel writes
 into one buffer of the node's, and what came is copied out of it.
-Source: reliability.md section 8.2 (memory by many partial frames).
+Source: docs/spec/reliability.md §8.2 (memory by many partial frames).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Logs the requests that wait longer than twice their own time-out: nothing should.
 
 Who waits is answered by the part that it waits for. One that forgets it, or waits for itself, would
-leave a client hanging and no trace (issue 12: a partition that stopped without a line). Looked at
+leave a client hanging and no trace (a partition once stopped without a line). Looked at
 every LOOK_S, a part of the connections in each turn of the loop, and nothing is noted per request:
 how long one waits counts from the first look that finds it.
 """

@@ -1,6 +1,6 @@
 """Who waits for the high watermark of one partition to pass an offset.
 
-Source: cluster.md section 3.8. What cannot be committed for long must not pile up here: those
+Source: docs/spec/cluster.md §3.8. What cannot be committed for long must not pile up here: those
 whose own time is over are forgotten when the list has doubled.
 """
 

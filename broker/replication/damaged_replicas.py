@@ -6,7 +6,7 @@ and sends StopReplica. Only then the replica asks to be let in again, as a follo
 is damaged (fetched.py) and copies it. So nobody counts on a copy that lacks what it acknowledged.
 The last replica in sync is never given up: it serves all that can be read of it.
 
-Source: cluster.md section 2.6 (log directory failures); docs/decisions/0009.
+Source: docs/spec/cluster.md §2.6 (log directory failures); docs/decisions/0009.
 """
 
 from __future__ import annotations

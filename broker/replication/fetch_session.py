@@ -1,6 +1,6 @@
 """A follower's side of an incremental fetch session: only what changed is named again.
 
-Source: KIP-227; cluster.md section 3.4.
+Source: KIP-227; docs/spec/cluster.md §3.4.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What a follower does with one partition's part of a fetch answer.
 
-Source: cluster.md sections 3.4 and 3.5; pitfalls 10 to 13.
+Source: docs/spec/cluster.md §3.4 and §3.5; §6 pitfalls 10 to 13.
 """
 
 from __future__ import annotations

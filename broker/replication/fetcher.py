@@ -1,7 +1,7 @@
 """One leader, as fetched from: one connection, one request under way, all its partitions in it.
 
-Source: cluster.md section 3.4. What is on its way when the set of partitions changes is given up,
-so that a leader with nothing new does not hold up the partitions that came to it.
+Source: docs/spec/cluster.md §3.4. What is on its way when the set of partitions changes is given
+up, so that a leader with nothing new does not hold up the partitions that came to it.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What a leader knows about the other replicas of a partition: how far each is, and since when.
 
-Source: cluster.md sections 3.1, 3.6 and 3.7. Pure: whoever asks says what time it is.
+Source: docs/spec/cluster.md §3.1, §3.6 and §3.7. Pure: whoever asks says what time it is.
 """
 
 from __future__ import annotations

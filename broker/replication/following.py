@@ -1,6 +1,6 @@
 """All partitions this node follows, each fetched from its leader.
 
-Source: cluster.md sections 3.3 and 3.4.
+Source: docs/spec/cluster.md §3.3 and §3.4.
 """
 
 from __future__ import annotations

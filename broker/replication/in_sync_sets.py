@@ -2,7 +2,7 @@
 
 A leader writes the set itself, on condition of the version it knows; every decision of a
 controller changes that version first, so nothing else guards the write.
-Source: cluster.md section 3.6; pitfalls 3, 4, 15 and 16.
+Source: docs/spec/cluster.md §3.6; §6 pitfalls 3, 4, 15 and 16.
 """
 
 from __future__ import annotations

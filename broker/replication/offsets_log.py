@@ -1,6 +1,6 @@
 """The coordinator's port to the offsets partitions that this node leads.
 
-Source: coordinator/ports.py; coordinator.md section 3.2 (what acks=-1 means for a commit).
+Source: coordinator/ports.py; docs/spec/coordinator.md §3.2 (what acks=-1 means for a commit).
 """
 
 from __future__ import annotations

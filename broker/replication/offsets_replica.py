@@ -1,6 +1,6 @@
 """One replica of an offsets partition, as the coordinator's standby, loads and snapshots see it.
 
-Source: coordinator/ports.py; coordinator.md sections 3.4 to 3.4.2.
+Source: coordinator/ports.py; docs/spec/coordinator.md §3.4 to §3.4.2.
 """
 
 from __future__ import annotations

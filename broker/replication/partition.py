@@ -1,7 +1,7 @@
 """One hosted replica of a partition: who leads it, how far it is committed, who waits for it.
 
-Source: cluster.md sections 3.1-3.3 and 3.6-3.8; log.md section 6. This is the one place that
-acknowledges: whoever appended is told when the high watermark passes, and only then.
+Source: docs/spec/cluster.md §3.1 to §3.3 and §3.6 to §3.8; docs/spec/log.md §6. This is the one
+place that acknowledges: whoever appended is told when the high watermark passes, and only then.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What a hosted partition is given, what it asks of the node, and who waits for it.
 
-Source: cluster.md sections 2.14 (roles) and 3.6 (changes of the in-sync set).
+Source: docs/spec/cluster.md §2.14 (roles) and §3.6 (changes of the in-sync set).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Who waits for bytes of one partition: consumers, consumers of committed records, followers.
 
-Source: log.md sections 6.1, 6.3 and 7.3.
+Source: docs/spec/log.md §6.1, §6.3 and §7.3.
 """
 
 from __future__ import annotations

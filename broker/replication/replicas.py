@@ -1,6 +1,6 @@
 """Every partition this node hosts, and what the controller tells it to do with them.
 
-Source: cluster.md sections 2.14 (control requests), 3.2 and 3.3 (roles), 3.10 (codes).
+Source: docs/spec/cluster.md §2.14 (control requests), §3.2 and §3.3 (roles), §3.10 (codes).
 """
 
 from __future__ import annotations

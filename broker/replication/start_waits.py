@@ -1,6 +1,6 @@
 """Requests that wait until every replica of a partition has dropped what lies below an offset.
 
-Source: log.md section 4.3: a low watermark is the least log start of the live replicas.
+Source: docs/spec/log.md §4.3: a low watermark is the least log start of the live replicas.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """Requests that wait for a high watermark to move: woken by it, bounded by one timer each.
 
-Source: cluster.md section 3.8 (acks), log.md section 6.3 (min_bytes); design section 3.
+Source: docs/spec/cluster.md §3.8 (acks), docs/spec/log.md §6.3 (min_bytes);
+docs/spec/coordinator.md §3.2.
 """
 
 from __future__ import annotations

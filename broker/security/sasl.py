@@ -1,7 +1,7 @@
 """SASL/PLAIN on a listener that asks for it: one peer's way from stranger to principal.
 
 Source: RFC 4616; KIP-43 (handshake v0, bare tokens), KIP-152 (v1, SaslAuthenticate);
-reliability.md section 8.2 (identity confusion, timing).
+docs/spec/reliability.md §8.2 (identity confusion, timing).
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 What a node finds on disk may have been damaged since it was written, and no checksum covers the
 offset of a batch: the first reader of each part looks at the headers in it. What was appended since
 the start needs no look.
-Source: log.md section 1.2; docs/log.md, "Damage below the recovery point".
+Source: docs/spec/log.md §1.2; docs/log.md, "Damage below the recovery point".
 """
 
 from __future__ import annotations

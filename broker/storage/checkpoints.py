@@ -1,6 +1,6 @@
 """Checkpoints on disk: which offset each partition has reached, in files of protocol/log_files.
 
-Source: log.md section 2.7.
+Source: docs/spec/log.md §2.7.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@
     start          cleaner checkpoint        first uncleanable: never past the last stable
                                              offset, a young record, the active segment
 
-Source: log.md sections 5.2 and 5.7; pitfall P22.
+Source: docs/spec/log.md §5.2 and §5.7; §9 pitfall P22.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@
            -> each run of segments is swapped in -> checkpoint
 
 A log that is cut, deleted or no longer to be compacted ends its pass; whatever the worker had
-written is thrown away. Source: log.md sections 5.2 and 5.8; pitfalls P22 and P26.
+written is thrown away. Source: docs/spec/log.md §5.2 and §5.8; §9 pitfalls P22 and P26.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Up to where each log is compacted: kept in memory, written to each directory.
 
-Source: log.md sections 2.7 and 5.2; pitfall P22.
+Source: docs/spec/log.md §2.7 and §5.2; §9 pitfall P22.
 """
 
 from __future__ import annotations

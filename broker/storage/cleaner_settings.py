@@ -1,6 +1,6 @@
 """The settings of log compaction that a node has for all its topics.
 
-Source: log.md section 8, Kafka 3.9 CleanerConfig.
+Source: docs/spec/log.md §8, Kafka 3.9 CleanerConfig.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@ then copy what is still wanted.
 
 A generator, so that whoever runs it decides when the next step is taken: a worker process as fast
 as its throttle allows, the simulation between other events.
-Source: log.md sections 5.3 to 5.7; pitfalls P8, P19 to P25 and P36.
+Source: docs/spec/log.md §5.3 to §5.7; §9 pitfalls P8, P19 to P25 and P36.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What a compaction is asked to do and what it answers, in a form that crosses a pipe.
 
-Source: log.md sections 5.2 to 5.6.
+Source: docs/spec/log.md §5.2 to §5.6.
 """
 
 from __future__ import annotations

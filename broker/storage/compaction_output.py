@@ -1,6 +1,6 @@
 """A segment under way: written as ``.cleaned`` files that nobody reads before they are complete.
 
-Source: log.md sections 3.5 step 1, 5.4; pitfalls P8 and P20.
+Source: docs/spec/log.md §3.5 step 1, §5.4; §9 pitfalls P8 and P20.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@
     worker  {"rewritten": [...]}, then {"compacted": [...]} or {"failed": ...}
 
 Both ends are pipes, so that the worker learns of our death however we die.
-Source: log.md section 5.8; design decision 10.
+Source: docs/spec/log.md §5.8.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Who runs a compaction: the port, and the way that stays on the event loop.
 
 A node has a process for it (compaction_process.py). The loop runs it itself in the simulation,
-where the disk is in memory. Source: log.md section 5.8; design decisions 9 and 10.
+where the disk is in memory. Source: docs/spec/log.md §5.8; docs/spec/reliability.md §5,
+docs/spec/log.md §5.8.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What is damaged of a log, for those who serve it, copy it anew or tell of it.
 
-Source: log.md section 3.4 and Check 4; docs/log.md, "Damage below the recovery point".
+Source: docs/spec/log.md §3.4 and §3.7 check 4; docs/log.md, "Damage below the recovery point".
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Entry headers read from a segment: sizes, offsets and what recovery notes of a batch.
 
 Payloads are jumped over and checksums are not looked at: recovery does that.
-Source: log.md sections 1.1 to 1.4; the fields are drawn in protocol/records/header.py.
+Source: docs/spec/log.md §1.1 to §1.4; the fields are drawn in protocol/records/header.py.
 """
 
 from __future__ import annotations

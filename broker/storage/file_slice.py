@@ -1,6 +1,6 @@
 """Batches to be sent as they lie in their file, without being read first.
 
-Source: log.md section 6.4: the range must not shrink while it is sent; never pad.
+Source: docs/spec/log.md §6.4: the range must not shrink while it is sent; never pad.
 """
 
 from __future__ import annotations

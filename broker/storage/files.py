@@ -1,6 +1,7 @@
 """The only door to the disk: what storage asks of a file system, and the real one.
 
-Source: log.md section 3.1 (what must be fsynced, in which order) and design decision 9.
+Source: docs/spec/log.md §3.1 (what must be fsynced, in which order) and
+docs/spec/reliability.md §5.
 """
 
 from __future__ import annotations

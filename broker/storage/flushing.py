@@ -2,7 +2,7 @@
 
 A flush writes, in this order: producer snapshots, leader epochs, the segments above the recovery
 point with their indexes, new names in the directory. Only then the recovery point moves.
-Source: log.md section 3.1; pitfalls P2 to P5, P13 and P15.
+Source: docs/spec/log.md §3.1; §9 pitfalls P2 to P5, P13 and P15.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What goes on in the background of all logs: flushes, checkpoints, removals, second looks.
 
-Source: log.md section 3.1 (policy S, intervals of the checkpoints, disk full), 4.1 and 4.2.
+Source: docs/spec/log.md §3.1 (policy S, intervals of the checkpoints, disk full), §4.1 and §4.2.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Indexes of large segments that turned out bad, made again in slices while their readers wait.
 
-Source: log.md section 2.3 and pitfall P2; design decision 10 (slices of 2 ms).
+Source: docs/spec/log.md §2.3 and §9 pitfall P2; §5.8.
 """
 
 from __future__ import annotations

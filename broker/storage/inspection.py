@@ -1,6 +1,6 @@
 """Damage that a reader met, while the log is in use: how far it reaches is found out.
 
-Source: log.md section 3.4 and Check 4; reliability.md, failure 14.
+Source: docs/spec/log.md §3.4 and §3.7 check 4; docs/spec/reliability.md §2 failure 14.
 """
 
 from __future__ import annotations

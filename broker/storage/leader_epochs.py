@@ -3,7 +3,7 @@
 Kept in ``leader-epoch-checkpoint``, lines of "epoch startOffset". The file is written by the
 flush that makes the batches of an epoch durable, before the recovery point moves; what a crash
 leaves out, recovery finds again in the batch headers above that point.
-Source: log.md section 2.7; pitfalls P14 and P42.
+Source: docs/spec/log.md §2.7; §9 pitfalls P14 and P42.
 """
 
 from __future__ import annotations

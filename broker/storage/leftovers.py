@@ -4,7 +4,7 @@
     .cleaned  a result of compaction that was not complete: remove, with the swaps above it
     .swap     a complete result: takes the place of the segments it was made from
 
-Source: log.md sections 3.3 steps 1 and 2, and 3.5; pitfall P12.
+Source: docs/spec/log.md §3.3 steps 1 and 2, and §3.5; §9 pitfall P12.
 """
 
 from __future__ import annotations

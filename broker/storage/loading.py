@@ -1,6 +1,6 @@
 """Loading one log from its directory, after a clean stop or a crash.
 
-Source: log.md sections 3.3 and 3.4; pitfalls P1, P2, P5, P7, P12 and P14.
+Source: docs/spec/log.md §3.3 and §3.4; §9 pitfalls P1, P2, P5, P7, P12 and P14.
 """
 
 from __future__ import annotations
@@ -389,7 +389,7 @@ class _Loading:
                 self._epochs.version = version
 
     async def _sync(self) -> None:
-        """What was verified is fsynced before anybody relies on it (P5)."""
+        """What was verified is fsynced before anybody relies on it (docs/spec/log.md §9 P5)."""
         changed = [segment for segment in self._changed if segment in self._segments]
         if not changed:
             return

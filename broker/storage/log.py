@@ -3,7 +3,7 @@
     start_offset ... recovery_point ... end_offset    below the middle one no power cut takes any
     start_offset ... high watermark ... end_offset    below it consumers see; replication's word
 
-Source: log.md sections 2.9, 4.4 and 6.2.
+Source: docs/spec/log.md §2.9, §4.4 and §6.2.
 """
 
 from __future__ import annotations
@@ -313,7 +313,10 @@ class Log(StoredLog):
     # Leader epochs
 
     def assign_epoch(self, epoch: int, start_offset: int) -> None:
-        """The leader of ``epoch`` writes from ``start_offset`` on; said on election (P42)."""
+        """The leader of ``epoch`` writes from ``start_offset`` on; said on election.
+
+        Source: docs/spec/log.md §9 P42.
+        """
         self.epochs.assign(epoch, start_offset)
 
     def epoch_end_offset(self, epoch: int) -> tuple[int, int]:

@@ -1,6 +1,6 @@
 """The settings of one log, under the names topics know them by.
 
-Source: log.md section 8, Kafka 3.9 TopicConfig and LogConfig.
+Source: docs/spec/log.md §8, Kafka 3.9 TopicConfig and LogConfig.
 """
 
 from __future__ import annotations

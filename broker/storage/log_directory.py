@@ -1,6 +1,6 @@
 """One entry of log.dirs: its lock, its clean-shutdown marker, its checkpoints.
 
-Source: log.md sections 2.1, 2.7 and 3.2; pitfall P6.
+Source: docs/spec/log.md §2.1, §2.7 and §3.2; §9 pitfall P6.
 """
 
 from __future__ import annotations

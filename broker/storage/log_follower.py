@@ -1,6 +1,6 @@
 """What a follower does to its log: append what the leader has, drop what it has not.
 
-Source: log.md sections 2.9 and 3.6; pitfalls P16, P28 and P30.
+Source: docs/spec/log.md §2.9 and §3.6; §9 pitfalls P16, P28 and P30.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Reading batches: from the one that holds an offset, up to a bound.
 
-Source: log.md sections 6.1 and 6.2.
+Source: docs/spec/log.md §6.1 and §6.2.
 """
 
 from __future__ import annotations

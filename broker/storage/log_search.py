@@ -1,6 +1,6 @@
 """What is looked for in one log: offsets by time, aborted transactions.
 
-Source: log.md sections 4.4 and 6.5; pitfalls P31 and P32.
+Source: docs/spec/log.md §4.4 and §6.5; §9 pitfalls P31 and P32.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What takes segments out of a log: its start that moved, its age, compaction that rewrote them.
 
-Source: log.md sections 3.5 (steps 3 to 5) and 4.1 to 4.3; pitfall P16.
+Source: docs/spec/log.md §3.5 (steps 3 to 5) and §4.1 to §4.3; §9 pitfall P16.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """All logs of this node: found at the start, created, deleted, kept safe, closed in order.
 
-Source: log.md sections 2.1, 3.1, 3.2 and 4.2.
+Source: docs/spec/log.md §2.1, §3.1, §3.2 and §4.2.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Two batches contradict each other when the second does not begin behind the end of the first. Which
 of them is wrong shows in what lies around both.
-Source: log.md section 1.2 (what the checksum covers); docs/log.md, "Damage below the recovery
+Source: docs/spec/log.md §1.2 (what the checksum covers); docs/log.md, "Damage below the recovery
 point".
 """
 

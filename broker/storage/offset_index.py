@@ -4,7 +4,7 @@
 
 An entry (o, p) says that the append starting at byte p ends with offset o. The file is rewritten
 from memory when the segment is flushed and may be rebuilt from the log at any time.
-Source: log.md section 2.3.
+Source: docs/spec/log.md §2.3.
 """
 
 from __future__ import annotations

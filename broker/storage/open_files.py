@@ -2,7 +2,7 @@
 
 A process has room for so many descriptors, and connections need them too. A segment whose last
 bytes were not fsynced keeps its descriptor, for the kernel tells of a failed write only to those
-that were there. Source: log.md section 4.2 (use counts).
+that were there. Source: docs/spec/log.md §4.2 (use counts).
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Old cleaners wrote such segments. The pieces take its place as the result of a compaction would:
 whatever interrupts it, a start finds the old segment or all of the pieces.
-Source: log.md sections 3.3 step 4 and 3.5; pitfall P8.
+Source: docs/spec/log.md §3.3 step 4 and §3.5; §9 pitfall P8.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@
     my_topic-0.<32 hex digits>-delete                 on its way out
     my_topic-0.<32 hex digits>-stray                  of a topic that is gone; kept, never opened
 
-Source: log.md section 2.1; pitfall P40.
+Source: docs/spec/log.md §2.1; §9 pitfall P40.
 """
 
 from __future__ import annotations

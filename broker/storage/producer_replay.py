@@ -1,7 +1,7 @@
 """The producers of a log, from the newest snapshot and the batches after it.
 
 The same walk finds the aborted transactions again where a transaction index was lost.
-Source: log.md sections 3.4 and 7.4.
+Source: docs/spec/log.md §3.4 and §7.4.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 ``<offset>.snapshot`` covers the log up to that offset, which it does not include; its bytes are
 drawn in protocol/log_files/producer_snapshot.py. Only the last batch of a producer is kept.
-Source: log.md sections 2.6 and 7.4; pitfalls P12, P15 and P16.
+Source: docs/spec/log.md §2.6 and §7.4; §9 pitfalls P12, P15 and P16.
 """
 
 from __future__ import annotations

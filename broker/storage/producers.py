@@ -1,7 +1,7 @@
 """What one partition knows of the producers that number their batches.
 
 A batch that was appended before is recognised by its sequence numbers and answered again; one
-that does not follow the last is refused. Source: log.md sections 7.1 to 7.3.
+that does not follow the last is refused. Source: docs/spec/log.md §7.1 to §7.3.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ the partition's directory names them, so that a start looks at them again and an
     <count>
     <segment> <position> <end position> <first offset> <next offset> <reason>
 
-Source: log.md section 3.4 and Check 4; reliability.md, failure 14.
+Source: docs/spec/log.md §3.4 and §3.7 check 4; docs/spec/reliability.md §2 failure 14.
 """
 
 from __future__ import annotations

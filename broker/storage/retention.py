@@ -3,7 +3,7 @@
 A policy is a class without arguments, named by ``log.retention.policy.class`` as module:Class.
 It sees closed and active segments and names how many of the oldest are to go; that a log never
 starts above its high watermark, and that what lies below its start goes in any case, is not left
-to it. Source: log.md section 4.1; pitfalls P17 and P43.
+to it. Source: docs/spec/log.md §4.1; §9 pitfalls P17 and P43.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The regular look for segments that may go, at all logs of a node.
 
-Source: log.md section 4.1; pitfalls P13, P17 and P26.
+Source: docs/spec/log.md §4.1; §9 pitfalls P13, P17 and P26.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """One segment of a log: a file of batches, with the indexes that find them.
 
-Source: log.md sections 2.1, 2.2, 4.2 (use counts) and 6.2 (finding a batch).
+Source: docs/spec/log.md §2.1, §2.2, §4.2 (use counts) and §6.2 (finding a batch).
 """
 
 from __future__ import annotations

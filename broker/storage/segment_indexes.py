@@ -1,8 +1,8 @@
 """Both indexes of one segment, kept while batches are written and made again when they are bad.
 
 The files are written when the segment is flushed, never before: a segment whose indexes are not
-on disk is one that recovery would rebuild anyway (log.md section 3.4).
-Source: log.md sections 2.3, 2.4 and 3.3 step 3; pitfalls P1 and P2.
+on disk is one that recovery would rebuild anyway (docs/spec/log.md §3.4).
+Source: docs/spec/log.md §2.3, §2.4 and §3.3 step 3; §9 pitfalls P1 and P2.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ class SegmentIndexes:
         self.transactions = TransactionIndex(
             files, stem.with_suffix(TRANSACTION_SUFFIX), is_empty=is_empty
         )
-        """The aborted ones; rebuilding the other two leaves it alone (P12)."""
+        """The aborted ones; rebuilding the other two leaves it alone (docs/spec/log.md §9 P12)."""
         self._is_on_disk = not is_empty
         self._interval = 4096
         self._entries_max = (1, 1)

@@ -1,6 +1,6 @@
 """Recovery of one segment: keep what is whole, say where the rest begins, make the indexes anew.
 
-Source: log.md section 3.4; pitfalls P10 to P12.
+Source: docs/spec/log.md §3.4; §9 pitfalls P10 to P12.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The segments of one log: a sorted list that is replaced whole, never changed.
 
 A reader takes the list once and keeps it; who changes it swaps one reference.
-Source: log.md section 4.2.
+Source: docs/spec/log.md §4.2.
 """
 
 from __future__ import annotations

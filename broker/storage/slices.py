@@ -1,6 +1,6 @@
 """Long work beside the event loop's other work: in slices, or in a thread to its end.
 
-Source: design decision 10.
+Source: docs/spec/log.md §5.8.
 """
 
 from __future__ import annotations

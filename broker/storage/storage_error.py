@@ -1,6 +1,7 @@
 """What the disk refuses, as storage understands it.
 
-Source: design section 4, rule 4 (a full disk heals, any other failure takes the directory offline).
+Source: docs/spec/reliability.md §9.1 rule 4 (a full disk heals, any other failure takes the
+directory offline).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """A log on disk and its care: settings, rolling, flushing, failing, closing.
 
 All methods run on the event loop; only a flush works in a thread.
-Source: log.md sections 2.8, 3.1 and 3.2.
+Source: docs/spec/log.md §2.8, §3.1 and §3.2.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@
 
 Until the old segments are renamed everything can be taken back; from then on only a start that
 finds the .swap files, or the end of :func:`publish`, puts the log right.
-Source: log.md section 3.5, steps 2 to 6.
+Source: docs/spec/log.md §3.5, steps 2 to 6.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@
 
 An entry (t, o) says that every record with a timestamp above t comes after offset o. It is kept
 for whole batches: o is the last offset of the earliest batch that reached t.
-Source: log.md section 2.4.
+Source: docs/spec/log.md §2.4.
 """
 
 from __future__ import annotations

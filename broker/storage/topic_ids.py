@@ -5,7 +5,7 @@
 
 The id keeps a log from being taken for one of a later topic of the same name. A file that is
 damaged is written again as the controller says; one that names another topic is refused.
-Source: log.md section 2.7; UnifiedLog.initializeTopicId (3.9).
+Source: docs/spec/log.md §2.7; UnifiedLog.initializeTopicId (3.9).
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@
 
 The last offset is that of the marker, and increases; the first may lie in an earlier segment. The
 last stable offset is what it was once this transaction was over. A file is there only when there
-is an entry; like the other indexes it is written by the flush. Source: log.md sections 2.5, 6.5.
+is an entry; like the other indexes it is written by the flush. Source: docs/spec/log.md §2.5, §6.5.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 An index below the recovery point was fsynced and is only compared with the batches that it names:
 it has no checksum. Above it the batches say what was aborted.
-Source: log.md sections 2.5, 3.3 step 3 and 3.4.
+Source: docs/spec/log.md §2.5, §3.3 step 3 and §3.4.
 """
 
 from __future__ import annotations

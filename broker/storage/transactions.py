@@ -1,7 +1,7 @@
 """Which transactions of a partition are open, and which have ended but not yet for good.
 
 Readers of committed records stop at the first offset of either kind: a marker above the high
-watermark may still be lost. Source: log.md sections 7.1 and 7.3.
+watermark may still be lost. Source: docs/spec/log.md §7.1 and §7.3.
 """
 
 from __future__ import annotations

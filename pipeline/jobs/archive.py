@@ -1,7 +1,7 @@
 """archive: topics into Parquet, exactly once, with a group that shows how far it came.
 
 Run by ``barnabas spark archive``, by ``spark-submit`` with this file, or by :func:`run`.
-Source: pipeline.md sections 10 and 12, job 5.
+Source: docs/spec/pipeline.md §2 and §4, job 5.
 """
 
 from __future__ import annotations

@@ -2,7 +2,8 @@
 
 What ListOffsets answers one at a time, as one sort: times and records of a partition are cut into
 short slots, each slot is walked backwards keeping the smallest record seen, and what lies in later
-slots is carried in. Source: users.md section 3 (lag at a time); pipeline.md section 12 (as-of).
+slots is carried in. Source: docs/spec/users.md §3 (lag at a time); docs/spec/pipeline.md §4
+(as-of).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The rules of offset-audit: what is odd in the history of committed offsets. Frames in and out.
 
 Every rule gives rows of FINDINGS. A rule sees one partition of a group in the order of its
-commits; what lies before a tombstone is another life. Source: pipeline.md section 12, job 2.
+commits; what lies before a tombstone is another life. Source: docs/spec/pipeline.md §4, job 2.
 """
 
 from __future__ import annotations

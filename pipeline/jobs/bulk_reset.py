@@ -1,7 +1,7 @@
 """reset: move many groups to a time or an offset at once, by a plan that can be undone.
 
 Run by ``barnabas spark reset plan|apply|undo``, by ``spark-submit`` with this file, or by
-:func:`run`. Groups with members are listed and left alone. Source: pipeline.md section 12, job 4.
+:func:`run`. Groups with members are listed and left alone. Source: docs/spec/pipeline.md §4, job 4.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 The file is not named after its job: beside a script of spark-submit ``profile`` would hide a module
 of Python's own. Run by ``barnabas spark profile``, by ``spark-submit`` with this file, or by
-:func:`run`. Source: pipeline.md section 12, job 7.
+:func:`run`. Source: docs/spec/pipeline.md §4, job 7.
 """
 
 from __future__ import annotations

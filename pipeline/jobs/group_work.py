@@ -1,7 +1,7 @@
 """Work on groups in parallel: each task opens its own sessions and takes hundreds at a time.
 
 All rows of a group come to one task, in order, and are handed over together; groups are
-independent of each other, but asked for many at once. Source: pipeline.md section 12 (jobs 3 and
+independent of each other, but asked for many at once. Source: docs/spec/pipeline.md §4 (jobs 3 and
 4: partitioned by group).
 """
 

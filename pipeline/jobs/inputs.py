@@ -1,6 +1,6 @@
 """Where jobs read commits, records and the edges of logs: from a cluster, or from files.
 
-Source: pipeline.md sections 12 (common input columns) and 13.
+Source: docs/spec/pipeline.md §4 (common input columns) and §5.
 """
 
 from __future__ import annotations

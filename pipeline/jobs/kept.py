@@ -1,6 +1,6 @@
 """Frames that Spark keeps while a job walks over them several times, let go however it ends.
 
-Source: pipeline.md section 12; issue 8, item 6 (memory).
+Source: docs/spec/pipeline.md §4.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Frames in, frames out. A commit counts from its own time on, until the next one or until it is
 forgotten; what it is measured against is the log as it was then: where it ended at a time is the
-first offset stamped then or later. Source: users.md section 3; pipeline.md section 12, job 1.
+first offset stamped then or later. Source: docs/spec/users.md §3; docs/spec/pipeline.md §4, job 1.
 """
 
 from __future__ import annotations

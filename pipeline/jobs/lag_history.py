@@ -1,7 +1,7 @@
 """lag-history: how far every group was behind over time, and the verdict on it, window by window.
 
 Run by ``barnabas spark lag-history``, by ``spark-submit`` with this file, or by :func:`run`.
-Source: pipeline.md section 12, job 1; users.md section 3.
+Source: docs/spec/pipeline.md §4, job 1; docs/spec/users.md §3.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The plots of lag-history: lag over time of each group, and its verdicts as a bar.
 
-Source: issue 8, item 3.
+Source: docs/spec/pipeline.md §4, job 1.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Every job by its name, and the way all of them start: words in, a session, a report, a code.
 
 The three faces share it: ``run`` of a job's module for Python, ``barnabas spark JOB`` for people,
-``spark-submit pipeline/jobs/FILE`` for clusters. Source: pipeline.md sections 12 and 13.
+``spark-submit pipeline/jobs/FILE`` for clusters. Source: docs/spec/pipeline.md §4 and §5.
 """
 
 from __future__ import annotations

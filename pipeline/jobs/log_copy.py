@@ -1,6 +1,6 @@
 """A partition's log written elsewhere, entry by entry: nobody sees it before it is complete.
 
-Source: pipeline.md section 12, job 6 (never writes in place); log.md section 2.1.
+Source: docs/spec/pipeline.md §4, job 6 (never writes in place); docs/spec/log.md §2.1.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """offset-audit: commits that went back, jumped, stalled or point outside the log, and who did it.
 
 Run by ``barnabas spark offset-audit``, by ``spark-submit`` with this file, or by :func:`run`.
-Source: pipeline.md section 12, job 2.
+Source: docs/spec/pipeline.md §4, job 2.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """A report as one HTML page: figures, plots and tables, without network, script or fonts.
 
-Source: issue 8, item 3.
+Source: docs/spec/pipeline.md §4, job 2.
 """
 
 from __future__ import annotations

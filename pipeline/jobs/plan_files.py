@@ -1,7 +1,7 @@
 """A plan on disk: its rows as Parquet, what it is about as JSON, and what came of it.
 
 The directory is written once, before anything is changed, so that all can be put back: ``plan/``
-has every offset as it was and as it is to be. Source: pipeline.md section 12 (undo first).
+has every offset as it was and as it is to be. Source: docs/spec/pipeline.md §4 (undo first).
 """
 
 from __future__ import annotations

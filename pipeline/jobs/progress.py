@@ -1,7 +1,7 @@
 """What a job says while it runs: what it is doing, and how many of Spark's tasks are done.
 
 To standard error, so that output can be piped; on a terminal one line that changes, elsewhere a
-line only when something has moved. Source: pipeline.md section 12 (progress).
+line only when something has moved. Source: docs/spec/pipeline.md §4 (progress).
 """
 
 from __future__ import annotations

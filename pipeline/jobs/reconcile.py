@@ -2,7 +2,7 @@
 
 Records are matched by partition and content (key, value, timestamp), as often as each occurs; with
 ``--by-offset`` by partition and offset. Run by ``barnabas spark reconcile``, by ``spark-submit``
-with this file, or by :func:`run`. Source: pipeline.md section 12, job 8.
+with this file, or by :func:`run`. Source: docs/spec/pipeline.md §4, job 8.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What a job found: figures, tables and plots, as JSON for programs and a page for people.
 
-Source: pipeline.md section 12 (``--report``, exit codes, deterministic order).
+Source: docs/spec/pipeline.md §4 (``--report``, exit codes, deterministic order).
 """
 
 from __future__ import annotations

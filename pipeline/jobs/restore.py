@@ -2,7 +2,7 @@
 
 Keys, values, headers and, with ``--keep-partitions``, partitions are those of the archive; offsets
 and timestamps are new. Run by ``barnabas spark restore``, by ``spark-submit`` with this file, or by
-:func:`run`. Source: pipeline.md section 12, job 5.
+:func:`run`. Source: docs/spec/pipeline.md §4, job 5.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """One segment looked at from end to end: its entries, and whether its offset index fits them.
 
-Runs on executors; nothing is written. Source: pipeline.md section 12, job 6; log.md sections 2.3
-and 3.4.
+Runs on executors; nothing is written. Source: docs/spec/pipeline.md §4, job 6;
+docs/spec/log.md §2.3 and §3.4.
 """
 
 from __future__ import annotations

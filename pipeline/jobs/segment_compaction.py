@@ -2,7 +2,7 @@
 
 The rules are those of a running cleaner (protocol/records/compaction_filter.py), over the whole log
 in one pass, the last segment too. Runs on executors; what is read is never written to. Source:
-pipeline.md section 12, job 6; log.md sections 5.3 to 5.7.
+docs/spec/pipeline.md §4, job 6; docs/spec/log.md §5.3 to §5.7.
 """
 
 from __future__ import annotations

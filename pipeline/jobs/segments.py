@@ -1,8 +1,8 @@
 """segments: log directories verified, profiled, compacted or compared with another replica's.
 
 Run by ``barnabas spark segments verify|profile|compact|diff``, by ``spark-submit`` with this file,
-or by :func:`run`; no broker is asked. What is read is never written to. Source: pipeline.md section
-12, job 6.
+or by :func:`run`; no broker is asked. What is read is never written to.
+Source: docs/spec/pipeline.md §4, job 6.
 """
 
 from __future__ import annotations

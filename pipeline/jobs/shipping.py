@@ -1,7 +1,7 @@
 """Our package on the way to executors: a zip of what runs here, for clusters that lack it.
 
 Python modules only: what they need besides (pyarrow, msgpack, crc32c and the like) has parts in C
-and must be on the machines already, or come as an archive. Source: issue 8, item 5.
+and must be on the machines already, or come as an archive. Source: docs/spec/pipeline.md §5.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Into how many tasks a shuffle is divided, where nobody said so: Spark's 200 suits few.
 
 `session.py` says it where it makes the session; with spark-submit Spark has made its settings by
-then, and only how many cores there are can be asked. Source: pipeline.md section 13.
+then, and only how many cores there are can be asked. Source: docs/spec/pipeline.md §5.
 """
 
 from __future__ import annotations

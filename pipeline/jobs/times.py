@@ -1,6 +1,6 @@
 """Times and durations as people type them at a job: ``7d``, ``30s``, ``2026-11-21T10:00:00Z``.
 
-Source: pipeline.md section 12 (``--since 7d --window 30s``).
+Source: docs/spec/pipeline.md §4 (``--since 7d --window 30s``).
 """
 
 from __future__ import annotations

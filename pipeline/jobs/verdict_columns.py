@@ -1,7 +1,7 @@
 """The verdicts of coordinator/verdicts.py as expressions of Spark, over millions of commits.
 
 The rules are the same ones, said in windows and aggregates: a test holds both side by side on
-random histories. Source: users.md section 3; pipeline.md section 12.
+random histories. Source: docs/spec/users.md §3; docs/spec/pipeline.md §4.
 """
 
 from __future__ import annotations

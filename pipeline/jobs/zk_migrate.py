@@ -1,7 +1,7 @@
 """zk-migrate: bring the offsets of classic groups at rest to the coordinator, and back if need be.
 
 Run by ``barnabas spark zk-migrate plan|apply|verify|rollback``, by ``spark-submit`` with this
-file, or by :func:`run`. Source: pipeline.md section 12, job 3.
+file, or by :func:`run`. Source: docs/spec/pipeline.md §4, job 3.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Steps of zk-migrate for some groups: rows in, both stores read or written, rows out.
 
 What is to be done about two offsets, and who counts as active, stands in client/migration.py; what
-is written here was read a moment before and is still as planned. Source: coordinator.md sections
-6.7 and 6.8; pipeline.md section 12, job 3.
+is written here was read a moment before and is still as planned.
+Source: docs/spec/coordinator.md §6.7 and §6.8; docs/spec/pipeline.md §4, job 3.
 """
 
 from __future__ import annotations

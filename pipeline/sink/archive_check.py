@@ -1,6 +1,6 @@
 """What a checkpoint, an archive and a group say of the same stream, compared before it goes on.
 
-Source: pipeline.md section 10.5.
+Source: docs/spec/pipeline.md §2 step 5.
 """
 
 from __future__ import annotations

@@ -7,8 +7,8 @@
     temporary/<random>.parquet       being written, or left by an attempt that died
     <topic>/<date>/0000000007-0003.parquet
 
-A batch is there once its manifest is, and that comes into being by one rename. Source: pipeline.md
-section 10.
+A batch is there once its manifest is, and that comes into being by one rename.
+Source: docs/spec/pipeline.md §2.
 """
 
 from __future__ import annotations

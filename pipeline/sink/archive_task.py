@@ -1,6 +1,6 @@
 """One task of an archive: rows into Parquet files by topic and day, with an account of each.
 
-Source: pipeline.md section 10.1.
+Source: docs/spec/pipeline.md §2 step 1.
 """
 
 from __future__ import annotations

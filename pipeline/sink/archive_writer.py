@@ -1,7 +1,7 @@
 """A stream of records archived exactly once: files, then a manifest, then the group's offsets.
 
 The manifest is the truth. Whatever runs again after a crash finds it, or does not, and goes on
-from there; the group's commit may be repeated. Source: pipeline.md section 10.
+from there; the group's commit may be repeated. Source: docs/spec/pipeline.md §2.
 """
 
 from __future__ import annotations

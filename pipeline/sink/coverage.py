@@ -1,7 +1,7 @@
 """Which offsets of a partition are in a file: as runs, so that gaps can be told.
 
 Gaps are legal: compaction, aborted transactions, markers, and rows that somebody filtered out.
-Source: pipeline.md section 10 (gaps are recorded, not refused).
+Source: docs/spec/pipeline.md §2 (gaps are recorded, not refused).
 """
 
 from __future__ import annotations

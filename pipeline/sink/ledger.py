@@ -6,7 +6,7 @@
     <checkpoint>/barnabas-sink/done.json              {"batch": 6}
 
 A task writes its line before it sends anything, so whoever runs it again finds the producer id.
-Source: pipeline.md section 10.
+Source: docs/spec/pipeline.md §2.
 """
 
 from __future__ import annotations

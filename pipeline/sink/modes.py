@@ -1,6 +1,6 @@
 """The modes of the sink: records of topics, or an archive of files.
 
-Source: pipeline.md sections 10 and 11.1.
+Source: docs/spec/pipeline.md §2 and §3.1.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 Batches are cut the same way from the same rows, and one at a time is under way to a partition.
 So a task that runs again asks each leader what it has last seen of the producer id, leaves out
 what came before that batch, and sends the batch again: the leader knows it, and acknowledges it
-once it is replicated. Source: pipeline.md section 10; log.md section 7; KIP-98, KIP-664.
+once it is replicated. Source: docs/spec/pipeline.md §2; docs/spec/log.md §7; KIP-98, KIP-664.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The options of a sink into topics, and the columns that its rows must have.
 
-Source: pipeline.md section 11.1 (sink); Kafka's KafkaWriter for what is asked of columns.
+Source: docs/spec/pipeline.md §3.1 (sink); Kafka's KafkaWriter for what is asked of columns.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 A stream's batch that runs again after a crash writes nothing twice as long as its rows come in
 the same order again, which they do unless something between source and sink shuffles them.
-Source: pipeline.md sections 10 and 11.1 (sink).
+Source: docs/spec/pipeline.md §2 and §3.1 (sink).
 """
 
 from __future__ import annotations

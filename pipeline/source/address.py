@@ -1,6 +1,6 @@
 """Where the cluster is and who we say we are, out of the options.
 
-Source: pipeline.md section 11.1; Kafka's SaslConfigs and PlainLoginModule for the names.
+Source: docs/spec/pipeline.md §3.1; Kafka's SaslConfigs and PlainLoginModule for the names.
 """
 
 from __future__ import annotations

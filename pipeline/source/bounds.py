@@ -1,6 +1,6 @@
 """Starts and ends of a frame as offsets of partitions, looked up in the cluster.
 
-Source: pipeline.md section 11.1.
+Source: docs/spec/pipeline.md §3.1.
 """
 
 from __future__ import annotations

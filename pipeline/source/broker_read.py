@@ -1,6 +1,6 @@
 """The records of a range, fetched from the leader of its partition while others are unpacked.
 
-Runs on executors. Source: pipeline.md sections 11.3 and 13 (network reads).
+Runs on executors. Source: docs/spec/pipeline.md §3.3 and §5 (network reads).
 """
 
 from __future__ import annotations

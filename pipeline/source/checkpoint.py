@@ -7,7 +7,7 @@
     commits/N         there once batch N is done
     barnabas-initial-offsets.json   ours: where the first batch starts
 
-Source: pipeline.md sections 9.3.6, 9.3.7 and 9.3.9.
+Source: docs/spec/pipeline.md §1.3 trap 6, §1.3 trap 7 and §1.3 trap 9.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The records of ``__consumer_offsets`` decoded into columns: offset commits, or groups.
 
 Keys repeat from commit to commit, so each is parsed once; values are read in `commit_values.py`.
-Source: coordinator.md section 2; pipeline.md sections 9.4 and 12.
+Source: docs/spec/coordinator.md §2; docs/spec/pipeline.md §1.4 and §4.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """The values of offset commits read into columns, all of them at once.
 
 What brokers write today without a note is read as numbers where it lies; any other value goes
-through :func:`read_commit`, one by one. Source: coordinator.md section 2; pipeline.md section 9.4.
+through :func:`read_commit`, one by one. Source: docs/spec/coordinator.md §2;
+docs/spec/pipeline.md §1.4.
 """
 
 from __future__ import annotations

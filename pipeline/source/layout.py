@@ -1,7 +1,7 @@
 """The columns of each mode, as Spark is told them and as Arrow batches must have them.
 
 Spark compares the schema of the first Arrow batch only, so every batch is built from these and
-from nothing else. Source: pipeline.md sections 9.3 (traps 2 and 3), 11.2 and 12.
+from nothing else. Source: docs/spec/pipeline.md §1.3 (traps 2 and 3), §3.2 and §4.
 """
 
 from __future__ import annotations

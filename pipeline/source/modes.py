@@ -1,6 +1,6 @@
 """The modes of the data source: which reader, which columns, which options.
 
-Source: pipeline.md section 13; issue 8.
+Source: docs/spec/pipeline.md §5.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The options of a topic's frame, under the names that users of Spark's Kafka connector know.
 
-Source: pipeline.md section 11.1.
+Source: docs/spec/pipeline.md §3.1.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """How ranges of offsets become tasks, and how a limit is shared between partitions.
 
-Both are the formulas of Spark's Kafka connector. Source: pipeline.md section 11.1.
+Both are the formulas of Spark's Kafka connector. Source: docs/spec/pipeline.md §3.1.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Offsets of many partitions as text: the JSON of Spark's Kafka connector, in one order only.
 
 Spark compares offsets as text, so the same offsets must always be written the same way: topics
-in order, partitions in the order of their numbers. Source: pipeline.md sections 9.3.5 and 11.1.
+in order, partitions in the order of their numbers. Source: docs/spec/pipeline.md §1.3 trap 5 and
+§3.1.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Filters that Spark hands to a source, as bounds on what is read at all.
 
 Only an equal partition is settled by reading less; everything else narrows the plan and is
-checked again by Spark. Source: pipeline.md section 9.3.4.
+checked again by Spark. Source: docs/spec/pipeline.md §1.3 trap 4.
 """
 
 from __future__ import annotations

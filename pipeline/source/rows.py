@@ -1,6 +1,6 @@
 """Records gathered in columns, and Arrow batches of the frame's columns made from them.
 
-Source: pipeline.md sections 9.3.2, 9.4 and 11.2.
+Source: docs/spec/pipeline.md §1.3 trap 2, §1.4 and §3.2.
 """
 
 from __future__ import annotations

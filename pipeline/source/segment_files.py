@@ -1,6 +1,6 @@
 """The segment files of log directories: which there are, whose they are, how they follow.
 
-Source: log.md section 2.1; pipeline.md sections 9.4 (cost of a task) and 13.
+Source: docs/spec/log.md §2.1; docs/spec/pipeline.md §1.4 (cost of a task) and §5.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Segment files as a frame, with no broker running: every task walks files of its own.
 
 What is read was written, not necessarily acknowledged: nobody is there to say how far the high
-watermark is, or whether a transaction ended. Source: pipeline.md section 13; log.md section 3.4.
+watermark is, or whether a transaction ended. Source: docs/spec/pipeline.md §5;
+docs/spec/log.md §3.4.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """A topic, or several, as a frame: planned beside the driver, read on executors.
 
-Source: pipeline.md sections 9.2, 9.3 and 11.
+Source: docs/spec/pipeline.md §1.2, §1.3 and §3.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """A topic as a stream: where batches begin and end, how large they are, what a group is told.
 
 Lives in one worker beside the driver as long as the query; what executors get is only the tasks.
-Source: pipeline.md sections 9.2, 9.3 and 11.1.
+Source: docs/spec/pipeline.md §1.2, §1.3 and §3.1.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Entries of a log turned into rows: decompressed, cut to a range, aborted transactions left out.
 
-Source: pipeline.md section 13 (network reads); log.md sections 1.4 to 1.6 and 7.
+Source: docs/spec/pipeline.md §5 (network reads); docs/spec/log.md §1.4 to §1.6 and §7.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The offsets that classic consumers keep in ZooKeeper, as a frame: ``/consumers/*/offsets``.
 
 Groups are divided among as many tasks as there may be sessions; each reads with many requests
-under way at once. Source: pipeline.md sections 9.4 and 12 (job 3); coordinator.md section 6.1.
+under way at once. Source: docs/spec/pipeline.md §1.4 and §4 (job 3); docs/spec/coordinator.md §6.1.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@
     | last stable offset int64 |
 
 The last offset is that of the marker, and increases; the first may lie in an earlier segment.
-Source: log.md section 2.5.
+Source: docs/spec/log.md §2.5.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@
     my_topic 0 1010         topic, partition, offset        (leader epochs: epoch, start offset)
     __consumer_offsets 12 7
 
-Source: log.md section 2.7.
+Source: docs/spec/log.md §2.7.
 """
 
 from __future__ import annotations

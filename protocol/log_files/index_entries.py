@@ -4,7 +4,7 @@
     .timeindex  | timestamp int64     | offset - base int32 |
 
 Nothing is checked but that entries are whole: an index is a hint and may be made anew from the
-log. Source: log.md sections 2.3 and 2.4.
+log. Source: docs/spec/log.md §2.3 and §2.4.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@
     producer id int64 | epoch int16 | last sequence int32 | last offset int64
     | offset delta int32 | timestamp int64 | coordinator epoch int32 | transaction start int64
 
-Source: log.md section 2.6.
+Source: docs/spec/log.md §2.6.
 """
 
 from __future__ import annotations

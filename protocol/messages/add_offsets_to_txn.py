@@ -1,6 +1,6 @@
 """AddOffsetsToTxn (key 25): makes the offsets of a group part of a transaction.
 
-Source: protocol.md section 2; KIP-98.
+Source: docs/spec/protocol.md §2; KIP-98.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """AddPartitionsToTxn (key 24): makes partitions part of a transaction.
 
-Source: protocol.md section 2; KIP-98.
+Source: docs/spec/protocol.md §2; KIP-98.
 """
 
 from __future__ import annotations

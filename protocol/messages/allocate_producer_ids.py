@@ -1,6 +1,6 @@
 """AllocateProducerIds (key 67): asks the controller for a block of producer ids.
 
-Source: protocol.md section 2; cluster.md section 1.4; our nodes take blocks from ZooKeeper.
+Source: docs/spec/protocol.md §2; docs/spec/cluster.md §1.4; our nodes take blocks from ZooKeeper.
 """
 
 from __future__ import annotations

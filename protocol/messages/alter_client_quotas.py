@@ -1,6 +1,6 @@
 """AlterClientQuotas (key 49): changes quotas.
 
-Source: protocol.md section 2; KIP-546.
+Source: docs/spec/protocol.md §2; KIP-546.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """AlterConfigs (key 33): replaces the settings of topics and brokers.
 
-Source: protocol.md section 2.
+Source: docs/spec/protocol.md §2.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """AlterPartition (key 56): proposes in-sync replicas to the controller.
 
-Source: protocol.md section 2; cluster.md section 3.6; our leaders write them to ZooKeeper instead.
+Source: docs/spec/protocol.md §2; docs/spec/cluster.md §3.6; our leaders write them to ZooKeeper
+instead.
 """
 
 from __future__ import annotations

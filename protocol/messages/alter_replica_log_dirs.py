@@ -1,6 +1,6 @@
 """AlterReplicaLogDirs (key 34): moves replicas between log directories.
 
-Source: protocol.md section 2.
+Source: docs/spec/protocol.md §2.
 """
 
 from __future__ import annotations

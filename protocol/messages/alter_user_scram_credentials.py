@@ -1,6 +1,6 @@
 """AlterUserScramCredentials (key 51): changes SCRAM credentials.
 
-Source: protocol.md section 2; KIP-554.
+Source: docs/spec/protocol.md §2; KIP-554.
 """
 
 from __future__ import annotations

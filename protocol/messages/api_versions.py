@@ -1,6 +1,6 @@
 """ApiVersions (key 18): tells which APIs and versions a broker serves.
 
-Source: protocol.md section 2; protocol.md section 1.3.
+Source: docs/spec/protocol.md §2; §1.3.
 """
 
 from __future__ import annotations

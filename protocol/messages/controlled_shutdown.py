@@ -1,6 +1,6 @@
 """ControlledShutdown (key 7): asks the controller to move leaders away before a stop.
 
-Source: protocol.md section 2; cluster.md section 2.8.
+Source: docs/spec/protocol.md §2; docs/spec/cluster.md §2.8.
 """
 
 from __future__ import annotations

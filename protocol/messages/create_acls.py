@@ -1,6 +1,6 @@
 """CreateAcls (key 30): adds access rules.
 
-Source: protocol.md section 2; cluster.md section 1.8.
+Source: docs/spec/protocol.md §2; docs/spec/cluster.md §1.8.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """CreatePartitions (key 37): adds partitions to topics.
 
-Source: protocol.md section 2; cluster.md section 2.9.
+Source: docs/spec/protocol.md §2; docs/spec/cluster.md §2.9.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """DeleteAcls (key 31): removes access rules.
 
-Source: protocol.md section 2; cluster.md section 1.8.
+Source: docs/spec/protocol.md §2; docs/spec/cluster.md §1.8.
 """
 
 from __future__ import annotations

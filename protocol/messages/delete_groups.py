@@ -1,6 +1,6 @@
 """DeleteGroups (key 42): deletes groups with their offsets.
 
-Source: protocol.md section 2; coordinator.md section 1.8.
+Source: docs/spec/protocol.md §2; docs/spec/coordinator.md §1.8.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """DeleteRecords (key 21): moves the start of a log forward.
 
-Source: protocol.md section 2; log.md section 6.
+Source: docs/spec/protocol.md §2; docs/spec/log.md §6.
 """
 
 from __future__ import annotations

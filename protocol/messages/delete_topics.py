@@ -1,6 +1,6 @@
 """DeleteTopics (key 20): deletes topics.
 
-Source: protocol.md section 2; cluster.md section 2.11.
+Source: docs/spec/protocol.md §2; docs/spec/cluster.md §2.11.
 """
 
 from __future__ import annotations

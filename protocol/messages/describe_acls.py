@@ -1,6 +1,6 @@
 """DescribeAcls (key 29): lists access rules.
 
-Source: protocol.md section 2; cluster.md section 1.8.
+Source: docs/spec/protocol.md §2; docs/spec/cluster.md §1.8.
 """
 
 from __future__ import annotations

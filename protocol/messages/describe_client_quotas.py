@@ -1,6 +1,6 @@
 """DescribeClientQuotas (key 48): shows quotas.
 
-Source: protocol.md section 2; KIP-546.
+Source: docs/spec/protocol.md §2; KIP-546.
 """
 
 from __future__ import annotations

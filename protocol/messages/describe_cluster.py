@@ -1,6 +1,6 @@
 """DescribeCluster (key 60): describes the cluster to administrators.
 
-Source: protocol.md section 2.
+Source: docs/spec/protocol.md §2.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """DescribeGroups (key 15): shows groups and their members.
 
-Source: protocol.md section 2; coordinator.md section 1.8.
+Source: docs/spec/protocol.md §2; docs/spec/coordinator.md §1.8.
 """
 
 from __future__ import annotations

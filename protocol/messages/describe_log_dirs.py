@@ -1,6 +1,6 @@
 """DescribeLogDirs (key 35): shows what the log directories of a broker hold.
 
-Source: protocol.md section 2.
+Source: docs/spec/protocol.md §2.
 """
 
 from __future__ import annotations

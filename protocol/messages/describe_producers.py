@@ -1,6 +1,6 @@
 """DescribeProducers (key 61): shows who writes to partitions.
 
-Source: protocol.md section 2; KIP-664.
+Source: docs/spec/protocol.md §2; KIP-664.
 """
 
 from __future__ import annotations

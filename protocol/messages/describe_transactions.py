@@ -1,6 +1,6 @@
 """DescribeTransactions (key 65): shows the state of transactions.
 
-Source: protocol.md section 2; KIP-664.
+Source: docs/spec/protocol.md §2; KIP-664.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """ElectLeaders (key 43): has leaders elected anew.
 
-Source: protocol.md section 2; cluster.md section 2.6.
+Source: docs/spec/protocol.md §2; docs/spec/cluster.md §2.6.
 """
 
 from __future__ import annotations

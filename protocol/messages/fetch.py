@@ -1,6 +1,7 @@
 """Fetch (key 1): reads record batches, for consumers and followers.
 
-Source: protocol.md section 2; cluster.md section 3.4; KIP-227 (v7), KIP-320 (v9), KIP-516 (v13).
+Source: docs/spec/protocol.md §2; docs/spec/cluster.md §3.4; KIP-227 (v7), KIP-320 (v9), KIP-516
+(v13).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """FindCoordinator (key 10): tells which broker coordinates a group or transaction.
 
-Source: protocol.md section 2; coordinator.md section 1.2; KIP-699 (v4).
+Source: docs/spec/protocol.md §2; docs/spec/coordinator.md §1.2; KIP-699 (v4).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Heartbeat (key 12): keeps a member in its group.
 
-Source: protocol.md section 2; coordinator.md section 5.
+Source: docs/spec/protocol.md §2; docs/spec/coordinator.md §5.
 """
 
 from __future__ import annotations

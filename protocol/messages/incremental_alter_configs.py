@@ -1,6 +1,6 @@
 """IncrementalAlterConfigs (key 44): changes single settings of topics and brokers.
 
-Source: protocol.md section 2.
+Source: docs/spec/protocol.md §2.
 """
 
 from __future__ import annotations

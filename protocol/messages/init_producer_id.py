@@ -1,6 +1,6 @@
 """InitProducerId (key 22): hands out a producer id.
 
-Source: protocol.md section 2; log.md section 7; KIP-360 (v3).
+Source: docs/spec/protocol.md §2; docs/spec/log.md §7; KIP-360 (v3).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """JoinGroup (key 11): makes a consumer member of a group.
 
-Source: protocol.md section 2; coordinator.md section 5.3.
+Source: docs/spec/protocol.md §2; docs/spec/coordinator.md §5.3.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """LeaderAndIsr (key 4): tells a broker which partitions it leads or follows.
 
-Source: protocol.md section 2; cluster.md sections 2.4 and 2.14.
+Source: docs/spec/protocol.md §2; docs/spec/cluster.md §2.4 and §2.14.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """ListGroups (key 16): lists the groups a broker coordinates.
 
-Source: protocol.md section 2; coordinator.md section 1.8; KIP-518 (v4).
+Source: docs/spec/protocol.md §2; docs/spec/coordinator.md §1.8; KIP-518 (v4).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """ListOffsets (key 2): finds offsets by time, and the ends of a log.
 
-Source: protocol.md section 2; log.md section 6.
+Source: docs/spec/protocol.md §2; docs/spec/log.md §6.
 """
 
 from __future__ import annotations

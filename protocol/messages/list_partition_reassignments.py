@@ -1,6 +1,6 @@
 """ListPartitionReassignments (key 46): shows reassignments under way.
 
-Source: protocol.md section 2; cluster.md section 2.12.
+Source: docs/spec/protocol.md §2; docs/spec/cluster.md §2.12.
 """
 
 from __future__ import annotations

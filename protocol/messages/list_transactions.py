@@ -1,6 +1,6 @@
 """ListTransactions (key 66): lists the transactions a broker coordinates.
 
-Source: protocol.md section 2; KIP-664.
+Source: docs/spec/protocol.md §2; KIP-664.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Metadata (key 3): describes brokers, topics and leaders to clients.
 
-Source: protocol.md section 2; cluster.md section 2.
+Source: docs/spec/protocol.md §2; docs/spec/cluster.md §2.
 """
 
 from __future__ import annotations

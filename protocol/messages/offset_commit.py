@@ -1,6 +1,6 @@
 """OffsetCommit (key 8): stores the consumed offsets of a group.
 
-Source: protocol.md section 2; coordinator.md section 1.6; version 0 goes to ZooKeeper.
+Source: docs/spec/protocol.md §2; docs/spec/coordinator.md §1.6; version 0 goes to ZooKeeper.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """OffsetFetch (key 9): reads the committed offsets of groups.
 
-Source: coordinator.md section 1.7 (v0 reads ZooKeeper); KIP-447 (v7), KIP-709 (v8).
+Source: docs/spec/coordinator.md §1.7 (v0 reads ZooKeeper); KIP-447 (v7), KIP-709 (v8).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """OffsetForLeaderEpoch (key 23): tells where a leader epoch ended.
 
-Source: protocol.md section 2; cluster.md section 3.5.
+Source: docs/spec/protocol.md §2; docs/spec/cluster.md §3.5.
 """
 
 from __future__ import annotations

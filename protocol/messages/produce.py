@@ -1,6 +1,6 @@
 """Produce (key 0): appends records to partitions.
 
-Source: protocol.md section 2; log.md section 1.8.
+Source: docs/spec/protocol.md §2; docs/spec/log.md §1.8.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """SaslAuthenticate (key 36): carries the tokens of an authentication.
 
-Source: protocol.md section 2.
+Source: docs/spec/protocol.md §2.
 """
 
 from __future__ import annotations

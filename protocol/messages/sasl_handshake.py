@@ -1,6 +1,6 @@
 """SaslHandshake (key 17): chooses how to authenticate.
 
-Source: protocol.md section 2.
+Source: docs/spec/protocol.md §2.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """SyncGroup (key 14): gives each member of a group its assignment.
 
-Source: protocol.md section 2; coordinator.md section 5.5.
+Source: docs/spec/protocol.md §2; docs/spec/coordinator.md §5.5.
 """
 
 from __future__ import annotations

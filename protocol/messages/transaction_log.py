@@ -4,7 +4,7 @@
 
     key, value    version int16 | body as declared below
 
-Source: golden-kafka39.json; protocol.md section 3.4.
+Source: golden-kafka39.json; docs/spec/protocol.md §3.4.
 """
 
 from __future__ import annotations

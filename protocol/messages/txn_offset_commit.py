@@ -1,6 +1,6 @@
 """TxnOffsetCommit (key 28): stores consumed offsets as part of a transaction.
 
-Source: protocol.md section 2; coordinator.md section 1.8.
+Source: docs/spec/protocol.md §2; docs/spec/coordinator.md §1.8.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """UpdateFeatures (key 57): changes the features in force.
 
-Source: protocol.md section 2; KIP-584.
+Source: docs/spec/protocol.md §2; KIP-584.
 """
 
 from __future__ import annotations

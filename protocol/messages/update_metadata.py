@@ -1,6 +1,6 @@
 """UpdateMetadata (key 6): spreads the controller's view of the cluster.
 
-Source: protocol.md section 2; cluster.md sections 2.4 and 2.14.
+Source: docs/spec/protocol.md §2; docs/spec/cluster.md §2.4 and §2.14.
 """
 
 from __future__ import annotations

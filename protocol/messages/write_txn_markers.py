@@ -1,6 +1,6 @@
 """WriteTxnMarkers (key 27): writes the end of transactions into partitions.
 
-Source: protocol.md section 2; KIP-98.
+Source: docs/spec/protocol.md §2; KIP-98.
 """
 
 from __future__ import annotations

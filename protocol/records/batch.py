@@ -6,7 +6,7 @@ an int32 count of the bytes after it, and has its magic at byte 16:
     0 offset int64   8 size int32   12 ...   16 magic int8
 
 Every function takes a buffer and the position of an entry in it, whole unless said otherwise.
-Source: log.md sections 1.1 to 1.5.
+Source: docs/spec/log.md §1.1 to §1.5.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Two ways in: :func:`build_batch` for pairs of key and value that share one timestamp (the offsets
 journal, thousands of times a second), :func:`build_batch_of` for records with everything.
-Source: log.md sections 1.4 and 1.5.
+Source: docs/spec/log.md §1.4 and §1.5.
 """
 
 from __future__ import annotations

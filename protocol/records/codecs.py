@@ -1,7 +1,7 @@
 """The five ways a record section can be compressed, by their numbers in the attributes.
 
 Decompression stops as soon as more than ``bytes_max`` bytes would come out, and no length that
-the data claims is allocated before it is known to be possible. Source: log.md section 1.7.
+the data claims is allocated before it is known to be possible. Source: docs/spec/log.md §1.7.
 """
 
 from __future__ import annotations

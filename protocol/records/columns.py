@@ -2,8 +2,8 @@
 
 For readers of whole logs who make columns of their own: keys and values stay where they are, and
 these columns say where. Records are found one by one, or at once where lengths repeat; every field
-is then read in all of them together. Needs numpy, which the extra ``spark`` brings. Source: log.md
-section 1.5, drawn in record.py.
+is then read in all of them together. Needs numpy, which the extra ``spark`` brings.
+Source: docs/spec/log.md §1.5, drawn in record.py.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """What is learnt of each entry in the first pass of a compaction, and kept in the second.
 
-Source: log.md sections 5.4 to 5.7; pitfalls P23 and P25. The rules for control batches, in short:
-a marker goes when nothing of its transaction is left and its delete horizon has passed; the last
-batch of a producer that is still remembered stays, without records if need be.
+Source: docs/spec/log.md §5.4 to §5.7; §9 pitfalls P23 and P25. The rules for control batches, in
+short: a marker goes when nothing of its transaction is left and its delete horizon has passed; the
+last batch of a producer that is still remembered stays, without records if need be.
 """
 
 from __future__ import annotations
@@ -126,7 +126,10 @@ class EntryFilter:
         return bool(head.attributes & DELETE_HORIZON) and head.base_timestamp <= self._now_ms
 
     def _judge_control(self, entry: Entry, head: Header) -> Verdict:
-        """A marker has one record, whose key says nothing about any other (P23)."""
+        """A marker has one record, whose key says nothing about any other.
+
+        Source: docs/spec/log.md §9 P23.
+        """
         is_spent, aborted = self._transactions.end(entry.data, entry.last_offset)
         if not head.record_count or (is_spent and self._is_past_horizon(head)):
             self.dropped += head.record_count

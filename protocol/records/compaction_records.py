@@ -2,7 +2,7 @@
 
 What stays is copied as it is, byte for byte wherever the batch's base timestamp does not move;
 only sizes, counts and checksums are made anew. The magic never changes.
-Source: log.md sections 5.4 and 5.5; pitfalls P19 and P36.
+Source: docs/spec/log.md §5.4 and §5.5; §9 pitfalls P19 and P36.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What a pass over a log knows of its transactions: which records never counted.
 
-Source: log.md section 5.6; pitfalls P23 and P24.
+Source: docs/spec/log.md §5.6; §9 pitfalls P23 and P24.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
     key  version int16 0 | type int16: 0 abort, 1 commit
     value  version int16 0 | coordinator epoch int32
 
-Source: log.md section 1.6.
+Source: docs/spec/log.md §1.6.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Records between the formats: up to magic 2 on produce, down to 1 or 0 on fetch.
 
-Source: log.md sections 1.8 (up) and 1.9 (down).
+Source: docs/spec/log.md §1.8 (up) and §1.9 (down).
 """
 
 from __future__ import annotations

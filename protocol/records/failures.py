@@ -1,6 +1,6 @@
 """What is raised when bytes cannot be read as records.
 
-Source: log.md sections 1.1, 1.5 and 1.8.
+Source: docs/spec/log.md §1.1, §1.5 and §1.8.
 """
 
 from __future__ import annotations

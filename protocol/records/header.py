@@ -7,7 +7,7 @@
     57 records count int32    61 records
 
 The checksum covers byte 21 to the end: a leader may patch base offset and leader epoch, and
-nothing else, without computing it again. Source: log.md section 1.4.
+nothing else, without computing it again. Source: docs/spec/log.md §1.4.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Payloads are jumped over, checksums and offsets are not looked at; only a size or magic that no
 entry has ends the walk early. Recovery must not use it (walk.py), a tool or a pipeline that
-looks for a position may. Source: log.md sections 1.1 to 1.4.
+looks for a position may. Source: docs/spec/log.md §1.1 to §1.4.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 For whoever folds millions of records that mostly replace each other. Records of equal length that
 follow each other are compared by columns and unpacked at once (as in `runs.py`, which checks more
 and is dearer), the others are read one by one. The layout of a record is drawn in record.py.
-Source: log.md section 1.5.
+Source: docs/spec/log.md §1.5.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@
 HC is the second byte of xxHash32 over FLG..content size. Writers of magic 0 hashed the frame's
 magic number too and wrote another byte; readers of magic 0 look at neither. Frames are taken
 apart here since Kafka skips the content checksum and whatever follows the end mark, and no
-library allows that. Source: log.md section 1.7; KAFKA-3160, kafka-python #522.
+library allows that. Source: docs/spec/log.md §1.7; KAFKA-3160, kafka-python #522.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ The checksum of a batch is linear: what one flipped bit does to it tells which b
 bit by bit; offsets must then fit between those of the neighbours. That damage of another
 kind looks like one flipped bit has a chance of (bits of the batch) / 2^32, hence ``BYTES_MAX``,
 and hence only a person decides on it: ``barnabas log repair``.
-Source: log.md section 1.2 (what the checksum covers).
+Source: docs/spec/log.md §1.2 (what the checksum covers).
 """
 
 from __future__ import annotations

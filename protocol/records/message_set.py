@@ -6,7 +6,7 @@
 The checksum covers byte 16 to the end. A compressed set is one wrapper message without a key
 whose value is a compressed set of the same magic. Its own offset is that of the last message;
 the inner ones hold offsets in magic 0 and, in magic 1, distances.
-Source: log.md sections 1.2 and 1.3.
+Source: docs/spec/log.md §1.2 and §1.3.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Which offset each key was last seen at: what the first pass of a compaction learns.
 
 Long keys are told apart by a digest of 16 bytes, short ones by themselves, so that an entry costs
-the same whatever the keys are. Source: log.md section 5.3; pitfall P21.
+the same whatever the keys are. Source: docs/spec/log.md §5.3; §9 pitfall P21.
 """
 
 from __future__ import annotations

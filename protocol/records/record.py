@@ -4,7 +4,7 @@
     | key length varint | key | value length varint | value
     | header count varint | { key length varint | key | value length varint | value } ...
 
-Length counts what follows it; a length of -1 is null. Source: log.md section 1.5.
+Length counts what follows it; a length of -1 is null. Source: docs/spec/log.md §1.5.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """What a leader changes in a batch of magic 2 that a client produced.
 
 In place where only the stamp differs; the record section is taken over byte for byte under
-another codec; only odd offset deltas cost a rebuild. Source: log.md section 1.8, second table.
+another codec; only odd offset deltas cost a rebuild. Source: docs/spec/log.md §1.8, second table.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Producers that measure, count or log in fixed fields send records of equal length: then every
 field stands at the same distance from the last, and a strided slice compares a whole column of
-bytes at once. Source: log.md sections 1.5 (record) and 1.8, steps 4 to 6.
+bytes at once. Source: docs/spec/log.md §1.5 (record) and §1.8, steps 4 to 6.
 
     | size | attributes | time delta | offset delta | key size | key | value size | value | 0 |
 """

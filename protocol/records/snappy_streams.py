@@ -4,7 +4,7 @@
 
 Blocks hold 32 KiB each. The two versions are ignored (redpanda writes them little-endian), the
 16 bytes may come again between blocks (two streams joined), and data without them is one raw
-block. Source: log.md section 1.7; kafka-python #127, go-xerial-snappy #2.
+block. Source: docs/spec/log.md §1.7; kafka-python #127, go-xerial-snappy #2.
 """
 
 from __future__ import annotations

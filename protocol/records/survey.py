@@ -2,7 +2,7 @@
 
 Every length is followed, every byte accounted for, no key or value copied: half a microsecond a
 record, or a twentieth where many of one shape follow each other (runs.py).
-Source: log.md sections 1.5 and 1.8, steps 4 to 6.
+Source: docs/spec/log.md §1.5 and §1.8, steps 4 to 6.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 The order of the checks decides which error a client sees. Whatever came, the result is one batch
 of magic 2 that needs its offset and leader epoch, nothing else. Producer state is the log's
-business. Source: log.md section 1.8, steps 1 to 7.
+business. Source: docs/spec/log.md §1.8, steps 1 to 7.
 """
 
 from __future__ import annotations

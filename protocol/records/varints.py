@@ -1,7 +1,7 @@
 """Numbers of variable length, as records of magic 2 hold them.
 
 Zig-zag, then groups of seven bits, least significant first, high bit set on all but the last:
-0 is 00, -1 is 01, 1 is 02, 63 is 7e, 64 is 80 01. Source: log.md section 1.5.
+0 is 00, -1 is 01, 1 is 02, 63 is 7e, 64 is 80 01. Source: docs/spec/log.md §1.5.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 It goes from entry to entry, checks what can be checked without decompressing, and stops at the
 first that is cut, nonsense or stale; nobody needs to have opened a log. Whoever only wants to
 know what is where takes header_walk.py, which is faster and looks at no checksum.
-Source: log.md section 3.4, both corruptions of the log document.
+Source: docs/spec/log.md §3.4 (a torn tail, and a block of nonsense).
 """
 
 from __future__ import annotations

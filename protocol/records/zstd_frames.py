@@ -6,7 +6,7 @@ block headers can be walked, and each block yields at most 128 KiB:
     28 b5 2f fd | FHD | [window 1] | [dictionary 0-4] | [content size 0-8] |
     { last 1 bit, kind 2 bits, size 21 bits, LE | block } ... | [checksum 4]
 
-Source: log.md section 1.7; RFC 8878 section 3.1.
+Source: docs/spec/log.md §1.7; RFC 8878 section 3.1.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""One source for the number of offsets partitions: the topic (check H6)."""
+"""One source for the number of offsets partitions: the topic.
+
+Source: docs/spec/cluster.md §4.3 check H6.
+"""
 
 from __future__ import annotations
 

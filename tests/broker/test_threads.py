@@ -26,7 +26,7 @@ STARTED = """
 def test_a_nodes_threads_ask_for_the_interpreter_sooner_than_a_read_is_served() -> None:
     """Else they never ask: the loop lets go after each callback, and each time they wait anew.
 
-    64 fetches of offsets in one read take 0.4 ms, eight of them 50 us: decisions/0010.
+    64 fetches of offsets in one read take 0.4 ms, eight of them 50 us: docs/decisions/0010.
     """
     found = subprocess.run(
         [sys.executable, "-c", textwrap.dedent(STARTED)],

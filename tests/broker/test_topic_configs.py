@@ -1,4 +1,4 @@
-"""The overrides of topics that are deleted are forgotten, cluster.md section 1.6."""
+"""The overrides of topics that are deleted are forgotten, docs/spec/cluster.md §1.6."""
 
 from __future__ import annotations
 

@@ -5,7 +5,7 @@
 
 prints a row a round, then medians, then what was seen, and ends with 1 when anything was lost.
 With ``--zookeeper`` its servers, three then, are stalled, restarted and killed in half of them.
-Source: reliability.md sections 3 and 4; issue 5, "Done when".
+Source: docs/spec/reliability.md §3 and §4.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@
 
 Runs in a network namespace of its own, where it alone may set packet filters. Node 1 runs under a
 group id of its own, by which its packets are told from those of others on the same loopback.
-Source: reliability.md sections 3.1 (proof obligations) and 4 (iptables DROP).
+Source: docs/spec/reliability.md §3.1 (proof obligations) and §4 (iptables DROP).
 """
 
 from __future__ import annotations

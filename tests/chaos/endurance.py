@@ -4,7 +4,7 @@
 
 Nodes are restarted in turn, logs compacted and cut off by size, groups rebalanced, and many groups
 commit. Node 3 is restarted once at the beginning and lives on, so that what grows in it shows.
-Ends with 1 when something was lost or keeps growing. Source: issue 13 B5; reliability.md section 9.
+Ends with 1 when something was lost or keeps growing. Source: docs/spec/reliability.md §9.
 """
 
 from __future__ import annotations

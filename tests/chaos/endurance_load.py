@@ -1,7 +1,4 @@
-"""The clients of an endurance run: they remember what was acknowledged, and little else.
-
-Source: issue 13 B5.
-"""
+"""The clients of an endurance run: they remember what was acknowledged, and little else."""
 
 from __future__ import annotations
 

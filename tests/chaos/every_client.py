@@ -1,6 +1,6 @@
 """The chaos load with clients of every kind: ours, kafka-python and aiokafka beside librdkafka.
 
-Source: issue 13 B1. Each kind has a group of its own, so that the ways in which one of them
+Each kind has a group of its own, so that the ways in which one of them
 rebalances do not stop the others; all must go on after every fault.
 """
 

@@ -4,7 +4,7 @@
 
 prints a row a round and what was seen, and ends with 1 when anything was lost or did not come
 back; what cannot be had on this machine is skipped and said. Needs root: the process goes into
-namespaces of its own. Source: reliability.md sections 3 and 4; issue 13 B1.
+namespaces of its own. Source: docs/spec/reliability.md §3 and §4.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Every kind of fault of reliability.md section 4, and which of them follow one another.
+"""Every kind of fault of docs/spec/reliability.md §4, and which of them follow one another.
 
-Source: issue 13 B1. The same schedule for the same seed.
+The same schedule for the same seed.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """How each kind of fault is done to a node, and undone.
 
-Source: reliability.md section 4; issue 13 B1.
+Source: docs/spec/reliability.md §4.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """All clients of a chaos run together, and the verdict on everything they saw.
 
-Source: reliability.md section 3 (P1, P3, P4, P6, P7); each list of findings must be empty.
+Source: docs/spec/reliability.md §3 (P1, P3, P4, P6, P7); each list of findings must be empty.
 """
 
 from __future__ import annotations

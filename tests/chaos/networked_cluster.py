@@ -1,6 +1,6 @@
 """A cluster whose nodes have a network, a disk and a wall clock each, to be hurt one by one.
 
-Source: reliability.md section 4; issue 13 B1.
+Source: docs/spec/reliability.md §4.
 """
 
 from __future__ import annotations

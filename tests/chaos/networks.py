@@ -2,7 +2,7 @@
 
 The bridge stands in a namespace of this process's own, where clients and ZooKeeper are; each node
 has another one, held by a descriptor. None of them has a name: all go with the last process in
-them, however it ends. Source: reliability.md section 4 (netns, packet filters, finding 6).
+them, however it ends. Source: docs/spec/reliability.md §4 (netns, packet filters, finding 6).
 """
 
 from __future__ import annotations

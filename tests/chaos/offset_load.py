@@ -1,6 +1,6 @@
 """Committers and readers of offsets that go on through every fault and remember all they saw.
 
-Source: reliability.md sections 3.2 (register) and 6 (which codes leave the outcome open).
+Source: docs/spec/reliability.md §3.2 (register) and §6 (which codes leave the outcome open).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What was sent, acknowledged, read meanwhile and read at the end, compared; pure.
 
-Source: reliability.md section 1.1 (Jepsen's queue checks), P6 and P7.
+Source: docs/spec/reliability.md §1.1 (Jepsen's queue checks), P6 and P7.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Producers and group members that go on through every fault and remember all they saw.
 
-Source: reliability.md section 3.2 (queue, pipeline). Values are ``name-number``.
+Source: docs/spec/reliability.md §3.2 (queue, pipeline). Values are ``name-number``.
 """
 
 from __future__ import annotations

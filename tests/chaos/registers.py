@@ -1,6 +1,6 @@
 """What a history of commits and fetches of one offset must look like; pure.
 
-Source: reliability.md section 6 (zones after Gibbons and Korach 1997; session monotonicity).
+Source: docs/spec/reliability.md §6 (zones after Gibbons and Korach 1997; session monotonicity).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Which fault happens to whom, round by round; the same for the same seed.
 
-Source: reliability.md section 3 (fault set F); cluster.md section 3.9.
+Source: docs/spec/reliability.md §3 (fault set F); docs/spec/cluster.md §3.9.
 """
 
 from __future__ import annotations

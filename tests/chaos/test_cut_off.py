@@ -1,6 +1,6 @@
 """A coordinator without peers and ZooKeeper, but with clients, soon answers 16, never what is old.
 
-Source: reliability.md sections 3.1 and 9.1 (rule 3), P4 and P8.
+Source: docs/spec/reliability.md §3.1 and §9.1 (rule 3), P4 and P8.
 """
 
 from __future__ import annotations

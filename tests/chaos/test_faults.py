@@ -1,6 +1,6 @@
 """Nodes are cut off, out of disk, out of power and out of time; nothing acknowledged is lost.
 
-Source: issue 13 B1; reliability.md section 4.
+Source: docs/spec/reliability.md §4.
 """
 
 from __future__ import annotations

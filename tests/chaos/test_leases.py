@@ -1,6 +1,6 @@
 """A coordinator that was replaced without knowing it tells nobody an offset that is out of date.
 
-Source: reliability.md section 3.1, P4 and P8.
+Source: docs/spec/reliability.md §3.1, P4 and P8.
 """
 
 from __future__ import annotations

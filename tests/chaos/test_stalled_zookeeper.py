@@ -1,8 +1,8 @@
 """A ZooKeeper in trouble for less than a session takes nothing away from a healthy cluster.
 
 Clients commit and fetch offsets, produce with acks=all and fetch records all the while: not one
-answer is anything but success. Source: reliability.md section 3.1 (c'); docs/beacons.md points 11
-to 13; docs/controller.md, "A lost connection".
+answer is anything but success. Source: docs/spec/reliability.md §3.1 (c'); docs/beacons.md points
+11 to 13; docs/controller.md, "A lost connection".
 """
 
 from __future__ import annotations

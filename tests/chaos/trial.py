@@ -1,6 +1,6 @@
 """Clients on three nodes, how all of them are seen to go on, and the verdict at the end.
 
-Source: reliability.md sections 3 and 4.
+Source: docs/spec/reliability.md §3 and §4.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The assignment of a classic group: Kafka's vectors, and what holds for any group.
 
-Source: coordinator.md section 6.5 and check C6.1.
+Source: docs/spec/coordinator.md §6.5 and §6.12 check C6.1.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """One group of our classic consumer and Kafka's own, the last that balanced through ZooKeeper.
 
-Its jars come through Maven, once. Source: coordinator.md sections 6.1 and 6.5.
+Its jars come through Maven, once. Source: docs/spec/coordinator.md §6.1 and §6.5.
 """
 
 from __future__ import annotations

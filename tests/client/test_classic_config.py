@@ -1,6 +1,6 @@
 """Settings of the classic consumer and its topic filters.
 
-Source: coordinator.md sections 6.6 and 8, checks C8.1 to C8.3.
+Source: docs/spec/coordinator.md §6.6 and §8, §8.1 checks C8.1 to C8.3.
 """
 
 from __future__ import annotations

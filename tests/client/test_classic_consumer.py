@@ -1,6 +1,6 @@
 """The high-level consumer on a real cluster and a real ZooKeeper.
 
-Source: coordinator.md section 6, checks C6.2, C6.5, C6.7 and C6.8.
+Source: docs/spec/coordinator.md §6, §6.12 checks C6.2, C6.5, C6.7 and C6.8.
 """
 
 from __future__ import annotations

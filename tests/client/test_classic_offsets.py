@@ -1,6 +1,6 @@
 """Offsets in ZooKeeper, at the offset manager and in both, as coordinators move and load.
 
-Source: coordinator.md sections 1.9, 6.7 and 6.9, check C6.5.
+Source: docs/spec/coordinator.md §1.9, §6.7 and §6.9, §6.12 check C6.5.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The classic consumer against Apache Kafka 3.9: balance, both stores, the way over and back.
 
-Source: coordinator.md sections 6.4 to 6.8; issue 7 (it is a Kafka client, not a Barnabas client).
+Source: docs/spec/coordinator.md §6.4 to §6.8.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Registering and claiming in ZooKeeper, as it goes wrong: conflicts, lost answers, old sessions.
 
-Source: coordinator.md sections 6.2 and 6.4, checks C6.4 and C6.7; pitfalls 9.20 and 9.21.
+Source: docs/spec/coordinator.md §6.2 and §6.4, §6.12 checks C6.4 and C6.7; §9 pitfalls 20 and 21.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Changing what groups have committed: every partition has its own outcome, and retries its limits.
 
-Source: coordinator.md sections 1.8 and 1.9.
+Source: docs/spec/coordinator.md §1.8 and §1.9.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Many groups are asked for at once, and those that cannot be so are asked alone.
 
-Source: KIP-699 and KIP-709; coordinator.md sections 1.7 and 1.8.
+Source: KIP-699 and KIP-709; docs/spec/coordinator.md §1.7 and §1.8.
 """
 
 from __future__ import annotations

@@ -2,8 +2,9 @@
 
 A member and a node are killed in each of the four steps, messages are written all the time. Every
 message is processed, nobody starts before what was acknowledged in either store, and what comes
-twice was uncommitted when its owner was killed or in hand when it let go. Source: coordinator.md
-section 6.8 and check C6.6; tests/sim/test_migration.py has accidents anywhere, by seed.
+twice was uncommitted when its owner was killed or in hand when it let go.
+Source: docs/spec/coordinator.md §6.8 and §6.12 check C6.6; tests/sim/test_migration.py has
+accidents anywhere, by seed.
 """
 
 from __future__ import annotations

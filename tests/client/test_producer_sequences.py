@@ -1,7 +1,7 @@
 """Sequence numbers through every failure: what is acknowledged is in the log, once, in order.
 
 The scripted leaders judge producers as a node does, and as Kafka does: who is not known to a
-partition may begin with any sequence. Source: log.md section 7.2; KIP-360.
+partition may begin with any sequence. Source: docs/spec/log.md §7.2; KIP-360.
 """
 
 from __future__ import annotations

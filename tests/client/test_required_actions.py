@@ -1,6 +1,6 @@
-"""Each code of a coordinator leads to what coordinator.md section 1.9 asks, within a second.
+"""Each code of a coordinator leads to what docs/spec/coordinator.md §1.9 asks, within a second.
 
-Reliability.md section 2 number 7: clients that never look for their coordinator again.
+docs/spec/reliability.md §2 failure 7: clients that never look for their coordinator again.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Offsets of groups at rest, moved between the stores by the command; resumed, verified, returned.
 
-Source: coordinator.md section 6.8; issue 7 item 5.
+Source: docs/spec/coordinator.md §6.8.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """A Docker engine and our image for the tests: started and built here where that can be done.
 
-Source: pipeline.md section 14.2. Nothing is pulled unless the base image is already known or asked
-for with BASE_IMAGE: a registry that cannot be reached takes minutes to say so.
+Source: docs/spec/pipeline.md §6.2. Nothing is pulled unless the base image is already known or
+asked for with BASE_IMAGE: a registry that cannot be reached takes minutes to say so.
 """
 
 from __future__ import annotations

@@ -78,7 +78,7 @@ async def test_added_partitions_are_led_and_known_everywhere_when_it_is_answered
 async def test_the_replicas_of_added_partitions_go_on_where_those_of_the_first_began(
     cluster: SmallCluster, ruler: SmallNode
 ) -> None:
-    """The last vector of cluster.md section 2.10."""
+    """The last vector of docs/spec/cluster.md §2.10."""
     await cluster.create("v", {0: (2, 3), 1: (3, 1), 2: (1, 2)})
     await cluster.led("v", 2, 1)
     assert await grown(cluster, ruler, topic("v", 6)) == {"v": 0}

@@ -1,6 +1,6 @@
 """Who may answer for what it leads: only nodes that have heard who leads.
 
-Source: reliability.md section 3.1 (a) and (e).
+Source: docs/spec/reliability.md §3.1 (a) and (e).
 """
 
 from __future__ import annotations

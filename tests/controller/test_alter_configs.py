@@ -1,4 +1,4 @@
-"""Settings changed by request: of topics, of one node, of all nodes (cluster.md section 1.6)."""
+"""Settings changed by request: of topics, of one node, of all nodes (docs/spec/cluster.md §1.6)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where replicas are placed: the vectors of cluster.md section 2.10, and what always holds."""
+"""Where replicas are placed: the vectors of docs/spec/cluster.md §2.10, and what always holds."""
 
 from __future__ import annotations
 

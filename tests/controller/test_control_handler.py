@@ -1,4 +1,7 @@
-"""Orders of the controller as a node takes them: epochs first (check C2 on the receiving side)."""
+"""Orders of the controller as a node takes them: epochs first.
+
+Source: docs/spec/cluster.md §2.16 check C2 on the receiving side.
+"""
 
 from __future__ import annotations
 

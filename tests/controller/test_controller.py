@@ -1,4 +1,7 @@
-"""The controller at work: elections, leaders, nodes that come and go (checks C1 to C6)."""
+"""The controller at work: elections, leaders, nodes that come and go.
+
+Source: docs/spec/cluster.md §2.16 checks C1 to C6.
+"""
 
 from __future__ import annotations
 
@@ -49,7 +52,7 @@ async def test_only_coordinators_are_elected(cluster: SmallCluster) -> None:
 
 
 async def test_a_topic_in_the_oldest_format_gets_leaders_and_an_id(cluster: SmallCluster) -> None:
-    """Check Z7."""
+    """docs/spec/cluster.md §1.11 check Z7."""
     await cluster.start(1)
     await cluster.elected()
     payload = b'{"version":1,"partitions":{"0":[1],"1":[1]}}'
@@ -75,7 +78,7 @@ async def test_nodes_hear_of_each_other_before_they_hear_of_leaders(cluster: Sma
 async def test_a_dead_leader_is_followed_by_the_first_live_replica_in_sync(
     cluster: SmallCluster,
 ) -> None:
-    """Check C3."""
+    """docs/spec/cluster.md §2.16 check C3."""
     for node_id in (1, 2, 3):
         await cluster.start(node_id)
     await cluster.create("t", {0: (3, 1, 2)})
@@ -92,7 +95,9 @@ async def test_a_dead_leader_is_followed_by_the_first_live_replica_in_sync(
 async def test_the_only_replica_of_a_partition_stays_in_its_in_sync_set(
     cluster: SmallCluster,
 ) -> None:
-    """Check C4: without its node nobody leads; with it, it leads again, one epoch later."""
+    """docs/spec/cluster.md §2.16 check C4: without its node nobody leads; with it, it leads again,
+    one epoch later.
+    """
     await cluster.start(1, ("broker", "coordinator"))
     await cluster.start(2, ("broker",))
     await cluster.create("t", {0: (2,)})
@@ -110,7 +115,7 @@ async def test_the_only_replica_of_a_partition_stays_in_its_in_sync_set(
 async def test_nobody_outside_the_in_sync_set_is_elected_unless_the_topic_allows_it(
     cluster: SmallCluster,
 ) -> None:
-    """Check C5."""
+    """docs/spec/cluster.md §2.16 check C5."""
     for node_id in (1, 2, 3):
         await cluster.start(node_id)
     await cluster.create("t", {0: (1, 2)})
@@ -128,7 +133,7 @@ async def test_nobody_outside_the_in_sync_set_is_elected_unless_the_topic_allows
 async def test_a_node_that_came_back_unseen_is_treated_as_one_that_died(
     cluster: SmallCluster,
 ) -> None:
-    """Check C6, with one replica: the new life leads in a new epoch."""
+    """docs/spec/cluster.md §2.16 check C6, with one replica: the new life leads in a new epoch."""
     await cluster.start(1)
     await cluster.create("t", {0: (1,)})
     await cluster.start(2, ("broker",))
@@ -150,7 +155,9 @@ async def test_a_node_that_came_back_unseen_is_treated_as_one_that_died(
 async def test_a_follower_that_came_back_unseen_leaves_the_in_sync_set_until_it_caught_up(
     cluster: SmallCluster,
 ) -> None:
-    """Check C6: what was meant for its former life is refused, so it keeps what it was told."""
+    """docs/spec/cluster.md §2.16 check C6: what was meant for its former life is refused, so it
+    keeps what it was told.
+    """
     await cluster.start(1)
     await cluster.start(2, ("broker",))
     await cluster.create("t", {0: (1, 2)})
@@ -338,7 +345,7 @@ async def test_a_tool_may_ask_for_preferred_leaders(cluster: SmallCluster) -> No
 
 
 async def test_a_node_that_stops_in_order_hands_its_leadership_over(cluster: SmallCluster) -> None:
-    """Check C7 without load."""
+    """docs/spec/cluster.md §2.16 check C7 without load."""
     for node_id in (1, 2):
         await cluster.start(node_id)
     await cluster.create("t", {0: (2, 1)})

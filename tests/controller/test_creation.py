@@ -1,4 +1,4 @@
-"""Topics by wish: what is granted, what is refused and why (cluster.md section 2.9)."""
+"""Topics by wish: what is granted, what is refused and why (docs/spec/cluster.md §2.9)."""
 
 from __future__ import annotations
 
@@ -142,7 +142,7 @@ async def test_the_offsets_topic_is_created_on_demand_on_coordinators(
 async def test_a_topic_that_cannot_be_created_on_demand_is_reported_once(
     cluster: SmallCluster, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Check F4: the factor is not lowered silently."""
+    """docs/spec/cluster.md §5.1 check F4: the factor is not lowered silently."""
     await cluster.start(1)
     creation = AutoCreation(cluster.writer(), CoordinatorConfig(offsets_replication_factor=3))
     running = asyncio.create_task(creation.run())

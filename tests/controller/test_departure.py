@@ -32,7 +32,9 @@ async def three(cluster: SmallCluster) -> None:
 async def test_a_node_that_stops_leads_and_follows_nothing_when_it_is_answered(
     cluster: SmallCluster,
 ) -> None:
-    """Check C7: whoever takes over knows it before the old leader goes, -1 is never seen."""
+    """docs/spec/cluster.md §2.16 check C7: whoever takes over knows it before the old leader goes,
+    -1 is never seen.
+    """
     await three(cluster)
     seen: set[int] = set()
     for node in cluster.nodes.values():

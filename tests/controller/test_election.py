@@ -1,4 +1,7 @@
-"""The election and its fence (checks C1 and C2), against ZooKeeper in memory."""
+"""The election and its fence, against ZooKeeper in memory.
+
+Source: docs/spec/cluster.md §2.16 checks C1 and C2.
+"""
 
 from __future__ import annotations
 

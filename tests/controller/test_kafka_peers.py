@@ -1,4 +1,7 @@
-"""What nodes are told while one of Apache Kafka is among them. Source: cluster.md section 2.15."""
+"""What nodes are told while one of Apache Kafka is among them.
+
+Source: docs/spec/cluster.md §2.15.
+"""
 
 from __future__ import annotations
 

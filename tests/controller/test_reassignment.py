@@ -1,4 +1,4 @@
-"""Partitions that get other replicas (cluster.md section 2.12)."""
+"""Partitions that get other replicas (docs/spec/cluster.md §2.12)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Nothing that gets lost on the way stays lost: watches, notes, orders (issue 5, item 2)."""
+"""Nothing that gets lost on the way stays lost: watches, notes, orders."""
 
 from __future__ import annotations
 
@@ -137,7 +137,9 @@ async def test_a_replica_that_could_not_take_its_role_over_is_told_again(
 async def test_a_partition_may_be_led_as_soon_as_its_topic_allows_to_lose_records(
     cluster: SmallCluster,
 ) -> None:
-    """Check C5, without any other change that would make the controller look again."""
+    """docs/spec/cluster.md §2.16 check C5, without any other change that would make the controller
+    look again.
+    """
     for node_id in (1, 2):
         await cluster.start(node_id, ("broker", "coordinator") if node_id == 2 else ("broker",))
     await cluster.create("t", {0: (1, 2)})

@@ -1,4 +1,4 @@
-"""Elections that an administrator asks for (cluster.md section 2.6)."""
+"""Elections that an administrator asks for (docs/spec/cluster.md §2.6)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Topics deleted and created again, with nodes down in between (check C8)."""
+"""Topics deleted and created again, with nodes down in between.
+
+Source: docs/spec/cluster.md §2.16 check C8.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What tools see and delete (coordinator.md section 1.8)."""
+"""What tools see and delete (docs/spec/coordinator.md §1.8)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The history of offset changes (coordinator.md section 3.8): what is recorded, and what never."""
+"""The history of offset changes: what is recorded, and what never.
+
+Source: docs/spec/coordinator.md §3.8.
+"""
 
 from __future__ import annotations
 

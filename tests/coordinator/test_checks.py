@@ -1,4 +1,4 @@
-"""Each numbered check of coordinator.md, sections 1 to 5, and the tests that prove it.
+"""Each numbered check of docs/spec/coordinator.md §1 to §5, and the tests that prove it.
 
 The names say the rules; here it is seen that none of them has gone.
 """

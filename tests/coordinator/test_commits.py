@@ -1,7 +1,7 @@
 """OffsetCommit as a client sees it.
 
-Source: coordinator.md sections 1.5, 1.6, 2.4 and 3.2; the checks C1.5, C1.6, C1.8, C2.4, C3.1, C3.5
-and C3.7.
+Source: docs/spec/coordinator.md §1.5, §1.6, §2.4 and §3.2; §1.10 checks C1.5, C1.6, C1.8, C2.4,
+C3.1, C3.5 and C3.7.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""The coordinator's settings have Kafka's names and defaults (coordinator.md section 8, C8.1)."""
+"""The coordinator's settings have Kafka's names and defaults.
+
+Source: docs/spec/coordinator.md §8, C8.1.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""FindCoordinator, and where groups live (coordinator.md sections 1.1 to 1.3; C1.1, C1.2)."""
+"""FindCoordinator, and where groups live (docs/spec/coordinator.md §1.1 to §1.3; C1.1, C1.2)."""
 
 from __future__ import annotations
 

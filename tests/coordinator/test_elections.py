@@ -1,6 +1,6 @@
 """Elections and resignations, in whatever order and epoch they arrive.
 
-Source: coordinator.md sections 3.4 and 3.5; the checks C3.6 and C9.5.
+Source: docs/spec/coordinator.md §3.4 and §3.5; §3.9 checks C3.6 and C9.5.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What every API answers in every situation: the table of coordinator.md section 1.5.
+"""What every API answers in every situation: the table of docs/spec/coordinator.md §1.5.
 
 ``matrix`` maps a situation to the code of each API; OffsetCommit and OffsetFetch v1 carry theirs in
 each partition, the others at the top, for each group, or for each member.

@@ -1,6 +1,6 @@
 """What is forgotten, when, and what is left of it in the log.
 
-Source: coordinator.md section 4; the checks C4.1 to C4.7 and C9.1.
+Source: docs/spec/coordinator.md §4; §4.1 checks C4.1 to C4.7 and C9.1.
 """
 
 from __future__ import annotations

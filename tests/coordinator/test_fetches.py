@@ -1,4 +1,4 @@
-"""OffsetFetch as a client sees it (coordinator.md section 1.7; C1.7)."""
+"""OffsetFetch as a client sees it (docs/spec/coordinator.md §1.7; C1.7)."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Any history of members, clocks, failovers and failing appends keeps the promises of a group.
 
-Source: coordinator.md sections 3 and 5. A model beside the machine knows what was acknowledged;
+Source: docs/spec/coordinator.md §3 and §5. A model beside the machine knows what was acknowledged;
 after every step the invariants of a group and of its offsets are checked.
 """
 
@@ -56,7 +56,7 @@ class Client:
         self.sync: Asked | None = None
 
     def learn(self) -> None:
-        """Act on an answer as section 1.9 wants it."""
+        """Act on an answer as docs/spec/coordinator.md §1.9 wants it."""
         if self.join is None or not self.join.is_answered:
             return
         asked, self.join = self.join, None
@@ -178,7 +178,10 @@ class GroupMachine(RuleBasedStateMachine):
 
     @rule(days=st.sampled_from([-1, 1]))
     def set_the_wall_clock(self, days: int) -> None:
-        """By a day, and back the next time: who heartbeats stays a member (P21)."""
+        """By a day, and back the next time: who heartbeats stays a member.
+
+        Source: docs/spec/reliability.md §3 P21.
+        """
         group = self.group()
         if group is None or group.state is not GroupState.STABLE:
             return

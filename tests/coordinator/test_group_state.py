@@ -1,6 +1,6 @@
 """The table of states is complete, every row is reached, and the drawing is the table.
 
-Source: coordinator.md sections 1.5 and 5.1.
+Source: docs/spec/coordinator.md §1.5 and §5.1.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Increments: what came since a whole snapshot, in a file of its own.
 
-Source: coordinator.md section 3.4.1. That a load from both files and the rest of the log is the
+Source: docs/spec/coordinator.md §3.4.1. That a load from both files and the rest of the log is the
 fold over the whole log is in test_standby_model.py and tests/replication/test_offsets_snapshots.py.
 """
 

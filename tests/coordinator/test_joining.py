@@ -1,6 +1,6 @@
 """JoinGroup, SyncGroup, Heartbeat and LeaveGroup of dynamic members.
 
-Source: coordinator.md section 5; the checks C5.1 to C5.4, C5.6 and C5.7.
+Source: docs/spec/coordinator.md §5; §5.9 checks C5.1 to C5.4, C5.6 and C5.7.
 """
 
 from __future__ import annotations

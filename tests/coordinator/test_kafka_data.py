@@ -1,7 +1,7 @@
 """What Apache Kafka 3.9.1 itself wrote is served as Kafka served it.
 
-Source: tests/golden/kafka-data.json says where the data comes from; golden-protocol.json (checks
-C1.1 and C2.5).
+Source: tests/golden/kafka-data.json says where the data comes from; golden-protocol.json
+(docs/spec/coordinator.md §1.10 checks C1.1 and C2.5).
 """
 
 from __future__ import annotations

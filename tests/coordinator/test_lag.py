@@ -1,4 +1,4 @@
-"""Lag in records and in seconds, and what is odd about an offset (users.md section 3)."""
+"""Lag in records and in seconds, and what is odd about an offset (docs/spec/users.md §3)."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Taking over a partition: everything or nothing, and in slices.
 
-Source: coordinator.md sections 3.3 to 3.5; the checks C1.4, C2.2, C2.3, C3.3, C3.4, C3.6, C3.8 and
-C9.5, and the fold of C3.9.
+Source: docs/spec/coordinator.md §3.3 to §3.5; §1.10 checks C1.4, C2.2, C2.3, C3.3, C3.4, C3.6, C3.8
+and C9.5, and the fold of C3.9.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """SyncGroup and LeaveGroup of dynamic members: assignments, and how one goes.
 
-Source: coordinator.md sections 1.8 and 5.5.
+Source: docs/spec/coordinator.md §1.8 and §5.5.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Three maps of one group: which value replaces which (sections 3.1, 3.2 and 3.6)."""
+"""Three maps of one group: which value replaces which.
+
+Source: docs/spec/coordinator.md §3.1, §3.2 and §3.6.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""One timer for all deadlines: each expires at its time, moved or not (section 5.2)."""
+"""One timer for all deadlines: each expires at its time, moved or not.
+
+Source: docs/spec/coordinator.md §5.2.
+"""
 
 from __future__ import annotations
 

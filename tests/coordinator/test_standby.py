@@ -1,6 +1,6 @@
 """A follower is ready to coordinate: nothing is read again, nothing stays behind.
 
-Source: coordinator.md section 3.4.2; design decision 6.
+Source: docs/spec/coordinator.md §3.4.2.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """A standby against the plainest fold, whatever happens to its replica and its node.
 
-Source: coordinator.md sections 3.4 to 3.4.2; check C3.9.
+Source: docs/spec/coordinator.md §3.4 to §3.4.2; §3.9 check C3.9.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Static members: a restart keeps the place, the old process is fenced.
 
-Source: coordinator.md section 5.6, KIP-345, KIP-814; the checks C5.5 and C5.8.
+Source: docs/spec/coordinator.md §5.6, KIP-345, KIP-814; §5.9 checks C5.5 and C5.8.
 """
 
 from __future__ import annotations

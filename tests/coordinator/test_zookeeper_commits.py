@@ -1,4 +1,7 @@
-"""Version 0 of OffsetCommit and OffsetFetch lives in ZooKeeper (sections 1.6, 1.7 and 11.4)."""
+"""Version 0 of OffsetCommit and OffsetFetch lives in ZooKeeper.
+
+Source: docs/spec/coordinator.md §1.6, §1.7 and §11 point 2.
+"""
 
 from __future__ import annotations
 

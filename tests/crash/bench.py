@@ -3,7 +3,7 @@
     python -m tests.crash.bench --cycles 2000 --seed 1
 
 One ext4 image serves all cycles; each of them is a process of its own that recovers what the one
-before left behind. Needs root and loop devices. Source: reliability.md sections 3 (P11) and 4.
+before left behind. Needs root and loop devices. Source: docs/spec/reliability.md §3 (P11) and §4.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """What was written to one log and what of it must be there after a crash.
 
-Source: reliability.md P11: a log is an exact prefix of what was appended, and nothing that was
-reported as durable is missing.
+Source: docs/spec/reliability.md §3 P11: a log is an exact prefix of what was appended, and nothing
+that was reported as durable is missing.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """A small ext4 file system on a loop device whose power can be cut with one ioctl.
 
 What was fsynced is there after :meth:`PoweredDisk.cut` and a new mount; of the rest, what the
-kernel had written by chance. Source: reliability.md section 4 (EXT4_IOC_SHUTDOWN).
+kernel had written by chance. Source: docs/spec/reliability.md §4 (EXT4_IOC_SHUTDOWN).
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Nothing durable is lost when the power goes: reliability.md P11, on a real file system."""
+"""Nothing durable is lost when the power goes.
+
+Source: docs/spec/reliability.md §3 P11, on a real file system.
+"""
 
 from __future__ import annotations
 

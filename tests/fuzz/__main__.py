@@ -3,7 +3,7 @@
     python -m tests.fuzz --cases 10000 [--first 0] [--only TARGET ...] [--keep] [--json FILE]
 
 ``--cases`` is for each target. What is found is printed; ``--keep`` puts it into the corpus, which
-`make test` reads from then on. Ends with 1 when there was a finding. Source: issue 13 B4.
+`make test` reads from then on. Ends with 1 when there was a finding.
 """
 
 from __future__ import annotations

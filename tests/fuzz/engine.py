@@ -1,8 +1,8 @@
 """Change known bytes at random, have them read, and see that nothing but a refusal comes of it.
 
 A case is decided by its target and number alone, so that a failure is run again by its number.
-CPU time is measured of every case, memory (that Python allocates) of every 64th. Source: issue 13
-B4; reliability.md section 7.
+CPU time is measured of every case, memory (that Python allocates) of every 64th.
+Source: docs/spec/reliability.md §7.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Whoever decodes says with one error class that bytes are bad; a target names it. Where a checksum
 or a proof stands before the rest it is made right again after a change, half of the time, or the
-rest would never be reached. Source: issue 13 B4; reliability.md section 7.
+rest would never be reached. Source: docs/spec/reliability.md §7.
 """
 
 from __future__ import annotations

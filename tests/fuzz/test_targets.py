@@ -1,7 +1,7 @@
 """Every decoder reads spoilt bytes or refuses them, in bounded time and memory; a small part.
 
 `python -m tests.fuzz` tries any number; what it finds is put into the corpus and mended.
-Source: issue 13 B4; reliability.md section 7.
+Source: docs/spec/reliability.md §7.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """An append of batches never makes record objects, whatever their codec.
 
-Source: log.md section 10.2; issue 4 item 8.
+Source: docs/spec/log.md §10.2.
 """
 
 from __future__ import annotations

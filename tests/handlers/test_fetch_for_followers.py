@@ -1,4 +1,7 @@
-"""Fetch as a follower asks it: epochs, positions, waiting for appends (check R8)."""
+"""Fetch as a follower asks it: epochs, positions, waiting for appends.
+
+Source: docs/spec/cluster.md §3.11 check R8.
+"""
 
 from __future__ import annotations
 

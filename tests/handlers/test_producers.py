@@ -1,4 +1,4 @@
-"""DescribeProducers, and the transactional batches a leader takes: log.md section 7."""
+"""DescribeProducers, and the transactional batches a leader takes: docs/spec/log.md §7."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Fetch and ListOffsets of committed records: log.md sections 4.4, 6.5 and 7.3."""
+"""Fetch and ListOffsets of committed records: docs/spec/log.md §4.4, §6.5 and §7.3."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Settings of a live topic count from the next append on, log.md section 8."""
+"""Settings of a live topic count from the next append on, docs/spec/log.md §8."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """What clients with bad manners send: bytes that are no request, and requests that lie.
 
-Source: protocol.md section 2.1; design.md decision 4.
+Source: docs/spec/protocol.md §2.1; §3.4.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Releases of clients in environments of their own: installed once, by pip, Maven and Go.
 
-Source: issue 12: every client in an old and in the newest release.
+Every client comes in an old release and in the newest.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Nodes of Apache Kafka 3.9 and of ours in one cluster, as somebody who moves would run them.
 
-Source: cluster.md section 2.15: a mixed cluster speaks inter-broker protocol 2.7-IV1.
+Source: docs/spec/cluster.md §2.15: a mixed cluster speaks inter-broker protocol 2.7-IV1.
 """
 
 from __future__ import annotations

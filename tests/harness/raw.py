@@ -1,6 +1,6 @@
 """A client made of sockets and struct: it sends what it is told, also what no client would send.
 
-Source: protocol.md section 2.1. Written without the code under test, to be its judge.
+Source: docs/spec/protocol.md §2.1. Written without the code under test, to be its judge.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Requests of old, simple versions over a raw connection, one function each.
 
-Source: Kafka 3.9's schemas of the versions named; coordinator.md sections 1.6 and 1.7.
+Source: Kafka 3.9's schemas of the versions named; docs/spec/coordinator.md §1.6 and §1.7.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What a partition's leader keeps: the headers of its record batches, as a fetch shows them.
 
-Source: log.md section 1 (record batch, magic 2).
+Source: docs/spec/log.md §1 (record batch, magic 2).
 """
 
 from __future__ import annotations

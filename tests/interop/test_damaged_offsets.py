@@ -1,7 +1,7 @@
 """A bit of __consumer_offsets turned over on a real disk: copied anew from the others, at no loss.
 
 The simulation tells the same story with many seeds (tests/sim/test_damaged_replicas.py).
-Source: issue 12, item 19; docs/decisions/0009.
+Source: docs/decisions/0009.
 """
 
 from __future__ import annotations

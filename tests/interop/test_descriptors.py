@@ -1,6 +1,6 @@
 """Open descriptors of a node: what topics needed is given back when they are deleted.
 
-Source: log.md section 4.2 (a deleted segment is closed as soon as nobody uses it).
+Source: docs/spec/log.md §4.2 (a deleted segment is closed as soon as nobody uses it).
 """
 
 from __future__ import annotations

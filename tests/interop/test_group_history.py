@@ -1,4 +1,4 @@
-"""Who moved which offset (coordinator.md section 3.8): history, undo, and the topic itself."""
+"""Who moved which offset (docs/spec/coordinator.md §3.8): history, undo, and the topic itself."""
 
 from __future__ import annotations
 

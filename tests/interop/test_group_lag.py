@@ -1,7 +1,7 @@
 """Lag in records and seconds and the verdict on a group, as `barnabas groups lag` finds them.
 
 Records and commits carry the times that a test wants: commits by OffsetCommit version 1.
-Source: users.md section 3.
+Source: docs/spec/users.md §3.
 """
 
 from __future__ import annotations

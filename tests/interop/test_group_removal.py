@@ -1,4 +1,4 @@
-"""``barnabas groups`` forgets, deletes, copies and lists (users.md sections 2.1 and 2.3).
+"""``barnabas groups`` forgets, deletes, copies and lists (docs/spec/users.md §2.1 and §2.3).
 
 BARNABAS_INTEROP_SERVER=kafka runs all of it against Apache Kafka 3.9 as well.
 """

@@ -1,4 +1,4 @@
-"""``barnabas groups`` changes what groups have committed (users.md section 2.1, wishes 7 to 11).
+"""``barnabas groups`` changes what groups have committed (docs/spec/users.md §2.1, wishes 7 to 11).
 
 BARNABAS_INTEROP_SERVER=kafka runs all of it against Apache Kafka 3.9 as well: a plan, its undo file
 and its check need nothing that only our coordinator has.

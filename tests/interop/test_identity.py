@@ -1,6 +1,6 @@
 """One id, one node.
 
-Source: cluster.md section 1.2.
+Source: docs/spec/cluster.md §1.2.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The topics of the brokers themselves: deleted by force alone, and the coordinator survives it.
 
-Source: coordinator.md sections 1.1 to 1.3.
+Source: docs/spec/coordinator.md §1.1 to §1.3.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What nodes tell over HTTP, against a cluster that is used, harmed and mended.
 
-Source: users.md section 4.
+Source: docs/spec/users.md §4.
 """
 
 from __future__ import annotations

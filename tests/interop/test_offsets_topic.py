@@ -1,4 +1,7 @@
-"""How the topic of committed offsets comes to be, or not (coordinator.md sections 1.2 and 1.3)."""
+"""How the topic of committed offsets comes to be, or not.
+
+Source: docs/spec/coordinator.md §1.2 and §1.3.
+"""
 
 from __future__ import annotations
 

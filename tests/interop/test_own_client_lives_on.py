@@ -1,6 +1,6 @@
 """No restart, no kill and no pause of a node strands our producer or our consumers.
 
-Reliability.md section 2 numbers 7 and 18: progress after each, nothing lost, nothing twice.
+docs/spec/reliability.md §2 failures 7 and 18: progress after each, nothing lost, nothing twice.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Nodes that are stopped, paused, and topics that come and go: checks C1, C2, C7 and C8."""
+"""Nodes that are stopped, paused, and topics that come and go.
+
+Source: docs/spec/cluster.md §2.16 checks C1, C2, C7 and C8.
+"""
 
 from __future__ import annotations
 
@@ -105,7 +108,7 @@ class LeaderWatch(Activity):
 def test_a_node_that_stops_in_order_costs_no_send_and_leaves_nothing_leaderless(
     nodes: Cluster, topic: str
 ) -> None:
-    """Check C7, for each node in turn, the controller's too."""
+    """docs/spec/cluster.md §2.16 check C7, for each node in turn, the controller's too."""
     create(nodes, topic)
     with (
         IdempotentProducer(nodes.bootstrap, topic, PARTITIONS) as producer,
@@ -126,7 +129,9 @@ def test_a_node_that_stops_in_order_costs_no_send_and_leaves_nothing_leaderless(
 
 
 def test_nodes_stop_in_order_while_zookeeper_answers_nothing(nodes: Cluster, topic: str) -> None:
-    """Section 6, row 23: nothing on the way to the end waits for ZooKeeper without a limit."""
+    """docs/spec/cluster.md §6 pitfall 23: nothing on the way to the end waits for ZooKeeper without
+    a limit.
+    """
     create(nodes, topic)
     Confluent().produce(nodes.bootstrap, topic, numbered(0, 100))
     assert nodes.zookeeper_pid is not None
@@ -208,7 +213,9 @@ def test_a_node_that_slept_names_itself_as_coordinator_only_once_it_is_one(
 def test_a_controller_that_slept_through_the_election_of_another_rules_no_more(
     nodes: Cluster, topic: str
 ) -> None:
-    """Checks C1 and C2: one epoch more, known everywhere; the old one writes nothing."""
+    """docs/spec/cluster.md §2.16 checks C1 and C2: one epoch more, known everywhere; the old one
+    writes nothing.
+    """
     create(nodes, topic)
     first = controller(nodes)
     assert first is not None
@@ -256,20 +263,20 @@ def lives_of_a_topic(cluster: Cluster, topic: str, count: int) -> None:
 def test_a_topic_may_come_and_go_many_times_and_never_finds_its_old_records(
     nodes: Cluster, topic: str
 ) -> None:
-    """Check C8."""
+    """docs/spec/cluster.md §2.16 check C8."""
     lives_of_a_topic(nodes, topic, LIVES)
 
 
 @pytest.mark.nightly
 def test_a_topic_may_come_and_go_fifty_times(nodes: Cluster, topic: str) -> None:
-    """Check C8, as often as it says."""
+    """docs/spec/cluster.md §2.16 check C8, as often as it says."""
     lives_of_a_topic(nodes, topic, LIVES_OF_A_NIGHT)
 
 
 def test_a_topic_with_a_replica_on_a_dead_node_is_deleted_when_the_node_is_back(
     nodes: Cluster, topic: str
 ) -> None:
-    """Check C8, its end."""
+    """docs/spec/cluster.md §2.16 check C8, its end."""
     create(nodes, topic)
     dead = next(node for node in nodes.nodes if node is not controller(nodes))
     dead.kill()

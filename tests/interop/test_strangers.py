@@ -1,6 +1,6 @@
 """Nodes that cannot prove the cluster's secret, and nodes whose id another has: refused at once.
 
-Source: cluster.md sections 1.2 and 2.14.
+Source: docs/spec/cluster.md §1.2 and §2.14.
 """
 
 from __future__ import annotations

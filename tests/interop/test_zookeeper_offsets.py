@@ -1,6 +1,6 @@
 """OffsetCommit and OffsetFetch of version 0 keep offsets in ZooKeeper, as before Kafka 0.8.2.
 
-Source: coordinator.md sections 1.6 and 1.7.
+Source: docs/spec/coordinator.md §1.6 and §1.7.
 """
 
 from __future__ import annotations

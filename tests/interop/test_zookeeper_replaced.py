@@ -1,6 +1,6 @@
 """ZooKeeper loses its data under a running node: it says so at once, and waits for them.
 
-Source: cluster.md section 1.2.
+Source: docs/spec/cluster.md §1.2.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Schedules that a draft of the second form lost: none overlaps, and each would without its rule.
 
-Source: reliability.md section 3.1 (d); docs/beacons.md, the table of schedules. Clocks agree here;
-tests/liveness/test_votes.py lets them drift.
+Source: docs/spec/reliability.md §3.1 (d); docs/beacons.md, the table of schedules. Clocks agree
+here; tests/liveness/test_votes.py lets them drift.
 """
 
 from __future__ import annotations

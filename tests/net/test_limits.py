@@ -157,7 +157,7 @@ async def test_no_more_is_held_than_the_budget_and_one_frame(start: Start) -> No
 async def test_half_sent_frames_of_many_are_held_within_the_budget(
     start: Start, is_bulk: bool
 ) -> None:
-    """Whatever one read brings: issue 12, where 2,000 of them took twice the budget."""
+    """Whatever one read brings: 2,000 of them once took twice the budget."""
     node = await start(settings=NetworkSettings(queued_max_request_bytes=8 * MIB))
     clients = [await node.connect() for _ in range(100)]
     if is_bulk:

@@ -1,6 +1,6 @@
 """A driver killed in the middle of archiving: whatever it was doing, no row is lost or doubled.
 
-Source: pipeline.md sections 10 and 13; issue 8.
+Source: docs/spec/pipeline.md §2 and §5.
 """
 
 from __future__ import annotations

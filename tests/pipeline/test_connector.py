@@ -1,6 +1,6 @@
 """Spark's own Kafka connector on our topics, and beside our source: the same rows both ways.
 
-Source: pipeline.md sections 11.3 and 11.4; issue 8, item 4.
+Source: docs/spec/pipeline.md §3.3 and §3.4.
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""Every trap of Spark's Python data sources that pipeline.md section 9.3 lists, by its number."""
+"""Every trap of Spark's Python data sources that docs/spec/pipeline.md §1.3 lists, by its
+number.
+"""
 
 from __future__ import annotations
 

@@ -5,7 +5,7 @@
     python -m tests.proof list
 
 ``run`` writes a file for each experiment as soon as it ends, then the page; it ends with 1 when a
-promise was broken or an experiment came to no result. Source: issue 13 B; reliability.md section 9.
+promise was broken or an experiment came to no result. Source: docs/spec/reliability.md §9.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
     python -m tests.proof.determinism --seeds 1:20 [--only NAME]
 
 Prints simulation, seed and trace, a line each; ends with 1 where a second run differs from the
-first. test_determinism.py compares what two processes print. Source: reliability.md section 5.
+first. test_determinism.py compares what two processes print. Source: docs/spec/reliability.md §5.
 """
 
 from __future__ import annotations

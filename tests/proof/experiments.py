@@ -1,7 +1,7 @@
 """Every experiment, in the order in which a proof runs them: the short ones first.
 
 Sizes: `pr` fits beside `make test`, `night` into eight hours on two cores, `week` into a weekend.
-Source: issue 13 B; reliability.md sections 4 to 9.
+Source: docs/spec/reliability.md §4 to §9.
 """
 
 from __future__ import annotations

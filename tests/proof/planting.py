@@ -1,7 +1,7 @@
 """Replace a piece of the shipped code while a simulation runs, and put it back.
 
 Plants live in the tests alone: the shipped code has no switch for them. A name that moved raises,
-so that no plant is ever left out in silence. Source: reliability.md section 5.
+so that no plant is ever left out in silence. Source: docs/spec/reliability.md §5.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The planted bugs: what is broken, where, and who must find it.
 
 Each is a mistake that some implementation has made, or that a careless change could bring back.
-Source: reliability.md section 5 (the sabotage matrix).
+Source: docs/spec/reliability.md §5 (the sabotage matrix).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The promises P1 to P22, a sentence each. Source: reliability.md section 3."""
+"""The promises P1 to P22, a sentence each. Source: docs/spec/reliability.md §3."""
 
 from __future__ import annotations
 

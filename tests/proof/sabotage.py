@@ -3,7 +3,7 @@
     python -m tests.proof.sabotage [--seeds 50] [--only NAME] [--json FILE]
 
 Prints a row for each plant; ends with 1 when one is not found, or when the seed that found it
-shows the same without the plant. Source: reliability.md section 5.
+shows the same without the plant. Source: docs/spec/reliability.md §5.
 """
 
 from __future__ import annotations

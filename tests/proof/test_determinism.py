@@ -1,4 +1,4 @@
-"""One seed gives one history, in any process (reliability.md section 5)."""
+"""One seed gives one history, in any process (docs/spec/reliability.md §5)."""
 
 from __future__ import annotations
 

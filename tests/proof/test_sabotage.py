@@ -1,4 +1,4 @@
-"""The simulations are not blind: each planted bug is found (reliability.md section 5)."""
+"""The simulations are not blind: each planted bug is found (docs/spec/reliability.md §5)."""
 
 from __future__ import annotations
 

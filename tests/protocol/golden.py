@@ -1,6 +1,6 @@
 """Golden bodies as messages: what Kafka 3.9.1 and third-party encoders wrote, by class.
 
-Source: protocol.md section 3.4, coordinator.md section 10.
+Source: docs/spec/protocol.md §3.4, docs/spec/coordinator.md §10.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The registry agrees with the specification. Source: protocol.md section 2."""
+"""The registry agrees with the specification. Source: docs/spec/protocol.md §2."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Records of __barnabas_audit (coordinator.md section 3.8): written once, read by anybody."""
+"""Records of __barnabas_audit (docs/spec/coordinator.md §3.8): written once, read by anybody."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Headers, also those that lie or that nobody knows. Source: protocol.md section 2.1."""
+"""Headers, also those that lie or that nobody knows. Source: docs/spec/protocol.md §2.1."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Hashes, as Java computed them. Source: cluster.md section 4, golden-protocol.json."""
+"""Hashes, as Java computed them. Source: docs/spec/cluster.md §4, golden-protocol.json."""
 
 from __future__ import annotations
 

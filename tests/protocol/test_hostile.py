@@ -1,4 +1,7 @@
-"""Bytes that lie about lengths cost nothing and end as CorruptRequest. Source: protocol.md 2.1."""
+"""Bytes that lie about lengths cost nothing and end as CorruptRequest.
+
+Source: docs/spec/protocol.md §2.1.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Names of topics and ids. Source: cluster.md sections 1.2 and 1.3."""
+"""Names of topics and ids. Source: docs/spec/cluster.md §1.2 and §1.3."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Records of the offsets topic beyond the golden ones. Source: coordinator.md section 2."""
+"""Records of the offsets topic beyond the golden ones. Source: docs/spec/coordinator.md §2."""
 
 from __future__ import annotations
 

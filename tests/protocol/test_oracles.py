@@ -1,4 +1,5 @@
-"""Codecs written by others read what we write, and write what we read. Source: protocol.md 3.1.
+"""Codecs written by others read what we write, and write what we read.
+Source: docs/spec/protocol.md §3.1.
 
 kafka-python and kio carry Kafka 4's definitions: the oldest versions and the control APIs are
 not among theirs, and are left to the golden files.

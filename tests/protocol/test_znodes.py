@@ -1,4 +1,4 @@
-"""Payloads in ZooKeeper, beside those a real Kafka left there. Source: cluster.md section 1."""
+"""Payloads in ZooKeeper, beside those a real Kafka left there. Source: docs/spec/cluster.md §1."""
 
 from __future__ import annotations
 

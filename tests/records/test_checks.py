@@ -1,4 +1,4 @@
-"""The numbered checks of log.md section 1, each under its number.
+"""The numbered checks of docs/spec/log.md §1, each under its number.
 
 Number 2 asks for stored magic 1, which this cluster does not have: see test_golden.py for the
 same records in magic 2.

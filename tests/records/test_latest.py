@@ -1,6 +1,6 @@
 """Gathering the last record of each key is reading all records and keeping the last ones.
 
-Source: protocol/records/latest.py; log.md section 1.5.
+Source: protocol/records/latest.py; docs/spec/log.md §1.5.
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""What other implementations got wrong about records, each under its number in log.md section 9."""
+"""What other implementations got wrong about records, each under its number in
+docs/spec/log.md §9.
+"""
 
 from __future__ import annotations
 

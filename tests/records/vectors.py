@@ -1,6 +1,6 @@
 """The golden vectors of the record formats, and how they describe a record.
 
-Source: log.md section 10.1; tests/golden/golden-records.json.
+Source: docs/spec/log.md §10.1; tests/golden/golden-records.json.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """The in-sync set of one partition: who counts, who joins, who leaves, and since when.
 
-Source: cluster.md sections 3.2, 3.6 and 3.7; checks R2, R3 and R8; pitfalls 14, 15, 16, 17 and 22.
+Source: docs/spec/cluster.md §3.2, §3.6 and §3.7; §3.11 checks R2, R3 and R8; §6 pitfalls 14, 15,
+16, 17 and 22.
 """
 
 from __future__ import annotations

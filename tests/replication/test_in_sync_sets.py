@@ -1,6 +1,6 @@
 """In-sync sets and ZooKeeper: lost answers, other leaders, no connection, notices.
 
-Source: cluster.md section 3.6; checks R6 and R7; pitfalls 3, 4 and 16.
+Source: docs/spec/cluster.md §3.6; §3.11 checks R6 and R7; §6 pitfalls 3, 4 and 16.
 """
 
 from __future__ import annotations

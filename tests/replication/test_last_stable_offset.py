@@ -1,4 +1,4 @@
-"""Readers of committed records: how far they see, and when they are told: log.md section 7.3."""
+"""Readers of committed records: how far they see, and when they are told: docs/spec/log.md §7.3."""
 
 from __future__ import annotations
 

@@ -117,7 +117,9 @@ async def test_an_append_and_whoever_waits_end_with_leadership(
 async def test_what_a_former_leader_wrote_counts_only_when_all_in_sync_have_it(
     port: OffsetsLog, replicas: Replicas
 ) -> None:
-    """The barrier of design decision 7: a new coordinator waits for the end it was elected with."""
+    """The barrier of docs/spec/coordinator.md §3.4: a new coordinator waits for the end it was
+    elected with.
+    """
     follow(replicas, OFFSETS_TOPIC, 3)
     partition = replicas.get(OFFSETS_TOPIC, 3)
     assert partition is not None

@@ -1,6 +1,7 @@
 """Snapshots of offsets beside real logs: with the log's tail they are the fold over the whole log.
 
-Source: coordinator.md section 3.4.1; checks C3.9. Power goes between any two changes of the disk.
+Source: docs/spec/coordinator.md §3.4.1; §3.9 checks C3.9. Power goes between any two changes of the
+disk.
 """
 
 from __future__ import annotations

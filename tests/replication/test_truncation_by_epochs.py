@@ -1,6 +1,7 @@
-"""Two logs that parted ways agree again, whatever the epochs were: the vectors of cluster.md 3.5.
+"""Two logs that parted ways agree again, whatever the epochs were: the vectors of
+docs/spec/cluster.md §3.5.
 
-Checks R4 and R5; pitfalls 10 to 13.
+docs/spec/cluster.md §3.11 checks R4 and R5; docs/spec/cluster.md §6 pitfalls 10 to 13.
 """
 
 from __future__ import annotations

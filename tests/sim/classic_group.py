@@ -1,7 +1,7 @@
 """Classic consumers on the simulated cluster, and a journal of all that they read and committed.
 
 The consumers are the shipped ones; each is a machine of its own that can be killed, frozen or
-shut down. Source: coordinator.md sections 6.4, 6.7 and 6.8.
+shut down. Source: docs/spec/coordinator.md §6.4, §6.7 and §6.8.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """ZooKeeper's data tree in memory: znodes, versions, ephemerals, sequences, multi, watches.
 
-Source: cluster.md section 1.1 and what a real ZooKeeper 3.9 answers; the differential test in
+Source: docs/spec/cluster.md §1.1 and what a real ZooKeeper 3.9 answers; the differential test in
 tests/zookeeper compares the two.
 """
 

@@ -1,6 +1,6 @@
 """A disk in memory with a page cache: what was not synced may be gone after a power cut.
 
-Source: reliability.md section 5. What a power cut leaves of a file's unsynced bytes is a prefix,
+Source: docs/spec/reliability.md §5. What a power cut leaves of a file's unsynced bytes is a prefix,
 or some sectors of 512 bytes with zeros or what was there before in place of the others; names
 survive when their directory was synced since, or by luck. A failed fsync is told once: what it
 should have written counts as clean from then on and never reaches the disk, as on Linux.

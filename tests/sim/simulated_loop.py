@@ -1,6 +1,6 @@
 """A seeded event loop: virtual time, in-memory network, an executor that only takes time.
 
-Source: reliability.md section 5. One seed gives one history; nothing outside is touched.
+Source: docs/spec/reliability.md §5. One seed gives one history; nothing outside is touched.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """What is done to offsets by hand is in the history, whatever befalls the nodes that keep it.
 
-Source: coordinator.md section 3.8. Three shipped nodes, seeded. Of the coordinator's own end only
-what it had not answered may be missing, as docs/groups.md says.
+Source: docs/spec/coordinator.md §3.8. Three shipped nodes, seeded. Of the coordinator's own end
+only what it had not answered may be missing, as docs/groups.md says.
 """
 
 from __future__ import annotations

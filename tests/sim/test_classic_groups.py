@@ -1,8 +1,8 @@
 """Classic groups whose members, nodes and partitions come and go at random, seeded.
 
 Every partition has exactly one owner after each rebalance, nobody else reads it, nothing is left
-out, and what comes twice is what the documents say. Source: coordinator.md section 6, checks C6.2,
-C6.3, C6.4 and C6.7.
+out, and what comes twice is what the documents say. Source: docs/spec/coordinator.md §6, §6.12
+checks C6.2, C6.3, C6.4 and C6.7.
 """
 
 from __future__ import annotations

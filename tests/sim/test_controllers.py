@@ -1,7 +1,8 @@
 """Controllers in trouble, seeded: sessions end, orders are late, twice or lost, tools interfere.
 
 The controllers are the shipped ones; nodes obey and leaders change their in-sync sets as brokers
-do. Checks C2, P3 and P4 of cluster.md as far as they are the controller's.
+do. Source: docs/spec/cluster.md §2.16 check C2, §6.1 checks P3 and P4, as far as they are the
+controller's.
 """
 
 from __future__ import annotations
@@ -165,7 +166,7 @@ def test_one_seed_gives_one_history() -> None:
 def test_sessions_that_end_while_200_topics_are_created_leave_none_of_them_behind(
     seed: int,
 ) -> None:
-    """Check P3."""
+    """docs/spec/cluster.md §6.1 check P3."""
     run(seed, two_hundred_topics)
 
 

@@ -1,6 +1,7 @@
 """A node that stops in order, though it is controller and leads, keeps nobody waiting.
 
-Source: cluster.md section 2.8; reliability.md P19. The time is simulated, so it is exact.
+Source: docs/spec/cluster.md §2.8; docs/spec/reliability.md §3 P19. The time is simulated, so it is
+exact.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """An fsync that fails once and then succeeds: nothing is acknowledged on the word of the second.
 
 Linux tells of a failed write once and drops the pages; whoever goes on acknowledges what is not on
-disk ("fsyncgate"). Source: reliability.md section 2 and rule 4 of section 9.1; log.md section 2.9.
+disk ("fsyncgate"). Source: docs/spec/reliability.md §2 and §9.1 (rule 4); docs/spec/log.md §2.9.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What comes to a leader by an election is replicated at once, however long it has nothing new.
 
-Source: cluster.md section 3.4; the time is simulated, so it is exact.
+Source: docs/spec/cluster.md §3.4; the time is simulated, so it is exact.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """A coordinator whose session was lost tells nothing of its former life when it has a new one.
 
-Source: reliability.md section 3.1 (f), P4. With beacons a lease needs the controller's word; with
-the session alone, as here, a node has one again before it hears who leads now.
+Source: docs/spec/reliability.md §3.1 (f), P4. With beacons a lease needs the controller's word;
+with the session alone, as here, a node has one again before it hears who leads now.
 """
 
 from __future__ import annotations

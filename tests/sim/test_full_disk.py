@@ -1,4 +1,5 @@
-"""A daemon whose disk is full: log.md section 3.1, reliability.md P18 and failure 15.
+"""A daemon whose disk is full: docs/spec/log.md §3.1, docs/spec/reliability.md §3 P18 and §2
+failure 15.
 
 Commits are refused with a code after which clients look for their coordinator and try again;
 fetches of offsets and records go on, also after a restart on the full disk.

@@ -2,7 +2,7 @@
 
 Members are bounced one after the other while others, and nodes, are killed. No message is left out,
 no member starts before what was acknowledged, and what comes twice has a reason. Source:
-coordinator.md section 6.8, checks C6.5 and C6.6.
+docs/spec/coordinator.md §6.8, §6.12 checks C6.5 and C6.6.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """``__consumer_offsets`` deleted by force and made anew: nobody answers from the old one.
 
-Source: docs/controller.md, "Requests of administrators"; coordinator.md sections 1.2 and 1.3. Three
-shipped nodes, seeded. All of them have been started anew with snapshots of the old topic on their
-disks, and have warm standbys of it, when it is deleted.
+Source: docs/controller.md, "Requests of administrators"; docs/spec/coordinator.md §1.2 and §1.3.
+Three shipped nodes, seeded. All of them have been started anew with snapshots of the old topic on
+their disks, and have warm standbys of it, when it is deleted.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """Commits on three shipped nodes: what was acknowledged or served once is never taken back.
 
-Source: design decision 7; coordinator.md checks C3.1, C3.2 and C3.6; reliability.md P1 and P3.
+Source: docs/spec/coordinator.md §3.4; docs/spec/coordinator.md §3.9 checks C3.1, C3.2 and C3.6;
+docs/spec/reliability.md §3 P1 and P3.
 """
 
 from __future__ import annotations

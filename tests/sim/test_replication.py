@@ -1,6 +1,7 @@
 """Three shipped nodes, seeded: nothing acknowledged by all is lost, whatever befalls one node.
 
-Source: cluster.md section 3.9 (the invariants, looked at all the time) and checks R1, R4 and P4.
+Source: docs/spec/cluster.md §3.9 (the invariants, looked at all the time) and §3.11 checks R1, R4
+and P4.
 """
 
 from __future__ import annotations
@@ -56,7 +57,7 @@ class History:
 
 
 class Invariants:
-    """Looked at between all that happens: cluster.md section 3.9."""
+    """Looked at between all that happens: docs/spec/cluster.md §3.9."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster

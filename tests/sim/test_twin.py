@@ -1,6 +1,6 @@
 """Two nodes with one id: the second does not serve, and the first notices nothing of it.
 
-Source: reliability.md P10; cluster.md section 1.2 and check Z1.
+Source: docs/spec/reliability.md §3 P10; docs/spec/cluster.md §1.2 and §1.11 check Z1.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Three shipped nodes: whoever takes over the coordinator's part has it in memory already.
 
-Source: design decision 6; coordinator.md section 3.4.2.
+Source: docs/spec/coordinator.md §3.4.2.
 """
 
 from __future__ import annotations

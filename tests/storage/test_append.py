@@ -1,4 +1,4 @@
-"""Appending: offsets, epochs, rolling by every rule of log.md section 2.8."""
+"""Appending: offsets, epochs, rolling by every rule of docs/spec/log.md §2.8."""
 
 from __future__ import annotations
 

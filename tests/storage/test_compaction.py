@@ -1,4 +1,4 @@
-"""Compaction of one log: the checks of log.md section 5."""
+"""Compaction of one log: the checks of docs/spec/log.md §5."""
 
 from __future__ import annotations
 

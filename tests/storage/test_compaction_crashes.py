@@ -1,4 +1,4 @@
-"""A compaction interrupted before every single change of the disk: log.md sections 3.5 and 5.
+"""A compaction interrupted before every single change of the disk: docs/spec/log.md §3.5 and §5.
 
 The process is killed, or the power cut; what is found afterwards has the same newest value of
 every key, and compacts and restarts like any other log.

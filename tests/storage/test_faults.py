@@ -1,4 +1,4 @@
-"""What a log does when the disk refuses: log.md sections 2.9 and 3.1."""
+"""What a log does when the disk refuses: docs/spec/log.md §2.9 and §3.1."""
 
 from __future__ import annotations
 

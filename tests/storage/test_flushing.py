@@ -1,4 +1,4 @@
-"""When what was appended is safe from a power cut: log.md section 3.1."""
+"""When what was appended is safe from a power cut: docs/spec/log.md §3.1."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""A disk that is really full: log.md section 3.1, reliability.md P18 and failure 15."""
+"""A disk that is really full.
+
+Source: docs/spec/log.md §3.1, docs/spec/reliability.md §3 P18 and §2 failure 15.
+"""
 
 from __future__ import annotations
 

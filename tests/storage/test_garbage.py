@@ -1,7 +1,7 @@
 """Whatever is in the files beside the batches, a log opens with the right answers.
 
-Source: log.md section 3.3 (steps 3, 5 and 8) and 3.4; pitfalls P1, P2, P12, P14 and P15;
-reliability.md, failure 16.
+Source: docs/spec/log.md §3.3 (steps 3, 5 and 8) and §3.4; §9 pitfalls P1, P2, P12, P14 and P15;
+docs/spec/reliability.md §2 failure 16.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A bad index of a large segment is made again in slices, log.md section 2.3, pitfall P2."""
+"""A bad index of a large segment is made again in slices, docs/spec/log.md §2.3, §9 pitfall P2."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
 Appends, rolls, flushes, truncations, deletions, clean stops, killed processes, torn tails, power
 cuts, a full disk and garbage in every file beside the batches, in any order, on the simulated disk
-(reliability.md P11 and P18).
+(docs/spec/reliability.md §3 P11 and P18).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Descriptors and memory stay bounded however many segments there are, issue 4 item 8."""
+"""Descriptors and memory stay bounded however many segments there are."""
 
 from __future__ import annotations
 

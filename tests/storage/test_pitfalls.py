@@ -1,6 +1,8 @@
-"""Every pitfall of the storage layer, P1 to P16 of log.md section 9, has a test that is named here.
+"""Every pitfall of the storage layer, P1 to P16 of docs/spec/log.md §9, has a test that is named
+here.
 
-Those without one elsewhere are tested below; the Checks of sections 2 and 3 are listed as well.
+Those without one elsewhere are tested below; the
+checks of docs/spec/log.md §2.10 and §3.7 are listed as well.
 """
 
 from __future__ import annotations

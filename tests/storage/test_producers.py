@@ -1,4 +1,7 @@
-"""Numbered batches: duplicates answered, gaps refused, also after a restart: log.md section 7."""
+"""Numbered batches: duplicates answered, gaps refused, also after a restart.
+
+Source: docs/spec/log.md §7.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Damage below the recovery point is reported and stays: log.md section 3.4, reliability.md 14."""
+"""Damage below the recovery point is reported and stays.
+
+Source: docs/spec/log.md §3.4, docs/spec/reliability.md §2 failure 14.
+"""
 
 from __future__ import annotations
 

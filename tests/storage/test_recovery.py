@@ -1,4 +1,7 @@
-"""After a crash a log is the longest good prefix of what was written: log.md sections 3.3, 3.4."""
+"""After a crash a log is the longest good prefix of what was written.
+
+Source: docs/spec/log.md §3.3, §3.4.
+"""
 
 from __future__ import annotations
 

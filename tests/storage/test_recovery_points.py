@@ -1,4 +1,4 @@
-"""A recovery point on disk may be old, it never lies: log.md sections 3.1, 3.3 and 3.6.
+"""A recovery point on disk may be old, it never lies: docs/spec/log.md §3.1, §3.3 and §3.6.
 
 Most of these were met by the crash bench: what it found by cutting power is kept here as files.
 """

@@ -1,4 +1,7 @@
-"""Segments that compaction wrote take the place of those it read, log.md sections 3.5 and 4.2."""
+"""Segments that compaction wrote take the place of those it read.
+
+Source: docs/spec/log.md §3.5 and §4.2.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Segments go by log start, size and time, and by any policy, log.md sections 4.1 and 4.2."""
+"""Segments go by log start, size and time, and by any policy, docs/spec/log.md §4.1 and §4.2."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Open, committed and aborted transactions in one log: log.md sections 7.1 to 7.4."""
+"""Open, committed and aborted transactions in one log: docs/spec/log.md §7.1 to §7.4."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""What a follower does to its log: verbatim appends and truncation, log.md sections 2.9 and 3.6."""
+"""What a follower does to its log: verbatim appends and truncation.
+
+Source: docs/spec/log.md §2.9 and §3.6.
+"""
 
 from __future__ import annotations
 

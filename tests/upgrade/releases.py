@@ -1,7 +1,7 @@
 """Earlier releases of Barnabas, made of this repository's history, beside the one checked out.
 
 A release is its wheel, unpacked into a folder of the cache; a process that has the folder first
-in PYTHONPATH runs it, with the packages of this environment. Source: issue 13 A7.
+in PYTHONPATH runs it, with the packages of this environment.
 """
 
 from __future__ import annotations

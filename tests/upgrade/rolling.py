@@ -3,7 +3,7 @@
     python -m tests.upgrade.rolling [--seed 1] [--json FILE]
 
 prints a row for each node that changed, then what was seen, and ends with 1 when anything was lost.
-Source: issue 13 A7; docs/operations.md, "Upgrading".
+Source: docs/operations.md, "Upgrading".
 """
 
 from __future__ import annotations

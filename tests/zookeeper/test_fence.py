@@ -1,4 +1,4 @@
-"""The controller's fence on a real ZooKeeper (checks C1 and C2)."""
+"""The controller's fence on a real ZooKeeper (docs/spec/cluster.md §2.16 checks C1 and C2)."""
 
 from __future__ import annotations
 

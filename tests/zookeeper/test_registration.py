@@ -1,4 +1,7 @@
-"""Registration and identity of nodes against a real ZooKeeper (checks Z1 to Z6, L4)."""
+"""Registration and identity of nodes against a real ZooKeeper.
+
+Source: docs/spec/cluster.md §1.11 checks Z1 to Z6, L4.
+"""
 
 from __future__ import annotations
 
@@ -81,7 +84,7 @@ async def test_the_broker_epoch_is_the_creation_of_the_znode(
 async def test_the_payload_has_the_types_that_others_expect(
     session: ZooKeeper, tmp_path: Path
 ) -> None:
-    """Check Z6."""
+    """docs/spec/cluster.md §1.11 check Z6."""
     await lay_out(session)
     await registration(session, 1, tmp_path / "a").register()
     await identity(session, tmp_path / "a", configured_id=1)
@@ -95,7 +98,7 @@ async def test_the_payload_has_the_types_that_others_expect(
 
 
 async def test_a_second_node_with_the_same_id_is_refused(sessions: Connect, tmp_path: Path) -> None:
-    """Check Z1."""
+    """docs/spec/cluster.md §1.11 check Z1."""
     first, second = await sessions(), await sessions()
     await lay_out(first)
     await registration(first, 1, tmp_path / "a").register()
@@ -228,7 +231,7 @@ async def test_a_node_that_comes_back_from_a_lost_session_waits_for_nobody_but_h
 
 
 async def test_two_nodes_cannot_be_known_by_one_address(sessions: Connect, tmp_path: Path) -> None:
-    """Check Z2."""
+    """docs/spec/cluster.md §1.11 check Z2."""
     first, second = await sessions(), await sessions()
     await lay_out(first)
     await registration(first, 1, tmp_path / "a", port=9092).register()
@@ -319,7 +322,7 @@ async def test_who_answers_at_the_former_address_and_is_another_node_refuses_not
 async def test_an_expired_registration_comes_back_with_a_larger_epoch(
     session: ZooKeeper, server: EmbeddedZooKeeper, tmp_path: Path
 ) -> None:
-    """Check Z5."""
+    """docs/spec/cluster.md §1.11 check Z5."""
     await lay_out(session)
     node = registration(session, 1, tmp_path / "a")
     await node.register()
@@ -338,7 +341,7 @@ async def test_an_expired_registration_comes_back_with_a_larger_epoch(
 
 
 async def test_all_nodes_agree_on_one_cluster_id(sessions: Connect, tmp_path: Path) -> None:
-    """Check Z3."""
+    """docs/spec/cluster.md §1.11 check Z3."""
     three = [await sessions() for _ in range(3)]
     found = await asyncio.gather(
         *(
@@ -352,7 +355,7 @@ async def test_all_nodes_agree_on_one_cluster_id(sessions: Connect, tmp_path: Pa
 
 
 async def test_generated_ids_are_counted_and_kept(sessions: Connect, tmp_path: Path) -> None:
-    """Check Z4."""
+    """docs/spec/cluster.md §1.11 check Z4."""
     session = await sessions()
     first = await identity(session, tmp_path / "a", tmp_path / "a2")
     second = await identity(session, tmp_path / "b")
@@ -367,7 +370,7 @@ async def test_generated_ids_are_counted_and_kept(sessions: Connect, tmp_path: P
 async def test_directories_of_another_node_or_cluster_are_refused(
     session: ZooKeeper, tmp_path: Path
 ) -> None:
-    """Check L4."""
+    """docs/spec/cluster.md §7.1 check L4."""
     mine = await identity(session, tmp_path / "a", configured_id=1)
     with pytest.raises(ConfigError, match="belong to node 1"):
         await identity(session, tmp_path / "a", configured_id=2)

@@ -1,4 +1,7 @@
-"""Topic settings, blocks of producer ids and the offsets of classic consumers (check Z8)."""
+"""Topic settings, blocks of producer ids and the offsets of classic consumers.
+
+Source: docs/spec/cluster.md §1.11 check Z8.
+"""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
 By how many nanoseconds says the file that BARNABAS_TEST_CLOCK names, eight bytes that may change
 at any time. ``time.time`` and ``time.time_ns`` are shifted, where nodes take the time of day from;
-monotonic clocks and the times of files are not. Source: issue 13 B1; reliability.md P21.
+monotonic clocks and the times of files are not. Source: docs/spec/reliability.md §3 P21.
 """
 
 from __future__ import annotations

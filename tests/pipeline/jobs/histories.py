@@ -1,7 +1,7 @@
 """Random histories of groups, and what a coordinator that lives through them says of each.
 
 Records carry timestamps out of order now and then, commits of every temper go forth, back, stand
-still, vanish and come again. Source: users.md section 3.
+still, vanish and come again. Source: docs/spec/users.md §3.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """A Spark cluster of a master and two workers, and an interpreter for it that lacks our package.
 
 Started by pyspark's own class path, as bin/spark-class does. The interpreter has everything that
-we need but not ourselves: what runs there was shipped. Source: issue 8, item 5.
+we need but not ourselves: what runs there was shipped.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """segments compact: a copy holds the last value of each key, and the original is left as it was.
 
-Source: pipeline.md section 12, job 6; log.md sections 5.3 to 5.7.
+Source: docs/spec/pipeline.md §4, job 6; docs/spec/log.md §5.3 to §5.7.
 """
 
 from __future__ import annotations

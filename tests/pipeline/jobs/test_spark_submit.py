@@ -1,6 +1,6 @@
 """The jobs' files as spark-submit runs them: with its own JVM, its options, and their exit codes.
 
-Source: pipeline.md section 13 (three faces, one implementation).
+Source: docs/spec/pipeline.md §5 (three faces, one implementation).
 """
 
 from __future__ import annotations
