@@ -40,7 +40,7 @@ check: $(READY)            ## style, types, layers, citations and what docs/ say
 	$(BIN)/python -m mypy
 	$(BIN)/lint-imports
 	$(BIN)/python -m pytest -q tests/test_citations.py tests/test_docs.py
-	$(BIN)/python -m codespell_lib README.md CHANGELOG.md docs protocol coordinator client broker console pipeline tests benchmarks
+	$(BIN)/python -m codespell_lib README.md CHANGELOG.md docs protocol coordinator client broker console pipeline tests benchmarks --skip 'tests/fuzz/corpus'
 
 format: $(READY)           ## rewrite what the formatter can
 	$(BIN)/python -m ruff format .

@@ -368,6 +368,7 @@ class Node:
                 logs=self._logs,
                 conversions=self._conversions,
                 room=lambda: self._limits.answers.room,
+                holds_lease=self._liveness.lease.holds,
                 loop=self._loop,
                 now_ms=self._now_ms,
                 chance=self._chance,

@@ -99,6 +99,7 @@ class Coordination:
         controller gives every partition it led a new leader epoch.
         """
         self._liveness.forget_waiting()
+        self._replicas.forget_former_life()
         self.groups.resign()
 
     def forget_deleted_topics(self) -> Collection[str]:

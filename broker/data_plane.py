@@ -18,6 +18,7 @@ from .handlers.leader_epochs import LeaderEpochsHandler
 from .handlers.leader_hints import LeaderHints
 from .handlers.list_offsets import ListOffsetsHandler
 from .handlers.produce import ProduceHandler
+from .handlers.replaced_leaders import ReplacedLeaders
 from .metadata import MetadataCache
 from .replication.replicas import Replicas
 from .storage.manager import LogManager
@@ -38,6 +39,7 @@ def data_plane(
     logs: LogManager,
     conversions: Conversions,
     room: Callable[[], int],
+    holds_lease: Callable[[], bool],
     loop: asyncio.AbstractEventLoop,
     now_ms: Callable[[], int],
     chance: random.Random,
@@ -45,6 +47,7 @@ def data_plane(
     """One handler an area; ``room`` says how many bytes of answers may still be made."""
     slots = config.replication.fetch_session_slots
     leaders = LeaderHints(metadata, replicas)
+    replaced = ReplacedLeaders(holds_lease)
     return (
         ProduceHandler(
             replicas, loop=loop, now_ms=now_ms, conversions=conversions, leaders=leaders
@@ -56,9 +59,10 @@ def data_plane(
             room=room,
             sessions=FetchSessions(slots, now=loop.time, chance=chance),
             topic_ids=FetchTopicIds(metadata, leaders),
+            replaced=replaced,
             conversions=conversions,
         ),
         ListOffsetsHandler(replicas, conversions),
         DeleteRecordsHandler(replicas, logs.write_log_starts, loop=loop),
-        LeaderEpochsHandler(replicas),
+        LeaderEpochsHandler(replicas, replaced),
     )

@@ -43,6 +43,7 @@ from .followers import (
 )
 from .old_fetch import WAIT_S_MAX, OldFetch
 from .read_committed import note_aborted, wants_committed
+from .replaced_leaders import ReplacedLeaders
 from .turns import TURN_STEPS, Turn, mapped
 
 log = logging.getLogger(__name__)
@@ -74,9 +75,11 @@ class FetchHandler:
         room: Callable[[], int],
         sessions: FetchSessions,
         topic_ids: FetchTopicIds,
+        replaced: ReplacedLeaders,
         conversions: Conversions | None = None,
     ) -> None:
         self._replicas = replicas
+        self._replaced = replaced
         self._sessions = sessions
         self._topic_ids = topic_ids
         self._loop = loop
@@ -366,6 +369,8 @@ class FetchHandler:
             if call.request.replica_id >= 0:
                 check_replica(partition, call.request.replica_id, asked)
             result.diverging_epoch = divergence(partition, asked)
+            if result.diverging_epoch is not None and self._is_doubtful(call, one):
+                raise Refused(ErrorCode.NOT_LEADER_OR_FOLLOWER)
             result.high_watermark = partition.high_watermark
             result.last_stable_offset = partition.last_stable_offset
             result.log_start_offset = partition.log.start_offset
@@ -384,7 +389,15 @@ class FetchHandler:
                     _look_again(partition, call.request.replica_id, asked.fetch_offset)
                 note_aborted(partition, asked.fetch_offset, result)
         except Refused as refusal:
-            _refuse(result, refusal.code, call.version)
+            code = refusal.code
+            if code is ErrorCode.OFFSET_OUT_OF_RANGE and self._is_doubtful(call, one):
+                code = ErrorCode.NOT_LEADER_OR_FOLLOWER
+            _refuse(result, code, call.version)
+
+    def _is_doubtful(self, call: Call, one: Wanted) -> bool:
+        """Whether a consumer's position may be right though this node's log does not have it."""
+        partition = self._replicas.get(one.topic, one.partition.partition)
+        return call.request.replica_id < 0 and self._replaced.may_include(partition)
 
 
 class Listening:

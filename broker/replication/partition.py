@@ -46,6 +46,7 @@ class Partition:
         "high_watermark",
         "index",
         "is_leader",
+        "is_of_former_life",
         "is_outside",
         "isr",
         "leader_epoch",
@@ -68,6 +69,8 @@ class Partition:
         self.log = log
         self.high_watermark = min(max(high_watermark, log.start_offset), log.end_offset)
         self.is_leader = False
+        self.is_of_former_life = False
+        """It leads by the word of a session that is lost: another may lead already."""
         self.leader_id = -1
         self.leader_epoch = -1
         self.controller_epoch = -1
@@ -167,6 +170,7 @@ class Partition:
 
     def _adopt(self, role: Role) -> None:
         assert role.leader_epoch >= self.leader_epoch, f"{self} was told of epoch {role}"
+        self.is_of_former_life = False
         self.leader_id = role.leader_id
         self.leader_epoch = role.leader_epoch
         self.controller_epoch = role.controller_epoch

@@ -108,6 +108,11 @@ class Replicas:
             raise Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         raise Refused(ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
+    def forget_former_life(self) -> None:
+        """The session is lost: who leads now is not known until the controller says so."""
+        for partition in self._hosted.values():
+            partition.is_of_former_life = partition.is_leader
+
     def high_watermark(self, topic: str, index: int) -> int | None:
         """Of a replica hosted here; None when it is not."""
         partition = self._hosted.get((topic, index))

@@ -207,7 +207,8 @@ class Resets(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         said = record.getMessage()
-        if "Truncation detected" in said or "out of range" in said:
+        words = ("Truncation detected", "out of range", "Resetting offset")
+        if any(each in said for each in words):
             self._tell(f"{time.monotonic():.1f} kafka-python: {said}")
 
 

@@ -28,6 +28,7 @@ from barnabas.broker.handlers.fetch_sessions import FetchSessions
 from barnabas.broker.handlers.fetch_topic_ids import FetchTopicIds
 from barnabas.broker.handlers.leader_hints import LeaderHints
 from barnabas.broker.handlers.produce import ProduceHandler
+from barnabas.broker.handlers.replaced_leaders import ReplacedLeaders
 from barnabas.broker.metadata import MetadataCache
 from barnabas.broker.replication.replicas import Replicas
 from barnabas.protocol.errors import ErrorCode, Refused
@@ -74,6 +75,7 @@ async def fetching(replicas: Replicas, conversions: Conversions) -> FetchHandler
         room=lambda: 50 << 20,
         sessions=sessions,
         topic_ids=FetchTopicIds(cache, LeaderHints(cache, replicas)),
+        replaced=ReplacedLeaders(lambda: True),
         conversions=conversions,
     )
 

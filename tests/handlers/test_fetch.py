@@ -14,6 +14,7 @@ from barnabas.broker.handlers.fetch import FetchHandler
 from barnabas.broker.handlers.fetch_sessions import FetchSessions
 from barnabas.broker.handlers.fetch_topic_ids import FetchTopicIds
 from barnabas.broker.handlers.leader_hints import LeaderHints
+from barnabas.broker.handlers.replaced_leaders import ReplacedLeaders
 from barnabas.broker.metadata import MetadataCache
 from barnabas.broker.replication.replicas import Replicas
 from barnabas.protocol.errors import ErrorCode
@@ -36,6 +37,7 @@ def serving(
     room: Callable[[], int] = lambda: 50 << 20,
     slots: int = 10,
     cache: MetadataCache | None = None,
+    holds_lease: Callable[[], bool] = lambda: True,
 ) -> FetchHandler:
     loop, cache = asyncio.get_running_loop(), cache or MetadataCache()
     return FetchHandler(
@@ -45,6 +47,7 @@ def serving(
         room=room,
         sessions=FetchSessions(slots, now=loop.time, chance=random.Random(1)),
         topic_ids=FetchTopicIds(cache, LeaderHints(cache, replicas)),
+        replaced=ReplacedLeaders(holds_lease),
     )
 
 

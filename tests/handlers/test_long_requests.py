@@ -15,6 +15,7 @@ from barnabas.broker.handlers.fetch import READ_STEPS
 from barnabas.broker.handlers.inline_work import BATCH_STEPS
 from barnabas.broker.handlers.leader_epochs import LeaderEpochsHandler
 from barnabas.broker.handlers.list_offsets import MAX_TIMESTAMP, SEARCH_STEPS, ListOffsetsHandler
+from barnabas.broker.handlers.replaced_leaders import ReplacedLeaders
 from barnabas.broker.handlers.turns import TURN_STEPS
 from barnabas.broker.replication.replicas import Replicas
 from barnabas.protocol.errors import ErrorCode, Refused
@@ -233,7 +234,9 @@ async def test_the_epochs_of_very_many_partitions_take_many_turns(replicas: Repl
         replica_id=-1, topics=[offset_for_leader_epoch.Topic(topic="t", partitions=wanted)]
     )
     with TurnCounter() as counter:
-        answer = await LeaderEpochsHandler(replicas).offset_for_leader_epoch(call(request, 3))
+        answer = await LeaderEpochsHandler(
+            replicas, ReplacedLeaders(lambda: True)
+        ).offset_for_leader_epoch(call(request, 3))
     assert counter.turns >= count // TURN_STEPS
     first, *others = answer.topics[0].partitions
     assert (first.error_code, first.leader_epoch, first.end_offset) == (0, 2, 6)

@@ -114,12 +114,13 @@ class Machine:
         self.node = None
         self.disk = self.disk.after_kill()
 
-    def isolate(self) -> None:
+    def isolate(self, *, from_clients: bool = True) -> None:
         """Frozen, as the others see it: nothing comes from it, nor from ZooKeeper to it."""
         for other in self.world.machines.values():
             if other is not self:
                 self.world.loop.network.cut(self.name, other.name)
-        self.world.loop.network.cut(self.name, "client")
+        if from_clients:
+            self.world.loop.network.cut(self.name, "client")
         session = self.session
         session.suspend()
         is_over = session.session_id
