@@ -63,7 +63,8 @@ async def cluster_id(
 ) -> str:
     """The cluster's id; the first node ever makes it, and nobody changes it again.
 
-    A node whose directories (``noted``) belong to a cluster makes none: raises ConfigError.
+    A node whose directories (``noted``) belong to a cluster makes none: raises ConfigError, as for
+    an id that cannot be read.
     """
     found = await read_if_any(zookeeper, znodes.CLUSTER_ID)
     if found is None and noted:
@@ -80,7 +81,13 @@ async def cluster_id(
         except NodeExists:
             pass
         found = await zookeeper.get(znodes.CLUSTER_ID)
-    return znodes.ClusterId.from_json(found[0]).cluster_id
+    try:
+        return znodes.ClusterId.from_json(found[0]).cluster_id
+    except ValueError as error:
+        raise ConfigError(
+            f"{znodes.CLUSTER_ID} cannot be read: {error}. Write the id there again that "
+            "meta.properties of any node names"
+        ) from None
 
 
 async def establish(

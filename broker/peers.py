@@ -250,19 +250,23 @@ class Peers:
     async def _registered(self, before: int, changed: asyncio.Event) -> list[Peer]:
         """All other nodes that registered before this epoch; ``changed`` when some come or go."""
         found = []
-        for name in await self._zookeeper.children(znodes.BROKER_IDS, changed.set):
-            if not name.isdigit() or int(name) == self._node_id:
+        names = await self._zookeeper.children(znodes.BROKER_IDS, changed.set)
+        for node_id in znodes.broker_ids(names):
+            if node_id == self._node_id:
                 continue
             try:
-                data, stat = await self._zookeeper.get(znodes.broker_path(int(name)))
+                data, stat = await self._zookeeper.get(znodes.broker_path(node_id))
                 registration = znodes.BrokerRegistration.from_json(data)
             except NoNode:
                 continue
             except ValueError as error:
-                log.error("ignored a registration that cannot be read node=%s: %s", name, error)
+                log.error("ignored a registration that cannot be read node=%d: %s", node_id, error)
+                continue
+            if stat.ephemeral_owner == 0:  # written by hand: nobody answers there, nor does it end
+                log.error("ignored a registration that no session holds node=%d", node_id)
                 continue
             if stat.czxid < before:
-                found.append(Peer(int(name), stat.czxid, registration))
+                found.append(Peer(node_id, stat.czxid, registration))
         return found
 
 

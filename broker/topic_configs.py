@@ -18,11 +18,13 @@ from barnabas.client.ensemble import (
     read_if_any,
 )
 from barnabas.protocol import znodes
+from barnabas.protocol.names import topic_problem
 
 log = logging.getLogger(__name__)
 
 NOTE_AGE_MS_MAX: Final = 15 * 60 * 1000
 """Announcements are deleted when they are older: every node has seen them, or reads all."""
+_ANNOUNCEMENT: Final = znodes.CONFIG_CHANGE_PREFIX.removeprefix(znodes.CONFIG_CHANGES + "/")
 _CHUNK: Final = 200
 _NONE: Final[Mapping[str, str]] = {}
 
@@ -38,7 +40,8 @@ class TopicConfigs:
         self._zookeeper = zookeeper
         self._now_ms = now_ms
         self._overrides: dict[str, Mapping[str, str]] = {}
-        self._last_seen = -1
+        self._seen: set[str] = set()
+        """Announcements that were followed, as long as they stand there."""
         self._announced = asyncio.Event()
         self._deleted: set[str] = set()
         zookeeper.on_state.append(self._session_changed)
@@ -49,9 +52,9 @@ class TopicConfigs:
 
     async def load(self) -> None:
         """Read the overrides of all topics, watching for announcements from here on."""
-        names = await self._announcements()
-        self._last_seen = max(map(_sequence, names), default=-1)
-        await self.read(await self._zookeeper.children(znodes.CONFIG_TOPICS))
+        self._seen = set(await self._announcements())
+        topics = await self._zookeeper.children(znodes.CONFIG_TOPICS)
+        await self.read(name for name in topics if topic_problem(name) is None)
 
     async def run(self) -> None:
         """Follow the announcements until cancelled; :meth:`load` comes first."""
@@ -101,18 +104,17 @@ class TopicConfigs:
     async def _follow(self) -> None:
         names = await self._announcements()
         entities: set[str] = set()
-        last = self._last_seen
-        for name in sorted(names, key=_sequence):
-            sequence = _sequence(name)
-            if sequence > self._last_seen:
+        # Not those above the last number: one made by hand may have the highest there is.
+        for name in sorted(set(names) - self._seen):
+            if name.startswith(_ANNOUNCEMENT):
                 entities |= await self._entity_named(name)
-                last = max(last, sequence)
         kinds = [entity.partition("/") for entity in sorted(entities)]
-        await self.read(name for kind, _, name in kinds if kind == "topics")
+        topics = [name for kind, _, name in kinds if kind == "topics"]
+        await self.read(name for name in topics if topic_problem(name) is None)
         if any(kind == "brokers" for kind, _, _ in kinds):
             for told in self.on_nodes:
                 await told()
-        self._last_seen = last
+        self._seen = set(names)
         await self._delete_old(names)
 
     async def _entity_named(self, name: str) -> set[str]:
@@ -155,12 +157,6 @@ class TopicConfigs:
                 await self._zookeeper.delete(path)
             except NoNode:
                 continue
-
-
-def _sequence(name: str) -> int:
-    """The number ZooKeeper gave an announcement; -1 for a name without one."""
-    digits = name[-10:]
-    return int(digits) if digits.isdigit() else -1
 
 
 def _chunks(items: list[str]) -> Iterator[list[str]]:

@@ -11,6 +11,9 @@ from typing import Any, Final, TypeVar
 
 T = TypeVar("T")
 
+INT32: Final = range(-(1 << 31), 1 << 31)
+INT64: Final = range(-(1 << 63), 1 << 63)
+"""What a number may be: whatever is larger could not be told to anybody."""
 REQUIRED: Final[Any] = object()
 """As a default: the key must be there."""
 
@@ -28,20 +31,28 @@ def load(data: bytes) -> dict[str, Any]:
         raise ValueError("nested too deeply") from None
     if not isinstance(values, dict):
         raise ValueError("not a JSON object")
+    if b"\\" in data:
+        dump(values)  # half a character, which JSON can name, raises UnicodeEncodeError
     return values
 
 
 def number(values: Mapping[str, Any], name: str, default: int = REQUIRED) -> int:
-    """A whole number."""
-    return _typed(values, name, int, default)
+    """A whole number of 32 bits."""
+    value = _typed(values, name, int, default)
+    if value not in INT32:
+        raise ValueError(f"{name} is {value}, beyond 32 bits")
+    return value
 
 
 def number_text(values: Mapping[str, Any], name: str, default: int = REQUIRED) -> int:
-    """A whole number that Kafka writes as text, like all its timestamps."""
+    """A whole number of 64 bits that Kafka writes as text, like all its timestamps."""
     value = _present(values, name, default)
     if isinstance(value, bool) or not isinstance(value, int | str):
         raise ValueError(f"{name} is {value!r}, not a number")
-    return int(value)
+    found = int(value)
+    if found not in INT64:
+        raise ValueError(f"{name} is {found}, beyond 64 bits")
+    return found
 
 
 def text(values: Mapping[str, Any], name: str, default: str = REQUIRED) -> str:
@@ -69,9 +80,9 @@ def objects(values: Mapping[str, Any], name: str) -> list[dict[str, Any]]:
 
 
 def numbers(values: Mapping[str, Any], name: str) -> tuple[int, ...]:
-    """An array of whole numbers."""
+    """An array of whole numbers of 32 bits."""
     items: list[Any] = _typed(values, name, list, REQUIRED)
-    if not all(type(item) is int for item in items):
+    if not all(type(item) is int and item in INT32 for item in items):
         raise ValueError(f"{name} is {items!r}, not whole numbers")
     return tuple(items)
 

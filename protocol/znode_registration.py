@@ -16,6 +16,10 @@ ALL_ROLES: Final = ("broker", "coordinator")
 
 _PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 _PORT_MAX: Final = 65535
+_NAME_BYTES_MAX: Final = 255
+"""Of a host (RFC 1035) and of a listener."""
+_RACK_BYTES_MAX: Final = 32_767
+"""What a string in UpdateMetadata can hold."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,11 +88,14 @@ class BrokerRegistration:
         plain = {name: name for name in endpoints if name in _PROTOCOLS}
         security = js.texts(values, "listener_security_protocol_map", plain)
         _check_reachable(endpoints, security)
+        rack = js.text(values, "rack") if values.get("rack") is not None else None
+        if rack is not None and len(rack.encode()) > _RACK_BYTES_MAX:
+            raise ValueError(f"a rack of {len(rack)} letters")
         return cls(
             endpoints=endpoints,
             timestamp=js.number_text(values, "timestamp", -1),
             security=security,
-            rack=js.text(values, "rack") if values.get("rack") is not None else None,
+            rack=rack,
             roles=js.strings(values, "roles", list(ALL_ROLES)),
             sends_beacons=values.get("beacons") is True,
             votes=values.get("voters") is True,
@@ -104,8 +111,13 @@ class BrokerRegistration:
 
 def _check_reachable(endpoints: Mapping[str, tuple[str, int]], security: Mapping[str, str]) -> None:
     """Raises ValueError for what could not be told to others, let alone dialled."""
+    if not endpoints:
+        raise ValueError("no endpoints")
     if any(not 0 <= port <= _PORT_MAX for _, port in endpoints.values()):
         raise ValueError(f"endpoints {endpoints} name a port that is none")
+    names = [*endpoints, *(host for host, _ in endpoints.values())]
+    if any(len(name.encode()) > _NAME_BYTES_MAX for name in names):
+        raise ValueError("a host or listener with a name that is too long")
     if not set(security.values()) <= set(_PROTOCOLS):
         raise ValueError(f"security protocols {security}")
 

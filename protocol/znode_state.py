@@ -57,6 +57,10 @@ class ControllerRecord:
         )
 
 
+LAST_EPOCH: Final = (1 << 31) - 1
+"""No election can follow it, so nobody is ever in it."""
+_NOBODY: Final = -2
+"""The lowest leader: of a topic that is being deleted. Kafka writes -1 where there is none."""
 VOTERS_MAX: Final = 1000
 SESSION_MS_MAX: Final = 3_600_000
 """What names more voters, or a longer session, is not of ours."""
@@ -130,11 +134,11 @@ class TopicAssignment:
 
     @classmethod
     def from_json(cls, data: bytes) -> Self:
-        """Read a payload of version 1 to 3."""
+        """Read a payload of version 1 to 3; raises ValueError for what nobody could host."""
         values = js.load(data)
         topic_id = js.text(values, "topic_id", "")
         return cls(
-            partitions=_replicas(js.mapping(values, "partitions")),
+            partitions=_replicas(js.mapping(values, "partitions"), least=1),
             adding=_replicas(js.mapping(values, "adding_replicas", {})),
             removing=_replicas(js.mapping(values, "removing_replicas", {})),
             topic_id=uuid_bytes(topic_id) if topic_id else None,
@@ -168,13 +172,16 @@ class PartitionState:
     def from_json(cls, data: bytes) -> Self:
         """Read a payload."""
         values = js.load(data)
-        return cls(
+        state = cls(
             leader=js.number(values, "leader"),
             leader_epoch=js.number(values, "leader_epoch"),
             controller_epoch=js.number(values, "controller_epoch"),
-            isr=js.numbers(values, "isr"),
+            isr=_nodes(values, "isr"),
             leader_recovery_state=js.number(values, "leader_recovery_state", 0),
         )
+        if not 0 <= state.leader_epoch < LAST_EPOCH or state.leader < _NOBODY:
+            raise ValueError(f"a leader {state.leader} in the epoch {state.leader_epoch}")
+        return state
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -200,15 +207,32 @@ class ProducerIdBlock:
     def from_json(cls, data: bytes) -> Self:
         """Read a payload."""
         values = js.load(data)
-        return cls(
+        block = cls(
             broker=js.number(values, "broker"),
             start=js.number_text(values, "block_start"),
             end=js.number_text(values, "block_end"),
         )
+        if not 0 <= block.start <= block.end:
+            raise ValueError(f"a block from {block.start} to {block.end}")
+        return block
 
 
-def _replicas(values: Mapping[str, Any]) -> dict[int, tuple[int, ...]]:
-    return {int(partition): js.numbers(values, partition) for partition in values}
+def _replicas(values: Mapping[str, Any], least: int = 0) -> dict[int, tuple[int, ...]]:
+    """By partition, ``least`` of each or more."""
+    found = {int(partition): _nodes(values, partition) for partition in values}
+    if any(partition < 0 or partition not in js.INT32 for partition in found):
+        raise ValueError("a number of a partition that is none")
+    if any(len(nodes) < least for nodes in found.values()):
+        raise ValueError("a partition without replicas")
+    return found
+
+
+def _nodes(values: Mapping[str, Any], name: str) -> tuple[int, ...]:
+    """Ids of nodes, none twice."""
+    found = js.numbers(values, name)
+    if min(found, default=0) < 0 or len(set(found)) < len(found):
+        raise ValueError(f"{name} is {found}, not distinct ids of nodes")
+    return found
 
 
 def _replicas_json(replicas: Mapping[int, tuple[int, ...]]) -> dict[str, list[int]]:

@@ -7,11 +7,13 @@ Source: docs/spec/cluster.md §1; docs/spec/coordinator.md §6.1.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Final
 from urllib.parse import quote
 
 from .errors import ErrorCode
 from .names import path_segment
+from .znode_json import INT32
 from .znode_notes import (
     ConfigChange,
     ConsumerRegistration,
@@ -26,6 +28,7 @@ from .znode_notes import (
 )
 from .znode_registration import ALL_ROLES, BrokerRegistration
 from .znode_state import (
+    LAST_EPOCH,
     ClusterId,
     ControllerRecord,
     PartitionState,
@@ -36,6 +39,7 @@ from .znode_state import (
 
 __all__ = [
     "ALL_ROLES",
+    "LAST_EPOCH",
     "BrokerRegistration",
     "ClusterId",
     "ConfigChange",
@@ -105,6 +109,12 @@ PERSISTENT_PATHS: Final = (
 def broker_path(broker_id: int) -> str:
     """Where a broker registers."""
     return f"{BROKER_IDS}/{broker_id}"
+
+
+def broker_ids(names: Iterable[str]) -> list[int]:
+    """The ids among the children of BROKER_IDS; what is no id, written as we write it, is not."""
+    found = [int(name) for name in names if name.isascii() and name.isdecimal() and len(name) < 11]
+    return [number for number in found if number in INT32]
 
 
 def topic_path(topic: str) -> str:

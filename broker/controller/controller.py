@@ -77,6 +77,8 @@ class Controller:
         self._has_authority = False
         self.losses = 0
         """How often this node lost its authority while it was controller."""
+        self._last_problem = ""
+        """Why the last term ended, or none began; told again only after a term that did."""
         self._term: Term | None = None
         self._staff: Staff | None = None
         self._loop = asyncio.get_running_loop()
@@ -280,7 +282,9 @@ class Controller:
             await self._resign(event)
             self.campaign()
         except ZooKeeperError as error:
-            log.warning("gave up a term event=%s: %r", event.name, error)
+            level = logging.WARNING if repr(error) != self._last_problem else logging.DEBUG
+            self._last_problem = repr(error)
+            log.log(level, "gave up a term event=%s: %r", event.name, error)
             await self._fail(event)
         except Exception:
             log.exception("gave up a term event=%s", event.name)
@@ -338,6 +342,7 @@ class Controller:
         self._term = term
         self._staff = staff
         await staff.takeover.run()
+        self._last_problem = ""
         settings = self._office.settings
         reconcile = staff.reconciliation.step
         self._every(term, "reconcile", RECONCILIATION_S, reconcile, first_s=RECONCILIATION_S)

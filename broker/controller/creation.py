@@ -190,13 +190,13 @@ class TopicWriter:
 async def live_nodes(zookeeper: ZooKeeper) -> list[Candidate]:
     """Every registered node that can be read, with rack and roles."""
     found = []
-    for name in filter(str.isdigit, await zookeeper.children(znodes.BROKER_IDS)):
-        record = await read_if_any(zookeeper, f"{znodes.BROKER_IDS}/{name}")
+    for node_id in znodes.broker_ids(await zookeeper.children(znodes.BROKER_IDS)):
+        record = await read_if_any(zookeeper, znodes.broker_path(node_id))
         try:
             node = znodes.BrokerRegistration.from_json(record[0] if record else b"")
         except ValueError:
             continue
-        found.append(Candidate(int(name), node.rack, frozenset(node.roles)))
+        found.append(Candidate(node_id, node.rack, frozenset(node.roles)))
     return found
 
 

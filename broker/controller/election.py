@@ -33,6 +33,8 @@ from .voters import VotersZnode
 
 log = logging.getLogger(__name__)
 
+NOBODY_KNOWN: Final = -1
+"""The id of a controller whose znode cannot be read: there is one, and no more is known."""
 ATTEMPTS_MAX: Final = 20
 """Elections lost in a row to somebody who is gone again before a controller gives up for now."""
 OUTAGE_SESSIONS_MAX: Final = 2
@@ -211,7 +213,10 @@ class Election:
             data, _stat = await self._zookeeper.get(znodes.CONTROLLER)
         except NoNode:
             return None
-        return znodes.ControllerRecord.from_json(data).broker_id
+        try:
+            return znodes.ControllerRecord.from_json(data).broker_id
+        except ValueError:
+            return NOBODY_KNOWN
 
     async def _stored_epoch(self) -> tuple[int, int]:
         """The last controller's epoch, and the version the znode must have to be raised."""
@@ -220,7 +225,17 @@ class Election:
         except NodeExists:
             pass
         data, stat = await self._zookeeper.get(znodes.CONTROLLER_EPOCH)
-        return int(data), stat.version
+        try:
+            epoch = int(data)
+        except ValueError:
+            epoch = -1
+        if not 0 <= epoch < znodes.LAST_EPOCH:
+            raise ZooKeeperError(
+                f"no controller can be elected: {znodes.CONTROLLER_EPOCH} holds {data[:40]!r}, no "
+                "epoch that another can follow; set it to the highest controller_epoch in the "
+                "states of the partitions"
+            )
+        return epoch, stat.version
 
     def _record(self) -> bytes:
         return znodes.ControllerRecord(broker_id=self._node_id, timestamp=self._now_ms()).to_json()

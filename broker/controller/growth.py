@@ -49,7 +49,7 @@ class TopicGrowth:
                 raise Refused(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{topic} is being deleted")
             try:
                 data, stat = await self._zookeeper.get(znodes.topic_path(topic))
-                record = znodes.TopicAssignment.from_json(data)
+                record = _assignment(topic, data)
                 added = await self._added(topic, record, count, chosen)
                 if is_dry:
                     return count
@@ -90,6 +90,14 @@ class TopicGrowth:
             reason = f"{factor} replicas need as many live nodes, there are {len(nodes)}"
             raise Refused(ErrorCode.INVALID_REPLICATION_FACTOR, reason)
         return assign_added(nodes, existing=existing, partitions=count - len(existing))
+
+
+def _assignment(topic: str, data: bytes) -> znodes.TopicAssignment:
+    try:
+        return znodes.TopicAssignment.from_json(data)
+    except ValueError as error:
+        reason = f"the assignment of {topic} cannot be read: {error}"
+        raise Refused(ErrorCode.INVALID_PARTITIONS, reason) from None
 
 
 def _judged(

@@ -35,7 +35,7 @@ class NodeChanges:
         """Every registered node, watching for nodes to come and go and for changed endpoints."""
         watch = self._term.watch("nodes", self.changed)
         names = await self._term.zookeeper.children(znodes.BROKER_IDS, watch)
-        ids = [int(name) for name in names if name.isdigit()]
+        ids = znodes.broker_ids(names)
         nodes = await asyncio.gather(*map(self._read_one, ids))
         return {node.id: node for node in nodes if node is not None}
 
@@ -138,7 +138,7 @@ class NodeChanges:
     async def are_others_registered(self) -> bool:
         """Whether the registrations are others than those known; watches nothing."""
         names = await self._term.zookeeper.children(znodes.BROKER_IDS)
-        ids = [int(name) for name in names if name.isdigit()]
+        ids = znodes.broker_ids(names)
         paths = map(znodes.broker_path, ids)
         stats = await asyncio.gather(*map(self._term.zookeeper.exists, paths))
         found = {node: stat.czxid for node, stat in zip(ids, stats, strict=True) if stat}
@@ -205,10 +205,12 @@ class NodeChanges:
             data, stat = await self._term.zookeeper.get(
                 znodes.broker_path(node_id), self._term.watch("nodes", self.changed)
             )
-            registration = znodes.BrokerRegistration.from_json(data)
         except NoNode:
             return None
+        try:
+            registration = znodes.BrokerRegistration.from_json(data)
         except ValueError as error:
             log.error("ignored a registration that cannot be read node=%d: %s", node_id, error)
-            return None
+            known = self._context.nodes.get(node_id)
+            return known if known is not None and known.epoch == stat.czxid else None
         return LiveNode(node_id, stat.czxid, registration, is_kafka_peer=b'"roles"' not in data)

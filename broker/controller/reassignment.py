@@ -249,7 +249,12 @@ class Reassignments:
         topic, index = partition
         for _ in range(ATTEMPTS_MAX):
             data, stat = await self._term.zookeeper.get(znodes.topic_path(topic))
-            record = znodes.TopicAssignment.from_json(data)
+            try:
+                record = znodes.TopicAssignment.from_json(data)
+            except ValueError as error:
+                raise ZooKeeperError(
+                    f"{znodes.topic_path(topic)} cannot be read: {error}"
+                ) from None
             changed = dataclasses.replace(
                 record,
                 partitions={**record.partitions, index: replicas},
@@ -271,8 +276,7 @@ class Reassignments:
             data, stat = found
             left: list[znodes.Reassignment] = []
             if partitions is not None:
-                items = znodes.ReassignPartitions.from_json(data).partitions
-                left = [item for item in items if (item.topic, item.partition) not in partitions]
+                left = [each for each in _wishes(data) if each[:2] not in partitions]
             rest = znodes.ReassignPartitions(partitions=tuple(left)).to_json()
             try:
                 await self._term.election.fenced(
@@ -283,6 +287,14 @@ class Reassignments:
             if not left:
                 await self.asked()
             return
+
+
+def _wishes(data: bytes) -> Sequence[znodes.Reassignment]:
+    """None at all where they cannot be read: such a znode is deleted."""
+    try:
+        return znodes.ReassignPartitions.from_json(data).partitions
+    except ValueError:
+        return ()
 
 
 def moves_in(record: znodes.TopicAssignment) -> dict[int, Move]:

@@ -6,6 +6,7 @@ Source: docs/spec/cluster.md §1.3, §2.2, §2.6 and §2.7.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final, TypeVar
 
@@ -23,8 +24,10 @@ from barnabas.client.ensemble import (
 from barnabas.protocol import znodes
 
 from .context import Leadership, Partition
-from .election import ControllerMoved, Election
+from .election import Election
 from .leaders import Choice
+
+log = logging.getLogger(__name__)
 
 CHUNK: Final = 200
 """How many znodes one multi or one round of reads covers."""
@@ -42,9 +45,11 @@ class States:
     def __init__(self, zookeeper: ZooKeeper, election: Election) -> None:
         self._zookeeper = zookeeper
         self._election = election
+        self._ignored: dict[Partition, int] = {}
+        """Versions of the states that make no sense: nobody is elected until they are mended."""
 
     async def read(self, partitions: Iterable[Partition]) -> dict[Partition, Leadership]:
-        """The states that exist. Raises ControllerMoved when a later controller wrote one."""
+        """The states that exist and make sense. Raises ControllerMoved when a later one wrote."""
         found = {}
         for chunk in chunks(list(partitions)):
             for partition, state in zip(
@@ -53,7 +58,9 @@ class States:
                 if state is None:
                     continue
                 if state.controller_epoch > self._election.epoch:
-                    raise ControllerMoved(f"{partition} is of epoch {state.controller_epoch}")
+                    await self._election.fenced()  # raises ControllerMoved if it is
+                    self._ignore(partition, state.zk_version, "its controller was never elected")
+                    continue
                 found[partition] = state
         return found
 
@@ -128,11 +135,19 @@ class States:
                     await self._election.fenced(operation)
                 except NodeExists:
                     continue
-            state = await self._read(partition)
-            if state is None:
+            states = await self.read([partition])
+            if not states and partition not in self._ignored:
                 raise ZooKeeperError(f"{partition} has no state although it was created")
-            created[partition] = state
+            created.update(states)
         return created
+
+    def _ignore(self, partition: Partition, version: int, problem: object) -> None:
+        """Say it once of each version."""
+        if self._ignored.get(partition) != version:
+            log.error(
+                "ignored a state that makes no sense partition=%s-%d: %s", *partition, problem
+            )
+        self._ignored[partition] = version
 
     def _creation(self, partition: Partition, choice: Choice) -> list[Op]:
         return [
@@ -145,7 +160,11 @@ class States:
             data, stat = await self._zookeeper.get(znodes.partition_state_path(*partition))
         except NoNode:
             return None
-        state = znodes.PartitionState.from_json(data)
+        try:
+            state = znodes.PartitionState.from_json(data)
+        except ValueError as error:
+            self._ignore(partition, stat.version, error)
+            return None
         return Leadership(
             leader=state.leader,
             leader_epoch=state.leader_epoch,

@@ -220,7 +220,10 @@ class Liveness:
         found = await read_if_any(self._zookeeper, znodes.broker_path(controller_id))
         if found is None:  # it died meanwhile: as before, until the next is seen
             return self.beacons.is_beating
-        return znodes.BrokerRegistration.from_json(found[0]).sends_beacons
+        try:
+            return znodes.BrokerRegistration.from_json(found[0]).sends_beacons
+        except ValueError:  # others ignore it, too
+            return self.beacons.is_beating
 
     def _be_judged_by(self, is_beaconing: bool) -> None:
         if self.beacons is not None and is_beaconing and not self.beacons.is_beating:

@@ -18,6 +18,7 @@ from barnabas.broker.net.dispatch import Dispatcher
 from barnabas.broker.net.limits import Limits
 from barnabas.broker.net.listener import Listener
 from barnabas.broker.peers import Answer, Peer, Peers, Verdict
+from barnabas.client.ensemble import ensure
 from barnabas.console.ports import LOOPBACK, free_ports
 from barnabas.protocol import znodes
 from barnabas.protocol.api import ApiKey
@@ -125,3 +126,12 @@ async def test_somebody_else_at_the_address_of_a_node_refuses_nobody() -> None:
         found = await answer(port)
     assert found.verdict is Verdict.SILENT
     assert "another cluster" in found.reason
+
+
+async def test_a_registration_that_no_session_holds_keeps_no_start_waiting() -> None:
+    zookeeper = SimEnsemble(asyncio.get_running_loop()).connect()
+    await ensure(zookeeper, znodes.BROKER_IDS)
+    registration = znodes.BrokerRegistration(endpoints={"INTERNAL": (LOOPBACK, 1)}, timestamp=0)
+    await zookeeper.create(znodes.broker_path(THEIRS), registration.to_json())
+    peers = Peers(zookeeper, OURS, CLUSTER, listener="INTERNAL", secret=None)
+    assert not await peers.await_acceptance()

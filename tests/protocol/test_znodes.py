@@ -149,12 +149,39 @@ def test_a_node_without_data_has_no_overrides() -> None:
         b'{"version":1,"partitions":{"x":[1]}}',
         b'{"version":1,"partitions":{"0":[true]}}',
         b'{"version":3,"partitions":{},"topic_id":"short"}',
+        b'{"version":3,"partitions":{"0":[]}}',
+        b'{"version":3,"partitions":{"0":[1,1]}}',
+        b'{"version":3,"partitions":{"0":[-1]}}',
+        b'{"version":3,"partitions":{"-1":[1]}}',
+        b'{"version":3,"partitions":{"0":[1099511627776]}}',
+        b'{"version":3,"partitions":{"1099511627776":[1]}}',
+        b'{"version":1,"leader":1,"leader_epoch":2147483647,"controller_epoch":1,"isr":[1]}',
+        b'{"version":1,"leader":1,"leader_epoch":-1,"controller_epoch":1,"isr":[1]}',
+        b'{"version":1,"leader":1,"leader_epoch":1,"controller_epoch":1,"isr":[1,1]}',
+        b'{"version":1,"leader":-3,"leader_epoch":1,"controller_epoch":1,"isr":[1]}',
+        b'{"version":2,"brokerid":1099511627776,"timestamp":"5"}',
+        b'{"version":2,"brokerid":1,"timestamp":"99999999999999999999"}',
+        b'{"version":3,"endpoints":["PLAINTEXT://h:1"],"timestamp":"5","rack":"\\ud800"}',
+        b'{"version":3,"endpoints":["PLAINTEXT://' + b"h" * 256 + b':1"],"timestamp":"5"}',
+        b'{"version":3,"endpoints":[],"timestamp":"5"}',
         b'{"version":3,"endpoints":["PLAINTEXT://h:65536"],"timestamp":"5"}',
         b'{"version":4,"endpoints":["P://h:1"],"timestamp":"5",'
         b'"listener_security_protocol_map":{"P":"NONE"}}',
     ],
 )
-def test_other_bytes_are_a_value_error(data: bytes) -> None:
+def test_bytes_that_nobody_could_make_use_of_are_a_value_error(data: bytes) -> None:
     for payload in (TopicAssignment, PartitionState, BrokerRegistration, ControllerRecord):
         with pytest.raises(ValueError, match=r"."):
             payload.from_json(data)
+
+
+@pytest.mark.parametrize("ends", [(5, 4), (-9, -1), (0, 1 << 63)])
+def test_a_block_of_ids_that_are_none_is_a_value_error(ends: tuple[int, int]) -> None:
+    data = znodes.ProducerIdBlock(broker=1, start=ends[0], end=ends[1]).to_json()
+    with pytest.raises(ValueError, match=r"."):
+        ProducerIdBlock.from_json(data)
+
+
+def test_children_that_are_no_node_ids_are_left_out() -> None:
+    names = ["1", "07", "\u00b2", "\u0661", "-1", "2147483648", "9" * 40, "x", "2147483647"]
+    assert znodes.broker_ids(names) == [1, 7, 2147483647]

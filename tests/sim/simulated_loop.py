@@ -16,6 +16,8 @@ from zlib import crc32
 from tests.sim.simulated_network import Network
 
 LONGEST_S = 2 * 24 * 3600.0
+TURNS_MAX: Final = 1 << 40
+"""As good as any number."""
 _MOMENT: Final = struct.Struct("<d")
 
 
@@ -24,14 +26,15 @@ class Deadlock(AssertionError):  # noqa: N818 - what happened
 
 
 class Endless(AssertionError):  # noqa: N818 - what happened
-    """More simulated time has passed than any story here takes: somebody waits in vain."""
+    """More time, or more turns, than any story here takes have passed: somebody waits in vain."""
 
 
 class _TimeKeeper(selectors.BaseSelector):
     """Stands where the operating system waits: advances the clock instead."""
 
-    def __init__(self) -> None:
+    def __init__(self, turns_max: int) -> None:
         self.now = 0.0
+        self.turns_left = turns_max
         self.trace = 0
         """A checksum of every moment at which something happened."""
         self._keys: dict[Any, selectors.SelectorKey] = {}
@@ -50,6 +53,9 @@ class _TimeKeeper(selectors.BaseSelector):
         if timeout > 0:
             self.now += timeout
             self.trace = crc32(_MOMENT.pack(self.now), self.trace)
+        self.turns_left -= 1
+        if self.turns_left < 0:
+            raise Endless(f"too many turns of the loop within {self.now:.0f} simulated seconds")
         if self.now > LONGEST_S:
             raise Endless(f"not over after {self.now:.0f} simulated seconds")
         return []
@@ -64,8 +70,9 @@ class SimulatedLoop(asyncio.SelectorEventLoop):
     last_trace: ClassVar[str] = ""
     """That of the loop that was closed last."""
 
-    def __init__(self, seed: int) -> None:
-        self._keeper = _TimeKeeper()
+    def __init__(self, seed: int, turns_max: int = TURNS_MAX) -> None:
+        """``turns_max`` bounds a story that makes no headway while hardly any time passes."""
+        self._keeper = _TimeKeeper(turns_max)
         super().__init__(self._keeper)
         self.random = random.Random(seed)
         self.network = Network(self, self.random)
