@@ -94,7 +94,7 @@ class _Gathered:
             data, stop, after, epoch = self._next()
             if not stop:
                 return  # the high watermark lies inside of a batch
-            yield from self._gather(data, stop)
+            yield from self._gather(data, stop, after)
             if self._replica.epoch_at(after - 1) != epoch:
                 self.leader_epoch = -1
                 return  # cut meanwhile, and what follows may be another history
@@ -122,11 +122,16 @@ class _Gathered:
             stop, after = position + size, following
         return data, stop, after, self._replica.epoch_at(after - 1)
 
-    def _gather(self, data: bytes, stop: int) -> Generator[None, None, None]:
+    def _gather(self, data: bytes, stop: int, until: int) -> Generator[None, None, None]:
+        """What is below ``stop`` in ``data``, and no record at or above the offset ``until``.
+
+        What was read may go on above the high watermark. A record from there may be cut off later,
+        and would then hide what was committed.
+        """
         position, floor = 0, self.position
         while position < stop:
             before = position
-            position, floor = gather_short(self.latest, data, position, floor, 1 << 62)
+            position, floor = gather_short(self.latest, data, position, floor, until)
             if position == before:
                 size = batch.size(data, position)
                 yield from self._gather_one(data, position, size, floor)

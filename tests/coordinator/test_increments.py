@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Generator, Iterator
-from contextlib import suppress
+from contextlib import closing, suppress
 
 import pytest
 from hypothesis import given
@@ -30,7 +30,7 @@ from barnabas.coordinator.replay import OLD_KEY, Replay
 from barnabas.coordinator.shadow import Shadow
 from barnabas.coordinator.snapshot import Body
 from barnabas.coordinator.snapshot_files import Captured, capture, saved, write
-from barnabas.protocol.errors import CorruptRequest
+from barnabas.protocol.errors import CorruptRequest, ErrorCode
 from barnabas.protocol.offsets_topic import offset_key, offset_value, old_offset_key
 from barnabas.protocol.records import batch
 from barnabas.protocol.records.batch import build_batch
@@ -39,7 +39,7 @@ from barnabas.protocol.records.failures import CorruptRecords
 from barnabas.protocol.records.latest import Latest
 from tests.coordinator.memory_log import MemoryLog, MemoryPartition, MemoryReplica
 from tests.coordinator.offsets_model import content, folded
-from tests.coordinator.rig import Rig, partition_of
+from tests.coordinator.rig import Rig, codes_of, partition_of
 from tests.coordinator.test_loading import TickingLoop
 from tests.sim.simulated_loop import SimulatedLoop
 
@@ -250,6 +250,37 @@ def test_what_is_not_committed_is_not_in_an_increment(kept: Kept) -> None:
     kept.save_increment()
     assert saved(kept.replica).offset == 2
     kept.check(read_again=1)
+
+
+@pytest.mark.parametrize(
+    "value", [offset_value(50, 0, "", 1), None], ids=["a commit", "a tombstone"]
+)
+def test_what_was_never_committed_and_is_cut_is_not_in_an_increment(
+    kept: Kept, value: bytes | None
+) -> None:
+    kept.append(1)
+    kept.append(2)
+    pairs = [(offset_key("g", "orders", 1), value)]
+    kept.hosted.follow(build_batch(pairs, timestamp_ms=1))
+    kept.save_increment()
+    kept.hosted.truncate(2)
+    kept.append(3, epoch=1)
+    kept.check(read_again=1)
+
+
+def test_a_commit_acknowledged_after_a_cut_is_served(kept: Kept) -> None:
+    for offset in (100, 900, 901):  # the first is committed, what follows is on its way
+        pairs = [(offset_key("g", "orders", 0), offset_value(offset, 0, "", 1))]
+        kept.hosted.follow(build_batch(pairs, timestamp_ms=1))
+    kept.hosted.follow_mark(1)
+    kept.save_increment()
+    kept.hosted.truncate(1)
+    with closing(Rig(loop=kept.loop, log=kept.log, is_elected=False)) as rig:
+        rig.elect(G, 1)
+        rig.turn(50)
+        assert rig.committed() == 100
+        assert codes_of(rig.commit(101)) == [ErrorCode.NONE]
+        assert rig.committed() == 101
 
 
 def test_a_new_snapshot_ends_the_increment(kept: Kept) -> None:

@@ -263,6 +263,17 @@ class StandbyMachine(RuleBasedStateMachine):
         self.epoch += 1
         self.rig.coordinator.on_resigned(G, self.epoch)
 
+    @precondition(lambda self: self.is_followed)
+    @rule(writes=WRITES)
+    def stop_before_the_leader_dies(self, writes: Any) -> None:
+        """What the leader had sent and nobody committed is kept by no file of a stop in order."""
+        for write in writes:
+            self.hosted.follow(build_batch(records_of(*write), timestamp_ms=1), self.epoch)
+        self.loop.run_until_complete(self.rig.coordinator.save())
+        self.hosted.truncate(max(self.hosted.start, self.hosted.high_watermark))
+        self.epoch += 1
+        self.restart(is_clean=False, lost=0)
+
     @rule(is_clean=st.booleans(), lost=st.integers(0, 5))
     def restart(self, is_clean: bool, lost: int) -> None:
         self.log.resign(G)
