@@ -58,6 +58,9 @@ class LongCall(Call):
     is_long = True
 
 
+OnDrop = Callable[[], "asyncio.Future[None] | None"]
+
+
 @final
 class Parked:
     """An answer to come; :meth:`resolve` gives it, once, from anywhere on the loop.
@@ -65,7 +68,8 @@ class Parked:
     Whoever returns one has done all that the request changes, or has it in an order that nothing
     behind can overtake (net/order.py says what may start meanwhile); a handler that has not is a
     coroutine. The connection keeps its place in the order of answers. ``on_drop`` is called when
-    the peer went away first, so that whoever waits can forget it.
+    the peer went away first, so that whoever waits can forget it; where it gives a future, the
+    request is held until that is done.
     """
 
     __slots__ = (
@@ -93,7 +97,7 @@ class Parked:
     members: Collection[object]
     """Who waits to join or to sync; of the same nobody else may."""
 
-    def __init__(self, on_drop: Callable[[], None] | None = None) -> None:
+    def __init__(self, on_drop: OnDrop | None = None) -> None:
         self.answer: Any = None
         self.is_resolved = False
         self.on_drop = on_drop

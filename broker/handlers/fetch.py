@@ -254,17 +254,14 @@ class FetchHandler:
     # -- very many partitions ------------------------------------------------------------------
 
     async def _answer_in_turns(self, call: Call) -> messages.FetchResponse:
-        """Serve a consumer that names very many, or has a large session; others in between.
-
-        What is appended where it has read already is noticed when it reads again, or time is up.
-        """
+        """Serve a consumer that names very many, or has a large session; others in between."""
         request: messages.FetchRequest = call.request
-        is_refused = poses_as_follower(call)
+        names = await self._topic_ids.name_in_turns(call)
+        is_refused = poses_as_follower(call)  # from version 15 on it shows by now only
         if is_refused and request.session_epoch > FIRST_EPOCH:
             return messages.FetchResponse(error_code=ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
         if is_refused:
             request.session_epoch = FINAL_EPOCH
-        names = await self._topic_ids.name_in_turns(call)
         try:
             reading = await self._begin_in_turns(request, names)
         except Refused as refusal:

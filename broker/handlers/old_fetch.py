@@ -66,9 +66,12 @@ class OldFetch:
     async def _more(self, wanted: Sequence[Wanted], missing: int, wait_s: float) -> None:
         """Until so much came, or time is up, or a partition is led elsewhere."""
         came = self._loop.create_future()
-        wait = DataWait(
-            self._loop, missing=missing, wait_s=wait_s, done=lambda: came.set_result(None)
-        )
+
+        def done() -> None:
+            if not came.done():  # the peer may be gone, or the node be stopping
+                came.set_result(None)
+
+        wait = DataWait(self._loop, missing=missing, wait_s=wait_s, done=done)
         watched: list[Partition] = []
         try:
             for one in wanted:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from functools import partial
 from typing import Any, cast
 
 from barnabas.broker.handlers.call import Parked
@@ -29,6 +30,7 @@ from .limits import (
     TINY_BYTES,
     UNAUTHENTICATED_BYTES_MAX,
     WRITE_BUFFER_MAX,
+    Budget,
 )
 from .outbox import LONG_BYTES, VISIT_SHARES
 from .patience import Patience, State
@@ -464,9 +466,13 @@ class Connection(asyncio.Protocol):
     def _drop_waiting(self) -> None:
         for reply in self._waiting:
             if isinstance(reply, Parked):
-                self._requests.give(reply.held)
+                over = None
                 if reply.on_drop is not None and not reply.is_resolved:
-                    reply.on_drop()
+                    over = reply.on_drop()
+                if over is None:
+                    self._requests.give(reply.held)
+                else:
+                    over.add_done_callback(partial(_give, self._requests, reply.held))
         self._waiting.clear()
 
     def _complain(self, reason: str) -> None:
@@ -474,6 +480,10 @@ class Connection(asyncio.Protocol):
 
 
 _NOBODY = Parked()
+
+
+def _give(requests: Budget, held: int, _: asyncio.Future[None]) -> None:
+    requests.give(held)
 
 
 def _size(reply: Rendered) -> int:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Mapping
+from contextlib import AbstractAsyncContextManager, nullcontext
 from struct import Struct
 from struct import error as StructError  # noqa: N812 - a class
 from types import CoroutineType
@@ -59,6 +60,22 @@ AT_ONCE = frozenset({api.ApiKey.PRODUCE, *order.MEMBERSHIP})
 BULKY = frozenset({api.ApiKey.PRODUCE, api.ApiKey.JOIN_GROUP, api.ApiKey.SYNC_GROUP})
 """What carries the bytes of others: records, and what the members of a group tell each other."""
 
+ASKS_OTHERS = frozenset(
+    {
+        api.ApiKey.LIST_OFFSETS,
+        api.ApiKey.DESCRIBE_CONFIGS,
+        api.ApiKey.LIST_PARTITION_REASSIGNMENTS,
+    }
+)
+"""Questions whose handlers wait for the process of conversions, ZooKeeper or the controller."""
+
+MAY_STOP = order.QUESTIONS | {
+    api.ApiKey.FETCH,
+    api.ApiKey.OFFSET_FETCH,
+    api.ApiKey.OFFSET_COMMIT,
+}
+"""Wherever their handlers are stopped nothing is half done: a commit is staged in one turn."""
+
 LONG_BYTES = 64 << 10
 """A longer request is read over several turns of the loop."""
 
@@ -94,6 +111,30 @@ class Encoded:
         self.body = body
 
 
+class Serving:
+    """A request that a task serves."""
+
+    __slots__ = ("coroutine", "may_stop", "task")
+
+    coroutine: Coroutine[Any, Any, Any]
+    task: asyncio.Task[None]
+
+    def __init__(self, *, may_stop: bool) -> None:
+        self.may_stop = may_stop
+        """Nothing is half done where it is now."""
+
+    def drop(self) -> asyncio.Task[None]:
+        """The peer is gone: stop where that does no harm; the request is held until the end.
+
+        Else a peer that comes and goes would fill the memory, and a commit of its former connection
+        could take effect after one that was answered on the next.
+        """
+        if self.may_stop:
+            self.task.cancel()
+            self.task.add_done_callback(lambda _: self.coroutine.close())  # perhaps never begun
+        return self.task
+
+
 class Route:
     """One API in one version: who serves it and how its bytes read."""
 
@@ -104,11 +145,12 @@ class Route:
         "handler",
         "header_version",
         "holds_request",
+        "is_answered_in_lane",
         "is_membership",
-        "is_question",
         "is_read_in_turns",
         "is_sent_in_pieces",
         "key",
+        "may_stop",
         "name",
         "needs_no_proof",
         "passing",
@@ -158,8 +200,10 @@ class Route:
         )
         """Whether a long one is. Orders between nodes must not overtake each other, and their
         fetches wait for no client."""
-        self.is_question = self.key in order.QUESTIONS
+        self.is_answered_in_lane = self.key in order.QUESTIONS - ASKS_OTHERS
         """Its handler waits for nobody else."""
+        self.may_stop = self.key in MAY_STOP
+        """Whether its handler may be stopped when a peer that sent a long one is gone."""
         self.passing = order.passing(self.key, version)
         """What may start while a request like this waits for its answer."""
         self.passing_started = self.passing if spec.is_inter_broker else order.NOTHING
@@ -204,6 +248,11 @@ class Dispatcher:
         self._running: set[asyncio.Task[None]] = set()
         self._lane = asyncio.Lock()
         """One long request or answer at a time: each takes a hundred times its size of memory."""
+        self._asking: dict[int, AbstractAsyncContextManager[Any]] = {
+            int(key): asyncio.Lock() for key in ASKS_OTHERS
+        }
+        """One long request at a time of each API that waits for others: outside of the lane, which
+        all need, and still not as many in memory as there are connections."""
 
     def register(self, handlers: Mapping[int, Handler]) -> None:
         """Serve these APIs from now on, by key."""
@@ -256,7 +305,8 @@ class Dispatcher:
             raise
         is_started = False
         if type(answer) is CoroutineType:
-            answer, is_started = self._started(route, answer, client_id), True
+            serving = Serving(may_stop=False)
+            answer, is_started = self._started(route, answer, client_id, serving), True
         if type(answer) is Parked:
             if not answer.is_resolved:
                 answer.route, answer.correlation_id = route, correlation_id
@@ -293,39 +343,53 @@ class Dispatcher:
         peer: Peer,
     ) -> Parked:
         """Serve a long request; nothing behind it on its connection starts before."""
-        serving = self._in_turns(route, bytes(frame), start, client_id, peer)
-        parked = self._started(route, serving, client_id)
+        serving = Serving(may_stop=True)
+        coroutine = self._in_turns(route, bytes(frame), start, client_id, peer, serving)
+        parked = self._started(route, coroutine, client_id, serving)
         parked.route, parked.correlation_id, parked.held = route, correlation_id, len(frame)
         parked.passing, parked.wait_ms, parked.members = route.passing_started, WAIT_MS, ()
         return parked
 
     def _started(
-        self, route: Route, coroutine: Coroutine[Any, Any, Any], client_id: str | None
+        self,
+        route: Route,
+        coroutine: Coroutine[Any, Any, Any],
+        client_id: str | None,
+        serving: Serving,
     ) -> Parked:
         """A task, always: stepped outside of one, a coroutine could use no asyncio.timeout."""
-        parked = Parked()
-        resolution = self._resolve(route, coroutine, parked, client_id)
-        task = self._tasks.create_task(resolution, name=route.name)
+        serving.coroutine = coroutine
+        parked = Parked(serving.drop)
+        resolution = self._resolve(route, serving, parked, client_id)
+        serving.task = task = self._tasks.create_task(resolution, name=route.name)
         self._running.add(task)
         task.add_done_callback(self._running.discard)
         return parked
 
     async def _in_turns(
-        self, route: Route, frame: bytes, start: int, client_id: str | None, peer: Peer
+        self,
+        route: Route,
+        frame: bytes,
+        start: int,
+        client_id: str | None,
+        peer: Peer,
+        serving: Serving,
     ) -> Any:
         """Read a long request over several turns of the loop, and serve it then.
 
         Four megabytes take a second: others are served in between. Raises CorruptRequest.
         """
-        async with self._lane:
-            read = request_decoder_in_turns(route.request, route.version)
-            request = await to_the_end(read(frame, start))
-            answer = route.handler(LongCall(route.key, route.version, client_id, request, peer))
-            if route.is_question and type(answer) is CoroutineType:
+        async with self._asking.get(route.key) or nullcontext():
+            async with self._lane:
+                read = request_decoder_in_turns(route.request, route.version)
+                request = await to_the_end(read(frame, start))
+                serving.may_stop = route.may_stop
+                answer = route.handler(LongCall(route.key, route.version, client_id, request, peer))
+                if route.is_answered_in_lane and type(answer) is CoroutineType:
+                    answer = await answer
+            if type(answer) is CoroutineType:
                 answer = await answer
-        if type(answer) is CoroutineType:
-            answer = await answer
-        return await answer_of(answer) if type(answer) is Parked else answer
+            return await answer_of(answer) if type(answer) is Parked else answer
 
     async def _encoded(self, route: Route, answer: Any) -> Any:
         """The same as bytes, written over several turns where it is long."""
@@ -345,11 +409,13 @@ class Dispatcher:
             return HangUp(None, UNENCODABLE)
 
     async def _resolve(
-        self, route: Route, answer: Coroutine[Any, Any, Any], parked: Parked, client_id: str | None
+        self, route: Route, serving: Serving, parked: Parked, client_id: str | None
     ) -> None:
         """Wait for a coroutine; whatever becomes of it, its peer alone is concerned."""
         try:
-            parked.resolve(await self._encoded(route, await answer))
+            answer = await serving.coroutine
+            serving.may_stop = True
+            parked.resolve(await self._encoded(route, answer))
         except CorruptRequest as problem:
             parked.resolve(HangUp(client_id, str(problem)))
         except Exception as error:  # noqa: BLE001 - judged in one place

@@ -17,6 +17,7 @@ from barnabas.broker.handlers.leader_epochs import LeaderEpochsHandler
 from barnabas.broker.handlers.list_offsets import MAX_TIMESTAMP, SEARCH_STEPS, ListOffsetsHandler
 from barnabas.broker.handlers.replaced_leaders import ReplacedLeaders
 from barnabas.broker.handlers.turns import TURN_STEPS
+from barnabas.broker.metadata import MetadataCache
 from barnabas.broker.replication.replicas import Replicas
 from barnabas.protocol.errors import ErrorCode, Refused
 from barnabas.protocol.messages import fetch, offset_for_leader_epoch
@@ -25,6 +26,7 @@ from tests.handlers.peer import answered, call, over_the_wire
 from tests.handlers.test_conversions import pids
 from tests.handlers.test_fetch import produce, serving
 from tests.handlers.test_fetch import request as request_of
+from tests.handlers.test_fetch_topic_ids import T, tell
 from tests.handlers.test_inline_work import conversions, worst_turn
 from tests.handlers.test_offsets_and_epochs import asked, three_batches
 from tests.harness.hostile_batches import HOSTILE, NOW_MS
@@ -188,6 +190,32 @@ async def test_a_long_fetch_waits_until_there_is_something(replicas: Replicas) -
     answer = await waiting
     assert answer.responses[0].partitions[0].high_watermark == 2
     assert answer.responses[0].partitions[0].records
+
+
+@pytest.mark.parametrize("version", [12, 13, 14, 15, 16, 17])
+async def test_who_poses_as_a_follower_is_refused_in_a_long_request_too(
+    replicas: Replicas, version: int
+) -> None:
+    """From version 15 on a replica id stands in another field."""
+    lead(replicas, "t", replicas=[1, 2], isr=[1, 2])
+    partition = replicas.led("t", 0)
+    partition.append(a_batch(1), acks=1, is_client=True)
+    cache = MetadataCache()
+    tell(cache, ("t", T, 1))
+    asked_by = {"replica_state": fetch.ReplicaState(replica_id=2)} if version >= 15 else {}
+    for offset in (0, 1):
+        request = many_partitions(1, max_wait_ms=60_000, session_epoch=0, replica_id=2, **asked_by)
+        for topic in request.topics:
+            topic.topic_id = T
+            for one in topic.partitions:
+                one.fetch_offset = offset
+        handler = serving(replicas, cache=cache)
+        answer = over_the_wire(await handler.fetch(long_call(request, version)), version)
+        [result] = answer.responses[0].partitions
+        assert (answer.session_id, result.error_code, result.records) == (0, 6, b"")
+    assert partition.high_watermark == 0
+    known = partition.followers.get(2)
+    assert known is None or known.log_end == -1
 
 
 async def test_a_consumer_that_fetches_very_much_is_not_remembered(

@@ -14,10 +14,11 @@ from barnabas.broker.net.dispatch import LONG_BYTES
 from barnabas.protocol.compiler import encode, request_decoder_in_turns
 from barnabas.protocol.errors import CorruptRequest
 from barnabas.protocol.frame import request_frame
-from barnabas.protocol.messages import list_groups
+from barnabas.protocol.messages import delete_groups, describe_configs, list_groups, offset_commit
 from barnabas.protocol.wire import TURN_ELEMENTS
 from tests.handlers.peer import SomePeer
-from tests.net.conftest import Start
+from tests.net.client import RawClient, until
+from tests.net.conftest import Node, Start
 
 LIST = (list_groups.ListGroupsRequest(), 2)
 COUNT = 20 * TURN_ELEMENTS
@@ -127,3 +128,183 @@ async def test_an_answer_that_cannot_be_written_closes_the_connection(start: Sta
     await resolved(parked)
     with pytest.raises(CorruptRequest):
         dispatch.render(parked.route, 7, parked.answer)
+
+
+LONG_NAMES = [f"{number:04}" * 50 for number in range(1_000)]
+DESCRIBE = (
+    describe_configs.DescribeConfigsRequest(
+        resources=[
+            describe_configs.Resource(resource_type=2, resource_name=name) for name in LONG_NAMES
+        ]
+    ),
+    4,
+)
+DELETE = (delete_groups.DeleteGroupsRequest(groups_names=LONG_NAMES), 2)
+
+
+class Held:
+    """A handler that waits in the midst of its work until the test lets it go on."""
+
+    def __init__(self, answer: Any) -> None:
+        self.answer = answer
+        self.calls: list[Call] = []
+        self.ended: list[str] = []
+        self.may_go_on = asyncio.Event()
+
+    async def handle(self, call: Call) -> Any:
+        self.calls.append(call)
+        try:
+            await self.may_go_on.wait()
+        except asyncio.CancelledError:
+            self.ended.append("stopped")
+            raise
+        self.ended.append("done")
+        return self.answer
+
+
+async def is_under_way(node: Node, client: RawClient, message: Any, version: int) -> None:
+    """A request is sent, and its task has begun."""
+    client.send((message, version))
+    await until(lambda: len(node.dispatcher._running) == 1 and node.limits.requests.used > 0)
+    await asyncio.sleep(0)
+
+
+def is_over(node: Node) -> bool:
+    return not node.dispatcher._running and not node.limits.requests.used
+
+
+async def test_a_long_request_of_a_peer_that_is_gone_is_forgotten(start: Start) -> None:
+    node = await start()
+    async with node.dispatcher._lane:
+        for _ in range(3):
+            client = await node.connect()
+            await is_under_way(node, client, LONG, 4)
+            await client.close()
+            await until(lambda: is_over(node))
+    client = await node.connect()
+    assert (await client.ask(LONG, 4)).throttle_time_ms == 7
+    assert node.toys.seen == ["list"]
+
+
+async def test_a_long_request_whose_peer_goes_before_its_task_has_begun_is_forgotten(
+    start: Start,
+) -> None:
+    node = await start()
+    parked = node.dispatcher.dispatch(a_long_frame(), SomePeer())
+    assert type(parked) is Parked
+    assert parked.on_drop is not None
+    task = parked.on_drop()
+    assert task is not None
+    await asyncio.wait([task])
+    assert task.cancelled()
+    assert node.toys.seen == []
+
+
+async def test_a_long_question_is_given_up_when_its_peer_is_gone(start: Start) -> None:
+    node = await start()
+    held = Held(list_groups.ListGroupsResponse())
+    node.dispatcher._handlers[16] = held.handle
+    client = await node.connect()
+    client.send((LONG, 4))
+    await until(lambda: bool(held.calls))
+    await client.close()
+    await until(lambda: is_over(node))
+    assert held.ended == ["stopped"]
+
+
+async def test_a_long_change_of_a_peer_that_is_gone_is_done_to_its_end_and_held_until_then(
+    start: Start,
+) -> None:
+    node = await start()
+    held = Held(delete_groups.DeleteGroupsResponse())
+    node.dispatcher.register({42: held.handle})
+    client = await node.connect()
+    client.send(DELETE)
+    await until(lambda: bool(held.calls))
+    await client.close()
+    await until(lambda: not node.listener.connections)
+    assert node.limits.requests.used > LONG_BYTES
+    held.may_go_on.set()
+    await until(lambda: is_over(node))
+    assert held.ended == ["done"]
+
+
+def a_commit(offset: int, partitions: int) -> tuple[offset_commit.OffsetCommitRequest, int]:
+    topics = [
+        offset_commit.Topic(
+            name="t",
+            partitions=[
+                offset_commit.Partition(partition_index=index, committed_offset=offset)
+                for index in range(partitions)
+            ],
+        )
+    ]
+    return offset_commit.OffsetCommitRequest(group_id="g", topics=topics), 7
+
+
+@pytest.mark.parametrize("is_read", [False, True])
+async def test_a_long_commit_of_a_closed_connection_has_no_effect_after_a_newer_one(
+    start: Start, is_read: bool
+) -> None:
+    """Once closed, whether it still waited for the lane or was being checked."""
+    node = await start()
+    committed: list[int] = []
+    checked = Held(None)
+
+    async def commit_in_turns(call: Call) -> offset_commit.OffsetCommitResponse:
+        await checked.handle(call)
+        return commit(call)
+
+    def commit(call: Call) -> offset_commit.OffsetCommitResponse:
+        committed.append(call.request.topics[0].partitions[0].committed_offset)
+        return offset_commit.OffsetCommitResponse()
+
+    node.dispatcher.register({8: lambda call: (commit_in_turns if call.is_long else commit)(call)})
+    former, latter = await node.connect(), await node.connect()
+    await node.dispatcher._lane.acquire()
+    await is_under_way(node, former, *a_commit(100, 10_000))
+    if is_read:
+        node.dispatcher._lane.release()
+        await until(lambda: bool(checked.calls))
+        await node.dispatcher._lane.acquire()
+    await former.close()
+    await until(lambda: len(node.listener.connections) == 1)
+    await latter.ask(*a_commit(200, 1))
+    node.dispatcher._lane.release()
+    checked.may_go_on.set()
+    await until(lambda: is_over(node))
+    assert committed == [200]
+
+
+async def test_a_question_that_waits_for_zookeeper_holds_up_no_other_long_request(
+    start: Start,
+) -> None:
+    node = await start()
+    held = Held(describe_configs.DescribeConfigsResponse())
+    node.dispatcher.register({32: held.handle})
+    asking, listing = await node.connect(), await node.connect()
+    asking.send(DESCRIBE)
+    await until(lambda: bool(held.calls))
+    assert (await listing.ask(LONG, 4)).throttle_time_ms == 7
+    assert held.ended == []
+    held.may_go_on.set()
+    await asking.receive()
+
+
+async def test_of_long_questions_that_wait_for_others_one_of_each_api_is_in_memory(
+    start: Start,
+) -> None:
+    node = await start()
+    held = Held(describe_configs.DescribeConfigsResponse())
+    node.dispatcher.register({32: held.handle})
+    first, second, other = [await node.connect() for _ in range(3)]
+    first.send(DESCRIBE)
+    await until(lambda: bool(held.calls))
+    second.send(DESCRIBE)
+    await until(lambda: len(node.dispatcher._running) == 2)
+    await other.ask(LONG, 4)  # it had the lane meanwhile, and nobody waits for that any more
+    assert len(held.calls) == 1
+    held.may_go_on.set()
+    await first.receive()
+    await second.receive()
+    assert len(held.calls) == 2
