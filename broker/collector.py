@@ -9,6 +9,8 @@ Measured with 300 000 offsets cached: a commit 28 us by default, 19 us so; pipel
 from __future__ import annotations
 
 import gc
+import time
+from collections.abc import Callable
 from typing import Final
 
 THRESHOLDS: Final = (20_000, 1, 60)
@@ -29,6 +31,8 @@ def spare() -> None:
 
 SLICES_MAX: Final = 20_000
 """40 s of loading."""
+LOADING_S_MAX: Final = 60.0
+"""A partition that cannot be loaded is tried for ever: the first load is over by then."""
 
 
 class Once:
@@ -39,12 +43,21 @@ class Once:
     cycle (`service.py`).
     """
 
-    def __init__(self) -> None:
+    def __init__(self, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._slices_left = SLICES_MAX
+        self._monotonic = monotonic
+        self._ends: float | None = None
+        """When it is over, however much is left; None before the first slice."""
 
     def after_slice(self) -> None:
         """One slice of a load is done, others may follow."""
         if self._slices_left and gc.get_threshold() == THRESHOLDS:
+            now = self._monotonic()
+            if self._ends is None:
+                self._ends = now + LOADING_S_MAX
+            if now >= self._ends:
+                self._slices_left = 0
+                return
             self._slices_left -= 1
             gc.freeze()
 

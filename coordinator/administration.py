@@ -5,8 +5,8 @@ Source: docs/spec/coordinator.md §1.5 and §1.8, and the end of 4.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
-from typing import NamedTuple, TypeAlias
+from collections.abc import Callable, Collection, Iterable
+from typing import NamedTuple, Protocol
 
 from barnabas.protocol.audit_topic import DELETE, FORGET
 from barnabas.protocol.errors import ErrorCode
@@ -29,7 +29,7 @@ from barnabas.protocol.messages.offset_delete import (
     TopicResult,
 )
 
-from .audit import Held, Trail
+from .audit import Held, Removed, Trail
 from .group import CONSUMER, Group, Member, Reply
 from .group_state import GroupState
 from .journal import COMMIT_ERRORS, Journal
@@ -41,11 +41,15 @@ from .removal import remove_offsets
 from .slices import Slices, Turn, Turns
 from .tombstones import Erasure, group_tombstone, tombstones
 
-Removed: TypeAlias = Sequence[tuple[TopicPartition, Commit]]
-"""Offsets that were served before they were deleted."""
-
 CLASSIC = "classic"
 """The one type of group there is (KIP-848 has another)."""
+
+
+class _Gone(Protocol):
+    """Told of each deleted group when its tombstones are decided."""
+
+    def __call__(self, group_id: str, removed: Removed, *, is_written: bool) -> None:
+        """``removed`` it served; ``is_written`` when any tombstone may be in the log."""
 
 
 class _Listing(NamedTuple):
@@ -198,33 +202,39 @@ class Administration:
 
         That a tombstone could not be written is no error: the offsets expire again.
         """
-        response = DeleteGroupsResponse()
-        removed: dict[str, Removed] = {}
         held = Held(reply)
-
-        def done(code: ErrorCode) -> None:
-            held(response)
-            if not code:
-                for group_id, offsets in removed.items():
-                    self._trail.note_removed(caller, DELETE, group_id, offsets, held)
-            self._trail.answer(held)
-
-        erasure = Erasure(done)
         results: list[GroupResult] = []
-        response.results = results
+        change = self._trail.change_of(caller)
+        undecided = 1  # and each group whose tombstones are
+
+        def decided() -> None:
+            nonlocal undecided
+            undecided -= 1
+            if not undecided:
+                held(DeleteGroupsResponse(results=results))
+                self._trail.answer(held)
+
+        def gone(group_id: str, removed: Removed, *, is_written: bool) -> None:
+            if is_written:
+                self._trail.note_removed(caller, DELETE, change, group_id, removed, held)
+            decided()
 
         named: set[str] = set()
 
         def delete(group_id: str) -> None:
+            nonlocal undecided
             if group_id in named:
                 return
             named.add(group_id)
-            code = self._delete(group_id, erasure, removed)
+            undecided += 1
+            code = self._delete(group_id, gone)
+            if code:
+                decided()
             results.append(GroupResult(group_id=group_id, error_code=code))
 
-        self._slices.run(request.groups_names, delete, erasure.close)
+        self._slices.run(request.groups_names, delete, decided)
 
-    def _delete(self, group_id: str, erasure: Erasure, removed: dict[str, Removed]) -> ErrorCode:
+    def _delete(self, group_id: str, gone: _Gone) -> ErrorCode:
         code, group = self._find_described(group_id)
         if code or group is None:
             return code or ErrorCode.GROUP_ID_NOT_FOUND
@@ -233,10 +243,12 @@ class Administration:
             return code
         # what is still on its way is deleted too: its record comes before the tombstone
         entries = tombstones(group, sorted(group.offsets.partitions())) + group_tombstone(group)
-        removed[group_id] = sorted(group.offsets.committed.items(), key=_by_partition)
+        removed = sorted(group.offsets.committed.items(), key=_by_partition)
         self._directory.evict(group)
         self._rebalancer.bury(group, ErrorCode.NOT_COORDINATOR)
+        erasure = Erasure(lambda _: gone(group_id, removed, is_written=erasure.may_be_written))
         erasure.write(self._journal, group, entries)
+        erasure.close()
         return ErrorCode.NONE
 
     def offset_delete(
@@ -261,7 +273,8 @@ class Administration:
                 held(OffsetDeleteResponse(error_code=COMMIT_ERRORS.get(code, code)))
             else:
                 held(OffsetDeleteResponse(topics=topics))
-                self._trail.note_removed(caller, FORGET, request.group_id, removed, held)
+                change = self._trail.change_of(caller)
+                self._trail.note_removed(caller, FORGET, change, request.group_id, removed, held)
             self._trail.answer(held)
 
         erasure = Erasure(done)

@@ -4,8 +4,9 @@ Source: docs/spec/coordinator.md §3.8. Recorded is what administrators do (comm
 generation to a group that has had members, everything that our tools do, OffsetDelete,
 DeleteGroups); with ``offsets.history.enable`` every commit. Who changes something by hand is
 answered when the record is written, so that no kill of the coordinator loses one that was
-acknowledged; while the topic cannot be written, after :data:`HELD_S` or at once. Nobody else waits:
-what waits to be written is bounded, what does not fit is counted as lost, and writing takes a fifth
+acknowledged; while the topic cannot be written, after :data:`HELD_S` or at once. Nobody else waits,
+nor does a connection that goes on committing from outside: that is a consumer without membership.
+What waits to be written is bounded, what does not fit is counted as lost, and writing takes a fifth
 of the node's time at most.
 """
 
@@ -16,12 +17,14 @@ import contextlib
 import logging
 import random
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Final, NamedTuple, Protocol
+from collections.abc import Callable, Sequence
+from itertools import islice
+from typing import Any, Final, Protocol, TypeAlias
 
 from barnabas.protocol.audit_topic import COMMIT, AuditRecord, audit_key, audit_value
 from barnabas.protocol.errors import ErrorCode
 
+from .audit_queue import AuditQueue, Change, pause_s
 from .config import CoordinatorConfig
 from .group import Group, Reply
 from .group_state import GroupState
@@ -39,19 +42,29 @@ WAITING_BYTES_MAX: Final = 16 << 20
 """So much of what waits is kept, as far as it can be estimated."""
 CHANGE_BYTES: Final = 400
 """What one change takes without its metadata."""
-AT_ONCE: Final = 128
-AT_ONCE_BYTES: Final = 256 << 10
-"""So much goes into one batch: it is built in less than 2 ms."""
+NOTED_AT_ONCE_BYTES: Final = 1 << 20
+"""So much is noted within the turn that deletes it; the rest of a long request is noted later."""
+REMOVED_MAX: Final = 1 << 19
+"""So many deleted offsets wait to be noted: they come out of the cache, whose bound this is not."""
+REMOVED_AT_ONCE: Final = 500
+"""So many of them are noted before each batch."""
 GATHER_S: Final = 0.01
 """What comes within this time is written together."""
 RESTS: Final = 4
 """How many times as long as it wrote it rests."""
-RETRY_S: Final = 0.1
-RETRY_S_MAX: Final = 2.0
 HELD_S: Final = 5.0
 """How long an answer waits for its records: what was asked for is done, whether recorded or not."""
+RELEASED_AT_ONCE: Final = 250
+"""So many held answers are given in one turn."""
+OUTSIDE_S: Final = 600.0
+"""Who commits from outside to a group again within this time, on one connection, is a consumer."""
+OUTSIDE_GROUPS_MAX: Final = 16
+"""For so many groups that is remembered of one connection."""
 DRAIN_S: Final = 2.0
 """How long a stop in order waits for what is not written yet."""
+
+Removed: TypeAlias = Sequence[tuple[TopicPartition, Commit]]
+"""Offsets that were served before they were deleted."""
 
 
 class Staged(Protocol):
@@ -90,11 +103,13 @@ class Held:
         """A change is going to be recorded that the answer tells."""
         self._waiting += 1
 
-    def recorded(self) -> None:
-        """One of these is."""
+    def recorded(self) -> bool:
+        """One of these is; whether that was the last one."""
         self._waiting -= 1
-        if self._is_closed and not self._waiting:
-            self.release()
+        if not self._is_closed or self._waiting:
+            return False
+        self.release()
+        return True
 
     def close(self, timer: asyncio.TimerHandle | None) -> None:
         """Nothing more will be noted; ``timer`` ends the wait, without one it is over."""
@@ -104,28 +119,43 @@ class Held:
             self.release()
 
     def release(self) -> None:
-        """Answer now, and only once."""
+        """Answer now, and only once; whoever asked is forgotten, however long a record waits."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
         if self._has_answer:
             self._has_answer = False
             answer, self._answer = self._answer, None
-            self._reply(answer)
+            reply, self._reply = self._reply, _nobody
+            try:
+                reply(answer)
+            except Exception:  # our bug: the writer goes on, and others get their answer
+                log.exception("answer failed after its records")
 
 
-class _Change(NamedTuple):
-    size: int
-    time_ms: int
-    caller: Caller
-    action: str
-    change: str
-    group: str
-    partition: TopicPartition
-    old: Commit | None
-    new: Commit | None
-    held: Held | None
-    """Whose answer waits for it."""
+class _Removal:
+    """Deleted offsets of one group that are not noted yet."""
+
+    __slots__ = ("action", "caller", "change", "done", "group_id", "held", "removed", "time_ms")
+
+    def __init__(
+        self,
+        caller: Caller,
+        action: str,
+        change: str,
+        group_id: str,
+        removed: Removed,
+        held: Held,
+        time_ms: int,
+    ) -> None:
+        self.caller = caller
+        self.action = action
+        self.change = change
+        self.group_id = group_id
+        self.removed = removed
+        self.held = held
+        self.time_ms = time_ms
+        self.done = 0
 
 
 class Trail:
@@ -147,12 +177,17 @@ class Trail:
         self.lost = 0
         """Changes that were recorded, and those that found no room, since the start."""
         self.is_behind = False
-        """Nothing could be recorded for long: nobody is made to wait until something is again."""
+        """Something could not be recorded for long: nobody is made to wait until all is again."""
         self._audit_log = audit_log
         self._loop = loop
         self._now_ms = now_ms
         self._random = randomness
-        self._waiting: deque[_Change] = deque()
+        self._queue = AuditQueue()
+        self._removals: deque[_Removal] = deque()
+        self._removed_left = 0
+        self._answers: dict[Held, int] = {}
+        """Answers that are held, the oldest first, and what was written when they began to wait."""
+        self._failures = 0
         self._waiting_bytes = self._noted = 0
         self._lost_told = 0
         self._woken = asyncio.Event()
@@ -178,15 +213,15 @@ class Trail:
     ) -> Told:
         """What settles ``commit``, with a note of what it changed."""
         served = group.offsets.committed
-        change = self._change_of(caller) if is_by_hand else ""
-        held = self._held(staged) if is_by_hand else None
+        change = self.change_of(caller) if is_by_hand else ""
+        held = self._held(staged, group, caller) if is_by_hand else None
         told = staged.decided
 
         def decided(code: ErrorCode, record_offset: int) -> None:
             old = served.get(partition)
             told(code, record_offset)
             if not code and (served.get(partition) is commit or group.state is _DEAD):
-                self._note_commit(caller, change, group.group_id, partition, old, commit, held)
+                self._note_commit(caller, change, group, partition, old, commit, held)
             if held is not None:
                 self.answer(held)
 
@@ -203,15 +238,15 @@ class Trail:
     ) -> Told:
         """The same for several commits of one request."""
         served = group.offsets.committed
-        change = self._change_of(caller) if is_by_hand else ""
-        held = self._held(staged) if is_by_hand else None
+        change = self.change_of(caller) if is_by_hand else ""
+        held = self._held(staged, group, caller) if is_by_hand else None
         told = staged.decided
 
         def note(before: Sequence[Commit | None]) -> None:
             is_dead = group.state is _DEAD
             for (partition, commit), old in zip(commits, before, strict=True):
                 if is_dead or served.get(partition) is commit:
-                    self._note_commit(caller, change, group.group_id, partition, old, commit, held)
+                    self._note_commit(caller, change, group, partition, old, commit, held)
 
         def decided(code: ErrorCode, record_offset: int) -> None:
             before = [served.get(partition) for partition, _ in commits]
@@ -223,64 +258,133 @@ class Trail:
 
         return decided
 
-    @staticmethod
-    def _held(staged: Staged) -> Held:
+    def _held(self, staged: Staged, group: Group, caller: Caller) -> Held | None:
+        """The held answer of a commit by hand; None where a consumer would have to wait."""
+        if caller.tool is None and self._commits_again(caller, group.group_id):
+            return None
         staged.reply = held = Held(staged.reply)
         return held
+
+    def _commits_again(self, caller: Caller, group_id: str) -> bool:
+        """Whether this connection has committed to the group from outside lately.
+
+        A consumer that assigns itself partitions of a group which once had members does so all the
+        time: it must not wait for the audit topic, nor anything else on its connection.
+        """
+        outside, now = caller.outside, self._loop.time()
+        last = outside.pop(group_id, None)
+        if len(outside) >= OUTSIDE_GROUPS_MAX:
+            del outside[next(iter(outside))]
+        outside[group_id] = now
+        return last is not None and now - last < OUTSIDE_S
 
     def note_removed(
         self,
         caller: Caller,
         action: str,
+        change: str,
         group_id: str,
-        removed: Iterable[tuple[TopicPartition, Commit]],
+        removed: Removed,
         held: Held,
     ) -> None:
-        """These offsets of a group are gone, by OffsetDelete or DeleteGroups."""
-        if self.is_kept:
-            change = self._change_of(caller)
-            for partition, old in removed:
-                self._note(caller, action, change, group_id, partition, old, None, held)
+        """These offsets of a group are gone, by OffsetDelete or DeleteGroups.
+
+        Of a request that names very many some are noted later: the answer waits for those, too.
+        """
+        if not (self.is_kept and removed):
+            return
+        if self._removed_left + len(removed) > REMOVED_MAX:
+            self.lost += len(removed)
+            return
+        now = self._now_ms()
+        self._removals.append(_Removal(caller, action, change, group_id, removed, held, now))
+        self._removed_left += len(removed)
+        held.noted()
+        self._woken.set()
+        self._idle.clear()
+        if self._waiting_bytes < NOTED_AT_ONCE_BYTES:
+            self._note_removals()
+
+    def _note_removals(self) -> None:
+        """Note some of what was deleted, the oldest first, while there is room."""
+        left = REMOVED_AT_ONCE
+        while self._removals and left:
+            removal = self._removals[0]
+            caller, action, change = removal.caller, removal.action, removal.change
+            for partition, old in islice(removal.removed, removal.done, removal.done + left):
+                if not self._has_room(CHANGE_BYTES + len(old.metadata)):
+                    return
+                about = (removal.group_id, partition, old, None, removal.held)
+                self._note(caller, action, change, *about, time_ms=removal.time_ms)
+                removal.done += 1
+                self._removed_left -= 1
+                left -= 1
+            if removal.done == len(removal.removed):
+                self._removals.popleft()
+                self._recorded_one_of(removal.held)
 
     def answer(self, held: Held) -> None:
         """Everything is noted that an answer tells: give it when that is recorded."""
         if held.is_waiting and not self.is_behind:
+            self._answers[held] = self.written
             held.close(self._loop.call_later(HELD_S, self._too_late, held))
         else:
             held.close(None)
 
     def _too_late(self, held: Held) -> None:
-        if not self.is_behind:
+        """Answer; all others, too, unless records are written and there are only very many."""
+        written = self._answers.pop(held)
+        held.release()
+        if not self.is_behind and (self._queue.has_refused or written == self.written):
             self.is_behind = True
             log.warning(
                 "answers before changes by hand are recorded: the audit topic cannot be written "
                 "waiting=%d",
-                len(self._waiting),
+                self._noted - self.written + self._removed_left,
             )
-        held.release()
+            self._release_all()
+
+    def _release_all(self) -> None:
+        """Give the answers that are held, some in each turn."""
+        for held in list(islice(self._answers, RELEASED_AT_ONCE)):
+            del self._answers[held]
+            held.release()
+        if self._answers:
+            self._loop.call_soon(self._release_all)
+
+    def _recorded_one_of(self, held: Held) -> None:
+        if held.recorded():
+            self._answers.pop(held, None)
 
     async def run(self) -> None:
         """Write what is noted, until cancelled."""
+        queue = self._queue
         while True:
-            await self._woken.wait()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout_at(queue.retry_at if queue.has_refused else None):
+                    await self._woken.wait()
             self._woken.clear()
             # For an answer that waits no more is gathered than comes while others are written.
-            has_held = any(noted.held is not None for noted in self._waiting)
-            await asyncio.sleep(0 if has_held else GATHER_S)
-            while self._waiting:
-                await self._write_some()
-            self._idle.set()
+            await asyncio.sleep(0 if queue.is_urgent or self._removals else GATHER_S)
+            while True:
+                self._note_removals()
+                is_retry = queue.is_due(self._loop.time()) and not queue.is_urgent
+                if not (is_retry or queue.is_ready):
+                    break
+                await self._write_some(is_retry=is_retry)
+            if not queue.has_refused:
+                self._idle.set()
 
     async def drain(self) -> None:
         """Wait until everything is written, or for DRAIN_S; :meth:`run` does it."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(DRAIN_S):
                 await self._idle.wait()
-        left = self._noted - self.written
+        left = self._noted - self.written + self._removed_left
         if left:
             log.warning("stopped with audit records to write records=%d", left)
 
-    def _change_of(self, caller: Caller) -> str:
+    def change_of(self, caller: Caller) -> str:
         """What a tool calls its change, else a name that nothing else has."""
         said = "" if caller.tool is None else caller.tool.change
         return said or f"{self._random.getrandbits(48):012x}"
@@ -289,14 +393,17 @@ class Trail:
         self,
         caller: Caller,
         change: str,
-        group_id: str,
+        group: Group,
         partition: TopicPartition,
         old: Commit | None,
         new: Commit,
         held: Held | None,
     ) -> None:
-        if self.keeps_all or _differs(old, new):
-            self._note(caller, COMMIT, change, group_id, partition, old, new, held)
+        if self.keeps_all or _differs(old, new) or (change and _was_loaded(old, group)):
+            self._note(caller, COMMIT, change, group.group_id, partition, old, new, held)
+
+    def _has_room(self, size: int) -> bool:
+        return self._waiting_bytes + size <= WAITING_BYTES_MAX
 
     def _note(
         self,
@@ -308,62 +415,64 @@ class Trail:
         old: Commit | None,
         new: Commit | None,
         held: Held | None,
+        time_ms: int = -1,
     ) -> None:
         size = CHANGE_BYTES
         if old is not None:
             size += len(old.metadata)
         if new is not None:
             size += len(new.metadata)
-        if self._waiting_bytes + size > WAITING_BYTES_MAX:
+        if not self._has_room(size):
             self.lost += 1
             return
+        self._woken.set()
         if self._noted == self.written:
-            self._woken.set()
             self._idle.clear()
-        now = self._now_ms()
+        now = self._now_ms() if time_ms < 0 else time_ms
         fields = (size, now, caller, action, change, group_id, partition, old, new, held)
-        self._waiting.append(_new_change(_Change, fields))
+        self._queue.add(_new_change(Change, fields))
         if held is not None:
             held.noted()
         self._waiting_bytes += size
         self._noted += 1
 
-    async def _write_some(self) -> None:
-        began = self._loop.time()
-        taken, entries = self._take()
-        building_s = self._loop.time() - began
-        await asyncio.sleep(building_s * RESTS)
-        await self._deliver(entries)
-        self.is_behind = False
-        self.written += len(taken)
-        for noted in taken:
-            self._waiting_bytes -= noted.size
-            if noted.held is not None:
-                noted.held.recorded()
-        self._tell_lost()
-
-    def _take(self) -> tuple[list[_Change], list[Entry]]:
-        taken: list[_Change] = []
-        entries: list[Entry] = []
-        size = 0
-        while self._waiting and len(taken) < AT_ONCE and size < AT_ONCE_BYTES:
-            noted = self._waiting.popleft()
-            value = audit_value(_record(noted))
-            taken.append(noted)
-            entries.append((audit_key(noted.group), value))
-            size += len(value)
-        return taken, entries
-
-    async def _deliver(self, entries: Sequence[Entry]) -> None:
-        """Write them, however long that takes; others wait meanwhile, or are lost."""
+    async def _write_some(self, *, is_retry: bool) -> None:
+        """Write one batch; what the topic does not take waits, and others go before it."""
         assert self._audit_log is not None
-        pause_s = RETRY_S
-        while True:
-            entries = await self._audit_log.write(entries)
-            if not entries:
-                return
-            await asyncio.sleep(pause_s)
-            pause_s = min(2 * pause_s, RETRY_S_MAX)
+        queue, entries = self._queue, list[Entry]()
+
+        def build(noted: Change) -> int:
+            value = audit_value(_record(noted))
+            entries.append((audit_key(noted.group), value))
+            return len(value)
+
+        began = self._loop.time()
+        taken = queue.take(build, is_retry=is_retry)
+        await asyncio.sleep((self._loop.time() - began) * RESTS)
+        left = {id(entry) for entry in await self._audit_log.write(entries)}
+        refused = []
+        for noted, entry in zip(taken, entries, strict=True):
+            if id(entry) in left:
+                refused.append(noted)
+            else:
+                self._written(noted)
+        has_progress = len(refused) < len(taken)
+        queue.give_back(refused, self._loop.time(), is_retry=is_retry)
+        if is_retry:
+            queue.retried(self._loop.time(), has_progress=has_progress)
+        if has_progress:
+            self._failures = 0
+            self.is_behind = self.is_behind and queue.has_refused
+        self._tell_lost()
+        if not (has_progress or is_retry):
+            await asyncio.sleep(pause_s(self._failures))
+            self._failures += 1
+
+    def _written(self, noted: Change) -> None:
+        self.written += 1
+        self._waiting_bytes -= noted.size
+        if noted.held is not None:
+            self._recorded_one_of(noted.held)
 
     def _tell_lost(self) -> None:
         lost, self._lost_told = self.lost - self._lost_told, self.lost
@@ -375,7 +484,19 @@ def _differs(old: Commit | None, new: Commit) -> bool:
     return old is None or (old.offset, old.metadata) != (new.offset, new.metadata)
 
 
-def _record(noted: _Change) -> AuditRecord:
+def _was_loaded(old: Commit | None, group: Group) -> bool:
+    """Whether the offset is of an earlier coordinator, which may have been killed just then.
+
+    A tool that had no answer of it repeats what is served already: nothing else would be recorded.
+    """
+    return old is not None and old.record_offset < group.term.loaded_end
+
+
+def _nobody(_answer: Any) -> None:
+    """Who was answered already."""
+
+
+def _record(noted: Change) -> AuditRecord:
     caller, old, new = noted.caller, noted.old, noted.new
     topic, index = noted.partition
     return AuditRecord(

@@ -206,6 +206,7 @@ class Loader:
             )
             del self._loads[term.partition]
             self._take_unread(term, load.shadow, groups)
+            term.loaded_end = end
             self._loaded(term, groups)
 
     def _take_unread(self, term: Term, shadow: Shadow, groups: list[Group]) -> None:

@@ -47,6 +47,7 @@ class Term:
         "deleted_topics",
         "groups",
         "leader_epoch",
+        "loaded_end",
         "partition",
         "problem",
         "standing",
@@ -59,6 +60,8 @@ class Term:
         self.attempts = 0
         self.deleted_topics: set[str] = set()
         self.groups: dict[str, Group] = {}
+        self.loaded_end = 0
+        """Where the log ended that was loaded: records below are of earlier terms."""
         self.unread: Unread | None = None
         """What was damaged and could not be loaded; None when all was."""
         self.standing = Standing.LOADING

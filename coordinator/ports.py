@@ -35,6 +35,8 @@ class Caller:
     principal: str = "User:ANONYMOUS"
     tool: ToolWord | None = field(init=False)
     """What a tool of ours says about what it is going to do."""
+    outside: dict[str, float] = field(init=False, compare=False, repr=False, default_factory=dict)
+    """Groups that this connection committed to from outside of them, and when (audit.py)."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "tool", parse_tool_client_id(self.client_id))

@@ -17,6 +17,10 @@ from .journal import Entry, Journal
 from .offsets import TopicPartition
 
 _ENTRIES_AT_ONCE: Final = 256
+_APPENDED: Final = frozenset(
+    {ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND}
+)
+"""Failures of an append that is in the leader's log all the same."""
 
 
 def tombstones(group: Group, partitions: Iterable[TopicPartition]) -> list[Entry]:
@@ -37,12 +41,14 @@ def group_tombstone(group: Group) -> list[Entry]:
 class Erasure:
     """Writes tombstones and tells, once, when the last of them is decided."""
 
-    __slots__ = ("_done", "_outstanding", "_worst")
+    __slots__ = ("_done", "_outstanding", "_worst", "may_be_written")
 
     def __init__(self, done: Callable[[ErrorCode], None]) -> None:
         self._done = done
         self._outstanding = 1
         self._worst = ErrorCode.NONE
+        self.may_be_written = False
+        """Whether any of them was appended, as far as that is known."""
 
     def write(self, journal: Journal, group: Group, entries: list[Entry]) -> None:
         """Hand tombstones of one group to the journal, in portions that fit into a batch."""
@@ -54,8 +60,15 @@ class Erasure:
         """No more is coming: ``done`` is called with the last answer, or now."""
         self._decided(ErrorCode.NONE, -1)
 
-    def _decided(self, code: ErrorCode, _offset: int) -> None:
+    def _decided(self, code: ErrorCode, offset: int) -> None:
         self._worst = self._worst or code
+        if (not code and offset >= 0) or code in _APPENDED:
+            self.may_be_written = True
         self._outstanding -= 1
         if not self._outstanding:
-            self._done(self._worst)
+            done, self._done = self._done, _nobody  # no cycle: freed without the collector
+            done(self._worst)
+
+
+def _nobody(_code: ErrorCode) -> None:
+    """Who was told already."""

@@ -59,6 +59,26 @@ def test_a_load_is_never_looked_at_while_it_goes_on_for_a_bounded_time() -> None
         gc.set_threshold(*before)
 
 
+def test_a_partition_that_cannot_be_loaded_ends_the_freezing() -> None:
+    """It is tried again every 10 s, so something is left to be loaded for ever."""
+    before = gc.get_threshold()
+    try:
+        collector.spare()
+        now = 100.0
+        once = collector.Once(lambda: now)
+        once.after_slice()
+        now += collector.LOADING_S_MAX
+        for later in (0.0, -1.0):
+            now += later
+            frozen = gc.get_freeze_count()
+            made = [[number] for number in range(1000)]
+            once.after_slice()
+            assert gc.get_freeze_count() < frozen + len(made), "for good"
+    finally:
+        gc.unfreeze()
+        gc.set_threshold(*before)
+
+
 def test_a_load_in_a_process_that_was_not_spared_freezes_nothing() -> None:
     frozen = gc.get_freeze_count()
     collector.Once().after_slice()

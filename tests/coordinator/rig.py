@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from barnabas.coordinator.config import CoordinatorConfig
@@ -82,11 +83,15 @@ class ClassicOffsets:
 
 
 class MemoryAudit:
-    """Implements coordinator.ports.AuditLog; it takes nothing while ``is_away``."""
+    """Implements coordinator.ports.AuditLog; it takes nothing while ``is_away``.
+
+    Nor does it take what has one of ``away_keys``, whose partition is without a leader.
+    """
 
     def __init__(self) -> None:
         self.entries: list[tuple[bytes, bytes | None]] = []
         self.is_away = False
+        self.away_keys: set[bytes] = set()
         self.refused = 0
         self.takes_s = 0.0
 
@@ -97,8 +102,8 @@ class MemoryAudit:
         if self.is_away:
             self.refused += 1
             return entries
-        self.entries += entries
-        return ()
+        self.entries += [entry for entry in entries if entry[0] not in self.away_keys]
+        return [entry for entry in entries if entry[0] in self.away_keys]
 
     @property
     def records(self) -> list[AuditRecord]:
@@ -149,6 +154,7 @@ class Rig:
         self.topics = KnownTopics()
         self.classic = ClassicOffsets()
         self.audit = MemoryAudit()
+        self._connections: dict[Caller, Caller] = {}
         settings = {"initial_rebalance_delay_ms": 0, **settings}
         self.coordinator = GroupCoordinator(
             node_id=1,
@@ -216,6 +222,8 @@ class Rig:
         """The same within the present turn of the loop."""
         asked = Asked(version)
         arrived = decode(type(request), version, encode(request, version))
+        if isinstance(caller, Caller):
+            caller = self._connections.setdefault(caller, replace(caller))
         getattr(self.coordinator, api)(arrived, version, caller, asked.reply)
         return asked
 
