@@ -13,10 +13,12 @@ from tests.proof.runs import (
     campaign,
     endurance,
     faults,
+    flipped,
     fuzzed,
     power_cuts,
     rolling,
     seeded,
+    spoilt,
     unchanged,
 )
 
@@ -98,6 +100,14 @@ EXPERIMENTS: Final = (
         unchanged("tests/storage/test_flipped_bits.py"),
     ),
     Experiment(
+        "flipped-bits-of-a-directory",
+        ("P12",),
+        "a bit of any file of a whole data directory flipped, a node started on it, all of it read",
+        "bits",
+        {"pr": 400, "night": 8_192, "week": 65_536},
+        flipped,
+    ),
+    Experiment(
         "models-of-the-log",
         ("P11", "P13", "P18"),
         "log, compaction and transactions against models; power cuts and full disks between",
@@ -120,6 +130,22 @@ EXPERIMENTS: Final = (
         "inputs",
         {"pr": 1_000, "night": 20_000, "week": 100_000},
         fuzzed("tests/fuzz"),
+    ),
+    Experiment(
+        "spoilt-inputs",
+        ("P15", "P16"),
+        "good bytes changed at random before every decoder; CPU time and memory of each measured",
+        "inputs",
+        {"pr": 100_000, "night": 2_000_000, "week": 10_000_000},
+        spoilt,
+    ),
+    Experiment(
+        "simulated-hostile-znodes",
+        ("P15",),
+        "a node that runs, or starts, with a znode that somebody has spoilt",
+        "histories",
+        {"pr": 50, "night": 2_000, "week": 20_000},
+        seeded("tests/sim/test_hostile_znodes.py", keyword="spoilt_at_random"),
     ),
     Experiment(
         "bounds-and-rights",

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Final
 from xml.etree import ElementTree as ET
 
+from tests.fuzz.targets import TARGETS
 from tests.harness.seeds import VARIABLE as SEEDS
 from tests.proof.experiment import Counts, NoResultError
 
@@ -30,6 +31,7 @@ WRONG_CLOCK: Final = "wall clock ± 1 day"
 SAMPLES: Final = "samples"
 """A figure that is drawn, and not told."""
 _SHOWN: Final = 6_000
+_VIOLATIONS_SHOWN: Final = 50
 
 Run = Callable[[int], Counts]
 
@@ -63,6 +65,36 @@ def power_cuts(size: int) -> Counts:
         faults=found["ends"],
         violations=found["lost"] + len(found["broken"]),
         figures={name: found[name] for name in kept},
+    )
+
+
+def flipped(size: int) -> Counts:
+    """So many bits of a data directory, one at a time (tests/proof/flips.py)."""
+    found = _reported("tests.proof.flips", [f"--cases={size}"])
+    kept = ("files", "directory_bytes", "starts_refused", "records_refused", "groups_refused")
+    violations = found["violations"]
+    for each in violations[:_VIOLATIONS_SHOWN]:
+        sys.stderr.write(f"{each}\n")
+    figures = {name: found[name] for name in kept}
+    return Counts(found["cases"], found["by_kind"], len(violations), figures=figures)
+
+
+def spoilt(size: int) -> Counts:
+    """So many inputs, shared by all decoders (python -m tests.fuzz)."""
+    found = _reported("tests.fuzz", [f"--cases={-(-size // len(TARGETS))}"])["targets"]
+    findings = [each for target in found for each in target["findings"]]
+    for each in findings[:_VIOLATIONS_SHOWN]:
+        sys.stderr.write(f"{each}\n")
+    return Counts(
+        sum(each["cases"] for each in found),
+        {each["target"]: each["cases"] for each in found},
+        len(findings),
+        figures={
+            "slowest ms": max(each["slowest_ms"] for each in found),
+            "most bytes allocated for one of input": {
+                each["target"]: each["most_bytes_per_byte"] for each in found
+            },
+        },
     )
 
 
@@ -165,7 +197,7 @@ def _reported(module: str, arguments: Sequence[str]) -> Mapping[str, Any]:
         file = Path(directory) / "report.json"
         printed = _printed(["-m", module, f"--json={file}", *arguments], allowed=(0, 1))
         found: Mapping[str, Any] = json.loads(file.read_text())
-    if found["findings"]:
+    if found.get("findings"):
         sys.stderr.write(printed[-_SHOWN:])
     return found
 
