@@ -224,7 +224,7 @@ class FetchHandler:
             if not is_read:
                 session.due[key] = None
 
-    def _watched(self, wanted: list[Wanted]) -> list[Partition]:
+    def _watched(self, wanted: Sequence[Wanted]) -> list[Partition]:
         found = (self._replicas.get(one.topic, one.partition.partition) for one in wanted)
         return [partition for partition in found if partition is not None]
 
@@ -300,21 +300,64 @@ class FetchHandler:
         return reading
 
     async def _read_in_turns(self, call: Call, reading: Reading) -> None:
-        wait_s = min(call.request.max_wait_ms / 1000, WAIT_S_MAX)
-        deadline = self._loop.time() + wait_s
-        while True:
-            missing = await self._read_each(call, reading)
-            left_s = deadline - self._loop.time()
-            if missing <= 0 or left_s <= 0:
+        request: messages.FetchRequest = call.request
+        deadline = self._loop.time() + min(request.max_wait_ms / 1000, WAIT_S_MAX)
+        while (left_s := deadline - self._loop.time()) > 0:
+            if await self._found_enough(call, reading, left_s):
                 return
-            await self._more(call, reading.wanted, missing, left_s)
+        await self._read_each(call, reading, _no_watch)
 
-    async def _read_each(self, call: Call, reading: Reading) -> int:
-        """How many bytes more to wait for; 0 also where something went wrong."""
+    async def _found_enough(self, call: Call, reading: Reading, wait_s: float) -> bool:
+        """Read; where that is too little, say so once more came, or time is up.
+
+        Each partition is watched from just before it is read: what comes while others are read, or
+        that it is led elsewhere by then, ends the wait as well.
+        """
+        came = self._loop.create_future()
+
+        def done() -> None:
+            if not came.done():  # the peer may be gone, or the node be stopping
+                came.set_result(None)
+
+        missing = max(1, call.request.min_bytes)
+        wait = DataWait(self._loop, missing=missing, wait_s=wait_s, done=done)
+        is_committed = wants_committed(call.request)
+        watched: list[Partition] = []
+
+        def watch(some: Sequence[Wanted]) -> None:
+            for partition in self._watched(some):
+                partition.readers.wait(wait, is_committed=is_committed)
+                watched.append(partition)
+
+        turn = Turn()
+        try:
+            is_enough = await self._read_each(call, reading, watch) <= 0
+            if not is_enough:
+                for one in reading.wanted:  # it is read again: nothing is held meanwhile
+                    one.result.records = b""
+                    await turn.step()
+                await came
+            while watched:
+                watched.pop().readers.forget(wait)
+                await turn.step()
+            return is_enough
+        finally:
+            wait.forget()
+            for partition in watched:  # the peer is gone, or the node stops
+                partition.readers.forget(wait)
+
+    async def _read_each(
+        self, call: Call, reading: Reading, watch: Callable[[Sequence[Wanted]], None]
+    ) -> int:
+        """How many bytes more to wait for; 0 also where something went wrong.
+
+        ``watch`` is told what is read next, in the same turn.
+        """
         request: messages.FetchRequest = call.request
         left, is_first = min(request.max_bytes, self._bytes_max, self._room()), True
         missing, is_bad = request.min_bytes, reading.is_of_nothing
         for some in _chunks(reading.wanted, READ_STEPS):
+            watch(some)
             left, is_first = self._read_some(call, some, left, is_first)
             for one in some:
                 result = one.result
@@ -322,33 +365,6 @@ class FetchHandler:
                 is_bad = is_bad or bool(result.error_code or result.diverging_epoch)
             await asyncio.sleep(0)
         return 0 if is_bad else missing
-
-    async def _more(
-        self, call: Call, wanted: Sequence[Wanted], missing: int, wait_s: float
-    ) -> None:
-        """Until so much came, or time is up, or a partition is led elsewhere."""
-        came = self._loop.create_future()
-
-        def done() -> None:
-            if not came.done():  # the node may be stopping
-                came.set_result(None)
-
-        wait = DataWait(self._loop, missing=missing, wait_s=wait_s, done=done)
-        is_committed = wants_committed(call.request)
-        watched: list[Partition] = []
-        turn = Turn()
-        try:
-            for one in wanted:
-                partition = self._replicas.get(one.topic, one.partition.partition)
-                if partition is not None:
-                    partition.readers.wait(wait, is_committed=is_committed)
-                    watched.append(partition)
-                await turn.step()
-            await came
-        finally:
-            wait.forget()
-            for partition in watched:
-                partition.readers.forget(wait)
 
     # -- one partition -------------------------------------------------------------------------
 
@@ -424,6 +440,10 @@ class Listening:
             self._session.wait = None
         for partition in self._watched:
             partition.readers.forget(self._wait)
+
+
+def _no_watch(_: Sequence[Wanted]) -> None:
+    """Nobody waits any more."""
 
 
 def _chunks(wanted: Sequence[T], size: int) -> Iterator[Sequence[T]]:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
 from barnabas.broker.handlers import fetch as fetch_handler
 from barnabas.broker.handlers import fetch_sessions
-from barnabas.broker.handlers.call import LongCall
+from barnabas.broker.handlers.call import Call, LongCall
 from barnabas.broker.handlers.conversions import Conversions
 from barnabas.broker.handlers.fetch import READ_STEPS
+from barnabas.broker.handlers.fetch_sessions import Wanted
 from barnabas.broker.handlers.inline_work import BATCH_STEPS
 from barnabas.broker.handlers.leader_epochs import LeaderEpochsHandler
 from barnabas.broker.handlers.list_offsets import MAX_TIMESTAMP, SEARCH_STEPS, ListOffsetsHandler
@@ -30,7 +32,7 @@ from tests.handlers.test_fetch_topic_ids import T, tell
 from tests.handlers.test_inline_work import conversions, worst_turn
 from tests.handlers.test_offsets_and_epochs import asked, three_batches
 from tests.harness.hostile_batches import HOSTILE, NOW_MS
-from tests.replication.logs import a_batch, lead, turns
+from tests.replication.logs import a_batch, follow, lead, turns
 
 __all__ = ["conversions"]
 
@@ -190,6 +192,41 @@ async def test_a_long_fetch_waits_until_there_is_something(replicas: Replicas) -
     answer = await waiting
     assert answer.responses[0].partitions[0].high_watermark == 2
     assert answer.responses[0].partitions[0].records
+
+
+@pytest.mark.parametrize("is_led_elsewhere", [False, True])
+async def test_what_is_appended_while_a_long_fetch_reads_ends_its_wait(
+    replicas: Replicas, monkeypatch: pytest.MonkeyPatch, is_led_elsewhere: bool
+) -> None:
+    """Also to a partition that was read before, and also when that is led elsewhere by then."""
+    monkeypatch.setattr(fetch_handler, "READ_STEPS", 1)
+    for index in range(3):
+        lead(replicas, "t", index)
+    handler = serving(replicas)
+    read_some, seen = handler._read_some, list[int]()
+
+    def read(call: Call, wanted: Sequence[Wanted], left: int, is_first: bool) -> tuple[int, bool]:
+        index = wanted[0].partition.partition
+        if index == 2 and index not in seen:
+            if is_led_elsewhere:
+                follow(replicas, "t", epoch=1)
+            else:
+                produce(replicas, "t", 2)
+        seen.append(index)
+        return read_some(call, wanted, left, is_first)
+
+    monkeypatch.setattr(handler, "_read_some", read)
+    request = many_partitions(3, max_wait_ms=30_000)
+    waiting = asyncio.ensure_future(handler.fetch(long_call(request, 12)))
+    await turns(100)
+    assert waiting.done()  # no timer is over in so few turns
+    first, *others = (await waiting).responses[0].partitions
+    if is_led_elsewhere:
+        assert first.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    else:
+        assert first.records
+    assert not any(one.error_code or one.records for one in others)
+    assert not any(bool(replicas.led("t", index).readers) for index in (1, 2))
 
 
 @pytest.mark.parametrize("version", [12, 13, 14, 15, 16, 17])
