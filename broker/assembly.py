@@ -110,13 +110,7 @@ class Node:
         self._liveness = self._build_liveness(lease_clock)
         self._doors = Doors(config, self._limits, self._liveness)
         self._listener_changes = self._build_listener_changes()
-        self._writer = TopicWriter(
-            zookeeper,
-            chance,
-            partitions=config.topics.num_partitions,
-            factor=config.topics.default_replication_factor,
-            log_defaults=lambda: node_configs.log_defaults,
-        )
+        self._writer = self._build_writer()
         self._creation = AutoCreation(self._writer, config.coordinator)
         self._coordination = Coordination(
             config,
@@ -136,6 +130,15 @@ class Node:
         self._departure = self._build_departure()
         self._observer = Observer(config.metrics)
         self._tell_each_other()
+
+    def _build_writer(self) -> TopicWriter:
+        return TopicWriter(
+            self._zookeeper,
+            self._chance,
+            partitions=self.config.topics.num_partitions,
+            factor=self.config.topics.default_replication_factor,
+            log_defaults=lambda: self._node_configs.log_defaults,
+        )
 
     def _build_liveness(self, clock: Callable[[], float]) -> Liveness:
         return Liveness(

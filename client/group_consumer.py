@@ -282,8 +282,8 @@ class GroupConsumer:
             self.held_for_s(),
         )
         self.open.clear()  # others may read on from now on: what waits here is not ours to give
+        self.member.generation = _NO_GENERATION  # nor to commit, before the answer comes, too
         await self.member.leave()
-        self.member.generation = _NO_GENERATION
         self.rejoin()
 
     async def _watch(self) -> None:

@@ -17,6 +17,7 @@ from tests.crash.powered_disk import REMEDY_OF_NONE, why_not
 from tests.harness.needs import REMEDY
 
 ROOT = Path(__file__).parents[2]
+TRIES = 20
 CYCLES = [
     pytest.param(8, id="8"),
     pytest.param(100, id="100", marks=pytest.mark.nightly),
@@ -33,11 +34,14 @@ def test_a_log_is_a_prefix_of_what_was_appended_after_every_power_cut(
 ) -> None:
     kept = tmp_path / "kept"
     command = [sys.executable, "-m", "tests.crash.bench", f"--cycles={cycles}", f"--keep={kept}"]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
-    figures = json.loads(done.stdout)
-    assert (figures["cycles"], figures["lost"], figures["broken"]) == (cycles, 0, [])
-    assert figures["durable"] > 0
+    for _ in range(TRIES):  # on a busy machine all processes may die before anything is durable
+        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stdout + done.stderr
+        figures = json.loads(done.stdout)
+        assert (figures["cycles"], figures["lost"], figures["broken"]) == (cycles, 0, [])
+        if figures["durable"]:
+            return
+    pytest.fail("nothing was ever durable")
 
 
 @pytest.fixture
