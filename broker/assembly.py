@@ -223,7 +223,7 @@ class Node:
         self._renewal = SessionRenewal(
             self._zookeeper,
             [
-                self._coordination.forget_former_life,
+                self._forget_former_life,
                 self._cluster_check.confirm,
                 self._register,
                 self._topic_configs.load,
@@ -234,6 +234,10 @@ class Node:
         await self._register()
         await self._coordination.offsets_topic.look()
         await self._observer.open(self._observed())
+
+    async def _forget_former_life(self) -> None:
+        assert self._registration is not None, "opened"
+        self._coordination.forget_former_life(self._registration.broker_epoch)
 
     def background(self) -> Mapping[str, Work]:
         """What runs as long as the node does; the end of any of it ends the node."""

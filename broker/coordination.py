@@ -92,14 +92,16 @@ class Coordination:
         self.groups.stop()
         await self._audit_topic.close()
 
-    async def forget_former_life(self) -> None:
+    def forget_former_life(self, broker_epoch: int) -> None:
         """The session is lost: what was led may be led by others, whose word is to be awaited.
 
+        ``broker_epoch`` is that of the registration that went with it.
+
         Before the node is registered anew: a session gives it a lease again at once, and a
-        controller gives every partition it led a new leader epoch.
+        controller tells it again what it leads, in most cases in a new leader epoch.
         """
         self._liveness.forget_waiting()
-        self._replicas.forget_former_life()
+        self._replicas.forget_former_life(broker_epoch)
         self.groups.resign()
 
     def forget_deleted_topics(self) -> Collection[str]:

@@ -127,13 +127,21 @@ class NodeChanges:
         hosted = self._context.replicas_on(ids)
         self._term.replicas.become(self._term.living_replicas(hosted), ReplicaStatus.ONLINE, batch)
         for replica in sorted(self._context.leftovers):
-            if replica[2] in ids:
+            if replica[2] in ids and self._is_led(replica[:2]):
                 batch.stop(replica, delete=True)
         await self._term.partitions.elect_wherever_missing(batch)
         batch.inform(ids)
         batch.send()
         await self._moves.resume({replica[:2] for replica in hosted})
         await self._deletion.retry({replica[0] for replica in hosted})
+
+    def _is_led(self, partition: Partition) -> bool:
+        """Not while nobody does: what a returning node has left may be the last copy then.
+
+        It sets that aside itself. Of a topic that is gone nobody needs a copy.
+        """
+        state = self._context.leaders.get(partition)
+        return state is None or state.leader in self._context.nodes
 
     async def are_others_registered(self) -> bool:
         """Whether the registrations are others than those known; watches nothing."""

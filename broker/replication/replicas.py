@@ -83,6 +83,7 @@ class Replicas:
         self._knows = knows
         self._around = around
         self._following = following
+        self._former_broker_epoch = -1
         self._hosted: dict[tuple[str, int], Partition] = {}
         self._leads: list[Partition] = []
         self._follows: list[Partition] = []
@@ -108,8 +109,13 @@ class Replicas:
             raise Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         raise Refused(ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
-    def forget_former_life(self) -> None:
-        """The session is lost: who leads now is not known until the controller says so."""
+    def forget_former_life(self, broker_epoch: int) -> None:
+        """The session is lost: who leads now is not known until the controller says so.
+
+        ``broker_epoch`` is that of the registration that went with it: orders to that life say
+        nothing of what is led in the next.
+        """
+        self._former_broker_epoch = broker_epoch
         for partition in self._hosted.values():
             partition.is_of_former_life = partition.is_leader
 
@@ -192,17 +198,19 @@ class Replicas:
         """
         errors, topics = [], []
         self._leads, self._follows = [], []
+        is_of_this_life = request.broker_epoch > self._former_broker_epoch
         try:
             for topic, topic_id, states in _states(request):
                 outcomes = []
                 for state in states:
                     if code := judge():
                         return refused_roles(code)
+                    code = self._take_role(topic, topic_id, state, is_of_this_life)
                     outcomes.append(
                         leader_and_isr.PartitionError(
                             topic_name=topic,
                             partition_index=state.partition_index,
-                            error_code=self._take_role(topic, topic_id, state),
+                            error_code=code,
                         )
                     )
                     yield
@@ -216,13 +224,20 @@ class Replicas:
         return leader_and_isr.LeaderAndIsrResponse(partition_errors=errors, topics=topics)
 
     def _take_role(
-        self, topic: str, topic_id: bytes, state: leader_and_isr.PartitionState
+        self,
+        topic: str,
+        topic_id: bytes,
+        state: leader_and_isr.PartitionState,
+        is_of_this_life: bool,
     ) -> ErrorCode:
         if self.node_id not in state.replicas:
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         try:
             partition = self._host(topic, state.partition_index, topic_id, state.is_new)
             self._check_damage(partition, state)
+            if is_of_this_life and self._is_confirmed(partition, state):
+                self._lead_on(partition)
+                return ErrorCode.NONE
             if state.leader_epoch <= partition.leader_epoch:
                 return ErrorCode.STALE_CONTROLLER_EPOCH
             self._become(partition, state)
@@ -234,6 +249,9 @@ class Replicas:
         return ErrorCode.NONE
 
     def _host(self, topic: str, index: int, topic_id: bytes, is_new: bool) -> Partition:
+        if not is_new and topic_id != NO_TOPIC_ID and self._logs.take_back(topic, index, topic_id):
+            # An empty log would lead without the records that this node has set aside.
+            raise Refused(ErrorCode.KAFKA_STORAGE_ERROR, "what was set aside is being loaded")
         if not (is_new or self._logs.is_complete or self._logs.get(topic, index)):
             # Its log may be in the directory that failed: an empty one must not take its place.
             raise Refused(ErrorCode.KAFKA_STORAGE_ERROR)
@@ -270,6 +288,21 @@ class Replicas:
             self._following.follow(partition)
             for resigned in self.on_resigned:
                 resigned(topic, index, role.leader_epoch)
+
+    def _is_confirmed(self, partition: Partition, state: leader_and_isr.PartitionState) -> bool:
+        """Whether this node leads on in the epoch in which it led before its session was lost.
+
+        A controller that takes over raises no epoch of a leader whose state was written after it
+        had registered anew; Kafka's raises none at all.
+        """
+        is_same = (state.leader, state.leader_epoch) == (self.node_id, partition.leader_epoch)
+        return is_same and partition.is_leader and partition.is_of_former_life
+
+    def _lead_on(self, partition: Partition) -> None:
+        partition.is_of_former_life = False
+        self._leads.append(partition)
+        for elected in self.on_elected:
+            elected(partition.topic, partition.index, partition.leader_epoch)
 
     def _report_roles(self) -> None:
         """One line for one order, however many partitions it is about."""
@@ -311,16 +344,12 @@ class Replicas:
 
     def _stop(self, stop: Stop) -> ErrorCode:
         partition = self._hosted.get((stop.topic, stop.index))
-        if partition is not None:
-            if stop.leader_epoch not in NO_EPOCH and stop.leader_epoch < partition.leader_epoch:
-                return ErrorCode.FENCED_LEADER_EPOCH
-            del self._hosted[stop.topic, stop.index]
-            self._following.stop(partition)
-            partition.retire()
-            # Without an epoch of its own a stop is never outdated: -2 is said when the topic goes.
-            is_final = stop.is_deleted or stop.leader_epoch in NO_EPOCH
-            for resigned in self.on_resigned:
-                resigned(stop.topic, stop.index, None if is_final else stop.leader_epoch)
+        is_outdated = partition is not None and stop.leader_epoch < partition.leader_epoch
+        if is_outdated and stop.leader_epoch not in NO_EPOCH:
+            return ErrorCode.FENCED_LEADER_EPOCH
+        # Without an epoch of its own a stop is never outdated: -2 is said when the topic goes.
+        is_final = stop.is_deleted or stop.leader_epoch in NO_EPOCH
+        self._unhost(stop.topic, stop.index, None if is_final else stop.leader_epoch)
         self._left((stop.topic, stop.index), is_deleted=stop.is_deleted)
         if not stop.is_deleted:
             return ErrorCode.NONE
@@ -331,9 +360,23 @@ class Replicas:
             return ErrorCode.KAFKA_STORAGE_ERROR
         return ErrorCode.NONE
 
-    def remove(self, topic: str, index: int, leader_epoch: int) -> ErrorCode:
-        """Delete a replica that another epoch than its own has left without this node."""
-        return self._stop(Stop(topic, index, leader_epoch, is_deleted=True))
+    def _unhost(self, topic: str, index: int, leader_epoch: int | None) -> None:
+        """Serve a replica no longer; ``leader_epoch`` is None where it does not come back."""
+        partition = self._hosted.pop((topic, index), None)
+        if partition is not None:
+            self._following.stop(partition)
+            partition.retire()
+            for resigned in self.on_resigned:
+                resigned(topic, index, leader_epoch)
+
+    def set_aside(self, topic: str, index: int) -> Path | None:
+        """Serve a replica no longer and keep its log under another name; which one.
+
+        None when there is no such log. Raises StorageError.
+        """
+        self._unhost(topic, index, None)
+        self._left((topic, index), is_deleted=True)
+        return self._logs.set_aside(topic, index)
 
     def _left(self, key: tuple[str, int], *, is_deleted: bool) -> None:
         if key in self._leaving:

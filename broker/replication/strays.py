@@ -1,16 +1,19 @@
 """Replicas that moved away, or whose topic went, while their node did not listen.
 
 The controller that ended the move remembers who has not deleted a replica yet; its successor does
-not, so the files would lie there for ever. Two witnesses are asked before anything is touched: a
-controller that said everything there is (UpdateMetadata of type 2) and named this node no replica,
-and the topic's znode, read after that.
+not. What is found is set aside as `-stray` and kept: controller and znode both speak from
+ZooKeeper, which may have been set back, and nobody was asked whether others have the records.
 
-    the topic is the log's, and other nodes have the partition      deleted, as after any move
-    no topic of that name, or one with another id                   set aside as `-stray`, kept
+    the topic is the log's, and other nodes have the partition      set aside as `-stray`, kept
+    no topic of that name, or one with another id                   the same
     the topic is the log's, and this node has the partition         left: an order is to come
     anything else (no topic id, no such partition, unreadable)      left, and said so
 
-Source: ReplicaManager.updateStrayLogs (3.9), which sets all of them aside; docs/decisions/0011.
+It is looked when a controller has said everything there is (UpdateMetadata of type 2) and named
+this node no replica; the topic's znode is read after that. A node that is a replica again takes
+back what it has set aside (`replicas.py`, `storage/stray_logs.py`).
+
+Source: ReplicaManager.updateStrayLogs (3.9), which sets them aside too; docs/decisions/0011.
 """
 
 from __future__ import annotations
@@ -27,7 +30,6 @@ from barnabas.broker.storage.log import Log
 from barnabas.broker.storage.manager import LogManager
 from barnabas.client.ensemble import ZooKeeper, ZooKeeperError, read_if_any
 from barnabas.protocol import znodes
-from barnabas.protocol.errors import ErrorCode
 
 from .replicas import Replicas
 
@@ -105,24 +107,17 @@ class StrayReplicas:
         verdict = self._verdict(found, data)
         path, size = found.directory, found.size
         try:
-            if verdict is Verdict.MOVED:
-                told = self._metadata.snapshot.partition(found.topic, found.partition)
-                assert told is not None, "moved is said of partitions that are known"
-                code = self._replicas.remove(found.topic, found.partition, told.leader_epoch)
-                if code is ErrorCode.NONE:
-                    log.warning(
-                        "deleted a stray replica path=%s bytes=%d: %s", path, size, verdict.value
-                    )
-            elif verdict is Verdict.GONE:
-                aside = self._logs.set_aside(found.topic, found.partition)
+            if verdict in (Verdict.MOVED, Verdict.GONE):
+                aside = self._replicas.set_aside(found.topic, found.partition)
                 log.warning(
-                    "set a stray replica aside path=%s bytes=%d as=%s: %s, delete it by hand",
+                    "set a stray replica aside path=%s bytes=%d as=%s: %s, delete the directory "
+                    "by hand when nobody lacks the records",
                     *(path, size, aside, verdict.value),
                 )
             elif verdict is Verdict.UNKNOWN:
                 log.warning("left a replica alone path=%s bytes=%d: %s", path, size, verdict.value)
         except StorageError as error:
-            log.error("could not remove a stray replica path=%s: %s", path, error)
+            log.error("could not set a stray replica aside path=%s: %s", path, error)
 
     def _verdict(self, found: Log, data: bytes | None) -> Verdict:
         """``data`` is what the topic's znode holds now; None when there is none."""

@@ -87,6 +87,9 @@ class Keeper(Protocol):
     def directory_failed(self, directory: LogDirectory, error: StorageError) -> None:
         """The directory cannot be trusted any more."""
 
+    async def load_returned(self) -> None:
+        """Load logs that are taken back, until cancelled."""
+
 
 class Housekeeping:
     """The background work of one :class:`~barnabas.broker.storage.manager.LogManager`."""
@@ -127,6 +130,7 @@ class Housekeeping:
             tasks.create_task(self._delete_old())
             tasks.create_task(self.repair.run())
             tasks.create_task(self.inspection.run())
+            tasks.create_task(self._keeper.load_returned())
             for interval_ms, action in (
                 (intervals.flush_scheduler_interval_ms, self._flush_old),
                 (intervals.recovery_point_interval_ms, self._advance_recovery_points),

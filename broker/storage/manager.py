@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 from random import Random
 
-from barnabas.protocol.errors import Refused
+from barnabas.protocol.errors import ErrorCode, Refused
 from barnabas.protocol.settings import ConfigError
 
 from .checkpoints import RECOVERY_POINTS
@@ -35,6 +35,7 @@ from .partition_directory import (
 from .segment import Segment
 from .slices import uninterrupted
 from .stored_log import StoredLog
+from .stray_logs import StrayLogs
 from .topic_ids import identify, read_topic_id
 
 log = logging.getLogger(__name__)
@@ -73,6 +74,12 @@ class LogManager:
         """How many logs each directory has."""
         self._renamed: set[LogDirectory] = set()
         """Those in which logs were deleted that a power cut may still bring back."""
+        self._strays = StrayLogs(files)
+        self._returning: dict[Key, LogDirectory] = {}
+        """Logs that are taken back and not loaded yet, in the order of the asking."""
+        self._unwanted: set[Key] = set()
+        """Those of them that are to be deleted when they are loaded."""
+        self._wake_loading = asyncio.Event()
         self.directories = [LogDirectory(files, path) for path in directories]
         self.offline: list[Callable[[Path, Sequence[Key]], None]] = []
         """Told of a failed directory and the partitions in it, on the loop."""
@@ -81,7 +88,7 @@ class LogManager:
         """Told when damage was looked for in a log while it was in use."""
         self._keeping.inspection.found = self._damage_found
         self.on_room = self._keeping.on_room
-        """Told when a log that a full disk refused to create may be asked for again."""
+        """Told when a log may be asked for again: a full disk has room, one is taken back."""
 
     # Starting
 
@@ -147,24 +154,46 @@ class LogManager:
         if is_deleted_name(name):
             self._keeping.remove_later(path, 0)
         elif is_stray_name(name):
-            log.warning("left alone what was set aside path=%s", path)
+            self._strays.add(path)
+            log.warning(
+                "left alone what was set aside path=%s: delete the directory when nobody lacks "
+                "the records",
+                path,
+            )
         elif key is None:
             log.warning("skipped a directory that is no log path=%s", path)
         else:
             if key in self._logs:
                 raise ConfigError(f"log.dirs: {path} and {self._logs[key].directory} are one log")
-            config = self._config(key[0])
-            parts = await load_log(
-                self._files,
+            await self._load_log(
+                key,
                 path,
-                config=config,
                 is_clean=directory.was_clean,
                 recovery_point=directory.recovery_points.get(key),
                 start_offset=directory.log_starts.get(key, 0),
-                now_ms=self._now_ms(),
-                producer_idle_ms=self._intervals.producer_id_expiration_ms,
             )
-            self._add(key, path, parts, config, read_topic_id(self._files, path))
+
+    async def _load_log(
+        self,
+        key: Key,
+        path: Path,
+        *,
+        is_clean: bool,
+        recovery_point: int | None,
+        start_offset: int,
+    ) -> Log:
+        config = self._config(key[0])
+        parts = await load_log(
+            self._files,
+            path,
+            config=config,
+            is_clean=is_clean,
+            recovery_point=recovery_point,
+            start_offset=start_offset,
+            now_ms=self._now_ms(),
+            producer_idle_ms=self._intervals.producer_id_expiration_ms,
+        )
+        return self._add(key, path, parts, config, read_topic_id(self._files, path))
 
     def _add(
         self, key: Key, path: Path, parts: LogParts, config: LogConfig, topic_id: bytes | None
@@ -217,8 +246,11 @@ class LogManager:
         """The log of a partition, made in the emptiest directory unless it is there already.
 
         It is durable after its first flush, which starts at once. Raises StorageError, and
-        Refused(INCONSISTENT_TOPIC_ID) when the log there belongs to another topic of that name.
+        Refused(INCONSISTENT_TOPIC_ID) when the log there belongs to another topic of that name,
+        Refused(KAFKA_STORAGE_ERROR) while one that is taken back is loaded.
         """
+        if (topic, partition) in self._returning:
+            raise Refused(ErrorCode.KAFKA_STORAGE_ERROR, f"{topic}-{partition} is being loaded")
         if found := self._logs.get((topic, partition)):
             self._check_id(found, topic_id)
             return found
@@ -252,22 +284,82 @@ class LogManager:
     def delete(self, topic: str, partition: int) -> None:
         """Forget a log; its name is free at once, its files go later. Raises StorageError.
 
-        For good after :meth:`sync_deletions`.
+        For good after :meth:`sync_deletions`; one that is taken back goes when it is loaded.
         """
+        if (topic, partition) in self._returning:
+            self._unwanted.add((topic, partition))
         if (gone := self._forget((topic, partition))) is not None:
             target = self._rename(gone, deleted_name(topic, partition, self._random))
             self._keeping.remove_later(target, gone.config.file_delete_delay_ms)
             log.info("deleted log=%s", gone.directory)
 
     def set_aside(self, topic: str, partition: int) -> Path | None:
-        """Forget a log and keep its files under a name that is never opened; which one.
+        """Forget a log and keep its files under a name that is not opened; which one.
 
         None when there is no such log. Raises StorageError.
         """
         gone = self._forget((topic, partition))
-        return (
-            None if gone is None else self._rename(gone, stray_name(topic, partition, self._random))
+        if gone is None:
+            return None
+        aside = self._rename(gone, stray_name(topic, partition, self._random))
+        self._strays.add(aside)
+        return aside
+
+    def take_back(self, topic: str, partition: int, topic_id: bytes) -> bool:
+        """Use again what was set aside of this partition; False when there is nothing to load.
+
+        True until it is loaded, by :meth:`run`; ``on_room`` is told then. Raises StorageError.
+        """
+        key = (topic, partition)
+        if key in self._returning:
+            return True
+        if key in self._logs or (source := self._strays.find(*key, topic_id)) is None:
+            return False
+        target = source.with_name(directory_name(*key))
+        directory = next(each for each in self.directories if each.path == source.parent)
+        if not directory.is_online or self._files.exists(target):
+            return False
+        try:
+            self._files.rename(source, target)
+        except StorageError as error:
+            self._take_offline(directory, error)
+            raise
+        self._strays.discard(source)
+        self._returning[key] = directory
+        self._wake_loading.set()
+        log.warning("took back what was set aside path=%s as=%s", source, target)
+        return True
+
+    async def load_returned(self) -> None:
+        """Load what is taken back, until cancelled."""
+        while True:
+            await self._wake_loading.wait()
+            self._wake_loading.clear()
+            for key, directory in tuple(self._returning.items()):
+                try:
+                    if directory.is_online:
+                        await self._load_returned(key, directory)
+                except StorageError as error:
+                    self._take_offline(directory, error)
+                self._returning.pop(key, None)  # not when cancelled: it is not known to be whole
+                self._unwanted.discard(key)
+                for told in tuple(self.on_room):
+                    told()
+
+    async def _load_returned(self, key: Key, directory: LogDirectory) -> None:
+        """Verify it whole: what the checkpoints say may be of another log of that name."""
+        sync = partial(self._files.sync_directory, directory.path)
+        await uninterrupted(self._files.off_loop(sync))
+        path = directory.path / directory_name(*key)
+        loaded = await self._load_log(
+            key, path, is_clean=False, recovery_point=None, start_offset=0
         )
+        del self._returning[key]
+        log.info("loaded what was set aside log=%s end=%d", path, loaded.end_offset)
+        if not directory.is_online:
+            loaded.take_offline(f"{directory.path} is offline")
+        elif key in self._unwanted:
+            self.delete(*key)
 
     def _rename(self, gone: Log, name: str) -> Path:
         """Give a forgotten log's directory another name; its own is free then."""
@@ -421,7 +513,8 @@ class LogManager:
                     *(each.close() for each in logs), return_exceptions=True
                 )
                 await self._keeping.write_all(directory)
-                if directory.is_loaded and not any(results):
+                is_whole = directory not in self._returning.values()
+                if directory.is_loaded and is_whole and not any(results):
                     await directory.mark_clean()
                 for result in results:
                     if isinstance(result, BaseException) and not isinstance(result, Refused):

@@ -2,7 +2,7 @@
 
     my_topic-0                                        a log
     my_topic-0.<32 hex digits>-delete                 on its way out
-    my_topic-0.<32 hex digits>-stray                  of a topic that is gone; kept, never opened
+    my_topic-0.<32 hex digits>-stray                  not this node's any more; kept, not opened
 
 Source: docs/spec/log.md §2.1; §9 pitfall P40.
 """
@@ -41,7 +41,7 @@ def is_deleted_name(name: str) -> bool:
 
 
 def is_stray_name(name: str) -> bool:
-    """Whether a directory of that name was set aside: its topic is gone, its records are kept."""
+    """Whether a directory of that name was set aside: its records are kept."""
     return _STRAY.fullmatch(name) is not None
 
 
@@ -55,6 +55,21 @@ def stray_name(topic: str, partition: int, random: Random) -> str:
     return _free_name(topic, partition, random, "stray")
 
 
+def stray_stem(topic: str, partition: int) -> str:
+    """What the names of all logs begin with that were set aside of a partition."""
+    return stem_of_stray(_name(topic, partition, 0, "stray"))
+
+
+def stem_of_stray(name: str) -> str:
+    """The name of a log that was set aside without what chance gave it."""
+    assert is_stray_name(name), name
+    return name.rpartition(".")[0]
+
+
 def _free_name(topic: str, partition: int, random: Random, why: str) -> str:
-    suffix = f"-{partition}.{random.getrandbits(128):032x}-{why}"
+    return _name(topic, partition, random.getrandbits(128), why)
+
+
+def _name(topic: str, partition: int, number: int, why: str) -> str:
+    suffix = f"-{partition}.{number:032x}-{why}"
     return topic[: _NAME_MAX - len(suffix)] + suffix

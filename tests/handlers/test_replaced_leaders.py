@@ -19,7 +19,7 @@ from barnabas.broker.replication.replicas import Replicas
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages import fetch, offset_for_leader_epoch
 from tests.handlers.peer import SomePeer, answered, call
-from tests.replication.logs import a_batch, lead
+from tests.replication.logs import a_batch, lead, obey, roles, state
 
 EPOCH = 4
 END = 2
@@ -27,6 +27,7 @@ GONE = ErrorCode.OFFSET_OUT_OF_RANGE
 ELSEWHERE = ErrorCode.NOT_LEADER_OR_FOLLOWER
 ABOVE_THE_END = (END + 1, -1)
 LATER = EPOCH + 9
+BROKER_EPOCH = 100
 OF_A_LATER_EPOCH = (1, LATER)
 
 
@@ -109,12 +110,47 @@ async def test_a_consumer_is_sent_on_until_the_controller_has_spoken_in_a_new_se
     handlers: tuple[FetchHandler, LeaderEpochsHandler], replicas: Replicas
 ) -> None:
     reading, epochs = handlers
-    replicas.forget_former_life()
+    replicas.forget_former_life(BROKER_EPOCH)
     assert fetched(reading, ABOVE_THE_END).error_code == ELSEWHERE
     assert looked_up(epochs, LATER).error_code == ELSEWHERE
     lead(replicas, "t", epoch=EPOCH + 1, partition_epoch=1, replicas=[1, 2, 3], isr=[1, 2])
     assert fetched(reading, ABOVE_THE_END).error_code == GONE
     assert looked_up(epochs, LATER).error_code == 0
+
+
+@pytest.mark.parametrize("broker_epoch", [-1, BROKER_EPOCH, BROKER_EPOCH + 1])
+async def test_an_order_in_the_same_epoch_is_the_controllers_word_too(
+    handlers: tuple[FetchHandler, LeaderEpochsHandler], replicas: Replicas, broker_epoch: int
+) -> None:
+    """Not one to the former life of this node: that may have been sent before a successor led."""
+    reading, _ = handlers
+    elected: list[tuple[str, int, int]] = []
+    replicas.on_elected.append(lambda *told: elected.append(told))
+    replicas.forget_former_life(BROKER_EPOCH)
+    order = roles(("t", state(epoch=EPOCH, replicas=[1, 2, 3], isr=[1, 2])))
+    order.broker_epoch = broker_epoch
+    is_word = broker_epoch > BROKER_EPOCH
+    [answered_with] = obey(replicas, order).topics[0].partition_errors
+    code = ErrorCode.NONE if is_word else ErrorCode.STALE_CONTROLLER_EPOCH
+    assert answered_with.error_code == code
+    assert elected == [("t", 0, EPOCH)] * is_word
+    assert fetched(reading, ABOVE_THE_END).error_code == (GONE if is_word else ELSEWHERE)
+    [again] = obey(replicas, order).topics[0].partition_errors
+    assert again.error_code == ErrorCode.STALE_CONTROLLER_EPOCH, "said once"
+    assert elected == [("t", 0, EPOCH)] * is_word
+
+
+async def test_an_order_in_the_same_epoch_does_not_bring_back_who_led_on_too_long(
+    handlers: tuple[FetchHandler, LeaderEpochsHandler], replicas: Replicas
+) -> None:
+    replicas.forget_former_life(BROKER_EPOCH)
+    replicas.depose(replicas.led("t", 0), EPOCH)
+    order = roles(("t", state(epoch=EPOCH, replicas=[1, 2, 3], isr=[1, 2])))
+    order.broker_epoch = BROKER_EPOCH + 1
+    obey(replicas, order)
+    partition = replicas.get("t", 0)
+    assert partition is not None
+    assert not partition.is_leader
 
 
 async def test_a_log_that_left_the_consumers_is_not_told_while_the_lease_is_over(

@@ -235,3 +235,36 @@ async def test_the_checkpoint_holds_every_hosted_high_watermark(replicas: Replic
     lead(replicas, "u", 1)
     replicas.led("u", 1).append(a_batch(3), acks=1, is_client=True)
     assert replicas.high_watermarks() == [("t", 0, 0), ("u", 1, 3)]
+
+
+async def test_a_replica_that_is_set_aside_is_served_no_longer(
+    replicas: Replicas, shelf: Shelf
+) -> None:
+    resigned = []
+    replicas.on_resigned.append(lambda *told: resigned.append(told))
+    lead(replicas, "t", epoch=5)
+    replicas.led("t", 0).append(a_batch(4), acks=1, is_client=True)
+    aside = replicas.set_aside("t", 0)
+    assert aside is not None
+    assert aside.is_dir()
+    assert (replicas.get("t", 0), shelf.get("t", 0)) == (None, None)
+    assert resigned == [("t", 0, None)]
+    assert codes(obey(replicas, roles(("t", state(epoch=0)), topic_id=bytes(range(16))))) == [0]
+    assert replicas.led("t", 0).log.end_offset == 0
+
+
+@pytest.mark.parametrize("is_new", [False, True])
+async def test_only_a_replica_that_is_not_new_takes_back_what_was_set_aside(
+    replicas: Replicas, shelf: Shelf, is_new: bool
+) -> None:
+    topic_id = bytes(range(16))
+    obey(replicas, roles(("t", state(epoch=5)), topic_id=topic_id))
+    replicas.led("t", 0).append(a_batch(4), acks=1, is_client=True)
+    aside = replicas.set_aside("t", 0)
+    assert aside is not None
+    order = roles(("t", state(epoch=6, is_new=is_new)), topic_id=topic_id)
+    assert codes(obey(replicas, order)) == [0 if is_new else ErrorCode.KAFKA_STORAGE_ERROR]
+    assert aside.is_dir() == is_new
+    assert aside.with_name("t-0").is_dir()
+    hosted = replicas.get("t", 0)
+    assert (hosted is None) != is_new, "nobody leads an empty log while the records are loaded"

@@ -10,6 +10,9 @@ import asyncio
 
 import pytest
 
+from barnabas.client.ensemble import Set
+from barnabas.coordinator.ports import OFFSETS_TOPIC
+from barnabas.protocol import znodes
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages import offset_commit, offset_fetch
 from tests.harness.seeds import seeds
@@ -80,3 +83,43 @@ def test_a_coordinator_with_a_new_session_waits_to_be_told_what_it_leads(seed: i
             told = runner.run(story(cluster))
     assert told
     assert (ErrorCode.NONE, OLD) not in told
+
+
+async def kept(cluster: Cluster) -> None:
+    """The leader's own write comes after its new registration: the controller keeps the epoch."""
+    tree = cluster.ensemble.tree
+    machine = cluster.machines[1]
+    await machine.start()
+    await created(cluster, 1)
+    await eventually(lambda: committed(cluster, OLD))
+    states = [
+        znodes.partition_state_path(OFFSETS_TOPIC, index)
+        for index in range(2)
+        if znodes.partition_state_path(OFFSETS_TOPIC, index) in tree.nodes
+    ]
+    before = [tree.nodes[path].data for path in states]
+    assert before
+
+    def registered(path: str) -> None:
+        if path == znodes.broker_path(1) and path in tree.nodes:
+            for each, data in zip(states, before, strict=True):
+                tree.write(0, Set(each, data))
+
+    tree.on_data.append(registered)
+    machine.isolate()
+    await asyncio.sleep(2 * SESSION_MS / 1000)
+    machine.rejoin()
+    await eventually(lambda: committed(cluster, NEW))
+    assert [tree.nodes[path].data for path in states] == before, "the epochs were raised"
+    assert await eventually(lambda: asked(cluster, 1)) == (ErrorCode.NONE, NEW)
+    await cluster.stop()
+
+
+@pytest.mark.parametrize("seed", seeds(range(1, 6)))
+def test_a_coordinator_whose_leader_epoch_is_kept_coordinates_again(seed: int) -> None:
+    with asyncio.Runner(loop_factory=lambda: SimulatedLoop(seed)) as runner:
+        loop = runner.get_loop()
+        assert isinstance(loop, SimulatedLoop)
+        cluster = Cluster(loop, offsets_topic_replication_factor="1")
+        with nodes_known(cluster):
+            runner.run(kept(cluster))
