@@ -131,12 +131,17 @@ def capture(shadow: Shadow) -> Generator[None, None, Captured | None]:
     return Captured(header, partial(snapshot.sealed, header, frames))
 
 
-async def write(replica: Replica, captured: Captured) -> None:
-    """Put it beside the log, unless that was changed meanwhile."""
+async def write(replica: Replica, captured: Captured) -> bool:
+    """Put it beside the log; False where that was changed meanwhile, or the disk will not have it.
+
+    What it replaces is deleted.
+    """
     if doubt(replica, captured.header) is not None:
-        return
+        return False
     await replica.write_snapshot(captured.make, captured.name)
-    saved(replica)  # deletes it when the log was cut while it was written, and what it replaces
+    known = saved(replica)  # deletes it when the log was cut while it was written
+    kept = known.increment if captured.name == INCREMENT else known.whole
+    return kept is not None and kept.offset == captured.header.offset
 
 
 def drop_above(replica: Replica, offset: int) -> None:

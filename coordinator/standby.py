@@ -35,6 +35,8 @@ LOOK_S: Final = 10.0
 """How often the led partitions are looked at for segments that were rolled."""
 LOOKS_IN_VAIN_MAX: Final = 12
 """So often while some partition is loading."""
+AGAIN_S: Final = 300.0
+"""How long a partition is left alone whose file was not written: the disk may be full."""
 STOP_S: Final = 5.0
 """What snapshots may add to a stop."""
 TAIL_MIN: Final = 10_000
@@ -75,6 +77,20 @@ class _Follower:
             drop_above(self._shadow.replica, offset)
 
 
+class _FilesOnly:
+    """Hears what a replica whose shadow failed does to its log: its files go with it."""
+
+    def __init__(self, replica: Replica) -> None:
+        self._replica = replica
+
+    def appended(self, before: int, data: bytes) -> None:
+        """Nobody folds it."""
+
+    def cut(self, offset: int) -> None:
+        if offset >= 0:
+            drop_above(self._replica, offset)
+
+
 class Standbys:
     """The shadow of every offsets partition followed here, and the snapshots of all."""
 
@@ -96,6 +112,10 @@ class Standbys:
         self._is_closed = False
         self._is_stopping = False
         self._writes = asyncio.Semaphore(_WRITES_AT_ONCE)
+        self._failed: dict[int, Replica] = {}
+        """Followed, but their log could not be folded: no shadow until the next change of role."""
+        self._not_before: dict[int, float] = {}
+        """By partition: the loop's time before which no file is written again."""
         self._unfit: dict[int, int] = {}
         """By partition: the base since which no increment can be written."""
         self.tail_min = TAIL_MIN
@@ -124,6 +144,7 @@ class Standbys:
             self._drop(partition)
             return
         if known is None:
+            self._drop(partition)  # what still watches after a failure
             is_same = former is not None and former.replica is replica
             shadow = former if former is not None and is_same else self._shadow_of(replica)
             shadow.wake = partial(self._notice, partition)
@@ -141,7 +162,7 @@ class Standbys:
     def close(self) -> None:
         """Give up every shadow, for good."""
         self._is_closed = True
-        for partition in list(self._shadows):
+        for partition in [*self._shadows, *self._failed]:
             self._drop(partition)
 
     def _shadow_of(self, replica: Replica) -> Shadow:
@@ -153,6 +174,20 @@ class Standbys:
         if shadow is not None:
             shadow.wake = _nobody
             shadow.replica.watch(None)
+        failed = self._failed.pop(partition, None)
+        if failed is not None:
+            failed.watch(None)
+
+    def _fail(self, partition: int) -> None:
+        """Give up a shadow; its replica may be emptied to be fetched anew, and then its files go.
+
+        They would be believed again once the log has grown past them.
+        """
+        shadow = self._shadows.get(partition)
+        self._drop(partition)
+        if shadow is not None:
+            self._failed[partition] = shadow.replica
+            shadow.replica.watch(_FilesOnly(shadow.replica))
 
     def _notice(self, partition: int) -> None:
         self._due[partition] = None
@@ -186,6 +221,8 @@ class Standbys:
         is_rolled = shadow.looked_at_segment < base <= position
         if self._is_stopping:
             return  # what is written then is chosen by `save`
+        if shadow.replica.is_damaged or shadow.unread is not None:
+            return  # a snapshot would say of what is lost that it never was
         if is_rolled or position - shadow.looked_at >= self.tail_max:
             shadow.looked_at = position
             if is_rolled:
@@ -230,6 +267,8 @@ class Standbys:
         A whole one when a segment was rolled since, or when it costs less than what it saves to
         read; an increment when at least as much came since the last one as that holds.
         """
+        if self._loop.time() < self._not_before.get(partition, 0.0):
+            return None
         start, mark, _ = replica.bounds()
         known = saved(replica)
         ends = max(known.offset, start)
@@ -300,10 +339,10 @@ class Standbys:
                 log.debug("left a partition in the middle partition=%d", partition)
             except (Refused, CorruptRequest) as problem:
                 log.error("no standby of an offsets partition=%d: %s", partition, problem)
-                self._drop(partition)
+                self._fail(partition)
             except Exception:
                 log.exception("standby failed partition=%d", partition)
-                self._drop(partition)
+                self._fail(partition)
 
     async def _forward(self, partition: int, shadow: Shadow) -> None:
         """Apply what is committed."""
@@ -344,7 +383,10 @@ class Standbys:
             return None
 
     async def _write(self, partition: int, replica: Replica, captured: Captured) -> None:
-        await write(replica, captured)
+        if not await write(replica, captured):
+            self._not_before[partition] = self._loop.time() + AGAIN_S
+            return
+        self._not_before.pop(partition, None)
         what = "an increment" if captured.name == INCREMENT else "a snapshot"
         log.info("wrote %s partition=%d offset=%d", what, partition, captured.header.offset)
 

@@ -30,9 +30,12 @@ class MemoryPartition:
     cleaned: int = 0
     files: dict[str, bytes] = field(default_factory=dict)
     """Snapshots beside it, by name."""
+    is_full: bool = False
+    """The disk takes no file."""
     is_gone: bool = False
     watcher: Watcher | None = None
     reads: int = 0
+    writes: int = 0
     damaged: dict[int, Damage] = field(default_factory=dict)
     """By first offset: reads are refused."""
     is_alone: bool = False
@@ -170,7 +173,10 @@ class MemoryReplica:
 
     async def write_snapshot(self, make: Callable[[], bytes], name: str = SNAPSHOT) -> None:
         await asyncio.sleep(0.001)
-        self.hosted.files[name] = make()
+        data = make()
+        self.hosted.writes += 1
+        if not self.hosted.is_full:
+            self.hosted.files[name] = data
 
     def drop_snapshot(self, name: str = SNAPSHOT) -> None:
         self.hosted.files.pop(name, None)

@@ -275,6 +275,71 @@ def test_a_follower_writes_a_snapshot_when_the_log_since_the_last_one_is_long(
     assert saved(MemoryReplica(node.log, node.hosted)).offset in range(10, 25)
 
 
+def test_a_standby_that_failed_still_drops_its_files_with_the_log(node: Following) -> None:
+    """Else a compacted log that was emptied and fetched anew grows past a file of the old one."""
+    node.coordinator.standbys.tail_max = 10
+    for offset in range(25):
+        node.append(offset)
+        node.hosted.follow_mark(offset + 1)
+        node.turn(1)
+    node.wait(1)
+    assert node.hosted.snapshot is not None
+    node.hosted.follow(build_batch([(offset_key("g", "orders", 0), b"\0\x09bad")], timestamp_ms=1))
+    node.hosted.follow_mark(26)
+    node.wait(1)
+    assert len(node.coordinator.standbys) == 0
+    assert node.hosted.snapshot is not None
+    node.hosted.truncate(0)
+    assert node.hosted.files == {}
+    node.coordinator.on_resigned(G, 1)
+    assert len(node.coordinator.standbys) == 1, "followed anew"
+    node.append(7)
+    node.fail_over()
+    assert node.committed() == 7
+
+
+def test_nothing_watches_after_a_standby_that_failed_once_the_node_stops(node: Following) -> None:
+    node.hosted.follow(build_batch([(offset_key("g", "orders", 0), b"\0\x09bad")], timestamp_ms=1))
+    node.hosted.follow_mark(1)
+    node.wait(1)
+    assert len(node.coordinator.standbys) == 0
+    assert node.hosted.watcher is not None
+    node.coordinator.standbys.close()
+    assert node.hosted.watcher is None
+
+
+def test_a_follower_writes_no_snapshot_of_a_log_that_is_damaged(node: Following) -> None:
+    node.append(0)
+    node.hosted.follow_mark(1)
+    node.turn()
+    node.coordinator.standbys.tail_max = 10
+    node.hosted.damage(0)
+    for offset in range(1, 25):
+        node.append(offset)
+        node.hosted.follow_mark(offset + 1)
+        node.turn(1)
+    node.wait(1)
+    assert node.hosted.files == {}
+
+
+def test_a_file_that_the_disk_did_not_take_is_not_made_again_at_once(
+    rig: Rig, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    rig.coordinator.standbys.tail_max = 10
+    hosted = rig.log.partition(G)
+    hosted.is_full = True
+    for offset in range(20):
+        rig.commit(offset)
+    rig.wait(10 * standby.LOOK_S)
+    assert hosted.writes == 1
+    assert "wrote a" not in caplog.text
+    hosted.is_full = False
+    rig.wait(standby.AGAIN_S)
+    assert hosted.writes == 2
+    assert "wrote a" in caplog.text
+
+
 def test_no_snapshot_is_written_before_the_log_is_twice_what_it_holds(
     rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
