@@ -10,6 +10,7 @@ from testcontainers.core.wait_strategies import HealthcheckWaitStrategy
 
 from barnabas.console.container import ADVERTISED_FILE
 from barnabas.console.ports import LOOPBACK, free_ports
+from tests.harness.waiting import TooLate, eventually
 
 CLIENT_PORT: Final = 9092
 LAST_LINES: Final = 60
@@ -69,12 +70,21 @@ class NodeContainer(DockerContainer):
         self.wait_healthy()
 
     def wait_healthy(self) -> None:
-        """Return when its health check says so."""
+        """Return when its health check says so, whatever it said before.
+
+        The engine calls a container unhealthy as soon as it stops asking it, and so for a moment
+        while it stops and starts again: only the end of the time says that it is.
+        """
         try:
-            _healthy().wait_until_ready(self)
-        except (RuntimeError, TimeoutError) as error:
-            error.add_note("\n".join(self.said().splitlines()[-LAST_LINES:]))
+            eventually(lambda: self._health() == "healthy", within_s=_START_S, what=self.alias)
+        except TooLate as late:
+            late.add_note("\n".join(self.said().splitlines()[-LAST_LINES:]))
             raise
+
+    def _health(self) -> str:
+        container = self.get_wrapped_container()
+        container.reload()
+        return str(container.attrs["State"]["Health"]["Status"])
 
     def _advertised(self, address: str) -> str:
         return f"PLAINTEXT://{self.alias}:29092,EXTERNAL://{address},INTERNAL://{self.alias}:29093"
