@@ -27,6 +27,7 @@ from barnabas.console.ports import LOOPBACK
 from benchmarks import frames
 from benchmarks.apache_kafka import KAFKA_VERSION, kafka_jars, kafka_node
 from benchmarks.barnabas_node import barnabas_node
+from benchmarks.cluster_view import ClusterView
 from benchmarks.commit import zookeeper_address
 from benchmarks.report import machine
 from benchmarks.server_process import (
@@ -142,8 +143,13 @@ def _until(is_so: Callable[[], bool]) -> None:
         time.sleep(0.05)
 
 
-def measure(name: str, server: ServerProcess, options: argparse.Namespace) -> None:
-    """Fill, restart both ways, print rows."""
+def measure(
+    name: str,
+    server: ServerProcess,
+    options: argparse.Namespace,
+    may_start: Callable[[], bool] = lambda: True,
+) -> None:
+    """Fill, restart both ways, print rows; a start comes when ``may_start``."""
     groups = [f"group-{number:06d}" for number in range(options.groups)]
     with server:
         before = resident_bytes(server.pid)
@@ -158,6 +164,7 @@ def measure(name: str, server: ServerProcess, options: argparse.Namespace) -> No
             stopping = time.monotonic()
             end()
             stopping = time.monotonic() - stopping
+            _until(may_start)
             seconds = answered_after(server, groups, options.partitions - 1)
             busy = cpu_seconds(server.pid)
             waited = waited_seconds(server.pid)
@@ -187,8 +194,11 @@ def main() -> None:
         measure("Barnabas", ours, options)
         if options.against:
             jars = kafka_jars(options.libs)
-            theirs = kafka_node(jars, place / "kafka", f"{address}/kafka-{os.getpid()}")
-            measure("Kafka", theirs, options)
+            root = f"{address}/kafka-{os.getpid()}"
+            theirs = kafka_node(jars, place / "kafka", root)
+            with ClusterView(root) as view:
+                # Kafka ends itself where a killed node's registration is still there.
+                measure("Kafka", theirs, options, lambda: not view.brokers())
 
 
 if __name__ == "__main__":
