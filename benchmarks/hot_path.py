@@ -30,20 +30,20 @@ import uvloop
 if not __package__:
     sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from barnabas.broker import collector
-from barnabas.broker.config import NetworkSettings, StorageSettings
+from barnabas.broker.coordination.coordinator_ports import CoordinatorTopics
 from barnabas.broker.daemon import wall_clock_ms
-from barnabas.broker.handlers.coordinator_ports import CoordinatorTopics
 from barnabas.broker.handlers.groups import GroupsHandler
-from barnabas.broker.metadata import MetadataCache
+from barnabas.broker.metadata.metadata_cache import MetadataCache
 from barnabas.broker.net.connection import Connection
 from barnabas.broker.net.dispatch import Dispatcher
 from barnabas.broker.net.limits import Limits
 from barnabas.broker.net.listener import Listener
 from barnabas.broker.replication.offsets_log import OffsetsLogPort
 from barnabas.broker.replication.replicas import Replicas
+from barnabas.broker.runtime import gc_tuning
+from barnabas.broker.settings.log_config import LogConfig
+from barnabas.broker.settings.node_config import NetworkSettings, StorageSettings
 from barnabas.broker.storage.files import DiskFiles
-from barnabas.broker.storage.log_config import LogConfig
 from barnabas.broker.storage.manager import LogManager
 from barnabas.broker.storage.slices import at_once
 from barnabas.coordinator.config import CoordinatorConfig
@@ -320,7 +320,7 @@ async def measure(directory: Path, rounds: int, only: str | None, audit: str) ->
     async with node(directory, audit) as served:
         for number in range(64):
             await _commit_all(served, number)
-        collector.spare()
+        gc_tuning.spare()
         for cell in CELLS:
             load = Load(served.listener, cell)
             repeat = TURNS if cell.connections > 1 else TURNS * 16

@@ -27,13 +27,13 @@ from typing import Any, Final
 if not __package__:
     sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from barnabas.broker.collector import Once, spare
-from barnabas.broker.config import StorageSettings
 from barnabas.broker.replication.offsets_log import OffsetsLogPort
 from barnabas.broker.replication.partition import Partition
 from barnabas.broker.replication.replicas import Replicas
+from barnabas.broker.runtime.gc_tuning import Once, spare
+from barnabas.broker.settings.log_config import LogConfig
+from barnabas.broker.settings.node_config import StorageSettings
 from barnabas.broker.storage.files import DiskFiles
-from barnabas.broker.storage.log_config import LogConfig
 from barnabas.broker.storage.manager import LogManager
 from barnabas.broker.storage.slices import at_once
 from barnabas.coordinator.config import CoordinatorConfig

@@ -30,10 +30,10 @@ if not __package__:
 
 from crc32c import crc32c
 
-from barnabas.broker.config import StorageSettings
+from barnabas.broker.settings.log_config import LogConfig
+from barnabas.broker.settings.node_config import StorageSettings
 from barnabas.broker.storage.files import DiskFiles
 from barnabas.broker.storage.log import Log
-from barnabas.broker.storage.log_config import LogConfig
 from barnabas.broker.storage.manager import LogManager
 from barnabas.protocol.records.batch import build_batch
 from barnabas.protocol.records.validate import ProduceRules, prepare

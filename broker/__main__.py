@@ -22,9 +22,10 @@ from barnabas.client.system_errors import in_words
 from barnabas.client.wrong_options import OptionParser
 from barnabas.protocol.settings import ConfigError
 
-from . import collector, daemon, threads
-from .config import NodeConfig, load
-from .properties import from_assignments, from_environment, parse_properties, variables
+from . import daemon
+from .runtime import gc_tuning, thread_switching
+from .settings.node_config import NodeConfig, load
+from .settings.properties import from_assignments, from_environment, parse_properties, variables
 from .storage.open_files import raise_limit
 
 log = logging.getLogger(__name__)
@@ -60,7 +61,7 @@ def main(
         return MISUSED
     for warning in config.warnings:
         log.warning("%s", warning)
-    threads.share_interpreter()
+    thread_switching.share_interpreter()
     raise_limit()
     try:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
@@ -92,7 +93,7 @@ async def _serve(config: NodeConfig, ready_descriptor: int | None) -> None:
 
     def ready(ports: Mapping[str, int]) -> None:
         serves.set()
-        collector.spare()
+        gc_tuning.spare()
         if ready_descriptor is not None:
             words = " ".join(f"{name}:{port}" for name, port in ports.items())
             os.write(ready_descriptor, f"{words}\n".encode())

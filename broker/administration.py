@@ -7,23 +7,23 @@ from typing import Protocol
 
 from barnabas.client.ensemble import ZooKeeper
 
-from .config import NodeConfig
-from .config_changes import ConfigChanges
 from .controller.controller import Controller
 from .controller.growth import TopicGrowth
 from .handlers.alter_configs import AlterConfigsHandler
 from .handlers.call import Handler
-from .handlers.configs import ConfigsHandler
-from .handlers.elections import ElectionsHandler
-from .handlers.log_dirs import LogDirsHandler
-from .handlers.partitions import PartitionsHandler
-from .handlers.reassignments import ReassignmentsHandler
-from .metadata import MetadataCache
-from .node_configs import NodeConfigs
+from .handlers.create_partitions import PartitionsHandler
+from .handlers.describe_configs import ConfigsHandler
+from .handlers.describe_log_dirs import LogDirsHandler
+from .handlers.elect_leaders import ElectionsHandler
+from .handlers.partition_reassignments import ReassignmentsHandler
+from .metadata.metadata_cache import MetadataCache
 from .replication.replicas import Replicas
+from .settings.config_changes import ConfigChanges
+from .settings.dynamic_node_config import NodeConfigs
+from .settings.node_config import NodeConfig
+from .settings.topic_configs import TopicConfigs
 from .storage.files import Files
 from .storage.manager import LogManager
-from .topic_configs import TopicConfigs
 
 
 class Handlers(Protocol):

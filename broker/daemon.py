@@ -18,15 +18,15 @@ from barnabas.client import zookeeper as kazoo_door
 from barnabas.client.ensemble import ZooKeeper, ZooKeeperError
 from barnabas.protocol.settings import ConfigError
 
-from .assembly import Node
-from .config import NodeConfig
-from .identity import Identity, establish, lay_out
-from .node_configs import NodeConfigs
-from .peers import PeerRefused
-from .registration import AlreadyRegistered
+from .lifecycle.node_identity import Identity, establish, lay_out
+from .lifecycle.peer_compatibility import PeerRefused
+from .lifecycle.registration import AlreadyRegistered
+from .node import Node
+from .settings.dynamic_node_config import NodeConfigs
+from .settings.node_config import NodeConfig
+from .settings.topic_configs import TopicConfigs
 from .storage.files import DiskFiles, Files, StorageError
 from .storage.manager import LogManager
-from .topic_configs import TopicConfigs
 
 log = logging.getLogger(__name__)
 

@@ -7,20 +7,20 @@ import random
 from collections.abc import Callable, Iterable, Mapping
 from typing import Protocol
 
-from .config import NodeConfig
 from .handlers.call import Handler
-from .handlers.conversions import Conversions
+from .handlers.conversion_process import Conversions
 from .handlers.delete_records import DeleteRecordsHandler
 from .handlers.fetch import FetchHandler
 from .handlers.fetch_sessions import FetchSessions
 from .handlers.fetch_topic_ids import FetchTopicIds
-from .handlers.leader_epochs import LeaderEpochsHandler
 from .handlers.leader_hints import LeaderHints
 from .handlers.list_offsets import ListOffsetsHandler
+from .handlers.offset_for_leader_epoch import LeaderEpochsHandler
 from .handlers.produce import ProduceHandler
-from .handlers.replaced_leaders import ReplacedLeaders
-from .metadata import MetadataCache
+from .handlers.stale_leaders import ReplacedLeaders
+from .metadata.metadata_cache import MetadataCache
 from .replication.replicas import Replicas
+from .settings.node_config import NodeConfig
 from .storage.manager import LogManager
 
 

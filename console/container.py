@@ -15,8 +15,8 @@ from pathlib import Path
 from types import FrameType
 from typing import Final, NoReturn
 
-from barnabas.broker.config import NodeConfig, load
-from barnabas.broker.properties import from_environment, parse_properties, variables
+from barnabas.broker.settings.node_config import NodeConfig, load
+from barnabas.broker.settings.properties import from_environment, parse_properties, variables
 from barnabas.protocol.settings import ConfigError
 
 from .__main__ import main as barnabas

@@ -15,7 +15,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
 
-from barnabas.broker.config import load
+from barnabas.broker.settings.node_config import load
 from barnabas.protocol.settings import ConfigError
 
 from .cluster_calls import ClusterCalls

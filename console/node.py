@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Final
 
 import barnabas
-from barnabas.broker.properties import property_line
+from barnabas.broker.settings.properties import property_line
 
 from .children import Child
 from .failure import Failure

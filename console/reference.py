@@ -11,11 +11,11 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from barnabas.broker.config import SECTIONS
-from barnabas.broker.dynamic_names import scope_of
-from barnabas.broker.kafka_names import KAFKA_NAMES, Scope, Treatment
-from barnabas.broker.net import order
-from barnabas.broker.storage.log_config import BROKER_SYNONYMS, FOREVER, LogConfig
+from barnabas.broker.net import request_order
+from barnabas.broker.settings.dynamic_settings import scope_of
+from barnabas.broker.settings.log_config import BROKER_SYNONYMS, FOREVER, LogConfig
+from barnabas.broker.settings.node_config import SECTIONS
+from barnabas.broker.settings.unsupported_settings import KAFKA_NAMES, Scope, Treatment
 from barnabas.client.consumer_config import ConsumerConfig
 from barnabas.client.fetch_config import FetchConfig
 from barnabas.client.producer_config import ProducerConfig
@@ -76,10 +76,10 @@ def table_of(*settings: type[Any]) -> Callable[[], str]:
 def order_table() -> str:
     """Which requests of one connection may be under way together: by class, what may start."""
     rows = ["| class | requests | may start while one waits | why |", "|---|---|---|---|"]
-    for each in order.CLASSES:
+    for each in request_order.CLASSES:
         names = ", ".join(_api_name(key) for key in each.keys)
         passing = "nothing"
-        if set(each.passing) >= order.MEMBERSHIP:
+        if set(each.passing) >= request_order.MEMBERSHIP:
             passing = "JoinGroup and SyncGroup of other members, LeaveGroup"
         elif each.passing:
             passing = ", ".join(_api_name(key) for key in sorted(each.passing))

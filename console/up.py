@@ -18,7 +18,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Final
 
-from barnabas.broker.properties import from_assignments
+from barnabas.broker.settings.properties import from_assignments
 from barnabas.client.admin import Admin
 from barnabas.client.descriptions import NewTopic
 from barnabas.client.errors import KafkaError

@@ -11,8 +11,8 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import Final, TypeVar
 
-from barnabas.broker.latency import Latency
 from barnabas.broker.liveness.vigil import Vigil
+from barnabas.broker.runtime.latency import Latency
 from barnabas.client.ensemble import SessionState, ZooKeeperError
 from barnabas.protocol.errors import ErrorCode, Refused
 

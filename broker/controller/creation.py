@@ -11,9 +11,9 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from barnabas.broker.identity import new_topic_id
-from barnabas.broker.internal_topics import refuse_loss, with_needed
-from barnabas.broker.storage.log_config import LogConfig
+from barnabas.broker.metadata.internal_topics import refuse_loss, with_needed
+from barnabas.broker.metadata.random_uuid import new_topic_id
+from barnabas.broker.settings.log_config import LogConfig
 from barnabas.client.ensemble import (
     Create,
     MultiFailed,

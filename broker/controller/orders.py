@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from barnabas.broker.metadata import WHOLE
+from barnabas.broker.metadata.metadata_cache import WHOLE
 from barnabas.protocol.messages import leader_and_isr, stop_replica, update_metadata
 
 from .context import Context, Partition

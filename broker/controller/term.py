@@ -12,8 +12,8 @@ from collections.abc import Awaitable, Callable, Collection, Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from barnabas.broker.config import ControllerSettings
 from barnabas.broker.liveness.vigil import Vigil
+from barnabas.broker.settings.node_config import ControllerSettings
 from barnabas.client.ensemble import Watch, ZooKeeper
 
 from .batch import Batch, Replies

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from barnabas.broker.latency import Latency
+from barnabas.broker.runtime.latency import Latency
 
 from .channel import Dial, Link
 

@@ -10,7 +10,7 @@ import dataclasses
 import logging
 from collections.abc import Iterable, Mapping
 
-from barnabas.broker.identity import new_topic_id
+from barnabas.broker.metadata.random_uuid import new_topic_id
 from barnabas.client.ensemble import BadVersion, NoNode, Set, Stat
 from barnabas.protocol import znodes
 from barnabas.protocol.names import topic_problem

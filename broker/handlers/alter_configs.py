@@ -9,15 +9,15 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from barnabas.broker.config import NodeConfig, known_names
-from barnabas.broker.config_changes import ConfigChanges, Edit, Overrides
-from barnabas.broker.dynamic_names import scope_of, setting_of
-from barnabas.broker.internal_topics import POLICY, refuse_loss
-from barnabas.broker.kafka_names import KAFKA_NAMES, Scope
-from barnabas.broker.metadata import MetadataCache
-from barnabas.broker.node_configs import NodeConfigs
-from barnabas.broker.storage.log_config import LogConfig
-from barnabas.broker.topic_configs import TopicConfigs
+from barnabas.broker.metadata.internal_topics import POLICY, refuse_loss
+from barnabas.broker.metadata.metadata_cache import MetadataCache
+from barnabas.broker.settings.config_changes import ConfigChanges, Edit, Overrides
+from barnabas.broker.settings.dynamic_node_config import NodeConfigs
+from barnabas.broker.settings.dynamic_settings import scope_of, setting_of
+from barnabas.broker.settings.log_config import LogConfig
+from barnabas.broker.settings.node_config import NodeConfig, known_names
+from barnabas.broker.settings.topic_configs import TopicConfigs
+from barnabas.broker.settings.unsupported_settings import KAFKA_NAMES, Scope
 from barnabas.client.ensemble import ZooKeeperError
 from barnabas.protocol.api import ApiKey
 from barnabas.protocol.errors import ErrorCode, Refused
@@ -26,8 +26,8 @@ from barnabas.protocol.names import topic_problem
 from barnabas.protocol.settings import ConfigError, Setting, declared, suggestion
 
 from .call import Call, Handler
-from .configs import NODE, SETTINGS_MAX, TOPIC, as_text
-from .turns import Turn, mapped, shortened
+from .cooperative import Turn, mapped, shortened
+from .describe_configs import NODE, SETTINGS_MAX, TOPIC, as_text
 
 SET: Final = 0
 DELETE: Final = 1

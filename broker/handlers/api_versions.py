@@ -34,5 +34,5 @@ class ApiVersionsHandler:
                 ApiVersion(api_key=key, min_version=0, max_version=highest)
                 for key, highest in self._offered(call.peer)
             ],
-            finalized_features_epoch=0,  # of none: nothing here goes by features, see features.py
+            finalized_features_epoch=0,  # of none: see update_features.py
         )

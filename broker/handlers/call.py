@@ -66,10 +66,10 @@ class Parked:
     """An answer to come; :meth:`resolve` gives it, once, from anywhere on the loop.
 
     Whoever returns one has done all that the request changes, or has it in an order that nothing
-    behind can overtake (net/order.py says what may start meanwhile); a handler that has not is a
-    coroutine. The connection keeps its place in the order of answers. ``on_drop`` is called when
-    the peer went away first, so that whoever waits can forget it; where it gives a future, the
-    request is held until that is done.
+    behind can overtake (net/request_order.py says what may start meanwhile); a handler that has
+    not is a coroutine. The connection keeps its place in the order of answers. ``on_drop`` is
+    called when the peer went away first, so that whoever waits can forget it; where it gives a
+    future, the request is held until that is done.
     """
 
     __slots__ = (

@@ -21,7 +21,7 @@ from barnabas.protocol.messages.delete_records import PartitionResult
 from barnabas.protocol.names import is_internal
 
 from .call import Call, Handler
-from .turns import Turn
+from .cooperative import Turn
 
 HIGH_WATERMARK: Final = -1
 """Asks for everything that is committed to go."""

@@ -21,7 +21,8 @@ from barnabas.protocol.errors import ErrorCode, Refused
 from barnabas.protocol.messages import fetch as messages
 
 from .call import Answer, Call, Handler, Parked
-from .conversions import Conversions
+from .conversion_process import Conversions
+from .cooperative import TURN_STEPS, Turn, mapped
 from .fetch_sessions import (
     CONSUMER_PARTITIONS_MAX,
     FINAL_EPOCH,
@@ -32,7 +33,7 @@ from .fetch_sessions import (
     Wanted,
 )
 from .fetch_topic_ids import IDS_SINCE, FetchTopicIds
-from .followers import (
+from .follower_fetch import (
     check_replica,
     divergence,
     is_at_ease,
@@ -41,10 +42,9 @@ from .followers import (
     read_tail,
     refuse_follower,
 )
-from .old_fetch import WAIT_S_MAX, OldFetch
+from .old_format_fetch import WAIT_S_MAX, OldFetch
 from .read_committed import note_aborted, wants_committed
-from .replaced_leaders import ReplacedLeaders
-from .turns import TURN_STEPS, Turn, mapped
+from .stale_leaders import ReplacedLeaders
 
 log = logging.getLogger(__name__)
 

@@ -14,8 +14,8 @@ from barnabas.broker.replication.readers import Readers
 from barnabas.protocol.errors import ErrorCode, Refused
 from barnabas.protocol.messages import fetch as messages
 
+from .cooperative import TURN_STEPS, Turn
 from .fetch_topic_ids import UNRESOLVED
-from .turns import TURN_STEPS, Turn
 
 NO_SESSION: Final = 0
 FINAL_EPOCH: Final = -1

@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from barnabas.broker.metadata import MetadataCache
+from barnabas.broker.metadata.metadata_cache import MetadataCache
 from barnabas.protocol.errors import ErrorCode, Refused
 from barnabas.protocol.messages import fetch as messages
 
 from .call import Call
+from .cooperative import Turn
 from .leader_hints import LeaderHints
-from .turns import Turn
 
 IDS_SINCE: Final = 13
 STATE_SINCE: Final = 15

@@ -13,7 +13,7 @@ from barnabas.coordinator.service import GroupCoordinator
 from barnabas.protocol.api import ApiKey
 
 from .call import Answer, Call, Handler, Parked, Peer, answer_of
-from .turns import in_turns, to_the_end
+from .cooperative import in_turns, to_the_end
 
 Method = Callable[[Any, int, Caller, Callable[[Any], None]], None]
 """Request, version, caller, and where the answer goes: exactly once, perhaps at once."""

@@ -1,8 +1,9 @@
 """What checking and converting records may cost the loop: for one batch, and in one turn.
 
 A batch within bounds is dealt with at once, where it came in. One that exceeds them goes to the
-process of conversions.py; one for which this turn has nothing left waits for a later turn. Both
-bounds are steps of protocol/records/work.py, counted where they are taken: no header is believed.
+process of conversion_process.py; one for which this turn has nothing left waits for a later turn.
+Both bounds are steps of protocol/records/work.py, counted where they are taken: no header is
+believed.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ from barnabas.protocol.records.validate import Prepared, ProduceRules, prepare
 from barnabas.protocol.records.work import TooMuchWork, Work
 
 from .call import Answer, Call, Parked
-from .conversions import Conversions, is_large_to_append
+from .conversion_process import Conversions, is_large_to_append
 
 Place = tuple[str, int]
 """Topic and partition."""

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from barnabas.broker.metadata import MetadataCache
+from barnabas.broker.metadata.metadata_cache import MetadataCache
 from barnabas.broker.replication.replicas import Replicas
 
 

@@ -21,10 +21,10 @@ from barnabas.protocol.messages.list_offsets import PartitionResult
 from barnabas.protocol.records.work import TooMuchWork, Work
 
 from .call import Answer, Call, Handler
-from .conversions import Conversions, Found
-from .followers import take_for_consumer
+from .conversion_process import Conversions, Found
+from .cooperative import Turn
+from .follower_fetch import take_for_consumer
 from .read_committed import wants_committed
-from .turns import Turn
 
 T = TypeVar("T")
 Steps = Generator[LongBatch | None, Found, T]

@@ -10,7 +10,12 @@ from collections.abc import Callable, Coroutine, Generator, Iterable, Mapping, S
 from functools import partial
 from typing import Any, Final
 
-from barnabas.broker.metadata import NO_TOPIC_ID, MetadataCache, PartitionInfo, Snapshot
+from barnabas.broker.metadata.metadata_cache import (
+    NO_TOPIC_ID,
+    MetadataCache,
+    PartitionInfo,
+    Snapshot,
+)
 from barnabas.coordinator.ports import OFFSETS_TOPIC
 from barnabas.protocol.api import ApiKey
 from barnabas.protocol.errors import ErrorCode
@@ -18,7 +23,7 @@ from barnabas.protocol.messages import metadata
 from barnabas.protocol.names import INTERNAL_TOPICS, is_internal, topic_problem
 
 from .call import Call, Handler
-from .turns import Turn, in_turns, to_the_end
+from .cooperative import Turn, in_turns, to_the_end
 
 LISTENER_NOT_FOUND_SINCE: Final = 6
 LOOKUP_BY_ID_SINCE: Final = 12

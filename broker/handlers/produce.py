@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from barnabas.broker.replication.partition import Partition
 from barnabas.broker.replication.replicas import Replicas
 from barnabas.broker.replication.waits import AckWait
-from barnabas.broker.storage.log_config import LogConfig
+from barnabas.broker.settings.log_config import LogConfig
 from barnabas.protocol.api import ApiKey
 from barnabas.protocol.audit_topic import AUDIT_TOPIC
 from barnabas.protocol.errors import CorruptRequest, ErrorCode, Refused
@@ -27,10 +27,10 @@ from barnabas.protocol.records.validate import (
 from barnabas.protocol.records.work import TooMuchWork
 
 from .call import Answer, Call, Handler, Parked
-from .conversions import Conversions
+from .conversion_process import Conversions
+from .duplicate_partitions import each_partition_once
 from .large_produce import Checked, CheckedOf, LargeProduce, Place, Ready
 from .leader_hints import LeaderHints
-from .repeated_partitions import each_partition_once
 from .transactional import check_transaction
 
 ADMIN_CLIENT = "__admin_client"

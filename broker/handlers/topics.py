@@ -12,8 +12,8 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Final
 
 from barnabas.broker.controller.creation import PARTITIONS_MAX, Plan, TopicWriter, Wish
-from barnabas.broker.metadata import MetadataCache, Snapshot
-from barnabas.broker.storage.log_config import LogConfig
+from barnabas.broker.metadata.metadata_cache import MetadataCache, Snapshot
+from barnabas.broker.settings.log_config import LogConfig
 from barnabas.client.ensemble import ZooKeeperError
 from barnabas.protocol.api import ApiKey
 from barnabas.protocol.errors import ErrorCode, Refused
@@ -22,8 +22,8 @@ from barnabas.protocol.names import FORCE_INTERNAL_CLIENT, is_internal
 from barnabas.protocol.settings import declared
 
 from .call import Call, Handler
-from .configs import DEFAULT_SETTING, OWN_SETTING, SETTINGS_MAX, as_text
-from .turns import Turn, mapped, shortened
+from .cooperative import Turn, mapped, shortened
+from .describe_configs import DEFAULT_SETTING, OWN_SETTING, SETTINGS_MAX, as_text
 
 log = logging.getLogger(__name__)
 

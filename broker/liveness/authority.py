@@ -9,8 +9,9 @@ import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
+from barnabas.broker.settings.liveness_settings import DRIFT, BeaconTimes
+
 from .lease import FIRST_EPOCH
-from .settings import DRIFT, BeaconTimes
 from .voters import FIRST_FORM, NEVER, VoterSet
 
 

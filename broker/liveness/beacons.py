@@ -15,7 +15,8 @@ from typing import Final, cast
 
 import asyncio_dgram
 
-from barnabas.broker.latency import Latency
+from barnabas.broker.runtime.latency import Latency
+from barnabas.broker.settings.liveness_settings import BeaconTimes
 from barnabas.protocol.beacon import (
     TAKES_ACKNOWLEDGEMENTS,
     Acknowledgement,
@@ -29,7 +30,6 @@ from barnabas.protocol.beacon import (
 from .authority import ControllerAuthority
 from .lease import TimedLease
 from .pulse import MICROSECONDS, Pulse
-from .settings import BeaconTimes
 from .vigil import Vigil
 from .voter import Voter
 

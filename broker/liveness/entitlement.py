@@ -11,7 +11,7 @@ import logging
 from collections.abc import Callable
 from typing import Final
 
-from barnabas.broker.latency import Latency
+from barnabas.broker.runtime.latency import Latency
 from barnabas.client.ensemble import Check, ZooKeeper, ZooKeeperError, read_if_any
 from barnabas.protocol import znodes
 

@@ -13,7 +13,8 @@ import random
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from barnabas.broker.latency import Latency
+from barnabas.broker.runtime.latency import Latency
+from barnabas.broker.settings.liveness_settings import DRIFT, LivenessSettings
 from barnabas.client.ensemble import Check, SessionState, ZooKeeper, ZooKeeperError, read_if_any
 from barnabas.protocol import znodes
 from barnabas.protocol.errors import ErrorCode
@@ -21,7 +22,6 @@ from barnabas.protocol.errors import ErrorCode
 from .beacons import Address, Beacons
 from .entitlement import Entitlement
 from .lease import Lease, TimedLease, Unlimited
-from .settings import DRIFT, LivenessSettings
 
 log = logging.getLogger(__name__)
 

@@ -10,10 +10,10 @@ import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
+from barnabas.broker.settings.liveness_settings import BeaconTimes
 from barnabas.protocol.beacon import Beacon, Echo
 
 from .lease import TimedLease
-from .settings import BeaconTimes
 
 MICROSECONDS = 1e6
 PATIENCE = 4

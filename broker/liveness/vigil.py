@@ -11,12 +11,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+from barnabas.broker.settings.liveness_settings import BeaconTimes
 from barnabas.protocol.beacon import Acknowledgement, Beacon, Echo
 
 from .authority import ControllerAuthority
 from .lease import TimedLease
 from .pulse import MICROSECONDS, Authority
-from .settings import BeaconTimes
 from .voters import FIRST_FORM, VoterSet
 
 UNBOUNDED: Final = 1e9

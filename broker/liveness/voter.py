@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from .settings import DRIFT, BeaconTimes
+from barnabas.broker.settings.liveness_settings import DRIFT, BeaconTimes
+
 from .voters import NEVER
 
 

@@ -10,7 +10,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from .settings import DRIFT, BeaconTimes
+from barnabas.broker.settings.liveness_settings import DRIFT, BeaconTimes
 
 NEVER: Final = -math.inf
 

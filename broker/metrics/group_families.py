@@ -9,13 +9,13 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from barnabas.broker.metrics_settings import MetricsSettings
+from barnabas.broker.settings.metrics_settings import MetricsSettings
 from barnabas.client.cluster import TopicPartition
 from barnabas.coordinator.service import GroupCoordinator
 from barnabas.coordinator.standing import partitions_by_standing
 
 from .exposition import Sample, family, single
-from .survey import GroupStanding, PartitionStanding, Result
+from .group_lag_monitor import GroupStanding, PartitionStanding, Result
 
 Each = Callable[[PartitionStanding], int | float | None]
 

@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Final, Literal
 
 from barnabas.broker.controller.context import Context
-from barnabas.broker.latency import BOUNDS_S as DUTY_BOUNDS_S
-from barnabas.broker.latency import Latency
 from barnabas.broker.replication.in_sync_sets import InSyncSets
 from barnabas.broker.replication.partition import Partition
+from barnabas.broker.runtime.latency import BOUNDS_S as DUTY_BOUNDS_S
+from barnabas.broker.runtime.latency import Latency
 from barnabas.broker.storage.manager import LogManager
 
 from .exposition import family, histogram, single

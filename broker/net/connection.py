@@ -17,12 +17,14 @@ from barnabas.broker.storage.file_slice import FileSlice
 from barnabas.protocol.errors import CorruptRequest
 from barnabas.protocol.wire import Buffer
 
-from . import order
+from . import request_order
+from .authenticator import Gate
 from .bulk_framing import BULK_BYTES_MIN, BulkFraming, receive_in_bulk
+from .connection_scheduler import LONG_BYTES, VISIT_SHARES
+from .connection_timeouts import Patience, State
 from .dispatch import Rendered, render
 from .file_sender import FileSender, Piece
 from .framing import Framing
-from .gate import Gate
 from .host import Dispatch, Host
 from .limits import (
     FREE_BYTES,
@@ -32,8 +34,6 @@ from .limits import (
     WRITE_BUFFER_MAX,
     Budget,
 )
-from .outbox import LONG_BYTES, VISIT_SHARES
-from .patience import Patience, State
 from .small_reads import SmallReceiver
 
 
@@ -62,7 +62,7 @@ class Connection(asyncio.Protocol):
         self._waiting: deque[Parked | Rendered] = deque()
         self._out: list[Piece] = []
         self._out_bytes = self._ready_bytes = self._charged = self._answer_bytes = 0
-        self._passing: order.Passing = order.ANYTHING
+        self._passing: request_order.Passing = request_order.ANYTHING
         self._has_slices = False
         self._is_heard = self._is_paused = self._is_stalled = self._is_queued = False
         self._is_admitted = self._is_closing = self._is_blocked = self.is_dirty = False
@@ -219,17 +219,17 @@ class Connection(asyncio.Protocol):
             self._settle()
 
     def _may_start(self) -> bool:
-        """Whether the next request may start, those before it being as they are (net/order.py)."""
+        """Whether the next request may start, as net/request_order.py has it."""
         framing = self._framing
         key = framing.next_key()
         if key not in self._passing and key >= 0:
             under_way = [
                 one for one in self._waiting if type(one) is Parked and not one.is_resolved
             ]
-            self._passing = order.common(one.passing for one in under_way)
+            self._passing = request_order.common(one.passing for one in under_way)
             if key not in self._passing:
                 return False
-        if key not in order.MEMBERSHIP:
+        if key not in request_order.MEMBERSHIP:
             return True
         frame = framing.next()
         if frame is None:
@@ -253,7 +253,7 @@ class Connection(asyncio.Protocol):
         if not self._waiting:
             self._passing = parked.passing
         elif self._passing is not parked.passing:
-            self._passing = order.common((self._passing, parked.passing))
+            self._passing = request_order.common((self._passing, parked.passing))
         self._waiting.append(parked)
         requests = self._requests
         requests.used += parked.held

@@ -15,7 +15,7 @@ from types import CoroutineType
 from typing import Any
 
 from barnabas.broker.handlers.call import Call, Handler, LongCall, Parked, Peer, answer_of
-from barnabas.broker.handlers.turns import to_the_end
+from barnabas.broker.handlers.cooperative import to_the_end
 from barnabas.broker.security.sasl import Stage
 from barnabas.protocol import api
 from barnabas.protocol.compiler import (
@@ -32,7 +32,7 @@ from barnabas.protocol.frame import parse_request_header, response_prefix
 from barnabas.protocol.messages import api_versions
 from barnabas.protocol.wire import Buffer, schema_of
 
-from . import order
+from . import request_order
 from .file_sender import Piece
 from .framing import LENGTH_BYTES
 from .limits import LIST_BYTES_MAX
@@ -54,7 +54,7 @@ SYNC_WAIT_MS = 300_000
 UNAUTHENTICATED = frozenset({API_VERSIONS, 17, 36})
 """What a peer may ask before it has proved who it is: ApiVersions and the two SASL APIs."""
 
-AT_ONCE = frozenset({api.ApiKey.PRODUCE, *order.MEMBERSHIP})
+AT_ONCE = frozenset({api.ApiKey.PRODUCE, *request_order.MEMBERSHIP})
 """Read at once however long they are: few elements, or who asks is compared with who waits."""
 
 BULKY = frozenset({api.ApiKey.PRODUCE, api.ApiKey.JOIN_GROUP, api.ApiKey.SYNC_GROUP})
@@ -69,7 +69,7 @@ ASKS_OTHERS = frozenset(
 )
 """Questions whose handlers wait for the process of conversions, ZooKeeper or the controller."""
 
-MAY_STOP = order.QUESTIONS | {
+MAY_STOP = request_order.QUESTIONS | {
     api.ApiKey.FETCH,
     api.ApiKey.OFFSET_FETCH,
     api.ApiKey.OFFSET_COMMIT,
@@ -193,20 +193,20 @@ class Route:
         self.needs_no_proof = self.key in UNAUTHENTICATED
         self.is_sent_in_pieces = self.key == api.ApiKey.FETCH
         """Its answer may be large: not joined."""
-        self.is_membership = self.key in order.MEMBERSHIP
+        self.is_membership = self.key in request_order.MEMBERSHIP
         is_between_nodes = is_internal and self.key == api.ApiKey.FETCH
         self.is_read_in_turns = not (
             self.key in AT_ONCE or spec.is_inter_broker or is_between_nodes
         )
         """Whether a long one is. Orders between nodes must not overtake each other, and their
         fetches wait for no client."""
-        self.is_answered_in_lane = self.key in order.QUESTIONS - ASKS_OTHERS
+        self.is_answered_in_lane = self.key in request_order.QUESTIONS - ASKS_OTHERS
         """Its handler waits for nobody else."""
         self.may_stop = self.key in MAY_STOP
         """Whether its handler may be stopped when a peer that sent a long one is gone."""
-        self.passing = order.passing(self.key, version)
+        self.passing = request_order.passing(self.key, version)
         """What may start while a request like this waits for its answer."""
-        self.passing_started = self.passing if spec.is_inter_broker else order.NOTHING
+        self.passing_started = self.passing if spec.is_inter_broker else request_order.NOTHING
         """The same while its handler is a coroutine, which may not have changed anything yet."""
         self.holds_request = self.key != api.ApiKey.PRODUCE
         """A parked produce request keeps nothing: its records are in the log already."""
@@ -315,7 +315,7 @@ class Dispatcher:
                 answer.wait_ms = (
                     getattr(request, route.wait_field) if route.wait_field else route.wait_ms
                 )
-                answer.members = order.members(request) if route.is_membership else ()
+                answer.members = request_order.members(request) if route.is_membership else ()
                 return answer
             answer = answer.answer
         return render(route, correlation_id, answer)
@@ -329,7 +329,7 @@ class Dispatcher:
             if route is None or not route.is_membership:
                 return frozenset()
             _, start = _client_id(frame, name_length, route.header_version)
-            return order.members(route.decode(frame, start))
+            return request_order.members(route.decode(frame, start))
         except (CorruptRequest, StructError):
             return frozenset()  # told when the frame is served
 

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Protocol
 from barnabas.broker.handlers.call import Parked
 from barnabas.broker.security.sasl import PlainExchange
 
+from .connection_scheduler import Outbox
 from .dispatch import Dispatcher, Frame, Rendered
 from .limits import Limits
-from .outbox import Outbox
 
 if TYPE_CHECKING:
     from .connection import Connection

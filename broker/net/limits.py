@@ -8,13 +8,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Protocol
 
-from .admission import Admission
 from .bulk_framing import ReceiveBuffers
-from .complaints import Complaints
+from .connection_quotas import Admission
+from .rejection_log import Complaints
 
 if TYPE_CHECKING:
-    from barnabas.broker.config import NetworkSettings
-    from barnabas.broker.listener_bounds import ListenerBounds
+    from barnabas.broker.settings.listener_quotas import ListenerBounds
+    from barnabas.broker.settings.node_config import NetworkSettings
 
 FREE_BYTES = 64 << 10
 """A longer frame is a large one, from its first byte."""

@@ -11,9 +11,9 @@ from collections.abc import Mapping
 from barnabas.broker.security.sasl import PlainExchange
 
 from .connection import Connection
+from .connection_scheduler import Outbox
 from .dispatch import Dispatcher
 from .limits import Limits
-from .outbox import Outbox
 
 
 class Listener:

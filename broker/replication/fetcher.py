@@ -11,7 +11,7 @@ import logging
 from collections.abc import Awaitable, Callable, Collection, Generator, Iterable, Mapping
 from typing import Any, Final
 
-from barnabas.broker.config import ReplicationSettings
+from barnabas.broker.settings.node_config import ReplicationSettings
 from barnabas.broker.storage.slices import at_once, in_slices
 from barnabas.client.connection import Connection
 from barnabas.client.errors import KafkaError

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 
-from barnabas.broker.config import ReplicationSettings
+from barnabas.broker.settings.node_config import ReplicationSettings
 
 from .fetcher import Dial, Fetcher, Locate
 from .partition import Partition

@@ -24,7 +24,7 @@ import logging
 from collections import defaultdict
 from typing import Final
 
-from barnabas.broker.metadata import MetadataCache
+from barnabas.broker.metadata.metadata_cache import MetadataCache
 from barnabas.broker.storage.files import StorageError
 from barnabas.broker.storage.log import Log
 from barnabas.broker.storage.manager import LogManager

@@ -12,11 +12,11 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from barnabas.broker.settings.log_config import FOREVER
 from barnabas.protocol.records.header import HEADER_BYTES
 
 from .entries import entry_at
 from .log import Log
-from .log_config import FOREVER
 from .segment import Segment
 
 

@@ -16,13 +16,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
+from barnabas.broker.settings.cleaner_settings import CleanerSettings
 from barnabas.protocol.errors import Refused
 from barnabas.protocol.records.compaction_filter import ActiveProducer
 
 from .checkpoints import RECOVERY_POINTS
 from .cleanable import Cleanable, cleanable
 from .cleaner_checkpoints import CleanerCheckpoints, LogKeeper
-from .cleaner_settings import CleanerSettings
 from .compaction_job import Compacted, CompactionJob, Rewritten
 from .compaction_process import ProcessWorker
 from .compaction_worker import CompactionWorker, LoopWorker, PassFailed, PassStopped, WorkerLost

@@ -12,6 +12,7 @@ from collections.abc import Generator, Iterator, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from barnabas.broker.settings.log_config import LogConfig
 from barnabas.protocol.records.compaction_filter import EntryFilter, live_keys
 from barnabas.protocol.records.compaction_transactions import CleanedTransactions
 from barnabas.protocol.records.offset_map import OffsetMap
@@ -22,7 +23,6 @@ from .compaction_job import Compacted, CompactionJob, Rewritten, Worked
 from .compaction_output import CleanedSegment, first_offset, remove_cleaned
 from .entries import CorruptEntry, entry_at
 from .files import Files
-from .log_config import LogConfig
 from .segment import stem
 from .segment_indexes import OFFSETS_MAX
 

@@ -8,11 +8,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
+from barnabas.broker.settings.log_config import LogConfig
 from barnabas.protocol.records import batch
 
 from .entries import Entry
 from .files import Files
-from .log_config import LogConfig
 from .segment import stem
 from .segment_indexes import OFFSETS_MAX, SegmentIndexes
 from .transaction_index import AbortedTransaction, format_aborted

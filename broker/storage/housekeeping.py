@@ -12,13 +12,13 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol
 
+from barnabas.broker.settings.log_config import FOREVER
 from barnabas.protocol.errors import Refused
 
 from .checkpoints import HIGH_WATERMARKS, LOG_STARTS, RECOVERY_POINTS, Offsets
 from .files import Files, StorageError
 from .index_repair import IndexRepair
 from .inspection import Inspection
-from .log_config import FOREVER
 from .log_directory import LogDirectory
 from .retention import load_policy
 from .retention_pass import RetentionPass

@@ -12,12 +12,13 @@ from functools import partial
 from itertools import pairwise
 from pathlib import Path
 
+from barnabas.broker.settings.log_config import LogConfig
+
 from .checkpoints import BadCheckpoint
 from .entries import CorruptEntry
 from .files import Files, StorageError
 from .leader_epochs import FILE_NAME, LeaderEpochs
 from .leftovers import base_offset_of, clear_leftovers
-from .log_config import LogConfig
 from .log_parts import LogParts
 from .overflow import OffsetOverflow, check_overflow, split_overflow
 from .producer_replay import replay_producers

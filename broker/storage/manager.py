@@ -13,6 +13,7 @@ from functools import partial
 from pathlib import Path
 from random import Random
 
+from barnabas.broker.settings.log_config import LogConfig
 from barnabas.protocol.errors import ErrorCode, Refused
 from barnabas.protocol.settings import ConfigError
 
@@ -21,7 +22,6 @@ from .files import Files, StorageError
 from .housekeeping import Housekeeping, Intervals
 from .loading import load_log, new_log
 from .log import Log
-from .log_config import LogConfig
 from .log_directory import LogDirectory
 from .log_parts import LogParts
 from .partition_directory import (

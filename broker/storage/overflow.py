@@ -11,12 +11,12 @@ import logging
 from collections.abc import Generator
 from pathlib import Path
 
+from barnabas.broker.settings.log_config import LogConfig
 from barnabas.protocol.records.walk import Stop, Walk
 
 from .compaction_output import CLEANED, CleanedSegment, first_offset, remove_cleaned
 from .entries import CorruptEntry, entry_at, spans
 from .files import File, Files, StorageError
-from .log_config import LogConfig
 from .segment import SUFFIXES, SWAP, Segment, stem
 from .segment_indexes import OFFSETS_MAX
 from .transaction_index import AbortedTransaction, BadTransactionIndex, parse_aborted

@@ -13,9 +13,9 @@ from collections.abc import Sequence
 from itertools import takewhile
 from typing import Protocol
 
+from barnabas.broker.settings.log_config import LogConfig
 from barnabas.protocol.settings import ConfigError
 
-from .log_config import LogConfig
 from .segments import SegmentView
 
 

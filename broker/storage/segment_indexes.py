@@ -12,9 +12,10 @@ from collections.abc import Callable, Generator, Iterable, Iterator
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from barnabas.broker.settings.log_config import LogConfig
+
 from .entries import CorruptEntry, Entry
 from .files import Files, StorageError
-from .log_config import LogConfig
 from .offset_index import ENTRY_BYTES as OFFSET_ENTRY_BYTES
 from .offset_index import OffsetIndex
 from .time_index import ENTRY_BYTES as TIME_ENTRY_BYTES

@@ -13,13 +13,13 @@ from pathlib import Path
 from random import Random
 from typing import Final, NoReturn
 
+from barnabas.broker.settings.log_config import FOREVER, LogConfig
 from barnabas.protocol.errors import ErrorCode, Refused
 from barnabas.protocol.records.batch import Buffer
 
 from .entries import CorruptEntry, Entry, Quarantined
 from .files import Files, StorageError
 from .flushing import Flusher
-from .log_config import FOREVER, LogConfig
 from .log_parts import LogOwner, LogParts
 from .quarantine import Note, write_notes
 from .segment import IndexLost, Segment

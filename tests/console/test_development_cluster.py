@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from barnabas.broker.properties import parse_properties
+from barnabas.broker.settings.properties import parse_properties
 from barnabas.console import demo
 from barnabas.console.__main__ import main
 from barnabas.console.development_cluster import Cluster, PortTaken

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 import yaml
 
-from barnabas.broker.config import load
-from barnabas.broker.properties import from_environment
+from barnabas.broker.settings.node_config import load
+from barnabas.broker.settings.properties import from_environment
 from barnabas.console.ports import free_ports
 from tests.harness.consumer_groups import ConsumerGroup
 from tests.harness.fixtures import LIBRARIES

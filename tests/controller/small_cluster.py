@@ -10,15 +10,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from barnabas.broker.config import ControllerSettings
 from barnabas.broker.controller.controller import Controller
 from barnabas.broker.controller.creation import TopicWriter, Wish
 from barnabas.broker.controller.term import Office
-from barnabas.broker.identity import lay_out
-from barnabas.broker.metadata import MetadataCache
-from barnabas.broker.peers import Verdict
-from barnabas.broker.registration import Registration, SessionRenewal
-from barnabas.broker.storage.log_config import LogConfig
+from barnabas.broker.lifecycle.node_identity import lay_out
+from barnabas.broker.lifecycle.peer_compatibility import Verdict
+from barnabas.broker.lifecycle.registration import Registration, SessionRenewal
+from barnabas.broker.metadata.metadata_cache import MetadataCache
+from barnabas.broker.settings.log_config import LogConfig
+from barnabas.broker.settings.node_config import ControllerSettings
 from barnabas.client.errors import Disconnected
 from barnabas.protocol import api, znodes
 from barnabas.protocol.compiler import decode, encode

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from barnabas.broker.controller.growth import TopicGrowth
-from barnabas.broker.handlers.elections import PREFERRED, UNCLEAN, ElectionsHandler
-from barnabas.broker.handlers.partitions import PartitionsHandler
-from barnabas.broker.handlers.reassignments import ReassignmentsHandler
+from barnabas.broker.handlers.create_partitions import PartitionsHandler
+from barnabas.broker.handlers.elect_leaders import PREFERRED, UNCLEAN, ElectionsHandler
+from barnabas.broker.handlers.partition_reassignments import ReassignmentsHandler
 from barnabas.coordinator.ports import OFFSETS_TOPIC
 from barnabas.protocol import znodes
 from barnabas.protocol.errors import ErrorCode

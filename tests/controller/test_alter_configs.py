@@ -10,8 +10,6 @@ from typing import Any, Final
 
 import pytest
 
-from barnabas.broker.config import NodeConfig, load
-from barnabas.broker.config_changes import ConfigChanges
 from barnabas.broker.handlers.alter_configs import (
     APPEND,
     DELETE,
@@ -19,9 +17,11 @@ from barnabas.broker.handlers.alter_configs import (
     SUBTRACT,
     AlterConfigsHandler,
 )
-from barnabas.broker.handlers.configs import NODE, TOPIC, ConfigsHandler
-from barnabas.broker.node_configs import NodeConfigs
-from barnabas.broker.topic_configs import TopicConfigs
+from barnabas.broker.handlers.describe_configs import NODE, TOPIC, ConfigsHandler
+from barnabas.broker.settings.config_changes import ConfigChanges
+from barnabas.broker.settings.dynamic_node_config import NodeConfigs
+from barnabas.broker.settings.node_config import NodeConfig, load
+from barnabas.broker.settings.topic_configs import TopicConfigs
 from barnabas.protocol import znodes
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages import (

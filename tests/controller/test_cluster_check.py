@@ -9,8 +9,8 @@ from collections.abc import Callable
 
 import pytest
 
-from barnabas.broker.cluster_check import ClusterCheck
-from barnabas.broker.identity import cluster_id, establish, lay_out
+from barnabas.broker.lifecycle.cluster_id_check import ClusterCheck
+from barnabas.broker.lifecycle.node_identity import cluster_id, establish, lay_out
 from barnabas.client.ensemble import ZooKeeper
 from barnabas.protocol import znodes
 from barnabas.protocol.settings import ConfigError

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
+from barnabas.broker.coordination.coordinator_ports import CoordinatorTopics
 from barnabas.broker.handlers.acls import AclsHandler
-from barnabas.broker.handlers.cluster import ClusterHandler
-from barnabas.broker.handlers.coordinator_ports import CoordinatorTopics
+from barnabas.broker.handlers.describe_cluster import ClusterHandler
 from barnabas.broker.handlers.metadata import MetadataHandler
 from barnabas.broker.handlers.topics import TopicsHandler
-from barnabas.broker.metadata import MetadataCache
+from barnabas.broker.metadata.metadata_cache import MetadataCache
 from barnabas.broker.storage.slices import at_once
 from barnabas.protocol.api import ApiKey
 from barnabas.protocol.errors import ErrorCode

@@ -9,12 +9,12 @@ from typing import Any, Final
 
 import pytest
 
-from barnabas.broker.config import SECTIONS, load
 from barnabas.broker.controller.creation import Wish
-from barnabas.broker.handlers.configs import NODE, PROTOCOL, TOPIC, ConfigsHandler
-from barnabas.broker.kafka_names import KAFKA_NAMES
-from barnabas.broker.node_configs import NodeConfigs
-from barnabas.broker.topic_configs import TopicConfigs
+from barnabas.broker.handlers.describe_configs import NODE, PROTOCOL, TOPIC, ConfigsHandler
+from barnabas.broker.settings.dynamic_node_config import NodeConfigs
+from barnabas.broker.settings.node_config import SECTIONS, load
+from barnabas.broker.settings.topic_configs import TopicConfigs
+from barnabas.broker.settings.unsupported_settings import KAFKA_NAMES
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages import describe_configs as messages
 from barnabas.protocol.settings import declared

@@ -14,14 +14,14 @@ from typing import Any
 
 import pytest
 
-from barnabas.broker.config import StorageSettings
 from barnabas.broker.handlers.call import Parked
-from barnabas.broker.handlers.control import ControlHandler
-from barnabas.broker.metadata import MetadataCache
+from barnabas.broker.handlers.control_plane import ControlHandler
+from barnabas.broker.metadata.metadata_cache import MetadataCache
 from barnabas.broker.replication.replicas import Replicas
-from barnabas.broker.storage.log_config import LogConfig
+from barnabas.broker.settings.log_config import LogConfig
+from barnabas.broker.settings.node_config import StorageSettings
+from barnabas.broker.settings.topic_configs import TopicConfigs
 from barnabas.broker.storage.manager import LogManager
-from barnabas.broker.topic_configs import TopicConfigs
 from barnabas.client.ensemble import ZooKeeper
 from barnabas.protocol import znodes
 from barnabas.protocol.errors import ErrorCode

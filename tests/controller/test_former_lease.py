@@ -6,8 +6,8 @@ from dataclasses import replace
 
 from barnabas.broker.liveness.authority import ControllerAuthority
 from barnabas.broker.liveness.lease import TimedLease
-from barnabas.broker.liveness.settings import BeaconTimes
 from barnabas.broker.liveness.vigil import Vigil
+from barnabas.broker.settings.liveness_settings import BeaconTimes
 from barnabas.protocol.beacon import Beacon, Echo
 
 from .small_cluster import SmallCluster

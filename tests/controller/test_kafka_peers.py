@@ -11,7 +11,7 @@ import pytest
 
 from barnabas.broker.controller.context import Context, Leadership, LiveNode
 from barnabas.broker.controller.orders import NO_TOPIC_ID, Orders
-from barnabas.broker.metadata import WHOLE, MetadataCache
+from barnabas.broker.metadata.metadata_cache import WHOLE, MetadataCache
 from barnabas.protocol import znodes
 from barnabas.protocol.compiler import decode, encode
 

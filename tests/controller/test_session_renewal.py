@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 
-from barnabas.broker.registration import SessionRenewal
-from barnabas.broker.topic_configs import TopicConfigs
+from barnabas.broker.lifecycle.registration import SessionRenewal
+from barnabas.broker.settings.topic_configs import TopicConfigs
 from barnabas.client.ensemble import ConnectionLost
 from barnabas.protocol import znodes
 from tests.sim.sim_zookeeper import SimEnsemble

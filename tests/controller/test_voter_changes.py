@@ -13,9 +13,9 @@ from barnabas.broker.controller.voter_changes import VoterChanges
 from barnabas.broker.controller.voters import VotersZnode
 from barnabas.broker.liveness.authority import ControllerAuthority
 from barnabas.broker.liveness.lease import TimedLease
-from barnabas.broker.liveness.settings import BeaconTimes
 from barnabas.broker.liveness.vigil import Vigil
 from barnabas.broker.liveness.voters import FIRST_FORM, VoterSet
+from barnabas.broker.settings.liveness_settings import BeaconTimes
 from barnabas.protocol import znodes
 from tests.sim.sim_zookeeper import SimEnsemble
 

@@ -19,14 +19,14 @@ from pathlib import Path
 from random import Random
 from typing import Any, Final
 
-from barnabas.broker.config import StorageSettings
+from barnabas.broker.settings.cleaner_settings import CleanerSettings
+from barnabas.broker.settings.log_config import LogConfig
+from barnabas.broker.settings.node_config import StorageSettings
 from barnabas.broker.storage.cleaner import Cleaner
-from barnabas.broker.storage.cleaner_settings import CleanerSettings
 from barnabas.broker.storage.compaction_worker import LoopWorker
 from barnabas.broker.storage.entries import entry_at
 from barnabas.broker.storage.files import DiskFiles
 from barnabas.broker.storage.log import Log
-from barnabas.broker.storage.log_config import LogConfig
 from barnabas.broker.storage.manager import LogManager
 from barnabas.broker.storage.retention import TimeAndSize
 from barnabas.broker.storage.retention_pass import RetentionPass

@@ -18,8 +18,8 @@ import msgpack
 from crc32c import crc32c
 
 from barnabas.broker.net.framing import Framing
-from barnabas.broker.properties import parse_properties
 from barnabas.broker.security.sasl import PlainExchange
+from barnabas.broker.settings.properties import parse_properties
 from barnabas.broker.storage.offset_index import OffsetIndex
 from barnabas.broker.storage.producer_snapshots import format_snapshot, parse_snapshot
 from barnabas.broker.storage.producers import Producer, SentBatch

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from barnabas.broker.handlers.coordinator_ports import CoordinatorTopics
-from barnabas.broker.metadata import WHOLE, MetadataCache
+from barnabas.broker.coordination.coordinator_ports import CoordinatorTopics
+from barnabas.broker.metadata.metadata_cache import WHOLE, MetadataCache
 from barnabas.protocol.messages import update_metadata
 
 

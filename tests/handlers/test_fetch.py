@@ -14,8 +14,8 @@ from barnabas.broker.handlers.fetch import FetchHandler
 from barnabas.broker.handlers.fetch_sessions import FetchSessions
 from barnabas.broker.handlers.fetch_topic_ids import FetchTopicIds
 from barnabas.broker.handlers.leader_hints import LeaderHints
-from barnabas.broker.handlers.replaced_leaders import ReplacedLeaders
-from barnabas.broker.metadata import MetadataCache
+from barnabas.broker.handlers.stale_leaders import ReplacedLeaders
+from barnabas.broker.metadata.metadata_cache import MetadataCache
 from barnabas.broker.replication.replicas import Replicas
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages import fetch as messages

@@ -9,7 +9,7 @@ import pytest
 
 from barnabas.broker.handlers.call import Parked
 from barnabas.broker.handlers.fetch import FetchHandler
-from barnabas.broker.metadata import MetadataCache
+from barnabas.broker.metadata.metadata_cache import MetadataCache
 from barnabas.broker.replication.replicas import Replicas
 from barnabas.protocol.messages import fetch as messages
 from barnabas.protocol.messages import update_metadata

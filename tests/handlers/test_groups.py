@@ -9,13 +9,13 @@ from dataclasses import dataclass
 
 import pytest
 
-from barnabas.broker.config import NetworkSettings
 from barnabas.broker.handlers.groups import GroupsHandler, caller_of
 from barnabas.broker.net.dispatch import Dispatcher
 from barnabas.broker.net.limits import Limits
 from barnabas.broker.net.listener import Listener
 from barnabas.broker.replication.offsets_log import OffsetsLogPort
 from barnabas.broker.replication.replicas import Replicas
+from barnabas.broker.settings.node_config import NetworkSettings
 from barnabas.coordinator.config import CoordinatorConfig
 from barnabas.coordinator.ports import OFFSETS_TOPIC
 from barnabas.coordinator.service import GroupCoordinator

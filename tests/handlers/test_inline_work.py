@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import pytest
 
 from barnabas.broker.handlers import inline_work
-from barnabas.broker.handlers.conversions import Conversions, is_large_to_append
+from barnabas.broker.handlers.conversion_process import Conversions, is_large_to_append
 from barnabas.broker.handlers.inline_work import BATCH_STEPS, TURN_STEPS, InlineWork, TurnIsSpent
 from barnabas.broker.handlers.produce import ProduceHandler
 from barnabas.broker.replication.replicas import Replicas
@@ -18,7 +18,7 @@ from barnabas.protocol.records.codecs import Codec
 from barnabas.protocol.records.work import TooMuchWork, Work
 from tests.handlers import test_fetch
 from tests.handlers.peer import answered, call
-from tests.handlers.test_conversions import appended_at, fetching, pids, sent
+from tests.handlers.test_conversion_process import appended_at, fetching, pids, sent
 from tests.handlers.test_produce import request, results
 from tests.harness.hostile_batches import HOSTILE, many_headers, many_members
 from tests.replication.logs import NOW_MS, Shelf, a_batch, lead, turns

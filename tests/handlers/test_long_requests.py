@@ -11,21 +11,21 @@ import pytest
 from barnabas.broker.handlers import fetch as fetch_handler
 from barnabas.broker.handlers import fetch_sessions
 from barnabas.broker.handlers.call import Call, LongCall
-from barnabas.broker.handlers.conversions import Conversions
+from barnabas.broker.handlers.conversion_process import Conversions
+from barnabas.broker.handlers.cooperative import TURN_STEPS
 from barnabas.broker.handlers.fetch import READ_STEPS
 from barnabas.broker.handlers.fetch_sessions import Wanted
 from barnabas.broker.handlers.inline_work import BATCH_STEPS
-from barnabas.broker.handlers.leader_epochs import LeaderEpochsHandler
 from barnabas.broker.handlers.list_offsets import MAX_TIMESTAMP, SEARCH_STEPS, ListOffsetsHandler
-from barnabas.broker.handlers.replaced_leaders import ReplacedLeaders
-from barnabas.broker.handlers.turns import TURN_STEPS
-from barnabas.broker.metadata import MetadataCache
+from barnabas.broker.handlers.offset_for_leader_epoch import LeaderEpochsHandler
+from barnabas.broker.handlers.stale_leaders import ReplacedLeaders
+from barnabas.broker.metadata.metadata_cache import MetadataCache
 from barnabas.broker.replication.replicas import Replicas
 from barnabas.protocol.errors import ErrorCode, Refused
 from barnabas.protocol.messages import fetch, offset_for_leader_epoch
 from barnabas.protocol.records import batch
 from tests.handlers.peer import answered, call, over_the_wire
-from tests.handlers.test_conversions import pids
+from tests.handlers.test_conversion_process import pids
 from tests.handlers.test_fetch import produce, serving
 from tests.handlers.test_fetch import request as request_of
 from tests.handlers.test_fetch_topic_ids import T, tell

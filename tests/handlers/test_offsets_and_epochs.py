@@ -7,10 +7,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from barnabas.broker.handlers.leader_epochs import LeaderEpochsHandler
+from barnabas.broker.handlers.init_producer_id import ProducerIdsHandler
 from barnabas.broker.handlers.list_offsets import ListOffsetsHandler
-from barnabas.broker.handlers.producer_ids import ProducerIdsHandler
-from barnabas.broker.handlers.replaced_leaders import ReplacedLeaders
+from barnabas.broker.handlers.offset_for_leader_epoch import LeaderEpochsHandler
+from barnabas.broker.handlers.stale_leaders import ReplacedLeaders
 from barnabas.broker.replication.replicas import Replicas
 from barnabas.protocol.errors import ErrorCode, Refused
 from barnabas.protocol.messages import init_producer_id, list_offsets, offset_for_leader_epoch

@@ -9,7 +9,7 @@ import pytest
 from barnabas.broker.handlers.call import Parked
 from barnabas.broker.handlers.leader_hints import LeaderHints
 from barnabas.broker.handlers.produce import ProduceHandler
-from barnabas.broker.metadata import MetadataCache
+from barnabas.broker.metadata.metadata_cache import MetadataCache
 from barnabas.broker.replication.replicas import Replicas
 from barnabas.protocol.messages import produce as messages
 from tests.handlers.peer import answered, call, over_the_wire

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from barnabas.broker.peers import Answer, Peer, Peers, Verdict
+from barnabas.broker.lifecycle.peer_compatibility import Answer, Peer, Peers, Verdict
 from barnabas.client.ensemble import ZooKeeper
 
 

@@ -13,7 +13,7 @@ import pytest
 
 from barnabas.broker.liveness.beacons import Beacons
 from barnabas.broker.liveness.lease import TimedLease
-from barnabas.broker.liveness.settings import BeaconTimes
+from barnabas.broker.settings.liveness_settings import BeaconTimes
 from barnabas.console.ports import LOOPBACK, free_ports
 
 

@@ -9,8 +9,8 @@ import pytest
 from barnabas.broker.liveness.authority import ControllerAuthority
 from barnabas.broker.liveness.lease import FIRST_EPOCH, TimedLease
 from barnabas.broker.liveness.pulse import PATIENCE, Authority, Pulse
-from barnabas.broker.liveness.settings import BeaconTimes
 from barnabas.broker.liveness.vigil import Vigil
+from barnabas.broker.settings.liveness_settings import BeaconTimes
 from barnabas.protocol.beacon import Beacon, Echo
 
 TIMES = BeaconTimes()

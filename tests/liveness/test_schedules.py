@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterable
 import pytest
 
 from barnabas.broker.liveness.authority import ControllerAuthority
-from barnabas.broker.liveness.settings import BeaconTimes
 from barnabas.broker.liveness.voter import Voter
 from barnabas.broker.liveness.voters import VoterSet
+from barnabas.broker.settings.liveness_settings import BeaconTimes
 
 from .inhabitants import Parts
 from .sabotage import SABOTAGE

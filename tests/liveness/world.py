@@ -14,8 +14,8 @@ from collections.abc import Callable
 
 from barnabas.broker.liveness.lease import Lease, TimedLease, Unlimited
 from barnabas.broker.liveness.pulse import Pulse
-from barnabas.broker.liveness.settings import BeaconTimes
 from barnabas.broker.liveness.vigil import Vigil
+from barnabas.broker.settings.liveness_settings import BeaconTimes
 from barnabas.protocol.beacon import Acknowledgement, Echo, Message
 
 from .inhabitants import Faults, Node, Parts, StaleAnswer, State

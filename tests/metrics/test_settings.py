@@ -6,10 +6,10 @@ import asyncio
 
 import pytest
 
-from barnabas.broker.metrics.observer import Observer
+from barnabas.broker.metrics.node_metrics import Observer
 from barnabas.broker.metrics.request_meter import MeteredDispatcher
-from barnabas.broker.metrics_settings import MetricsSettings
 from barnabas.broker.net.dispatch import Dispatcher
+from barnabas.broker.settings.metrics_settings import MetricsSettings
 from barnabas.protocol.settings import ConfigError, parse
 
 

@@ -9,11 +9,11 @@ from dataclasses import dataclass, field
 import pytest
 import uvloop
 
-from barnabas.broker.config import NetworkSettings
 from barnabas.broker.handlers.call import Call, Parked
 from barnabas.broker.net.dispatch import Dispatcher
 from barnabas.broker.net.limits import Limits
 from barnabas.broker.net.listener import Listener
+from barnabas.broker.settings.node_config import NetworkSettings
 from barnabas.protocol.api import ApiKey
 from barnabas.protocol.messages import heartbeat, list_groups
 from tests.net.client import RawClient

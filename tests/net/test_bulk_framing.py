@@ -9,9 +9,9 @@ from random import Random
 
 import pytest
 
-from barnabas.broker.config import NetworkSettings
 from barnabas.broker.handlers.call import Call
 from barnabas.broker.net.bulk_framing import BUFFER_BYTES, BulkFraming, ReceiveBuffers
+from barnabas.broker.settings.node_config import NetworkSettings
 from barnabas.protocol.api import ApiKey
 from barnabas.protocol.compiler import decode, encode, view_decoder
 from barnabas.protocol.errors import CorruptRequest

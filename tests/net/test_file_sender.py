@@ -10,7 +10,7 @@ from typing import Any, cast
 import pytest
 
 from barnabas.broker.handlers.call import Call
-from barnabas.broker.net import patience
+from barnabas.broker.net import connection_timeouts
 from barnabas.broker.net.file_sender import FileSender
 from barnabas.broker.storage.file_slice import FileSlice, Withdrawn
 from barnabas.broker.storage.files import DiskFiles, StorageError
@@ -168,7 +168,7 @@ async def test_a_reader_that_has_said_all_still_gets_its_answer(start: Start, sh
 async def test_a_reader_that_takes_nothing_is_given_up(
     start: Start, shelf: Shelf, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(patience, "STALL_S", 0.05)
+    monkeypatch.setattr(connection_timeouts, "STALL_S", 0.05)
     node, client = await connected(start, shelf)
     client.send(request(0, SIZE))
     await until(lambda: not node.listener.connections)

@@ -13,9 +13,8 @@ from typing import cast
 import pytest
 import uvloop
 
-from barnabas.broker.config import NetworkSettings
 from barnabas.broker.handlers.call import Call
-from barnabas.broker.net import listener, patience
+from barnabas.broker.net import connection_timeouts, listener
 from barnabas.broker.net.connection import Connection
 from barnabas.broker.net.limits import (
     FREE_BYTES,
@@ -25,6 +24,7 @@ from barnabas.broker.net.limits import (
     Budget,
 )
 from barnabas.broker.net.small_reads import SmallReceiver
+from barnabas.broker.settings.node_config import NetworkSettings
 from barnabas.protocol.api import ApiKey
 from barnabas.protocol.messages import fetch, heartbeat, list_groups
 from tests.net.client import RawClient, until
@@ -301,7 +301,7 @@ async def test_a_silent_connection_is_closed_but_not_one_that_waits_for_an_answe
 async def test_a_frame_that_stops_growing_ends_its_connection(
     start: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(patience, "STALL_S", 0.02)
+    monkeypatch.setattr(connection_timeouts, "STALL_S", 0.02)
     client = await (await start()).connect()
     client.writer.write(beginning(8 * MIB, 300_000))
     assert await client.is_closed()
@@ -312,7 +312,7 @@ async def test_a_peer_that_does_not_read_gets_no_more_answers_and_is_closed(
 ) -> None:
     if not isinstance(asyncio.get_running_loop(), uvloop.Loop) and not PAUSES_WRITELINES:
         pytest.skip("this asyncio's writelines pauses nobody: CVE-2024-12254; nodes run on uvloop")
-    monkeypatch.setattr(patience, "STALL_S", 0.5)
+    monkeypatch.setattr(connection_timeouts, "STALL_S", 0.5)
     node = await start()
     served = 0
 

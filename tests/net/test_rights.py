@@ -9,15 +9,15 @@ from dataclasses import dataclass
 
 import pytest
 
-from barnabas.broker.config import NetworkSettings
 from barnabas.broker.handlers import sasl as sasl_handlers
 from barnabas.broker.handlers.api_versions import ApiVersionsHandler
 from barnabas.broker.handlers.call import Call
-from barnabas.broker.net import patience
+from barnabas.broker.net import connection_timeouts
 from barnabas.broker.net.dispatch import Dispatcher
 from barnabas.broker.net.limits import LIST_BYTES_MAX, Limits
 from barnabas.broker.net.listener import Listener
 from barnabas.broker.security.sasl import PlainExchange, Stage
+from barnabas.broker.settings.node_config import NetworkSettings
 from barnabas.protocol.api import ApiKey
 from barnabas.protocol.compiler import encode
 from barnabas.protocol.errors import ErrorCode, Refused
@@ -199,7 +199,7 @@ async def test_a_stranger_may_not_send_large_frames(doors: Doors) -> None:
 async def test_a_stranger_has_to_authenticate_in_time(
     doors: Doors, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(patience, "AUTHENTICATION_S", 0.01)
+    monkeypatch.setattr(connection_timeouts, "AUTHENTICATION_S", 0.01)
     client = await RawClient.open(doors.secret.port)
     assert await client.is_closed()
     await client.close()

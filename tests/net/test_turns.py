@@ -8,8 +8,8 @@ from typing import cast
 
 import pytest
 
-from barnabas.broker.net import connection, outbox
-from barnabas.broker.net.outbox import FLUSHES, SHARE, TURN_S, VISIT_SHARES, Outbox
+from barnabas.broker.net import connection, connection_scheduler
+from barnabas.broker.net.connection_scheduler import FLUSHES, SHARE, TURN_S, VISIT_SHARES, Outbox
 from barnabas.protocol.messages import list_groups
 from tests.net.client import until
 from tests.net.conftest import Start
@@ -20,7 +20,7 @@ LIST = (list_groups.ListGroupsRequest(), 2)
 async def test_a_turn_serves_no_more_requests_than_its_share_and_one_connections(
     start: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(outbox, "TURN_REQUESTS", 40)
+    monkeypatch.setattr(connection_scheduler, "TURN_REQUESTS", 40)
     node = await start()
     clients = [await node.connect() for _ in range(20)]
     for client in clients:

@@ -19,8 +19,8 @@ from typing import Any, Final
 from unittest.mock import patch
 
 from barnabas.broker import daemon
-from barnabas.broker.assembly import Node
-from barnabas.broker.config import load
+from barnabas.broker.node import Node
+from barnabas.broker.settings.node_config import load
 from barnabas.client.connection import Connection
 from barnabas.coordinator import standby
 from barnabas.coordinator.ports import SNAPSHOT

@@ -154,7 +154,9 @@ EXPERIMENTS: Final = (
         "tests",
         {"pr": 1, "night": 1, "week": 1},
         unchanged(
-            "tests/net", "tests/broker/test_peers.py", "tests/zookeeper/test_registration.py"
+            "tests/net",
+            "tests/lifecycle/test_peer_compatibility.py",
+            "tests/zookeeper/test_registration.py",
         ),
     ),
     Experiment(

@@ -230,8 +230,8 @@ PLANTS: Final = (
         "replication",
         (
             Change("broker.replication.partition:Partition.check_epoch", _any_epoch),
-            Change("broker.handlers.followers:divergence", _never_diverged),
-            Change("broker.handlers.followers:is_at_ease", _never_at_ease),
+            Change("broker.handlers.follower_fetch:divergence", _never_diverged),
+            Change("broker.handlers.follower_fetch:is_at_ease", _never_at_ease),
         ),
     ),
     _one(
@@ -297,8 +297,8 @@ PLANTS: Final = (
         "A second node takes the registration of a live one with the same id.",
         "twin",
         (
-            Change("broker.registration:Registration._holder", _nobody_holds_it),
-            Change("broker.registration:Registration._attempt", _registered_over),
+            Change("broker.lifecycle.registration:Registration._holder", _nobody_holds_it),
+            Change("broker.lifecycle.registration:Registration._attempt", _registered_over),
         ),
     ),
     _one(

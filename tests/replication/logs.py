@@ -8,13 +8,13 @@ from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any
 
-from barnabas.broker.config import StorageSettings
 from barnabas.broker.replication.partition import Partition
 from barnabas.broker.replication.partition_parts import IsrChange, Surroundings
 from barnabas.broker.replication.replicas import Replicas
+from barnabas.broker.settings.log_config import LogConfig
+from barnabas.broker.settings.node_config import StorageSettings
 from barnabas.broker.storage.files import DiskFiles
 from barnabas.broker.storage.log import Log
-from barnabas.broker.storage.log_config import LogConfig
 from barnabas.broker.storage.manager import LogManager
 from barnabas.broker.storage.slices import at_once
 from barnabas.protocol.errors import ErrorCode

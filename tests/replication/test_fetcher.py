@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from barnabas.broker.config import ReplicationSettings
 from barnabas.broker.replication import fetched
 from barnabas.broker.replication.fetched import Next
 from barnabas.broker.replication.fetcher import (
@@ -20,6 +19,7 @@ from barnabas.broker.replication.fetcher import (
 )
 from barnabas.broker.replication.partition import Partition
 from barnabas.broker.replication.replicas import Replicas
+from barnabas.broker.settings.node_config import ReplicationSettings
 from barnabas.client.answers import Answers
 from barnabas.client.connection import Connection
 from barnabas.protocol.compiler import encoder, request_decoder

@@ -8,7 +8,7 @@ import pytest
 
 from barnabas.broker.replication.offsets_log import OffsetsLogPort
 from barnabas.broker.replication.replicas import Replicas
-from barnabas.broker.storage.log_config import LogConfig
+from barnabas.broker.settings.log_config import LogConfig
 from barnabas.coordinator.ports import OFFSETS_TOPIC, OffsetsLog
 from barnabas.protocol.errors import ErrorCode
 from tests.replication.logs import Shelf, a_batch, follow, lead

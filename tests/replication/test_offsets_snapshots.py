@@ -13,13 +13,13 @@ from random import Random
 
 import pytest
 
-from barnabas.broker.config import StorageSettings
 from barnabas.broker.replication.offsets_log import OffsetsLogPort
 from barnabas.broker.replication.offsets_replica import OffsetsReplica
 from barnabas.broker.replication.partition import Partition
+from barnabas.broker.settings.log_config import LogConfig
+from barnabas.broker.settings.node_config import StorageSettings
 from barnabas.broker.storage.checkpoints import format_offsets
 from barnabas.broker.storage.cleaner_checkpoints import CLEANED
-from barnabas.broker.storage.log_config import LogConfig
 from barnabas.broker.storage.manager import LogManager
 from barnabas.broker.storage.slices import at_once
 from barnabas.coordinator.config import CoordinatorConfig

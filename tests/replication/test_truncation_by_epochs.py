@@ -13,7 +13,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from barnabas.broker.handlers.followers import divergence
+from barnabas.broker.handlers.follower_fetch import divergence
 from barnabas.broker.replication import fetched
 from barnabas.broker.replication.fetched import Next
 from barnabas.broker.replication.partition import Partition

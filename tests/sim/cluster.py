@@ -8,9 +8,9 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping
 from typing import Any, TypeVar
 
 from barnabas.broker import daemon
-from barnabas.broker.assembly import Node
-from barnabas.broker.config import load
+from barnabas.broker.node import Node
 from barnabas.broker.replication.partition import Partition
+from barnabas.broker.settings.node_config import load
 from barnabas.client.connection import Connection
 from barnabas.client.ensemble import ZooKeeper
 from barnabas.client.errors import KafkaError

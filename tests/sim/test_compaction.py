@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from barnabas.broker.config import load
+from barnabas.broker.settings.node_config import load
 from barnabas.client.connection import Connection
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages import offset_commit, offset_fetch

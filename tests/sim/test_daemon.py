@@ -11,7 +11,7 @@ from typing import TypeVar
 import pytest
 
 from barnabas.broker import daemon
-from barnabas.broker.config import load
+from barnabas.broker.settings.node_config import load
 from barnabas.client.connection import Connection
 from barnabas.client.ensemble import ZooKeeper
 from barnabas.protocol.errors import ErrorCode

@@ -8,9 +8,9 @@ from typing import cast
 
 import pytest
 
+from barnabas.broker.coordination.producer_id_manager import BLOCK_SIZE, ProducerIdBlocks
 from barnabas.broker.handlers.call import Call
-from barnabas.broker.handlers.producer_ids import ProducerIdsHandler
-from barnabas.broker.producer_id_blocks import BLOCK_SIZE, ProducerIdBlocks
+from barnabas.broker.handlers.init_producer_id import ProducerIdsHandler
 from barnabas.protocol import znodes
 from barnabas.protocol.errors import Refused
 from barnabas.protocol.messages.init_producer_id import InitProducerIdRequest

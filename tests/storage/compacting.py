@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from barnabas.broker.settings.cleaner_settings import CleanerSettings
 from barnabas.broker.storage.cleaner import Cleaner
-from barnabas.broker.storage.cleaner_settings import CleanerSettings
 from barnabas.broker.storage.compaction_worker import CompactionWorker, LoopWorker
 from barnabas.broker.storage.files import DiskFiles, Files
 from barnabas.broker.storage.log import Log

@@ -9,12 +9,12 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from barnabas.broker.config import StorageSettings
+from barnabas.broker.settings.log_config import LogConfig
+from barnabas.broker.settings.node_config import StorageSettings
 from barnabas.broker.storage.entries import entry_at
 from barnabas.broker.storage.files import DiskFiles, Files, StorageError
 from barnabas.broker.storage.loading import load_log, new_log
 from barnabas.broker.storage.log import Appended, Log
-from barnabas.broker.storage.log_config import LogConfig
 from barnabas.broker.storage.manager import LogManager
 from barnabas.broker.storage.segment import Segment
 from barnabas.broker.storage.stored_log import StoredLog

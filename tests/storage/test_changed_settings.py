@@ -7,9 +7,9 @@ from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from pathlib import Path
 
-from barnabas.broker.config import StorageSettings
+from barnabas.broker.settings.cleaner_settings import CleanerSettings
+from barnabas.broker.settings.node_config import StorageSettings
 from barnabas.broker.storage.cleaner import Cleaner
-from barnabas.broker.storage.cleaner_settings import CleanerSettings
 from barnabas.broker.storage.compaction_job import Compacted, CompactionJob, Rewritten
 from barnabas.broker.storage.compaction_worker import LoopWorker
 from barnabas.broker.storage.files import DiskFiles, Files

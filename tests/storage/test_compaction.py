@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from barnabas.broker.storage.cleaner_settings import CleanerSettings
+from barnabas.broker.settings.cleaner_settings import CleanerSettings
 from barnabas.protocol.errors import ErrorCode, Refused
 from barnabas.protocol.records import batch
 from barnabas.protocol.records.control import Marker

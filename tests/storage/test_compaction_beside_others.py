@@ -9,8 +9,8 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
+from barnabas.broker.settings.cleaner_settings import CleanerSettings
 from barnabas.broker.storage.cleaner_checkpoints import CLEANED
-from barnabas.broker.storage.cleaner_settings import CleanerSettings
 from barnabas.broker.storage.compaction_worker import LoopWorker
 from tests.storage.compacting import Compacting
 from tests.storage.simulated import in_simulated_time

@@ -15,7 +15,7 @@ import hypothesis.strategies as st
 from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from barnabas.broker.storage.cleaner_settings import CleanerSettings
+from barnabas.broker.settings.cleaner_settings import CleanerSettings
 from barnabas.protocol.records.control import Marker
 from barnabas.protocol.records.offset_map import ENTRY_BYTES
 from tests.sim.simulated_loop import SimulatedLoop

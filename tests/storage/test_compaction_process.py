@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from barnabas.broker.storage.cleaner_settings import CleanerSettings
+from barnabas.broker.settings.cleaner_settings import CleanerSettings
 from barnabas.broker.storage.compaction_process import ProcessWorker
 from barnabas.broker.storage.files import DiskFiles
 from tests.harness.waiting import eventually

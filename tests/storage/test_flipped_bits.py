@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from barnabas.broker.identity import Identity, read_note, write_note
+from barnabas.broker.lifecycle.node_identity import Identity, read_note, write_note
 from barnabas.broker.storage.checkpoints import (
     HIGH_WATERMARKS,
     LOG_STARTS,

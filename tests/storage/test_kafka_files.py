@@ -12,7 +12,7 @@ from random import Random
 
 import pytest
 
-from barnabas.broker.config import StorageSettings
+from barnabas.broker.settings.node_config import StorageSettings
 from barnabas.broker.storage.files import DiskFiles
 from barnabas.broker.storage.manager import LogManager
 from barnabas.protocol.log_files.aborted_transactions import format_aborted, parse_aborted

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from barnabas.broker.storage.log_config import BROKER_SYNONYMS, LogConfig
+from barnabas.broker.settings.log_config import BROKER_SYNONYMS, LogConfig
 from barnabas.protocol.settings import ConfigError, declared
 
 

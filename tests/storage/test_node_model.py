@@ -17,9 +17,9 @@ import hypothesis.strategies as st
 from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from barnabas.broker.config import StorageSettings
+from barnabas.broker.settings.cleaner_settings import CleanerSettings
+from barnabas.broker.settings.node_config import StorageSettings
 from barnabas.broker.storage.cleaner import Cleaner
-from barnabas.broker.storage.cleaner_settings import CleanerSettings
 from barnabas.broker.storage.log import Log
 from barnabas.broker.storage.manager import LogManager
 from barnabas.protocol.records.batch import build_batch, iterate, records

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
+from barnabas.broker.settings.log_config import LogConfig
 from barnabas.broker.storage.log import Log
-from barnabas.broker.storage.log_config import LogConfig
 from barnabas.broker.storage.manager import LogManager
 from barnabas.broker.storage.retention import (
     RetentionPolicy,

@@ -15,9 +15,20 @@ from pathlib import Path
 
 import pytest
 
-from barnabas.broker.identity import SESSION_FILE, Identity, establish, lay_out, read_note
-from barnabas.broker.peers import PeerRefused, Verdict
-from barnabas.broker.registration import GRACE_MS, AlreadyRegistered, Registration, SessionRenewal
+from barnabas.broker.lifecycle.node_identity import (
+    SESSION_FILE,
+    Identity,
+    establish,
+    lay_out,
+    read_note,
+)
+from barnabas.broker.lifecycle.peer_compatibility import PeerRefused, Verdict
+from barnabas.broker.lifecycle.registration import (
+    GRACE_MS,
+    AlreadyRegistered,
+    Registration,
+    SessionRenewal,
+)
 from barnabas.broker.storage.files import DiskFiles, StorageError
 from barnabas.client.ensemble import ConnectionLost, SessionExpired, ZooKeeper
 from barnabas.console.embedded_zookeeper import EmbeddedZooKeeper

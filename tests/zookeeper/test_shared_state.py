@@ -11,10 +11,10 @@ from functools import partial
 
 import pytest
 
-from barnabas.broker.handlers.coordinator_ports import ZooKeeperOffsetsPort
-from barnabas.broker.identity import lay_out
-from barnabas.broker.producer_id_blocks import ProducerIdBlocks
-from barnabas.broker.topic_configs import NOTE_AGE_MS_MAX, TopicConfigs
+from barnabas.broker.coordination.coordinator_ports import ZooKeeperOffsetsPort
+from barnabas.broker.coordination.producer_id_manager import ProducerIdBlocks
+from barnabas.broker.lifecycle.node_identity import lay_out
+from barnabas.broker.settings.topic_configs import NOTE_AGE_MS_MAX, TopicConfigs
 from barnabas.client.ensemble import NodeExists, ZooKeeper
 from barnabas.protocol import znodes
 from barnabas.protocol.errors import ErrorCode, Refused

@@ -1,0 +1,142 @@
+"""Fetch for clients that know no batches: versions 0 to 3, whose records are converted.
+
+It reads like any other fetch, but a few batches at a time, and takes turns: what is large is
+converted in another process, and others are served between two partitions.
+Source: docs/spec/log.md §1.9 and §6.3.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+from barnabas.broker.replication.partition import Partition
+from barnabas.broker.replication.waits import DataWait
+from barnabas.protocol.errors import Refused
+from barnabas.protocol.messages import fetch as messages
+from barnabas.protocol.records import batch
+from barnabas.protocol.records.convert import down_convert
+from barnabas.protocol.records.work import TooMuchWork, Work
+
+from .call import Call
+from .conversion_process import Conversions, is_large_to_convert
+from .fetch_sessions import Wanted
+
+WAIT_S_MAX: Final = 30.0
+"""Nobody tells us that the client has gone while it waits here; it may simply ask again."""
+READ_BYTES: Final = 1 << 16
+"""Stored bytes read at a time; a batch larger than that comes alone."""
+
+
+Read = Callable[[Call, Wanted, int], None]
+"""Fill in a partition's result with so many stored bytes, but a batch at least, or with a code."""
+
+
+class OldFetch:
+    """Answers such requests; with coroutines, for conversion may take long."""
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        conversions: Conversions,
+        *,
+        read: Read,
+        led: Callable[[Wanted], Partition],
+    ) -> None:
+        """``led`` raises Refused when a partition is led elsewhere."""
+        self._loop = loop
+        self._conversions = conversions
+        self._stored = read
+        self._led = led
+
+    async def read(self, call: Call, wanted: Sequence[Wanted], bytes_max: int) -> None:
+        """Fill in the results: return once enough was read, or time is up."""
+        request: messages.FetchRequest = call.request
+        wait_s = min(request.max_wait_ms / 1000, WAIT_S_MAX)
+        deadline = self._loop.time() + wait_s
+        while True:
+            size = await self._read_all(call, wanted, bytes_max)
+            left = deadline - self._loop.time()
+            is_bad = any(one.result.error_code for one in wanted)
+            if left <= 0 or not wanted or is_bad or size >= request.min_bytes:
+                return
+            await self._more(wanted, request.min_bytes - size, left)
+
+    async def _more(self, wanted: Sequence[Wanted], missing: int, wait_s: float) -> None:
+        """Until so much came, or time is up, or a partition is led elsewhere."""
+        came = self._loop.create_future()
+
+        def done() -> None:
+            if not came.done():  # the peer may be gone, or the node be stopping
+                came.set_result(None)
+
+        wait = DataWait(self._loop, missing=missing, wait_s=wait_s, done=done)
+        watched: list[Partition] = []
+        try:
+            for one in wanted:
+                partition = self._led(one)
+                partition.readers.wait(wait, is_committed=False)
+                watched.append(partition)
+            await came
+        except Refused:
+            return
+        finally:
+            wait.forget()
+            for partition in watched:
+                partition.readers.forget(wait)
+
+    async def _read_all(self, call: Call, wanted: Sequence[Wanted], bytes_max: int) -> int:
+        """The bytes that were found."""
+        has_size_rules = call.version == 3
+        left = min(call.request.max_bytes, bytes_max) if has_size_rules else bytes_max
+        is_first, total = has_size_rules, 0
+        for one in wanted:
+            limit = max(0, min(one.partition.partition_max_bytes, left))
+            await self._read(call, one, limit, at_least_one=is_first)
+            count = len(one.result.records or b"")
+            total += count
+            left -= count
+            is_first = is_first and not count
+            await asyncio.sleep(0)
+        return total
+
+    async def _read(self, call: Call, one: Wanted, bytes_max: int, *, at_least_one: bool) -> None:
+        self._stored(call, one, min(max(bytes_max, 1), READ_BYTES))
+        result = one.result
+        if result.error_code or not result.records:
+            return
+        stored, result.records = result.records, b""
+        try:
+            converted = await self._converted(call, one, stored, max(bytes_max, 1))
+        except Refused as refusal:
+            result.error_code = refusal.code
+            result.high_watermark = result.last_stable_offset = result.log_start_offset = -1
+            return
+        # Up to version 2 a client takes a cut entry for "ask again with a larger size".
+        result.records = converted if at_least_one else converted[:bytes_max]
+
+    async def _converted(self, call: Call, one: Wanted, stored: Any, bytes_max: int) -> bytes:
+        """The first batches from the offset on that an old client can be given something of."""
+        magic, start = 0 if call.version < 2 else 1, one.partition.fetch_offset
+        while stored:
+            *_, (last, _) = batch.iterate(stored)
+            following = batch.next_offset(stored, last)
+            found = await self._in_turn(bytes(stored), magic, start, bytes_max)
+            if found:
+                return found
+            await asyncio.sleep(0)
+            stored = self._led(one).read(following, bytes_max=READ_BYTES, at_least_one=True)
+        return b""
+
+    async def _in_turn(self, stored: bytes, magic: int, start: int, bytes_max: int) -> bytes:
+        """Wherever it holds up nobody: the headers say what is large, and they may lie."""
+
+        def here(work: Work) -> bytes:
+            if is_large_to_convert(stored, magic):
+                raise TooMuchWork
+            return down_convert(stored, magic, start, bytes_max=bytes_max, work=work)
+
+        return await self._conversions.inline.run(
+            here, lambda: self._conversions.down_convert(stored, magic, start, bytes_max)
+        )

@@ -1,0 +1,1 @@
+"""What a node knows about the cluster's topics, leaders and nodes."""

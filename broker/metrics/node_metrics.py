@@ -1,0 +1,147 @@
+"""Everything a node tells, put together: who is asked, in which order, and by which door.
+
+Only a node with ``metrics.listener`` has one. Source: docs/spec/users.md §4.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial
+
+from barnabas.broker.controller.controller import Controller
+from barnabas.broker.liveness.liveness import Liveness
+from barnabas.broker.net.dispatch import Dispatcher
+from barnabas.broker.net.listeners import Doors
+from barnabas.broker.replication.in_sync_sets import InSyncSets
+from barnabas.broker.replication.replicas import Replicas
+from barnabas.broker.runtime.latency import Latency, LoopLag
+from barnabas.broker.security.inter_broker_client import NODE_USER
+from barnabas.broker.settings.metrics_settings import MetricsSettings
+from barnabas.broker.settings.node_config import NodeConfig
+from barnabas.broker.storage.manager import LogManager
+from barnabas.client.admin import Admin
+from barnabas.client.config import ClientConfig
+from barnabas.coordinator.service import GroupCoordinator
+
+from .exposition import family
+from .group_families import coordinator_families, group_families
+from .group_lag_monitor import Survey
+from .liveness_families import liveness_families
+from .metrics_server import MetricsDoor
+from .node_families import (
+    controller_families,
+    duty_families,
+    log_families,
+    process_families,
+    replica_families,
+    request_families,
+)
+from .request_meter import Meter, MeteredDispatcher
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Observed:
+    """The parts of a node that have something to tell."""
+
+    config: NodeConfig
+    node_id: int
+    doors: Doors
+    replicas: Replicas
+    in_sync_sets: InSyncSets
+    logs: LogManager
+    controller: Controller
+    groups: GroupCoordinator
+    now_ms: Callable[[], int]
+    liveness: Liveness
+    duties: Mapping[str, Latency]
+
+
+class Observer:
+    """Tells metrics where the settings ask for it; does nothing otherwise.
+
+    Take its :meth:`dispatcher`, open it, run it, close it.
+    """
+
+    def __init__(self, settings: MetricsSettings) -> None:
+        self._settings = settings
+        self._door = MetricsDoor(self.render)
+        self._meters: Mapping[str, Meter] = {}
+        self._observed: Observed | None = None
+        self._survey: Survey | None = None
+        self._loop_lag = LoopLag()
+        self._is_asked = asyncio.Event()
+
+    def dispatcher(self, tasks: asyncio.TaskGroup) -> Dispatcher:
+        """The node's dispatcher: one that counts, if anybody wants to know."""
+        if self._settings.address is None:
+            return Dispatcher(tasks)
+        metered = MeteredDispatcher(tasks)
+        self._meters = metered.meters
+        return metered
+
+    async def open(self, observed: Observed) -> None:
+        """Answer scrapes from now on. Raises OSError when the port is taken."""
+        if self._settings.address is None:
+            return
+        self._observed = observed
+        self._survey = Survey(
+            observed.groups.directory,
+            partial(_client, observed),
+            interval_ms=self._settings.lag_interval_ms,
+            now_ms=observed.now_ms,
+        )
+        await self._door.bind(*self._settings.address)
+
+    async def run(self) -> None:
+        """Look at the loop, and from the first scrape on at groups and their lag."""
+        async with asyncio.TaskGroup() as tasks:
+            if self._settings.address is not None:
+                tasks.create_task(self._loop_lag.run(), name="lag of the loop")
+            await self._is_asked.wait()
+            assert self._survey is not None
+            await self._survey.run()
+
+    async def close(self) -> None:
+        """Answer nobody any more."""
+        await self._door.close()
+
+    def render(self) -> Iterator[str]:
+        """One scrape, line by line; an empty line is a place to pause."""
+        node, survey = self._observed, self._survey
+        assert node is not None, "opened"
+        assert survey is not None, "opened"
+        self._is_asked.set()
+        result = survey.result
+        yield from family(
+            "barnabas_node",
+            "gauge",
+            "1, with who this is.",
+            [({"node": node.node_id, "roles": ",".join(node.config.node.node_roles)}, 1)],
+        )
+        yield from process_families()
+        yield from duty_families({"loop": self._loop_lag.latency, **node.duties})
+        yield from request_families(self._meters, node.doors.connections())
+        yield from replica_families(node.replicas, node.in_sync_sets)
+        yield from log_families(node.logs)
+        yield from controller_families(node.controller.context, node.controller.epoch)
+        yield from liveness_families(node.liveness, node.controller)
+        yield from coordinator_families(node.groups, result)
+        yield from group_families(result, self._settings)
+
+
+def _client(observed: Observed) -> Admin:
+    """A client with the rights of a node, by the listener that nodes use."""
+    config = observed.config
+    secret = config.node.cluster_secret
+    host, port = observed.doors.address(config.inter_broker_listener)
+    address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    return Admin.of(
+        address,
+        ClientConfig(
+            client_id=f"node-{observed.node_id}-metrics",
+            sasl_username=NODE_USER if secret else None,
+            sasl_password=secret,
+        ),
+    )

@@ -1,0 +1,134 @@
+"""Which connections are let in, and when: bounds of the node, its listeners, addresses and time.
+
+The nodes' own listener is bounded by its own settings and by address alone: clients must not be
+able to cut nodes off from each other. Source: Kafka 3.9 ConnectionQuotas; KIP-402, KIP-612.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import logging
+import socket
+from collections import Counter
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Final
+
+from barnabas.broker.settings.listener_quotas import UNBOUNDED, ListenerBounds, address_bounds
+
+if TYPE_CHECKING:
+    from barnabas.broker.settings.node_config import NetworkSettings
+
+log = logging.getLogger(__name__)
+
+BURST_S: Final = 1.0
+"""So much of a rate may come at once."""
+HELD_S_MAX: Final = 30.0
+"""A connection that would be served later than this is turned away: clients give up by then."""
+_FREE: Final = ListenerBounds()
+
+
+class CreationRate:
+    """At most so many connections a second, after a burst of one second's worth."""
+
+    def __init__(self) -> None:
+        self._served_until = 0.0
+
+    def delay_s(self, per_s: int, now: float) -> float:
+        """How long one more has to wait for its turn; it is not counted yet."""
+        if per_s >= UNBOUNDED:
+            return 0.0
+        return max(0.0, max(self._served_until, now - BURST_S) + 1 / per_s - now)
+
+    def count(self, per_s: int, now: float) -> None:
+        """One more is let in."""
+        if per_s < UNBOUNDED:
+            self._served_until = max(self._served_until, now - BURST_S) + 1 / per_s
+
+
+class Admission:
+    """One for the whole node: counts connections, and says which more may come."""
+
+    def __init__(
+        self, settings: NetworkSettings, listeners: Mapping[str, ListenerBounds] | None = None
+    ) -> None:
+        self.total = 0
+        """Connections on listeners of clients."""
+        self._hosts: Counter[str] = Counter()
+        self._by_listener: Counter[str] = Counter()
+        self._rate = CreationRate()
+        self._rates: dict[str, CreationRate] = {}
+        self.reconfigure(settings, listeners or {})
+
+    def reconfigure(
+        self, settings: NetworkSettings, listeners: Mapping[str, ListenerBounds]
+    ) -> None:
+        """Other bounds from now on; who is in stays. :meth:`resolve` comes after it."""
+        self._settings = settings
+        self._listeners = listeners
+        self._own_bounds = address_bounds(settings)
+
+    async def resolve(self) -> None:
+        """Find the addresses of the host names that have bounds of their own."""
+        loop = asyncio.get_running_loop()
+        bounds = self._own_bounds
+        for name, bound in list(bounds.items()):
+            if _is_address(name):
+                continue
+            try:
+                found = await loop.getaddrinfo(name, None, type=socket.SOCK_STREAM)
+            except OSError as error:
+                log.warning("max.connections.per.ip.overrides: %s is not known: %s", name, error)
+                continue
+            bounds.update({str(each[4][0]): bound for each in found})
+
+    def problem(self, host: str, listener: str, *, is_internal: bool, now: float) -> str | None:
+        """Why one more connection is turned away; None when it may come, and then it is counted."""
+        bounds = self._listeners.get(listener, _FREE)
+        is_full = not is_internal and self.total >= self._settings.max_connections
+        if is_full or self._by_listener[listener] >= bounds.connections_max:
+            return "too many connections"
+        host_max = self._own_bounds.get(host, self._settings.max_connections_per_ip)
+        if self._hosts[host] >= host_max:
+            return "too many connections"
+        if self._delay_s(bounds, listener, is_internal=is_internal, now=now) > HELD_S_MAX:
+            return "too many connections a second"
+        self.total += not is_internal
+        self._hosts[host] += 1
+        self._by_listener[listener] += 1
+        return None
+
+    def wait_s(self, listener: str, *, is_internal: bool, now: float) -> float:
+        """How long a connection that was let in has to wait until it is served."""
+        bounds = self._listeners.get(listener, _FREE)
+        delay = self._delay_s(bounds, listener, is_internal=is_internal, now=now)
+        if not is_internal:
+            self._rate.count(self._settings.max_connection_creation_rate, now)
+        if bounds.creations_per_s < UNBOUNDED:
+            self._rates.setdefault(listener, CreationRate()).count(bounds.creations_per_s, now)
+        return delay
+
+    def left(self, host: str, listener: str, *, is_internal: bool) -> None:
+        """A connection that was let in has ended."""
+        self.total -= not is_internal
+        for counts, key in ((self._hosts, host), (self._by_listener, listener)):
+            counts[key] -= 1
+            if not counts[key]:
+                del counts[key]
+
+    def _delay_s(
+        self, bounds: ListenerBounds, listener: str, *, is_internal: bool, now: float
+    ) -> float:
+        own = self._rates.get(listener)
+        delay = own.delay_s(bounds.creations_per_s, now) if own else 0.0
+        if is_internal:
+            return delay
+        return max(delay, self._rate.delay_s(self._settings.max_connection_creation_rate, now))
+
+
+def _is_address(name: str) -> bool:
+    try:
+        ipaddress.ip_address(name)
+    except ValueError:
+        return False
+    return True

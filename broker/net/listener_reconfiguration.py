@@ -1,0 +1,81 @@
+"""Listeners that change while a node runs: bound and served, then told, then the former are closed.
+
+Clients that are on a listener which goes away ask any other for metadata, which must know the new
+ones by then. Source: KIP-226; docs/spec/cluster.md §1.2 (the registration is watched).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from dataclasses import replace
+
+from barnabas.broker.lifecycle.registration import AlreadyRegistered, Registration
+from barnabas.broker.settings.dynamic_node_config import NodeConfigs
+from barnabas.broker.settings.node_config import NodeConfig
+from barnabas.client.ensemble import SessionState, ZooKeeper, ZooKeeperError
+from barnabas.protocol.settings import ConfigError
+
+from .connection_quotas import Admission
+from .listeners import Doors
+
+log = logging.getLogger(__name__)
+
+
+class ListenerChanges:
+    """Follows the node's settings; :meth:`run` is its life, from when the node is registered."""
+
+    def __init__(
+        self,
+        zookeeper: ZooKeeper,
+        settings: NodeConfigs,
+        doors: Doors,
+        admission: Admission,
+        now_ms: Callable[[], int],
+    ) -> None:
+        self._settings = settings
+        self._doors = doors
+        self._admission = admission
+        self._now_ms = now_ms
+        self._due = asyncio.Event()
+        self._is_untold = False
+        settings.on_change.append(self._due.set)
+        zookeeper.on_state.append(self._session_changed)
+
+    async def run(self, registration: Registration) -> None:
+        """Do what changed settings ask for, until cancelled."""
+        told = self._doors.registration(self._now_ms())
+        while True:
+            await self._due.wait()
+            self._due.clear()
+            await self._admission.resolve()
+            try:
+                await self._doors.change(self._settings.current)
+            except (ConfigError, OSError) as error:
+                log.error("could not change the listeners: %s", error)
+            wanted = self._doors.registration(self._now_ms())
+            if self._is_untold or replace(wanted, timestamp=told.timestamp) != told:
+                self._is_untold = True
+                try:
+                    await registration.update(wanted)
+                except ZooKeeperError as error:
+                    log.warning("will tell of other endpoints later: %r", error)
+                    continue
+                except AlreadyRegistered as error:
+                    log.error("tells of its former endpoints only: %s", error)
+                told, self._is_untold = wanted, False
+            await self._doors.leave()
+
+    async def check(self, config: NodeConfig, registration: Registration) -> None:
+        """Whether these listeners could be bound and told; raises ConfigError, ZooKeeperError."""
+        addresses = await self._doors.check(config)
+        try:
+            await registration.refuse_taken(addresses)
+        except AlreadyRegistered as error:
+            raise ConfigError(f"listeners: {error}") from None
+
+    def _session_changed(self, state: SessionState) -> None:
+        """What could not be told is told once ZooKeeper answers again."""
+        if state is SessionState.CONNECTED and self._is_untold:
+            self._due.set()

@@ -1,0 +1,182 @@
+"""In which order the requests of one connection start, and which may be under way together.
+
+Kafka serves one request of a connection at a time. Here a request starts when all before it on
+its connection have had their effect, so that no client can tell the difference but by the time
+that it takes. The exceptions below are what makes pipelined commits and produces fast. The table
+stands in docs/wire.md, where it is generated from here; tests/interop/test_request_order.py runs
+every pair beside Kafka. Source: KafkaChannel.mute and RequestChannel (3.9);
+docs/spec/reliability.md §3 promise P4.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, Final
+
+from barnabas.protocol.api import INTER_BROKER, ApiKey
+
+ANYTHING: Final = range(-(1 << 15), 1 << 15)
+"""Every key there can be, known or not."""
+NOTHING: Final = frozenset[int]()
+
+Passing = range | frozenset[int]
+"""Keys of the requests that may start."""
+
+MEMBERSHIP: Final = frozenset({ApiKey.JOIN_GROUP, ApiKey.SYNC_GROUP})
+"""Behind each other only where they come from different members."""
+
+
+@dataclass(frozen=True, slots=True)
+class RequestClass:
+    """Requests that are alike in what may start while one of them waits for its answer."""
+
+    name: str
+    keys: tuple[ApiKey, ...]
+    passing: Passing = NOTHING
+    """What may start behind one that has had its effect and is not answered yet."""
+    reason: str = "as in Kafka"
+    """Why nobody can tell, or what is different from Kafka."""
+    version_min: int = 0
+    """Behind older versions nothing may start."""
+
+
+CLASSES: Final = (
+    RequestClass(
+        "Produce",
+        (ApiKey.PRODUCE,),
+        frozenset({ApiKey.PRODUCE}),
+        "once appended, waiting for replicas: the order in the log is settled. One that is not"
+        " appended yet (a large batch that is being checked) lets nothing pass",
+    ),
+    RequestClass("Fetch", (ApiKey.FETCH,)),
+    RequestClass(
+        "OffsetCommit",
+        (ApiKey.OFFSET_COMMIT,),
+        frozenset({ApiKey.OFFSET_COMMIT, ApiKey.HEARTBEAT}),
+        "which commit is newer is settled when it is staged, and a heartbeat changes no offset."
+        " Version 0 asks ZooKeeper and lets nothing pass",
+        version_min=1,
+    ),
+    RequestClass("OffsetFetch", (ApiKey.OFFSET_FETCH,)),
+    RequestClass(
+        "Heartbeat",
+        (ApiKey.HEARTBEAT,),
+        frozenset({ApiKey.HEARTBEAT}),
+        "answered at once, so nothing ever waits behind one",
+    ),
+    RequestClass(
+        "JoinGroup",
+        (ApiKey.JOIN_GROUP,),
+        MEMBERSHIP | {ApiKey.LEAVE_GROUP},
+        "earlier than Kafka: other members join and sync meanwhile, and whoever leaves is heard"
+        " at once (a waiting join of its own is answered 25); in Kafka they wait for the rebalance",
+    ),
+    RequestClass(
+        "SyncGroup",
+        (ApiKey.SYNC_GROUP,),
+        MEMBERSHIP | {ApiKey.LEAVE_GROUP},
+        "earlier than Kafka: as for JoinGroup",
+    ),
+    RequestClass("LeaveGroup", (ApiKey.LEAVE_GROUP,)),
+    RequestClass(
+        "Questions",
+        (
+            ApiKey.LIST_OFFSETS,
+            ApiKey.METADATA,
+            ApiKey.FIND_COORDINATOR,
+            ApiKey.DESCRIBE_GROUPS,
+            ApiKey.LIST_GROUPS,
+            ApiKey.OFFSET_FOR_LEADER_EPOCH,
+            ApiKey.DESCRIBE_ACLS,
+            ApiKey.DESCRIBE_CONFIGS,
+            ApiKey.DESCRIBE_LOG_DIRS,
+            ApiKey.LIST_PARTITION_REASSIGNMENTS,
+            ApiKey.DESCRIBE_CLIENT_QUOTAS,
+            ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS,
+            ApiKey.DESCRIBE_CLUSTER,
+            ApiKey.DESCRIBE_PRODUCERS,
+            ApiKey.DESCRIBE_TRANSACTIONS,
+            ApiKey.LIST_TRANSACTIONS,
+        ),
+    ),
+    RequestClass(
+        "Changes",
+        (
+            ApiKey.CREATE_TOPICS,
+            ApiKey.DELETE_TOPICS,
+            ApiKey.DELETE_RECORDS,
+            ApiKey.CREATE_PARTITIONS,
+            ApiKey.CREATE_ACLS,
+            ApiKey.DELETE_ACLS,
+            ApiKey.ALTER_CONFIGS,
+            ApiKey.INCREMENTAL_ALTER_CONFIGS,
+            ApiKey.ALTER_REPLICA_LOG_DIRS,
+            ApiKey.DELETE_GROUPS,
+            ApiKey.OFFSET_DELETE,
+            ApiKey.ELECT_LEADERS,
+            ApiKey.ALTER_PARTITION_REASSIGNMENTS,
+            ApiKey.ALTER_CLIENT_QUOTAS,
+            ApiKey.ALTER_USER_SCRAM_CREDENTIALS,
+            ApiKey.UPDATE_FEATURES,
+        ),
+    ),
+    RequestClass(
+        "Producer ids and transactions",
+        (
+            ApiKey.INIT_PRODUCER_ID,
+            ApiKey.ADD_PARTITIONS_TO_TXN,
+            ApiKey.ADD_OFFSETS_TO_TXN,
+            ApiKey.END_TXN,
+            ApiKey.WRITE_TXN_MARKERS,
+            ApiKey.TXN_OFFSET_COMMIT,
+        ),
+    ),
+    RequestClass(
+        "Handshakes",
+        (ApiKey.API_VERSIONS, ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE),
+        reason="as in Kafka: what comes behind is served with the rights that they gave",
+    ),
+)
+
+ORDERS: Final = RequestClass(
+    "Orders between nodes",
+    tuple(sorted(INTER_BROKER)),
+    INTER_BROKER,
+    "ordered by their own epochs; news must not wait for a long order",
+)
+"""Served on the inter-broker listener only, so no row of the clients' table."""
+
+QUESTIONS: Final = frozenset(
+    key for each in CLASSES if each.name == "Questions" for key in each.keys
+)
+"""They change nothing."""
+
+_BY_KEY: Final = {int(key): each for each in (*CLASSES, ORDERS) for key in each.keys}
+
+
+def passing(key: int, version: int) -> Passing:
+    """What may start behind a request of this kind that has had its effect but no answer."""
+    found = _BY_KEY.get(key)
+    if found is None or version < found.version_min:
+        return NOTHING
+    return found.passing
+
+
+def members(request: Any) -> frozenset[tuple[str, ...]]:
+    """Who sends a JoinGroup or SyncGroup: by member id and by instance id, so far as known."""
+    group, instance_id = request.group_id, request.group_instance_id
+    known = set()
+    if request.member_id:
+        known.add(("member", group, request.member_id))
+    if instance_id is not None:
+        known.add(("instance", group, instance_id))
+    return frozenset(known)
+
+
+def common(several: Iterable[Passing]) -> Passing:
+    """What may start behind all of them; anything behind none."""
+    result: Passing = ANYTHING
+    for each in several:
+        result = each if result is ANYTHING else frozenset(result).intersection(each)
+    return result

@@ -1,0 +1,456 @@
+"""The parts of one node, put together: who is told of what, and which handler answers.
+
+No rule lives here; each is in the part that it belongs to.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import Callable, Coroutine, Mapping
+from typing import Any, Final
+
+from barnabas.client.ensemble import ZooKeeper
+
+from .administration import administration
+from .controller.auto_creation import AutoCreation
+from .controller.controller import Controller
+from .controller.creation import TopicWriter
+from .controller.term import Office
+from .controller.timed_link import timed
+from .coordination.group_coordinator_host import Coordination
+from .coordination.producer_id_manager import ProducerIdBlocks
+from .data_plane import data_plane
+from .handlers import sasl
+from .handlers.acls import AclsHandler
+from .handlers.api_versions import ApiVersionsHandler
+from .handlers.control_plane import ControlHandler
+from .handlers.conversion_process import Conversions
+from .handlers.describe_cluster import ClusterHandler
+from .handlers.describe_producers import ProducersHandler
+from .handlers.groups import GroupsHandler
+from .handlers.init_producer_id import ProducerIdsHandler
+from .handlers.metadata import MetadataHandler
+from .handlers.topics import TopicsHandler
+from .handlers.update_features import FeaturesHandler
+from .lifecycle.cluster_id_check import ClusterCheck
+from .lifecycle.controlled_shutdown_client import Departure
+from .lifecycle.log_dir_events import DiskNotices
+from .lifecycle.node_identity import Identity
+from .lifecycle.peer_compatibility import Peers
+from .lifecycle.registration import Registration, SessionRenewal
+from .liveness.liveness import Liveness
+from .metadata.metadata_cache import MetadataCache
+from .metrics.node_metrics import Observed, Observer
+from .net.dispatch import Dispatcher
+from .net.limits import Limits
+from .net.listener_reconfiguration import ListenerChanges
+from .net.listeners import Doors
+from .net.watchdog import Watchdog
+from .replication.damaged_replicas import DamagedReplicas
+from .replication.following import Followings
+from .replication.in_sync_sets import InSyncSets
+from .replication.replicas import Replicas
+from .replication.strays import StrayReplicas
+from .runtime.latency import Latency
+from .security.inter_broker_client import dialer
+from .settings.dynamic_node_config import NodeConfigs
+from .settings.node_config import NodeConfig
+from .settings.topic_configs import TopicConfigs
+from .storage.cleaner import Cleaner
+from .storage.files import Files
+from .storage.manager import LogManager
+
+log = logging.getLogger(__name__)
+
+INFORMED_S: Final = 10.0
+"""How long a node that serves is not called ready because it does not know the cluster yet."""
+
+Work = Callable[[], Coroutine[Any, Any, None]]
+
+
+class Node:
+    """One node's parts. ``open``, run ``background``, ``begin``; later ``depart`` and ``close``."""
+
+    def __init__(
+        self,
+        config: NodeConfig,
+        identity: Identity,
+        zookeeper: ZooKeeper,
+        logs: LogManager,
+        topic_configs: TopicConfigs,
+        node_configs: NodeConfigs,
+        files: Files,
+        now_ms: Callable[[], int],
+        chance: random.Random,
+        lease_clock: Callable[[], float],
+    ) -> None:
+        self.config = config
+        self.identity = identity
+        self._zookeeper = zookeeper
+        self._logs = logs
+        self._topic_configs = topic_configs
+        self._node_configs = node_configs
+        self._files = files
+        self._now_ms = now_ms
+        self._chance = chance
+        self._loop = asyncio.get_running_loop()
+        self._registration: Registration | None = None
+        self._dial = dialer(config, identity.node_id)
+        self._cluster_check = ClusterCheck(zookeeper, identity.cluster_id)
+        self._metadata = MetadataCache()
+        self._limits = Limits(config.network, config.listener_bounds)
+        self._disk_notices = DiskNotices(zookeeper, identity.node_id)
+        self._replicas = self._build_replicas()
+        self._damaged = DamagedReplicas(self._replicas, self._disk_notices.tell)
+        self._strays = StrayReplicas(
+            identity.node_id, logs, self._replicas, self._metadata, zookeeper
+        )
+        self._liveness = self._build_liveness(lease_clock)
+        self._doors = Doors(config, self._limits, self._liveness)
+        self._listener_changes = self._build_listener_changes()
+        self._writer = self._build_writer()
+        self._creation = AutoCreation(self._writer, config.coordinator)
+        self._coordination = Coordination(
+            config,
+            identity.node_id,
+            zookeeper=zookeeper,
+            replicas=self._replicas,
+            liveness=self._liveness,
+            metadata=self._metadata,
+            creation=self._creation,
+            files=files,
+            now_ms=now_ms,
+            chance=chance,
+            dial=self._dial,
+            locate=self._internal_address,
+        )
+        self._cleaner = self._build_cleaner()
+        self._departure = self._build_departure()
+        self._observer = Observer(config.metrics)
+        self._tell_each_other()
+
+    def _build_writer(self) -> TopicWriter:
+        return TopicWriter(
+            self._zookeeper,
+            self._chance,
+            partitions=self.config.topics.num_partitions,
+            factor=self.config.topics.default_replication_factor,
+            log_defaults=lambda: self._node_configs.log_defaults,
+        )
+
+    def _build_liveness(self, clock: Callable[[], float]) -> Liveness:
+        return Liveness(
+            self.config.liveness,
+            self._zookeeper,
+            node_id=self.identity.node_id,
+            cluster_id=self.identity.cluster_id,
+            secret=self.config.node.cluster_secret,
+            clock=clock,
+            chance=self._chance,
+            peers=self._peers,
+            is_candidate="coordinator" in self.config.node.node_roles,
+        )
+
+    def _build_departure(self) -> Departure:
+        """A node that shares no replica leaves without a word."""
+        return Departure(
+            self.identity.node_id,
+            self._metadata,
+            self._dial,
+            self._zookeeper,
+            self.config.controller,
+            self.config.inter_broker_listener,
+            shares_replicas=lambda: any(
+                len(partition.replicas) > 1 for partition in self._replicas
+            ),
+        )
+
+    def _build_cleaner(self) -> Cleaner:
+        committed = self._replicas.high_watermark
+        return Cleaner(self._files, self._logs, self.config.cleaner, committed, self._now_ms)
+
+    def _build_listener_changes(self) -> ListenerChanges:
+        return ListenerChanges(
+            self._zookeeper, self._node_configs, self._doors, self._limits.admission, self._now_ms
+        )
+
+    def _build_replicas(self) -> Replicas:
+        """Replicas need who fetches for them and who writes their in-sync sets."""
+        self._in_sync_sets = InSyncSets(
+            self._zookeeper,
+            self.identity.node_id,
+            self._loop,
+            lag_max_ms=self.config.replication.lag_time_max_ms,
+            live_nodes=lambda: self._metadata.snapshot.brokers.keys(),
+        )
+        self._followings = Followings(
+            self.identity.node_id,
+            self.config.replication,
+            dial=self._dial,
+            locate=self._internal_address,
+            truncated=self._logs.write_recovery_points,
+        )
+        return Replicas(
+            self.identity.node_id,
+            self._logs,
+            knows=lambda topic, index: self._metadata.snapshot.partition(topic, index) is not None,
+            around=self._in_sync_sets,
+            following=self._followings,
+        )
+
+    async def open(self, tasks: asyncio.TaskGroup) -> None:
+        """Bind every port, then take the place in ZooKeeper; nothing is served yet."""
+        self._orders = Latency()
+        self._dispatcher = dispatcher = self._observer.dispatcher(tasks)
+        await self._limits.admission.resolve()
+        await self._doors.bind(dispatcher)
+        self._registration = registration = Registration(
+            self._zookeeper,
+            self.identity.node_id,
+            self._doors.registration(self._now_ms()),
+            Peers.of_node(self._zookeeper, self.identity, self.config),
+            files=self._files,
+            session_directory=self._logs.locked_directory,
+        )
+        self._controller = Controller(
+            self._office(),
+            is_candidate="coordinator" in self.config.node.node_roles,
+            former_session=registration.former_session,
+        )
+        self._register_handlers(dispatcher, registration)
+        self._renewal = SessionRenewal(
+            self._zookeeper,
+            [
+                self._forget_former_life,
+                self._cluster_check.confirm,
+                self._register,
+                self._topic_configs.load,
+                self._node_configs.load,
+                self._campaign,
+            ],
+        )
+        await self._register()
+        await self._coordination.offsets_topic.look()
+        await self._observer.open(self._observed())
+
+    async def _forget_former_life(self) -> None:
+        assert self._registration is not None, "opened"
+        self._coordination.forget_former_life(self._registration.broker_epoch)
+
+    def background(self) -> Mapping[str, Work]:
+        """What runs as long as the node does; the end of any of it ends the node."""
+        registration = self._registration
+        assert registration is not None, "opened"
+        return {
+            "logs": self._logs.run,
+            "log compaction": self._cleaner.run,
+            "listeners": lambda: self._listener_changes.run(registration),
+            "topic settings": self._topic_configs.run,
+            "topic creation": self._creation.run,
+            "groups": self._coordination.groups.run,
+            "offsets topic": self._coordination.offsets_topic.run,
+            "controller": self._controller.run,
+            "session renewal": self._renewal.run,
+            "zookeeper's content": self._cluster_check.run,
+            "disk notices": self._disk_notices.run,
+            "damaged replicas": self._damaged.run,
+            "stray replicas": self._strays.run,
+            "liveness": self._liveness.run,
+            "in-sync sets": lambda: self._in_sync_sets.run(self._replicas),
+            "followers": self._followings.run,
+            "metrics": self._observer.run,
+            "watchdog": Watchdog(self._doors.open_connections, self._loop.time).run,
+        }
+
+    async def begin(self) -> Mapping[str, int]:
+        """Stand for election and serve; the bound port of each listener.
+
+        Returns when a controller has told this node what there is, or after INFORMED_S without.
+        """
+        self._controller.campaign()
+        ports = self._doors.serve()
+        log.info("serving node=%d ports=%s", self.identity.node_id, ports)
+        if not await self._metadata.wait_until_informed(INFORMED_S):
+            log.warning("heard of no controller yet node=%d", self.identity.node_id)
+        return ports
+
+    async def depart(self) -> None:
+        """Hand over what others can take."""
+        assert self._registration is not None, "opened"
+        self._followings.take_no_more()
+        await self._departure.announce(self._registration.broker_epoch)
+        await self._liveness.leave()
+        await self._controller.retire()
+
+    async def close(self) -> None:
+        """Stop serving, then stop the coordinator; logs and session are closed by the daemon."""
+        await self._doors.close()
+        await self._observer.close()
+        self._dispatcher.stop()
+        self._conversions.close()
+        await self._coordination.close()
+        self._liveness.close()
+
+    async def _register(self) -> None:
+        """Take the place in ZooKeeper, at the start and after a lost session."""
+        assert self._registration is not None, "opened"
+        await self._registration.register()
+        self._liveness.registered(self._registration.broker_epoch)
+
+    def _peers(self) -> dict[int, tuple[str, int]]:
+        """Where the other nodes' beacons go: to their INTERNAL listeners, by UDP."""
+        found = {}
+        for node in self._metadata.snapshot.brokers:
+            address = self._internal_address(node)
+            if node != self.identity.node_id and address is not None:
+                found[node] = address
+        return found
+
+    def _observed(self) -> Observed:
+        return Observed(
+            config=self.config,
+            node_id=self.identity.node_id,
+            doors=self._doors,
+            replicas=self._replicas,
+            in_sync_sets=self._in_sync_sets,
+            logs=self._logs,
+            controller=self._controller,
+            groups=self._coordination.groups,
+            now_ms=self._now_ms,
+            liveness=self._liveness,
+            duties=self._duties(),
+        )
+
+    def _duties(self) -> dict[str, Latency]:
+        """What this node does for itself and for others, by the names that metrics tell."""
+        beacons, proofs = self._liveness.beacons, self._liveness.proofs
+        return {
+            "authority_check": self._controller.checks,
+            "control_request": self._orders,
+            **({"beacon_echo": beacons.echoes} if beacons else {}),
+            **({"session_proof": proofs} if proofs else {}),
+        }
+
+    async def _campaign(self) -> None:
+        self._controller.campaign()
+
+    def _office(self) -> Office:
+        return Office(
+            zookeeper=self._zookeeper,
+            node_id=self.identity.node_id,
+            internal_listener=self.config.inter_broker_listener,
+            settings=self.config.controller,
+            dial=timed(self._dial, self._orders, self._loop.time),
+            now_ms=self._now_ms,
+            chance=self._chance,
+            may_be_unclean=self._may_be_unclean,
+            may_delete_topics=self.config.topics.delete_topic_enable,
+            vigil=self._liveness.beacons.vigil if self._liveness.beacons else None,
+            controller_seen=self._liveness.controller_seen,
+            is_controller_silent=self._liveness.is_controller_silent,
+            is_registered=lambda: self._registration is None or self._registration.is_held,
+        )
+
+    def _may_be_unclean(self, topic: str) -> bool:
+        overrides = self._topic_configs.overrides(topic)
+        default = self._node_configs.log_defaults.unclean_leader_election_enable
+        return overrides.get("unclean.leader.election.enable", str(default)).lower() == "true"
+
+    def _internal_address(self, node: int) -> tuple[str, int] | None:
+        return self._metadata.snapshot.endpoint(node, self.config.inter_broker_listener)
+
+    def _register_handlers(self, dispatcher: Dispatcher, registration: Registration) -> None:
+        replicas, metadata = self._replicas, self._metadata
+        topics, cluster_id = self.config.topics, self.identity.cluster_id
+        self._conversions = Conversions()
+        create = self._creation.ask if topics.auto_create_topics_enable else None
+        for handler in (
+            ApiVersionsHandler(dispatcher.offered),
+            *data_plane(
+                self.config,
+                replicas=replicas,
+                metadata=metadata,
+                logs=self._logs,
+                conversions=self._conversions,
+                room=lambda: self._limits.answers.room,
+                holds_lease=self._liveness.lease.holds,
+                loop=self._loop,
+                now_ms=self._now_ms,
+                chance=self._chance,
+            ),
+            GroupsHandler(self._coordination.groups),
+            ProducersHandler(replicas),
+            ProducerIdsHandler(ProducerIdBlocks(self._zookeeper, self.identity.node_id).take),
+            MetadataHandler(metadata, cluster_id, create=create),
+            TopicsHandler(
+                self._writer,
+                metadata,
+                is_controller=lambda: self._controller.is_active,
+                heard=self._controller.heard,
+                may_delete=topics.delete_topic_enable,
+            ),
+            ClusterHandler(metadata, cluster_id),
+            FeaturesHandler(is_controller=lambda: self._controller.is_active),
+            AclsHandler(),
+            ControlHandler(
+                replicas,
+                metadata,
+                self._topic_configs,
+                self._controller,
+                broker_epoch=lambda: registration.broker_epoch,
+            ),
+        ):
+            dispatcher.register(handler.handlers())
+        self._register_administration(dispatcher)
+        dispatcher.register(sasl.handlers())
+
+    def _register_administration(self, dispatcher: Dispatcher) -> None:
+        for each in administration(
+            self.identity.node_id,
+            self.config,
+            zookeeper=self._zookeeper,
+            metadata=self._metadata,
+            controller=self._controller,
+            topic_configs=self._topic_configs,
+            node_configs=self._node_configs,
+            logs=self._logs,
+            replicas=self._replicas,
+            files=self._files,
+            check_listeners=self._check_listeners,
+        ):
+            dispatcher.register(each.handlers())
+
+    async def _check_listeners(self, config: NodeConfig) -> None:
+        assert self._registration is not None, "opened"
+        await self._listener_changes.check(config, self._registration)
+
+    def _tell_each_other(self) -> None:
+        """Settings reach the logs, deletions the offsets, full disks the controller."""
+        self._topic_configs.on_change.append(self._logs.reconfigure)
+        self._topic_configs.on_change.append(lambda topic: self._controller.settings_changed())
+        self._topic_configs.on_nodes.append(self._node_configs.load)
+        self._node_configs.on_change.append(self._node_settings_changed)
+        self._metadata.on_change.append(self._forget_deleted_topics)
+        self._metadata.on_change.append(self._followings.hurry)
+        self._logs.offline.append(self._replicas.directory_failed)
+        self._logs.offline.append(lambda path, failed: self._disk_notices.tell())
+        self._logs.on_room.append(self._disk_notices.tell)
+        self._logs.damaged.append(self._damaged.notice)
+        self._logs.record_high_watermarks(self._replicas.high_watermarks)
+        self._logs.bound_deletion(self._replicas.high_watermark)
+
+    def _node_settings_changed(self) -> None:
+        """Listeners follow by themselves, since binding takes time."""
+        current = self._node_configs.current
+        self._logs.use_defaults(current.log_defaults)
+        self._logs.use_intervals(current.storage)
+        self._cleaner.reconfigure(current.cleaner)
+        self._limits.admission.reconfigure(current.network, current.listener_bounds)
+        self._controller.settings_changed()
+
+    def _forget_deleted_topics(self) -> None:
+        gone = self._coordination.forget_deleted_topics()
+        if gone:
+            self._topic_configs.topics_deleted(gone)

@@ -1,0 +1,1 @@
+"""The interpreter and the event loop: garbage collection, thread switching, measured latency."""

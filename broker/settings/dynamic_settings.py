@@ -1,0 +1,75 @@
+"""Which settings of nodes may change while they run, and of one node or of all.
+
+Source: KIP-226; what a node of Apache Kafka 3.9.1 lets change (tests/golden/node-configs.json).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import replace
+from typing import Final
+
+from barnabas.protocol.settings import Setting, declared
+
+from .listener_quotas import bound_setting, own_name
+from .log_config import BROKER_SYNONYMS, LogConfig
+from .name_validation import foreign_name
+from .node_config import SECTIONS
+from .unsupported_settings import KAFKA_NAMES, Scope
+
+TOPIC_KEYS: Final[Mapping[str, str]] = {
+    synonyms[0]: key for key, synonyms in BROKER_SYNONYMS.items()
+}
+"""A node's name for a setting of its logs to the topics' name; units are the same."""
+
+_OF_NODES: Final = frozenset(
+    {"advertised.listeners", "listener.security.protocol.map", "listeners"}
+)
+"""Ours that may change on single nodes only: no two nodes have one address."""
+
+_OF_ALL: Final = frozenset(
+    {
+        "log.cleaner.backoff.ms",
+        "log.cleaner.dedupe.buffer.size",
+        "log.cleaner.io.buffer.load.factor",
+        "log.cleaner.io.buffer.size",
+        "log.cleaner.io.max.bytes.per.second",
+        "log.cleaner.threads",
+        "max.connection.creation.rate",
+        "max.connections",
+        "max.connections.per.ip",
+        "max.connections.per.ip.overrides",
+        "producer.id.expiration.ms",
+    }
+    | TOPIC_KEYS.keys()
+)
+"""Ours that may change on single nodes and on all."""
+
+
+def scope_of(name: str) -> Scope | None:
+    """Where a setting may change while nodes run; None: not at all, or nobody knows it."""
+    if name in _OF_NODES:
+        return Scope.NODE
+    if name in _OF_ALL or bound_setting(name) is not None:
+        return Scope.CLUSTER
+    if name in KAFKA_NAMES:
+        return KAFKA_NAMES[name].scope
+    foreign = foreign_name(name) if own_name(name) is not None else None
+    return foreign.scope if foreign is not None else None
+
+
+def setting_of(name: str) -> Setting | None:
+    """How a node's setting is read; None when nobody knows the name."""
+    if name in TOPIC_KEYS:
+        return replace(declared(LogConfig)[TOPIC_KEYS[name]], name=name)
+    for section in SECTIONS:
+        if name in declared(section):
+            return declared(section)[name]
+    foreign = foreign_name(name)
+    return bound_setting(name) or (replace(foreign.setting, name=name) if foreign else None)
+
+
+def dynamic(overrides: Mapping[str, str], *, of_all: bool) -> dict[str, str]:
+    """Those among ``overrides`` that may stand there, of all nodes or of one."""
+    scopes: Collection[Scope | None] = (Scope.CLUSTER,) if of_all else (Scope.CLUSTER, Scope.NODE)
+    return {name: text for name, text in overrides.items() if scope_of(name) in scopes}

@@ -1,0 +1,323 @@
+"""The settings of one node: parsed once, checked against each other, never changed.
+
+Source: docs/spec/cluster.md §5 (names, defaults, the classes of names and their precedence).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, Final
+
+from barnabas.coordinator.config import CoordinatorConfig
+from barnabas.protocol.settings import ConfigError, declared, parse
+
+from .cleaner_settings import CleanerSettings
+from .endpoints import LOCAL_HOST, Endpoint, parse_endpoints, parse_protocol_map
+from .listener_quotas import ListenerBounds, address_bounds, listener_bounds
+from .liveness_settings import LivenessSettings
+from .log_config import BROKER_SYNONYMS, LogConfig
+from .metrics_settings import MetricsSettings
+from .name_validation import judge
+from .node_settings import (
+    ControllerSettings,
+    NetworkSettings,
+    NodeSettings,
+    ReplicationSettings,
+    StorageSettings,
+    TopicSettings,
+)
+
+__all__ = [
+    "SECTIONS",
+    "ControllerSettings",
+    "NetworkSettings",
+    "NodeConfig",
+    "NodeSettings",
+    "ReplicationSettings",
+    "StorageSettings",
+    "TopicSettings",
+    "known_names",
+    "load",
+]
+
+SECTIONS: Final[tuple[type[Any], ...]] = (
+    NodeSettings,
+    NetworkSettings,
+    TopicSettings,
+    ControllerSettings,
+    StorageSettings,
+    CleanerSettings,
+    ReplicationSettings,
+    LivenessSettings,
+    CoordinatorConfig,
+    MetricsSettings,
+)
+"""Every class of settings that a node's file may fill, in the order of the generated table."""
+
+_NOTHING: Final[Mapping[str, str]] = MappingProxyType({})
+_NAME: Final = re.compile(r"[^:=\s]+")
+_SHELL_WORDS: Final = ("~", "$")
+"""What a shell would replace at the beginning of a path, and nobody does here."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeConfig:
+    """All settings of one node, checked against each other."""
+
+    node: NodeSettings
+    network: NetworkSettings
+    topics: TopicSettings
+    controller: ControllerSettings
+    storage: StorageSettings
+    cleaner: CleanerSettings
+    replication: ReplicationSettings
+    liveness: LivenessSettings
+    coordinator: CoordinatorConfig
+    metrics: MetricsSettings
+    log_defaults: LogConfig
+    listeners: tuple[Endpoint, ...]
+    """What is bound: the inter-broker listener is among them."""
+    advertised: Mapping[str, Endpoint]
+    """By listener name, port 0 for the bound one; one missing here is advertised as bound."""
+    listener_bounds: Mapping[str, ListenerBounds]
+    """By listener name, for those that have bounds of their own."""
+    values: Mapping[str, str]
+    """What was given, by name; without what was ignored because nobody knows it."""
+    warnings: tuple[str, ...] = ()
+    """One line for each accepted name that has no meaning here."""
+
+    @property
+    def inter_broker_listener(self) -> str:
+        """Upper-case name of the listener that control requests come on."""
+        return self.network.inter_broker_listener_name.upper()
+
+    @property
+    def log_directories(self) -> tuple[Path, ...]:
+        """At least one, in the order of the file."""
+        return tuple(Path(name) for name in self.storage.log_dirs or (self.storage.log_dir,))
+
+
+def load(values: Mapping[str, str], variables: Mapping[str, str] = _NOTHING) -> NodeConfig:
+    """The node that ``values`` describe; raises ConfigError with every problem there is.
+
+    ``variables`` names the environment variable of each value that came from one. A stray one is
+    ignored with a warning; a name that nobody knows is refused where it came from a file.
+    """
+    judged = judge(values, known_names(), variables)
+    problems = [*judged.problems, *_missing(judged.values)]
+    parts: dict[Any, Any] = {}
+    for section in SECTIONS:
+        with _noted(problems):
+            parts[section] = parse(section, judged.values)
+    with _noted(problems):
+        parts[LogConfig] = LogConfig.from_broker(judged.values)
+    with _noted(problems):
+        listener_bounds(judged.values)
+    for check, *needed in _CHECKS:
+        if parts.keys() >= set(needed):
+            with _noted(problems):
+                check(*(parts[each] for each in needed))
+    if problems:
+        raise ConfigError(*(_with_origin(each, variables) for each in problems))
+    return _assembled(parts, judged.values, judged.warnings)
+
+
+def known_names() -> frozenset[str]:
+    """Every name that is acted on here."""
+    names = {name for section in SECTIONS for name in declared(section)}
+    return frozenset(names | {name for names in BROKER_SYNONYMS.values() for name in names})
+
+
+def _assembled(
+    parts: Mapping[Any, Any], values: Mapping[str, str], warnings: tuple[str, ...]
+) -> NodeConfig:
+    network, listeners, told = _endpoints(parts[NetworkSettings], parts[NodeSettings])
+    return NodeConfig(
+        node=parts[NodeSettings],
+        network=network,
+        topics=parts[TopicSettings],
+        controller=parts[ControllerSettings],
+        storage=parts[StorageSettings],
+        cleaner=parts[CleanerSettings],
+        replication=parts[ReplicationSettings],
+        liveness=parts[LivenessSettings],
+        coordinator=parts[CoordinatorConfig],
+        metrics=parts[MetricsSettings],
+        log_defaults=parts[LogConfig],
+        listeners=listeners,
+        advertised=told,
+        listener_bounds=listener_bounds(values),
+        values=MappingProxyType(dict(values)),
+        warnings=warnings,
+    )
+
+
+@contextlib.contextmanager
+def _noted(problems: list[str]) -> Iterator[None]:
+    """Go on after a wrong setting: whoever starts the node wants to hear of all of them."""
+    try:
+        yield
+    except ConfigError as error:
+        problems += error.problems
+
+
+def _with_origin(problem: str, variables: Mapping[str, str]) -> str:
+    found = _NAME.match(problem)
+    variable = variables.get(found[0]) if found else None
+    return f"{problem} (from the environment variable {variable})" if variable else problem
+
+
+def _missing(values: Mapping[str, str]) -> Iterator[str]:
+    """What a node cannot be without, whatever else is wrong with its settings."""
+    given = {name for name, text in values.items() if text.strip(", \t")}
+    if "zookeeper.connect" not in given:
+        yield "zookeeper.connect: must be set, for example to 127.0.0.1:2181"
+    if not given & {"log.dirs", "log.dir"}:
+        yield "log.dirs: must be set, to the directory that holds this node's data"
+    if "node.roles" in values.keys() - given:
+        yield "node.roles: must name broker, coordinator or both"
+
+
+def _check_directories(storage: StorageSettings) -> None:
+    """What is meant for a shell would become a directory of that name."""
+    name = "log.dirs" if storage.log_dirs else "log.dir"
+    paths = storage.log_dirs or (storage.log_dir,)
+    problems = [
+        f"{name}={path}: {path[0]} is not replaced here as in a shell; write the whole path"
+        for path in paths
+        if path.startswith(_SHELL_WORDS)
+    ]
+    if len(set(map(Path, paths))) != len(paths):
+        problems.append(f"{name}={','.join(paths)}: each directory may be named once")
+    if problems:
+        raise ConfigError(*problems)
+
+
+def _check_id(node: NodeSettings) -> None:
+    if node.broker_id < 0 and not node.broker_id_generation_enable:
+        raise ConfigError("broker.id: must be set, since broker.id.generation.enable is false")
+    if node.broker_id_generation_enable and node.broker_id > node.reserved_broker_max_id:
+        raise ConfigError(
+            f"broker.id={node.broker_id}: must not exceed reserved.broker.max.id="
+            f"{node.reserved_broker_max_id} while broker.id.generation.enable is true"
+        )
+
+
+def _check_compaction(node: NodeSettings, cleaner: CleanerSettings) -> None:
+    """The offsets topic is never deleted from: without compaction it only grows."""
+    problem = "log.cleaner.enable=false" if not cleaner.is_enabled else "log.cleaner.threads=0"
+    if "coordinator" in node.node_roles and not (cleaner.is_enabled and cleaner.threads):
+        raise ConfigError(f"{problem}: the offsets topic must be compacted by its coordinators")
+
+
+def _check_replication(settings: ReplicationSettings) -> None:
+    """A follower that is caught up must be heard more often than its lag is judged."""
+    wait_ms = settings.fetch_wait_max_ms
+    for name, limit_ms in (
+        ("replica.lag.time.max.ms", settings.lag_time_max_ms),
+        ("replica.socket.timeout.ms", settings.socket_timeout_ms),
+    ):
+        if wait_ms > limit_ms:
+            raise ConfigError(f"replica.fetch.wait.max.ms={wait_ms}: exceeds {name}={limit_ms}")
+
+
+def _check_liveness(settings: LivenessSettings, node: NodeSettings) -> None:
+    """Beacons prove by the secret whose they are, and several must fit into the timeout."""
+    if settings.beacon_enable and not node.cluster_secret:
+        raise ConfigError("beacon.enable: needs a cluster.secret, by which beacons are known")
+    if settings.beacon_timeout_ms < 4 * settings.beacon_interval_ms:
+        raise ConfigError(
+            f"beacon.timeout.ms={settings.beacon_timeout_ms}: must be at least four times "
+            f"beacon.interval.ms={settings.beacon_interval_ms}"
+        )
+
+
+def _endpoints(
+    network: NetworkSettings, node: NodeSettings
+) -> tuple[NetworkSettings, tuple[Endpoint, ...], Mapping[str, Endpoint]]:
+    protocols = parse_protocol_map(network.protocol_map)
+    listeners = _with_inter_broker_listener(network, node, protocols)
+    return network, listeners, _advertised(network, protocols, listeners)
+
+
+_CHECKS: Final[tuple[tuple[Callable[..., Any], *tuple[type[Any], ...]], ...]] = (
+    (_check_directories, StorageSettings),
+    (_check_id, NodeSettings),
+    (_check_compaction, NodeSettings, CleanerSettings),
+    (_endpoints, NetworkSettings, NodeSettings),
+    (address_bounds, NetworkSettings),
+    (_check_replication, ReplicationSettings),
+    (_check_liveness, LivenessSettings, NodeSettings),
+)
+"""What must fit together, each with the sections that it looks at."""
+
+
+def _with_inter_broker_listener(
+    network: NetworkSettings, node: NodeSettings, protocols: Mapping[str, str]
+) -> tuple[Endpoint, ...]:
+    """What is bound; nothing that asks for a proof which nobody would ask for."""
+    listeners = parse_endpoints("listeners", network.listeners, protocols)
+    if not listeners:
+        raise ConfigError("listeners: must name at least one")
+    name = network.inter_broker_listener_name.upper()
+    problems = [
+        f"listeners={endpoint}: {_unserved(endpoint, name, has_secret=bool(node.cluster_secret))}"
+        for endpoint in listeners
+        if not _is_served(endpoint, name, has_secret=bool(node.cluster_secret))
+    ]
+    if problems:
+        raise ConfigError(*problems)
+    if any(endpoint.listener == name for endpoint in listeners):
+        return listeners
+    host = listeners[0].host
+    if not host and network.advertised_listeners is None:
+        host = LOCAL_HOST  # what is advertised then
+    protocol = "SASL_PLAINTEXT" if node.cluster_secret else "PLAINTEXT"
+    return (*listeners, Endpoint(name, protocol, host, 0))
+
+
+def _is_served(endpoint: Endpoint, inner: str, *, has_secret: bool) -> bool:
+    """Whether the listener asks for exactly the proof that its protocol promises."""
+    asks = endpoint.listener == inner and has_secret
+    return endpoint.protocol == ("SASL_PLAINTEXT" if asks else "PLAINTEXT")
+
+
+def _unserved(endpoint: Endpoint, inner: str, *, has_secret: bool) -> str:
+    if endpoint.listener == inner and has_secret:
+        return (
+            f"{inner} is {endpoint.protocol}, but with a cluster.secret it must be SASL_PLAINTEXT "
+            "in listener.security.protocol.map"
+        )
+    if endpoint.listener == inner and endpoint.protocol == "SASL_PLAINTEXT":
+        return "SASL_PLAINTEXT between nodes needs a cluster.secret, which they prove"
+    return (
+        f"{endpoint.protocol} promises security that is not built yet; a node is never more open "
+        "than its file says"
+    )
+
+
+def _advertised(
+    network: NetworkSettings, protocols: Mapping[str, str], listeners: tuple[Endpoint, ...]
+) -> dict[str, Endpoint]:
+    if network.advertised_listeners is None:
+        return {}
+    bound = {endpoint.listener: endpoint.protocol for endpoint in listeners}
+    endpoints = parse_endpoints(
+        "advertised.listeners", network.advertised_listeners, {**protocols, **bound}
+    )
+    for endpoint in endpoints:
+        if endpoint.listener not in bound:
+            raise ConfigError(f"advertised.listeners={endpoint}: no such listener is bound")
+        if endpoint.host in ("", "0.0.0.0", "::"):  # noqa: S104 - refused, not bound
+            raise ConfigError(f"advertised.listeners={endpoint}: nobody can dial that host")
+    told = {endpoint.listener: endpoint for endpoint in endpoints}
+    first, inner = listeners[0], listeners[-1]
+    if first.listener in told and inner.listener not in told and not inner.port:
+        # The inter-broker listener opened by itself: where the first one is, under its name.
+        told[inner.listener] = replace(inner, host=told[first.listener].host)
+    return told

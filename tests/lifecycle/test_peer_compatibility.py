@@ -1,0 +1,137 @@
+"""Asking the registered nodes, on real listeners, whether they speak with this one."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Mapping
+
+import pytest
+
+from barnabas.broker.handlers import sasl
+from barnabas.broker.handlers.api_versions import ApiVersionsHandler
+from barnabas.broker.handlers.metadata import MetadataHandler
+from barnabas.broker.lifecycle.peer_compatibility import Answer, Peer, Peers, Verdict
+from barnabas.broker.metadata.metadata_cache import MetadataCache
+from barnabas.broker.net.dispatch import Dispatcher
+from barnabas.broker.net.limits import Limits
+from barnabas.broker.net.listener import Listener
+from barnabas.broker.security.inter_broker_client import NODE_USER
+from barnabas.broker.settings.node_config import NetworkSettings
+from barnabas.client.ensemble import ensure
+from barnabas.console.ports import LOOPBACK, free_ports
+from barnabas.protocol import znodes
+from barnabas.protocol.api import ApiKey
+from tests.sim.sim_zookeeper import SimEnsemble
+
+OURS = 2
+THEIRS = 1
+CLUSTER = "the cluster"
+BETWEEN_NODES = (
+    ApiKey.LEADER_AND_ISR,
+    ApiKey.UPDATE_METADATA,
+    ApiKey.STOP_REPLICA,
+    ApiKey.CONTROLLED_SHUTDOWN,
+    ApiKey.FETCH,
+    ApiKey.OFFSET_FOR_LEADER_EPOCH,
+)
+
+
+@contextlib.asynccontextmanager
+async def node(
+    secret: str | None = None, *, cluster: str = CLUSTER, lacking: ApiKey | None = None
+) -> AsyncIterator[int]:
+    """The inter-broker listener of a node; its port."""
+    async with asyncio.TaskGroup() as tasks:
+        dispatcher = Dispatcher(tasks)
+        dispatcher.register(ApiVersionsHandler(dispatcher.offered).handlers())
+        dispatcher.register(sasl.handlers())
+        dispatcher.register(MetadataHandler(MetadataCache(), cluster, create=None).handlers())
+        for key in BETWEEN_NODES:
+            if key is not lacking:
+                dispatcher.register({key: lambda call: None})
+        passwords: Mapping[str, str] | None = {NODE_USER: secret} if secret else None
+        limits = Limits(NetworkSettings())
+        listener = Listener("INTERNAL", dispatcher, limits, is_internal=True, passwords=passwords)
+        port = await listener.bind(LOOPBACK, 0)
+        listener.serve()
+        yield port
+        await listener.close()
+
+
+async def answer(
+    port: int, *, secret: str | None = None, listener: str = "INTERNAL", theirs: str = "INTERNAL"
+) -> Answer:
+    """What comes of asking the node at this port."""
+    zookeeper = SimEnsemble(asyncio.get_running_loop()).connect()
+    peers = Peers(zookeeper, OURS, CLUSTER, listener=listener, secret=secret)
+    registration = znodes.BrokerRegistration(endpoints={theirs: (LOOPBACK, port)}, timestamp=0)
+    return await peers.ask(Peer(THEIRS, 7, registration))
+
+
+@pytest.mark.parametrize("secret", [None, "secret"])
+async def test_nodes_of_one_secret_or_of_none_accept_each_other(secret: str | None) -> None:
+    async with node(secret) as port:
+        assert await answer(port, secret=secret) == Answer(Verdict.ACCEPTED)
+
+
+@pytest.mark.parametrize(
+    ("theirs", "ours", "cause"),
+    [
+        pytest.param("secret", "another", "is not the cluster's", id="another"),
+        pytest.param("secret", None, "this node has none", id="none here"),
+        pytest.param(None, "secret", "asks for no cluster.secret", id="none there"),
+    ],
+)
+async def test_a_node_that_cannot_prove_the_secret_is_refused_and_both_causes_are_named(
+    theirs: str | None, ours: str | None, cause: str
+) -> None:
+    async with node(theirs) as port:
+        found = await answer(port, secret=ours)
+    assert found.verdict is Verdict.REFUSED
+    assert cause in found.reason
+    assert "or zookeeper.connect leads to a cluster" in found.reason
+
+
+@pytest.mark.parametrize("lacking", BETWEEN_NODES, ids=lambda key: key.name)
+async def test_a_node_whose_protocol_does_not_fit_is_refused(lacking: ApiKey) -> None:
+    async with node(lacking=lacking) as port:
+        found = await answer(port)
+    assert found.verdict is Verdict.REFUSED
+    assert "another protocol" in found.reason
+
+
+async def test_a_node_without_a_listener_of_our_name_is_refused_while_it_lives() -> None:
+    async with node() as port:
+        found = await answer(port, listener="REPLICATION")
+    assert found.verdict is Verdict.REFUSED
+    assert "inter.broker.listener.name" in found.reason
+    assert (await answer(port, listener="REPLICATION")).verdict is Verdict.SILENT
+
+
+async def test_a_dead_node_refuses_nobody() -> None:
+    assert (await answer(free_ports(1)[0])).verdict is Verdict.SILENT
+
+
+async def test_somebody_else_at_the_address_of_a_node_refuses_nobody() -> None:
+    async def greet(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"220 mail.example.org ESMTP\r\n")
+        writer.close()
+
+    server = await asyncio.start_server(greet, LOOPBACK, 0)
+    async with server:
+        found = await answer(server.sockets[0].getsockname()[1])
+    assert found.verdict is Verdict.SILENT
+    async with node(cluster="another cluster") as port:
+        found = await answer(port)
+    assert found.verdict is Verdict.SILENT
+    assert "another cluster" in found.reason
+
+
+async def test_a_registration_that_no_session_holds_keeps_no_start_waiting() -> None:
+    zookeeper = SimEnsemble(asyncio.get_running_loop()).connect()
+    await ensure(zookeeper, znodes.BROKER_IDS)
+    registration = znodes.BrokerRegistration(endpoints={"INTERNAL": (LOOPBACK, 1)}, timestamp=0)
+    await zookeeper.create(znodes.broker_path(THEIRS), registration.to_json())
+    peers = Peers(zookeeper, OURS, CLUSTER, listener="INTERNAL", secret=None)
+    assert not await peers.await_acceptance()

@@ -1,0 +1,96 @@
+"""How much a round of the survey asks for, and what it does without."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import pytest
+
+from barnabas.broker.metrics import first_unread_times, group_lag_monitor
+from barnabas.broker.metrics.first_unread_times import UnreadTimes
+from barnabas.broker.metrics.group_lag_monitor import Survey
+from barnabas.client.cluster import TopicPartition
+from barnabas.client.unread import Range
+from tests.coordinator.rig import Rig
+
+NOBODY: Any = None
+P, Q = TopicPartition("orders", 0), TopicPartition("orders", 1)
+
+
+@pytest.fixture
+def rig() -> Iterator[Rig]:
+    made = Rig()
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def lookups(monkeypatch: pytest.MonkeyPatch) -> list[dict[TopicPartition, Range]]:
+    """What is asked of leaders; every record was written at its offset."""
+    asked: list[dict[TopicPartition, Range]] = []
+
+    async def first(
+        cluster: object, unread: Mapping[TopicPartition, Range], *, within_ms: int
+    ) -> Mapping[TopicPartition, int]:
+        asked.append(dict(unread))
+        return {place: each.start for place, each in unread.items()}
+
+    monkeypatch.setattr(first_unread_times, "first_unread_ms", first)
+    return asked
+
+
+async def test_groups_at_one_partition_are_asked_for_one_after_the_other(
+    lookups: list[dict[TopicPartition, Range]],
+) -> None:
+    unread = {("a", P): Range(1, 9), ("b", P): Range(2, 9), ("a", Q): Range(3, 9)}
+    found = await UnreadTimes().look(NOBODY, unread)
+    assert found == {("a", P): 1, ("b", P): 2, ("a", Q): 3}
+    assert lookups == [{P: Range(1, 9), Q: Range(3, 9)}, {P: Range(2, 9)}]
+
+
+async def test_a_group_that_did_not_move_is_not_asked_for_again(
+    lookups: list[dict[TopicPartition, Range]],
+) -> None:
+    times = UnreadTimes()
+    await times.look(NOBODY, {("a", P): Range(1, 9), ("b", P): Range(2, 9)})
+    lookups.clear()
+    found = await times.look(NOBODY, {("a", P): Range(1, 20), ("b", P): Range(3, 20)})
+    assert found == {("a", P): 1, ("b", P): 3}
+    assert lookups == [{P: Range(3, 20)}]
+
+
+async def test_who_is_at_the_end_costs_nothing(
+    lookups: list[dict[TopicPartition, Range]],
+) -> None:
+    assert await UnreadTimes().look(NOBODY, {("a", P): Range(9, 9)}) == {("a", P): None}
+    assert lookups == []
+
+
+async def test_more_than_a_round_may_ask_have_another_turn(
+    lookups: list[dict[TopicPartition, Range]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(first_unread_times, "READS_MAX", 1)
+    times = UnreadTimes()
+    unread = {("a", P): Range(1, 9), ("b", P): Range(2, 9)}
+    assert await times.look(NOBODY, unread) == {("a", P): 1}
+    assert await times.look(NOBODY, unread) == {("a", P): 1, ("b", P): 2}
+
+
+def test_groups_beyond_the_bound_are_counted_without_their_lag(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(group_lag_monitor, "OFFSETS_MAX", 3)
+    for group in ("a", "b", "c"):
+        for index in (0, 1):
+            rig.commit(1, group=group, index=index)
+
+    async def looked() -> tuple[list[int], int]:
+        made = Survey(rig.coordinator.directory, NOBODY, interval_ms=1, now_ms=lambda: 0)
+        groups, beyond = await made._look()
+        return [len(each.offsets) for each in groups], beyond
+
+    sizes, beyond = asyncio.run(looked())
+    assert sorted(sizes) == [0, 0, 2]
+    assert beyond == 4

@@ -1,0 +1,124 @@
+"""Who is let in, and when: bounds of node, listener, address and time (KIP-402, KIP-612)."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from barnabas.broker.net.connection_quotas import HELD_S_MAX, Admission
+from barnabas.broker.settings.node_config import NetworkSettings, load
+from barnabas.protocol.messages import list_groups
+from barnabas.protocol.settings import ConfigError
+from tests.net.conftest import Start
+
+LEAST = {"zookeeper.connect": "z:1", "log.dirs": "/d"}
+LIST = (list_groups.ListGroupsRequest(), 2)
+
+
+def admission(**settings: str) -> Admission:
+    """Settings with ``_`` for dots; ``__`` begins the name of a listener."""
+    config = load(LEAST | {name.replace("_", "."): value for name, value in settings.items()})
+    return Admission(config.network, config.listener_bounds)
+
+
+def enters(
+    of: Admission, host: str, listener: str = "PLAINTEXT", now: float = 100.0, inner: bool = False
+) -> str | None:
+    problem = of.problem(host, listener, is_internal=inner, now=now)
+    if problem is None:
+        of.wait_s(listener, is_internal=inner, now=now)
+    return problem
+
+
+def test_connections_are_counted_by_address_and_in_all() -> None:
+    bounded = admission(max_connections="3", max_connections_per_ip="2")
+    assert [enters(bounded, host) is None for host in "aaabb"] == [True, True, False, True, False]
+    bounded.left("a", "PLAINTEXT", is_internal=False)
+    assert enters(bounded, "b") is None
+    assert bounded.total == 3
+
+
+def test_an_address_may_have_a_bound_of_its_own() -> None:
+    bounded = admission(
+        max_connections_per_ip="0", max_connections_per_ip_overrides="10.0.0.1:1,[::1]:2"
+    )
+    assert [enters(bounded, "10.0.0.1") is None for _ in range(2)] == [True, False]
+    assert [enters(bounded, "::1") is None for _ in range(3)] == [True, True, False]
+    assert enters(bounded, "10.0.0.2") is not None
+
+
+async def test_a_host_name_stands_for_its_addresses() -> None:
+    bounded = admission(max_connections_per_ip_overrides="localhost:1,no.such.host.invalid:1")
+    await bounded.resolve()
+    assert [enters(bounded, "127.0.0.1") is None for _ in range(2)] == [True, False]
+
+
+def test_a_listener_may_have_bounds_of_its_own() -> None:
+    bounded = admission(listener_name_inside_max_connections="1")
+    assert [enters(bounded, "a", "INSIDE") is None for _ in range(2)] == [True, False]
+    assert enters(bounded, "a") is None
+
+
+def test_clients_cannot_keep_nodes_from_each_other() -> None:
+    bounded = admission(max_connections="1", max_connection_creation_rate="1")
+    assert enters(bounded, "a") is None
+    assert enters(bounded, "b") == "too many connections"
+    assert enters(bounded, "n", "INTERNAL", inner=True) is None
+    assert bounded.wait_s("INTERNAL", is_internal=True, now=100.0) == 0
+
+
+def test_connections_beyond_the_rate_wait_for_their_turn_after_a_burst() -> None:
+    bounded = admission(max_connection_creation_rate="4")
+    waits = [bounded.wait_s("PLAINTEXT", is_internal=False, now=100.0) for _ in range(7)]
+    assert waits == [0, 0, 0, 0, 0.25, 0.5, 0.75]
+    assert bounded.wait_s("PLAINTEXT", is_internal=False, now=101.0) == 0
+
+
+def test_the_slower_of_two_rates_counts() -> None:
+    bounded = admission(
+        max_connection_creation_rate="100", listener_name_a_max_connection_creation_rate="1"
+    )
+    assert [bounded.wait_s("A", is_internal=False, now=100.0) for _ in range(3)] == [0, 1, 2]
+    assert bounded.wait_s("B", is_internal=False, now=100.0) == 0
+
+
+def test_a_connection_that_would_wait_for_too_long_is_turned_away() -> None:
+    bounded = admission(max_connection_creation_rate="1")
+    let_in = sum(enters(bounded, "a") is None for _ in range(100))
+    assert let_in == HELD_S_MAX + 1
+    assert enters(bounded, "a") == "too many connections a second"
+
+
+def test_other_bounds_hold_from_the_next_connection_on() -> None:
+    bounded = admission()
+    assert [enters(bounded, "a") for _ in range(3)] == [None] * 3
+    bounded.reconfigure(NetworkSettings(max_connections=3), {})
+    assert enters(bounded, "a") == "too many connections"
+    bounded.reconfigure(NetworkSettings(), {})
+    assert enters(bounded, "a") is None
+
+
+@pytest.mark.parametrize(
+    ("settings", "reason"),
+    [
+        ({"max.connections.per.ip.overrides": "a"}, "must read host:count"),
+        ({"max.connections.per.ip.overrides": "a:b"}, "must read host:count"),
+        ({"max.connections.per.ip": "0"}, "lets nobody in"),
+        ({"max.connections": "0"}, "must be at least 1"),
+        ({"listener.name.inside.max.connections": "0"}, "listener.name.inside.max.connections=0"),
+        ({"max.connection.creation.rate": "0"}, "must be at least 1"),
+    ],
+)
+def test_bounds_that_make_no_sense_are_refused_as_kafka_refuses_them(
+    settings: dict[str, str], reason: str
+) -> None:
+    with pytest.raises(ConfigError, match=reason):
+        load(LEAST | settings)
+
+
+async def test_a_connection_that_waits_for_its_turn_is_served_in_the_end(start: Start) -> None:
+    node = await start(settings=NetworkSettings(max_connection_creation_rate=10))
+    clients = [await node.connect() for _ in range(12)]
+    answers = await asyncio.gather(*(client.ask(*LIST) for client in clients))
+    assert len(answers) == 12

@@ -1,0 +1,61 @@
+"""The overrides of topics that are deleted are forgotten, docs/spec/cluster.md §1.6."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+
+from barnabas.broker.lifecycle.node_identity import lay_out
+from barnabas.broker.settings.topic_configs import TopicConfigs
+from barnabas.protocol import znodes
+from tests.sim.sim_zookeeper import SimEnsemble
+
+
+def payload(**overrides: str) -> bytes:
+    return znodes.TopicConfig(
+        config={name.replace("_", "."): value for name, value in overrides.items()}
+    ).to_json()
+
+
+@pytest.fixture
+async def ensemble() -> SimEnsemble:
+    return SimEnsemble(asyncio.get_running_loop())
+
+
+@pytest.fixture
+async def configs(ensemble: SimEnsemble) -> AsyncIterator[TopicConfigs]:
+    """Follows a cluster in which two topics set something themselves."""
+    session = ensemble.connect()
+    await lay_out(session)
+    for topic in ("kept", "gone"):
+        await session.create(znodes.topic_config_path(topic), payload(segment_bytes="77"))
+    configs = TopicConfigs(session, lambda: 0)
+    await configs.load()
+    following = asyncio.create_task(configs.run())
+    yield configs
+    following.cancel()
+    await asyncio.wait([following])
+
+
+async def test_a_deleted_topics_overrides_are_forgotten(
+    ensemble: SimEnsemble, configs: TopicConfigs
+) -> None:
+    told: asyncio.Queue[str] = asyncio.Queue()
+    configs.on_change.append(told.put_nowait)
+    await ensemble.connect().delete(znodes.topic_config_path("gone"))
+    configs.topics_deleted(["gone", "kept", "never set anything"])
+    assert await told.get() == "gone"
+    assert (configs.overrides("gone"), configs.overrides("kept")) == ({}, {"segment.bytes": "77"})
+
+
+async def test_a_topic_that_was_created_again_has_what_it_sets_now(
+    ensemble: SimEnsemble, configs: TopicConfigs
+) -> None:
+    told: asyncio.Queue[str] = asyncio.Queue()
+    configs.on_change.append(told.put_nowait)
+    await ensemble.connect().set(znodes.topic_config_path("gone"), payload(retention_ms="5"))
+    configs.topics_deleted(["gone"])
+    assert await told.get() == "gone"
+    assert configs.overrides("gone") == {"retention.ms": "5"}
