@@ -6,7 +6,7 @@ import: pytest finds them. docs/testing.md tells about both.
 
 from __future__ import annotations
 
-from barnabas.console.development_cluster import Cluster
-from barnabas.console.failure import Failure
+from barnabas.console.development.cluster import Cluster
+from barnabas.console.command_line.failure import Failure
 
 __all__ = ["Cluster", "Failure"]

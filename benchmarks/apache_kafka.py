@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
-from barnabas.console.java import find_java
+from barnabas.console.development.java import find_java
 from benchmarks import download_cache
 from benchmarks.download_cache import fetched
 from benchmarks.server_process import ServerFailed, ServerProcess, write_properties

@@ -26,9 +26,9 @@ from typing import Final, NoReturn, Self
 if not __package__:
     sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from barnabas.console.cluster_calls import ClusterCalls
-from barnabas.console.development_cluster import Cluster
-from barnabas.console.given_cluster import GivenCluster
+from barnabas.console.development.cluster import Cluster
+from barnabas.console.development.cluster_operations import ClusterOperations
+from barnabas.console.development.existing_cluster import ExistingCluster
 from benchmarks.client_contestants import CONTESTANTS, Cost, Job
 from benchmarks.report import machine
 from benchmarks.server_process import ServerFailed, pin
@@ -88,7 +88,7 @@ def work(name: str) -> None:
         print(json.dumps(asdict(cost)), flush=True)
 
 
-def one_round(cluster: ClusterCalls, worker: Worker, megabytes: int, commits: int) -> Costs:
+def one_round(cluster: ClusterOperations, worker: Worker, megabytes: int, commits: int) -> Costs:
     """All jobs of one client, on topics of its own that are deleted afterwards."""
     found: Costs = {}
     for size in SIZES:
@@ -104,13 +104,15 @@ def one_round(cluster: ClusterCalls, worker: Worker, megabytes: int, commits: in
 
 
 @contextmanager
-def _topic(cluster: ClusterCalls, name: str) -> Iterator[str]:
+def _topic(cluster: ClusterOperations, name: str) -> Iterator[str]:
     cluster.create_topic(name)
     yield name
     cluster.delete_topic(name)
 
 
-def measure(cluster: ClusterCalls, workers: Sequence[Worker], plan: argparse.Namespace) -> Costs:
+def measure(
+    cluster: ClusterOperations, workers: Sequence[Worker], plan: argparse.Namespace
+) -> Costs:
     """Warm everybody up, then visit all in every round, in turn."""
     for worker in workers:
         one_round(cluster, worker, WARM_UP_MEGABYTES, plan.commits // 10)
@@ -197,9 +199,9 @@ def main() -> None:
     are_pinned = not options.no_pin and (os.cpu_count() or 1) > 1
     names = options.only or list(CONTESTANTS)
     with ExitStack() as stack:
-        cluster: ClusterCalls
+        cluster: ClusterOperations
         if options.bootstrap:
-            cluster = GivenCluster(options.bootstrap, "", _refuse)
+            cluster = ExistingCluster(options.bootstrap, "", _refuse)
         else:
             cluster = stack.enter_context(Cluster(1))
             if are_pinned:

@@ -25,7 +25,7 @@ from typing import Any, Self
 if not __package__:
     sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from barnabas.console.embedded_zookeeper import EmbeddedZooKeeper
+from barnabas.console.development.embedded_zookeeper import EmbeddedZooKeeper
 from benchmarks.apache_kafka import KAFKA_VERSION, kafka_jars, kafka_node
 from benchmarks.barnabas_node import ROOT, barnabas_node
 from benchmarks.generator import Job, Result

@@ -32,8 +32,8 @@ if not __package__:
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from barnabas.console.development_cluster import Cluster
-from barnabas.console.embedded_zookeeper import EmbeddedZooKeeper
+from barnabas.console.development.cluster import Cluster
+from barnabas.console.development.embedded_zookeeper import EmbeddedZooKeeper
 from barnabas.console.ports import LOOPBACK
 from barnabas.protocol.hashing import group_partition
 from benchmarks.apache_kafka import KAFKA_VERSION, kafka_jars, kafka_node

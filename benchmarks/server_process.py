@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Final, Self
 
-from barnabas.console.children import Child
+from barnabas.console.development.child_process import ChildProcess
 from barnabas.console.ports import LOOPBACK, free_ports
 
 _TICKS_PER_SECOND: Final = os.sysconf("SC_CLK_TCK")
@@ -79,7 +79,7 @@ class ServerProcess:
         self.port = port
         self._command = command
         self._log = log
-        self._child: Child | None = None
+        self._child: ChildProcess | None = None
 
     def __enter__(self) -> Self:
         """Start."""
@@ -118,7 +118,7 @@ class ServerProcess:
         """Run it, without waiting for anything."""
         assert self._child is None or not self._child.is_running, f"{self.name} runs"
         self._log.parent.mkdir(parents=True, exist_ok=True)
-        self._child = Child(self._command, self._log)
+        self._child = ChildProcess(self._command, self._log)
 
     def wait_until_listening(self, timeout_s: float = _START_S) -> None:
         """Poll the port; raises ServerFailed when the process ends or the time is over."""
@@ -151,6 +151,6 @@ class ServerProcess:
         """The end of what it printed."""
         return self._running().last_words(30)
 
-    def _running(self) -> Child:
+    def _running(self) -> ChildProcess:
         assert self._child is not None, f"{self.name} was never started"
         return self._child

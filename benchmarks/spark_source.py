@@ -20,7 +20,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from barnabas.client.admin import Admin
 from barnabas.client.descriptions import NewTopic
-from barnabas.console.development_cluster import Cluster
+from barnabas.console.development.cluster import Cluster
 from barnabas.pipeline.frames import available_now
 from barnabas.pipeline.link import close_links, link_to
 from barnabas.pipeline.session import spark_session

@@ -27,7 +27,7 @@ from typing import NamedTuple
 if not __package__:
     sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from barnabas.console.embedded_zookeeper import EmbeddedZooKeeper
+from barnabas.console.development.embedded_zookeeper import EmbeddedZooKeeper
 from benchmarks import frames
 from benchmarks.apache_kafka import kafka_jars, kafka_node
 from benchmarks.barnabas_node import barnabas_node

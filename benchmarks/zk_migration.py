@@ -33,7 +33,7 @@ from barnabas.client.ensemble import (
     ZooKeeper,
 )
 from barnabas.client.zookeeper import connect
-from barnabas.console.development_cluster import Cluster
+from barnabas.console.development.cluster import Cluster
 from barnabas.pipeline.jobs import zk_migrate
 from barnabas.pipeline.jobs.inputs import Source
 from barnabas.pipeline.jobs.report import Report

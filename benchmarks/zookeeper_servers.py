@@ -10,7 +10,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
-from barnabas.console.embedded_zookeeper import EmbeddedZooKeeper, four_letter_word
+from barnabas.console.development.embedded_zookeeper import EmbeddedZooKeeper, four_letter_word
 from barnabas.console.ports import LOOPBACK, free_ports
 
 TICK_MS: Final = 1_000

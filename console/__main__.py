@@ -1,6 +1,6 @@
 """The ``barnabas`` command: its verbs, and what a failure looks like.
 
-Each verb lives in a file of its own, with ``add_arguments`` and ``run``, imported when it is typed:
+Each verb is a file of commands/ with ``add_arguments`` and ``run``, imported when it is typed:
 a command for people should answer at once. Source: docs/spec/cluster.md §5;
 docs/spec/users.md §2.1.
 """
@@ -17,10 +17,9 @@ from typing import Final
 
 from barnabas.client.errors import KafkaError
 from barnabas.client.system_errors import in_words
-
-from .command_parser import CommandParser, add_command
-from .failure import Failure, Misuse
-from .output import note
+from barnabas.console.command_line.command_parser import CommandParser, add_command
+from barnabas.console.command_line.failure import Failure, Misuse
+from barnabas.console.command_line.output import note
 
 _VERBS: Final = {
     "up": "start a development cluster: ZooKeeper and nodes, gone with Ctrl-C",
@@ -116,7 +115,7 @@ def _parser(typed: Sequence[str]) -> CommandParser:
     for verb, meaning in _VERBS.items():
         sub = add_command(verbs, verb, meaning)
         if verb in typed:
-            module = importlib.import_module(f"barnabas.console.{verb}")
+            module = importlib.import_module(f"barnabas.console.commands.{verb}")
             module.add_arguments(sub)
             sub.set_defaults(run=module.run)
     return parser

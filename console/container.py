@@ -17,14 +17,14 @@ from typing import Final, NoReturn
 
 from barnabas.broker.settings.node_config import NodeConfig, load
 from barnabas.broker.settings.properties import from_environment, parse_properties, variables
+from barnabas.console.command_line.failure import Failure
+from barnabas.console.commands.zookeeper import DEFAULT_PORT
+from barnabas.console.commands.zookeeper import from_environment as zookeeper_options
+from barnabas.console.development.embedded_zookeeper import four_letter_word
+from barnabas.console.development.readiness_probe import Address, is_complete
 from barnabas.protocol.settings import ConfigError
 
 from .__main__ import main as barnabas
-from .embedded_zookeeper import four_letter_word
-from .failure import Failure
-from .probe import Address, is_complete
-from .zookeeper import DEFAULT_PORT
-from .zookeeper import from_environment as zookeeper_options
 
 MOUNTED_SETTINGS: Final = Path("/mnt/shared/config/server.properties")
 """Where Kafka's own image looks for a settings file, too."""

@@ -15,12 +15,11 @@ from barnabas.client.admin import Admin
 from barnabas.client.cluster import TopicPartition
 from barnabas.client.descriptions import NewTopic
 from barnabas.client.errors import KafkaError
-
-from .demo_clients import OnlyMember, read, send
-from .development_cluster import Cluster
-from .failure import Failure
-from .groups_views import OFFSET_COLUMNS, offset_cells
-from .output import print_table
+from barnabas.console.command_line.failure import Failure
+from barnabas.console.command_line.output import print_table
+from barnabas.console.development.cluster import Cluster
+from barnabas.console.development.demo_clients import OnlyMember, read, send
+from barnabas.console.groups.describe import OFFSET_COLUMNS, offset_cells
 
 _NODES: Final = 3
 _TOPIC: Final = "orders"

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 
 if TYPE_CHECKING:
-    from .development_cluster import Cluster
+    from barnabas.console.development.cluster import Cluster
 
 _BROKERS: Final = 1
 _NAME_CHARACTERS_MAX: Final = 100
@@ -64,10 +64,10 @@ def pytest_configure(config: pytest.Config) -> None:
 def kafka_cluster(pytestconfig: pytest.Config) -> Iterator[Cluster]:
     """A real Kafka cluster for the whole session: bootstrap, kill, restart, pause, create_topic."""
     if bootstrap := pytestconfig.getoption("--barnabas-bootstrap"):
-        from .given_cluster import GivenCluster
+        from barnabas.console.development.existing_cluster import ExistingCluster
 
         zookeeper = pytestconfig.getoption("--barnabas-zookeeper")
-        yield GivenCluster(bootstrap, zookeeper, pytest.skip)  # type: ignore[misc]
+        yield ExistingCluster(bootstrap, zookeeper, pytest.skip)  # type: ignore[misc]
         return
     cluster = _started(_brokers(pytestconfig), _settings(pytestconfig))
     yield cluster
@@ -116,8 +116,8 @@ def _leave_our_asserts_alone(pluginmanager: pytest.PytestPluginManager) -> None:
 
 
 def _started(brokers: int, settings: Mapping[str, str]) -> Cluster:
-    from .development_cluster import Cluster
-    from .failure import Failure
+    from barnabas.console.command_line.failure import Failure
+    from barnabas.console.development.cluster import Cluster
 
     try:
         return Cluster(brokers, settings=settings).start()

@@ -17,14 +17,14 @@ import pytest
 from kazoo.client import KazooClient
 
 from barnabas.client.admin import Admin
-from barnabas.console.development_cluster import Cluster
+from barnabas.console.development.cluster import Cluster
 from tests.harness.pages import ROOT, Example, Reader, blocks, examples, pages
 from tests.harness.steady import STEADY
 
 README = ROOT / "README.md"
 CONSUMERS = "/consumers"
 ELSEWHERE = {
-    ("README.md", "make demo"): "tests/console/test_development_cluster.py; the tests themselves",
+    ("README.md", "make demo"): "tests/console/development/test_cluster.py; the tests themselves",
     ("README.md", "pip install"): "tests/plugin/test_installation.py; `up` in tests/console",
     ("README.md", "barnabas broker"): "tests/broker: nodes that run until a signal",
     ("README.md", "from barnabas.pipeline"): "tests/pipeline/test_pipeline_page.py",

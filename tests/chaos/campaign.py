@@ -25,7 +25,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from barnabas.console.development_cluster import Cluster
+from barnabas.console.development.cluster import Cluster
 from benchmarks.cluster_view import ClusterView
 from benchmarks.zookeeper_servers import ZooKeepers
 from tests.harness.waiting import eventually

@@ -23,7 +23,7 @@ from typing import Final
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from barnabas.console.development_cluster import Cluster
+from barnabas.console.development.cluster import Cluster
 from barnabas.console.ports import LOOPBACK
 from barnabas.protocol.hashing import group_partition
 from benchmarks.cluster_view import OFFSETS_TOPIC, ClusterView

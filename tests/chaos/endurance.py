@@ -23,7 +23,7 @@ from typing import Any, Final
 
 from kazoo.exceptions import KazooException
 
-from barnabas.console.development_cluster import Cluster
+from barnabas.console.development.cluster import Cluster
 from barnabas.console.ports import LOOPBACK
 from benchmarks.cluster_view import OFFSETS_TOPIC, ClusterView
 

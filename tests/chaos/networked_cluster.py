@@ -12,11 +12,11 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
-from barnabas.console.development_cluster import Cluster, Progress
-from barnabas.console.embedded_zookeeper import EmbeddedZooKeeper
-from barnabas.console.node import Node
+from barnabas.console.development.cluster import Cluster, Progress
+from barnabas.console.development.embedded_zookeeper import EmbeddedZooKeeper
+from barnabas.console.development.node import Node
+from barnabas.console.development.readiness_probe import wait_until_complete
 from barnabas.console.ports import LOOPBACK
-from barnabas.console.probe import wait_until_complete
 from tests.crash.powered_disk import Cut, PoweredDisk
 from tests.harness.raw import Address
 from tests.harness.waiting import eventually

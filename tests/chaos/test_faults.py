@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from barnabas.console.embedded_zookeeper import EmbeddedZooKeeper
+from barnabas.console.development.embedded_zookeeper import EmbeddedZooKeeper
 from benchmarks.barnabas_node import ROOT
 from tests.chaos import networks
 from tests.chaos.fault_kinds import Kind, plan

@@ -18,7 +18,7 @@ import pytest
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from barnabas.console.development_cluster import Cluster
+from barnabas.console.development.cluster import Cluster
 from barnabas.console.ports import LOOPBACK
 from benchmarks import slow_disk
 from benchmarks.cluster_view import OFFSETS_TOPIC, ClusterView

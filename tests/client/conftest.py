@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from barnabas.console.development_cluster import Cluster
+from barnabas.console.development.cluster import Cluster
 from tests.harness.steady import STEADY
 
 

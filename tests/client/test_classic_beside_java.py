@@ -16,8 +16,8 @@ import pytest
 from barnabas.client.classic_stream import KafkaStream
 from barnabas.client.high_level_consumer import ConsumerConnector
 from barnabas.client.producer import Producer
-from barnabas.console.development_cluster import Cluster
-from barnabas.console.java import find_java
+from barnabas.console.development.cluster import Cluster
+from barnabas.console.development.java import find_java
 from benchmarks.apache_kafka import class_path
 from tests.harness.needs import maven_jars
 from tests.harness.steady import STEADY

@@ -26,8 +26,8 @@ from barnabas.client.producer import Producer
 from barnabas.client.topic_filter import blacklist, whitelist
 from barnabas.client.topology import TopicPartition
 from barnabas.client.zookeeper import KazooSession, connect
-from barnabas.console.development_cluster import Cluster
-from barnabas.console.embedded_zookeeper import EmbeddedZooKeeper
+from barnabas.console.development.cluster import Cluster
+from barnabas.console.development.embedded_zookeeper import EmbeddedZooKeeper
 from tests.zookeeper.conftest import expire
 
 six_partitions = pytest.mark.kafka_topic(partitions=6)

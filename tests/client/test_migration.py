@@ -24,7 +24,7 @@ import pytest
 from barnabas.client.admin import Admin
 from barnabas.client.producer import Producer
 from barnabas.client.topology import TopicPartition
-from barnabas.console.development_cluster import Cluster
+from barnabas.console.development.cluster import Cluster
 
 ROOT = Path(__file__).parents[2]
 PARTITIONS = 4

@@ -11,11 +11,11 @@ import pytest
 
 from barnabas.client.descriptions import MemberDescription, Progress
 from barnabas.console.__main__ import main
-from barnabas.console.groups_views import OFFSET_COLUMNS, offset_cells, progress_as_json
-from barnabas.console.output import print_table
+from barnabas.console.command_line.output import print_table
+from barnabas.console.commands.up import topic
+from barnabas.console.development.snippets import first_programs, snippets
+from barnabas.console.groups.describe import OFFSET_COLUMNS, offset_cells, progress_as_json
 from barnabas.console.ports import free_ports
-from barnabas.console.snippets import first_programs, snippets
-from barnabas.console.up import topic
 
 ROOT = Path(__file__).parents[2]
 MEMBER = MemberDescription(

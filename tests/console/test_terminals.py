@@ -17,10 +17,10 @@ import pytest
 
 from barnabas.client.system_errors import in_words
 from barnabas.console.__main__ import _VERBS, _parser, main
-from barnabas.console.command_parser import CommandParser, sentence
-from barnabas.console.development_cluster import Cluster
-from barnabas.console.failure import Failure
-from barnabas.console.java import java_text
+from barnabas.console.command_line.command_parser import CommandParser, sentence
+from barnabas.console.command_line.failure import Failure
+from barnabas.console.development.cluster import Cluster
+from barnabas.console.development.java import java_text
 from barnabas.console.ports import free_ports
 from barnabas.pipeline.jobs import launch
 
@@ -401,6 +401,6 @@ def test_zookeeper_that_is_not_there_is_one_line(
 
 
 def test_misuse_is_a_failure_for_whoever_calls_a_command_from_python() -> None:
-    from barnabas.console.failure import Misuse
+    from barnabas.console.command_line.failure import Misuse
 
     assert issubclass(Misuse, Failure)

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from barnabas.console.java import find_java
+from barnabas.console.development.java import find_java
 from benchmarks.apache_kafka import class_path
 from benchmarks.download_cache import CACHE, fetched
 

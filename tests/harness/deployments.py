@@ -13,9 +13,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final, Protocol
 
-from barnabas.console.development_cluster import Cluster
-from barnabas.console.embedded_zookeeper import EmbeddedZooKeeper
-from barnabas.console.node import Node
+from barnabas.console.development.cluster import Cluster
+from barnabas.console.development.embedded_zookeeper import EmbeddedZooKeeper
+from barnabas.console.development.node import Node
 from barnabas.console.ports import LOOPBACK
 from benchmarks.apache_kafka import kafka_node
 from benchmarks.server_process import ServerProcess

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Final
 
-from barnabas.console.node import Node
+from barnabas.console.development.node import Node
 from barnabas.console.ports import LOOPBACK, free_ports
 from barnabas.protocol.znodes import (
     CONTROLLER,

@@ -8,7 +8,7 @@ from typing import Final
 
 import pytest
 
-from barnabas.console.java import find_java
+from barnabas.console.development.java import find_java
 from benchmarks.apache_kafka import class_path
 
 from .needs import apache_kafka_jars

@@ -10,8 +10,8 @@ import pytest
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
-from barnabas.console.development_cluster import Cluster
-from barnabas.console.embedded_zookeeper import EmbeddedZooKeeper
+from barnabas.console.development.cluster import Cluster
+from barnabas.console.development.embedded_zookeeper import EmbeddedZooKeeper
 from barnabas.coordinator.ports import SNAPSHOT
 from benchmarks.apache_kafka import kafka_node
 from tests.harness.confluent_client import Confluent

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from confluent_kafka.admin import AdminClient
 
-from barnabas.console.development_cluster import Cluster
-from barnabas.console.node import Node
+from barnabas.console.development.cluster import Cluster
+from barnabas.console.development.node import Node
 from tests.harness.confluent_client import Confluent
 from tests.harness.go_clients import FRANZ, SARAMA, GoClient
 from tests.harness.java_tools import (

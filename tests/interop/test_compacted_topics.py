@@ -9,7 +9,7 @@ import pytest
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from barnabas.console.development_cluster import Cluster
+from barnabas.console.development.cluster import Cluster
 from tests.harness.confluent_client import Confluent
 from tests.harness.records import Received, Sent
 from tests.harness.waiting import eventually

@@ -11,8 +11,8 @@ from pathlib import Path
 
 from barnabas.client.admin import Admin
 from barnabas.client.descriptions import NewTopic
-from barnabas.console.development_cluster import Cluster
-from barnabas.console.node import Node
+from barnabas.console.development.cluster import Cluster
+from barnabas.console.development.node import Node
 from tests.harness.confluent_client import Confluent
 from tests.harness.coordinators import coordinator
 from tests.harness.raw import RawConnection, addresses_of, array, request_frame, text

@@ -21,8 +21,8 @@ from confluent_kafka import (
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from barnabas.console.java import find_java
-from barnabas.console.log_verify import Report, verify
+from barnabas.console.development.java import find_java
+from barnabas.console.log.verify import Report, verify
 from benchmarks.apache_kafka import class_path
 from tests.harness.confluent_client import WAIT_S, Confluent
 from tests.harness.java_tools import complaints

@@ -9,8 +9,8 @@ import pytest
 
 from barnabas.client.cluster import TopicPartition
 from barnabas.client.descriptions import Committed
-from barnabas.console.groups_plan import Change
-from barnabas.console.groups_undo_file import write_undo_file
+from barnabas.console.groups.plan import Change
+from barnabas.console.groups.undo_file import write_undo_file
 from tests.harness.group_shell import GroupShell
 
 

@@ -19,8 +19,8 @@ from barnabas.client.admin import Admin
 from barnabas.client.cluster import TopicPartition
 from barnabas.client.connection import Connection
 from barnabas.console.__main__ import main
-from barnabas.console.groups_lag import LAG_COLUMNS, Standing, read_or_none, standings
-from barnabas.console.groups_views import OFFSET_COLUMNS
+from barnabas.console.groups.describe import OFFSET_COLUMNS
+from barnabas.console.groups.lag import LAG_COLUMNS, Standing, read_or_none, standings
 from barnabas.coordinator.lag import Lag
 from barnabas.coordinator.verdicts import Verdict
 from barnabas.protocol.messages import offset_commit

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from barnabas.console.groups_times import time_text
+from barnabas.console.groups.time_arguments import time_text
 from tests.harness.client_libraries import GroupMember
 from tests.harness.confluent_client import Confluent
 from tests.harness.group_shell import RECORDS, STEP_MS, GroupShell

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from barnabas.console.groups_times import time_text
+from barnabas.console.groups.time_arguments import time_text
 from tests.harness.confluent_client import Confluent
 from tests.harness.deployments import Deployment
 from tests.harness.group_shell import STEP_MS, GroupShell

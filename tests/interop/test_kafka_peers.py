@@ -19,9 +19,9 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 )
 from confluent_kafka.cimpl import NewPartitions, NewTopic
 
-from barnabas.console.development_cluster import Cluster
-from barnabas.console.embedded_zookeeper import EmbeddedZooKeeper
-from barnabas.console.node import Node
+from barnabas.console.development.cluster import Cluster
+from barnabas.console.development.embedded_zookeeper import EmbeddedZooKeeper
+from barnabas.console.development.node import Node
 from barnabas.console.ports import LOOPBACK
 from benchmarks.server_process import ServerProcess
 from tests.harness.confluent_client import Confluent

@@ -10,7 +10,7 @@ import pytest
 
 from barnabas.client.connection import Connection
 from barnabas.client.errors import KafkaError
-from barnabas.console.development_cluster import Cluster
+from barnabas.console.development.cluster import Cluster
 from barnabas.console.ports import LOOPBACK, free_ports
 from barnabas.protocol.messages import incremental_alter_configs as alter_configs
 from barnabas.protocol.messages import metadata

@@ -11,7 +11,7 @@ from typing import Any, Final
 import pytest
 
 from barnabas.client.connection import Connection
-from barnabas.console.embedded_zookeeper import EmbeddedZooKeeper
+from barnabas.console.development.embedded_zookeeper import EmbeddedZooKeeper
 from barnabas.console.ports import LOOPBACK
 from barnabas.protocol.messages import describe_configs
 from barnabas.protocol.messages import incremental_alter_configs as alter_configs

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from barnabas.console.embedded_zookeeper import EmbeddedZooKeeper
+from barnabas.console.development.embedded_zookeeper import EmbeddedZooKeeper
 from benchmarks import overload
 
 SETTINGS = {**overload.REPLICATED, "beacon.timeout.ms": "5000"}

@@ -23,7 +23,7 @@ from barnabas.client import (
     TopicPartition,
 )
 from barnabas.client.list_offsets import EARLIEST, LATEST, offsets_for
-from barnabas.console.development_cluster import Cluster
+from barnabas.console.development.cluster import Cluster
 
 NODES = 3
 PARTITIONS = 3

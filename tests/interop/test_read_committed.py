@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from barnabas.console.development_cluster import Cluster
-from barnabas.console.embedded_zookeeper import EmbeddedZooKeeper
+from barnabas.console.development.cluster import Cluster
+from barnabas.console.development.embedded_zookeeper import EmbeddedZooKeeper
 from tests.harness.committed_readers import READERS, Reader, Row
 from tests.harness.deployments import is_apache_kafka
 from tests.harness.znodes import session

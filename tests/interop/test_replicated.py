@@ -8,8 +8,8 @@ import pytest
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from barnabas.console.development_cluster import Cluster
-from barnabas.console.node import Node
+from barnabas.console.development.cluster import Cluster
+from barnabas.console.development.node import Node
 from barnabas.protocol.znodes import PartitionState, partition_state_path
 from tests.harness import znodes
 from tests.harness.confluent_client import Confluent

@@ -15,8 +15,8 @@ from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from barnabas.console.development_cluster import Cluster
-from barnabas.console.node import Node
+from barnabas.console.development.cluster import Cluster
+from barnabas.console.development.node import Node
 from barnabas.console.ports import LOOPBACK
 from barnabas.protocol.znodes import (
     CONTROLLER,

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from barnabas.console.development_cluster import Cluster
-from barnabas.console.embedded_zookeeper import EmbeddedZooKeeper
+from barnabas.console.development.cluster import Cluster
+from barnabas.console.development.embedded_zookeeper import EmbeddedZooKeeper
 from barnabas.console.ports import LOOPBACK
 from barnabas.protocol.znodes import (
     BROKER_IDS,

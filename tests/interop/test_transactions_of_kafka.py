@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 
-from barnabas.console.java import find_java
+from barnabas.console.development.java import find_java
 from benchmarks.apache_kafka import class_path
 from tests.harness.committed_readers import READERS, Row
 from tests.harness.confluent_client import Confluent

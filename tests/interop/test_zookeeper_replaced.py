@@ -13,7 +13,7 @@ from kazoo.exceptions import KazooException
 
 from barnabas.client.admin import Admin
 from barnabas.client.descriptions import NewTopic
-from barnabas.console.embedded_zookeeper import EmbeddedZooKeeper
+from barnabas.console.development.embedded_zookeeper import EmbeddedZooKeeper
 from barnabas.protocol.znodes import BROKER_IDS, CONTROLLER
 from benchmarks.barnabas_node import barnabas_node
 from tests.harness import znodes

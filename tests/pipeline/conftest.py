@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from pyspark.sql import DataFrame, DataFrameReader, SparkSession
 
-from barnabas.console.development_cluster import Cluster
+from barnabas.console.development.cluster import Cluster
 from barnabas.pipeline.link import Link, close_links, link_to
 from barnabas.pipeline.session import spark_session
 from benchmarks.spark_connector import NoConnector, connector_jars

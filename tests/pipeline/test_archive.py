@@ -12,7 +12,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from barnabas.client.cluster import TopicPartition
-from barnabas.console.development_cluster import Cluster
+from barnabas.console.development.cluster import Cluster
 from barnabas.pipeline import cluster_calls
 from barnabas.pipeline.frames import (
     read_archive,

@@ -17,7 +17,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from barnabas.client.cluster import TopicPartition
-from barnabas.console.development_cluster import Cluster
+from barnabas.console.development.cluster import Cluster
 from barnabas.pipeline import cluster_calls
 from barnabas.pipeline.link import Link
 from barnabas.pipeline.sink.archive_files import ArchiveFiles, Manifest

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from barnabas.console.development_cluster import Cluster
+from barnabas.console.development.cluster import Cluster
 from benchmarks.spark_connector import NoConnector
 from tests.harness.confluent_client import Confluent
 from tests.harness.needs import MAVEN, skip_without

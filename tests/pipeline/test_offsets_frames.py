@@ -15,7 +15,7 @@ from pyspark.sql.datasource import EqualTo
 
 from barnabas.client.cluster import TopicPartition
 from barnabas.client.zookeeper import connect
-from barnabas.console.development_cluster import Cluster
+from barnabas.console.development.cluster import Cluster
 from barnabas.pipeline import cluster_calls
 from barnabas.pipeline.frames import (
     read_commits,

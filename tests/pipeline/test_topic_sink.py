@@ -13,7 +13,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from barnabas.client.errors import KafkaError
-from barnabas.console.development_cluster import Cluster
+from barnabas.console.development.cluster import Cluster
 from barnabas.pipeline.frames import (
     read_topic,
     stream_to_topic,

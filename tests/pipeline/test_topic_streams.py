@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from barnabas.client.cluster import TopicPartition
-from barnabas.console.development_cluster import Cluster
+from barnabas.console.development.cluster import Cluster
 from barnabas.pipeline import cluster_calls
 from barnabas.pipeline.frames import stream_topic
 from barnabas.pipeline.link import Link

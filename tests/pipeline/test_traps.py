@@ -24,7 +24,7 @@ from pyspark.sql.types import StructType
 from barnabas.client.admin import Admin
 from barnabas.client.cluster import TopicPartition
 from barnabas.client.descriptions import NewTopic
-from barnabas.console.development_cluster import Cluster
+from barnabas.console.development.cluster import Cluster
 from barnabas.pipeline.frames import stream_topic
 from barnabas.pipeline.link import Link
 from barnabas.pipeline.session import default_conf

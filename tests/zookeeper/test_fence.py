@@ -8,7 +8,7 @@ import pytest
 
 from barnabas.broker.controller.election import ControllerMoved, Election
 from barnabas.client.ensemble import BadVersion, Create, Set, ZooKeeper
-from barnabas.console.embedded_zookeeper import EmbeddedZooKeeper
+from barnabas.console.development.embedded_zookeeper import EmbeddedZooKeeper
 from tests.zookeeper.conftest import Connect, expire
 
 

@@ -31,7 +31,7 @@ from barnabas.broker.lifecycle.registration import (
 )
 from barnabas.broker.storage.files import DiskFiles, StorageError
 from barnabas.client.ensemble import ConnectionLost, SessionExpired, ZooKeeper
-from barnabas.console.embedded_zookeeper import EmbeddedZooKeeper
+from barnabas.console.development.embedded_zookeeper import EmbeddedZooKeeper
 from barnabas.protocol import znodes
 from barnabas.protocol.settings import ConfigError
 from tests.harness.fixed_peers import FixedPeers

@@ -26,7 +26,7 @@ from barnabas.client.ensemble import (
     ZooKeeperError,
 )
 from barnabas.client.zookeeper import connect
-from barnabas.console.embedded_zookeeper import EmbeddedZooKeeper
+from barnabas.console.development.embedded_zookeeper import EmbeddedZooKeeper
 from barnabas.console.ports import free_ports
 from tests.zookeeper.conftest import Connect, expire
 

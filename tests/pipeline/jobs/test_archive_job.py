@@ -10,7 +10,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from barnabas.client.cluster import TopicPartition
-from barnabas.console.development_cluster import Cluster
+from barnabas.console.development.cluster import Cluster
 from barnabas.pipeline import cluster_calls
 from barnabas.pipeline.jobs import archive, restore
 from barnabas.pipeline.jobs.archive import CHECK, ONCE, REPAIR, ArchiveConfig

@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from barnabas.client.cluster import TopicPartition
-from barnabas.console.development_cluster import Cluster
+from barnabas.console.development.cluster import Cluster
 from barnabas.pipeline import cluster_calls
 from barnabas.pipeline.jobs import bulk_reset
 from barnabas.pipeline.jobs.bulk_reset import EARLIEST, BulkResetConfig

@@ -10,7 +10,7 @@ from barnabas.client.admin import Admin
 from barnabas.client.cluster import TopicPartition
 from barnabas.client.config import ClientConfig
 from barnabas.client.descriptions import Committed
-from barnabas.console.development_cluster import Cluster
+from barnabas.console.development.cluster import Cluster
 from barnabas.pipeline import cluster_calls
 from barnabas.pipeline.jobs import lag_history, offset_audit
 from barnabas.pipeline.jobs.audit_rules import BY_HAND

@@ -15,7 +15,7 @@ from barnabas.pipeline.jobs.segment_checks import check
 from barnabas.pipeline.jobs.segments import SegmentsConfig
 from barnabas.pipeline.source.segment_files import SegmentFile, find_segments
 from barnabas.protocol.log_files.index_entries import OFFSET_ENTRY
-from tests.console.kafka_data import extract
+from tests.console.log.kafka_data import extract
 
 
 @pytest.fixture

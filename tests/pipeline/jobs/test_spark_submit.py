@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from barnabas.pipeline.jobs import launch
-from tests.console.kafka_data import extract
+from tests.console.log.kafka_data import extract
 
 START = datetime(2026, 11, 21, tzinfo=UTC)
 SCHEMA = pa.schema(

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from barnabas.client.cluster import TopicPartition
-from barnabas.console.development_cluster import Cluster
+from barnabas.console.development.cluster import Cluster
 from barnabas.pipeline import cluster_calls
 from barnabas.pipeline.link import Link
 

@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 from barnabas.client.cluster import TopicPartition
 from barnabas.client.ensemble import ZooKeeper, read_if_any
 from barnabas.client.zookeeper import connect
-from barnabas.console.development_cluster import Cluster
+from barnabas.console.development.cluster import Cluster
 from barnabas.pipeline import cluster_calls
 from barnabas.pipeline.jobs import zk_migrate
 from barnabas.pipeline.jobs.inputs import Source

@@ -1,0 +1,1 @@
+"""What all verbs share: options, input files, output, and how a failure is told."""

@@ -1,0 +1,1 @@
+"""The verbs of the ``barnabas`` command, a file for each."""

@@ -1,0 +1,170 @@
+"""``barnabas offsets migrate``: offsets of groups at rest, from ZooKeeper to Kafka or back.
+
+Source: docs/spec/coordinator.md §6.8; docs/client/migration.md.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import os
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+from barnabas.client.admin import Admin
+from barnabas.client.ensemble import ConnectionLost, ZooKeeperError
+from barnabas.client.migration import KAFKA, ZOOKEEPER, Held, row
+from barnabas.client.migration_stores import BothStores
+from barnabas.console.command_line.cluster_options import (
+    DESCRIPTION,
+    add_cluster_options,
+    administer,
+    described_address,
+)
+from barnabas.console.command_line.command_parser import add_command
+from barnabas.console.command_line.failure import Failure, Misuse
+from barnabas.console.command_line.output import print_json, print_table, shown
+from barnabas.console.offsets.migration import Outcome, apply_plan, make_plan, roll_back, verify
+
+T = TypeVar("T")
+
+_VARIABLE: Final = "BARNABAS_ZOOKEEPER"
+_COLUMNS: Final = ("GROUP", "TOPIC", "PARTITION", "ZOOKEEPER", "KAFKA", "STEP", "WRITE")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """``migrate`` and its four steps."""
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
+    migrate = add_command(commands, "migrate", "move offsets between ZooKeeper and Kafka")
+    steps = migrate.add_subparsers(dest="step", metavar="STEP", required=True)
+    plan = add_command(steps, "plan", "read both stores, write down what would be done")
+    plan.add_argument("--group", action="append", default=[], metavar="GROUP", dest="groups")
+    plan.add_argument("--all-groups", action="store_true", help="all that ZooKeeper knows")
+    plan.add_argument("--to", choices=(KAFKA, ZOOKEEPER), default=KAFKA)
+    plan.add_argument(
+        "--source-wins",
+        action="store_true",
+        help="write the source's offset even where the other store has a larger one",
+    )
+    plan.set_defaults(work=_plan)
+    for name, meaning, work in (
+        ("apply", "do it; may be repeated until all is done", _apply),
+        ("rollback", "take the groups back to the store they came from", _rollback),
+    ):
+        sub = add_command(steps, name, meaning)
+        sub.add_argument(
+            "--even-if-live", action="store_true", help="though somebody may commit meanwhile"
+        )
+        sub.set_defaults(work=work)
+    add_command(steps, "verify", "compare both stores now").set_defaults(work=_verify)
+    for sub in steps.choices.values():
+        sub.add_argument("file", type=Path, metavar="FILE", help="the plan")
+        sub.add_argument(
+            "--zookeeper",
+            metavar="HOST:PORT,...[/PATH]",
+            help=f"its servers (default: of the cluster named, or ${_VARIABLE})",
+        )
+        add_cluster_options(sub)
+
+
+def run(chosen: argparse.Namespace) -> int:
+    """Do one step; 0 when every group is where it should be."""
+    code: int = chosen.work(chosen)
+    return code
+
+
+def _plan(chosen: argparse.Namespace) -> int:
+    if bool(chosen.groups) == chosen.all_groups:
+        raise Misuse("name groups with --group, or say --all-groups")
+    plan = _with_stores(
+        chosen,
+        lambda stores: make_plan(
+            stores, chosen.file, chosen.groups, chosen.to, source_wins=chosen.source_wins
+        ),
+    )
+    rows = _rows([each for held in plan.held.values() for each in held], plan.to, plan.source_wins)
+    _print_rows(rows, chosen.json)
+    return 0
+
+
+def _apply(chosen: argparse.Namespace) -> int:
+    return _print_outcomes(
+        _with_stores(
+            chosen, lambda stores: apply_plan(stores, chosen.file, even_if_live=chosen.even_if_live)
+        ),
+        chosen.json,
+    )
+
+
+def _rollback(chosen: argparse.Namespace) -> int:
+    return _print_outcomes(
+        _with_stores(
+            chosen, lambda stores: roll_back(stores, chosen.file, even_if_live=chosen.even_if_live)
+        ),
+        chosen.json,
+    )
+
+
+def _verify(chosen: argparse.Namespace) -> int:
+    plan, held = _with_stores(chosen, lambda stores: verify(stores, chosen.file))
+    rows = _rows(held, plan.to, False)
+    for found, each in zip(held, rows, strict=True):
+        each["behind"] = found.is_behind(plan.to)
+    _print_rows(rows, chosen.json)
+    return int(any(each["behind"] for each in rows))
+
+
+def _with_stores(chosen: argparse.Namespace, work: Callable[[BothStores], Awaitable[T]]) -> T:
+    servers = _servers(chosen)
+    logging.getLogger("kazoo").setLevel(logging.CRITICAL)  # what failed is told once, by us
+
+    async def connected(admin: Admin) -> T:
+        from barnabas.client.zookeeper import connect
+
+        try:
+            session = await connect(servers, connection_timeout_ms=chosen.timeout_ms)
+        except (ConnectionLost, ZooKeeperError) as error:  # ZooKeeperError: it is no address
+            raise Failure(str(error)) from None
+        try:
+            return await work(BothStores(session, admin))
+        except ZooKeeperError as error:
+            raise Failure(f"zookeeper: {error!r}") from None
+        finally:
+            await session.close()
+
+    return administer(chosen, connected)
+
+
+def _servers(chosen: argparse.Namespace) -> str:
+    found = chosen.zookeeper
+    if not found and chosen.cluster is not None:
+        found = described_address(chosen.cluster / DESCRIPTION, "zookeeper")
+    found = found or os.environ.get(_VARIABLE)
+    if not found:
+        raise Misuse(f"which ZooKeeper? say --zookeeper, --cluster or set {_VARIABLE}")
+    return str(found)
+
+
+def _rows(held: Sequence[Held], to: str, source_wins: bool) -> list[dict[str, Any]]:
+    return [{"group": each.group, **row(each, to, source_wins=source_wins)} for each in held]
+
+
+def _print_rows(rows: Sequence[Mapping[str, Any]], as_json: bool) -> None:
+    if as_json:
+        print_json(rows)
+    elif rows:
+        names = [name.lower() for name in _COLUMNS]
+        print_table(_COLUMNS, [[shown(each[name]) for name in names] for each in rows])
+
+
+def _print_outcomes(outcomes: Sequence[Outcome], as_json: bool) -> int:
+    if as_json:
+        print_json([asdict(each) for each in outcomes])
+    elif outcomes:
+        print_table(
+            ("GROUP", "STATE", "WRITTEN", "WHY"),
+            [(each.group, each.state, each.written, shown(each.why)) for each in outcomes],
+        )
+    return int(not all(each.is_good for each in outcomes))

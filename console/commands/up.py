@@ -1,0 +1,189 @@
+"""``barnabas up``: a cluster in about a second, and nothing left of it after Ctrl-C.
+
+Source: docs/spec/users.md §5 and §6; docs/spec/cluster.md §5.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import json
+import select
+import signal
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from types import FrameType
+from typing import Final
+
+from barnabas.broker.settings.properties import from_assignments
+from barnabas.client.admin import Admin
+from barnabas.client.descriptions import NewTopic
+from barnabas.client.errors import KafkaError
+from barnabas.console.command_line.number_arguments import PORT_MAX, whole_number
+from barnabas.console.command_line.output import note
+from barnabas.console.development.cluster import Cluster, Progress
+from barnabas.console.development.snippets import snippets
+from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.names import topic_problem
+from barnabas.protocol.settings import ConfigError
+
+_BROKERS: Final = 3
+_BROKERS_MAX: Final = 100
+_PORT: Final = 9092
+_MISUSED: Final = 2
+_LOOK_S: Final = 0.5
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Size, place and first topics of the cluster."""
+    parser.add_argument(
+        "-n",
+        "--brokers",
+        type=whole_number(1, _BROKERS_MAX),
+        default=_BROKERS,
+        metavar="N",
+        help=f"nodes (default: {_BROKERS})",
+    )
+    parser.add_argument(
+        "--port",
+        type=whole_number(0, PORT_MAX),
+        default=_PORT,
+        metavar="PORT",
+        help=f"port of the first node, the next ones follow; 0: free ones (default: {_PORT})",
+    )
+    parser.add_argument(
+        "--data", type=Path, metavar="DIR", help="keep everything here (default: keep nothing)"
+    )
+    parser.add_argument(
+        "--topic",
+        action="append",
+        type=topic,
+        default=[],
+        metavar="NAME:PARTITIONS",
+        help="create this topic; may be repeated",
+    )
+    parser.add_argument(
+        "--set",
+        dest="settings",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="a setting of every node, as in a server.properties file; may be repeated",
+    )
+    parser.add_argument("--json", action="store_true", help="print cluster.json once it is up")
+
+
+def run(chosen: argparse.Namespace) -> int:
+    """Start, say where it is, wait for a signal, stop; 1 when every node died meanwhile."""
+    try:
+        settings = from_assignments(chosen.settings)
+        cluster = Cluster(chosen.brokers, chosen.data, chosen.port, settings=settings)
+        warnings = cluster.check_settings()
+    except ConfigError as error:
+        note(f"barnabas: {error.listing()}")
+        return _MISUSED
+    for warning in warnings:
+        note(warning)
+    with _signals_interrupt():
+        try:
+            started = time.monotonic()
+            with _progress_line(chosen.brokers) as told:
+                cluster.start(told)
+                asyncio.run(_create(cluster.bootstrap, chosen.topic))
+            _announce(cluster, time.monotonic() - started, is_json=chosen.json)
+            _watch(cluster)
+            return 1
+        except KeyboardInterrupt:
+            return 0
+        finally:
+            _ignore_signals()
+            cluster.stop()
+
+
+def topic(text: str) -> NewTopic:
+    """``name`` or ``name:partitions``."""
+    name, colon, partitions = text.partition(":")
+    problem = topic_problem(name)
+    if problem is not None:
+        raise argparse.ArgumentTypeError(f"{text} must read NAME:PARTITIONS, and {problem}")
+    return NewTopic(name=name, partitions=whole_number(1)(partitions) if colon else 1)
+
+
+async def _create(bootstrap: str, topics: list[NewTopic]) -> None:
+    async with Admin.of(bootstrap) as admin:
+        for each in topics:
+            try:
+                await admin.create_topics([each])
+            except KafkaError as error:
+                if error.code is not ErrorCode.TOPIC_ALREADY_EXISTS:  # kept by --data
+                    raise
+
+
+def _announce(cluster: Cluster, took_s: float, *, is_json: bool) -> None:
+    if is_json:
+        print(json.dumps(cluster.description(), indent=2), flush=True)
+        return
+    count = len(cluster.nodes)
+    print(f"Barnabas is up: {count} node{'s' * (count > 1)} in {took_s:.1f} s. Ctrl-C ends it.\n")
+    print(f"  bootstrap   {cluster.bootstrap}")
+    print(f"  zookeeper   {cluster.zookeeper}")
+    print(f"  files       {cluster.directory}  (cluster.json names every process)\n")
+    print(snippets(cluster.bootstrap), flush=True)
+
+
+def _watch(cluster: Cluster) -> None:
+    """Return when no node runs any more; say which one ended, as soon as it does."""
+    ended: set[int] = set()
+    while len(ended) < len(cluster.nodes):
+        for node in cluster.nodes:
+            if not node.is_running and node.id not in ended:
+                ended.add(node.id)
+                note(f"node {node.id} ended with exit code {node.exit_code}; see {node.log}")
+        select.select([], [], [], _LOOK_S)
+    note("no node is left")
+
+
+@contextlib.contextmanager
+def _signals_interrupt() -> Iterator[None]:
+    """SIGTERM and SIGHUP end the command in the way Ctrl-C does."""
+
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        raise KeyboardInterrupt
+
+    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    before = {number: signal.signal(number, interrupt) for number in numbers}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _ignore_signals() -> None:
+    """What comes while we stop asks for nothing that is not under way."""
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
+
+
+@contextlib.contextmanager
+def _progress_line(brokers: int) -> Iterator[Progress]:
+    """One line that grows while the parts become ready, where a person watches."""
+    is_watched = sys.stderr.isatty()
+
+    def told(what: str) -> None:
+        if is_watched:
+            sys.stderr.write(f" {what},")
+            sys.stderr.flush()
+
+    if is_watched:
+        sys.stderr.write(f"starting ZooKeeper and {brokers} nodes:")
+        sys.stderr.flush()
+    try:
+        yield told
+    finally:
+        if is_watched:
+            sys.stderr.write("\r\x1b[2K")
+            sys.stderr.flush()

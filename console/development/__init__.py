@@ -1,0 +1,1 @@
+"""The development cluster: an embedded ZooKeeper and nodes as child processes."""

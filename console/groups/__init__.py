@@ -1,0 +1,1 @@
+"""Sub-commands of ``barnabas groups``, and the plan, undo file and CSV that they work with."""

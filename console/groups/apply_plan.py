@@ -1,0 +1,195 @@
+"""How every command changes groups: plan, show, write the undo file, apply, read again.
+
+Without ``--execute`` nothing is changed. Source: docs/spec/users.md §7, wishes 7 and 8.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import secrets
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from barnabas.client.admin import Admin
+from barnabas.client.descriptions import Committed
+from barnabas.client.errors import KafkaError
+from barnabas.console.command_line.cluster_options import administer
+from barnabas.protocol.audit_topic import tool_client_id
+from barnabas.protocol.errors import ErrorCode
+
+from .plan import Change, Place, Plan, by_group, offset_of
+from .undo_file import write_undo_file
+
+_WORDS: Final = {
+    ErrorCode.UNKNOWN_MEMBER_ID: "the group has members now: stop them first",
+    ErrorCode.NON_EMPTY_GROUP: "The group is not empty.",
+    ErrorCode.GROUP_ID_NOT_FOUND: "The group id does not exist.",
+    ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC: (
+        "Deleting offsets of a topic is forbidden while the consumer group is actively "
+        "subscribed to it."
+    ),
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "This server does not host this topic-partition.",
+}
+"""What is said for a code; Kafka's words where it has some."""
+
+
+@dataclass(slots=True)
+class Outcome:
+    """A plan, and what became of it; before ``is_executed`` only the plan means something."""
+
+    plan: Plan
+    change_id: str
+    is_executed: bool = False
+    undo_file: Path | None = None
+    """Written before anything is changed; None when there was nothing to change, or nothing was."""
+    errors: dict[Place, str] = field(default_factory=dict)
+    """Of single offsets."""
+    group_errors: dict[str, str] = field(default_factory=dict)
+    """Of groups that could not be deleted."""
+    is_unclear: bool = False
+    """Something failed in a way that does not tell whether it was done."""
+
+    @property
+    def is_good(self) -> bool:
+        """Whether all that was asked for can be done, or was."""
+        return not (self.plan.refusals or self.errors or self.group_errors)
+
+    @property
+    def has_changed(self) -> bool:
+        """Whether anything is known to be other than before."""
+        is_gone = any(group not in self.group_errors for group in self.plan.deleted)
+        return self.is_executed and (is_gone or any(map(self._is_done, self.plan.needed)))
+
+    def _is_done(self, change: Change) -> bool:
+        failed = (change.group, change.place) in self.errors
+        return not failed and change.group not in self.group_errors
+
+    def fail(self, place: Place, code: ErrorCode) -> None:
+        """An offset was answered with this error."""
+        self.errors[place] = words(code)
+        self.is_unclear |= not is_refusal(code)
+
+
+Planned = Callable[[Admin, argparse.Namespace], Awaitable[Plan]]
+
+
+def add_change_options(parser: argparse.ArgumentParser) -> None:
+    """What every command takes that changes something."""
+    when = parser.add_mutually_exclusive_group()
+    when.add_argument("--execute", action="store_true", help="do it; without this only show it")
+    when.add_argument("--dry-run", action="store_true", help="only show it, as is the default")
+    parser.add_argument(
+        "--undo-file", type=Path, metavar="FILE",
+        help="where to write what undoes it (default: barnabas-undo-TIME-ID.json, here)",
+    )  # fmt: skip
+    parser.add_argument("--reason", default="", metavar="TEXT", help="kept in the group's history")
+
+
+def carry_out(chosen: argparse.Namespace, planned: Planned, command: str) -> Outcome:
+    """Plan and, with ``--execute``, do it; every group by itself.
+
+    ``command`` names it for those who read the history later.
+    Raises Failure or KafkaError when there is no plan, or no undo file: nothing is changed then.
+    """
+    change_id = secrets.token_hex(6)
+    reason = f"{command}: {chosen.reason}" if chosen.reason else command
+
+    async def work(admin: Admin) -> Outcome:
+        outcome = Outcome(await planned(admin, chosen), change_id)
+        if chosen.execute:
+            await _execute(admin, chosen, command, outcome)
+        return outcome
+
+    return administer(chosen, work, client_id=tool_client_id(change_id, reason))
+
+
+async def _execute(
+    admin: Admin, chosen: argparse.Namespace, command: str, outcome: Outcome
+) -> None:
+    needed = outcome.plan.needed
+    if needed:
+        outcome.undo_file = _prepare_undo(chosen, command, outcome.change_id, needed)
+    outcome.is_executed = True
+    deleted = set(outcome.plan.deleted)
+    await asyncio.gather(
+        *(_delete(admin, group, outcome) for group in deleted),
+        *(
+            _alter(admin, group, changes, outcome)
+            for group, changes in by_group(needed).items()
+            if group not in deleted
+        ),
+    )
+    if outcome.undo_file is not None and not outcome.has_changed and not outcome.is_unclear:
+        outcome.undo_file.unlink()  # it would put back what is there
+        outcome.undo_file = None
+
+
+def _prepare_undo(
+    chosen: argparse.Namespace, command: str, change_id: str, needed: Sequence[Change]
+) -> Path:
+    now_ms = time.time_ns() // 1_000_000
+    stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(now_ms // 1000))
+    path: Path = chosen.undo_file or Path(f"barnabas-undo-{stamp}-{change_id}.json")
+    write_undo_file(path, change_id=change_id, command=command, time_ms=now_ms, changes=needed)
+    return path
+
+
+async def _delete(admin: Admin, group: str, outcome: Outcome) -> None:
+    try:
+        code = await admin.delete_group(group)
+        is_left = not code and (await admin.describe_group(group)).exists
+    except KafkaError as error:
+        outcome.group_errors[group] = str(error)
+        outcome.is_unclear |= not is_refusal(error.code)
+        return
+    if code:
+        outcome.group_errors[group] = words(code)
+        outcome.is_unclear |= not is_refusal(code)
+    elif is_left:
+        outcome.is_unclear = True
+        outcome.group_errors[group] = "read again, the group is still there"
+
+
+async def _alter(admin: Admin, group: str, changes: list[Change], outcome: Outcome) -> None:
+    """Apply the changes of one group and read what came of them."""
+    wanted = {change.place: change.new for change in changes}
+    try:
+        codes = await admin.alter_offsets(
+            group, {place: new for place, new in wanted.items() if new is not None}
+        )
+        codes |= await admin.delete_offsets(
+            group, [place for place, new in wanted.items() if new is None]
+        )
+        found = await admin.committed_offsets(group)
+    except KafkaError as error:
+        why = words(error.code) if error.code in _WORDS else str(error)
+        outcome.errors.update(((group, place), why) for place in wanted)
+        outcome.is_unclear = True  # the answer to one of three requests
+        return
+    for place, new in wanted.items():
+        code = codes.get(place, ErrorCode.UNKNOWN_SERVER_ERROR)
+        if code:
+            outcome.fail((group, place), code)
+        elif offset_of(found.get(place)) != offset_of(new):
+            outcome.errors[group, place] = _not_verified(found.get(place), new)
+            outcome.is_unclear = True
+
+
+def _not_verified(found: Committed | None, wanted: Committed | None) -> str:
+    here = "no offset" if found is None else str(found.offset)
+    there = "none" if wanted is None else str(wanted.offset)
+    return f"read again, the group has {here} instead of {there}"
+
+
+def is_refusal(code: ErrorCode) -> bool:
+    """The answer says that nothing was done, not that it is unknown."""
+    return code in _WORDS or not (code.retriable or code is ErrorCode.UNKNOWN_SERVER_ERROR)
+
+
+def words(code: ErrorCode) -> str:
+    """What is said for a code."""
+    return _WORDS.get(code, code.name)

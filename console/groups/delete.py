@@ -1,0 +1,63 @@
+"""``barnabas groups forget`` and ``delete``: offsets of some topics, or groups as a whole.
+
+Source: docs/spec/users.md §2.1 (``--delete-offsets``, ``--delete``); docs/spec/coordinator.md §1.8.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+
+from barnabas.client.admin import Admin
+from barnabas.client.cluster import TopicPartition
+from barnabas.client.descriptions import GroupDescription
+
+from .plan import Plan, changes_to, missing
+from .scope import add_groups, add_topics, described, partitions_of, scope_text
+
+
+def add_forget_arguments(parser: argparse.ArgumentParser) -> None:
+    """One group and the topics that it is to forget."""
+    parser.add_argument("group", metavar="GROUP")
+    add_topics(parser, required=True)
+
+
+async def planned_forget(admin: Admin, chosen: argparse.Namespace) -> Plan:
+    """Every offset that the group has in these topics."""
+    places = await partitions_of(admin, chosen.topics)
+    group = await admin.describe_group(chosen.group)
+    if not group.exists:
+        return Plan(refusals={group.group: missing(group.group)})
+    committed = await admin.committed_offsets(group.group)
+    named = {
+        TopicPartition(name, index) for name, indexes in chosen.topics for index in indexes or ()
+    }
+    targets = {place: None for place in places if place in committed or place in named}
+    notes = [] if targets else [f"Consumer group '{group.group}' has no such offsets."]
+    return Plan(changes=changes_to(group.group, committed, targets), notes=notes)
+
+
+def add_delete_arguments(parser: argparse.ArgumentParser) -> None:
+    """The groups."""
+    add_groups(parser)
+
+
+async def planned_delete(admin: Admin, chosen: argparse.Namespace) -> Plan:
+    """Everything that these groups have."""
+    groups = await described(admin, chosen)
+    return Plan.of(await asyncio.gather(*(_deleted(admin, group) for group in groups)))
+
+
+async def _deleted(admin: Admin, group: GroupDescription) -> Plan:
+    if not group.exists:
+        return Plan(refusals={group.group: missing(group.group)})
+    if group.state != "Empty":
+        return Plan(refusals={group.group: f"The group is not empty: its state is {group.state}."})
+    committed = await admin.committed_offsets(group.group)
+    changes = changes_to(group.group, committed, dict.fromkeys(committed))
+    return Plan(changes=changes, deleted=[group.group])
+
+
+def told_forget(chosen: argparse.Namespace) -> str:
+    """The command in a few words."""
+    return f"forget {', '.join(map(scope_text, chosen.topics))}"

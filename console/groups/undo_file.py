@@ -1,0 +1,112 @@
+"""The file that a command writes before it changes offsets, so that all can be put back.
+
+JSON, on the disk (file and directory fsynced) before the first change is sent::
+
+    {"format": "barnabas-undo-1", "change": "5f0c...", "command": "reset ...", "time_ms": ...,
+     "changes": [{"group": ..., "topic": ..., "partition": ...,
+                  "old": {"offset": 5, "leader_epoch": -1, "metadata": ""}, "new": null}]}
+
+``null`` stands for no offset. Source: docs/spec/users.md §7, wishes 7 and 8.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from barnabas.client.cluster import TopicPartition
+from barnabas.client.descriptions import Committed
+from barnabas.client.system_errors import in_words
+from barnabas.console.command_line.failure import Failure
+from barnabas.console.command_line.input_files import document_of, malformed
+
+from .plan import Change
+
+FORMAT: Final = "barnabas-undo-1"
+_WHAT: Final = "undo file"
+_MODE: Final = 0o600
+
+
+def write_undo_file(
+    path: Path, *, change_id: str, command: str, time_ms: int, changes: Sequence[Change]
+) -> None:
+    """Write it durably; raises Failure when it exists already or cannot be written."""
+    document = {
+        "format": FORMAT,
+        "change": change_id,
+        "command": command,
+        "time_ms": time_ms,
+        "changes": [_as_json(change) for change in changes],
+    }
+    data = json.dumps(document, indent=1).encode() + b"\n"
+    try:
+        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, _MODE)
+        with os.fdopen(handle, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        _sync_directory(path.parent)
+    except FileExistsError:
+        raise Failure(f"nothing was changed: the undo file {path} is there already") from None
+    except OSError as error:
+        raise Failure(
+            f"nothing was changed: no undo file can be written: {in_words(error)}"
+        ) from None
+
+
+def read_undo_file(path: Path) -> list[Change]:
+    """The changes that were about to be made when it was written; raises Failure."""
+    document = document_of(path, _WHAT)
+    try:
+        if document["format"] != FORMAT:
+            raise Failure(f"{path} is of format {document['format']!r}, expected {FORMAT!r}")
+        return [_change(each) for each in document["changes"]]
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise malformed(path, _WHAT, error) from None
+
+
+def _sync_directory(path: Path) -> None:
+    handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def _as_json(change: Change) -> dict[str, Any]:
+    return {
+        "group": change.group,
+        "topic": change.place.topic,
+        "partition": change.place.partition,
+        "old": _committed_as_json(change.old),
+        "new": _committed_as_json(change.new),
+    }
+
+
+def _committed_as_json(committed: Committed | None) -> dict[str, Any] | None:
+    if committed is None:
+        return None
+    return {
+        "offset": committed.offset,
+        "leader_epoch": committed.leader_epoch,
+        "metadata": committed.metadata,
+    }
+
+
+def _change(each: dict[str, Any]) -> Change:
+    place = TopicPartition(str(each["topic"]), int(each["partition"]))
+    old, new = _committed(each["old"]), _committed(each["new"])
+    return Change(group=str(each["group"]), place=place, old=old, new=new)
+
+
+def _committed(each: dict[str, Any] | None) -> Committed | None:
+    if each is None:
+        return None
+    return Committed(
+        offset=int(each["offset"]),
+        leader_epoch=int(each["leader_epoch"]),
+        metadata=str(each["metadata"]),
+    )

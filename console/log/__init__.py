@@ -1,0 +1,1 @@
+"""Sub-commands of ``barnabas log``: dump, verify and repair the files of a log."""

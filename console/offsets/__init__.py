@@ -1,0 +1,1 @@
+"""What ``barnabas offsets migrate`` runs."""
