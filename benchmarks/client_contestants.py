@@ -21,10 +21,10 @@ with warnings.catch_warnings():
     from kafka import TopicPartition as KafkaPartition
     from kafka.structs import OffsetAndMetadata
 
-from barnabas.client.consumer import Consumer
-from barnabas.client.consumer_config import ConsumerConfig
-from barnabas.client.producer import Producer
-from barnabas.client.producer_config import ProducerConfig
+from barnabas.client.consumer.consumer import Consumer
+from barnabas.client.consumer.consumer_config import ConsumerConfig
+from barnabas.client.producer.producer import Producer
+from barnabas.client.producer.producer_config import ProducerConfig
 from barnabas.client.topology import TopicPartition
 
 BATCH_BYTES: Final = 64 << 10

@@ -22,7 +22,7 @@ from pathlib import Path
 if not __package__:
     sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from barnabas.client.connection import Connection
+from barnabas.client.connection.connection import Connection
 from barnabas.console.development.embedded_zookeeper import EmbeddedZooKeeper
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages import create_topics, find_coordinator, offset_commit, produce

@@ -34,8 +34,8 @@ from typing import Any, Final
 if not __package__:
     sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from barnabas.client.admin import Admin
-from barnabas.client.descriptions import NewTopic
+from barnabas.client.admin.admin import Admin
+from barnabas.client.admin.descriptions import NewTopic
 from barnabas.console.ports import LOOPBACK, free_ports
 from barnabas.protocol.errors import ErrorCode
 from benchmarks import frames, generator

@@ -18,8 +18,8 @@ from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
-from barnabas.client.admin import Admin
-from barnabas.client.descriptions import NewTopic
+from barnabas.client.admin.admin import Admin
+from barnabas.client.admin.descriptions import NewTopic
 from barnabas.console.development.cluster import Cluster
 from barnabas.pipeline.frames import available_now
 from barnabas.pipeline.link import close_links, link_to

@@ -17,7 +17,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Self
 
-from barnabas.client.connection import Connection
+from barnabas.client.connection.connection import Connection
 from barnabas.client.errors import KafkaError
 from barnabas.protocol.messages import (
     fetch,

@@ -23,16 +23,16 @@ from typing import Any, Final, Self
 
 from pyspark.sql import SparkSession
 
-from barnabas.client.admin import Admin
-from barnabas.client.descriptions import NewTopic
-from barnabas.client.ensemble import (
+from barnabas.client.admin.admin import Admin
+from barnabas.client.admin.descriptions import NewTopic
+from barnabas.client.zookeeper.interface import (
     ConnectionLost,
     Create,
     MultiFailed,
     NodeExists,
     ZooKeeper,
 )
-from barnabas.client.zookeeper import connect
+from barnabas.client.zookeeper.kazoo_session import connect
 from barnabas.console.development.cluster import Cluster
 from barnabas.pipeline.jobs import zk_migrate
 from barnabas.pipeline.jobs.inputs import Source

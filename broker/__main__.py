@@ -18,8 +18,8 @@ from typing import Final
 
 import uvloop
 
-from barnabas.client.system_errors import in_words
-from barnabas.client.wrong_options import OptionParser
+from barnabas.client.option_parser import OptionParser
+from barnabas.client.os_errors import in_words
 from barnabas.protocol.settings import ConfigError
 
 from . import daemon

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Protocol
 
-from barnabas.client.ensemble import ZooKeeper
+from barnabas.client.zookeeper.interface import ZooKeeper
 
 from .controller.controller import Controller
 from .controller.growth import TopicGrowth

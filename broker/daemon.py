@@ -14,8 +14,8 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from typing import Protocol
 
-from barnabas.client import zookeeper as kazoo_door
-from barnabas.client.ensemble import ZooKeeper, ZooKeeperError
+from barnabas.client.zookeeper import kazoo_session
+from barnabas.client.zookeeper.interface import ZooKeeper, ZooKeeperError
 from barnabas.protocol.settings import ConfigError
 
 from .lifecycle.node_identity import Identity, establish, lay_out
@@ -66,7 +66,7 @@ async def run(
     *,
     ready: Ready = lambda ports: None,
     files: Files | None = None,
-    connect: Connect = kazoo_door.connect,
+    connect: Connect = kazoo_session.connect,
     now_ms: Callable[[], int] = wall_clock_ms,
     chance: random.Random | None = None,
     lease_clock: Callable[[], float] | None = None,

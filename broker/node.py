@@ -11,7 +11,7 @@ import random
 from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, Final
 
-from barnabas.client.ensemble import ZooKeeper
+from barnabas.client.zookeeper.interface import ZooKeeper
 
 from .administration import administration
 from .controller.auto_creation import AutoCreation

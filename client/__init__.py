@@ -11,21 +11,26 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from barnabas.protocol.settings import ConfigError
 
-    from .accumulator import Delivery, RecordMetadata
-    from .admin import Admin
+    from .admin.admin import Admin
+    from .admin.descriptions import Committed, NewTopic
     from .blocking import SyncConsumer, SyncProducer
-    from .classic_blocking import SyncConsumerConnector
-    from .classic_config import ClassicConfig
-    from .classic_member import ClassicListener, ConsumerRebalanceFailed
-    from .classic_stream import ConsumerTimeout, KafkaStream
+    from .classic.blocking_connector import SyncConsumerConnector
+    from .classic.classic_config import ClassicConfig
+    from .classic.classic_member import ClassicListener, ConsumerRebalanceFailed
+    from .classic.consumer_connector import ConsumerConnector
+    from .classic.kafka_stream import ConsumerTimeout, KafkaStream
+    from .classic.topic_filter import TopicFilter, blacklist, whitelist
+    from .client_config import ClientConfig
     from .cluster import Cluster, Unreachable
-    from .config import ClientConfig
-    from .consumed import Chunk, ConsumedRecord
-    from .consumer import Consumer
-    from .consumer_batch import Batch
-    from .consumer_config import ConsumerConfig
-    from .descriptions import Committed, NewTopic
-    from .encoders import Encoder
+    from .consumer.consumed_records import Chunk, ConsumedRecord
+    from .consumer.consumer import Consumer
+    from .consumer.consumer_batch import Batch
+    from .consumer.consumer_config import ConsumerConfig
+    from .consumer.consumer_rebalance import RebalanceListener
+    from .consumer.fetch_config import FetchConfig
+    from .consumer.fetcher import Fetcher
+    from .consumer.group_offsets import CommittedOffset, GroupOffsets
+    from .consumer.simple_consumer import EARLIEST_TIME, LATEST_TIME, Fetch, SimpleConsumer
     from .errors import (
         AuthenticationFailed,
         CommitFailed,
@@ -37,35 +42,30 @@ if TYPE_CHECKING:
         RequestTimedOut,
         UnsupportedVersion,
     )
-    from .fetch_config import FetchConfig
-    from .fetcher import Fetcher
-    from .group_consumer import RebalanceListener
-    from .group_offsets import CommittedOffset, GroupOffsets
-    from .high_level_consumer import ConsumerConnector
-    from .partitioner import HashPartitioner, Murmur2Partitioner, Partitioner
-    from .producer import Producer
-    from .producer_config import ProducerConfig
-    from .producer_queue import CallbackHandler, EventHandler, Item, Sending
-    from .simple_consumer import EARLIEST_TIME, LATEST_TIME, Fetch, SimpleConsumer
-    from .topic_filter import TopicFilter, blacklist, whitelist
+    from .producer.accumulator import Delivery, RecordMetadata
+    from .producer.encoders import Encoder
+    from .producer.partitioner import HashPartitioner, Murmur2Partitioner, Partitioner
+    from .producer.producer import Producer
+    from .producer.producer_config import ProducerConfig
+    from .producer.producer_queue import CallbackHandler, EventHandler, Item, Sending
     from .topology import Node, TopicPartition
 
 _MODULES = {
-    "accumulator": ("Delivery", "RecordMetadata"),
-    "admin": ("Admin",),
+    "producer.accumulator": ("Delivery", "RecordMetadata"),
+    "admin.admin": ("Admin",),
     "blocking": ("SyncConsumer", "SyncProducer"),
-    "classic_blocking": ("SyncConsumerConnector",),
-    "classic_config": ("ClassicConfig",),
-    "classic_member": ("ClassicListener", "ConsumerRebalanceFailed"),
-    "classic_stream": ("ConsumerTimeout", "KafkaStream"),
+    "classic.blocking_connector": ("SyncConsumerConnector",),
+    "classic.classic_config": ("ClassicConfig",),
+    "classic.classic_member": ("ClassicListener", "ConsumerRebalanceFailed"),
+    "classic.kafka_stream": ("ConsumerTimeout", "KafkaStream"),
     "cluster": ("Cluster", "Unreachable"),
-    "config": ("ClientConfig", "ConfigError"),
-    "consumed": ("Chunk", "ConsumedRecord"),
-    "consumer": ("Consumer",),
-    "consumer_batch": ("Batch",),
-    "consumer_config": ("ConsumerConfig",),
-    "descriptions": ("Committed", "NewTopic"),
-    "encoders": ("Encoder",),
+    "client_config": ("ClientConfig", "ConfigError"),
+    "consumer.consumed_records": ("Chunk", "ConsumedRecord"),
+    "consumer.consumer": ("Consumer",),
+    "consumer.consumer_batch": ("Batch",),
+    "consumer.consumer_config": ("ConsumerConfig",),
+    "admin.descriptions": ("Committed", "NewTopic"),
+    "producer.encoders": ("Encoder",),
     "errors": (
         "AuthenticationFailed",
         "CommitFailed",
@@ -77,17 +77,17 @@ _MODULES = {
         "RequestTimedOut",
         "UnsupportedVersion",
     ),
-    "fetch_config": ("FetchConfig",),
-    "fetcher": ("Fetcher",),
-    "group_consumer": ("RebalanceListener",),
-    "group_offsets": ("CommittedOffset", "GroupOffsets"),
-    "high_level_consumer": ("ConsumerConnector",),
-    "partitioner": ("HashPartitioner", "Murmur2Partitioner", "Partitioner"),
-    "producer": ("Producer",),
-    "producer_config": ("ProducerConfig",),
-    "producer_queue": ("CallbackHandler", "EventHandler", "Item", "Sending"),
-    "simple_consumer": ("EARLIEST_TIME", "LATEST_TIME", "Fetch", "SimpleConsumer"),
-    "topic_filter": ("TopicFilter", "blacklist", "whitelist"),
+    "consumer.fetch_config": ("FetchConfig",),
+    "consumer.fetcher": ("Fetcher",),
+    "consumer.consumer_rebalance": ("RebalanceListener",),
+    "consumer.group_offsets": ("CommittedOffset", "GroupOffsets"),
+    "classic.consumer_connector": ("ConsumerConnector",),
+    "producer.partitioner": ("HashPartitioner", "Murmur2Partitioner", "Partitioner"),
+    "producer.producer": ("Producer",),
+    "producer.producer_config": ("ProducerConfig",),
+    "producer.producer_queue": ("CallbackHandler", "EventHandler", "Item", "Sending"),
+    "consumer.simple_consumer": ("EARLIEST_TIME", "LATEST_TIME", "Fetch", "SimpleConsumer"),
+    "classic.topic_filter": ("TopicFilter", "blacklist", "whitelist"),
     "topology": ("Node", "TopicPartition"),
 }
 _HOME = {name: module for module, names in _MODULES.items() for name in names}

@@ -16,13 +16,13 @@ from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 
 from barnabas.protocol.records.record import HeaderPair
 
-from .accumulator import RecordMetadata
-from .consumed import Chunk, ConsumedRecord
-from .consumer import RECORDS_MAX, TIMEOUT_S, Consumer
-from .consumer_batch import Batch
-from .consumer_commits import Offsets
-from .group_offsets import CommittedOffset
-from .producer import Producer
+from .consumer.consumed_records import Chunk, ConsumedRecord
+from .consumer.consumer import RECORDS_MAX, TIMEOUT_S, Consumer
+from .consumer.consumer_batch import Batch
+from .consumer.group_offsets import CommittedOffset
+from .consumer.offset_commits import Offsets
+from .producer.accumulator import RecordMetadata
+from .producer.producer import Producer
 from .topology import TopicPartition
 
 if TYPE_CHECKING:

@@ -15,8 +15,8 @@ from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages import fetch, find_coordinator, offset_fetch
 from barnabas.protocol.messages.metadata import MetadataRequest, MetadataResponse, Topic
 
-from .config import ClientConfig
-from .connection import Connection
+from .client_config import ClientConfig
+from .connection.connection import Connection
 from .errors import Disconnected, KafkaError, RequestTimedOut, known_code, raise_for
 from .retry import Attempts, Remedy, remedy
 from .topology import Node, TopicPartition, Topology

@@ -12,7 +12,7 @@ from typing import Final
 
 from barnabas.protocol.errors import ErrorCode
 
-from .config import ClientConfig
+from .client_config import ClientConfig
 from .errors import KafkaError
 
 

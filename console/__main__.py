@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from barnabas.client.errors import KafkaError
-from barnabas.client.system_errors import in_words
+from barnabas.client.os_errors import in_words
 from barnabas.console.command_line.command_parser import CommandParser, add_command
 from barnabas.console.command_line.failure import Failure, Misuse
 from barnabas.console.command_line.output import note

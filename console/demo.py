@@ -11,9 +11,9 @@ import sys
 import time
 from typing import Final
 
-from barnabas.client.admin import Admin
+from barnabas.client.admin.admin import Admin
+from barnabas.client.admin.descriptions import NewTopic
 from barnabas.client.cluster import TopicPartition
-from barnabas.client.descriptions import NewTopic
 from barnabas.client.errors import KafkaError
 from barnabas.console.command_line.failure import Failure
 from barnabas.console.command_line.output import print_table

@@ -16,9 +16,9 @@ from barnabas.broker.settings.dynamic_settings import scope_of
 from barnabas.broker.settings.log_config import BROKER_SYNONYMS, FOREVER, LogConfig
 from barnabas.broker.settings.node_config import SECTIONS
 from barnabas.broker.settings.unsupported_settings import KAFKA_NAMES, Scope, Treatment
-from barnabas.client.consumer_config import ConsumerConfig
-from barnabas.client.fetch_config import FetchConfig
-from barnabas.client.producer_config import ProducerConfig
+from barnabas.client.consumer.consumer_config import ConsumerConfig
+from barnabas.client.consumer.fetch_config import FetchConfig
+from barnabas.client.producer.producer_config import ProducerConfig
 from barnabas.console.file_map import file_map
 from barnabas.protocol import api
 from barnabas.protocol.settings import Setting, declared

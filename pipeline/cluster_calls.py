@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from random import Random
 from typing import Any, Final
 
-from barnabas.client.admin import Admin
+from barnabas.client.admin.admin import Admin
 from barnabas.client.cluster import Cluster, TopicPartition
 from barnabas.client.errors import KafkaError, known_code, raise_for
 from barnabas.client.retry import Attempts

@@ -13,8 +13,8 @@ from collections.abc import Coroutine
 from concurrent.futures import Future
 from typing import Any, Final, TypeVar
 
+from barnabas.client.client_config import ClientConfig
 from barnabas.client.cluster import Cluster
-from barnabas.client.config import ClientConfig
 
 T = TypeVar("T")
 

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 from kazoo.client import KazooClient
 
-from barnabas.client.admin import Admin
+from barnabas.client.admin.admin import Admin
 from barnabas.console.development.cluster import Cluster
 from tests.harness.pages import ROOT, Example, Reader, blocks, examples, pages
 from tests.harness.steady import STEADY

@@ -60,8 +60,8 @@ def test_what_compares_with_kafka_or_needs_a_program_skips_where_nothing_is_inst
         "interop/test_every_format.py",
         "interop/test_java_tools.py",
         "interop/test_transactions_of_kafka.py",
-        "client/test_admin_on_kafka.py",
-        "client/test_classic_beside_java.py",
+        "client/admin/test_admin_on_kafka.py",
+        "client/classic/test_classic_beside_java.py",
         "containers/test_cluster.py",
     )
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]

@@ -10,7 +10,7 @@ import logging
 from collections import deque
 from typing import Final
 
-from barnabas.client.ensemble import ZooKeeperError
+from barnabas.client.zookeeper.interface import ZooKeeperError
 from barnabas.coordinator.config import CoordinatorConfig
 from barnabas.coordinator.ports import OFFSETS_TOPIC
 from barnabas.protocol.audit_topic import AUDIT_TOPIC

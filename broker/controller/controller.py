@@ -13,7 +13,7 @@ from typing import Final, TypeVar
 
 from barnabas.broker.liveness.vigil import Vigil
 from barnabas.broker.runtime.latency import Latency
-from barnabas.client.ensemble import SessionState, ZooKeeperError
+from barnabas.client.zookeeper.interface import SessionState, ZooKeeperError
 from barnabas.protocol.errors import ErrorCode, Refused
 
 from .batch import Replies

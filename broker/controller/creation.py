@@ -14,7 +14,7 @@ from typing import Final
 from barnabas.broker.metadata.internal_topics import refuse_loss, with_needed
 from barnabas.broker.metadata.random_uuid import new_topic_id
 from barnabas.broker.settings.log_config import LogConfig
-from barnabas.client.ensemble import (
+from barnabas.client.zookeeper.interface import (
     Create,
     MultiFailed,
     NodeExists,

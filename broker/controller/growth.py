@@ -9,7 +9,7 @@ import dataclasses
 from collections.abc import Collection, Sequence
 from typing import Final
 
-from barnabas.client.ensemble import (
+from barnabas.client.zookeeper.interface import (
     BadVersion,
     NoNode,
     PayloadTooLarge,

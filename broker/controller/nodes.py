@@ -10,7 +10,7 @@ import asyncio
 import logging
 from collections.abc import Collection, Mapping
 
-from barnabas.client.ensemble import NoNode
+from barnabas.client.zookeeper.interface import NoNode
 from barnabas.protocol import znodes
 
 from .context import LiveNode, Partition, Replica

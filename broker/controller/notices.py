@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable
 
-from barnabas.client.ensemble import Delete, NoNode, read_if_any
+from barnabas.client.zookeeper.interface import Delete, NoNode, read_if_any
 from barnabas.protocol import znodes
 
 from .context import Partition

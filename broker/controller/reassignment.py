@@ -10,7 +10,14 @@ import logging
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from typing import Final
 
-from barnabas.client.ensemble import BadVersion, Delete, NoNode, Set, ZooKeeperError, read_if_any
+from barnabas.client.zookeeper.interface import (
+    BadVersion,
+    Delete,
+    NoNode,
+    Set,
+    ZooKeeperError,
+    read_if_any,
+)
 from barnabas.protocol import znodes
 from barnabas.protocol.errors import ErrorCode, Refused
 

@@ -9,7 +9,7 @@ import asyncio
 import logging
 from typing import Final
 
-from barnabas.client.ensemble import read_if_any
+from barnabas.client.zookeeper.interface import read_if_any
 from barnabas.protocol import znodes
 
 from .context import Partition

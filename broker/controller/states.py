@@ -10,7 +10,7 @@ import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final, TypeVar
 
-from barnabas.client.ensemble import (
+from barnabas.client.zookeeper.interface import (
     BadVersion,
     Create,
     NodeExists,

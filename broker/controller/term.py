@@ -14,7 +14,7 @@ from typing import Final
 
 from barnabas.broker.liveness.vigil import Vigil
 from barnabas.broker.settings.node_config import ControllerSettings
-from barnabas.client.ensemble import Watch, ZooKeeper
+from barnabas.client.zookeeper.interface import Watch, ZooKeeper
 
 from .batch import Batch, Replies
 from .channel import Channels, Dial

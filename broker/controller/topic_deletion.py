@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Collection, Iterable
 
-from barnabas.client.ensemble import Delete, NoNode, Op, ZooKeeper
+from barnabas.client.zookeeper.interface import Delete, NoNode, Op, ZooKeeper
 from barnabas.protocol import znodes
 
 from .context import Replica

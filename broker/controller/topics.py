@@ -11,7 +11,7 @@ import logging
 from collections.abc import Iterable, Mapping
 
 from barnabas.broker.metadata.random_uuid import new_topic_id
-from barnabas.client.ensemble import BadVersion, NoNode, Set, Stat
+from barnabas.client.zookeeper.interface import BadVersion, NoNode, Set, Stat
 from barnabas.protocol import znodes
 from barnabas.protocol.names import topic_problem
 

@@ -9,7 +9,15 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any, Final
 
-from barnabas.client.ensemble import Check, Create, Delete, Op, Set, ZooKeeper, read_if_any
+from barnabas.client.zookeeper.interface import (
+    Check,
+    Create,
+    Delete,
+    Op,
+    Set,
+    ZooKeeper,
+    read_if_any,
+)
 
 _OTHERWISE: Final = object()
 """Stands for a result: the znode is not as the operation leaves it."""

@@ -9,7 +9,7 @@ import logging
 
 from barnabas.broker.liveness.vigil import Vigil
 from barnabas.broker.liveness.voters import FIRST_FORM, VoterSet
-from barnabas.client.ensemble import BadVersion, ConnectionLost, NodeExists, NoNode
+from barnabas.client.zookeeper.interface import BadVersion, ConnectionLost, NodeExists, NoNode
 
 from .context import Context, LiveNode
 from .election import Election

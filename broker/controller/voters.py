@@ -9,7 +9,15 @@ import logging
 from typing import Any
 
 from barnabas.broker.liveness.voters import FIRST_FORM, VoterSet
-from barnabas.client.ensemble import Check, Create, Op, Set, ZooKeeper, ensure, read_if_any
+from barnabas.client.zookeeper.interface import (
+    Check,
+    Create,
+    Op,
+    Set,
+    ZooKeeper,
+    ensure,
+    read_if_any,
+)
 from barnabas.protocol import znodes
 
 log = logging.getLogger(__name__)

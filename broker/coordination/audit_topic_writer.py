@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 
 from barnabas.broker.metadata.metadata_cache import MetadataCache
-from barnabas.client.connection import Connection
+from barnabas.client.connection.connection import Connection
 from barnabas.client.errors import Disconnected, KafkaError, known_code
 from barnabas.protocol.audit_topic import AUDIT_TOPIC
 from barnabas.protocol.errors import ErrorCode

@@ -9,7 +9,7 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 
 from barnabas.broker.metadata.metadata_cache import MetadataCache
-from barnabas.client.ensemble import NodeExists, NoNode, ZooKeeper, ZooKeeperError
+from barnabas.client.zookeeper.interface import NodeExists, NoNode, ZooKeeper, ZooKeeperError
 from barnabas.coordinator.ports import OFFSETS_TOPIC
 from barnabas.protocol import znodes
 from barnabas.protocol.errors import ErrorCode, Refused

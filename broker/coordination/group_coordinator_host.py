@@ -18,8 +18,8 @@ from barnabas.broker.replication.replicas import Replicas
 from barnabas.broker.runtime import gc_tuning
 from barnabas.broker.settings.node_config import NodeConfig
 from barnabas.broker.storage.files import Files
-from barnabas.client.connection import Connection
-from barnabas.client.ensemble import ZooKeeper
+from barnabas.client.connection.connection import Connection
+from barnabas.client.zookeeper.interface import ZooKeeper
 from barnabas.coordinator.ports import OFFSETS_TOPIC
 from barnabas.coordinator.service import GroupCoordinator
 

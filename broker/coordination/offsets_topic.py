@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Final
 
 from barnabas.broker.metadata.metadata_cache import NO_TOPIC_ID, Snapshot
-from barnabas.client.ensemble import ZooKeeper, ZooKeeperError, read_if_any
+from barnabas.client.zookeeper.interface import ZooKeeper, ZooKeeperError, read_if_any
 from barnabas.coordinator.ports import OFFSETS_TOPIC
 from barnabas.protocol import znodes
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 from typing import Final
 
-from barnabas.client.ensemble import BadVersion, ZooKeeper, ZooKeeperError
+from barnabas.client.zookeeper.interface import BadVersion, ZooKeeper, ZooKeeperError
 from barnabas.protocol import znodes
 from barnabas.protocol.errors import ErrorCode, Refused
 

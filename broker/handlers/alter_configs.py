@@ -18,7 +18,7 @@ from barnabas.broker.settings.log_config import LogConfig
 from barnabas.broker.settings.node_config import NodeConfig, known_names
 from barnabas.broker.settings.topic_configs import TopicConfigs
 from barnabas.broker.settings.unsupported_settings import KAFKA_NAMES, Scope
-from barnabas.client.ensemble import ZooKeeperError
+from barnabas.client.zookeeper.interface import ZooKeeperError
 from barnabas.protocol.api import ApiKey
 from barnabas.protocol.errors import ErrorCode, Refused
 from barnabas.protocol.messages import alter_configs, incremental_alter_configs

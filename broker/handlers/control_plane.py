@@ -21,7 +21,7 @@ from barnabas.broker.replication.replicas import (
 )
 from barnabas.broker.settings.topic_configs import TopicConfigs
 from barnabas.broker.storage.slices import in_slices
-from barnabas.client.ensemble import ZooKeeperError
+from barnabas.client.zookeeper.interface import ZooKeeperError
 from barnabas.protocol.api import ApiKey
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages import (

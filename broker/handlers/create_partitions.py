@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from barnabas.broker.controller.creation import PARTITIONS_MAX
 from barnabas.broker.controller.growth import TopicGrowth
 from barnabas.broker.metadata.metadata_cache import MetadataCache
-from barnabas.client.ensemble import ZooKeeperError
+from barnabas.client.zookeeper.interface import ZooKeeperError
 from barnabas.protocol.api import ApiKey
 from barnabas.protocol.errors import ErrorCode, Refused
 from barnabas.protocol.messages import create_partitions as messages

@@ -17,7 +17,7 @@ from barnabas.broker.settings.name_validation import foreign_name
 from barnabas.broker.settings.node_config import SECTIONS, NodeConfig
 from barnabas.broker.settings.topic_configs import TopicConfigs
 from barnabas.broker.settings.unsupported_settings import KAFKA_NAMES, UNTOLD
-from barnabas.client.ensemble import ZooKeeperError
+from barnabas.client.zookeeper.interface import ZooKeeperError
 from barnabas.protocol.api import ApiKey
 from barnabas.protocol.errors import ErrorCode, Refused
 from barnabas.protocol.messages import describe_configs as messages

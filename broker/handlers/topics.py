@@ -14,7 +14,7 @@ from typing import Final
 from barnabas.broker.controller.creation import PARTITIONS_MAX, Plan, TopicWriter, Wish
 from barnabas.broker.metadata.metadata_cache import MetadataCache, Snapshot
 from barnabas.broker.settings.log_config import LogConfig
-from barnabas.client.ensemble import ZooKeeperError
+from barnabas.client.zookeeper.interface import ZooKeeperError
 from barnabas.protocol.api import ApiKey
 from barnabas.protocol.errors import ErrorCode, Refused
 from barnabas.protocol.messages import create_topics, delete_topics

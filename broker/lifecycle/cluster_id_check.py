@@ -11,7 +11,7 @@ import contextlib
 import logging
 from typing import Final
 
-from barnabas.client.ensemble import SessionState, ZooKeeper, ZooKeeperError, read_if_any
+from barnabas.client.zookeeper.interface import SessionState, ZooKeeper, ZooKeeperError, read_if_any
 from barnabas.protocol import znodes
 
 log = logging.getLogger(__name__)

@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterable, Sequence
 from barnabas.broker.controller.channel import Dial
 from barnabas.broker.metadata.metadata_cache import MetadataCache, Snapshot
 from barnabas.broker.settings.node_config import ControllerSettings
-from barnabas.client.ensemble import SessionState, ZooKeeper, ZooKeeperError
 from barnabas.client.errors import KafkaError
+from barnabas.client.zookeeper.interface import SessionState, ZooKeeper, ZooKeeperError
 from barnabas.protocol import znodes
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages import controlled_shutdown as messages

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 
-from barnabas.client.ensemble import SessionState, ZooKeeper, ZooKeeperError
+from barnabas.client.zookeeper.interface import SessionState, ZooKeeper, ZooKeeperError
 from barnabas.protocol import znodes
 
 log = logging.getLogger(__name__)

@@ -16,14 +16,14 @@ from typing import Final, Self
 
 from barnabas.broker.security.inter_broker_client import NODE_USER
 from barnabas.broker.settings.node_config import NodeConfig
-from barnabas.client.connection import Connection
-from barnabas.client.ensemble import NoNode, ZooKeeper
+from barnabas.client.connection.connection import Connection
 from barnabas.client.errors import (
     AuthenticationFailed,
     Disconnected,
     KafkaError,
     UnsupportedVersion,
 )
+from barnabas.client.zookeeper.interface import NoNode, ZooKeeper
 from barnabas.protocol import znodes
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages import (

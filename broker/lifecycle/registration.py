@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from barnabas.broker.storage.files import Files, StorageError
-from barnabas.client.ensemble import (
+from barnabas.client.zookeeper.interface import (
     BadVersion,
     ConnectionLost,
     Create,

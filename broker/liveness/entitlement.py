@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Final
 
 from barnabas.broker.runtime.latency import Latency
-from barnabas.client.ensemble import Check, ZooKeeper, ZooKeeperError, read_if_any
+from barnabas.client.zookeeper.interface import Check, ZooKeeper, ZooKeeperError, read_if_any
 from barnabas.protocol import znodes
 
 from .voter import Voter

@@ -15,7 +15,13 @@ from typing import Final
 
 from barnabas.broker.runtime.latency import Latency
 from barnabas.broker.settings.liveness_settings import DRIFT, LivenessSettings
-from barnabas.client.ensemble import Check, SessionState, ZooKeeper, ZooKeeperError, read_if_any
+from barnabas.client.zookeeper.interface import (
+    Check,
+    SessionState,
+    ZooKeeper,
+    ZooKeeperError,
+    read_if_any,
+)
 from barnabas.protocol import znodes
 from barnabas.protocol.errors import ErrorCode
 

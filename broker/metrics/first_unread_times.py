@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from itertools import zip_longest
 from typing import Final
 
+from barnabas.client.admin.time_lag import Range, first_unread_ms
 from barnabas.client.cluster import Cluster, TopicPartition
-from barnabas.client.unread import Range, first_unread_ms
 
 READS_MAX: Final = 2_000
 """So many records are looked up at once; who is left out has another turn."""

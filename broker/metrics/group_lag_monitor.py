@@ -14,10 +14,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from barnabas.client.admin import Admin
+from barnabas.client.admin.admin import Admin
+from barnabas.client.admin.time_lag import Range
 from barnabas.client.cluster import TopicPartition
 from barnabas.client.errors import KafkaError
-from barnabas.client.unread import Range
 from barnabas.coordinator.lag import Lag, lag_of, seconds_behind, unread_from
 from barnabas.coordinator.ownership import Directory
 from barnabas.coordinator.standing import SeenGroup, groups_of

@@ -14,7 +14,7 @@ from dataclasses import replace
 from barnabas.broker.lifecycle.registration import AlreadyRegistered, Registration
 from barnabas.broker.settings.dynamic_node_config import NodeConfigs
 from barnabas.broker.settings.node_config import NodeConfig
-from barnabas.client.ensemble import SessionState, ZooKeeper, ZooKeeperError
+from barnabas.client.zookeeper.interface import SessionState, ZooKeeper, ZooKeeperError
 from barnabas.protocol.settings import ConfigError
 
 from .connection_quotas import Admission

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from barnabas.broker.settings.node_config import ReplicationSettings
 from barnabas.broker.storage.slices import at_once, in_slices
-from barnabas.client.connection import Connection
+from barnabas.client.connection.connection import Connection
 from barnabas.client.errors import KafkaError
 from barnabas.protocol.errors import ErrorCode, Refused
 from barnabas.protocol.messages import fetch, list_offsets

@@ -12,7 +12,7 @@ import logging
 from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import Final, Protocol
 
-from barnabas.client.ensemble import BadVersion, NoNode, ZooKeeper, ZooKeeperError
+from barnabas.client.zookeeper.interface import BadVersion, NoNode, ZooKeeper, ZooKeeperError
 from barnabas.protocol import znodes
 
 from .partition import Partition

@@ -28,7 +28,7 @@ from barnabas.broker.metadata.metadata_cache import MetadataCache
 from barnabas.broker.storage.files import StorageError
 from barnabas.broker.storage.log import Log
 from barnabas.broker.storage.manager import LogManager
-from barnabas.client.ensemble import ZooKeeper, ZooKeeperError, read_if_any
+from barnabas.client.zookeeper.interface import ZooKeeper, ZooKeeperError, read_if_any
 from barnabas.protocol import znodes
 
 from .replicas import Replicas

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable
 from typing import Final
 
 from barnabas.broker.settings.node_config import NodeConfig
-from barnabas.client.connection import Connection
+from barnabas.client.connection.connection import Connection
 
 NODE_USER: Final = "barnabas"
 """The name that nodes prove the cluster's secret under."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from barnabas.client.ensemble import (
+from barnabas.client.zookeeper.interface import (
     BadVersion,
     NodeExists,
     PayloadTooLarge,

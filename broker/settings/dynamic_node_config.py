@@ -9,7 +9,7 @@ import logging
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 
-from barnabas.client.ensemble import ZooKeeper, read_if_any
+from barnabas.client.zookeeper.interface import ZooKeeper, read_if_any
 from barnabas.protocol import znodes
 from barnabas.protocol.settings import ConfigError
 

@@ -10,7 +10,7 @@ import logging
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from typing import Final
 
-from barnabas.client.ensemble import (
+from barnabas.client.zookeeper.interface import (
     NoNode,
     SessionState,
     ZooKeeper,

@@ -12,9 +12,9 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Final, TypeVar
 
-from barnabas.client.admin import Admin
+from barnabas.client.admin.admin import Admin
+from barnabas.client.client_config import ClientConfig
 from barnabas.client.cluster import Unreachable
-from barnabas.client.config import ClientConfig
 
 from .failure import Failure, Misuse
 from .input_files import document_of, malformed

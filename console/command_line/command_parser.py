@@ -11,7 +11,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any, Final
 
-from barnabas.client.wrong_options import OptionParser
+from barnabas.client.option_parser import OptionParser
 
 _USAGE: Final = 2
 

@@ -13,10 +13,10 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
-from barnabas.client.admin import Admin
-from barnabas.client.ensemble import ConnectionLost, ZooKeeperError
-from barnabas.client.migration import KAFKA, ZOOKEEPER, Held, row
-from barnabas.client.migration_stores import BothStores
+from barnabas.client.admin.admin import Admin
+from barnabas.client.admin.offset_migration import KAFKA, ZOOKEEPER, Held, row
+from barnabas.client.admin.offset_migration_stores import BothStores
+from barnabas.client.zookeeper.interface import ConnectionLost, ZooKeeperError
 from barnabas.console.command_line.cluster_options import (
     DESCRIPTION,
     add_cluster_options,
@@ -121,7 +121,7 @@ def _with_stores(chosen: argparse.Namespace, work: Callable[[BothStores], Awaita
     logging.getLogger("kazoo").setLevel(logging.CRITICAL)  # what failed is told once, by us
 
     async def connected(admin: Admin) -> T:
-        from barnabas.client.zookeeper import connect
+        from barnabas.client.zookeeper.kazoo_session import connect
 
         try:
             session = await connect(servers, connection_timeout_ms=chosen.timeout_ms)

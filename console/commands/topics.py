@@ -11,11 +11,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Final
 
-from barnabas.client.admin import Admin
-from barnabas.client.descriptions import NewTopic, SettingDescription, TopicDescription
+from barnabas.client.admin.admin import Admin
+from barnabas.client.admin.descriptions import NewTopic, SettingDescription, TopicDescription
+from barnabas.client.admin.topic_changes import add_partitions, alter_settings
+from barnabas.client.admin.topic_configs import TOPIC_SOURCE, describe_settings
 from barnabas.client.errors import KafkaError
-from barnabas.client.topic_changes import add_partitions, alter_settings
-from barnabas.client.topic_settings import TOPIC_SOURCE, describe_settings
 from barnabas.console.command_line.cluster_options import add_cluster_options, administer
 from barnabas.console.command_line.command_parser import add_command
 from barnabas.console.command_line.failure import Failure, Misuse

@@ -19,8 +19,8 @@ from types import FrameType
 from typing import Final
 
 from barnabas.broker.settings.properties import from_assignments
-from barnabas.client.admin import Admin
-from barnabas.client.descriptions import NewTopic
+from barnabas.client.admin.admin import Admin
+from barnabas.client.admin.descriptions import NewTopic
 from barnabas.client.errors import KafkaError
 from barnabas.console.command_line.number_arguments import PORT_MAX, whole_number
 from barnabas.console.command_line.output import note

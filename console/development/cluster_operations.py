@@ -13,9 +13,9 @@ from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from concurrent.futures import Future
 from typing import Any, Final, TypeVar
 
-from barnabas.client.admin import Admin
+from barnabas.client.admin.admin import Admin
+from barnabas.client.admin.descriptions import NewTopic
 from barnabas.client.cluster import TopicPartition
-from barnabas.client.descriptions import NewTopic
 from barnabas.console.command_line.failure import Failure
 from barnabas.protocol.messages.metadata import MetadataRequest, Topic
 

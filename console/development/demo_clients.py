@@ -10,8 +10,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from barnabas.client.cluster import Cluster, TopicPartition
+from barnabas.client.consumer.single_fetch import fetched
 from barnabas.client.errors import raise_for
-from barnabas.client.one_fetch import fetched
 from barnabas.protocol import consumer_protocol
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages import (

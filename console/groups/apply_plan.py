@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from barnabas.client.admin import Admin
-from barnabas.client.descriptions import Committed
+from barnabas.client.admin.admin import Admin
+from barnabas.client.admin.descriptions import Committed
 from barnabas.client.errors import KafkaError
 from barnabas.console.command_line.cluster_options import administer
 from barnabas.protocol.audit_topic import tool_client_id

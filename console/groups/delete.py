@@ -8,9 +8,9 @@ from __future__ import annotations
 import argparse
 import asyncio
 
-from barnabas.client.admin import Admin
+from barnabas.client.admin.admin import Admin
+from barnabas.client.admin.descriptions import GroupDescription
 from barnabas.client.cluster import TopicPartition
-from barnabas.client.descriptions import GroupDescription
 
 from .plan import Plan, changes_to, missing
 from .scope import add_groups, add_topics, described, partitions_of, scope_text

@@ -12,9 +12,9 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any, Final
 
-from barnabas.client.admin import Admin
+from barnabas.client.admin.admin import Admin
+from barnabas.client.admin.descriptions import GroupDescription, MemberDescription, Progress
 from barnabas.client.cluster import TopicPartition
-from barnabas.client.descriptions import GroupDescription, MemberDescription, Progress
 from barnabas.console.command_line.cluster_options import administer
 from barnabas.console.command_line.failure import Misuse
 from barnabas.console.command_line.output import note, print_json, print_table, shown

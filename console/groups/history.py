@@ -12,10 +12,10 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Final
 
-from barnabas.client.admin import Admin
-from barnabas.client.audit_history import read_audit
+from barnabas.client.admin.admin import Admin
+from barnabas.client.admin.audit_history import read_audit
+from barnabas.client.admin.descriptions import Committed
 from barnabas.client.cluster import TopicPartition
-from barnabas.client.descriptions import Committed
 from barnabas.console.command_line.cluster_options import administer
 from barnabas.console.command_line.failure import Failure
 from barnabas.console.command_line.number_arguments import whole_number

@@ -14,12 +14,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from barnabas.client.admin import Admin
+from barnabas.client.admin.admin import Admin
+from barnabas.client.admin.commit_history import History, SeenCommit, ends_at, read_histories
+from barnabas.client.admin.descriptions import GroupDescription, Progress
+from barnabas.client.admin.time_lag import Range, first_unread_ms
 from barnabas.client.cluster import TopicPartition
-from barnabas.client.commit_history import History, SeenCommit, ends_at, read_histories
-from barnabas.client.descriptions import GroupDescription, Progress
 from barnabas.client.errors import KafkaError
-from barnabas.client.unread import Range, first_unread_ms
 from barnabas.console.command_line.cluster_options import administer
 from barnabas.console.command_line.failure import Misuse
 from barnabas.console.command_line.output import note, print_json, print_table, shown

@@ -9,8 +9,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from barnabas.client.admin.descriptions import Committed, GroupDescription
 from barnabas.client.cluster import TopicPartition
-from barnabas.client.descriptions import Committed, GroupDescription
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

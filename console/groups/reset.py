@@ -11,9 +11,9 @@ import time
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from barnabas.client.admin import Admin
+from barnabas.client.admin.admin import Admin
+from barnabas.client.admin.descriptions import Committed, GroupDescription
 from barnabas.client.cluster import TopicPartition
-from barnabas.client.descriptions import Committed, GroupDescription
 from barnabas.console.command_line.failure import Failure, Misuse
 
 from .offsets_csv import INT64_MAX, INT64_MIN, place_text, read_csv_file

@@ -9,9 +9,9 @@ import argparse
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 
-from barnabas.client.admin import Admin
+from barnabas.client.admin.admin import Admin
+from barnabas.client.admin.descriptions import GroupDescription
 from barnabas.client.cluster import TopicPartition
-from barnabas.client.descriptions import GroupDescription
 from barnabas.console.command_line.failure import Failure, Misuse
 from barnabas.console.command_line.number_arguments import INT32_MAX
 from barnabas.protocol.names import topic_problem

@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from barnabas.client.admin import Admin
+from barnabas.client.admin.admin import Admin
 from barnabas.client.cluster import TopicPartition
 from barnabas.console.command_line.cluster_options import administer
 from barnabas.console.command_line.failure import Misuse

@@ -17,9 +17,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
+from barnabas.client.admin.descriptions import Committed
 from barnabas.client.cluster import TopicPartition
-from barnabas.client.descriptions import Committed
-from barnabas.client.system_errors import in_words
+from barnabas.client.os_errors import in_words
 from barnabas.console.command_line.failure import Failure
 from barnabas.console.command_line.input_files import document_of, malformed
 

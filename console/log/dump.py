@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from barnabas.client.system_errors import in_words
+from barnabas.client.os_errors import in_words
 from barnabas.console.command_line.output import note
 from barnabas.protocol.errors import CorruptRequest
 from barnabas.protocol.log_files.aborted_transactions import BadTransactionIndex, parse_aborted

@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from barnabas.client.ensemble import ZooKeeperError
+from barnabas.client.admin.offset_migration import OTHER, Held, MigrationPlan, moved
+from barnabas.client.admin.offset_migration_stores import BothStores
 from barnabas.client.errors import KafkaError
-from barnabas.client.migration import OTHER, Held, MigrationPlan, moved
-from barnabas.client.migration_stores import BothStores
 from barnabas.client.topology import TopicPartition
+from barnabas.client.zookeeper.interface import ZooKeeperError
 from barnabas.console.command_line.failure import Failure
 
 from .migration_files import Journal, read_plan, write_plan

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from barnabas.client.migration import Held, MigrationPlan
+from barnabas.client.admin.offset_migration import Held, MigrationPlan
 from barnabas.console.command_line.failure import Failure
 from barnabas.console.command_line.input_files import document_of, malformed
 

@@ -20,11 +20,11 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import IntegerType, LongType, StringType, StructType
 
+from barnabas.client.admin.bulk_group_admin import Codes, GroupState, Offsets
+from barnabas.client.admin.descriptions import Committed
 from barnabas.client.cluster import TopicPartition
-from barnabas.client.descriptions import Committed
 from barnabas.client.errors import KafkaError
-from barnabas.client.many_groups import Codes, GroupState, Offsets
-from barnabas.client.system_errors import in_words
+from barnabas.client.os_errors import in_words
 from barnabas.pipeline.cluster_calls import offsets_at
 from barnabas.pipeline.jobs import inputs, times
 from barnabas.pipeline.jobs.group_work import Chunk, Doors, Row, Sessions, for_each_group, why
@@ -174,7 +174,7 @@ def _planned(spark: SparkSession, config: BulkResetConfig) -> DataFrame:
 
 def _groups(config: BulkResetConfig) -> list[str]:
     async def ask() -> list[str]:
-        from barnabas.client.admin import Admin
+        from barnabas.client.admin.admin import Admin
 
         return [each.group for each in await Admin(config.source.link.cluster).list_groups()]
 

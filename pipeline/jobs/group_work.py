@@ -18,12 +18,12 @@ from pyspark.sql import DataFrame
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
-from barnabas.client.admin import Admin
-from barnabas.client.config import ClientConfig
-from barnabas.client.ensemble import ZooKeeper
+from barnabas.client.admin.admin import Admin
+from barnabas.client.admin.bulk_group_admin import ManyGroups
+from barnabas.client.client_config import ClientConfig
 from barnabas.client.errors import KafkaError
-from barnabas.client.many_groups import ManyGroups
-from barnabas.client.zookeeper import connect
+from barnabas.client.zookeeper.interface import ZooKeeper
+from barnabas.client.zookeeper.kazoo_session import connect
 from barnabas.pipeline.source.address import Address
 
 Row = dict[str, Any]

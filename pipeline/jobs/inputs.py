@@ -18,7 +18,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 from barnabas.client.cluster import TopicPartition
-from barnabas.client.system_errors import in_words
+from barnabas.client.os_errors import in_words
 from barnabas.pipeline.cluster_calls import offsets_at, partitions_of
 from barnabas.pipeline.jobs.as_of import Logs
 from barnabas.pipeline.jobs.as_of import logs_of as logs_of_records

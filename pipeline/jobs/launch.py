@@ -16,8 +16,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, Final
 
-from barnabas.client.system_errors import in_words
-from barnabas.client.wrong_options import OptionParser
+from barnabas.client.option_parser import OptionParser
+from barnabas.client.os_errors import in_words
 
 from .page import write_html
 from .report import FAILED, INTERRUPTED, USAGE, Report, write_json

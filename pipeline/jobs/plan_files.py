@@ -14,7 +14,7 @@ from typing import Any, Final
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
-from barnabas.client.system_errors import in_words
+from barnabas.client.os_errors import in_words
 
 from .inputs import UsageProblem
 from .report import replace_file

@@ -15,7 +15,7 @@ from typing import Final
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
-from barnabas.client.admin import Admin
+from barnabas.client.admin.admin import Admin
 from barnabas.pipeline.jobs import inputs, zk_stores
 from barnabas.pipeline.jobs.group_work import Sessions, Work, for_each_group
 from barnabas.pipeline.jobs.plan_files import PlanFiles

@@ -1,7 +1,8 @@
 """Steps of zk-migrate for some groups: rows in, both stores read or written, rows out.
 
-What is to be done about two offsets, and who counts as active, stands in client/migration.py; what
-is written here was read a moment before and is still as planned.
+What is to be done about two offsets, and who counts as active, stands in
+client/admin/offset_migration.py; what is written here was read a moment before and is still as
+planned.
 Source: docs/spec/coordinator.md §6.7 and §6.8; docs/spec/pipeline.md §4, job 3.
 """
 
@@ -16,13 +17,13 @@ from typing import Any, Final
 
 from pyspark.sql.types import IntegerType, LongType, StringType, StructType
 
+from barnabas.client.admin.bulk_group_admin import Codes
+from barnabas.client.admin.descriptions import Committed
+from barnabas.client.admin.offset_migration import KAFKA, OTHER, ZOOKEEPER, Held, Spot
+from barnabas.client.admin.offset_migration_stores import BothStores, Znode
 from barnabas.client.cluster import TopicPartition
-from barnabas.client.descriptions import Committed
-from barnabas.client.ensemble import BadVersion, NodeExists, NoNode, ZooKeeperError
 from barnabas.client.errors import KafkaError
-from barnabas.client.many_groups import Codes
-from barnabas.client.migration import KAFKA, OTHER, ZOOKEEPER, Held, Spot
-from barnabas.client.migration_stores import BothStores, Znode
+from barnabas.client.zookeeper.interface import BadVersion, NodeExists, NoNode, ZooKeeperError
 from barnabas.protocol.errors import ErrorCode
 
 from .group_work import Chunk, Doors, Row, why

@@ -12,8 +12,8 @@ from random import Random
 from typing import Final
 
 from barnabas.client.cluster import Cluster, TopicPartition
+from barnabas.client.consumer.single_fetch import fetch_of, result_of
 from barnabas.client.errors import KafkaError
-from barnabas.client.one_fetch import fetch_of, result_of
 from barnabas.client.retry import Attempts
 from barnabas.pipeline.cluster_calls import offsets_at
 from barnabas.pipeline.link import link_to

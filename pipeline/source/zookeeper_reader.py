@@ -17,9 +17,9 @@ from zlib import crc32
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
-from barnabas.client.ensemble import NoNode, ZooKeeper, read_if_any
-from barnabas.client.migration import number_in
-from barnabas.client.zookeeper import connect
+from barnabas.client.admin.offset_migration import number_in
+from barnabas.client.zookeeper.interface import NoNode, ZooKeeper, read_if_any
+from barnabas.client.zookeeper.kazoo_session import connect
 from barnabas.protocol import znodes
 
 from .failures import BadOption

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from barnabas.client.admin import Admin
+from barnabas.client.admin.admin import Admin
+from barnabas.client.client_config import ClientConfig
 from barnabas.client.cluster import Cluster, TopicPartition, Unreachable, parse_addresses
-from barnabas.client.config import ClientConfig
 from barnabas.client.errors import KafkaError
 from barnabas.console.ports import free_ports
 from barnabas.protocol.api import ApiKey

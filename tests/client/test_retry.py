@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from barnabas.client.config import ClientConfig
+from barnabas.client.client_config import ClientConfig
 from barnabas.client.retry import REMEDIES, Attempts, Remedy, remedy
 from barnabas.protocol.errors import ErrorCode
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from barnabas.client.descriptions import MemberDescription, Progress
+from barnabas.client.admin.descriptions import MemberDescription, Progress
 from barnabas.console.__main__ import main
 from barnabas.console.command_line.output import print_table
 from barnabas.console.commands.up import topic

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from barnabas.client.system_errors import in_words
+from barnabas.client.os_errors import in_words
 from barnabas.console.__main__ import _VERBS, _parser, main
 from barnabas.console.command_line.command_parser import CommandParser, sentence
 from barnabas.console.command_line.failure import Failure

@@ -11,7 +11,7 @@ import pytest
 
 from barnabas.broker.lifecycle.cluster_id_check import ClusterCheck
 from barnabas.broker.lifecycle.node_identity import cluster_id, establish, lay_out
-from barnabas.client.ensemble import ZooKeeper
+from barnabas.client.zookeeper.interface import ZooKeeper
 from barnabas.protocol import znodes
 from barnabas.protocol.settings import ConfigError
 from tests.controller.small_cluster import SmallCluster

@@ -22,7 +22,7 @@ from barnabas.broker.settings.log_config import LogConfig
 from barnabas.broker.settings.node_config import StorageSettings
 from barnabas.broker.settings.topic_configs import TopicConfigs
 from barnabas.broker.storage.manager import LogManager
-from barnabas.client.ensemble import ZooKeeper
+from barnabas.client.zookeeper.interface import ZooKeeper
 from barnabas.protocol import znodes
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages import (

@@ -10,7 +10,7 @@ import asyncio
 import pytest
 
 from barnabas.broker.controller.election import ControllerMoved, Election
-from barnabas.client.ensemble import (
+from barnabas.client.zookeeper.interface import (
     BadVersion,
     ConnectionLost,
     Create,

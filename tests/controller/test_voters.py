@@ -9,7 +9,7 @@ import pytest
 from barnabas.broker.controller.election import Election
 from barnabas.broker.controller.voters import VotersZnode
 from barnabas.broker.liveness.voters import FIRST_FORM, VoterSet
-from barnabas.client.ensemble import BadVersion, MultiFailed, NodeExists
+from barnabas.client.zookeeper.interface import BadVersion, MultiFailed, NodeExists
 from barnabas.protocol import znodes
 from tests.sim.sim_zookeeper import SimEnsemble, SimZooKeeper
 

@@ -8,7 +8,7 @@ import pytest
 
 from barnabas.broker.coordination.audit_topic_writer import AuditTopic
 from barnabas.broker.metadata.metadata_cache import MetadataCache
-from barnabas.client.connection import Connection
+from barnabas.client.connection.connection import Connection
 from barnabas.protocol.api import ApiKey
 from barnabas.protocol.audit_topic import AUDIT_TOPIC
 from barnabas.protocol.errors import ErrorCode

@@ -24,7 +24,7 @@ from barnabas.broker.storage.offset_index import OffsetIndex
 from barnabas.broker.storage.producer_snapshots import format_snapshot, parse_snapshot
 from barnabas.broker.storage.producers import Producer, SentBatch
 from barnabas.broker.storage.time_index import TimeIndex
-from barnabas.client.batches import find_batches
+from barnabas.client.consumer.fetched_batches import find_batches
 from barnabas.client.errors import DecodingFailed
 from barnabas.client.topology import TopicPartition
 from barnabas.coordinator.replay import Replay

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from barnabas.broker.lifecycle.peer_compatibility import Answer, Peer, Peers, Verdict
-from barnabas.client.ensemble import ZooKeeper
+from barnabas.client.zookeeper.interface import ZooKeeper
 
 
 class FixedPeers(Peers):

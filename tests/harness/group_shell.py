@@ -11,9 +11,9 @@ from typing import Any, Final
 
 import pytest
 
-from barnabas.client.admin import Admin
+from barnabas.client.admin.admin import Admin
+from barnabas.client.admin.descriptions import Committed, NewTopic
 from barnabas.client.cluster import TopicPartition
-from barnabas.client.descriptions import Committed, NewTopic
 from barnabas.console.__main__ import main
 
 from .confluent_client import Confluent

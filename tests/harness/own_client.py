@@ -16,7 +16,7 @@ from barnabas.client import (
     SyncProducer,
     TopicPartition,
 )
-from barnabas.client.list_offsets import offsets_for
+from barnabas.client.consumer.list_offsets import offsets_for
 
 from .records import GroupDescription, Received, Sent
 

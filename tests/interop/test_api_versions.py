@@ -15,7 +15,7 @@ from typing import Any, Final
 import pytest
 from kafka import KafkaConsumer
 
-from barnabas.client.connection import Connection
+from barnabas.client.connection.connection import Connection
 from barnabas.protocol.compiler import decode
 from barnabas.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from tests.harness.deployments import Deployment, KafkaCluster, is_apache_kafka

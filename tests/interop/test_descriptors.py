@@ -9,8 +9,8 @@ import asyncio
 import struct
 from pathlib import Path
 
-from barnabas.client.admin import Admin
-from barnabas.client.descriptions import NewTopic
+from barnabas.client.admin.admin import Admin
+from barnabas.client.admin.descriptions import NewTopic
 from barnabas.console.development.cluster import Cluster
 from barnabas.console.development.node import Node
 from tests.harness.confluent_client import Confluent

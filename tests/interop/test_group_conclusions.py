@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from barnabas.client.admin.descriptions import Committed
 from barnabas.client.cluster import TopicPartition
-from barnabas.client.descriptions import Committed
 from barnabas.console.groups.plan import Change
 from barnabas.console.groups.undo_file import write_undo_file
 from tests.harness.group_shell import GroupShell

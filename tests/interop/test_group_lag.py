@@ -15,9 +15,9 @@ import pytest
 from confluent_kafka import TopicPartition as ConfluentPartition
 from confluent_kafka.admin import AdminClient
 
-from barnabas.client.admin import Admin
+from barnabas.client.admin.admin import Admin
 from barnabas.client.cluster import TopicPartition
-from barnabas.client.connection import Connection
+from barnabas.client.connection.connection import Connection
 from barnabas.console.__main__ import main
 from barnabas.console.groups.describe import OFFSET_COLUMNS
 from barnabas.console.groups.lag import LAG_COLUMNS, Standing, read_or_none, standings

@@ -12,8 +12,8 @@ from confluent_kafka import Consumer, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._config import ConfigResource
 
-from barnabas.client.admin import Admin
-from barnabas.client.descriptions import NewTopic
+from barnabas.client.admin.admin import Admin
+from barnabas.client.admin.descriptions import NewTopic
 from barnabas.console.__main__ import main
 from tests.harness.coordinators import coordinator
 from tests.harness.deployments import Deployment

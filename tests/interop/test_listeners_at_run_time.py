@@ -8,7 +8,7 @@ from typing import Final
 
 import pytest
 
-from barnabas.client.connection import Connection
+from barnabas.client.connection.connection import Connection
 from barnabas.client.errors import KafkaError
 from barnabas.console.development.cluster import Cluster
 from barnabas.console.ports import LOOPBACK, free_ports

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import pytest
 
-from barnabas.client.connection import Connection
+from barnabas.client.connection.connection import Connection
 from barnabas.console.development.embedded_zookeeper import EmbeddedZooKeeper
 from barnabas.console.ports import LOOPBACK
 from barnabas.protocol.messages import describe_configs

@@ -10,7 +10,7 @@ import asyncio
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._config import ConfigResource
 
-from barnabas.client.admin import Admin
+from barnabas.client.admin.admin import Admin
 from tests.harness.coordinators import coordinator
 from tests.harness.fixtures import Deploy
 from tests.harness.raw import RawConnection

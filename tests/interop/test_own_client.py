@@ -26,8 +26,8 @@ from barnabas.client import (
     SyncProducer,
     TopicPartition,
 )
-from barnabas.client.group_consumer import Places
-from barnabas.client.list_offsets import EARLIEST, LATEST, offsets_for
+from barnabas.client.consumer.consumer_rebalance import Places
+from barnabas.client.consumer.list_offsets import EARLIEST, LATEST, offsets_for
 from barnabas.protocol.errors import ErrorCode
 from tests.harness.deployments import KafkaCluster
 

@@ -22,7 +22,7 @@ from barnabas.client import (
     Producer,
     TopicPartition,
 )
-from barnabas.client.list_offsets import EARLIEST, LATEST, offsets_for
+from barnabas.client.consumer.list_offsets import EARLIEST, LATEST, offsets_for
 from barnabas.console.development.cluster import Cluster
 
 NODES = 3

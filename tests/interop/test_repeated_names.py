@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from barnabas.client.connection import Connection
+from barnabas.client.connection.connection import Connection
 from barnabas.protocol import api
 from barnabas.protocol.messages import (
     alter_partition_reassignments,

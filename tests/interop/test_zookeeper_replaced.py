@@ -11,8 +11,8 @@ from pathlib import Path
 
 from kazoo.exceptions import KazooException
 
-from barnabas.client.admin import Admin
-from barnabas.client.descriptions import NewTopic
+from barnabas.client.admin.admin import Admin
+from barnabas.client.admin.descriptions import NewTopic
 from barnabas.console.development.embedded_zookeeper import EmbeddedZooKeeper
 from barnabas.protocol.znodes import BROKER_IDS, CONTROLLER
 from benchmarks.barnabas_node import barnabas_node

@@ -18,7 +18,7 @@ from barnabas.broker.net.limits import Limits
 from barnabas.broker.net.listener import Listener
 from barnabas.broker.security.inter_broker_client import NODE_USER
 from barnabas.broker.settings.node_config import NetworkSettings
-from barnabas.client.ensemble import ensure
+from barnabas.client.zookeeper.interface import ensure
 from barnabas.console.ports import LOOPBACK, free_ports
 from barnabas.protocol import znodes
 from barnabas.protocol.api import ApiKey

@@ -13,7 +13,7 @@ import pytest
 from barnabas.broker.liveness.lease import TimedLease
 from barnabas.broker.liveness.liveness import RENEWAL, Liveness
 from barnabas.broker.settings.liveness_settings import LivenessSettings
-from barnabas.client.ensemble import ZooKeeper
+from barnabas.client.zookeeper.interface import ZooKeeper
 from barnabas.protocol import znodes
 from barnabas.protocol.beacon import Beacon
 from barnabas.protocol.errors import ErrorCode

@@ -11,8 +11,8 @@ import pytest
 from barnabas.broker.metrics import first_unread_times, group_lag_monitor
 from barnabas.broker.metrics.first_unread_times import UnreadTimes
 from barnabas.broker.metrics.group_lag_monitor import Survey
+from barnabas.client.admin.time_lag import Range
 from barnabas.client.cluster import TopicPartition
-from barnabas.client.unread import Range
 from tests.coordinator.rig import Rig
 
 NOBODY: Any = None

@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.datasource import EqualTo
 
 from barnabas.client.cluster import TopicPartition
-from barnabas.client.zookeeper import connect
+from barnabas.client.zookeeper.kazoo_session import connect
 from barnabas.console.development.cluster import Cluster
 from barnabas.pipeline import cluster_calls
 from barnabas.pipeline.frames import (

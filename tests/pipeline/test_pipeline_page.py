@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from barnabas.client.admin import Admin
+from barnabas.client.admin.admin import Admin
 from barnabas.console.ports import free_ports
 from barnabas.pipeline.link import Link, link_to
 from tests.harness.waiting import eventually

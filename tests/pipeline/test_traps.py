@@ -21,9 +21,9 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows, ReadMinRows
 from pyspark.sql.types import StructType
 
-from barnabas.client.admin import Admin
+from barnabas.client.admin.admin import Admin
+from barnabas.client.admin.descriptions import NewTopic
 from barnabas.client.cluster import TopicPartition
-from barnabas.client.descriptions import NewTopic
 from barnabas.console.development.cluster import Cluster
 from barnabas.pipeline.frames import stream_topic
 from barnabas.pipeline.link import Link

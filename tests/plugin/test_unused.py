@@ -18,11 +18,11 @@ def test_what_was_loaded():
 """
 
 ASSERTS = """\
-import barnabas.client.admin
+import barnabas.client.admin.admin
 import barnabas.testing
 
 def test_our_modules_are_what_they_are_elsewhere():
-    for module in (barnabas.client.admin, barnabas.testing):
+    for module in (barnabas.client.admin.admin, barnabas.testing):
         assert "pytest" not in type(module.__loader__).__module__
 """
 

@@ -21,7 +21,7 @@ from unittest.mock import patch
 from barnabas.broker import daemon
 from barnabas.broker.node import Node
 from barnabas.broker.settings.node_config import load
-from barnabas.client.connection import Connection
+from barnabas.client.connection.connection import Connection
 from barnabas.coordinator import standby
 from barnabas.coordinator.ports import SNAPSHOT
 from barnabas.protocol.errors import ErrorCode

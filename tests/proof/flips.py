@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Final
 
 from barnabas.broker.daemon import NodeFailed
-from barnabas.client.connection import Connection
+from barnabas.client.connection.connection import Connection
 from barnabas.client.errors import KafkaError
 from barnabas.protocol.errors import ErrorCode
 from tests.proof.directory import (

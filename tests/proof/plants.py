@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator
 from typing import Any, Final
 
-from barnabas.client.ensemble import Create, Delete, Set
+from barnabas.client.zookeeper.interface import Create, Delete, Set
 from barnabas.coordinator.fetches import refused
 from barnabas.protocol import znodes
 from barnabas.protocol.errors import ErrorCode

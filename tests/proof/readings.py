@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from barnabas.client.batches import find_batches
-from barnabas.client.connection import Connection
+from barnabas.client.connection.connection import Connection
+from barnabas.client.consumer.fetched_batches import find_batches
 from barnabas.client.topology import TopicPartition
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages import fetch, list_offsets, offset_fetch, offset_for_leader_epoch

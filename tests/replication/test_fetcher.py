@@ -20,8 +20,8 @@ from barnabas.broker.replication.fetcher import (
 from barnabas.broker.replication.partition import Partition
 from barnabas.broker.replication.replicas import Replicas
 from barnabas.broker.settings.node_config import ReplicationSettings
-from barnabas.client.answers import Answers
-from barnabas.client.connection import Connection
+from barnabas.client.connection.connection import Connection
+from barnabas.client.connection.in_flight_requests import Answers
 from barnabas.protocol.compiler import encoder, request_decoder
 from barnabas.protocol.errors import ErrorCode, Refused
 from barnabas.protocol.frame import parse_request_header, response_prefix

@@ -12,11 +12,11 @@ from collections import defaultdict
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from barnabas.client.classic_config import ClassicConfig
-from barnabas.client.classic_stream import KafkaStream
-from barnabas.client.high_level_consumer import ConsumerConnector
-from barnabas.client.offset_stores import Failures, OffsetStore
-from barnabas.client.topic_filter import whitelist
+from barnabas.client.classic.classic_config import ClassicConfig
+from barnabas.client.classic.consumer_connector import ConsumerConnector
+from barnabas.client.classic.kafka_stream import KafkaStream
+from barnabas.client.classic.offset_stores import Failures, OffsetStore
+from barnabas.client.classic.topic_filter import whitelist
 from barnabas.client.topology import TopicPartition
 from barnabas.protocol import znodes
 from barnabas.protocol.messages import (

@@ -11,9 +11,9 @@ from barnabas.broker import daemon
 from barnabas.broker.node import Node
 from barnabas.broker.replication.partition import Partition
 from barnabas.broker.settings.node_config import load
-from barnabas.client.connection import Connection
-from barnabas.client.ensemble import ZooKeeper
+from barnabas.client.connection.connection import Connection
 from barnabas.client.errors import KafkaError
+from barnabas.client.zookeeper.interface import ZooKeeper
 from tests.sim.sim_zookeeper import SimEnsemble, SimZooKeeper
 from tests.sim.simulated_files import SimulatedFiles
 from tests.sim.simulated_loop import SimulatedLoop

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable
 from typing import Final
 
 from barnabas.broker.controller.staff import Staff
-from barnabas.client.ensemble import BadVersion, NodeExists, NoNode
+from barnabas.client.zookeeper.interface import BadVersion, NodeExists, NoNode
 from barnabas.protocol import znodes
 from barnabas.protocol.errors import Refused
 from tests.controller.small_cluster import SmallCluster, SmallNode

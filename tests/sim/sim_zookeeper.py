@@ -1,7 +1,7 @@
 """ZooKeeper in memory: an ensemble, its sessions, and the accidents that befall them.
 
-It implements barnabas.client.ensemble.ZooKeeper; time passes on the loop alone, so a seeded loop
-gives one history.
+It implements barnabas.client.zookeeper.interface.ZooKeeper; time passes on the loop alone, so a
+seeded loop gives one history.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
-from barnabas.client.ensemble import (
+from barnabas.client.zookeeper.interface import (
     ConnectionLost,
     Create,
     Delete,

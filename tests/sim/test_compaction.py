@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from barnabas.broker.settings.node_config import load
-from barnabas.client.connection import Connection
+from barnabas.client.connection.connection import Connection
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages import offset_commit, offset_fetch
 from tests.harness.seeds import seeds

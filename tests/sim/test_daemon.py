@@ -12,8 +12,8 @@ import pytest
 
 from barnabas.broker import daemon
 from barnabas.broker.settings.node_config import load
-from barnabas.client.connection import Connection
-from barnabas.client.ensemble import ZooKeeper
+from barnabas.client.connection.connection import Connection
+from barnabas.client.zookeeper.interface import ZooKeeper
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages import (
     create_topics,

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from barnabas.client.connection import Connection
+from barnabas.client.connection.connection import Connection
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.hashing import group_partition
 from barnabas.protocol.messages import offset_fetch

@@ -10,7 +10,7 @@ import asyncio
 
 import pytest
 
-from barnabas.client.connection import Connection
+from barnabas.client.connection.connection import Connection
 from barnabas.client.errors import KafkaError
 from barnabas.protocol.errors import ErrorCode
 from tests.harness.seeds import seeds

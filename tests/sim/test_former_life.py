@@ -10,7 +10,7 @@ import asyncio
 
 import pytest
 
-from barnabas.client.ensemble import Set
+from barnabas.client.zookeeper.interface import Set
 from barnabas.coordinator.ports import OFFSETS_TOPIC
 from barnabas.protocol import znodes
 from barnabas.protocol.errors import ErrorCode

@@ -11,7 +11,7 @@ import asyncio
 from functools import partial
 from typing import Any
 
-from barnabas.client.connection import Connection
+from barnabas.client.connection.connection import Connection
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages import fetch, produce
 from barnabas.protocol.records.batch import build_batch

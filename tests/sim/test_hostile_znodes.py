@@ -16,8 +16,8 @@ import pytest
 from _pytest.mark.structures import ParameterSet
 
 from barnabas.broker.daemon import NodeFailed
-from barnabas.client.connection import Connection
-from barnabas.client.ensemble import Create, Delete, Set
+from barnabas.client.connection.connection import Connection
+from barnabas.client.zookeeper.interface import Create, Delete, Set
 from barnabas.protocol import znodes
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages import (

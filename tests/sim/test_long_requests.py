@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from barnabas.broker.net.dispatch import LONG_BYTES
-from barnabas.client.connection import Connection
+from barnabas.client.connection.connection import Connection
 from barnabas.protocol.compiler import encode
 from barnabas.protocol.messages import (
     alter_configs,

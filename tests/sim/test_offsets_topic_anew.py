@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from barnabas.client.connection import Connection
+from barnabas.client.connection.connection import Connection
 from barnabas.client.errors import KafkaError
 from barnabas.coordinator.ports import OFFSETS_TOPIC
 from barnabas.protocol import znodes

@@ -9,8 +9,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 import pytest
 from kazoo.client import KazooClient
 
-from barnabas.client.ensemble import ZooKeeper
-from barnabas.client.zookeeper import KazooSession, connect
+from barnabas.client.zookeeper.interface import ZooKeeper
+from barnabas.client.zookeeper.kazoo_session import KazooSession, connect
 from barnabas.console.development.embedded_zookeeper import EmbeddedZooKeeper
 
 Connect = Callable[[], Awaitable[ZooKeeper]]

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from barnabas.broker.controller.election import ControllerMoved, Election
-from barnabas.client.ensemble import BadVersion, Create, Set, ZooKeeper
+from barnabas.client.zookeeper.interface import BadVersion, Create, Set, ZooKeeper
 from barnabas.console.development.embedded_zookeeper import EmbeddedZooKeeper
 from tests.zookeeper.conftest import Connect, expire
 

@@ -30,7 +30,7 @@ from barnabas.broker.lifecycle.registration import (
     SessionRenewal,
 )
 from barnabas.broker.storage.files import DiskFiles, StorageError
-from barnabas.client.ensemble import ConnectionLost, SessionExpired, ZooKeeper
+from barnabas.client.zookeeper.interface import ConnectionLost, SessionExpired, ZooKeeper
 from barnabas.console.development.embedded_zookeeper import EmbeddedZooKeeper
 from barnabas.protocol import znodes
 from barnabas.protocol.settings import ConfigError

@@ -9,7 +9,7 @@ import threading
 import pytest
 
 from barnabas.client import zookeeper_reach
-from barnabas.client.ensemble import (
+from barnabas.client.zookeeper.interface import (
     BadVersion,
     Check,
     ConnectionLost,
@@ -25,7 +25,7 @@ from barnabas.client.ensemble import (
     ZooKeeper,
     ZooKeeperError,
 )
-from barnabas.client.zookeeper import connect
+from barnabas.client.zookeeper.kazoo_session import connect
 from barnabas.console.development.embedded_zookeeper import EmbeddedZooKeeper
 from barnabas.console.ports import free_ports
 from tests.zookeeper.conftest import Connect, expire

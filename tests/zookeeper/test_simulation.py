@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from barnabas.client.ensemble import (
+from barnabas.client.zookeeper.interface import (
     Check,
     Create,
     Delete,

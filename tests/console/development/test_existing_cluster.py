@@ -7,9 +7,9 @@ from typing import NoReturn
 
 import pytest
 
-from barnabas.client.admin import Admin
+from barnabas.client.admin.admin import Admin
+from barnabas.client.admin.descriptions import Committed
 from barnabas.client.cluster import TopicPartition
-from barnabas.client.descriptions import Committed
 from barnabas.client.errors import KafkaError
 from barnabas.console.development.existing_cluster import ExistingCluster
 from barnabas.testing import Cluster

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from barnabas.client.admin.descriptions import Committed, GroupDescription, MemberDescription
 from barnabas.client.cluster import Node, TopicPartition
-from barnabas.client.descriptions import Committed, GroupDescription, MemberDescription
 from barnabas.console.command_line.failure import Failure
 from barnabas.console.groups import undo_file
 from barnabas.console.groups.offsets_csv import read_csv, write_csv

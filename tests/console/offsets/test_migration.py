@@ -13,10 +13,9 @@ from typing import Any
 
 import pytest
 
-from barnabas.client.admin import Admin
-from barnabas.client.descriptions import Committed
-from barnabas.client.ensemble import ZooKeeper
-from barnabas.client.migration import (
+from barnabas.client.admin.admin import Admin
+from barnabas.client.admin.descriptions import Committed
+from barnabas.client.admin.offset_migration import (
     Held,
     MigrationPlan,
     classic_activity,
@@ -24,9 +23,10 @@ from barnabas.client.migration import (
     moved,
     number_in,
 )
-from barnabas.client.offset_stores import ZooKeeperOffsets
+from barnabas.client.classic.offset_stores import ZooKeeperOffsets
 from barnabas.client.topology import TopicPartition
-from barnabas.client.zookeeper import connect
+from barnabas.client.zookeeper.interface import ZooKeeper
+from barnabas.client.zookeeper.kazoo_session import connect
 from barnabas.console.__main__ import main
 from barnabas.console.command_line.failure import Failure
 from barnabas.console.development.cluster import Cluster

@@ -6,10 +6,10 @@ from collections.abc import Callable
 
 from pyspark.sql import SparkSession
 
-from barnabas.client.admin import Admin
+from barnabas.client.admin.admin import Admin
+from barnabas.client.admin.descriptions import Committed
+from barnabas.client.client_config import ClientConfig
 from barnabas.client.cluster import TopicPartition
-from barnabas.client.config import ClientConfig
-from barnabas.client.descriptions import Committed
 from barnabas.console.development.cluster import Cluster
 from barnabas.pipeline import cluster_calls
 from barnabas.pipeline.jobs import lag_history, offset_audit

@@ -11,8 +11,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from barnabas.client.cluster import TopicPartition
-from barnabas.client.ensemble import ZooKeeper, read_if_any
-from barnabas.client.zookeeper import connect
+from barnabas.client.zookeeper.interface import ZooKeeper, read_if_any
+from barnabas.client.zookeeper.kazoo_session import connect
 from barnabas.console.development.cluster import Cluster
 from barnabas.pipeline import cluster_calls
 from barnabas.pipeline.jobs import zk_migrate

@@ -1,0 +1,1 @@
+"""Administration: topics, groups, their offsets and the history of both."""

@@ -1,0 +1,175 @@
+"""Questions about many groups at once: one request for hundreds instead of one for each.
+
+A short cut that is tried once: a group whose answer is missing or an error is asked alone after
+that, with all the retries of an administrator. Source: docs/spec/coordinator.md §1.7 and §1.8;
+KIP-699 and KIP-709.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
+from itertools import islice
+from typing import Any, Final, NamedTuple, TypeVar
+
+from barnabas.client.errors import KafkaError
+from barnabas.client.topology import TopicPartition
+from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.messages import describe_groups, offset_fetch
+
+from .admin import Admin
+from .descriptions import Committed
+from .group_admin import committed_in
+
+T = TypeVar("T")
+
+Offsets = dict[TopicPartition, Committed]
+Codes = dict[TopicPartition, ErrorCode]
+
+_GROUPS_AT_ONCE: Final = 200
+"""So many groups are in one request: their answer is no burden to anybody who waits behind it."""
+_UNDER_WAY: Final = 64
+_GROUPS_SINCE: Final = 8
+"""From this version on OffsetFetch takes several groups."""
+_AT_REST: Final = ("Empty", "Dead")
+
+
+class GroupState(NamedTuple):
+    """What a coordinator says of a group."""
+
+    state: str
+    members: int
+
+    def activity(self) -> str | None:
+        """Why its offsets may not be touched, in words; None for a group at rest."""
+        if self.state in _AT_REST:
+            return None
+        return f"{self.state} with {self.members} {'member' if self.members == 1 else 'members'}"
+
+
+class ManyGroups:
+    """Reads and writes of many groups; what fails for one is told as a KafkaError in its place."""
+
+    def __init__(self, admin: Admin) -> None:
+        self._admin = admin
+        self._cluster = admin.cluster
+
+    async def committed(self, groups: Collection[str]) -> dict[str, Offsets | KafkaError]:
+        """What each has committed, everywhere."""
+        found = await self._in_packs(groups, self._fetched)
+        missing = [group for group in groups if group not in found]
+        return {**found, **await _each(missing, self._admin.committed_offsets)}
+
+    async def states(self, groups: Collection[str]) -> dict[str, GroupState | KafkaError]:
+        """State and number of members of each; a group that does not exist is Dead."""
+        found = await self._in_packs(groups, self._described)
+        missing = [group for group in groups if group not in found]
+        return {**found, **await _each(missing, self._state)}
+
+    async def commit(self, offsets: Mapping[str, Offsets]) -> dict[str, Codes | KafkaError]:
+        """Commit for groups without members; see ``Admin.alter_offsets``."""
+        await self._nodes(offsets)
+        return await _each(offsets, lambda group: self._admin.alter_offsets(group, offsets[group]))
+
+    async def forget(
+        self, places: Mapping[str, Collection[TopicPartition]]
+    ) -> dict[str, Codes | KafkaError]:
+        """Delete what groups have committed there; see ``Admin.delete_offsets``."""
+        await self._nodes(places)
+        return await _each(places, lambda group: self._admin.delete_offsets(group, places[group]))
+
+    def release(self, groups: Iterable[str]) -> None:
+        """Keep nothing about these: for who goes through more groups than memory may hold."""
+        for group in groups:
+            self._cluster.forget_coordinator(group)
+
+    async def _in_packs(
+        self,
+        groups: Collection[str],
+        ask: Callable[[int, list[str]], Awaitable[Mapping[str, T]]],
+    ) -> dict[str, T]:
+        packs = [
+            (node, pack)
+            for node, its in (await self._nodes(groups)).items()
+            for pack in _packs(its)
+        ]
+        slots = asyncio.Semaphore(_UNDER_WAY)
+
+        async def asked(node: int, pack: list[str]) -> Mapping[str, T]:
+            try:
+                async with slots:
+                    return await ask(node, pack)
+            except KafkaError:
+                return {}
+
+        found: dict[str, T] = {}
+        for its in await asyncio.gather(*(asked(*each) for each in packs)):
+            found.update(its)
+        return found
+
+    async def _nodes(self, groups: Iterable[str]) -> dict[int, list[str]]:
+        """Groups by their coordinators, as far as those are known now."""
+        try:
+            found = await self._cluster.learn_coordinators(groups)
+        except KafkaError:
+            return {}
+        nodes: dict[int, list[str]] = defaultdict(list)
+        for group, node in found.items():
+            nodes[node.id].append(group)
+        return nodes
+
+    async def _fetched(self, node: int, groups: list[str]) -> Mapping[str, Offsets]:
+        connection = await self._cluster.connection_to(node)
+        version = connection.version_of(offset_fetch.OffsetFetchRequest)
+        if version < _GROUPS_SINCE:
+            return {}
+        request = offset_fetch.OffsetFetchRequest(
+            groups=[offset_fetch.Group(group_id=group, topics=None) for group in groups]
+        )
+        answer = await connection.request(request, version)
+        return {
+            each.group_id: committed_in(each.topics)
+            for each in answer.groups
+            if not each.error_code and not any(_codes(each.topics))
+        }
+
+    async def _described(self, node: int, groups: list[str]) -> Mapping[str, GroupState]:
+        request = describe_groups.DescribeGroupsRequest(groups=groups)
+        answer = await self._cluster.ask(node, request)
+        return {
+            each.group_id: GroupState(each.group_state, len(each.members))
+            for each in answer.groups
+            if not each.error_code
+        }
+
+    async def _state(self, group: str) -> GroupState:
+        described = await self._admin.describe_group(group)
+        return GroupState(described.state, len(described.members))
+
+
+def _packs(groups: Iterable[str]) -> Iterable[list[str]]:
+    left = iter(groups)
+    while pack := list(islice(left, _GROUPS_AT_ONCE)):
+        yield pack
+
+
+def _codes(topics: Iterable[Any]) -> Iterable[int]:
+    return (each.error_code for topic in topics for each in topic.partitions)
+
+
+async def _each(
+    groups: Iterable[str], ask: Callable[[str], Awaitable[T]]
+) -> dict[str, T | KafkaError]:
+    """Every group alone, a bounded number of them at a time."""
+    slots = asyncio.Semaphore(_UNDER_WAY)
+
+    async def asked(group: str) -> T | KafkaError:
+        try:
+            async with slots:
+                return await ask(group)
+        except KafkaError as failure:
+            return failure
+
+    names = list(groups)
+    return dict(zip(names, await asyncio.gather(*map(asked, names)), strict=True))

@@ -1,0 +1,198 @@
+"""The latest commits of groups, read from the log that keeps them, and where logs ended then.
+
+Source: docs/spec/coordinator.md §2 (records of the offsets topic); docs/spec/users.md §3. A verdict
+needs no collector that has been running for a while: the offsets topic remembers, as long as it is
+not compacted, and a log knows by its timestamps where it ended at a time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict, deque
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+from barnabas.client.cluster import Cluster, TopicPartition
+from barnabas.client.consumer.single_fetch import entries, fetched
+from barnabas.client.errors import KafkaError
+from barnabas.protocol.hashing import group_partition
+from barnabas.protocol.messages import list_offsets
+from barnabas.protocol.offsets_topic import OffsetKey, parse_key, parse_offset_value
+from barnabas.protocol.records import batch
+from barnabas.protocol.records.control import Marker, parse_marker
+from barnabas.protocol.records.record import Record
+from barnabas.protocol.records.walk import Entry
+
+from .admin import Admin
+
+OFFSETS_TOPIC: Final = "__consumer_offsets"
+
+_MAGIC_WITH_PRODUCERS: Final = 2
+_NO_PRODUCER: Final = -1
+_PREFIXES_MAX: Final = 16
+"""Of so few groups records are told apart by how their keys begin."""
+
+
+class SeenCommit(NamedTuple):
+    """A commit that the log still holds."""
+
+    offset: int
+    timestamp_ms: int
+
+
+@dataclass(slots=True)
+class History:
+    """What was found; ``since_ms`` is the time of the first record that was looked at.
+
+    None when the log was read from its start, or holds nothing.
+    """
+
+    commits: dict[TopicPartition, deque[SeenCommit]] = field(default_factory=dict)
+    since_ms: int | None = None
+
+
+class _Fold:
+    """The commits of some groups, from batches in the order of the log."""
+
+    def __init__(self, groups: Collection[str], most: int) -> None:
+        self.histories = {group: History() for group in groups}
+        self._most = most
+        names = [group.encode() for group in groups] if len(groups) <= _PREFIXES_MAX else []
+        sizes = [len(name).to_bytes(2, "big") + name for name in names] or [b""]
+        self._keys = tuple(version + rest for version in (b"\0\0", b"\0\1") for rest in sizes)
+        self._open: dict[int, list[Record]] = defaultdict(list)
+
+    def begin(self, since_ms: int) -> None:
+        """What comes is not the whole log."""
+        for history in self.histories.values():
+            history.since_ms = since_ms
+
+    def add(self, entry: Entry) -> None:
+        """Take in one batch; what stands in a transaction counts when that was committed."""
+        data = entry.data
+        is_control = has_producers = False
+        if entry.magic == _MAGIC_WITH_PRODUCERS:
+            is_control, has_producers = batch.is_control(data), batch.is_transactional(data)
+        producer = batch.producer_id(data) if has_producers else _NO_PRODUCER
+        for record in batch.records(data):
+            if is_control:
+                self._end(producer, parse_marker(record.key))
+            elif record.key is None or not record.key.startswith(self._keys):
+                continue
+            elif producer != _NO_PRODUCER:
+                self._open[producer].append(record)
+            else:
+                self._apply(record)
+
+    def _end(self, producer: int, marker: Marker | None) -> None:
+        staged = self._open.pop(producer, ())
+        if marker is Marker.COMMIT:
+            for record in staged:
+                self._apply(record)
+
+    def _apply(self, record: Record) -> None:
+        assert record.key is not None
+        key = parse_key(record.key)
+        assert isinstance(key, OffsetKey)
+        history = self.histories.get(key.group)
+        if history is None:
+            return
+        place = TopicPartition(key.topic, key.partition)
+        if record.value is None:
+            history.commits.pop(place, None)
+            return
+        value = parse_offset_value(record.value)
+        seen = history.commits.setdefault(place, deque(maxlen=self._most))
+        seen.append(SeenCommit(value.offset, value.commit_timestamp))
+
+
+async def read_histories(
+    admin: Admin, groups: Collection[str], *, commits: int, records_max: int = 100_000
+) -> dict[str, History]:
+    """The latest ``commits`` of each partition of each group, oldest first.
+
+    Found among the last ``records_max`` offsets of the groups' offsets partitions, each of which
+    is read once. Raises KafkaError, TOPIC_AUTHORIZATION_FAILED for one who may not read them.
+    """
+    count = len((await admin.describe_topics([OFFSETS_TOPIC]))[0].partitions)
+    by_place: dict[TopicPartition, list[str]] = defaultdict(list)
+    for group in groups:
+        by_place[TopicPartition(OFFSETS_TOPIC, group_partition(group, count))].append(group)
+    starts, ends = await admin.start_offsets(by_place), await admin.end_offsets(by_place)
+    found: dict[str, History] = {}
+    for place, its in by_place.items():
+        start, end = starts.get(place, 0), ends.get(place, 0)
+        fold = _Fold(its, commits)
+        await _read(admin.cluster, place, fold, start, max(start, end - records_max), end)
+        found.update(fold.histories)
+    return found
+
+
+async def _read(
+    cluster: Cluster, place: TopicPartition, fold: _Fold, start: int, position: int, end: int
+) -> None:
+    is_whole = position == start
+    while position < end:
+        data = await fetched(cluster, place, position)
+        before = position
+        for entry in entries(data, position):
+            if not is_whole:
+                fold.begin(entry.max_timestamp)
+                is_whole = True
+            fold.add(entry)
+            position = entry.last_offset + 1
+        if position <= before:
+            return  # the log was cut meanwhile
+
+
+async def ends_at(
+    cluster: Cluster, times: Mapping[TopicPartition, Sequence[int]]
+) -> dict[TopicPartition, list[int | None]]:
+    """Where each log ended at each of its ``times``, ms: the first offset stamped then or later.
+
+    None where nothing was written since, or where nobody could be asked: the log ends there now.
+    """
+    found: dict[TopicPartition, list[int | None]] = {
+        place: [None] * len(asked) for place, asked in times.items()
+    }
+    leaders = await cluster.leaders(times)
+    rounds = max(map(len, times.values()), default=0)
+    requests = []
+    for turn in range(rounds):  # a request may name a partition only once
+        by_leader: dict[int, dict[TopicPartition, int]] = defaultdict(dict)
+        for place, asked in times.items():
+            if turn < len(asked) and place in leaders:
+                by_leader[leaders[place]][place] = asked[turn]
+        requests += [(turn, leader, asked_at) for leader, asked_at in by_leader.items()]
+    answers = await asyncio.gather(*(_looked_up(cluster, *each[1:]) for each in requests))
+    for (turn, _, _), offsets in zip(requests, answers, strict=True):
+        for place, offset in offsets.items():
+            found[place][turn] = offset
+    return found
+
+
+async def _looked_up(
+    cluster: Cluster, leader: int, times: Mapping[TopicPartition, int]
+) -> dict[TopicPartition, int]:
+    topics: dict[str, list[list_offsets.Partition]] = defaultdict(list)
+    for place, time in times.items():
+        topics[place.topic].append(
+            list_offsets.Partition(partition_index=place.partition, timestamp=max(0, time))
+        )
+    request = list_offsets.ListOffsetsRequest(
+        replica_id=-1,
+        topics=[list_offsets.Topic(name=name, partitions=each) for name, each in topics.items()],
+    )
+    try:
+        answer = await cluster.ask(leader, request)
+    except KafkaError as error:
+        if not error.retriable:
+            raise
+        return {}
+    return {
+        TopicPartition(topic.name, each.partition_index): each.offset
+        for topic in answer.topics
+        for each in topic.partitions
+        if not each.error_code and each.offset >= 0
+    }

@@ -1,0 +1,255 @@
+"""Administration of groups: who is in them, what they have committed, and changing that.
+
+Source: docs/spec/protocol.md §2; docs/spec/coordinator.md §1.6 to §1.8; docs/spec/users.md §3
+(lag).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
+
+from barnabas.client.cluster import TopicPartition
+from barnabas.client.errors import known_code, raise_for
+from barnabas.protocol import consumer_protocol
+from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.messages import (
+    delete_groups,
+    describe_groups,
+    list_groups,
+    offset_commit,
+    offset_delete,
+    offset_fetch,
+)
+
+from .descriptions import Committed, GroupDescription, GroupListing, MemberDescription, Progress
+from .log_offsets import LogOffsets
+
+_NO_OFFSET: Final = -1
+_NO_GENERATION: Final = -1
+_CONSUMER: Final = "consumer"
+_AT_ONCE: Final = 500
+"""So many partitions go into one request: their records fit into one batch of the log."""
+
+
+class GroupAdmin(LogOffsets):
+    """The part of the administrator that knows groups."""
+
+    async def list_groups(
+        self, states: Sequence[str] = (), types: Sequence[str] = ()
+    ) -> list[GroupListing]:
+        """Every group of every coordinator, by name.
+
+        ``states`` and ``types`` (such as ``Stable`` and ``classic``, in any case) filter; none
+        lets all pass.
+        """
+        nodes = await self.cluster.nodes()
+        listed = await asyncio.gather(*(self._groups_of(node.id, states, types) for node in nodes))
+        return sorted(group for groups in listed for group in groups)
+
+    async def describe_group(self, group: str) -> GroupDescription:
+        """One group and its members; a group that does not exist is described as Dead."""
+        request = describe_groups.DescribeGroupsRequest(groups=[group])
+        answer = await self.cluster.to_coordinator(
+            group, request, lambda answer: (each.error_code for each in answer.groups)
+        )
+        found = answer.groups[0]
+        raise_for(found.error_code, group)
+        return GroupDescription(
+            group=group,
+            state=found.group_state,
+            protocol_type=found.protocol_type,
+            assignor=found.protocol_data,
+            coordinator=await self.cluster.coordinator_of(group),
+            members=[_member(member, found.protocol_type) for member in found.members],
+        )
+
+    async def delete_group(self, group: str) -> ErrorCode:
+        """Delete a group with its offsets; the code says why it could not be.
+
+        NON_EMPTY_GROUP while it has members, GROUP_ID_NOT_FOUND when there is none.
+        """
+        request = delete_groups.DeleteGroupsRequest(groups_names=[group])
+        answer = await self.cluster.to_coordinator(
+            group, request, lambda answer: (each.error_code for each in answer.results)
+        )
+        return known_code(answer.results[0].error_code)
+
+    async def committed_offsets(self, group: str) -> dict[TopicPartition, Committed]:
+        """What ``group`` has committed, in every partition of every topic."""
+        request = offset_fetch.OffsetFetchRequest(group_id=group, topics=None)
+        answer = await self.cluster.to_coordinator(group, request, _codes_of_offset_fetch)
+        raise_for(answer.error_code, group)
+        return committed_in(answer.topics)
+
+    async def alter_offsets(
+        self, group: str, offsets: Mapping[TopicPartition, Committed]
+    ) -> dict[TopicPartition, ErrorCode]:
+        """Commit ``offsets`` for a group without members, which is made if there is none.
+
+        A code for each partition: one that fails holds up no other. UNKNOWN_MEMBER_ID says that
+        the group has members. Raises KafkaError when the coordinator cannot be asked; then some
+        may be committed all the same.
+        """
+        found: dict[TopicPartition, ErrorCode] = {}
+        for places in _chunks(list(offsets)):
+            asked = [
+                offset_commit.Topic(
+                    name=name,
+                    partitions=[
+                        offset_commit.Partition(
+                            partition_index=place.partition,
+                            committed_offset=offsets[place].offset,
+                            committed_leader_epoch=offsets[place].leader_epoch,
+                            committed_metadata=offsets[place].metadata,
+                        )
+                        for place in its
+                    ],
+                )
+                for name, its in _by_topic(places).items()
+            ]
+            request = offset_commit.OffsetCommitRequest(
+                group_id=group,
+                generation_id_or_member_epoch=_NO_GENERATION,
+                member_id="",
+                topics=asked,
+            )
+            answer = await self.cluster.to_coordinator(group, request, _codes_of_known_partitions)
+            found.update(_partition_codes(answer))
+        return found
+
+    async def delete_offsets(
+        self, group: str, partitions: Iterable[TopicPartition]
+    ) -> dict[TopicPartition, ErrorCode]:
+        """Forget what a group committed in these partitions; a code for each.
+
+        GROUP_SUBSCRIBED_TO_TOPIC for what its members consume. Raises KafkaError for the group as
+        a whole, such as GROUP_ID_NOT_FOUND.
+        """
+        found: dict[TopicPartition, ErrorCode] = {}
+        for places in _chunks(list(partitions)):
+            asked = [
+                offset_delete.Topic(
+                    name=name,
+                    partitions=[
+                        offset_delete.Partition(partition_index=place.partition) for place in its
+                    ],
+                )
+                for name, its in _by_topic(places).items()
+            ]
+            request = offset_delete.OffsetDeleteRequest(group_id=group, topics=asked)
+            answer = await self.cluster.to_coordinator(
+                group, request, lambda answer: [answer.error_code]
+            )
+            raise_for(answer.error_code, group)
+            found.update(_partition_codes(answer))
+        return found
+
+    async def progress(self, group: GroupDescription) -> list[Progress]:
+        """How far ``group`` is in every partition it has committed or was given.
+
+        In the order of topics and partitions; members without a partition come last.
+        """
+        committed = await self.committed_offsets(group.group)
+        owners = {place: member for member in group.members for place in member.assignment}
+        places = sorted({*committed, *owners})
+        ends = await self.end_offsets(places)
+        starts = await self.start_offsets(places)
+        rows = [
+            Progress(
+                group=group.group,
+                topic=place.topic,
+                partition=place.partition,
+                current_offset=committed[place].offset if place in committed else None,
+                log_start_offset=starts.get(place),
+                log_end_offset=ends.get(place),
+                member=owners.get(place),
+            )
+            for place in places
+        ]
+        idle = [member for member in group.members if not member.assignment]
+        return rows + [Progress(group=group.group, member=member) for member in idle]
+
+    async def _groups_of(
+        self, node_id: int, states: Sequence[str], types: Sequence[str]
+    ) -> list[GroupListing]:
+        request = list_groups.ListGroupsRequest(states_filter=states, types_filter=types)
+        answer = await self.cluster.to_node(node_id, request, lambda answer: [answer.error_code])
+        raise_for(answer.error_code)
+        return [
+            GroupListing(
+                group=each.group_id,
+                protocol_type=each.protocol_type,
+                state=each.group_state,
+                coordinator=node_id,
+                group_type=each.group_type,
+            )
+            for each in answer.groups
+        ]
+
+
+def committed_in(topics: Iterable[offset_fetch.TopicResult]) -> dict[TopicPartition, Committed]:
+    """The offsets that an answer to OffsetFetch has for one group."""
+    return {
+        TopicPartition(topic.name, each.partition_index): Committed(
+            offset=each.committed_offset,
+            metadata=each.metadata or "",
+            leader_epoch=each.committed_leader_epoch,
+        )
+        for topic in topics
+        for each in topic.partitions
+        if each.committed_offset != _NO_OFFSET and not each.error_code
+    }
+
+
+def _chunks(places: list[TopicPartition]) -> Iterable[list[TopicPartition]]:
+    return (places[start : start + _AT_ONCE] for start in range(0, len(places), _AT_ONCE))
+
+
+def _by_topic(places: Iterable[TopicPartition]) -> dict[str, list[TopicPartition]]:
+    topics: dict[str, list[TopicPartition]] = defaultdict(list)
+    for place in places:
+        topics[place.topic].append(place)
+    return topics
+
+
+def _partition_codes(answer: Any) -> dict[TopicPartition, ErrorCode]:
+    return {
+        TopicPartition(topic.name, each.partition_index): known_code(each.error_code)
+        for topic in answer.topics
+        for each in topic.partitions
+    }
+
+
+def _member(member: describe_groups.Member, protocol_type: str) -> MemberDescription:
+    assigned: Sequence[consumer_protocol.TopicPartitions] = ()
+    if protocol_type == _CONSUMER:
+        assigned = consumer_protocol.parse_assignment(member.member_assignment).assigned_partitions
+    return MemberDescription(
+        member_id=member.member_id,
+        instance_id=member.group_instance_id,
+        client_id=member.client_id,
+        host=member.client_host,
+        assignment=sorted(
+            TopicPartition(each.topic, partition)
+            for each in assigned
+            for partition in each.partitions
+        ),
+    )
+
+
+def _codes_of_partitions(answer: Any) -> Iterable[int]:
+    return (each.error_code for topic in answer.topics for each in topic.partitions)
+
+
+def _codes_of_known_partitions(answer: Any) -> Iterable[int]:
+    """A partition that is not known keeps no other from its answer."""
+    unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    return (code for code in _codes_of_partitions(answer) if code != unknown)
+
+
+def _codes_of_offset_fetch(answer: Any) -> Iterable[int]:
+    yield answer.error_code
+    yield from _codes_of_partitions(answer)

@@ -1,0 +1,206 @@
+"""Both stores of classic groups' offsets as an administrator reads and writes them.
+
+Of many groups at once, as those who migrate have many. Source: docs/spec/coordinator.md §6.1, §6.7
+and §6.8.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Final, NamedTuple
+
+from barnabas.client.errors import KafkaError
+from barnabas.client.topology import TopicPartition
+from barnabas.client.zookeeper.interface import NoNode, ZooKeeper, read_if_any
+from barnabas.protocol import znodes
+
+from .admin import Admin
+from .bulk_group_admin import Codes, GroupState, ManyGroups, Offsets
+from .descriptions import Committed
+from .offset_migration import KAFKA, Held, Spot, classic_activity, joined, number_in
+
+log = logging.getLogger(__name__)
+
+_UNDER_WAY: Final = 128
+"""So many requests of one session are on their way to ZooKeeper."""
+
+
+class Znode(NamedTuple):
+    """What ZooKeeper holds of one partition; ``offset`` is None for what is no offset."""
+
+    offset: int | None
+    version: int
+
+
+class BothStores:
+    """ZooKeeper and the offset managers, for groups that may be at rest.
+
+    What ZooKeeper refuses is raised; what a coordinator refuses is told as a KafkaError in the
+    place of the group's answer.
+    """
+
+    def __init__(self, zookeeper: ZooKeeper, admin: Admin) -> None:
+        self._zookeeper = zookeeper
+        self._admin = admin
+        self._many = ManyGroups(admin)
+        self._slots = asyncio.Semaphore(_UNDER_WAY)
+
+    async def classic_groups(self) -> list[str]:
+        """Every group that keeps something in ZooKeeper, by name."""
+        return sorted(await self._children(znodes.CONSUMERS))
+
+    async def known_partitions(self) -> set[TopicPartition]:
+        """Every partition there is: nobody can commit elsewhere."""
+        return {
+            TopicPartition(topic.name, each.partition)
+            for topic in await self._admin.list_topics()
+            for each in topic.partitions
+        }
+
+    async def held(
+        self, groups: Collection[str], known: set[TopicPartition]
+    ) -> dict[str, list[Held]]:
+        """What both stores hold; raises KafkaError for the first group that cannot be asked."""
+        committed, spots = await asyncio.gather(self.committed(groups), self._spots(groups))
+        kept = await self.znodes(spots)
+        by_group: dict[str, dict[TopicPartition, int]] = defaultdict(dict)
+        for spot, znode in kept.items():
+            if znode.offset is not None:
+                by_group[spot.group][spot.place] = znode.offset
+        found = {}
+        for group in groups:
+            offsets = committed[group]
+            if isinstance(offsets, KafkaError):
+                raise offsets
+            kafka = {place: each.offset for place, each in offsets.items()}
+            found[group] = joined(group, by_group[group], kafka, known)
+        return found
+
+    async def committed(self, groups: Collection[str]) -> dict[str, Offsets | KafkaError]:
+        """What the coordinators hold of these groups."""
+        return await self._many.committed(groups)
+
+    async def znodes(self, spots: Iterable[Spot]) -> dict[Spot, Znode]:
+        """What ZooKeeper holds there; spots without a znode are left out."""
+        spots = list(spots)
+        found = await asyncio.gather(*map(self._read, spots))
+        return {spot: each for spot, each in zip(spots, found, strict=True) if each is not None}
+
+    async def signs_of_life(self, groups: Collection[str]) -> dict[str, str | KafkaError | None]:
+        """Who may commit while we write, in words; None where nobody is there."""
+        classic = asyncio.gather(*map(self._classic_activity, groups))
+        states, found = await asyncio.gather(self._many.states(groups), classic)
+        return {
+            group: activity or _activity_of(states[group])
+            for group, activity in zip(groups, found, strict=True)
+        }
+
+    async def commit(self, offsets: Mapping[str, Offsets]) -> dict[str, Codes | KafkaError]:
+        """Commit at the coordinators; a code for each offset."""
+        return await self._many.commit(offsets)
+
+    async def forget(
+        self, places: Mapping[str, Collection[TopicPartition]]
+    ) -> dict[str, Codes | KafkaError]:
+        """Delete commits at the coordinators; a code for each offset."""
+        return await self._many.forget(places)
+
+    async def write_znode(self, spot: Spot, offset: int | None, held: Znode | None) -> None:
+        """Write, make or remove a znode, unless somebody wrote it since it was read as ``held``.
+
+        Raises ZooKeeperError; BadVersion, NoNode and NodeExists say that somebody did.
+        """
+        path = _path(spot)
+        async with self._slots:
+            if offset is None:
+                if held is not None:
+                    with contextlib.suppress(NoNode):
+                        await self._zookeeper.delete(path, held.version)
+            elif held is None:
+                await self._zookeeper.create(path, str(offset).encode(), parents=True)
+            else:
+                await self._zookeeper.set(path, str(offset).encode(), held.version)
+
+    async def write(self, group: str, to: str, offsets: Mapping[TopicPartition, int]) -> None:
+        """Store all; raises KafkaError for the first that was refused, and ZooKeeperError."""
+        if to == KAFKA:
+            wanted = {place: Committed(offset=offset) for place, offset in offsets.items()}
+            codes = (await self.commit({group: wanted}))[group]
+            if isinstance(codes, KafkaError):
+                raise codes
+            for (topic, partition), code in codes.items():
+                if code:
+                    raise KafkaError(code, f"offset of {topic}-{partition} was not stored")
+            return
+        held = await self.znodes(Spot(group, place) for place in offsets)
+        writes = (
+            self.write_znode(Spot(group, place), offset, held.get(Spot(group, place)))
+            for place, offset in offsets.items()
+        )
+        for problem in await asyncio.gather(*writes, return_exceptions=True):
+            if problem is not None:
+                raise problem
+
+    def release(self, groups: Iterable[str]) -> None:
+        """Keep nothing about these in memory."""
+        self._many.release(groups)
+
+    async def _spots(self, groups: Iterable[str]) -> list[Spot]:
+        """Every place in ZooKeeper where these groups keep an offset."""
+        names = list(groups)
+        roots = [f"{znodes.CONSUMERS}/{group}/offsets" for group in names]
+        topics = await asyncio.gather(*map(self._children, roots))
+        pairs = [
+            (group, root, topic)
+            for group, root, found in zip(names, roots, topics, strict=True)
+            for topic in found
+        ]
+        numbers = await asyncio.gather(*(self._children(f"{r}/{topic}") for _, r, topic in pairs))
+        return [
+            Spot(group, TopicPartition(topic, int(name)))
+            for (group, _, topic), found in zip(pairs, numbers, strict=True)
+            for name in found
+            if name.isdigit()  # Kafka 0.7 wrote broker-partition, which nobody can map
+        ]
+
+    async def _classic_activity(self, group: str) -> str | None:
+        ids, topics = await asyncio.gather(
+            self._children(znodes.consumer_ids_path(group)),
+            self._children(f"{znodes.CONSUMERS}/{group}/owners"),
+        )
+        owned = {}
+        if not ids:
+            paths = [znodes.consumer_owners_path(group, topic) for topic in topics]
+            owners = await asyncio.gather(*map(self._children, paths))
+            owned = dict(zip(topics, owners, strict=True))
+        return classic_activity(ids, owned)
+
+    async def _read(self, spot: Spot) -> Znode | None:
+        async with self._slots:
+            found = await read_if_any(self._zookeeper, _path(spot))
+        if found is None:
+            return None
+        data, stat = found
+        offset = number_in(data)
+        if offset is None:
+            log.warning("passed over what is no offset path=%s data=%r", _path(spot), data[:40])
+        return Znode(offset, stat.version)
+
+    async def _children(self, path: str) -> Sequence[str]:
+        async with self._slots:
+            try:
+                return await self._zookeeper.children(path)
+            except NoNode:
+                return ()
+
+
+def _path(spot: Spot) -> str:
+    return znodes.consumer_offset_path(spot.group, spot.place.topic, spot.place.partition)
+
+
+def _activity_of(state: GroupState | KafkaError) -> str | KafkaError | None:
+    return state if isinstance(state, KafkaError) else state.activity()

@@ -1,0 +1,132 @@
+"""A classic group as ZooKeeper shows it: who consumes what with how many threads, of which topics.
+
+Source: docs/spec/coordinator.md §6.1, §6.3 and §6.4 (step 5).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from barnabas.client.zookeeper.znode_watches import WatchedReads
+from barnabas.protocol import znodes
+from barnabas.protocol.znodes import BrokerRegistration, ConsumerRegistration, TopicAssignment
+
+from .topic_filter import TopicFilter
+
+log = logging.getLogger(__name__)
+
+STATIC = "static"
+"""The pattern of a registration that names its topics."""
+
+
+@dataclass(frozen=True, slots=True)
+class GroupView:
+    """What one read of the group found; two members with equal views compute equal owners."""
+
+    members: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    """How many threads each consumer has for each topic, filters applied."""
+    partitions: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    """The partitions of every topic that anyone of the group consumes, in numeric order."""
+    brokers: Mapping[int, tuple[str, int]] = field(default_factory=dict)
+    """Where the brokers that are up listen."""
+
+    @property
+    def threads(self) -> dict[str, list[str]]:
+        """The ids of all threads of each topic."""
+        found: dict[str, list[str]] = {}
+        for consumer, counts in self.members.items():
+            for topic, count in counts.items():
+                found.setdefault(topic, []).extend(thread_ids(consumer, count))
+        return found
+
+
+def thread_ids(consumer_id: str, count: int) -> list[str]:
+    """The ids of a consumer's threads, which is what owners of partitions are called."""
+    return [f"{consumer_id}-{number}" for number in range(count)]
+
+
+async def view_group(
+    reads: WatchedReads, group: str, *, exclude_internal: bool = True
+) -> GroupView:
+    """Read the group and watch all of it.
+
+    Raises ValueError for a filter of a member that we cannot read, since any guess at its topics
+    would give partitions two owners, and ZooKeeperError.
+    """
+    registrations = await _registrations(reads, group)
+    topics: list[str] = []
+    if any(each.pattern != STATIC for each in registrations.values()):
+        topics = await reads.children(znodes.BROKER_TOPICS)
+    members = {
+        consumer: topic_counts(registration, topics, exclude_internal=exclude_internal)
+        for consumer, registration in registrations.items()
+    }
+    consumed = {topic for counts in members.values() for topic in counts}
+    return GroupView(
+        members, await partitions_of(reads, sorted(consumed)), await live_brokers(reads)
+    )
+
+
+def topic_counts(
+    registration: ConsumerRegistration, topics: Iterable[str], *, exclude_internal: bool
+) -> dict[str, int]:
+    """The threads of one consumer for each topic; ``topics`` are those there are.
+
+    Raises ValueError for a filter that is none.
+    """
+    if registration.pattern == STATIC:
+        return dict(registration.subscription)
+    [(regex, count)] = registration.subscription.items()
+    wanted = TopicFilter(regex, registration.pattern)
+    return dict.fromkeys(wanted.select(topics, exclude_internal=exclude_internal), count)
+
+
+async def partitions_of(reads: WatchedReads, topics: Iterable[str]) -> dict[str, tuple[int, ...]]:
+    """The partitions of those topics that exist, in numeric order."""
+
+    async def of(topic: str) -> tuple[str, tuple[int, ...]]:
+        found = await reads.data(znodes.topic_path(topic))
+        if found is None:
+            return topic, ()
+        return topic, tuple(sorted(TopicAssignment.from_json(found[0]).partitions))
+
+    return dict(await asyncio.gather(*map(of, topics)))
+
+
+async def live_brokers(reads: WatchedReads) -> dict[int, tuple[str, int]]:
+    """Where each broker that is up listens for clients."""
+
+    async def of(name: str) -> tuple[int, tuple[str, int] | None]:
+        found = await reads.data(f"{znodes.BROKER_IDS}/{name}")
+        address = None if found is None else _address(BrokerRegistration.from_json(found[0]))
+        return int(name), address
+
+    names = await reads.children(znodes.BROKER_IDS)
+    found = await asyncio.gather(*map(of, sorted(names)))
+    return {broker: address for broker, address in found if address is not None}
+
+
+async def _registrations(reads: WatchedReads, group: str) -> dict[str, ConsumerRegistration]:
+    async def of(consumer: str) -> tuple[str, ConsumerRegistration | None]:
+        found = await reads.data(znodes.consumer_path(group, consumer))
+        try:
+            return consumer, None if found is None else ConsumerRegistration.from_json(found[0])
+        except ValueError as error:
+            log.warning("passed over a member group=%s consumer=%s: %s", group, consumer, error)
+            return consumer, None
+
+    found = await asyncio.gather(*map(of, await reads.children(znodes.consumer_ids_path(group))))
+    return {consumer: each for consumer, each in found if each is not None}
+
+
+def _address(registration: BrokerRegistration) -> tuple[str, int] | None:
+    """The first endpoint without encryption, as Kafka's consumers of the time took it."""
+    plain = [
+        registration.endpoints[name]
+        for name in registration.endpoints
+        if registration.protocol(name) == "PLAINTEXT"
+    ]
+    return next(iter([*plain, *registration.endpoints.values()]), None)

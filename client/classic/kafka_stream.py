@@ -1,0 +1,198 @@
+"""What a classic consumer iterates: one stream of messages out of the partitions it was given.
+
+Source: docs/spec/coordinator.md §6.6. A message counts as consumed when the next one is asked for,
+or when offsets are committed on purpose: a crash then repeats the message in hand, and loses none.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable, Collection, Iterable
+from typing import Protocol, Self
+
+from barnabas.client.background import Signal
+from barnabas.client.consumer.consumed_records import Chunk, ConsumedRecord
+from barnabas.client.errors import DecodingFailed, OffsetOutOfRange
+from barnabas.client.topology import TopicPartition
+from barnabas.protocol.records.failures import CorruptRecords
+
+
+class ConsumerTimeout(Exception):  # noqa: N818 - named as Kafka names it
+    """No message came within ``consumer.timeout.ms``; the stream may be iterated again."""
+
+
+class Position:
+    """How far one partition is, while it is ours."""
+
+    __slots__ = ("consumed", "is_ours", "place")
+
+    def __init__(self, place: TopicPartition, consumed: int | None) -> None:
+        self.place = place
+        self.consumed = consumed
+        """The next offset to read after a restart: what a commit stores. None for unknown."""
+        self.is_ours = True
+
+
+class Source(Protocol):
+    """Where chunks come from; the fetcher's side of a stream."""
+
+    async def take(
+        self, places: Collection[TopicPartition], *, timeout_s: float | None
+    ) -> Chunk | None:
+        """The next chunk of these partitions; None when time is up or :meth:`wake` was called."""
+        ...
+
+    def wake(self) -> None:
+        """Have every take that waits return."""
+
+
+Reset = Callable[[Position, OffsetOutOfRange], Awaitable[None]]
+"""Puts a position that left its log where the policy says; raises what it was given if nowhere."""
+
+
+class KafkaStream:
+    """Messages of the partitions that one thread of a consumer owns, in order within each.
+
+    An async iterator for one task at a time; it ends when the connector shuts down. Raises
+    ConsumerTimeout, OffsetOutOfRange when ``auto.offset.reset`` is none, and KafkaError for a
+    partition that cannot be read; the other partitions go on with the next call.
+    """
+
+    def __init__(self, thread_id: str, timeout_s: float | None, reset: Reset) -> None:
+        self.thread_id = thread_id
+        """What this stream is called in the owners of its partitions."""
+        self._timeout_s = timeout_s
+        self._reset = reset
+        self._source: Source | None = None
+        self._positions: dict[TopicPartition, Position] = {}
+        self._changed = Signal()
+        self._is_over = False
+        self._reading: Position | None = None
+        self._records: deque[ConsumedRecord] = deque()
+        self._next_offset = 0
+        self._in_hand: tuple[Position, int] | None = None
+        self._failures: deque[Exception] = deque()
+
+    @property
+    def places(self) -> frozenset[TopicPartition]:
+        """The partitions that feed this stream now."""
+        return frozenset(self._positions)
+
+    @property
+    def is_over(self) -> bool:
+        """The connector was shut down: nothing more will come."""
+        return self._is_over
+
+    def __aiter__(self) -> Self:
+        """Itself."""
+        return self
+
+    async def __anext__(self) -> ConsumedRecord:
+        """The next message; the one before counts as consumed."""
+        record = self.next_ready()
+        return await self._await_record() if record is None else record
+
+    def next_ready(self) -> ConsumedRecord | None:
+        """The next message if it is here already; the one before counts as consumed.
+
+        The one call that another thread than the loop's may make: what a commit or a rebalance on
+        the loop then sees is at worst one message old, so one more comes twice, and none is lost.
+        """
+        self.count_in_hand()
+        return self._hand_out()
+
+    def count_in_hand(self) -> None:
+        """The message handed out last is done with."""
+        if self._in_hand is not None:
+            position, offset = self._in_hand
+            self._in_hand = None
+            if position.is_ours:
+                position.consumed = offset
+
+    # The connector's side.
+
+    def give(self, source: Source, positions: Iterable[Position]) -> None:
+        """Read these partitions too."""
+        self._source = source
+        self._positions |= {position.place: position for position in positions}
+        self._changed.notify()
+        source.wake()
+
+    def take_away(self, places: Iterable[TopicPartition]) -> None:
+        """Read these no more: nothing else of them is handed out."""
+        for place in places:
+            position = self._positions.pop(place, None)
+            if position is not None:
+                position.is_ours = False
+        self._wake()
+
+    def fail(self, failure: Exception) -> None:
+        """Raise this to whoever iterates, once."""
+        self._failures.append(failure)
+        self._wake()
+
+    def end(self) -> None:
+        """Hand out nothing more; whoever waits is told the end."""
+        self.take_away(list(self._positions))
+        self._is_over = True
+        self._wake()
+
+    async def _await_record(self) -> ConsumedRecord:
+        loop = asyncio.get_running_loop()
+        deadline = None if self._timeout_s is None else loop.time() + self._timeout_s
+        while (record := self._hand_out()) is None:
+            if self._is_over:
+                raise StopAsyncIteration
+            if self._failures:
+                raise self._failures.popleft()
+            left_s = None if deadline is None else deadline - loop.time()
+            if left_s is not None and left_s <= 0:
+                raise ConsumerTimeout(f"no message within {self._timeout_s:g} s")
+            await self._refill(left_s)
+        return record
+
+    def _wake(self) -> None:
+        self._changed.notify()
+        if self._source is not None:
+            self._source.wake()
+
+    def _hand_out(self) -> ConsumedRecord | None:
+        if not self._records:
+            return None
+        position = self._reading
+        assert position is not None, "records of no partition"
+        if not position.is_ours:
+            self._records.clear()
+            return None
+        record = self._records.popleft()
+        after = self._records[0].offset if self._records else self._next_offset
+        self._in_hand = (position, after)
+        return record
+
+    async def _refill(self, timeout_s: float | None) -> None:
+        """Wait for a chunk, or for something else to have changed."""
+        if self._source is None or not self._positions:
+            await self._changed.wait(timeout_s)
+            return
+        try:
+            chunk = await self._source.take(self._positions, timeout_s=timeout_s)
+        except OffsetOutOfRange as error:
+            position = self._positions.get(TopicPartition(error.topic, error.partition))
+            if position is not None:
+                await self._reset(position, error)
+            return
+        if chunk is None:
+            return
+        position = self._positions.get(chunk.place)
+        if position is None:
+            return
+        try:
+            self._records.extend(chunk.records())
+        except CorruptRecords as error:
+            del self._positions[chunk.place]  # still ours, and never read beyond this
+            raise DecodingFailed(*chunk.place, position.consumed or 0, str(error)) from error
+        self._reading = position
+        self._next_offset = chunk.next_offset
+        if not self._records:  # nothing in it was for readers
+            position.consumed = chunk.next_offset

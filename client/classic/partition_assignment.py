@@ -1,0 +1,71 @@
+"""Which thread of a classic group owns which partition: a pure function of the group as it is.
+
+Source: docs/spec/coordinator.md §6.5. Every member computes the whole of it for itself, so nothing
+may enter here that two members could see differently: no broker, no leader, no clock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from itertools import cycle
+from typing import Final
+
+from barnabas.client.topology import TopicPartition
+from barnabas.protocol.hashing import java_hash
+
+Partitions = Mapping[str, Collection[int]]
+"""The partitions of each topic, in any order."""
+Threads = Mapping[str, Collection[str]]
+"""The ids of all threads that consume a topic, in any order."""
+Owners = dict[TopicPartition, str]
+"""The thread of each partition; every partition of a topic with threads is in it."""
+
+
+def assign_ranges(partitions: Partitions, threads: Threads) -> Owners:
+    """Each topic for itself: neighbouring partitions, as many for each; the first get one more.
+
+    Threads sort as text, ``c-10`` before ``c-2``, as Kafka's did; partitions sort as numbers.
+    """
+    owners: Owners = {}
+    for topic, numbers in partitions.items():
+        ordered = sorted(threads.get(topic, ()))
+        if ordered:
+            owners |= _ranges(topic, sorted(numbers), ordered)
+    return owners
+
+
+def _ranges(topic: str, numbers: list[int], threads: list[str]) -> Owners:
+    share, more = divmod(len(numbers), len(threads))
+    owners = {}
+    for index, thread in enumerate(threads):
+        first = share * index + min(index, more)
+        for number in numbers[first : first + share + (index < more)]:
+            owners[TopicPartition(topic, number)] = thread
+    return owners
+
+
+def assign_in_turn(partitions: Partitions, threads: Threads) -> Owners:
+    """All topics together: partitions in the order of their hashes go to the threads in turn.
+
+    A thread that does not consume the partition's topic loses its turn. Hashed is the text
+    ``topic-partition`` of Kafka 1.0; that of 0.8.2 to 0.11 was another, so groups must not mix.
+    """
+    places = [
+        TopicPartition(topic, number)
+        for topic, numbers in partitions.items()
+        if threads.get(topic)
+        for number in numbers
+    ]
+    places.sort(key=lambda place: (java_hash(f"{place.topic}-{place.partition}"), place))
+    turns = cycle(sorted({thread for each in threads.values() for thread in each}))
+    return {
+        place: next(thread for thread in turns if thread in threads[place.topic])
+        for place in places
+    }
+
+
+STRATEGIES: Final[Mapping[str, Callable[[Partitions, Threads], Owners]]] = {
+    "range": assign_ranges,
+    "roundrobin": assign_in_turn,
+}
+"""By the names that ``partition.assignment.strategy`` may have."""

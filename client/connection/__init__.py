@@ -1,0 +1,1 @@
+"""One connection to a broker: requests out, responses in their order."""

@@ -1,0 +1,240 @@
+"""One connection to a broker: versions agreed, caller authenticated, requests pipelined.
+
+Source: docs/spec/protocol.md §1.3 (negotiation); SASL/PLAIN is RFC 4616 inside SaslAuthenticate.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Mapping
+from types import TracebackType
+from typing import Any, Final, Self
+
+from barnabas.client.errors import (
+    AuthenticationFailed,
+    Disconnected,
+    RequestTimedOut,
+    UnsupportedVersion,
+    raise_for,
+)
+from barnabas.protocol import api
+from barnabas.protocol.compiler import decoder, encoder
+from barnabas.protocol.errors import CorruptRequest, ErrorCode
+from barnabas.protocol.frame import parse_response_header, request_frame
+from barnabas.protocol.messages import api_versions, sasl_authenticate, sasl_handshake
+
+from .in_flight_requests import Answers
+
+Range = tuple[int, int]
+"""The lowest and the highest version of an API, both inclusive."""
+
+_ANSWER_BYTES_MAX: Final = 256 << 20
+_CORRELATIONS: Final = 1 << 31
+_NO_ANSWER_ACKS: Final = 0
+
+
+class Connection:
+    """One TCP connection; requests are written at once and answers matched in their order.
+
+    Made by :meth:`open`. A request that gets no answer in time ends the connection, since
+    whatever stands behind it is late as well: open another. Cancelling a request is harmless,
+    its answer is thrown away. Use from one loop only.
+    """
+
+    def __init__(self, answers: Answers, peer: str, client_id: str, timeout_ms: int) -> None:
+        self.peer = peer
+        """Host and port as they were dialled, for messages."""
+        self.versions: Mapping[int, Range] = {}
+        """What the broker serves, by API key."""
+        self._answers = answers
+        self._client_id = client_id
+        self._timeout_ms = timeout_ms
+        self._correlation_id = 0
+
+    @classmethod
+    async def open(
+        cls,
+        host: str,
+        port: int,
+        *,
+        client_id: str = "barnabas",
+        timeout_ms: int = 30_000,
+        sasl: tuple[str, str] | None = None,
+    ) -> Connection:
+        """Connect, ask what the broker serves, and authenticate when ``sasl`` (user, password).
+
+        ``timeout_ms`` bounds the whole of it, and later every request that names no bound of its
+        own. Raises Disconnected, UnsupportedVersion or AuthenticationFailed.
+        """
+        peer = f"{host}:{port}"
+        loop = asyncio.get_running_loop()
+        answers = Answers(loop, peer, answer_bytes_max=_ANSWER_BYTES_MAX)
+        connection = cls(answers, peer, client_id, timeout_ms)
+        try:
+            async with asyncio.timeout(timeout_ms / 1000):
+                await loop.create_connection(lambda: answers, host, port)
+                await connection._agree_on_versions()
+                if sasl is not None:
+                    await connection._authenticate(*sasl)
+        except (OSError, OverflowError, ValueError) as error:  # the last two: no such address
+            await answers.close()
+            raise Disconnected(f"no connection to {peer}: {_reason(error, timeout_ms)}") from error
+        except BaseException:
+            await answers.close()
+            raise
+        return connection
+
+    @property
+    def is_closed(self) -> bool:
+        """It ended, from whichever side: every request will raise Disconnected."""
+        return self._answers.is_closed
+
+    def version_of(self, message_class: type, most: int | None = None) -> int:
+        """The highest version of a request that both sides speak, not above ``most``.
+
+        Raises UnsupportedVersion, for this request only: the connection serves others.
+        """
+        spec = api.spec_of(message_class)
+        lowest, highest = spec.versions
+        if most is not None:
+            highest = min(highest, most)
+        offered = self.versions.get(spec.key)
+        if offered is None:
+            raise UnsupportedVersion(f"{self.peer} does not serve {spec.name}")
+        version = min(highest, offered[1])
+        if version < max(lowest, offered[0]):
+            raise UnsupportedVersion(
+                f"{self.peer} serves {spec.name} in versions {offered[0]} to {offered[1]}, "
+                f"not in {lowest} to {highest}"
+            )
+        return version
+
+    async def request(
+        self, message: Any, version: int | None = None, timeout_ms: int | None = None
+    ) -> Any:
+        """Send ``message`` and return the answer to it; None for a produce with acks 0.
+
+        ``version`` None takes the highest that both sides speak. Codes inside the answer are the
+        caller's to read. Raises Disconnected, RequestTimedOut or UnsupportedVersion.
+        """
+        message_class = type(message)
+        chosen = self.version_of(message_class) if version is None else version
+        limit_ms = self._timeout_ms if timeout_ms is None else timeout_ms
+        if self._answers.is_paused:
+            await self._drained(limit_ms)
+        if _wants_no_answer(message):
+            spec = api.spec_of(message_class)
+            self._answers.tell(
+                self._frame(spec.key, chosen, encoder(message_class, chosen)(message))
+            )
+            return None
+        return self.read(message_class, chosen, await self.ask(message, chosen, limit_ms))
+
+    def ask(self, message: Any, version: int, timeout_ms: int) -> asyncio.Future[bytes]:
+        """Send ``message`` at once; what comes of it is for :meth:`read`.
+
+        For who asks often and awaits every answer before asking again: neither side of the
+        connection is waited for. Raises Disconnected, here or in the future, or RequestTimedOut.
+        """
+        message_class = type(message)
+        body = encoder(message_class, version)(message)
+        frame = self._frame(api.spec_of(message_class).key, version, body)
+        return self._answers.ask(self._correlation_id, frame, timeout_ms / 1000)
+
+    def read(self, message_class: type, version: int, frame: bytes) -> Any:
+        """The answer to a request of this class; raises Disconnected when it is corrupt."""
+        return self._decoded(api.spec_of(message_class), version, frame)
+
+    async def close(self) -> None:
+        """End the connection; requests under way raise Disconnected. Closing twice is allowed."""
+        await self._answers.close()
+
+    async def __aenter__(self) -> Self:
+        """The open connection."""
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Close."""
+        await self.close()
+
+    async def _drained(self, limit_ms: int) -> None:
+        try:
+            async with asyncio.timeout(limit_ms / 1000):
+                await self._answers.drained()
+        except TimeoutError as error:
+            failure = RequestTimedOut(f"{self.peer} took nothing for {limit_ms} ms")
+            self._answers.fail(failure)
+            raise failure from error
+
+    def _frame(self, key: int, version: int, body: bytes) -> bytes:
+        self._correlation_id = (self._correlation_id + 1) % _CORRELATIONS
+        return request_frame(key, version, self._correlation_id, self._client_id, body)
+
+    def _decoded(self, spec: api.ApiSpec, version: int, frame: bytes) -> Any:
+        try:
+            header_version = api.response_header_version(spec.key, version)
+            _, start = parse_response_header(frame, header_version)
+            return decoder(spec.response, version)(frame, start)
+        except CorruptRequest as error:
+            failure = Disconnected(f"{self.peer} sent a corrupt {spec.name} answer: {error}")
+            self._answers.fail(failure)
+            raise failure from error
+
+    async def _agree_on_versions(self) -> None:
+        """Ask with our highest version; a broker that knows it not tells its own in version 0."""
+        request = api_versions.ApiVersionsRequest(
+            client_software_name="barnabas", client_software_version="0"
+        )
+        spec = api.spec_of(type(request))
+        version = spec.versions[1]
+        frame = await self._raw(request, version)
+        if _error_code(frame) == ErrorCode.UNSUPPORTED_VERSION:
+            offered = _ranges(self._decoded(spec, 0, frame))
+            version = min(version, offered.get(spec.key, (0, 0))[1])
+            frame = await self._raw(request, version)
+        answer = self._decoded(spec, version, frame)
+        raise_for(answer.error_code)
+        self.versions = _ranges(answer)
+
+    async def _raw(self, request: api_versions.ApiVersionsRequest, version: int) -> bytes:
+        body = encoder(type(request), version)(request)
+        frame = self._frame(api.spec_of(type(request)).key, version, body)
+        return await self._answers.ask(self._correlation_id, frame, self._timeout_ms / 1000)
+
+    async def _authenticate(self, user: str, password: str) -> None:
+        handshake = await self.request(sasl_handshake.SaslHandshakeRequest(mechanism="PLAIN"))
+        if handshake.error_code:
+            offered = ", ".join(handshake.mechanisms) or "none"
+            raise AuthenticationFailed(handshake.error_code, f"{self.peer} offers: {offered}")
+        token = f"\0{user}\0{password}".encode()
+        answer = await self.request(sasl_authenticate.SaslAuthenticateRequest(auth_bytes=token))
+        if answer.error_code:
+            raise AuthenticationFailed(answer.error_code, answer.error_message or self.peer)
+
+
+def _reason(error: Exception, timeout_ms: int) -> str:
+    if isinstance(error, TimeoutError):
+        return f"nothing within {timeout_ms} ms"
+    number = error.errno if isinstance(error, OSError) else None
+    if number and number < 0 and isinstance(error, OSError):  # of the resolver of names
+        return error.strerror or str(error)
+    return os.strerror(number) if number else str(error)
+
+
+def _error_code(frame: bytes) -> int:
+    """The code of an ApiVersions answer: it stands at one place in every version."""
+    return int.from_bytes(frame[4:6], signed=True)
+
+
+def _ranges(answer: Any) -> dict[int, Range]:
+    return {item.api_key: (item.min_version, item.max_version) for item in answer.api_keys}
+
+
+def _wants_no_answer(message: Any) -> bool:
+    return getattr(message, "acks", None) == _NO_ANSWER_ACKS

@@ -1,0 +1,149 @@
+"""One TCP connection as asyncio sees it: frames out, and the answers that are awaited, in order.
+
+Source: docs/spec/protocol.md §0 choice 8; Kafka answers the requests of a connection in their
+order.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import struct
+from collections import deque
+from typing import Final, cast
+
+from barnabas.client.errors import Disconnected, KafkaError, RequestTimedOut
+
+_SIZE: Final = struct.Struct(">i")
+_SIZE_AND_CORRELATION: Final = struct.Struct(">ii")
+
+
+class _Awaited:
+    """A request on its way: which answer ends it, who waits, until when."""
+
+    __slots__ = ("correlation_id", "future", "timer")
+
+    def __init__(
+        self, correlation_id: int, future: asyncio.Future[bytes], timer: asyncio.TimerHandle
+    ) -> None:
+        self.correlation_id = correlation_id
+        self.future = future
+        self.timer = timer
+
+
+class Answers(asyncio.Protocol):
+    """Matches the frames that arrive with the requests that were sent.
+
+    An answer that is late, out of order or larger than ``answer_bytes_max`` ends the connection,
+    because nothing behind it can be trusted; all who wait are told why.
+    """
+
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, peer: str, *, answer_bytes_max: int
+    ) -> None:
+        self.is_closed = False
+        self._loop = loop
+        self._peer = peer
+        self._answer_bytes_max = answer_bytes_max
+        self._transport: asyncio.Transport | None = None
+        self._received = bytearray()
+        self._awaited: deque[_Awaited] = deque()
+        self._failure: KafkaError | None = None
+        self._writable: asyncio.Future[None] | None = None
+        self._gone: asyncio.Future[None] = loop.create_future()
+
+    def ask(self, correlation_id: int, frame: bytes, timeout_s: float) -> asyncio.Future[bytes]:
+        """Write ``frame`` and promise its answer: a frame without its size."""
+        future: asyncio.Future[bytes] = self._loop.create_future()
+        timer = self._loop.call_later(timeout_s, self._expire, timeout_s)
+        self._awaited.append(_Awaited(correlation_id, future, timer))
+        self.tell(frame)
+        return future
+
+    def tell(self, frame: bytes) -> None:
+        """Write ``frame``, to which no answer comes."""
+        if self._failure is not None:
+            raise Disconnected(self._failure.message)
+        assert self._transport is not None, "asked before connected"
+        self._transport.write(frame)
+
+    @property
+    def is_paused(self) -> bool:
+        """The peer does not take what was written: wait for :meth:`drained` before the next."""
+        return self._writable is not None
+
+    async def drained(self) -> None:
+        """Return once the peer takes what was written."""
+        while self._writable is not None:
+            await asyncio.shield(self._writable)
+
+    async def close(self) -> None:
+        """End the connection and return when it is gone; who still waits gets Disconnected."""
+        self.fail(Disconnected(f"connection to {self._peer} was closed"))
+        if self._transport is not None:
+            await asyncio.shield(self._gone)
+
+    def fail(self, error: KafkaError) -> None:
+        """End the connection because of ``error``, which all who wait receive."""
+        if self._failure is not None:
+            return
+        self._failure = error
+        self.is_closed = True
+        while self._awaited:
+            awaited = self._awaited.popleft()
+            awaited.timer.cancel()
+            if not awaited.future.done():
+                awaited.future.set_exception(error)
+        self.resume_writing()
+        if self._transport is not None:
+            self._transport.abort()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Keep the transport to write to."""
+        self._transport = cast("asyncio.Transport", transport)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Tell all who wait."""
+        reason = f": {exc}" if exc is not None else ""
+        self.fail(Disconnected(f"{self._peer} closed the connection{reason}"))
+        if not self._gone.done():
+            self._gone.set_result(None)
+
+    def pause_writing(self) -> None:
+        """Let :meth:`drained` wait: the peer reads slower than we write."""
+        self._writable = self._loop.create_future()
+
+    def resume_writing(self) -> None:
+        """Let :meth:`drained` return."""
+        if self._writable is not None:
+            writable, self._writable = self._writable, None
+            writable.set_result(None)
+
+    def data_received(self, data: bytes) -> None:
+        """Cut off every complete frame and hand it to the one who waits for it."""
+        received = self._received
+        received += data
+        position = 0
+        while len(received) - position >= _SIZE_AND_CORRELATION.size:
+            size, correlation_id = _SIZE_AND_CORRELATION.unpack_from(received, position)
+            if not _SIZE.size <= size <= self._answer_bytes_max:
+                self.fail(Disconnected(f"{self._peer} sent a frame of {size} bytes"))
+                return
+            end = position + _SIZE.size + size
+            if len(received) < end:
+                break
+            frame = bytes(memoryview(received)[position + _SIZE.size : end])
+            self._answer(correlation_id, frame)
+            position = end
+        del received[:position]
+
+    def _answer(self, correlation_id: int, frame: bytes) -> None:
+        if not self._awaited or self._awaited[0].correlation_id != correlation_id:
+            self.fail(Disconnected(f"{self._peer} answered what nobody asked: {correlation_id}"))
+            return
+        awaited = self._awaited.popleft()
+        awaited.timer.cancel()
+        if not awaited.future.done():
+            awaited.future.set_result(frame)
+
+    def _expire(self, timeout_s: float) -> None:
+        self.fail(RequestTimedOut(f"{self._peer} did not answer within {timeout_s:g} s"))

@@ -1,0 +1,1 @@
+"""The consumer: fetching, decoding, group membership and committed offsets."""

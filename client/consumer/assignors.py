@@ -1,0 +1,254 @@
+"""How the leader of a group deals out partitions: by range, in turns, or so that little moves.
+
+Pure: members and partition counts in, partitions of each member out, the same for the same
+input. Source: Kafka's RangeAssignor, RoundRobinAssignor and CooperativeStickyAssignor (3.9);
+KIP-429 (what moves is given up before it is given out).
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import cycle
+from typing import Final, NamedTuple, Protocol
+
+from barnabas.client.topology import TopicPartition
+from barnabas.protocol import consumer_protocol
+from barnabas.protocol.consumer_protocol import Subscription, TopicPartitions
+from barnabas.protocol.errors import CorruptRequest
+
+Assigned = dict[str, list[TopicPartition]]
+"""What each member is to read, by member id."""
+
+_GENERATION_BYTES: Final = 4
+_SUBSCRIPTION_VERSION: Final = 2
+
+
+class Candidate(NamedTuple):
+    """A member as the leader of the group sees it."""
+
+    member_id: str
+    instance_id: str | None
+    topics: frozenset[str]
+    owned: tuple[TopicPartition, ...] = ()
+    generation: int = -1
+    """In which it was given what it owns."""
+
+
+class Assignor(Protocol):
+    """A strategy; its name is what members of a group agree on."""
+
+    name: str
+    is_cooperative: bool
+    """Members keep what they own while the group rebalances."""
+
+    def assign(self, members: Sequence[Candidate], counts: Mapping[str, int]) -> Assigned:
+        """Deal out the partitions of every topic that somebody subscribed to."""
+        ...
+
+
+class RangeAssignor:
+    """Each topic for itself, neighbours together, the first members one more."""
+
+    name = "range"
+    is_cooperative = False
+
+    def assign(self, members: Sequence[Candidate], counts: Mapping[str, int]) -> Assigned:
+        """Deal out by topic."""
+        found: Assigned = {member.member_id: [] for member in members}
+        for topic, count in sorted(counts.items()):
+            readers = [member for member in _ordered(members) if topic in member.topics]
+            if not readers:
+                continue
+            least, extra = divmod(count, len(readers))
+            start = 0
+            for index, member in enumerate(readers):
+                stop = start + least + (index < extra)
+                mine = [TopicPartition(topic, number) for number in range(start, stop)]
+                found[member.member_id] += mine
+                start = stop
+        return found
+
+
+class RoundRobinAssignor:
+    """All partitions of all topics in turns, leaving out who did not subscribe."""
+
+    name = "roundrobin"
+    is_cooperative = False
+
+    def assign(self, members: Sequence[Candidate], counts: Mapping[str, int]) -> Assigned:
+        """Deal out in turns."""
+        found: Assigned = {member.member_id: [] for member in members}
+        turns = cycle(_ordered(members))
+        for place in _places(members, counts):
+            member = next(each for each in turns if place.topic in each.topics)
+            found[member.member_id].append(place)
+        return found
+
+
+class CooperativeStickyAssignor:
+    """Members keep what they have as far as balance allows; what moves takes two generations.
+
+    With equal subscriptions nobody has two partitions more than another.
+    """
+
+    name = "cooperative-sticky"
+    is_cooperative = True
+
+    def assign(self, members: Sequence[Candidate], counts: Mapping[str, int]) -> Assigned:
+        """Deal out, and hold back what its owner has still to give up."""
+        owners = _owners(members, counts)
+        found = self.balance(members, counts, owners)
+        for member_id, places in found.items():
+            found[member_id] = [
+                place for place in places if owners.get(place, member_id) == member_id
+            ]
+        return found
+
+    def balance(
+        self,
+        members: Sequence[Candidate],
+        counts: Mapping[str, int],
+        owners: Mapping[TopicPartition, str],
+    ) -> Assigned:
+        """Where everything is to be in the end."""
+        shares: dict[str, dict[TopicPartition, None]] = {
+            member.member_id: {} for member in _ordered(members)
+        }
+        readers = _readers(members, counts)
+        homeless = []
+        for place in _places(members, counts):
+            if place in owners:
+                shares[owners[place]][place] = None
+            else:
+                homeless.append(place)
+        homeless.sort(key=lambda place: len(readers[place.topic]))
+        for place in homeless:
+            least = min(readers[place.topic], key=lambda member_id: len(shares[member_id]))
+            shares[least][place] = None
+        while move := _move(shares, readers):
+            place, source, target = move
+            del shares[source][place]
+            shares[target][place] = None
+        return {member_id: sorted(share) for member_id, share in shares.items()}
+
+
+ASSIGNORS: Final[Mapping[str, Assignor]] = {
+    each.name: each for each in (RangeAssignor(), RoundRobinAssignor(), CooperativeStickyAssignor())
+}
+
+
+def subscription_bytes(
+    topics: Iterable[str], owned: Iterable[TopicPartition], generation: int
+) -> bytes:
+    """What a member tells the leader; the generation stands where old and new leaders look."""
+    return consumer_protocol.build_subscription(
+        Subscription(
+            topics=sorted(topics),
+            user_data=generation.to_bytes(_GENERATION_BYTES, "big", signed=True),
+            owned_partitions=_by_topic(owned),
+            generation_id=generation,
+        ),
+        _SUBSCRIPTION_VERSION,
+    )
+
+
+def candidate(member_id: str, instance_id: str | None, data: bytes) -> Candidate:
+    """A member from what it told; raises CorruptRequest."""
+    said = consumer_protocol.parse_subscription(data)
+    generation = said.generation_id
+    user_data = said.user_data or b""
+    if generation < 0 and len(user_data) == _GENERATION_BYTES:
+        generation = int.from_bytes(user_data, "big", signed=True)
+    owned = [
+        TopicPartition(each.topic, number)
+        for each in said.owned_partitions
+        for number in each.partitions
+    ]
+    return Candidate(member_id, instance_id, frozenset(said.topics), tuple(owned), generation)
+
+
+def assignment_bytes(places: Iterable[TopicPartition]) -> bytes:
+    """What the leader sends to one member."""
+    return consumer_protocol.build_assignment(
+        consumer_protocol.Assignment(assigned_partitions=_by_topic(places)), 1
+    )
+
+
+def assigned_places(data: bytes) -> set[TopicPartition]:
+    """What a member was given; raises CorruptRequest."""
+    if not data:
+        return set()
+    given = consumer_protocol.parse_assignment(data)
+    if any(number < 0 for each in given.assigned_partitions for number in each.partitions):
+        raise CorruptRequest("an assignment of a negative partition")
+    return {
+        TopicPartition(each.topic, number)
+        for each in given.assigned_partitions
+        for number in each.partitions
+    }
+
+
+def _by_topic(places: Iterable[TopicPartition]) -> list[TopicPartitions]:
+    topics: dict[str, list[int]] = defaultdict(list)
+    for topic, partition in sorted(places):
+        topics[topic].append(partition)
+    return [TopicPartitions(topic=name, partitions=each) for name, each in topics.items()]
+
+
+def _ordered(members: Iterable[Candidate]) -> list[Candidate]:
+    """Static members first, by the name that outlives them."""
+    return sorted(
+        members, key=lambda each: (each.instance_id is None, each.instance_id or each.member_id)
+    )
+
+
+def _places(members: Iterable[Candidate], counts: Mapping[str, int]) -> list[TopicPartition]:
+    """Every partition that somebody wants to read."""
+    wanted = frozenset[str]().union(*(member.topics for member in members))
+    return [
+        TopicPartition(topic, number)
+        for topic in sorted(wanted & counts.keys())
+        for number in range(counts[topic])
+    ]
+
+
+def _readers(members: Iterable[Candidate], counts: Mapping[str, int]) -> dict[str, list[str]]:
+    ordered = _ordered(members)
+    return {
+        topic: [member.member_id for member in ordered if topic in member.topics]
+        for topic in counts
+    }
+
+
+def _owners(members: Iterable[Candidate], counts: Mapping[str, int]) -> dict[TopicPartition, str]:
+    """Who owns what is still there to be owned: of two claims the one of the newer generation.
+
+    Two of one generation are no claim at all: nobody keeps the partition.
+    """
+    claims: dict[TopicPartition, list[tuple[int, str]]] = defaultdict(list)
+    for member in members:
+        for place in member.owned:
+            if place.topic in member.topics and place.partition < counts.get(place.topic, 0):
+                claims[place].append((member.generation, member.member_id))
+    found = {}
+    for place, claimed in claims.items():
+        newest = max(generation for generation, _ in claimed)
+        owners = [member_id for generation, member_id in claimed if generation == newest]
+        if len(owners) == 1:
+            found[place] = owners[0]
+    return found
+
+
+def _move(
+    shares: Mapping[str, Mapping[TopicPartition, None]], readers: Mapping[str, Sequence[str]]
+) -> tuple[TopicPartition, str, str] | None:
+    """One partition whose move makes shares more alike; None when there is none."""
+    sizes = {member_id: len(share) for member_id, share in shares.items()}
+    for source in sorted(sizes, key=lambda member_id: -sizes[member_id]):
+        last_of = {place.topic: place for place in shares[source]}
+        for topic, place in last_of.items():
+            target = min(readers[topic], key=lambda member_id: sizes[member_id])
+            if sizes[source] - sizes[target] > 1:
+                return place, source, target
+    return None

@@ -1,0 +1,327 @@
+"""The consumer's part in its group: who reads what now, and the change from one to the next.
+
+One task rebalances, one gives signs of life, one watches for new topics. A rebalance waits for
+the application to ask for its next batch: what it has in hand can then be committed, as between
+two polls in Java. Source: docs/spec/coordinator.md §1.9 and §5; KIP-429 (cooperative), KIP-62.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Final
+
+from barnabas.client.background import Tasks
+from barnabas.client.cluster import Cluster
+from barnabas.client.errors import KafkaError
+from barnabas.client.retry import may_pass
+from barnabas.client.topology import TopicPartition
+from barnabas.protocol.errors import CorruptRequest, ErrorCode
+from barnabas.protocol.messages.join_group import JoinGroupResponse
+
+from .assignors import ASSIGNORS, assigned_places, assignment_bytes, candidate, subscription_bytes
+from .consumer_config import ConsumerConfig
+from .fetcher import Fetcher
+from .group_member import GroupMember, MustRejoin, listed
+from .group_offsets import GroupOffsets
+
+log = logging.getLogger(__name__)
+
+Places = frozenset[TopicPartition]
+_UNKNOWN_TOPIC_S: Final = 1.0
+_NO_GENERATION: Final = -1
+
+
+class RebalanceListener:
+    """Told when partitions come and go; inherit and override what is wanted."""
+
+    async def on_revoked(self, places: Places) -> None:
+        """These are about to be given up; their offsets can still be committed."""
+
+    async def on_assigned(self, places: Places) -> None:
+        """These came; seek here to begin elsewhere than at the committed offset."""
+
+    async def on_lost(self, places: Places) -> None:
+        """These are somebody else's already: the group went on without us."""
+
+
+class GroupConsumer:
+    """Keeps a fetcher reading what the group gives us."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        group: str,
+        config: ConsumerConfig,
+        fetcher: Fetcher,
+        *,
+        listener: RebalanceListener,
+        before_revoke: Callable[[Places], Awaitable[None]],
+        forget: Callable[[Places], None],
+    ) -> None:
+        self.member = GroupMember(cluster, group, config)
+        self.offsets = GroupOffsets(cluster, group)
+        self.open: set[TopicPartition] = set()
+        """What may be handed out now."""
+        self.failure: BaseException | None = None
+        """Why the group will never give us anything again."""
+        self.hands_free = asyncio.Event()
+        """Set while the application holds nothing that was handed out."""
+        self.hands_full_at = 0.0
+        self.is_waiting = False
+        """A rebalance waits for free hands."""
+        self.is_settled = asyncio.Event()
+        """Set while no rebalance is wanted or under way."""
+        self._cluster = cluster
+        self._config = config
+        self._fetcher = fetcher
+        self._listener = listener
+        self._before_revoke = before_revoke
+        self._forget = forget
+        self._topics: frozenset[str] = frozenset()
+        self._pattern: re.Pattern[str] | None = None
+        self._assignment: Places = frozenset()
+        self._counts_used: dict[str, int] = {}
+        self._is_joining = False
+        self._is_wanted = asyncio.Event()
+        self._tasks = Tasks(self._fail)
+        self._loop = asyncio.get_running_loop()
+        self.hands_free.set()
+
+    @property
+    def is_subscribed(self) -> bool:
+        """Whether we take part in the group; else its offsets alone are used."""
+        return bool(self._topics) or self._pattern is not None
+
+    @property
+    def assignment(self) -> Places:
+        """What the group gave us last."""
+        return self._assignment
+
+    def subscribe(self, topics: Iterable[str], pattern: str | None) -> None:
+        """Read these topics, or every topic whose whole name matches ``pattern``, from now on."""
+        is_new = not self._topics and self._pattern is None
+        self._topics = frozenset(topics)
+        self._pattern = None if pattern is None else re.compile(pattern)
+        self.rejoin()
+        if is_new:
+            self._tasks.spawn(self._run(), "group")
+            self._tasks.spawn(self._beat(), "heartbeats")
+            self._tasks.spawn(self._watch(), "topics of the group")
+
+    def rejoin(self) -> None:
+        """Take part in another rebalance as soon as hands are free."""
+        self.is_settled.clear()
+        self._is_wanted.set()
+
+    def fill_hands(self) -> None:
+        """The application was given something."""
+        if self.hands_free.is_set():
+            self.hands_free.clear()
+            self.hands_full_at = self._loop.time()
+
+    def held_for_s(self) -> float:
+        """How long ago the application was given what it has in hand; 0 for free hands."""
+        return 0.0 if self.hands_free.is_set() else self._loop.time() - self.hands_full_at
+
+    async def close(self) -> None:
+        """Give up what we have, committed by the caller, and leave."""
+        await self._tasks.close()
+        if self._assignment:
+            await self._listener.on_revoked(self._assignment)
+        self.open.clear()
+        self._fetcher.remove(self._assignment)
+        self._assignment = frozenset()
+        await self.member.leave()
+
+    def _fail(self, error: BaseException) -> None:
+        self.failure = error
+        self.is_settled.set()
+        self._fetcher.wake()
+
+    # Rebalancing.
+
+    async def _run(self) -> None:
+        while True:
+            await self._is_wanted.wait()
+            await self._free_hands()
+            try:
+                await self._rebalance()
+            except MustRejoin as rejoin:
+                log.info("rejoins group=%s reason=%s", self.member.group, rejoin.code.name)
+                self.rejoin()
+            except KafkaError as error:
+                if not may_pass(error):
+                    log.error("cannot join group=%s reason=%s", self.member.group, error)
+                    self._fail(error)
+                    return
+                log.warning("rebalance failed group=%s reason=%s", self.member.group, error)
+                await asyncio.sleep(self._cluster.config.retry_backoff_ms / 1000)
+                self.rejoin()
+            if not self._is_wanted.is_set():
+                self.is_settled.set()
+
+    async def _free_hands(self) -> None:
+        """Return when the application asks for more; nothing is handed out before we await."""
+        self.is_waiting = True
+        try:
+            await self.hands_free.wait()
+        finally:
+            self.is_waiting = False
+
+    async def _rebalance(self) -> None:
+        self._is_wanted.clear()
+        if self.member.generation == _NO_GENERATION:
+            await self._lose()
+        elif not self._config.is_cooperative:
+            await self._give_up(self._assignment)
+        await self._learn_topics()
+        generation = self.member.generation
+        owned = sorted(self._assignment)
+        said = subscription_bytes(self._topics, owned, generation)
+        self._is_joining = True
+        try:
+            answer = await self.member.join(dict.fromkeys(self._config.assignors, said))
+            protocol = answer.protocol_name or ""
+            assignments = await self._assignments(answer) if _leads(answer) else {}
+            data = await self.member.sync(protocol, assignments)
+        finally:
+            self._is_joining = False
+        log.info(
+            "joined group=%s member=%s generation=%d protocol=%s",
+            self.member.group,
+            self.member.member_id,
+            self.member.generation,
+            protocol,
+        )
+        try:
+            await self._adopt(frozenset(assigned_places(data)))
+        except CorruptRequest as bad:
+            text = f"the leader of group {self.member.group} sent no assignment: {bad}"
+            raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, text) from bad
+
+    async def _assignments(self, answer: JoinGroupResponse) -> dict[str, bytes]:
+        """What we, as leader, give everyone."""
+        try:
+            members = [candidate(*each) for each in listed(answer)]
+        except CorruptRequest as bad:
+            text = f"a member of group {self.member.group} sent no subscription: {bad}"
+            raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, text) from bad
+        topics = sorted(frozenset[str]().union(*(member.topics for member in members)))
+        await self._cluster.metadata(topics)
+        self._counts_used = self._counts(topics)
+        assignor = ASSIGNORS[answer.protocol_name or ""]
+        shares = assignor.assign(members, self._counts_used)
+        return {member_id: assignment_bytes(places) for member_id, places in shares.items()}
+
+    async def _adopt(self, assigned: Places) -> None:
+        revoked, added = self._assignment - assigned, assigned - self._assignment
+        if revoked:
+            await self._free_hands()
+            await self._give_up(revoked)
+            self.rejoin()
+        self._assignment = assigned
+        if added:
+            committed = await self.offsets.fetch(added, require_stable=True)
+            self._fetcher.add(
+                {place: committed[place].offset if place in committed else None for place in added}
+            )
+        await self._listener.on_assigned(added)
+        self.open |= added
+        self._fetcher.wake()
+
+    async def _give_up(self, places: Places) -> None:
+        self.open -= places
+        if places:
+            await self._before_revoke(places)
+            await self._listener.on_revoked(places)
+        self._fetcher.remove(places)
+        self._assignment -= places
+
+    async def _lose(self) -> None:
+        """Drop everything without a commit, which would be refused."""
+        lost = self._assignment
+        self.open.clear()
+        self._fetcher.remove(lost)
+        self._forget(lost)
+        self._assignment = frozenset()
+        if lost:
+            log.warning("lost partitions group=%s count=%d", self.member.group, len(lost))
+            await self._listener.on_lost(lost)
+
+    # Signs of life, and what else goes on.
+
+    async def _beat(self) -> None:
+        while True:
+            await asyncio.sleep(self._config.heartbeat_interval_ms / 1000)
+            if self._is_joining or self.member.generation == _NO_GENERATION:
+                continue
+            if self.held_for_s() * 1000 > self._config.max_poll_interval_ms:
+                await self._time_out()
+                continue
+            before = self.member.identity
+            try:
+                await self.member.heartbeat()
+            except MustRejoin as rejoin:
+                if before == self.member.identity and not self._is_joining:
+                    self.member.act_on(rejoin.code)
+                    self.rejoin()
+            except KafkaError as error:
+                if before == self.member.identity and not may_pass(error):
+                    self._fail(error)
+                    return
+
+    async def _time_out(self) -> None:
+        """The application takes too long: let others read its partitions."""
+        log.warning(
+            "left the group, no question within max.poll.interval.ms=%d group=%s held_s=%.1f",
+            self._config.max_poll_interval_ms,
+            self.member.group,
+            self.held_for_s(),
+        )
+        self.open.clear()  # others may read on from now on: what waits here is not ours to give
+        self.member.generation = _NO_GENERATION  # nor to commit, before the answer comes, too
+        await self.member.leave()
+        self.rejoin()
+
+    async def _watch(self) -> None:
+        """Rejoin when what we subscribed to is more, or less, than at the last rebalance."""
+        while True:
+            is_complete = all(topic in self._counts_known for topic in self._topics)
+            age_s = self._config.metadata_max_age_ms / 1000
+            await asyncio.sleep(age_s if is_complete else min(age_s, _UNKNOWN_TOPIC_S))
+            topics, counts = self._topics, self._counts_used
+            try:
+                await self._learn_topics()
+                await self._cluster.metadata(sorted(self._topics | counts.keys()))
+            except KafkaError as error:
+                log.info("could not ask for topics reason=%s", error)
+                continue
+            now = self._counts(topics | counts.keys())
+            if topics != self._topics or (counts and counts != now):
+                self.rejoin()
+
+    @property
+    def _counts_known(self) -> dict[str, int]:
+        return self._cluster.topology.counts
+
+    def _counts(self, topics: Iterable[str]) -> dict[str, int]:
+        known = self._counts_known
+        return {topic: known[topic] for topic in topics if topic in known}
+
+    async def _learn_topics(self) -> None:
+        """Apply the pattern to the topics there are now."""
+        if self._pattern is None:
+            return
+        answer = await self._cluster.metadata()
+        self._topics = frozenset(
+            topic.name
+            for topic in answer.topics
+            if topic.name and not topic.is_internal and self._pattern.fullmatch(topic.name)
+        )
+
+
+def _leads(answer: JoinGroupResponse) -> bool:
+    return answer.leader == answer.member_id and not answer.skip_assignment

@@ -1,0 +1,210 @@
+"""What a fetcher knows of each partition: where it reads on, what it holds ready, what failed.
+
+Source: docs/spec/coordinator.md §6.6 and §6.11; docs/spec/log.md §6 (what a fetch answers).
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict, deque
+from collections.abc import Callable, Sequence
+from itertools import count
+from typing import Final
+
+from barnabas.client.errors import DecodingFailed, KafkaError, OffsetOutOfRange, known_code
+from barnabas.client.retry import REMEDIES, Remedy
+from barnabas.client.topology import TopicPartition
+from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.messages import fetch
+from barnabas.protocol.records.failures import CorruptRecords
+
+from .consumed_records import Chunk
+from .fetch_config import FetchConfig
+from .fetched_batches import find_batches
+
+_NO_SESSION: Final = -1
+_GROWTH: Final = 2
+_TURNS: Final = count()
+_IDS: Final = frozenset(
+    {
+        ErrorCode.UNKNOWN_TOPIC_ID,
+        ErrorCode.INCONSISTENT_TOPIC_ID,
+        ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR,
+    }
+)
+
+
+class PartitionState:
+    """One partition that is read; times are of the loop's clock, in seconds."""
+
+    __slots__ = (
+        "bytes_max",
+        "failure",
+        "fetch_offset",
+        "is_eager",
+        "is_fetched",
+        "is_paused",
+        "is_stopped",
+        "place",
+        "position",
+        "queue",
+        "retry_at",
+        "turn",
+    )
+
+    def __init__(self, place: TopicPartition, offset: int | None, bytes_max: int) -> None:
+        self.place = place
+        self.fetch_offset = offset
+        """Where the next fetch begins; None: the reset policy has to tell."""
+        self.position = offset
+        """The next offset that will be handed out."""
+        self.queue: deque[Chunk] = deque()
+        self.bytes_max = bytes_max
+        self.turn = next(_TURNS)
+        """Another with each seek: answers to older questions are thrown away."""
+        self.retry_at = 0.0
+        self.is_fetched = False
+        """A request for it is under way."""
+        self.is_eager = True
+        """Most likely there is data: the last answer had some, or there was none yet."""
+        self.is_paused = False
+        self.is_stopped = False
+        """It failed for good: nothing is read before the next seek."""
+        self.failure: KafkaError | None = None
+        """Not told to anybody yet."""
+
+    def seek(self, offset: int | None) -> None:
+        """Go on at ``offset``, and forget what came from elsewhere."""
+        self.turn = next(_TURNS)
+        self.queue.clear()
+        self.fetch_offset = self.position = offset
+        self.retry_at, self.is_fetched, self.is_eager = 0.0, False, True
+        self.is_stopped, self.failure = False, None
+
+    def reset_to(self, offset: int) -> None:
+        """What the reset policy found."""
+        self.fetch_offset, self.is_eager = offset, True
+        if not self.queue:
+            self.position = offset
+
+    def stop(self, failure: KafkaError) -> None:
+        """Read no further before a seek; the reader is told why, once."""
+        self.is_stopped, self.failure = True, failure
+
+    def may_fetch(self, now: float, chunks_max: int) -> bool:
+        """Whether it belongs into the next request to its leader."""
+        return (
+            self.fetch_offset is not None
+            and not self.is_fetched
+            and not self.is_paused
+            and not self.is_stopped
+            and len(self.queue) < chunks_max
+            and self.retry_at <= now
+        )
+
+    def take(self) -> Chunk:
+        """Hand out the oldest chunk."""
+        chunk = self.queue.popleft()
+        self.position = chunk.next_offset
+        return chunk
+
+    def accept(self, result: fetch.PartitionResult, config: FetchConfig, is_alone: bool) -> Remedy:
+        """Take in an answer without error; WAIT when it must be asked again, more generously.
+
+        ``is_alone``: no other partition of that answer had data, so that lack of room is no
+        excuse for an empty one.
+        """
+        assert self.fetch_offset is not None, "asked without an offset"
+        buffer = result.records or b""
+        aborted = (result.aborted_transactions or ()) if config.read_committed else None
+        try:
+            found = find_batches(
+                buffer, self.fetch_offset, check_crcs=config.check_crcs, aborted=aborted
+            )
+        except CorruptRecords as bad:
+            self.stop(DecodingFailed(*self.place, self.fetch_offset, bad.message))
+            return Remedy.GIVE_UP
+        end = result.last_stable_offset if config.read_committed else result.high_watermark
+        needed = found.bytes_needed
+        if not len(buffer) and is_alone and end > self.fetch_offset:
+            needed = self.bytes_max + 1
+        if needed:
+            return self._grow(needed, config)
+        self.is_eager = len(buffer) > 0
+        self.fetch_offset = found.next_offset
+        if found.source is not None:
+            chunk = Chunk(
+                self.place,
+                found.source,
+                found.next_offset,
+                found.leader_epoch,
+                result.high_watermark,
+                self.turn,
+            )
+            self.queue.append(chunk)
+        elif not self.queue:
+            self.position = found.next_offset
+        return Remedy.GIVE_UP
+
+    def refuse(self, code: int, config: FetchConfig) -> Remedy:
+        """Take in an answer with an error, and say what to do about it."""
+        error = known_code(code)
+        self.is_eager = False
+        if error is ErrorCode.OFFSET_OUT_OF_RANGE:
+            if config.reset == "none":
+                self.stop(OffsetOutOfRange(*self.place, self.fetch_offset))
+            else:
+                self.fetch_offset = None
+            return Remedy.GIVE_UP
+        if error in _IDS:
+            return Remedy.LOOK_AGAIN
+        remedy = REMEDIES.get(error, Remedy.GIVE_UP)
+        if remedy is Remedy.GIVE_UP and error.retriable:
+            return Remedy.WAIT
+        if remedy is Remedy.GIVE_UP:
+            topic, partition = self.place
+            self.stop(KafkaError(error, f"{topic}-{partition} at offset {self.fetch_offset}"))
+        return remedy
+
+    def _grow(self, needed: int, config: FetchConfig) -> Remedy:
+        """Ask for more: a single message is larger than what was asked for."""
+        if self.bytes_max >= config.partition_max_bytes_limit:
+            topic, partition = self.place
+            self.stop(
+                KafkaError(
+                    ErrorCode.MESSAGE_TOO_LARGE,
+                    f"{topic}-{partition}: the batch at offset {self.fetch_offset} is larger than "
+                    f"fetch.growth.max.bytes={config.partition_max_bytes_limit}",
+                )
+            )
+            return Remedy.GIVE_UP
+        wanted = max(needed, _GROWTH * self.bytes_max)
+        self.bytes_max = min(wanted, config.partition_max_bytes_limit)
+        return Remedy.WAIT
+
+
+def fetch_request(
+    chosen: Sequence[PartitionState],
+    config: FetchConfig,
+    epoch_of: Callable[[TopicPartition], int],
+    wait_ms: int,
+) -> fetch.FetchRequest:
+    """One request for all of ``chosen``, which one broker leads."""
+    topics: dict[str, list[fetch.Partition]] = defaultdict(list)
+    for state in chosen:
+        assert state.fetch_offset is not None, "asked without an offset"
+        topics[state.place.topic].append(
+            fetch.Partition(
+                partition=state.place.partition,
+                current_leader_epoch=epoch_of(state.place),
+                fetch_offset=state.fetch_offset,
+                partition_max_bytes=state.bytes_max,
+            )
+        )
+    return fetch.FetchRequest(
+        max_wait_ms=wait_ms,
+        min_bytes=config.min_bytes,
+        max_bytes=max(config.max_bytes, max(state.bytes_max for state in chosen)),
+        isolation_level=int(config.read_committed),
+        session_epoch=_NO_SESSION,
+        topics=[fetch.Topic(topic=name, partitions=each) for name, each in topics.items()],
+    )

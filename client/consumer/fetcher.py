@@ -1,0 +1,382 @@
+"""Reads many partitions at once: one request to each leader at a time, chunks kept ready.
+
+Two tasks a leader fetch what has room, one patiently and one for what is in a hurry; one task
+routes: it finds leaders again when they moved, and offsets by the reset policy. What is ready
+waits in a bounded queue a partition until somebody takes it. Source: docs/spec/coordinator.md §1.9,
+§6.6 and §6.11.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from types import TracebackType
+from typing import Final, Self
+
+from barnabas.client.background import Signal, Tasks
+from barnabas.client.cluster import Cluster
+from barnabas.client.errors import KafkaError, OffsetOutOfRange
+from barnabas.client.retry import Remedy, may_pass
+from barnabas.client.topology import TopicPartition
+from barnabas.protocol.messages import fetch
+
+from .consumed_records import Chunk
+from .fetch_config import FetchConfig
+from .fetch_state import PartitionState, fetch_request
+from .list_offsets import EARLIEST, LATEST, ask_leaders
+
+log = logging.getLogger(__name__)
+
+CHANNEL: Final = "fetch"
+_LEADERS_AGE_S: Final = 1.0
+EXPRESS: Final = "fetch at once"
+"""Used while the other waits for data: for what was moved, or has room again."""
+
+
+class Fetcher:
+    """Positions in partitions, and the chunks that lie behind them.
+
+    Use it in ``async with``, or start and close it. Partitions come and go while it runs.
+    """
+
+    def __init__(self, cluster: Cluster, config: FetchConfig | None = None) -> None:
+        self.config = config or FetchConfig()
+        self._cluster = cluster
+        self._states: dict[TopicPartition, PartitionState] = {}
+        self._ready: dict[TopicPartition, None] = {}
+        self._failed: dict[TopicPartition, None] = {}
+        self._serving: dict[int, asyncio.Task[None]] = {}
+        self._polled: set[int] = set()
+        self._changed = Signal()
+        self._is_astray = asyncio.Event()
+        self._arrived = Signal()
+        self._wakes = 0
+        self._tasks = Tasks(self._fail)
+        self._failure: BaseException | None = None
+
+    def start(self) -> None:
+        """Begin to fetch; needs a running loop."""
+        self._tasks.spawn(self._route(), "fetch routes")
+
+    @property
+    def places(self) -> frozenset[TopicPartition]:
+        """The partitions that are read, paused ones included."""
+        return frozenset(self._states)
+
+    @property
+    def paused(self) -> frozenset[TopicPartition]:
+        """The partitions that wait for :meth:`resume`."""
+        return frozenset(place for place, state in self._states.items() if state.is_paused)
+
+    def add(self, positions: Mapping[TopicPartition, int | None]) -> None:
+        """Read these from the given offsets, None being where the reset policy says.
+
+        A partition that is read already goes on at its new offset.
+        """
+        for place, offset in positions.items():
+            state = self._states.get(place)
+            if state is None:
+                bytes_max = self.config.partition_max_bytes
+                self._states[place] = PartitionState(place, offset, bytes_max)
+            else:
+                self._ready.pop(place, None)
+                self._failed.pop(place, None)
+                state.seek(offset)
+        self._is_astray.set()
+        self._changed.notify()
+
+    def remove(self, places: Iterable[TopicPartition]) -> None:
+        """Read these no more; what was ready of them is dropped."""
+        for place in places:
+            self._ready.pop(place, None)
+            self._failed.pop(place, None)
+            self._states.pop(place, None)
+        self._changed.notify()
+
+    def seek(self, place: TopicPartition, offset: int | None) -> None:
+        """Go on at ``offset``, None being where the reset policy says; KeyError if not read."""
+        self._states[place]
+        self.add({place: offset})
+
+    def pause(self, places: Iterable[TopicPartition]) -> None:
+        """Hand out nothing of these until :meth:`resume`; what is ready is kept."""
+        for place in places:
+            self._states[place].is_paused = True
+
+    def resume(self, places: Iterable[TopicPartition]) -> None:
+        """Undo :meth:`pause`."""
+        for place in places:
+            self._states[place].is_paused = False
+        self._changed.notify()
+        self._arrived.notify()
+
+    def position(self, place: TopicPartition) -> int | None:
+        """The next offset that :meth:`take` will hand out; None while nobody knows it."""
+        state = self._states.get(place)
+        return None if state is None else state.position
+
+    def is_current(self, chunk: Chunk) -> bool:
+        """Whether its partition is still read, and nobody moved in it since."""
+        state = self._states.get(chunk.place)
+        return state is not None and state.turn == chunk.turn
+
+    def wake(self) -> None:
+        """Let every :meth:`take` that waits return what there is, or None."""
+        self._wakes += 1
+        self._arrived.notify()
+
+    async def take(
+        self, places: Collection[TopicPartition] | None = None, *, timeout_s: float | None = None
+    ) -> Chunk | None:
+        """The next chunk, of these partitions if named; None after ``timeout_s``, or a wake.
+
+        Several takers may wait at once. Raises what stopped a partition, once, after all that
+        was read before: OffsetOutOfRange, DecodingFailed, or KafkaError with the broker's code.
+        """
+        loop = asyncio.get_running_loop()
+        deadline = None if timeout_s is None else loop.time() + timeout_s
+        wakes = self._wakes
+        while True:
+            chunk = self.take_ready(places)
+            if chunk is not None:
+                return chunk
+            left_s = None if deadline is None else deadline - loop.time()
+            if not await self._arrived.wait(left_s) or wakes != self._wakes:
+                return self.take_ready(places)
+
+    def take_ready(self, places: Collection[TopicPartition] | None = None) -> Chunk | None:
+        """The next chunk that need not be waited for; raises as :meth:`take` does."""
+        if self._failed or self._failure is not None:
+            self._raise_failure(places)
+        for place in self._ready:
+            state = self._states[place]
+            if state.is_paused or (places is not None and place not in places):
+                continue
+            del self._ready[place]
+            chunk = state.take()
+            if state.queue:
+                self._ready[place] = None
+            self._changed.notify()
+            return chunk
+        return None
+
+    async def arrival(self, timeout_s: float | None) -> bool:
+        """Return when something may have come, or changed; False once ``timeout_s`` is over."""
+        return await self._arrived.wait(timeout_s)
+
+    async def close(self) -> None:
+        """Stop fetching; the cluster stays open, it is the caller's."""
+        await self._tasks.close()
+
+    async def __aenter__(self) -> Self:
+        """Start."""
+        self.start()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Close."""
+        await self.close()
+
+    def _raise_failure(self, places: Collection[TopicPartition] | None) -> None:
+        if self._failure is not None:
+            raise RuntimeError("the fetcher failed") from self._failure
+        for place in self._failed:
+            state = self._states[place]
+            if not state.queue and (places is None or place in places):
+                del self._failed[place]
+                failure, state.failure = state.failure, None
+                assert failure is not None, "failed without a failure"
+                raise failure
+
+    def _fail(self, error: BaseException) -> None:
+        self._failure = error
+        self._arrived.notify()
+
+    # Routing: leaders and offsets that are not known.
+
+    async def _route(self) -> None:
+        backoff_s = max(self.config.refresh_leader_backoff_ms, 1) / 1000
+        while True:
+            self._is_astray.clear()
+            try:
+                is_complete = await self._find_offsets()
+                is_complete &= await self._find_leaders()
+            except KafkaError as error:
+                log.warning("could not find leaders reason=%s", error)
+                is_complete = False
+                if not may_pass(error):
+                    self._stop_all(error)
+            if not is_complete:
+                await asyncio.sleep(backoff_s)
+                continue
+            with contextlib.suppress(TimeoutError):  # others share the cluster, and learn leaders
+                async with asyncio.timeout(_LEADERS_AGE_S):
+                    await self._is_astray.wait()
+
+    def _stop(self, state: PartitionState, error: KafkaError) -> None:
+        state.stop(error)
+        self._failed[state.place] = None
+        self._arrived.notify()
+
+    def _stop_all(self, error: KafkaError) -> None:
+        """Nothing can be asked of anybody: credentials or versions do not fit."""
+        for state in self._states.values():
+            if not state.is_stopped:
+                self._stop(state, error)
+
+    async def _find_offsets(self) -> bool:
+        """Ask for the offsets of partitions that have none; False when some could not be had."""
+        asked = {
+            place: (state, state.turn)
+            for place, state in self._states.items()
+            if state.fetch_offset is None and not state.is_stopped
+        }
+        if not asked:
+            return True
+        if self.config.reset == "none":
+            for state, _ in asked.values():
+                self._stop(state, OffsetOutOfRange(*state.place, None))
+            return True
+        time = EARLIEST if self.config.reset == "earliest" else LATEST
+        found: dict[TopicPartition, int] = {}
+        failures = await ask_leaders(
+            self._cluster,
+            dict.fromkeys(asked, time),
+            found,
+            read_committed=self.config.read_committed,
+        )
+        turns = {place: turn for place, (_, turn) in asked.items()}
+        for state in self._still(turns):
+            place = state.place
+            offset, error = found.get(place), failures.get(place)
+            if offset is not None:
+                log.info("reset position place=%s-%d offset=%d", *place, offset)
+                state.reset_to(offset)
+            elif error is not None and may_pass(error):
+                self._cluster.forget_leaders([place])
+            elif error is not None:
+                self._stop(state, error)
+        self._changed.notify()
+        return len(found) == len(asked)
+
+    async def _find_leaders(self) -> bool:
+        """See that somebody serves every leader; False when a partition has none."""
+        wanted = [place for place, state in self._states.items() if not state.is_stopped]
+        leaders = await self._cluster.leaders(wanted)
+        for leader in set(leaders.values()) - self._serving.keys():
+            self._serving[leader] = self._tasks.spawn(self._serve(leader), f"fetch from {leader}")
+            self._tasks.spawn(self._hurry(leader), f"fetch at once from {leader}")
+        for place in wanted:
+            refusal = self._cluster.topology.refusals.get(place.topic)
+            state = self._states.get(place)
+            if place not in leaders and refusal is not None and not refusal.retriable and state:
+                self._stop(state, KafkaError(refusal, place.topic))
+        return len(leaders) == len(wanted)
+
+    # Serving one leader.
+
+    async def _serve(self, leader: int) -> None:
+        """Fetch from one broker until it leads nothing that is read here."""
+        loop = asyncio.get_running_loop()
+        try:
+            while led := self._led_by(leader):
+                now = loop.time()
+                chosen = [
+                    state for state in led if state.may_fetch(now, self.config.queued_chunks_max)
+                ]
+                if chosen:
+                    self._polled.add(leader)
+                    await self._fetch(leader, chosen, CHANNEL, self.config.max_wait_ms)
+                    self._polled.discard(leader)
+                else:
+                    later = [state.retry_at - now for state in led if state.retry_at > now]
+                    await self._changed.wait(min(later, default=None))
+        finally:
+            self._polled.discard(leader)
+            del self._serving[leader]
+            self._changed.notify()
+
+    async def _hurry(self, leader: int) -> None:
+        """Fetch what has data, most likely, while the other request waits for some."""
+        loop = asyncio.get_running_loop()
+        while leader in self._serving:
+            now, most = loop.time(), self.config.queued_chunks_max
+            eager = [state for state in self._led_by(leader) if state.is_eager]
+            chosen = [state for state in eager if state.may_fetch(now, most)]
+            if chosen and leader in self._polled:
+                await self._fetch(leader, chosen, EXPRESS, 0)
+            else:
+                await self._changed.wait()
+
+    def _led_by(self, leader: int) -> list[PartitionState]:
+        leaders = self._cluster.topology.leaders
+        return [state for place, state in self._states.items() if leaders.get(place) == leader]
+
+    async def _fetch(
+        self, leader: int, chosen: Sequence[PartitionState], channel: str, wait_ms: int
+    ) -> None:
+        turns = {state.place: state.turn for state in chosen}
+        for state in chosen:
+            state.is_fetched = True
+        epoch_of = self._cluster.topology.leader_epoch
+        request = fetch_request(chosen, self.config, epoch_of, wait_ms)
+        bound_ms = self._cluster.config.request_timeout_ms + wait_ms
+        try:
+            answer = await self._cluster.ask(leader, request, channel=channel, timeout_ms=bound_ms)
+            if answer.error_code:
+                raise KafkaError(answer.error_code)
+        except KafkaError as error:
+            log.info("fetch failed leader=%d reason=%s", leader, error)
+            for state in self._still(turns):
+                if may_pass(error):
+                    self._retry(state, Remedy.LOOK_AGAIN)
+                else:
+                    self._stop(state, error)
+        else:
+            self._accept(answer, turns)
+        finally:
+            for state in self._still(turns):
+                state.is_fetched = False
+            self._changed.notify()
+            self._arrived.notify()
+
+    def _accept(self, answer: fetch.FetchResponse, turns: Mapping[TopicPartition, int]) -> None:
+        filled = sum(bool(each.records) for topic in answer.responses for each in topic.partitions)
+        for topic in answer.responses:
+            for each in topic.partitions:
+                place = TopicPartition(topic.topic, each.partition_index)
+                state = self._states.get(place)
+                if state is None or state.turn != turns.get(place):
+                    continue
+                if each.error_code:
+                    self._retry(state, state.refuse(each.error_code, self.config))
+                else:
+                    state.accept(each, self.config, is_alone=not filled)
+                if state.queue:
+                    self._ready.setdefault(place)
+                if state.failure is not None:
+                    self._failed[place] = None
+                if each.records:  # the next answer begins with those that had nothing in this
+                    self._states[place] = self._states.pop(place)
+
+    def _retry(self, state: PartitionState, remedy: Remedy) -> None:
+        if remedy is not Remedy.WAIT:
+            self._is_astray.set()
+        if remedy is Remedy.GIVE_UP:
+            return
+        now = asyncio.get_running_loop().time()
+        state.retry_at = now + self.config.refresh_leader_backoff_ms / 1000
+        if remedy is Remedy.LOOK_AGAIN:
+            self._cluster.forget_leaders([state.place])
+
+    def _still(self, turns: Mapping[TopicPartition, int]) -> list[PartitionState]:
+        """Those that nobody moved or removed meanwhile."""
+        states = (self._states.get(place) for place in turns)
+        return [each for each in states if each is not None and each.turn == turns[each.place]]

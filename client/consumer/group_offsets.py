@@ -1,0 +1,182 @@
+"""The offsets of one group, as its offset manager keeps them: committed and asked for.
+
+Source: docs/spec/coordinator.md §1.6, §1.7 and §1.9.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from typing import Any, Final, NamedTuple, Protocol
+
+from barnabas.client.cluster import Cluster
+from barnabas.client.errors import KafkaError, RequestTimedOut, known_code
+from barnabas.client.retry import REMEDIES, Attempts, Remedy
+from barnabas.client.topology import TopicPartition
+from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.messages import offset_commit, offset_fetch
+
+_NO_GENERATION: Final = -1
+_NO_OFFSET: Final = -1
+_AGAIN: Final = {
+    ErrorCode.REQUEST_TIMED_OUT: Remedy.LOOK_AGAIN,
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: Remedy.WAIT,
+}
+"""What a commit does otherwise than other calls: its outcome is unknown, or the topic is new."""
+
+
+class CommittedOffset(NamedTuple):
+    """What a group has committed in one partition: the next offset to read."""
+
+    offset: int
+    metadata: str = ""
+    leader_epoch: int = -1
+
+
+class Identity(Protocol):
+    """Who commits, when it is a member of the group."""
+
+    @property
+    def member_id(self) -> str:
+        """As the coordinator gave it; empty for none."""
+        ...
+
+    @property
+    def generation(self) -> int:
+        """The generation joined last; -1 for none."""
+        ...
+
+    @property
+    def instance_id(self) -> str | None:
+        """Of a static member."""
+        ...
+
+
+class GroupOffsets:
+    """Commits and fetches offsets of one group, wherever its offset manager moves.
+
+    14, 15, 16 and lost connections are answered by backing off and finding the manager again,
+    for as long as ``default.api.timeout.ms`` allows.
+    """
+
+    def __init__(self, cluster: Cluster, group: str) -> None:
+        self.group = group
+        self._cluster = cluster
+
+    async def commit(
+        self, offsets: Mapping[TopicPartition, CommittedOffset], member: Identity | None = None
+    ) -> None:
+        """Store ``offsets``; returns when every replica of the manager has them.
+
+        Without ``member`` the group must have no members. Partitions that failed are tried again
+        alone. Raises KafkaError with the code of the first partition that cannot be stored:
+        ILLEGAL_GENERATION, UNKNOWN_MEMBER_ID, REBALANCE_IN_PROGRESS are for the member to act on.
+        """
+        assert all(each.offset >= 0 for each in offsets.values()), "a position nobody knows"
+        missing = dict(offsets)
+        loop = asyncio.get_running_loop()
+        attempts = Attempts(self._cluster.config, self._cluster.random, loop.time())
+        while missing:
+            failure, step = await self._try_commit(missing, member)
+            if failure is None:
+                continue
+            if step is Remedy.GIVE_UP:
+                raise failure
+            if step is Remedy.LOOK_AGAIN:
+                self._cluster.forget_coordinator(self.group)
+            pause_s = attempts.pause_after(ErrorCode.NONE, loop.time())
+            if pause_s is None:
+                raise failure
+            await asyncio.sleep(pause_s)
+
+    async def fetch(
+        self, places: Iterable[TopicPartition] | None = None, *, require_stable: bool = False
+    ) -> dict[TopicPartition, CommittedOffset]:
+        """What was committed in ``places``, or everywhere; partitions without are left out.
+
+        ``require_stable`` waits for transactions that may still change it. Never says that there
+        is no offset while the manager loads or moves. Raises KafkaError.
+        """
+        topics: dict[str, list[int]] | None = None
+        if places is not None:
+            topics = defaultdict(list)
+            for place in places:
+                topics[place.topic].append(place.partition)
+        request = offset_fetch.OffsetFetchRequest(
+            group_id=self.group,
+            topics=None
+            if topics is None
+            else [
+                offset_fetch.Topic(name=name, partition_indexes=each)
+                for name, each in topics.items()
+            ],
+            require_stable=require_stable,
+        )
+        answer = await self._cluster.to_coordinator(self.group, request, _codes)
+        for code in _codes(answer):
+            if code:
+                raise KafkaError(code, self.group)
+        return {
+            TopicPartition(topic.name, each.partition_index): CommittedOffset(
+                each.committed_offset, each.metadata or "", each.committed_leader_epoch
+            )
+            for topic in answer.topics
+            for each in topic.partitions
+            if each.committed_offset != _NO_OFFSET
+        }
+
+    async def _try_commit(
+        self, missing: dict[TopicPartition, CommittedOffset], member: Identity | None
+    ) -> tuple[KafkaError | None, Remedy]:
+        """One request; takes out of ``missing`` what was stored."""
+        try:
+            answer = await self._cluster.ask_coordinator(self.group, self._request(missing, member))
+        except KafkaError as error:
+            if isinstance(error, RequestTimedOut):
+                return error, Remedy.LOOK_AGAIN
+            return error, REMEDIES.get(error.code, Remedy.GIVE_UP)
+        failure, chosen = None, Remedy.GIVE_UP
+        for topic in answer.topics:
+            for each in topic.partitions:
+                place = TopicPartition(topic.name, each.partition_index)
+                code = known_code(each.error_code)
+                if not code:
+                    missing.pop(place, None)
+                    continue
+                step = _AGAIN.get(code) or REMEDIES.get(code, Remedy.GIVE_UP)
+                if failure is None or step is Remedy.GIVE_UP:
+                    failure = KafkaError(code, f"{self.group} {place.topic}-{place.partition}")
+                    chosen = step
+        if failure is None and missing:
+            failure = KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "the answer lacks partitions")
+        return failure, chosen
+
+    def _request(
+        self, offsets: Mapping[TopicPartition, CommittedOffset], member: Identity | None
+    ) -> offset_commit.OffsetCommitRequest:
+        topics: dict[str, list[offset_commit.Partition]] = defaultdict(list)
+        for place, committed in offsets.items():
+            topics[place.topic].append(
+                offset_commit.Partition(
+                    partition_index=place.partition,
+                    committed_offset=committed.offset,
+                    committed_leader_epoch=committed.leader_epoch,
+                    committed_metadata=committed.metadata,
+                )
+            )
+        return offset_commit.OffsetCommitRequest(
+            group_id=self.group,
+            generation_id_or_member_epoch=_NO_GENERATION if member is None else member.generation,
+            member_id="" if member is None else member.member_id,
+            group_instance_id=None if member is None else member.instance_id,
+            topics=[
+                offset_commit.Topic(name=name, partitions=each) for name, each in topics.items()
+            ],
+        )
+
+
+def _codes(answer: Any) -> list[int]:
+    codes = [answer.error_code]
+    codes += [each.error_code for topic in answer.topics for each in topic.partitions]
+    return codes

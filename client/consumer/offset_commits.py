@@ -1,0 +1,138 @@
+"""Commits of a group's member: when it asks for one, and now and then by themselves.
+
+Source: docs/spec/coordinator.md §1.6 and §1.9; docs/spec/users.md §6 (what the error must say).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Mapping
+from typing import Final
+
+from barnabas.client.errors import CommitFailed, KafkaError
+from barnabas.client.topology import TopicPartition
+from barnabas.protocol.errors import ErrorCode
+
+from .consumer_config import ConsumerConfig
+from .consumer_rebalance import GroupConsumer
+from .group_member import Identity
+from .group_offsets import CommittedOffset
+from .subscription_state import Hands
+
+log = logging.getLogger(__name__)
+
+Offsets = Mapping[TopicPartition, CommittedOffset | int]
+_VOID: Final = frozenset(
+    {
+        ErrorCode.ILLEGAL_GENERATION,
+        ErrorCode.UNKNOWN_MEMBER_ID,
+        ErrorCode.REBALANCE_IN_PROGRESS,
+        ErrorCode.FENCED_INSTANCE_ID,
+    }
+)
+_LAST_COMMIT_S: Final = 5.0
+"""How long a rebalance or a close waits for the offsets to be stored."""
+
+
+class Commits:
+    """Stores offsets for one member, and says what is wrong when the group moved on."""
+
+    def __init__(self, config: ConsumerConfig, member: GroupConsumer, hands: Hands) -> None:
+        self._config = config
+        self._member = member
+        self._hands = hands
+
+    async def commit(self, offsets: Offsets) -> None:
+        """Store ``offsets``; raises CommitFailed, or KafkaError.
+
+        When only a rebalance is in the way it is waited for: what is still ours is stored then.
+        """
+        due = {
+            place: each if isinstance(each, CommittedOffset) else CommittedOffset(each)
+            for place, each in offsets.items()
+        }
+        if not due:
+            return
+        identity = await self._identity()
+        try:
+            await self._member.offsets.commit(due, identity)
+        except KafkaError as error:
+            if error.code not in _VOID:
+                raise
+            await self._commit_again(due, identity, error)
+        self._hands.committed.update(due)
+
+    async def commit_handed_out(self, offsets: Mapping[TopicPartition, CommittedOffset]) -> None:
+        """Store the offsets of a batch, unless its partitions are somebody else's by now."""
+        if self._member.is_subscribed and not offsets.keys() <= self._member.assignment:
+            gone = KafkaError(ErrorCode.ILLEGAL_GENERATION)
+            raise self._failed(gone, self._member.member.joined_as)
+        await self.commit(offsets)
+
+    async def commit_quietly(self, offsets: Offsets) -> None:
+        """Store ``offsets`` if that can be done soon; the group may be in a hurry."""
+        try:
+            async with asyncio.timeout(_LAST_COMMIT_S):
+                await self.commit(offsets)
+        except (KafkaError, TimeoutError) as error:
+            log.warning("offsets were not committed group=%s reason=%s", self._group, error)
+
+    async def commit_now_and_then(self) -> None:
+        """Store what the application is done with, every ``auto.commit.interval.ms``."""
+        while True:
+            await asyncio.sleep(self._config.auto_commit_interval_ms / 1000)
+            await self.commit_quietly(self._hands.finished())
+
+    @property
+    def _group(self) -> str:
+        return self._member.member.group
+
+    async def _identity(self) -> Identity | None:
+        """None for who reads what it chose itself."""
+        if not self._member.is_subscribed:
+            return None
+        identity = self._member.member.identity
+        if identity.generation < 0 and self._member.hands_free.is_set():
+            await self._member.is_settled.wait()
+            identity = self._member.member.identity
+        if identity.generation < 0:
+            gone = KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
+            raise self._failed(gone, self._member.member.joined_as)
+        return identity
+
+    async def _commit_again(
+        self,
+        due: dict[TopicPartition, CommittedOffset],
+        identity: Identity | None,
+        error: KafkaError,
+    ) -> None:
+        if identity is None:
+            raise error
+        is_current = identity == self._member.member.identity
+        if is_current and error.code is not ErrorCode.FENCED_INSTANCE_ID:
+            self._member.member.act_on(error.code)
+            self._member.rejoin()
+        may_wait = (
+            error.code is ErrorCode.REBALANCE_IN_PROGRESS and self._member.hands_free.is_set()
+        )
+        if may_wait:
+            await self._member.is_settled.wait()
+            if due.keys() <= self._member.open:
+                await self._member.offsets.commit(due, self._member.member.identity)
+                return
+        raise self._failed(error, identity) from error
+
+    def _failed(self, error: KafkaError, identity: Identity) -> CommitFailed:
+        held_s = self._member.held_for_s()
+        return CommitFailed(
+            error.code,
+            f"group {self._group} has rebalanced without member {identity.member_id or '-'} of "
+            f"generation {identity.generation}, which last asked for records {held_s:.1f} s ago "
+            f"(max.poll.interval.ms={self._config.max_poll_interval_ms}, "
+            f"session.timeout.ms={self._config.session_timeout_ms}): others read on from the last "
+            "committed offsets",
+            member_id=identity.member_id,
+            generation=identity.generation,
+            held_s=held_s,
+        )

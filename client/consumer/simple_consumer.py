@@ -1,0 +1,355 @@
+"""The low-level consumer of the documents: one connection to one broker, and no state at all.
+
+Every call is one request; offsets always come from the caller, who also finds out which broker
+to ask. Source: docs/spec/coordinator.md §6.11; the documentation of Kafka 0.8's SimpleConsumer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from types import TracebackType
+from typing import Any, Final, NamedTuple, Self
+
+from barnabas.client.cluster import version_for
+from barnabas.client.connection.connection import Connection
+from barnabas.client.errors import (
+    DecodingFailed,
+    Disconnected,
+    KafkaError,
+    RequestTimedOut,
+    known_code,
+    raise_for,
+)
+from barnabas.client.topology import Node, TopicPartition
+from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.messages import fetch as fetching
+from barnabas.protocol.messages import list_offsets, offset_commit, offset_fetch
+from barnabas.protocol.messages.find_coordinator import FindCoordinatorRequest
+from barnabas.protocol.messages.metadata import MetadataRequest, MetadataResponse, Topic
+from barnabas.protocol.records.failures import CorruptRecords
+
+from .consumed_records import Chunk, RecordSource
+from .fetched_batches import find_batches
+from .group_offsets import CommittedOffset
+
+LATEST_TIME: Final = -1
+EARLIEST_TIME: Final = -2
+_NO_SESSION: Final = -1
+_GROWTH: Final = 2
+_BYTES_MAX: Final = 1 << 28
+_TRIES: Final = 2
+
+
+class Fetch(NamedTuple):
+    """One partition to read in :meth:`SimpleConsumer.multifetch`."""
+
+    topic: str
+    partition: int
+    offset: int
+    max_bytes: int | None = None
+    """None for the consumer's ``buffer_bytes``."""
+
+
+class SimpleConsumer:
+    """Asks one broker, one call after the other, over one connection.
+
+    A call whose connection breaks is sent once more over a new one, and then raises. Use it in
+    ``async with``, or close it.
+    """
+
+    def __init__(
+        self,
+        host: str,
+        port: int,
+        *,
+        so_timeout_ms: int = 30_000,
+        buffer_bytes: int = 65_536,
+        client_id: str = "barnabas",
+        sasl: tuple[str, str] | None = None,
+    ) -> None:
+        self.host = host
+        self.port = port
+        self.buffer_bytes = buffer_bytes
+        """How much of a partition a fetch asks for, unless it says otherwise."""
+        self._so_timeout_ms = so_timeout_ms
+        self._client_id = client_id
+        self._sasl = sasl
+        self._turn = asyncio.Lock()
+        self._connection: Connection | None = None
+
+    async def fetch(
+        self,
+        topic: str,
+        partition: int,
+        offset: int,
+        *,
+        max_bytes: int | None = None,
+        max_wait_ms: int = 0,
+        min_bytes: int = 1,
+    ) -> Chunk:
+        """The records from ``offset`` on, none if there are none within ``max_wait_ms``.
+
+        When a single message is larger than ``max_bytes``, the fetch is repeated with a buffer
+        twice as large until it fits. Raises KafkaError with the partition's code, for example
+        OFFSET_OUT_OF_RANGE or NOT_LEADER_OR_FOLLOWER.
+        """
+        asked = [Fetch(topic, partition, offset, max_bytes)]
+        (found,) = await self.multifetch(asked, max_wait_ms=max_wait_ms, min_bytes=min_bytes)
+        if isinstance(found, KafkaError):
+            raise found
+        return found
+
+    async def multifetch(
+        self, fetches: Sequence[Fetch], *, max_wait_ms: int = 0, min_bytes: int = 1
+    ) -> list[Chunk | KafkaError]:
+        """Several partitions in one request; results in the order of ``fetches``."""
+        found: dict[int, Chunk | KafkaError] = {}
+        sizes = [each.max_bytes or self.buffer_bytes for each in fetches]
+        missing = list(range(len(fetches)))
+        while missing:
+            places = [TopicPartition(fetches[i].topic, fetches[i].partition) for i in missing]
+            round_, left = _distinct(missing, places)
+            results = await self._fetch(
+                [(fetches[i], sizes[i]) for i in round_], max_wait_ms, min_bytes
+            )
+            for i in round_:
+                place = TopicPartition(fetches[i].topic, fetches[i].partition)
+                chunk, needed = _chunk(place, fetches[i].offset, results.get(place))
+                if needed and sizes[i] < _BYTES_MAX:
+                    sizes[i] = min(max(needed, _GROWTH * sizes[i]), _BYTES_MAX)
+                    left.append(i)
+                else:
+                    found[i] = chunk
+            missing = sorted(left)
+        return [found[i] for i in range(len(fetches))]
+
+    async def get_offsets_before(
+        self, topic: str, partition: int, time_ms: int, offsets_max: int
+    ) -> list[int]:
+        """Up to ``offsets_max`` offsets at which segments begin, the newest first.
+
+        Those of segments written before ``time_ms``; LATEST_TIME and EARLIEST_TIME ask for the
+        end and the beginning. Raises KafkaError.
+        """
+        asked = list_offsets.Partition(
+            partition_index=partition, timestamp=time_ms, max_num_offsets=offsets_max
+        )
+        result = await self._list_offsets(topic, asked, 0)
+        return list(result.old_style_offsets)
+
+    async def earliest_or_latest_offset(self, topic: str, partition: int, time_ms: int) -> int:
+        """The first offset at or after a time, or at EARLIEST_TIME or LATEST_TIME; -1 for none."""
+        asked = list_offsets.Partition(partition_index=partition, timestamp=time_ms)
+        result = await self._list_offsets(topic, asked, None)
+        return result.old_style_offsets[0] if result.old_style_offsets else result.offset
+
+    async def commit_offsets(
+        self, group: str, offsets: Mapping[TopicPartition, CommittedOffset], *, version: int = 0
+    ) -> dict[TopicPartition, ErrorCode]:
+        """Store offsets of ``group``; how each went, NONE when it is stored.
+
+        Version 0 stores in ZooKeeper and may ask any broker; from version 1 on the offset manager
+        stores, and only the group's coordinator may be asked.
+        """
+        topics: dict[str, list[offset_commit.Partition]] = defaultdict(list)
+        for place, committed in offsets.items():
+            topics[place.topic].append(
+                offset_commit.Partition(
+                    partition_index=place.partition,
+                    committed_offset=committed.offset,
+                    committed_metadata=committed.metadata,
+                    committed_leader_epoch=committed.leader_epoch,
+                )
+            )
+        request = offset_commit.OffsetCommitRequest(
+            group_id=group,
+            topics=[
+                offset_commit.Topic(name=name, partitions=each) for name, each in topics.items()
+            ],
+        )
+        answer = await self._ask(request, version)
+        return {
+            TopicPartition(topic.name, each.partition_index): known_code(each.error_code)
+            for topic in answer.topics
+            for each in topic.partitions
+        }
+
+    async def fetch_offsets(
+        self, group: str, places: Iterable[TopicPartition], *, version: int = 0
+    ) -> dict[TopicPartition, CommittedOffset | KafkaError]:
+        """What ``group`` has committed; offset -1 where it has nothing (version 1 and later).
+
+        In version 0, ZooKeeper's, that is UNKNOWN_TOPIC_OR_PARTITION. Raises KafkaError when the
+        broker refuses the whole question.
+        """
+        topics: dict[str, list[int]] = defaultdict(list)
+        for place in places:
+            topics[place.topic].append(place.partition)
+        request = offset_fetch.OffsetFetchRequest(
+            group_id=group,
+            topics=[
+                offset_fetch.Topic(name=name, partition_indexes=each)
+                for name, each in topics.items()
+            ],
+        )
+        answer = await self._ask(request, version)
+        raise_for(answer.error_code, group)
+        return {
+            TopicPartition(topic.name, each.partition_index): _committed(each)
+            for topic in answer.topics
+            for each in topic.partitions
+        }
+
+    async def metadata(self, topics: Sequence[str] | None = None) -> MetadataResponse:
+        """What this broker says of ``topics``, None for all of them."""
+        wanted = None if topics is None else [Topic(name=name) for name in topics]
+        request = MetadataRequest(topics=wanted, allow_auto_topic_creation=False)
+        answer: MetadataResponse = await self._ask(request)
+        return answer
+
+    async def find_coordinator(self, group: str) -> Node:
+        """The broker that manages the offsets of ``group``; raises KafkaError."""
+        answer = await self._ask(FindCoordinatorRequest(key=group))
+        raise_for(answer.error_code, answer.error_message)
+        return Node(answer.node_id, answer.host, answer.port)
+
+    async def close(self) -> None:
+        """Close the connection; the next call opens another."""
+        if self._connection is not None:
+            await self._connection.close()
+
+    async def __aenter__(self) -> Self:
+        """Nothing is connected before the first call."""
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Close."""
+        await self.close()
+
+    async def _fetch(
+        self, asked: Sequence[tuple[Fetch, int]], max_wait_ms: int, min_bytes: int
+    ) -> dict[TopicPartition, fetching.PartitionResult]:
+        topics: dict[str, list[fetching.Partition]] = defaultdict(list)
+        for each, size in asked:
+            topics[each.topic].append(
+                fetching.Partition(
+                    partition=each.partition, fetch_offset=each.offset, partition_max_bytes=size
+                )
+            )
+        request = fetching.FetchRequest(
+            max_wait_ms=max_wait_ms,
+            min_bytes=min_bytes,
+            session_epoch=_NO_SESSION,
+            topics=[fetching.Topic(topic=name, partitions=each) for name, each in topics.items()],
+        )
+        answer = await self._ask(request, wait_ms=max_wait_ms)
+        raise_for(answer.error_code)
+        return {
+            TopicPartition(topic.topic, each.partition_index): each
+            for topic in answer.responses
+            for each in topic.partitions
+        }
+
+    async def _list_offsets(
+        self, topic: str, asked: list_offsets.Partition, version: int | None
+    ) -> list_offsets.PartitionResult:
+        request = list_offsets.ListOffsetsRequest(
+            replica_id=-1, topics=[list_offsets.Topic(name=topic, partitions=[asked])]
+        )
+        answer = await self._ask(request, version)
+        result: list_offsets.PartitionResult = answer.topics[0].partitions[0]
+        raise_for(result.error_code, f"{topic}-{result.partition_index}")
+        return result
+
+    async def _ask(self, message: Any, version: int | None = None, *, wait_ms: int = 0) -> Any:
+        """One call; over a second connection when the first one broke."""
+        async with self._turn:
+            for left in reversed(range(_TRIES)):
+                try:
+                    connection = await self._connected()
+                    chosen = version_for(connection, type(message)) if version is None else version
+                    return await connection.request(message, chosen, self._so_timeout_ms + wait_ms)
+                except (Disconnected, RequestTimedOut):
+                    if not left:
+                        raise
+            raise AssertionError("unreachable")
+
+    async def _connected(self) -> Connection:
+        if self._connection is None or self._connection.is_closed:
+            self._connection = await Connection.open(
+                self.host,
+                self.port,
+                client_id=self._client_id,
+                timeout_ms=self._so_timeout_ms,
+                sasl=self._sasl,
+            )
+        return self._connection
+
+
+class _Nothing:
+    """No records: the end of the log, or markers only."""
+
+    def records(self, place: TopicPartition) -> Sequence[Any]:
+        return ()
+
+    def values(self) -> list[Any]:
+        return []
+
+    def iterate(self, place: TopicPartition) -> Iterator[Any]:
+        return iter(())
+
+    def count(self) -> int:
+        return 0
+
+
+_NOTHING: Final[RecordSource] = _Nothing()
+
+
+def _distinct(
+    missing: Sequence[int], places: Sequence[TopicPartition]
+) -> tuple[list[int], list[int]]:
+    """Those for this request, and those for later: a request names a partition once."""
+    first: dict[TopicPartition, int] = {}
+    for i, place in zip(missing, places, strict=True):
+        first.setdefault(place, i)
+    now = sorted(first.values())
+    return now, [i for i in missing if i not in now]
+
+
+def _chunk(
+    place: TopicPartition, offset: int, result: fetching.PartitionResult | None
+) -> tuple[Chunk | KafkaError, int]:
+    """What came for one partition, and how many bytes more room would have to hold."""
+    if result is None:
+        return KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "the broker left out a partition"), 0
+    if result.error_code:
+        where = f"{place.topic}-{place.partition} at offset {offset}"
+        return KafkaError(result.error_code, where), 0
+    try:
+        found = find_batches(result.records or b"", offset)
+    except CorruptRecords as bad:
+        return DecodingFailed(*place, offset, bad.message), 0
+    chunk = Chunk(
+        place,
+        found.source or _NOTHING,
+        found.next_offset,
+        found.leader_epoch,
+        result.high_watermark,
+    )
+    is_short = not result.records and result.high_watermark > offset
+    return chunk, 1 if is_short else found.bytes_needed
+
+
+def _committed(result: offset_fetch.PartitionResult) -> CommittedOffset | KafkaError:
+    if result.error_code:
+        return KafkaError(result.error_code)
+    return CommittedOffset(
+        result.committed_offset, result.metadata or "", result.committed_leader_epoch
+    )

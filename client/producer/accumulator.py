@@ -1,0 +1,394 @@
+"""Records that wait to be sent: encoded at once, gathered by partition, bounded in memory.
+
+A lane is one partition's line: batches that wait, batches under way, and the sequence numbers
+that keep a retry from becoming a duplicate. Source: docs/spec/coordinator.md §7.3;
+docs/spec/log.md §1.4 and §1.5; KIP-98 (sequences).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Generator, Sequence
+from typing import Any, Final, NamedTuple
+
+from barnabas.client.errors import KafkaError, QueueFull
+from barnabas.client.topology import TopicPartition
+from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.records.builder import seal
+from barnabas.protocol.records.header import HEADER_BYTES, SEQUENCE_MASK
+from barnabas.protocol.records.record import HeaderPair
+from barnabas.protocol.records.varints import SMALL, SMALL_COUNT, encode_varint
+
+from .producer_config import ProducerConfig
+
+_NULL: Final = encode_varint(-1)
+_RECORD_OVERHEAD: Final = 32
+"""What a record may need at most besides key, value and headers."""
+_HEADER_OVERHEAD: Final = 10
+
+
+class RecordMetadata(NamedTuple):
+    """Where a record is now."""
+
+    topic: str
+    partition: int
+    offset: int
+    """-1 when the broker did not tell: nobody was asked to acknowledge."""
+    timestamp: int
+    """Milliseconds since 1970: the producer's, or the broker's if the topic has its stamp."""
+
+
+class ProducerIdentity(NamedTuple):
+    """What a broker knows an idempotent producer by."""
+
+    producer_id: int
+    epoch: int
+
+
+NOBODY: Final = ProducerIdentity(-1, -1)
+
+
+class Batch:
+    """Records of one partition that travel together."""
+
+    __slots__ = (
+        "attempts",
+        "base_offset",
+        "base_timestamp",
+        "bytes",
+        "count",
+        "deadline",
+        "done",
+        "error",
+        "is_in_doubt",
+        "is_open",
+        "linger_until",
+        "max_timestamp",
+        "parts",
+        "place",
+        "sequence",
+    )
+
+    def __init__(
+        self,
+        place: TopicPartition,
+        done: asyncio.Future[int],
+        timestamp_ms: int,
+        linger_until: float,
+        deadline: float,
+    ) -> None:
+        self.place = place
+        self.done = done
+        """Ends with the broker's timestamp, -1 for none."""
+        self.base_timestamp = self.max_timestamp = timestamp_ms
+        self.linger_until = linger_until
+        self.deadline = deadline
+        self.parts: list[bytes] = []
+        self.bytes = HEADER_BYTES
+        self.count = 0
+        self.is_open = True
+        self.sequence = -1
+        self.attempts = 0
+        self.is_in_doubt = False
+        """The last try was not answered: the records may be in the log or not."""
+        self.error: KafkaError | None = None
+        """Why the last try failed."""
+        self.base_offset = -1
+
+    def append(
+        self,
+        key: bytes | None,
+        value: bytes | None,
+        headers: Sequence[HeaderPair],
+        timestamp_ms: int,
+    ) -> None:
+        """Add one record, encoded."""
+        index, stamp = self.count, timestamp_ms - self.base_timestamp
+        if key is None:
+            key_size, key = _NULL, b""
+        else:
+            size = len(key)
+            key_size = SMALL[size] if size < SMALL_COUNT else encode_varint(size)
+        if value is None:
+            value_size, value = _NULL, b""
+        else:
+            size = len(value)
+            value_size = SMALL[size] if size < SMALL_COUNT else encode_varint(size)
+        body = b"".join(
+            (
+                b"\0",
+                SMALL[stamp] if 0 <= stamp < SMALL_COUNT else encode_varint(stamp),
+                SMALL[index] if index < SMALL_COUNT else encode_varint(index),
+                key_size,
+                key,
+                value_size,
+                value,
+                _encoded(headers) if headers else b"\0",
+            )
+        )
+        size = len(body)
+        prefix = SMALL[size] if size < SMALL_COUNT else encode_varint(size)
+        self.parts += (prefix, body)
+        self.bytes += size + len(prefix)
+        self.count = index + 1
+        if timestamp_ms > self.max_timestamp:
+            self.max_timestamp = timestamp_ms
+
+    def encode(self, codec: int, identity: ProducerIdentity) -> bytearray:
+        """The bytes for the broker; the batch is closed by it."""
+        self.is_open = False
+        if len(self.parts) > 1:
+            self.parts = [b"".join(self.parts)]
+        return seal(
+            self.parts[0],
+            codec,
+            0,
+            self.count - 1,
+            self.base_timestamp,
+            self.max_timestamp,
+            identity.producer_id,
+            identity.epoch,
+            self.sequence,
+            self.count,
+        )
+
+
+def _encoded(headers: Sequence[HeaderPair]) -> bytes:
+    parts = [encode_varint(len(headers))]
+    for name, value in headers:
+        key = name.encode()
+        parts += (encode_varint(len(key)), key)
+        parts += (_NULL,) if value is None else (encode_varint(len(value)), value)
+    return b"".join(parts)
+
+
+class Delivery:
+    """One record's way to the log: await it for its metadata, or for why it failed."""
+
+    __slots__ = ("_batch", "_error", "_index", "_timestamp", "_waiter", "is_accepted")
+
+    def __init__(self) -> None:
+        self.is_accepted = False
+        """The producer has it, and will say what becomes of it."""
+        self._batch: Batch | None = None
+        self._error: Exception | None = None
+        self._waiter: asyncio.Future[None] | None = None
+        self._index = self._timestamp = 0
+
+    def join(self, batch: Batch, timestamp_ms: int) -> None:
+        """The record is the next one of ``batch``."""
+        self.is_accepted = True
+        self._batch, self._index, self._timestamp = batch, batch.count, timestamp_ms
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+    def refuse(self, error: Exception) -> None:
+        """The record will never be part of a batch; the first reason counts."""
+        if self._batch is None and self._error is None:
+            self._error = error
+            if self._waiter is not None and not self._waiter.done():
+                self._waiter.set_result(None)
+
+    @property
+    def is_done(self) -> bool:
+        """Whether awaiting it returns, or raises, at once."""
+        return self._error is not None or (self._batch is not None and self._batch.done.done())
+
+    def __await__(self) -> Generator[Any, None, RecordMetadata]:
+        """Wait for the acknowledgement; raises KafkaError, or what the encoder raised."""
+        if self._batch is None and self._error is None:
+            if self._waiter is None:
+                self._waiter = asyncio.get_running_loop().create_future()
+            yield from asyncio.shield(self._waiter).__await__()
+        if self._error is not None:
+            raise self._error
+        batch = self._batch
+        assert batch is not None, "woken without a batch"
+        if not batch.done.done():
+            yield from asyncio.shield(batch.done).__await__()
+        append_time, offset = batch.done.result(), batch.base_offset
+        return RecordMetadata(
+            *batch.place,
+            offset if offset < 0 else offset + self._index,
+            self._timestamp if append_time < 0 else append_time,
+        )
+
+
+class Lane:
+    """One partition: batches that wait, and those that are under way, in order."""
+
+    __slots__ = (
+        "flying",
+        "identity",
+        "is_known",
+        "is_retrying",
+        "needs_identity",
+        "next_sequence",
+        "place",
+        "retry_at",
+        "waiting",
+    )
+
+    def __init__(self, place: TopicPartition) -> None:
+        self.place = place
+        self.waiting: deque[Batch] = deque()
+        self.flying: deque[Batch] = deque()
+        self.identity: ProducerIdentity | None = None
+        """The producer's own unless this lane had to take another."""
+        self.needs_identity = False
+        self.next_sequence = 0
+        self.is_known = False
+        """A batch was acknowledged since the last failure: the replicas know the producer.
+
+        A leader takes any sequence from one that it does not know. A node that turns a batch away
+        and becomes leader at that moment would take the next one, and never again the first: as
+        long as nothing was acknowledged, batches go one by one.
+        """
+        self.is_retrying = False
+        """Something under way failed: nothing more leaves until all has been answered."""
+        self.retry_at = 0.0
+
+    def is_ready(self, now: float, flying_max: int, *, is_flushing: bool) -> bool:
+        """Whether its first batch may leave."""
+        if not self.waiting or self.is_retrying or self.needs_identity:
+            return False
+        if len(self.flying) >= (flying_max if self.is_known else min(flying_max, 1)):
+            return False
+        if self.retry_at > now:
+            return False
+        head = self.waiting[0]
+        return is_flushing or not head.is_open or head.linger_until <= now
+
+    def depart(self, *, is_numbered: bool) -> Batch:
+        """Take the first batch out, numbered unless it has its numbers already."""
+        batch = self.waiting.popleft()
+        batch.is_open = False
+        batch.attempts += 1
+        batch.error = None
+        if is_numbered and batch.sequence < 0:
+            batch.sequence = self.next_sequence
+            self.next_sequence = (self.next_sequence + batch.count) & SEQUENCE_MASK
+        self.flying.append(batch)
+        return batch
+
+    def return_failed(self, failed: Sequence[Batch], retry_at: float) -> None:
+        """Put batches back in front, in their order, once nothing is under way any more."""
+        assert not self.flying, "an older batch could overtake a younger one"
+        self.waiting.extendleft(reversed(failed))
+        self.is_retrying, self.retry_at = False, retry_at
+
+    def number_from(self, sequence: int) -> None:
+        """The batch that had ``sequence`` is not in the log: the next one takes its place."""
+        self.next_sequence = sequence
+        for batch in self.waiting:
+            if (batch.sequence - sequence) & SEQUENCE_MASK <= SEQUENCE_MASK // 2:
+                batch.sequence = -1
+
+    def begin(self, identity: ProducerIdentity) -> None:
+        """Number what waits from 0 under another identity; none of it may be in the log."""
+        self.identity = identity
+        self.needs_identity = self.is_known = False
+        self.next_sequence = 0
+        for batch in self.waiting:
+            batch.sequence = -1
+
+
+class Accumulator:
+    """All lanes, and the memory they share."""
+
+    def __init__(self, config: ProducerConfig, loop: asyncio.AbstractEventLoop) -> None:
+        self.lanes: dict[tuple[str, int], Lane] = {}
+        self.active: dict[TopicPartition, Lane] = {}
+        """Those with batches that wait."""
+        self.bytes = 0
+        """Held by batches that are not acknowledged."""
+        self.outstanding: set[asyncio.Future[int]] = set()
+        self._config = config
+        self._record_bytes_max = config.request_bytes_max - HEADER_BYTES
+        self._buffer_bytes = config.buffer_bytes
+        self._batch_bytes = config.batch_bytes
+        self._loop = loop
+
+    def has_room(self) -> bool:
+        """Whether another record may be added, of any size: the last one may go over the bound.
+
+        Who was told that there is room can rely on it, without knowing how we count bytes.
+        """
+        return self.bytes < self._config.buffer_bytes
+
+    def add(
+        self,
+        place: tuple[str, int],
+        key: bytes | None,
+        value: bytes | None,
+        headers: Sequence[HeaderPair],
+        timestamp_ms: int,
+        delivery: Delivery,
+    ) -> bool:
+        """Put a record into its lane; True when it is the first of a new batch.
+
+        Raises QueueFull without room, and KafkaError(MESSAGE_TOO_LARGE) for what no request
+        could hold.
+        """
+        size = _RECORD_OVERHEAD
+        if key is not None:
+            size += len(key)
+        if value is not None:
+            size += len(value)
+        if headers:
+            size += sum(len(_encoded([header])) + _HEADER_OVERHEAD for header in headers)
+        if size > self._record_bytes_max or self.bytes >= self._buffer_bytes:
+            self._refuse(size)
+        lane = self.lanes.get(place)
+        if lane is None:
+            lane = self.lanes[place] = Lane(TopicPartition(*place))
+        waiting = lane.waiting
+        batch = waiting[-1] if waiting else None
+        is_new = batch is None or not batch.is_open or batch.bytes + size > self._batch_bytes
+        if is_new:
+            if batch is not None:
+                batch.is_open = False
+            batch = self._open(lane, timestamp_ms)
+        assert batch is not None, "opened if there was none"
+        before = batch.bytes
+        delivery.join(batch, timestamp_ms)
+        batch.append(key, value, headers, timestamp_ms)
+        self.bytes += batch.bytes - before
+        return is_new
+
+    def settle(self, batch: Batch, append_time: int, error: KafkaError | None = None) -> None:
+        """Tell everybody who waits how a batch ended, and free its memory."""
+        self.bytes -= batch.bytes - HEADER_BYTES
+        batch.parts = []
+        self.outstanding.discard(batch.done)
+        if batch.done.done():
+            return
+        if error is None:
+            batch.done.set_result(append_time)
+        else:
+            batch.done.set_exception(error)
+            batch.done.exception()  # whoever awaits it is told; nobody need
+
+    def _refuse(self, size: int) -> None:
+        if size > self._record_bytes_max:
+            raise KafkaError(
+                ErrorCode.MESSAGE_TOO_LARGE,
+                f"a record of about {size} bytes; max.request.size is "
+                f"{self._config.request_bytes_max}",
+            )
+        raise QueueFull(f"{self.bytes} bytes wait, buffer.memory={self._buffer_bytes}")
+
+    def _open(self, lane: Lane, timestamp_ms: int) -> Batch:
+        now = self._loop.time()
+        batch = Batch(
+            lane.place,
+            self._loop.create_future(),
+            timestamp_ms,
+            now + self._config.linger_ms / 1000,
+            now + self._config.delivery_timeout_ms / 1000,
+        )
+        lane.waiting.append(batch)
+        self.active[lane.place] = lane
+        self.outstanding.add(batch.done)
+        return batch

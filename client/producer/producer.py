@@ -1,0 +1,331 @@
+"""The producer: records in, batches out, each record's place in the log back.
+
+Source: docs/spec/coordinator.md §7; the documentation of Kafka 0.7's producer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from types import TracebackType
+from typing import Any, Final, Self
+
+from barnabas.client.background import Tasks
+from barnabas.client.client_config import ClientConfig
+from barnabas.client.cluster import Cluster
+from barnabas.client.errors import Disconnected, KafkaError, QueueFull
+from barnabas.client.retry import Attempts
+from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.records.record import HeaderPair
+
+from .accumulator import Accumulator, Delivery, RecordMetadata
+from .encoders import Encode, encoder_of
+from .partitioner import HashPartitioner, Murmur2Partitioner, Partitioner, Spread
+from .producer_config import ProducerConfig, client_config
+from .producer_queue import (
+    CallbackHandler,
+    DefaultEventHandler,
+    EventHandler,
+    Item,
+    ProducerQueue,
+)
+from .sender import Sender
+
+_PARTITIONERS: Final[Mapping[str, Callable[[], Partitioner]]] = {
+    "hash": HashPartitioner,
+    "murmur2": Murmur2Partitioner,
+}
+_make: Final = tuple.__new__
+"""A record is made in a third of the time that its class takes."""
+
+
+class Producer:
+    """Sends records; use it in ``async with``, or start and close it.
+
+    ``bootstrap`` is ``host:port``, or several with commas. ``config`` may be text under Kafka's
+    names. With ``producer.type=async`` records wait in a queue for the event handler, otherwise
+    they leave at once, with whatever else was sent in the same turn of the loop.
+    """
+
+    def __init__(
+        self,
+        bootstrap: str | Sequence[str],
+        config: ProducerConfig | Mapping[str, Any] | None = None,
+        *,
+        client: ClientConfig | None = None,
+        partitioner: Partitioner | None = None,
+        encoder: Encode | None = None,
+        key_encoder: Encode | None = None,
+        event_handler: EventHandler | None = None,
+        callback_handler: CallbackHandler | None = None,
+        now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
+    ) -> None:
+        if isinstance(config, Mapping):
+            client = client or client_config(config)
+            config = ProducerConfig.of(config)
+        self.config = config or ProducerConfig()
+        self.cluster = Cluster(bootstrap, client)
+        self._partitioner = partitioner or _PARTITIONERS[self.config.partitioner]()
+        self._encode = encoder_of(encoder)
+        self._encode_key = encoder_of(key_encoder)
+        self._is_plain = encoder is None
+        self._has_plain_keys = key_encoder is None
+        self._handler = event_handler or DefaultEventHandler()
+        self._callbacks = callback_handler or CallbackHandler()
+        self._now_ms = now_ms
+        self._counts = self.cluster.topology.counts
+        self._spread = Spread(self.cluster.topology, self.cluster.random)
+        self._early: dict[str, list[Item]] = defaultdict(list)
+        self._early_done: dict[str, asyncio.Task[None]] = {}
+        self._tasks = Tasks(lambda error: None)
+        self._accumulator: Accumulator | None = None
+        self._sender: Sender | None = None
+        self._queue: ProducerQueue | None = None
+        self._is_closed = False
+
+    async def start(self) -> None:
+        """Begin to send; nothing is connected before the first record."""
+        assert self._accumulator is None, "started twice"
+        loop = asyncio.get_running_loop()
+        self._accumulator = Accumulator(self.config, loop)
+        self._sender = Sender(self.cluster, self.config, self._accumulator)
+        self._sender.start()
+        if self.config.producer_type == "async":
+            self._queue = ProducerQueue(self.config, self, self._handler, self._callbacks)
+
+    async def send(
+        self,
+        topic: str,
+        value: Any,
+        *,
+        key: Any = None,
+        partition: int | None = None,
+        headers: Sequence[HeaderPair] = (),
+        timestamp_ms: int | None = None,
+        partition_key: Any = None,
+    ) -> RecordMetadata:
+        """Send one record and return its place once it is acknowledged.
+
+        Waits for room first. Raises KafkaError; ``retriable`` then says whether sending it again
+        may help, since the producer's own retries are over.
+        """
+        fields = (topic, value, key, partition, headers, timestamp_ms, partition_key, None)
+        item = _make(Item, fields)
+        if self._queue is not None:
+            return await (await self._queue.put(item))
+        return await (await self._send_with_room(item))
+
+    def send_soon(
+        self,
+        topic: str,
+        value: Any,
+        *,
+        key: Any = None,
+        partition: int | None = None,
+        headers: Sequence[HeaderPair] = (),
+        timestamp_ms: int | None = None,
+        partition_key: Any = None,
+    ) -> Delivery:
+        """Send one record and return at once; await the delivery, or :meth:`flush`.
+
+        Raises QueueFull when the buffer is full: await :meth:`room` before the next.
+        """
+        fields = (topic, value, key, partition, headers, timestamp_ms, partition_key, None)
+        item = _make(Item, fields)
+        if self._queue is not None:
+            return self._queue.put_soon(item)
+        return self._send(item)
+
+    async def send_all(
+        self, topic: str, values: Iterable[Any], *, keys: Iterable[Any] | None = None
+    ) -> list[RecordMetadata]:
+        """Send all ``values``, with a key each if given; returns when all are acknowledged.
+
+        Raises the first failure, after the others had their turn.
+        """
+        pairs = (
+            ((None, value) for value in values) if keys is None else zip(keys, values, strict=True)
+        )
+        deliveries = []
+        for key, value in pairs:
+            item = _make(Item, (topic, value, key, None, (), None, None, None))
+            if self._queue is not None:
+                deliveries.append(await self._queue.put(item))
+                continue
+            try:
+                deliveries.append(self._send(item))
+            except QueueFull:
+                deliveries.append(await self._send_with_room(item))
+        await self.flush()
+        return [await delivery for delivery in deliveries]
+
+    @property
+    def has_room(self) -> bool:
+        """Whether :meth:`send_soon` takes another record now."""
+        if self._queue is not None:
+            return not self._queue.is_full
+        return self._started().has_room()
+
+    async def room(self) -> None:
+        """Return when there is room for a record."""
+        if self._queue is not None:
+            await self._queue.room()
+        accumulator = self._started()
+        assert self._sender is not None, "started without a sender"
+        while not accumulator.has_room():
+            await self._sender.room.wait()
+
+    async def flush(self) -> None:
+        """Return when every record sent so far is acknowledged, or has failed."""
+        accumulator = self._started()
+        assert self._sender is not None, "started without a sender"
+        if self._queue is not None:
+            await self._queue.flush()
+        self._sender.is_flushing += 1
+        try:
+            await asyncio.gather(*self._early_done.values(), return_exceptions=True)
+            self._sender.wake()
+            outstanding = list(accumulator.outstanding)
+            await asyncio.gather(*map(asyncio.shield, outstanding), return_exceptions=True)
+        finally:
+            self._sender.is_flushing -= 1
+
+    async def partitions_for(self, topic: str) -> int:
+        """How many partitions ``topic`` has; makes it where brokers make topics by themselves."""
+        if topic not in self._counts:
+            await self._learn(topic)
+        return self._counts[topic]
+
+    async def post(self, item: Item) -> None:
+        """Send an item of the queue once there is room: what event handlers do."""
+        await self._send_with_room(item)
+
+    async def close(self) -> None:
+        """Send what is left, then end; closing twice is allowed."""
+        if self._is_closed or self._accumulator is None:
+            await self.cluster.close()
+            return
+        if self._queue is not None:
+            await self._queue.close()
+        await self.flush()
+        await self._end()
+
+    async def __aenter__(self) -> Self:
+        """Start."""
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Send what is left and close; cancelled, close at once."""
+        if error is None or isinstance(error, Exception):
+            await self.close()
+        else:
+            await self._end()
+
+    async def _end(self) -> None:
+        self._is_closed = True
+        await self._tasks.close()
+        if self._sender is not None:
+            await self._sender.close()
+        await self.cluster.close()
+
+    async def _send_with_room(self, item: Item) -> Delivery:
+        assert self._sender is not None, "use the producer in `async with`, or start it"
+        while True:
+            try:
+                return self._send(item)
+            except QueueFull:
+                await self._sender.room.wait()
+
+    def _started(self) -> Accumulator:
+        if self._is_closed:
+            raise Disconnected("the producer was closed")
+        assert self._accumulator is not None, "use the producer in `async with`, or start it"
+        return self._accumulator
+
+    def _send(self, item: Item) -> Delivery:
+        accumulator = self._accumulator
+        if accumulator is None or self._is_closed:
+            accumulator = self._started()
+        topic, value, key, partition, headers, timestamp_ms, partition_key, delivery = item
+        if delivery is None:
+            delivery = Delivery()
+        if topic not in self._counts or topic in self._early:
+            self._put_aside(item._replace(delivery=delivery))
+            delivery.is_accepted = True
+            return delivery
+        if not (self._is_plain and type(value) is bytes):
+            value = self._encode(value)
+        chosen = self._partition(topic, partition, key if partition_key is None else partition_key)
+        if key is not None and not (self._has_plain_keys and type(key) is bytes):
+            key = self._encode_key(key)
+        if timestamp_ms is None:
+            timestamp_ms = self._now_ms()
+        if accumulator.add((topic, chosen), key, value, headers, timestamp_ms, delivery):
+            assert self._sender is not None, "started without a sender"
+            self._sender.wake()
+            if partition is None and item.key is None:
+                self._spread.began_batch(topic)
+        return delivery
+
+    def _partition(self, topic: str, partition: int | None, key: Any) -> int:
+        count = self._counts[topic]
+        if partition is None:
+            if key is None:
+                return self._spread.partition(topic)
+            partition = self._partitioner.partition(key, count)
+        if not 0 <= partition < count:
+            raise ValueError(f"partition {partition} of {topic}, which has {count}")
+        return partition
+
+    def _put_aside(self, item: Item) -> None:
+        """Keep an item until it is known how many partitions its topic has."""
+        topic = item.topic
+        if len(self._early[topic]) >= self.config.queue_size:
+            raise QueueFull(f"{topic}: its partitions are not known yet")
+        self._early[topic].append(item)
+        if topic not in self._early_done:
+            learning = self._tasks.spawn(self._send_early(topic), f"learn {topic}")
+            self._early_done[topic] = learning
+
+    async def _send_early(self, topic: str) -> None:
+        failure: Exception | None = None
+        try:
+            await self._learn(topic)
+        except KafkaError as error:
+            failure = error
+        del self._early_done[topic]
+        for item in self._early.pop(topic):
+            assert item.delivery is not None, "put aside without a delivery"
+            try:
+                if failure is not None:
+                    raise failure
+                self._send(item)
+            except Exception as error:  # noqa: BLE001 - an application's encoder may raise anything
+                item.delivery.refuse(error)
+        assert self._sender is not None, "started without a sender"
+        self._sender.room.notify()
+
+    async def _learn(self, topic: str) -> None:
+        """Find out the partitions of a topic; raises KafkaError when there is none."""
+        loop = asyncio.get_running_loop()
+        attempts = Attempts(self.cluster.config, self.cluster.random, loop.time())
+        while True:
+            await self.cluster.metadata([topic], create=True)
+            if topic in self._counts:
+                return
+            refusals = self.cluster.topology.refusals
+            why = refusals.get(topic, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            if not why.retriable:
+                raise KafkaError(why, topic)
+            pause_s = attempts.pause_after(why, loop.time())
+            if pause_s is None:
+                raise KafkaError(why, topic)
+            await asyncio.sleep(pause_s)

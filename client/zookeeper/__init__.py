@@ -1,0 +1,1 @@
+"""ZooKeeper as an interface, and kazoo behind it."""

@@ -1,0 +1,405 @@
+"""The session with ZooKeeper through kazoo: awaitable calls, watches on the loop.
+
+Source: docs/spec/cluster.md §1.1, §1.9 and §1.10. This is the only module that imports kazoo.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+from kazoo import exceptions as kazoo_errors
+from kazoo.client import KazooClient
+from kazoo.protocol.states import KazooState
+
+from .connect_diagnosis import tell_while_waiting, why_silent
+from .interface import (
+    PAYLOAD_BYTES_MAX,
+    BadVersion,
+    Check,
+    ConnectionLost,
+    Create,
+    Delete,
+    MultiFailed,
+    NodeExists,
+    NoNode,
+    NotEmpty,
+    Op,
+    PayloadTooLarge,
+    SessionExpired,
+    SessionState,
+    Set,
+    Stat,
+    Watch,
+    ZooKeeper,
+    ZooKeeperError,
+    checked,
+)
+
+__all__ = [
+    "BadVersion",
+    "Check",
+    "ConnectionLost",
+    "Create",
+    "Delete",
+    "MultiFailed",
+    "NoNode",
+    "NodeExists",
+    "NotEmpty",
+    "Op",
+    "PayloadTooLarge",
+    "SessionExpired",
+    "SessionState",
+    "Set",
+    "Stat",
+    "Watch",
+    "ZooKeeper",
+    "ZooKeeperError",
+    "connect",
+]
+
+log = logging.getLogger(__name__)
+
+RECONNECT_S_MAX: Final = 0.3
+"""Between two attempts to connect: after an outage longer than a session clients wait for it."""
+PEEK_MS: Final = 3000
+"""How long a look through a fresh session may take."""
+
+
+async def connect(
+    hosts: str,
+    *,
+    session_timeout_ms: int = 18_000,
+    connection_timeout_ms: int = 18_000,
+    loop: asyncio.AbstractEventLoop | None = None,
+) -> ZooKeeper:
+    """Open a session with ``host:port,...[/chroot]``; creates the chroot where it is missing.
+
+    Raises ConnectionLost when no server gave a session within ``connection_timeout_ms``,
+    ZooKeeperError for what is no list of servers.
+    """
+    servers, slash, chroot = hosts.partition("/")
+    try:
+        session = KazooSession(
+            servers,
+            slash + chroot.rstrip("/") if chroot else "",
+            session_timeout_ms,
+            loop or asyncio.get_running_loop(),
+        )
+    except ValueError as error:
+        raise ZooKeeperError(f"{servers}: must read host:port,host:port,...: {error}") from error
+    await session.start(connection_timeout_ms)
+    return session
+
+
+_ERRORS: Final[Sequence[tuple[type[Exception], type[ZooKeeperError]]]] = (
+    (kazoo_errors.NoNodeError, NoNode),
+    (kazoo_errors.NodeExistsError, NodeExists),
+    (kazoo_errors.BadVersionError, BadVersion),
+    (kazoo_errors.NotEmptyError, NotEmpty),
+    (kazoo_errors.SessionExpiredError, SessionExpired),
+    (kazoo_errors.ConnectionLoss, ConnectionLost),
+    (kazoo_errors.ConnectionClosedError, ConnectionLost),
+)
+_STATES: Final = {
+    KazooState.CONNECTED: SessionState.CONNECTED,
+    KazooState.SUSPENDED: SessionState.SUSPENDED,
+    KazooState.LOST: SessionState.LOST,
+}
+
+
+class KazooSession:
+    """:class:`ZooKeeper` over kazoo, whose threads only ever post callbacks to the loop."""
+
+    def __init__(
+        self,
+        servers: str,
+        chroot: str,
+        session_timeout_ms: int,
+        loop: asyncio.AbstractEventLoop,
+        *,
+        is_quiet: bool = False,
+    ) -> None:
+        self._servers = servers
+        self._is_quiet = is_quiet
+        self.session_timeout_ms = session_timeout_ms
+        self.on_state: list[Callable[[SessionState], None]] = []
+        self._chroot = chroot
+        self._loop = loop
+        self._state = SessionState.LOST
+        self._session_id = 0
+        self._is_closing = False
+        self._connected = asyncio.Event()
+        self._client = KazooClient(
+            hosts=servers,
+            timeout=session_timeout_ms / 1000,
+            connection_retry={
+                "max_tries": -1,
+                "delay": 0.05,
+                "backoff": 2,
+                "max_delay": RECONNECT_S_MAX,
+            },
+        )
+        self._client.add_listener(self._state_changed)
+        self._learn_negotiated_timeout()
+
+    @property
+    def session_id(self) -> int:
+        """The owner that ephemeral znodes of this session carry."""
+        return self._session_id
+
+    @property
+    def state(self) -> SessionState:
+        """The last state that was told to ``on_state``."""
+        return self._state
+
+    async def start(self, timeout_ms: int) -> None:
+        """Connect; raises ConnectionLost, and leaves no thread behind, when nobody answers."""
+        self._client.start_async()
+        telling = self._loop.create_task(tell_while_waiting(self._client.hosts, timeout_ms / 1000))
+        try:
+            async with asyncio.timeout(timeout_ms / 1000):
+                await self._connected.wait()
+            if self._chroot:
+                await self._create_parents(self._chroot + "/x", "")
+        except (TimeoutError, ZooKeeperError) as error:
+            await self.close()
+            raise ConnectionLost(
+                f"no session with ZooKeeper within {timeout_ms} ms: "
+                f"{await why_silent(self._client.hosts)}"
+            ) from error
+        except asyncio.CancelledError:
+            await self.close()
+            raise
+        finally:
+            telling.cancel()
+            await asyncio.gather(telling, return_exceptions=True)
+
+    async def get(self, path: str, watch: Watch | None = None) -> tuple[bytes, Stat]:
+        """Data of a znode; raises NoNode, and then watches nothing."""
+        data, stat = await self._read(self._client.get_async, path, watch)
+        return data or b"", _stat(stat)
+
+    async def exists(self, path: str, watch: Watch | None = None) -> Stat | None:
+        """Bookkeeping of a znode, or None; watches its creation too."""
+        stat = await self._read(self._client.exists_async, path, watch)
+        return None if stat is None else _stat(stat)
+
+    async def children(self, path: str, watch: Watch | None = None) -> list[str]:
+        """Names of the children, in no order."""
+        return list(await self._read(self._client.get_children_async, path, watch))
+
+    async def create(
+        self,
+        path: str,
+        data: bytes = b"",
+        *,
+        ephemeral: bool = False,
+        sequence: bool = False,
+        parents: bool = False,
+    ) -> str:
+        """Create a znode and return its path; ``parents`` are created as persistent ones."""
+        operation = checked(Create(path, data, ephemeral, sequence))
+        try:
+            return await self._create(operation)
+        except NoNode:
+            if not parents:
+                raise
+        await self._create_parents(path, self._chroot)
+        return await self._create(operation)
+
+    async def set(self, path: str, data: bytes, version: int = -1) -> Stat:
+        """Replace a znode's data; raises NoNode, BadVersion."""
+        checked(Set(path, data))
+        return _stat(await self._ask(self._client.set_async, self._full(path), data, version))
+
+    async def delete(self, path: str, version: int = -1) -> None:
+        """Delete a znode; raises NoNode, BadVersion, NotEmpty."""
+        await self._ask(self._client.delete_async, self._full(path), version)
+
+    async def multi(self, *operations: Op) -> list[Any]:
+        """Apply all operations or none; raises MultiFailed when one cannot be applied."""
+        size = sum(len(op.data) for op in operations if isinstance(op, Create | Set))
+        if size > PAYLOAD_BYTES_MAX:
+            raise PayloadTooLarge(f"{len(operations)} operations: {size} bytes")
+        transaction = self._client.transaction()
+        for operation in operations:
+            self._add(transaction, operation)
+        return self._inspected(await self._ask(transaction.commit_async))
+
+    async def peek(self, path: str) -> bytes | None:
+        """Data of a znode as a fresh session reads it, None where there is none."""
+        fresh = KazooSession(self._servers, self._chroot, PEEK_MS, self._loop, is_quiet=True)
+        fresh._client.start_async()  # not start(), which would create the chroot
+        try:
+            async with asyncio.timeout(PEEK_MS / 1000):
+                await fresh._connected.wait()
+                return (await fresh.get(path))[0]
+        except NoNode:
+            return None
+        except TimeoutError:
+            raise ConnectionLost(await why_silent(fresh._client.hosts)) from None
+        finally:
+            await fresh.close()
+
+    async def close(self) -> None:
+        """End the session: its ephemeral znodes vanish at once."""
+        self._is_closing = True
+        await self._loop.run_in_executor(None, self._stop)
+        self._state = SessionState.LOST
+
+    def _stop(self) -> None:
+        with contextlib.suppress(kazoo_errors.WriterNotClosedException):
+            self._client.stop()
+        self._client.close()
+
+    async def _create(self, operation: Op) -> str:
+        assert isinstance(operation, Create)
+        path = await self._ask(
+            self._client.create_async,
+            self._full(operation.path),
+            operation.data or None,  # Kafka reads what is there, an empty text too
+            None,
+            operation.ephemeral,
+            operation.sequence,
+        )
+        return self._local(path)
+
+    async def _create_parents(self, path: str, prefix: str) -> None:
+        parts = path.split("/")[1:-1]
+        for depth in range(len(parts)):
+            with contextlib.suppress(NodeExists):
+                parent = prefix + "/" + "/".join(parts[: depth + 1])
+                await self._ask(self._client.create_async, parent, None)
+
+    def _full(self, path: str) -> str:
+        return self._chroot + path if path != "/" else self._chroot or "/"
+
+    def _local(self, path: str) -> str:
+        return path[len(self._chroot) :]
+
+    def _add(self, transaction: Any, operation: Op) -> None:
+        path = self._full(operation.path)
+        match operation:
+            case Check():
+                transaction.check(path, operation.version)
+            case Create():
+                transaction.create(
+                    path, operation.data, None, operation.ephemeral, operation.sequence
+                )
+            case Set():
+                transaction.set_data(path, operation.data, operation.version)
+            case Delete():
+                transaction.delete(path, operation.version)
+
+    def _inspected(self, results: Sequence[Any]) -> list[Any]:
+        """kazoo raises nothing for a failed multi: the exceptions stand among the results."""
+        bystanders = (kazoo_errors.RolledBackError, kazoo_errors.RuntimeInconsistency)
+        failures = [(i, r) for i, r in enumerate(results) if isinstance(r, Exception)]
+        for index, failure in failures:
+            if not isinstance(failure, bystanders):
+                raise MultiFailed(index, _translated(failure))
+        if failures:
+            raise MultiFailed(failures[0][0], _translated(failures[0][1]))
+        return [self._result(result) for result in results]
+
+    def _result(self, result: Any) -> Any:
+        if isinstance(result, str):
+            return self._local(result)
+        return _stat(result) if hasattr(result, "czxid") else None
+
+    async def _read(self, operation: Callable[..., Any], path: str, watch: Watch | None) -> Any:
+        """Ask again after a lost connection: reading twice does no harm."""
+        deadline = self._loop.time() + 2 * self.session_timeout_ms / 1000
+        while True:
+            seen = None if watch is None else self._watcher(watch)
+            try:
+                return await self._ask(operation, self._full(path), seen)
+            except ConnectionLost:
+                left = deadline - self._loop.time()
+                if self._is_closing or left <= 0:
+                    raise
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(left):
+                    await self._connected.wait()
+
+    def _watcher(self, watch: Watch) -> Callable[[Any], None]:
+        return lambda _event: self._post(watch)
+
+    async def _ask(self, operation: Callable[..., Any], *arguments: Any) -> Any:
+        """One call of kazoo's, bounded: while there is no connection it would queue for ever."""
+        answer: asyncio.Future[Any] = self._loop.create_future()
+        operation(*arguments).rawlink(lambda result: self._post(_settle, answer, result))
+        try:
+            async with asyncio.timeout(self.session_timeout_ms / 1000):
+                return await answer
+        except TimeoutError:
+            raise ConnectionLost("no answer within the session timeout") from None
+
+    def _post(self, callback: Callable[..., None], *arguments: Any) -> None:
+        """Hand over to the loop; called on kazoo's threads."""
+        try:
+            self._loop.call_soon_threadsafe(callback, *arguments)
+        except RuntimeError:
+            log.debug("dropped an answer of zookeeper: the loop is closed")
+
+    def _state_changed(self, state: str) -> None:
+        session_id = self._client.client_id[0] if self._client.client_id else 0
+        self._post(self._tell, _STATES[state], session_id)
+
+    def _tell(self, state: SessionState, session_id: int) -> None:
+        if self._is_closing:
+            return
+        if state is SessionState.CONNECTED:
+            self._session_id = session_id
+            self._connected.set()
+        else:
+            self._connected.clear()
+        self._state = state
+        level = logging.DEBUG if self._is_quiet else logging.INFO
+        log.log(level, "session with zookeeper %s session=0x%x", state.value, self._session_id)
+        for told in list(self.on_state):
+            told(state)
+
+    def _learn_negotiated_timeout(self) -> None:
+        """kazoo keeps what was asked; two thirds of what was granted is its read timeout."""
+        connection = self._client._connection  # noqa: SLF001 - it has no public name
+        connect_once = connection._connect  # noqa: SLF001
+
+        def connect_and_note(host: str, address: str, port: int) -> Any:
+            read_timeout_ms, connect_timeout_ms = connect_once(host, address, port)
+            self.session_timeout_ms = round(read_timeout_ms * 1.5)
+            return read_timeout_ms, connect_timeout_ms
+
+        connection._connect = connect_and_note  # noqa: SLF001
+
+
+def _settle(answer: asyncio.Future[Any], result: Any) -> None:
+    if answer.done():
+        return
+    if result.exception is None:
+        answer.set_result(result.value)
+    else:
+        answer.set_exception(_translated(result.exception))
+
+
+def _translated(error: BaseException) -> ZooKeeperError:
+    for theirs, ours in _ERRORS:
+        if isinstance(error, theirs):
+            return ours(str(error))
+    return ZooKeeperError(f"{type(error).__name__}: {error}")
+
+
+def _stat(stat: Any) -> Stat:
+    return Stat(
+        version=stat.version,
+        czxid=stat.czxid,
+        mzxid=stat.mzxid,
+        ephemeral_owner=stat.ephemeralOwner,
+        ctime_ms=stat.ctime,
+        mtime_ms=stat.mtime,
+        children_count=stat.numChildren,
+    )

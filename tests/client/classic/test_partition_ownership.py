@@ -1,0 +1,176 @@
+"""Registering and claiming in ZooKeeper, as it goes wrong: conflicts, lost answers, old sessions.
+
+Source: docs/spec/coordinator.md §6.2 and §6.4, §6.12 checks C6.4 and C6.7; §9 pitfalls 20 and 21.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from barnabas.client.classic.group_view import GroupView, view_group
+from barnabas.client.classic.partition_ownership import AlreadyRegistered, ClaimRefused, Ownership
+from barnabas.client.topology import TopicPartition
+from barnabas.client.zookeeper.znode_watches import WatchedReads
+from barnabas.protocol import znodes
+from barnabas.protocol.znodes import BrokerRegistration, ConsumerRegistration, TopicAssignment
+from tests.sim.sim_zookeeper import SimEnsemble, SimZooKeeper
+
+A, B, C = (TopicPartition("t", number) for number in range(3))
+REGISTRATION = ConsumerRegistration(subscription={"t": 1}, timestamp=17)
+
+
+@pytest.fixture
+async def ensemble() -> SimEnsemble:
+    ensemble = SimEnsemble(asyncio.get_running_loop())
+    tools = ensemble.connect()
+    for name in ("t", "u", "__consumer_offsets"):
+        assignment = TopicAssignment(partitions=dict.fromkeys((2, 10, 0), (1,)))
+        await tools.create(znodes.topic_path(name), assignment.to_json(), parents=True)
+    broker = BrokerRegistration(endpoints={"PLAINTEXT": ("h", 1)}, timestamp=1)
+    await tools.create(znodes.broker_path(1), broker.to_json(), parents=True)
+    return ensemble
+
+
+def a_member(ensemble: SimEnsemble, name: str) -> tuple[SimZooKeeper, Ownership]:
+    session = ensemble.connect()
+    return session, Ownership(session, "g", name)
+
+
+async def owner(session: SimZooKeeper, place: TopicPartition) -> bytes | None:
+    path = znodes.consumer_owner_path("g", place.topic, place.partition)
+    return (await session.get(path))[0] if await session.exists(path) else None
+
+
+async def test_a_member_registers_with_the_bytes_of_kafka(ensemble: SimEnsemble) -> None:
+    session, ours = a_member(ensemble, "g_host-1")
+    await ours.register(REGISTRATION)
+    data, stat = await session.get("/consumers/g/ids/g_host-1")
+    assert data == b'{"version":1,"subscription":{"t":1},"pattern":"static","timestamp":"17"}'
+    assert stat.ephemeral_owner == session.session_id
+    assert ours.is_registered
+
+
+async def test_a_registration_whose_answer_was_lost_is_ours(ensemble: SimEnsemble) -> None:
+    session, ours = a_member(ensemble, "g_host-1")
+    await ours.register(REGISTRATION)
+    other = ConsumerRegistration(subscription={"t": 2}, timestamp=18)
+    session, ours = a_member(ensemble, "g_host-2")
+    session.lose_next_answer()
+    await ours.register(other)
+    assert ours.is_registered
+
+
+async def test_a_second_consumer_of_one_id_is_refused(ensemble: SimEnsemble) -> None:
+    _, first = a_member(ensemble, "g_one")
+    _, second = a_member(ensemble, "g_one")
+    await first.register(REGISTRATION)
+    with pytest.raises(AlreadyRegistered):
+        await second.register(ConsumerRegistration(subscription={"t": 1}, timestamp=18))
+
+
+async def test_what_a_former_session_of_ours_left_behind_is_taken_over(
+    ensemble: SimEnsemble,
+) -> None:
+    _, before = a_member(ensemble, "g_one")
+    session, after = a_member(ensemble, "g_one")
+    for each in (before, after):
+        await each.register(REGISTRATION)
+        await each.claim({A: "g_one-0"})
+    _, stat = await session.get("/consumers/g/owners/t/0")
+    assert stat.ephemeral_owner == session.session_id
+
+
+async def test_the_loser_of_a_claim_keeps_nothing_of_it(ensemble: SimEnsemble) -> None:
+    _, winner = a_member(ensemble, "g_w")
+    session, loser = a_member(ensemble, "g_l")
+    await winner.claim({B: "g_w-0"})
+    with pytest.raises(ClaimRefused, match="t-1 belongs to g_w-0"):
+        await loser.claim({A: "g_l-0", B: "g_l-0", C: "g_l-1"})
+    assert loser.claimed == {}
+    assert [await owner(session, place) for place in (A, B, C)] == [None, b"g_w-0", None]
+
+
+async def test_a_claim_whose_answer_was_lost_is_ours(ensemble: SimEnsemble) -> None:
+    session, ours = a_member(ensemble, "g_one")
+    await ours.register(REGISTRATION)
+    session.lose_next_answer()
+    await ours.claim({A: "g_one-0"})
+    assert ours.claimed == {A: "g_one-0"}
+    assert await owner(session, A) == b"g_one-0"
+
+
+async def test_what_is_released_can_be_claimed_by_others(ensemble: SimEnsemble) -> None:
+    session, first = a_member(ensemble, "g_1")
+    _, second = a_member(ensemble, "g_2")
+    await first.claim({A: "g_1-0", B: "g_1-1"})
+    await first.release([A])
+    await second.claim({A: "g_2-0"})
+    assert first.claimed == {B: "g_1-1"}
+    assert [await owner(session, place) for place in (A, B)] == [b"g_2-0", b"g_1-1"]
+
+
+async def test_a_session_that_ended_owns_nothing_and_releases_nothing_of_others(
+    ensemble: SimEnsemble,
+) -> None:
+    session, sleeper = a_member(ensemble, "g_s")
+    await sleeper.claim({A: "g_s-0", B: "g_s-0"})
+    session.expire()
+    _, heir = a_member(ensemble, "g_h")
+    await heir.claim({A: "g_h-0"})
+    assert await sleeper.still_ours([A, B]) == set()
+    await sleeper.release([A, B])
+    assert await owner(session, A) == b"g_h-0"
+
+
+async def test_the_group_is_read_with_filters_applied_and_partitions_in_order(
+    ensemble: SimEnsemble,
+) -> None:
+    session, one = a_member(ensemble, "g_1")
+    await one.register(REGISTRATION)
+    _, two = a_member(ensemble, "g_2")
+    await two.register(
+        ConsumerRegistration(subscription={".*": 2}, timestamp=1, pattern="white_list")
+    )
+    view = await view_group(WatchedReads(session, lambda: None), "g")
+    assert view == GroupView(
+        members={"g_1": {"t": 1}, "g_2": {"t": 2, "u": 2}},
+        partitions={"t": (0, 2, 10), "u": (0, 2, 10)},
+        brokers={1: ("h", 1)},
+    )
+    assert sorted(view.threads["t"]) == ["g_1-0", "g_2-0", "g_2-1"]
+
+
+async def test_every_change_of_the_group_is_told_once(ensemble: SimEnsemble) -> None:
+    session, one = a_member(ensemble, "g_1")
+    await one.register(
+        ConsumerRegistration(subscription={".*": 1}, timestamp=1, pattern="white_list")
+    )
+    told: list[int] = []
+    reads = WatchedReads(session, lambda: told.append(1))
+
+    async def changes(path: str, data: bytes = b"") -> int:
+        for _ in range(3):  # reading again watches nothing twice
+            await view_group(reads, "g")
+        told.clear()
+        await session.create(path, data, parents=True)
+        await asyncio.sleep(0.01)
+        return len(told)
+
+    registration = REGISTRATION.to_json()
+    assert await changes("/consumers/g/ids/g_2", registration) == 1
+    assert await changes("/brokers/topics/new", TopicAssignment(partitions={}).to_json()) == 1
+    broker = BrokerRegistration(endpoints={"PLAINTEXT": ("h", 2)}, timestamp=1)
+    assert await changes("/brokers/ids/2", broker.to_json()) == 1
+
+
+async def test_a_filter_that_nobody_here_can_read_stops_the_rebalance(
+    ensemble: SimEnsemble,
+) -> None:
+    session, one = a_member(ensemble, "g_1")
+    await one.register(
+        ConsumerRegistration(subscription={"(": 1}, timestamp=1, pattern="white_list")
+    )
+    with pytest.raises(ValueError, match="no regular expression"):
+        await view_group(WatchedReads(session, lambda: None), "g")

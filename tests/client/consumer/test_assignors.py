@@ -1,0 +1,237 @@
+"""Whoever leads a group deals out every partition once, fairly, and moves as little as it can."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from itertools import chain
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from barnabas.client.consumer.assignors import (
+    ASSIGNORS,
+    Assigned,
+    Candidate,
+    CooperativeStickyAssignor,
+    RangeAssignor,
+    RoundRobinAssignor,
+    assigned_places,
+    assignment_bytes,
+    candidate,
+    subscription_bytes,
+)
+from barnabas.client.topology import TopicPartition
+from barnabas.protocol.errors import CorruptRequest
+
+TOPICS = ("a", "b", "c")
+STICKY = CooperativeStickyAssignor()
+counts_of_topics = st.dictionaries(st.sampled_from(TOPICS), st.integers(0, 9), min_size=1)
+all_subscribed = st.integers(1, 7).map(
+    lambda count: [Candidate(f"m{number}", None, frozenset(TOPICS)) for number in range(count)]
+)
+some_subscribed = st.lists(
+    st.frozensets(st.sampled_from(TOPICS), min_size=1), min_size=1, max_size=7
+).map(lambda each: [Candidate(f"m{number}", None, topics) for number, topics in enumerate(each)])
+
+
+def places(**counts: Sequence[int]) -> list[TopicPartition]:
+    return [TopicPartition(topic, number) for topic in counts for number in counts[topic]]
+
+
+def all_of(assigned: Assigned) -> list[TopicPartition]:
+    return sorted(chain.from_iterable(assigned.values()))
+
+
+def wanted(members: Sequence[Candidate], counts: Mapping[str, int]) -> list[TopicPartition]:
+    topics = frozenset[str]().union(*(member.topics for member in members))
+    return places(**{name: range(count) for name, count in counts.items() if name in topics})
+
+
+def after(members: Sequence[Candidate], assigned: Assigned, generation: int) -> list[Candidate]:
+    """The members as they come to the next rebalance."""
+    return [
+        member._replace(owned=tuple(assigned[member.member_id]), generation=generation)
+        for member in members
+        if member.member_id in assigned
+    ]
+
+
+def settled(
+    members: Sequence[Candidate], counts: Mapping[str, int]
+) -> tuple[list[Candidate], Assigned]:
+    """As many generations as it takes until nobody gives up anything more."""
+    members = list(members)
+    for generation in range(1, 4):
+        assigned = STICKY.assign(members, counts)
+        is_done = all_of(assigned) == sorted(wanted(members, counts))
+        members = after(members, assigned, generation)
+        if is_done:
+            return members, assigned
+    raise AssertionError("moves do not end")
+
+
+@pytest.mark.parametrize("name", ["range", "roundrobin"])
+@given(members=some_subscribed, counts=counts_of_topics)
+def test_every_partition_has_exactly_one_owner_that_subscribed(
+    name: str, members: list[Candidate], counts: dict[str, int]
+) -> None:
+    assigned = ASSIGNORS[name].assign(members, counts)
+    assert all_of(assigned) == sorted(wanted(members, counts))
+    for member in members:
+        assert {place.topic for place in assigned[member.member_id]} <= member.topics
+
+
+@given(members=some_subscribed, counts=counts_of_topics)
+def test_sticky_members_own_everything_once_when_moves_have_ended(
+    members: list[Candidate], counts: dict[str, int]
+) -> None:
+    settled_members, assigned = settled(members, counts)
+    for member in settled_members:
+        assert {place.topic for place in assigned[member.member_id]} <= member.topics
+
+
+@given(members=all_subscribed, counts=counts_of_topics)
+def test_with_equal_subscriptions_nobody_has_two_more_than_another(
+    members: list[Candidate], counts: dict[str, int]
+) -> None:
+    _, assigned = settled(members, counts)
+    sizes = [len(share) for share in assigned.values()]
+    assert max(sizes) - min(sizes) <= 1
+
+
+@given(members=some_subscribed, counts=counts_of_topics)
+def test_no_single_move_would_make_shares_more_alike(
+    members: list[Candidate], counts: dict[str, int]
+) -> None:
+    _, assigned = settled(members, counts)
+    for source in members:
+        for place in assigned[source.member_id]:
+            for target in members:
+                if place.topic in target.topics:
+                    gap = len(assigned[source.member_id]) - len(assigned[target.member_id])
+                    assert gap <= 1
+
+
+@given(members=some_subscribed, counts=counts_of_topics)
+def test_nothing_moves_while_nothing_changes(
+    members: list[Candidate], counts: dict[str, int]
+) -> None:
+    settled_members, assigned = settled(members, counts)
+    assert STICKY.assign(settled_members, counts) == assigned
+
+
+@given(members=all_subscribed.filter(lambda each: len(each) > 1), counts=counts_of_topics)
+def test_when_a_member_leaves_the_others_keep_what_they_have(
+    members: list[Candidate], counts: dict[str, int]
+) -> None:
+    settled_members, assigned = settled(members, counts)
+    left = settled_members[1:]
+    now = STICKY.assign(left, counts)
+    for member in left:
+        assert set(assigned[member.member_id]) <= set(now[member.member_id])
+
+
+@given(members=all_subscribed, counts=counts_of_topics)
+def test_when_a_member_joins_only_its_share_moves(
+    members: list[Candidate], counts: dict[str, int]
+) -> None:
+    settled_members, assigned = settled(members, counts)
+    joined = [*settled_members, Candidate("new", None, frozenset(TOPICS))]
+    _, now = settled(joined, counts)
+    moved = sum(
+        len(set(assigned[member.member_id]) - set(now[member.member_id]))
+        for member in settled_members
+    )
+    assert moved == len(now["new"])
+
+
+@given(members=some_subscribed, counts=counts_of_topics, others=some_subscribed)
+def test_a_partition_is_given_out_only_after_its_owner_gave_it_up(
+    members: list[Candidate], counts: dict[str, int], others: list[Candidate]
+) -> None:
+    settled_members, assigned = settled(members, counts)
+    changed = {member.member_id: member.topics for member in others}
+    now = [
+        member._replace(topics=changed.get(member.member_id, member.topics))
+        for member in settled_members
+    ]
+    owners = {
+        place: member.member_id
+        for member in now
+        for place in assigned[member.member_id]
+        if place.topic in member.topics
+    }
+    for member_id, share in STICKY.assign(now, counts).items():
+        assert all(owners.get(place, member_id) == member_id for place in share)
+
+
+def test_of_two_claims_the_newer_generation_counts() -> None:
+    mine = (TopicPartition("a", 0),)
+    topics = frozenset({"a"})
+    members = [Candidate("old", None, topics, mine, 3), Candidate("new", None, topics, mine, 4)]
+    assert STICKY.assign(members, {"a": 1}) == {"old": [], "new": list(mine)}
+
+
+def test_two_claims_of_one_generation_are_none() -> None:
+    mine = (TopicPartition("a", 0), TopicPartition("a", 1))
+    members = [Candidate(name, None, frozenset({"a"}), mine, 3) for name in ("x", "y")]
+    assigned = STICKY.assign(members, {"a": 2})
+    assert Counter(len(share) for share in assigned.values()) == {1: 2}
+
+
+def test_ranges_are_neighbours_and_the_first_members_get_one_more() -> None:
+    members = [Candidate(name, None, frozenset({"a", "b"})) for name in ("x", "y")]
+    assert RangeAssignor().assign(members, {"a": 3, "b": 3}) == {
+        "x": places(a=[0, 1], b=[0, 1]),
+        "y": places(a=[2], b=[2]),
+    }
+
+
+def test_turns_go_around_and_leave_out_who_did_not_subscribe() -> None:
+    members = [
+        Candidate("x", None, frozenset({"a"})),
+        Candidate("y", None, frozenset({"a", "b"})),
+    ]
+    assert RoundRobinAssignor().assign(members, {"a": 3, "b": 1}) == {
+        "x": places(a=[0, 2]),
+        "y": places(a=[1], b=[0]),
+    }
+
+
+def test_static_members_are_ordered_by_the_name_that_outlives_them() -> None:
+    members = [Candidate("a-1", "z", frozenset({"a"})), Candidate("b-9", "y", frozenset({"a"}))]
+    assert RangeAssignor().assign(members, {"a": 1}) == {"a-1": [], "b-9": places(a=[0])}
+
+
+def test_a_large_group_is_dealt_out_in_moments() -> None:
+    members = [Candidate(f"m{number:03}", None, frozenset({"a"})) for number in range(100)]
+    _, assigned = settled(members, {"a": 1_000})
+    assert {len(share) for share in assigned.values()} == {10}
+
+
+@given(
+    st.frozensets(st.text(min_size=1, max_size=9), max_size=5),
+    st.frozensets(st.tuples(st.text(min_size=1, max_size=9), st.integers(0, 1 << 20)), max_size=9),
+    st.integers(-1, 1 << 30),
+)
+def test_a_subscription_is_read_as_it_was_written(
+    topics: frozenset[str], owned: frozenset[tuple[str, int]], generation: int
+) -> None:
+    mine = [TopicPartition(*each) for each in owned]
+    read = candidate("m", None, subscription_bytes(topics, mine, generation))
+    assert read.topics == topics
+    assert set(read.owned) == set(mine)
+    assert read.generation == generation
+
+
+def test_an_assignment_is_read_as_it_was_written() -> None:
+    given_places = places(a=[0, 2], b=[1])
+    assert assigned_places(assignment_bytes(given_places)) == set(given_places)
+    assert assigned_places(b"") == set()
+
+
+def test_bytes_that_are_no_assignment_are_refused() -> None:
+    with pytest.raises(CorruptRequest):
+        assigned_places(b"\x00\x00\xff")

@@ -1,0 +1,257 @@
+"""What the producer does about each failure: order, sequences and promises are kept."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from barnabas.client.client_config import ClientConfig
+from barnabas.client.cluster import TopicPartition
+from barnabas.client.errors import KafkaError
+from barnabas.client.producer.producer import Producer
+from barnabas.client.producer.producer_config import ProducerConfig
+from barnabas.protocol.api import ApiKey
+from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.messages import produce
+from barnabas.protocol.records import batch
+from tests.client.scripted_cluster import SmallCluster, small_cluster
+
+CLIENT = ClientConfig(retry_backoff_ms=1, retry_backoff_ms_max=5, api_timeout_ms=10_000)
+QUICK = ProducerConfig(retry_backoff_ms=2)
+
+
+@pytest.fixture
+async def town() -> AsyncIterator[SmallCluster]:
+    async with small_cluster(2) as town:
+        yield town
+
+
+@pytest.fixture
+async def producer(town: SmallCluster) -> AsyncIterator[Producer]:
+    async with Producer(town.bootstrap, QUICK, client=CLIENT) as producer:
+        yield producer
+
+
+def values(town: SmallCluster, place: TopicPartition) -> list[bytes | None]:
+    return [record.value for record in town.logs[place].records()]
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.LEADER_NOT_AVAILABLE,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.NOT_ENOUGH_REPLICAS,
+        ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
+        ErrorCode.REQUEST_TIMED_OUT,
+        ErrorCode.KAFKA_STORAGE_ERROR,
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.NOT_COORDINATOR,
+        ErrorCode.CORRUPT_MESSAGE,
+    ],
+)
+async def test_what_may_pass_is_tried_again(
+    town: SmallCluster, producer: Producer, code: ErrorCode
+) -> None:
+    (place,) = town.topic("t")
+    town.logs[place].codes = [code, code]
+    assert (await producer.send("t", b"v")).offset == 0
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        ErrorCode.MESSAGE_TOO_LARGE,
+        ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+        ErrorCode.INVALID_RECORD,
+        ErrorCode.INVALID_REQUIRED_ACKS,
+    ],
+)
+async def test_what_cannot_pass_is_told_at_once(
+    town: SmallCluster, producer: Producer, code: ErrorCode
+) -> None:
+    (place,) = town.topic("t")
+    town.logs[place].codes = [code]
+    with pytest.raises(KafkaError) as failure:
+        await producer.send("t", b"bad")
+    assert failure.value.code is code
+    assert not failure.value.retriable
+    assert (await producer.send("t", b"good")).offset == 0
+
+
+async def test_after_a_moved_leader_only_the_moved_partition_is_sent_again(
+    town: SmallCluster, producer: Producer
+) -> None:
+    stays, moves = town.topic("t", 2)
+    await producer.partitions_for("t")
+    town.move(moves, 1)
+    deliveries = [
+        producer.send_soon("t", b"v", partition=place.partition) for place in (stays, moves)
+    ]
+    for delivery in deliveries:
+        await delivery
+    sent = [
+        each.index
+        for request in town.asked(ApiKey.PRODUCE)
+        for topic in request.topic_data
+        for each in topic.partition_data
+    ]
+    assert sorted(sent) == [0, 1, 1]
+    assert values(town, stays) == values(town, moves) == [b"v"]
+
+
+async def test_order_is_kept_through_failures_of_batches_under_way(
+    town: SmallCluster, producer: Producer
+) -> None:
+    (place,) = town.topic("t")
+    await producer.partitions_for("t")
+    sequences = _check_sequences(town)
+    town.logs[place].codes = [ErrorCode.NOT_LEADER_OR_FOLLOWER]
+    deliveries = []
+    for number in range(40):
+        deliveries.append(producer.send_soon("t", b"%d" % number))
+        await asyncio.sleep(0)
+    for delivery in deliveries:
+        await delivery
+    assert values(town, place) == [b"%d" % number for number in range(40)]
+    assert sequences[place][1] == 40
+
+
+async def test_a_refused_batch_leaves_no_gap_in_the_sequence(
+    town: SmallCluster, producer: Producer
+) -> None:
+    (place,) = town.topic("t")
+    await producer.send("t", b"first")
+    _check_sequences(town, {place: (4_001, 1)})
+    town.logs[place].codes = [ErrorCode.INVALID_RECORD]
+    refused = producer.send_soon("t", b"refused")
+    for _ in range(3):
+        await asyncio.sleep(0)
+    behind = producer.send_soon("t", b"behind")
+    with pytest.raises(KafkaError):
+        await refused
+    assert (await behind).offset == 1
+    assert values(town, place) == [b"first", b"behind"]
+
+
+def _check_sequences(
+    town: SmallCluster, known: dict[TopicPartition, tuple[int, int]] | None = None
+) -> dict[TopicPartition, tuple[int, int]]:
+    """Let the scripted brokers refuse what Kafka refuses; producer and next sequence by place."""
+    expected = known or {}
+    plain = town._refusal
+
+    def refusal(number: int, place: TopicPartition) -> int:
+        code = plain(number, place)
+        if code or place not in sent:
+            return code
+        producer_id, sequence, count = sent.pop(place)
+        known_id, due = expected.get(place, (producer_id, 0))
+        if sequence != (due if known_id == producer_id else 0):
+            return ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+        expected[place] = (producer_id, sequence + count)
+        return 0
+
+    sent: dict[TopicPartition, tuple[int, int, int]] = {}
+
+    def note(number: int, request: produce.ProduceRequest) -> None:
+        for topic in request.topic_data:
+            for each in topic.partition_data:
+                assert each.records is not None
+                head = batch.header(each.records)
+                place = TopicPartition(topic.name, each.index)
+                sent[place] = (head.producer_id, head.base_sequence, head.record_count)
+
+    town._refusal = refusal  # type: ignore[method-assign]
+    town.on_produce = note
+    return expected
+
+
+async def test_a_sequence_the_leader_does_not_know_leads_to_a_new_identity(
+    town: SmallCluster, producer: Producer
+) -> None:
+    (place,) = town.topic("t")
+    await producer.send("t", b"first")
+    _check_sequences(town, {place: (4_001, 99)})
+    with pytest.raises(KafkaError) as failure:
+        await producer.send("t", b"lost")
+    assert failure.value.code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert (await producer.send("t", b"goes on")).offset == 1
+    assert town.producers == 2
+
+
+async def test_a_duplicate_is_a_success(town: SmallCluster, producer: Producer) -> None:
+    (place,) = town.topic("t")
+    town.logs[place].codes = [ErrorCode.DUPLICATE_SEQUENCE_NUMBER]
+    assert (await producer.send("t", b"v")).offset == -1
+
+
+async def test_a_retry_carries_the_sequence_of_the_first_try(
+    town: SmallCluster, producer: Producer
+) -> None:
+    (place,) = town.topic("t")
+    town.logs[place].codes = [ErrorCode.REQUEST_TIMED_OUT]
+    await producer.send("t", b"v")
+    heads = [
+        batch.header(request.topic_data[0].partition_data[0].records)
+        for request in town.asked(ApiKey.PRODUCE)
+    ]
+    assert [(head.producer_id, head.base_sequence) for head in heads] == [(4_001, 0)] * 2
+
+
+async def test_without_idempotence_one_batch_of_a_partition_is_under_way(
+    town: SmallCluster,
+) -> None:
+    (place,) = town.topic("t")
+    config = ProducerConfig(required_acks=1, retry_backoff_ms=2)
+    async with Producer(town.bootstrap, config, client=CLIENT) as producer:
+        town.logs[place].codes = [ErrorCode.NOT_LEADER_OR_FOLLOWER]
+        for number in range(10):
+            producer.send_soon("t", b"%d" % number)
+            await asyncio.sleep(0)
+        await producer.flush()
+    assert values(town, place) == [b"%d" % number for number in range(10)]
+    assert not town.asked(ApiKey.INIT_PRODUCER_ID)
+
+
+async def test_retries_end_with_their_number(town: SmallCluster) -> None:
+    (place,) = town.topic("t")
+    config = {"message.send.max.retries": 2, "retry.backoff.ms": 1}
+    async with Producer(town.bootstrap, config, client=CLIENT) as producer:
+        town.logs[place].codes = [ErrorCode.NOT_ENOUGH_REPLICAS] * 3
+        with pytest.raises(KafkaError) as failure:
+            await producer.send("t", b"v")
+        assert failure.value.retriable
+        assert (await producer.send("t", b"next")).offset == 0
+
+
+async def test_retries_end_with_their_time(town: SmallCluster) -> None:
+    (place,) = town.topic("t")
+    town.logs[place].codes = [ErrorCode.NOT_ENOUGH_REPLICAS] * 10_000
+    config = ProducerConfig(delivery_timeout_ms=1_500, retry_backoff_ms=5)
+    async with Producer(town.bootstrap, config, client=CLIENT) as producer:
+        with pytest.raises(KafkaError) as failure:
+            await producer.send("t", b"v")
+    assert failure.value.code is ErrorCode.NOT_ENOUGH_REPLICAS
+
+
+async def test_a_lost_connection_is_replaced_and_nothing_is_lost(
+    town: SmallCluster, producer: Producer
+) -> None:
+    (place,) = town.topic("t")
+    await producer.send("t", b"0")
+
+    def hang_up(number: int, request: Any) -> None:
+        town.on_produce = lambda number, request: None
+        for writer in town.brokers[number].writers:
+            writer.close()
+        raise ConnectionResetError
+
+    town.on_produce = hang_up
+    assert (await producer.send("t", b"1")).offset == 1
+    assert values(town, place) == [b"0", b"1"]
