@@ -13,6 +13,7 @@ from barnabas.client.zookeeper.interface import BadVersion, NodeExists, NoNode
 from barnabas.protocol import znodes
 from barnabas.protocol.errors import Refused
 from tests.controller.small_cluster import SmallCluster, SmallNode
+from tests.sim.numbered_faults import inject
 
 NODES: Final = (1, 2, 3, 4)
 STEPS: Final = 60
@@ -52,7 +53,8 @@ class Mayhem:
             self.mend_disks,
         ]
         for _ in range(STEPS):
-            await self.chance.choice(things)()
+            thing = self.chance.choice(things)
+            await inject(thing.__name__, thing)
             await asyncio.sleep(self.chance.choice((0.0, 0.05, 1.0, 3.0)))
         await self.heal()
 

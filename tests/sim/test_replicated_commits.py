@@ -7,6 +7,7 @@ docs/spec/reliability.md §3 P1 and P3.
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 
 import pytest
 
@@ -16,6 +17,7 @@ from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages import find_coordinator, offset_commit, offset_fetch
 from tests.harness.seeds import seeds
 from tests.sim.cluster import NODES, Cluster, Machine, eventually, nodes_known
+from tests.sim.numbered_faults import inject
 from tests.sim.simulated_loop import SimulatedLoop
 from tests.sim.test_replication import TOPIC, created
 
@@ -146,7 +148,8 @@ async def story(cluster: Cluster) -> dict[str, Commits]:
         ]
         for _ in range(ROUNDS):
             await asyncio.sleep(cluster.loop.random.uniform(0.1, 1.5))
-            await befall(cluster, cluster.machines[cluster.loop.random.choice(NODES)])
+            machine = cluster.machines[cluster.loop.random.choice(NODES)]
+            await inject(machine.name, partial(befall, cluster, machine))
             if cluster.loop.random.random() < 0.7:
                 await eventually(lambda: in_sync(cluster))
         for task in running:

@@ -10,6 +10,7 @@ import asyncio
 import logging
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Iterator
+from functools import partial
 
 import pytest
 
@@ -19,6 +20,7 @@ from barnabas.protocol.messages import create_topics, fetch, list_offsets, metad
 from barnabas.protocol.records import batch
 from tests.harness.seeds import seeds
 from tests.sim.cluster import NODES, Cluster, Machine, eventually, nodes_known
+from tests.sim.numbered_faults import inject
 from tests.sim.simulated_loop import SimulatedLoop
 
 TOPIC = "t"
@@ -256,7 +258,8 @@ async def one_by_one(cluster: Cluster) -> None:
     """Accidents of one machine at a time; the next when all are in sync again."""
     for _ in range(ROUNDS):
         await asyncio.sleep(cluster.loop.random.uniform(0.1, 1.5))
-        await befall(cluster, cluster.machines[cluster.loop.random.choice(NODES)])
+        machine = cluster.machines[cluster.loop.random.choice(NODES)]
+        await inject(machine.name, partial(befall, cluster, machine))
         await eventually(lambda: in_sync(cluster))
 
 
@@ -266,13 +269,17 @@ async def start_later(cluster: Cluster, machine: Machine) -> None:
     await machine.start()
 
 
+async def lose_power(cluster: Cluster) -> None:
+    machines = cluster.machines.values()
+    await asyncio.gather(*(machine.kill(with_power_cut=True) for machine in machines))
+    await asyncio.gather(*(start_later(cluster, machine) for machine in machines))
+
+
 async def all_at_once(cluster: Cluster) -> None:
     """The power of all machines goes at the same moment."""
     for _ in range(2):
         await asyncio.sleep(cluster.loop.random.uniform(0.2, 1.0))
-        machines = cluster.machines.values()
-        await asyncio.gather(*(machine.kill(with_power_cut=True) for machine in machines))
-        await asyncio.gather(*(start_later(cluster, machine) for machine in machines))
+        await inject("all", partial(lose_power, cluster))
         await eventually(lambda: in_sync(cluster))
 
 
