@@ -43,13 +43,13 @@ from barnabas.broker.replication.replicas import Replicas
 from barnabas.broker.runtime import gc_tuning
 from barnabas.broker.settings.log_config import LogConfig
 from barnabas.broker.settings.node_config import NetworkSettings, StorageSettings
+from barnabas.broker.storage.cooperative import at_once
 from barnabas.broker.storage.files import DiskFiles
-from barnabas.broker.storage.manager import LogManager
-from barnabas.broker.storage.slices import at_once
+from barnabas.broker.storage.log_manager import LogManager
 from barnabas.coordinator.config import CoordinatorConfig
 from barnabas.coordinator.ports import OFFSETS_TOPIC, Caller
 from barnabas.coordinator.service import GroupCoordinator
-from barnabas.protocol.compiler import decoder, encoder
+from barnabas.protocol.codec.compiler import decoder, encoder
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages import (
     leader_and_isr,

@@ -33,9 +33,9 @@ from barnabas.broker.replication.replicas import Replicas
 from barnabas.broker.runtime.gc_tuning import Once, spare
 from barnabas.broker.settings.log_config import LogConfig
 from barnabas.broker.settings.node_config import StorageSettings
+from barnabas.broker.storage.cooperative import at_once
 from barnabas.broker.storage.files import DiskFiles
-from barnabas.broker.storage.manager import LogManager
-from barnabas.broker.storage.slices import at_once
+from barnabas.broker.storage.log_manager import LogManager
 from barnabas.coordinator.config import CoordinatorConfig
 from barnabas.coordinator.ownership import Standing
 from barnabas.coordinator.ports import OFFSETS_TOPIC, Caller

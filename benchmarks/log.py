@@ -33,8 +33,8 @@ from crc32c import crc32c
 from barnabas.broker.settings.log_config import LogConfig
 from barnabas.broker.settings.node_config import StorageSettings
 from barnabas.broker.storage.files import DiskFiles
-from barnabas.broker.storage.log import Log
-from barnabas.broker.storage.manager import LogManager
+from barnabas.broker.storage.log.log import Log
+from barnabas.broker.storage.log_manager import LogManager
 from barnabas.protocol.records.batch import build_batch
 from barnabas.protocol.records.validate import ProduceRules, prepare
 from benchmarks.barnabas_node import ROOT

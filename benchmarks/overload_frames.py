@@ -10,7 +10,7 @@ import struct
 import time
 from collections.abc import Callable, Sequence
 
-from barnabas.protocol.compiler import decoder, encoder
+from barnabas.protocol.codec.compiler import decoder, encoder
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.frame import request_frame
 from barnabas.protocol.messages import fetch, metadata, produce

@@ -39,7 +39,7 @@ from barnabas.pipeline.jobs.inputs import Source
 from barnabas.pipeline.jobs.report import Report
 from barnabas.pipeline.jobs.zk_migrate import ZkMigrateConfig
 from barnabas.pipeline.session import spark_session
-from barnabas.protocol import znodes
+from barnabas.protocol.zookeeper import znodes
 from benchmarks.process_tree import process_tree
 
 TOPIC: Final = "migrated"

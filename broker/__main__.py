@@ -18,6 +18,7 @@ from typing import Final
 
 import uvloop
 
+from barnabas.broker.storage.segment.open_files import raise_limit
 from barnabas.client.option_parser import OptionParser
 from barnabas.client.os_errors import in_words
 from barnabas.protocol.settings import ConfigError
@@ -26,7 +27,6 @@ from . import daemon
 from .runtime import gc_tuning, thread_switching
 from .settings.node_config import NodeConfig, load
 from .settings.properties import from_assignments, from_environment, parse_properties, variables
-from .storage.open_files import raise_limit
 
 log = logging.getLogger(__name__)
 

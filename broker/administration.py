@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Protocol
 
+from barnabas.broker.storage.log_manager import LogManager
 from barnabas.client.zookeeper.interface import ZooKeeper
 
 from .controller.controller import Controller
@@ -23,7 +24,6 @@ from .settings.dynamic_node_config import NodeConfigs
 from .settings.node_config import NodeConfig
 from .settings.topic_configs import TopicConfigs
 from .storage.files import Files
-from .storage.manager import LogManager
 
 
 class Handlers(Protocol):

@@ -14,6 +14,7 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from typing import Protocol
 
+from barnabas.broker.storage.log_manager import LogManager
 from barnabas.client.zookeeper import kazoo_session
 from barnabas.client.zookeeper.interface import ZooKeeper, ZooKeeperError
 from barnabas.protocol.settings import ConfigError
@@ -26,7 +27,6 @@ from .settings.dynamic_node_config import NodeConfigs
 from .settings.node_config import NodeConfig
 from .settings.topic_configs import TopicConfigs
 from .storage.files import DiskFiles, Files, StorageError
-from .storage.manager import LogManager
 
 log = logging.getLogger(__name__)
 

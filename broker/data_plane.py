@@ -7,6 +7,8 @@ import random
 from collections.abc import Callable, Iterable, Mapping
 from typing import Protocol
 
+from barnabas.broker.storage.log_manager import LogManager
+
 from .handlers.call import Handler
 from .handlers.conversion_process import Conversions
 from .handlers.delete_records import DeleteRecordsHandler
@@ -21,7 +23,6 @@ from .handlers.stale_leaders import ReplacedLeaders
 from .metadata.metadata_cache import MetadataCache
 from .replication.replicas import Replicas
 from .settings.node_config import NodeConfig
-from .storage.manager import LogManager
 
 
 class Handlers(Protocol):

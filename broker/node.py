@@ -11,6 +11,8 @@ import random
 from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, Final
 
+from barnabas.broker.storage.compaction.cleaner import Cleaner
+from barnabas.broker.storage.log_manager import LogManager
 from barnabas.client.zookeeper.interface import ZooKeeper
 
 from .administration import administration
@@ -58,9 +60,7 @@ from .security.inter_broker_client import dialer
 from .settings.dynamic_node_config import NodeConfigs
 from .settings.node_config import NodeConfig
 from .settings.topic_configs import TopicConfigs
-from .storage.cleaner import Cleaner
 from .storage.files import Files
-from .storage.manager import LogManager
 
 log = logging.getLogger(__name__)
 

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 from typing import Final
 
+from barnabas.protocol.codec.wire import factory
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.offset_commit import (
     OffsetCommitRequest,
@@ -20,7 +21,6 @@ from barnabas.protocol.messages.offset_commit import (
     TopicResult,
 )
 from barnabas.protocol.offsets_topic import offset_key, offset_value
-from barnabas.protocol.wire import factory
 
 from .audit import Trail
 from .config import CoordinatorConfig

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final
 
+from barnabas.protocol.codec.wire import factory
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.offset_fetch import (
     GroupResult,
@@ -18,7 +19,6 @@ from barnabas.protocol.messages.offset_fetch import (
     Topic,
     TopicResult,
 )
-from barnabas.protocol.wire import factory
 
 from .group import Reply
 from .offsets import Offsets

@@ -26,8 +26,8 @@ from typing import Final
 
 from crc32c import crc32c
 
-from barnabas.protocol.records.failures import CorruptRecords
-from barnabas.protocol.records.latest import Latest
+from barnabas.protocol.records.corrupt_records import CorruptRecords
+from barnabas.protocol.records.latest_by_key import Latest
 
 from .replay import OLD_KEY, PARTITION_BYTES, PLAIN_BYTES, Replay, is_offset_key, is_plain
 from .snapshot import Body

@@ -11,8 +11,8 @@ from functools import partial
 from typing import Final
 
 from barnabas.protocol.records import batch
-from barnabas.protocol.records.failures import CorruptRecords
-from barnabas.protocol.records.latest import Latest, gather, gather_short
+from barnabas.protocol.records.corrupt_records import CorruptRecords
+from barnabas.protocol.records.latest_by_key import Latest, gather, gather_short
 
 from . import increment
 from .increment import IncrementHeader

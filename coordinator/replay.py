@@ -22,8 +22,8 @@ from barnabas.protocol.offsets_topic import (
 )
 from barnabas.protocol.records import batch
 from barnabas.protocol.records.control import Marker, parse_marker
-from barnabas.protocol.records.failures import CorruptRecords
-from barnabas.protocol.records.latest import Latest, gather, gather_short
+from barnabas.protocol.records.corrupt_records import CorruptRecords
+from barnabas.protocol.records.latest_by_key import Latest, gather, gather_short
 
 from .group import Group
 from .group_record import group_of

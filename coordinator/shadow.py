@@ -10,7 +10,7 @@ from typing import Final
 
 from barnabas.protocol.errors import Refused
 from barnabas.protocol.records import batch
-from barnabas.protocol.records.failures import CorruptRecords
+from barnabas.protocol.records.corrupt_records import CorruptRecords
 
 from .deltas import Deltas
 from .ports import Replica

@@ -31,7 +31,7 @@ from crc32c import crc32c
 
 from barnabas.protocol.errors import CorruptRequest
 from barnabas.protocol.offsets_topic import group_value, parse_group_value
-from barnabas.protocol.records.failures import CorruptRecords
+from barnabas.protocol.records.corrupt_records import CorruptRecords
 
 from .offsets import Commit, TopicPartition, topic_partition
 from .replay import NO_PRODUCER, Replay

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 from crc32c import crc32c
 
 from barnabas.protocol.errors import Refused
-from barnabas.protocol.records.failures import CorruptRecords
+from barnabas.protocol.records.corrupt_records import CorruptRecords
 
 from . import increment, snapshot
 from .increment import Applying, Gathering, IncrementHeader

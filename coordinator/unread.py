@@ -23,7 +23,7 @@ from barnabas.protocol.offsets_topic import (
     parse_offset_value,
 )
 from barnabas.protocol.records import batch
-from barnabas.protocol.records.failures import CorruptRecords
+from barnabas.protocol.records.corrupt_records import CorruptRecords
 from barnabas.protocol.records.header import TRANSACTIONAL
 
 from .offsets import Commit, TopicPartition

@@ -12,7 +12,7 @@ from enum import IntEnum
 from importlib import import_module
 from typing import Any, Final
 
-from .wire import schema_of
+from barnabas.protocol.codec.wire import schema_of
 
 
 class ApiKey(IntEnum):

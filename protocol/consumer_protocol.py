@@ -12,9 +12,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, TypeVar
 
-from .compiler import decode_prefix, encode
+from barnabas.protocol.codec.compiler import decode_prefix, encode
+from barnabas.protocol.codec.wire import BYTES, INT32, STRING, array, message, wire
+
 from .errors import CorruptRequest
-from .wire import BYTES, INT32, STRING, array, message, wire
 
 T = TypeVar("T")
 

@@ -16,9 +16,10 @@ from struct import Struct
 from struct import error as struct_error
 from typing import Final, NamedTuple
 
+from barnabas.protocol.codec.primitives import skip_tags
+
 from . import api
 from .errors import CorruptRequest
-from .primitives import skip_tags
 
 _START: Final = Struct(">Iih").unpack_from
 _SHORT_START: Final = Struct(">Ii").unpack_from

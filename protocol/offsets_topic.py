@@ -18,9 +18,10 @@ from struct import Struct
 from struct import error as struct_error
 from typing import Final, NamedTuple
 
-from .compiler import decode_prefix, encode
+from barnabas.protocol.codec.compiler import decode_prefix, encode
+from barnabas.protocol.codec.wire import BYTES, INT32, INT64, STRING, array, message, wire
+
 from .errors import CorruptRequest
-from .wire import BYTES, INT32, INT64, STRING, array, message, wire
 
 OFFSET_KEY_VERSION: Final = 1
 GROUP_KEY_VERSION: Final = 2

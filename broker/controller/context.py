@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
-from barnabas.protocol import znodes
+from barnabas.protocol.zookeeper import znodes
 
 from .assignment import Assignment
 from .machines import PartitionStatus, ReplicaStatus

@@ -24,10 +24,10 @@ from barnabas.client.zookeeper.interface import (
     ZooKeeper,
     read_if_any,
 )
-from barnabas.protocol import znodes
 from barnabas.protocol.errors import ErrorCode, Refused
 from barnabas.protocol.names import collides, topic_problem
 from barnabas.protocol.settings import ConfigError
+from barnabas.protocol.zookeeper import znodes
 
 from .assignment import Assignment, Candidate, assign_new, candidates_for
 

@@ -26,7 +26,7 @@ from barnabas.client.zookeeper.interface import (
     ZooKeeper,
     ZooKeeperError,
 )
-from barnabas.protocol import znodes
+from barnabas.protocol.zookeeper import znodes
 
 from .unsure_writes import results_if_applied
 from .voters import VotersZnode

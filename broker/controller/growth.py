@@ -18,8 +18,8 @@ from barnabas.client.zookeeper.interface import (
     ZooKeeperError,
 )
 from barnabas.coordinator.ports import OFFSETS_TOPIC
-from barnabas.protocol import znodes
 from barnabas.protocol.errors import ErrorCode, Refused
+from barnabas.protocol.zookeeper import znodes
 
 from .assignment import Assignment, assign_added, candidates_for
 from .creation import PARTITIONS_MAX, live_nodes

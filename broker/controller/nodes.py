@@ -11,7 +11,7 @@ import logging
 from collections.abc import Collection, Mapping
 
 from barnabas.client.zookeeper.interface import NoNode
-from barnabas.protocol import znodes
+from barnabas.protocol.zookeeper import znodes
 
 from .context import LiveNode, Partition, Replica
 from .machines import PartitionStatus, ReplicaStatus

@@ -9,7 +9,7 @@ import logging
 from collections.abc import Iterable
 
 from barnabas.client.zookeeper.interface import Delete, NoNode, read_if_any
-from barnabas.protocol import znodes
+from barnabas.protocol.zookeeper import znodes
 
 from .context import Partition
 from .machines import ReplicaStatus

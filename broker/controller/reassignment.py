@@ -18,8 +18,8 @@ from barnabas.client.zookeeper.interface import (
     ZooKeeperError,
     read_if_any,
 )
-from barnabas.protocol import znodes
 from barnabas.protocol.errors import ErrorCode, Refused
+from barnabas.protocol.zookeeper import znodes
 
 from .assignment import Candidate, candidates_for
 from .context import Leadership, Move, Partition

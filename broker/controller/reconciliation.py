@@ -10,7 +10,7 @@ import logging
 from typing import Final
 
 from barnabas.client.zookeeper.interface import read_if_any
-from barnabas.protocol import znodes
+from barnabas.protocol.zookeeper import znodes
 
 from .context import Partition
 from .nodes import NodeChanges

@@ -21,7 +21,7 @@ from barnabas.client.zookeeper.interface import (
     ZooKeeper,
     ZooKeeperError,
 )
-from barnabas.protocol import znodes
+from barnabas.protocol.zookeeper import znodes
 
 from .context import Leadership, Partition
 from .election import Election

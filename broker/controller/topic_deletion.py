@@ -9,7 +9,7 @@ import logging
 from collections.abc import Collection, Iterable
 
 from barnabas.client.zookeeper.interface import Delete, NoNode, Op, ZooKeeper
-from barnabas.protocol import znodes
+from barnabas.protocol.zookeeper import znodes
 
 from .context import Replica
 from .machines import PartitionStatus, ReplicaStatus

@@ -12,8 +12,8 @@ from collections.abc import Iterable, Mapping
 
 from barnabas.broker.metadata.random_uuid import new_topic_id
 from barnabas.client.zookeeper.interface import BadVersion, NoNode, Set, Stat
-from barnabas.protocol import znodes
 from barnabas.protocol.names import topic_problem
+from barnabas.protocol.zookeeper import znodes
 
 from .context import Partition
 from .machines import PartitionStatus, ReplicaStatus

@@ -18,7 +18,7 @@ from barnabas.client.zookeeper.interface import (
     ensure,
     read_if_any,
 )
-from barnabas.protocol import znodes
+from barnabas.protocol.zookeeper import znodes
 
 log = logging.getLogger(__name__)
 

@@ -11,9 +11,9 @@ from collections.abc import Callable, Mapping, Sequence
 from barnabas.broker.metadata.metadata_cache import MetadataCache
 from barnabas.client.zookeeper.interface import NodeExists, NoNode, ZooKeeper, ZooKeeperError
 from barnabas.coordinator.ports import OFFSETS_TOPIC
-from barnabas.protocol import znodes
 from barnabas.protocol.errors import ErrorCode, Refused
 from barnabas.protocol.names import path_segment, topic_problem
+from barnabas.protocol.zookeeper import znodes
 
 log = logging.getLogger(__name__)
 

@@ -15,7 +15,7 @@ from typing import Final
 from barnabas.broker.metadata.metadata_cache import NO_TOPIC_ID, Snapshot
 from barnabas.client.zookeeper.interface import ZooKeeper, ZooKeeperError, read_if_any
 from barnabas.coordinator.ports import OFFSETS_TOPIC
-from barnabas.protocol import znodes
+from barnabas.protocol.zookeeper import znodes
 
 log = logging.getLogger(__name__)
 

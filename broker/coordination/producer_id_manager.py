@@ -9,8 +9,8 @@ import logging
 from typing import Final
 
 from barnabas.client.zookeeper.interface import BadVersion, ZooKeeper, ZooKeeperError
-from barnabas.protocol import znodes
 from barnabas.protocol.errors import ErrorCode, Refused
+from barnabas.protocol.zookeeper import znodes
 
 log = logging.getLogger(__name__)
 

@@ -20,7 +20,7 @@ from barnabas.broker.replication.replicas import (
     refused_stops,
 )
 from barnabas.broker.settings.topic_configs import TopicConfigs
-from barnabas.broker.storage.slices import in_slices
+from barnabas.broker.storage.cooperative import in_slices
 from barnabas.client.zookeeper.interface import ZooKeeperError
 from barnabas.protocol.api import ApiKey
 from barnabas.protocol.errors import ErrorCode

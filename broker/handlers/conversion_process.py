@@ -23,9 +23,9 @@ from typing import Any, Final, NamedTuple, TypeVar
 from barnabas.protocol.errors import ErrorCode, Refused
 from barnabas.protocol.records import batch
 from barnabas.protocol.records.batch import Buffer
-from barnabas.protocol.records.codecs import Codec
+from barnabas.protocol.records.compression.codecs import Codec
 from barnabas.protocol.records.convert import down_convert
-from barnabas.protocol.records.failures import CorruptRecords
+from barnabas.protocol.records.corrupt_records import CorruptRecords
 from barnabas.protocol.records.first_record import first_record
 from barnabas.protocol.records.header import HEADER_BYTES
 from barnabas.protocol.records.validate import (
@@ -35,7 +35,7 @@ from barnabas.protocol.records.validate import (
     RecordError,
     prepare,
 )
-from barnabas.protocol.records.work import decompression_steps
+from barnabas.protocol.records.work_limit import decompression_steps
 
 from .inline_work import BATCH_STEPS, InlineWork
 

@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Generator, Mapping
 
 from barnabas.broker.replication.replicas import Replicas
+from barnabas.broker.storage.cooperative import in_slices
 from barnabas.broker.storage.files import Files, StorageError
-from barnabas.broker.storage.log import Log
+from barnabas.broker.storage.log.log import Log
 from barnabas.broker.storage.log_directory import LogDirectory
-from barnabas.broker.storage.manager import LogManager
-from barnabas.broker.storage.slices import in_slices
+from barnabas.broker.storage.log_manager import LogManager
 from barnabas.protocol.api import ApiKey
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages import describe_log_dirs as messages

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Generator, Mapping
 
 from barnabas.broker.replication.replicas import Replicas
-from barnabas.broker.storage.producers import Producer
+from barnabas.broker.storage.producers.producer_state import Producer
 from barnabas.protocol.api import ApiKey
 from barnabas.protocol.errors import Refused
 from barnabas.protocol.messages import describe_producers as messages

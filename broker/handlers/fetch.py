@@ -14,8 +14,8 @@ from typing import Final, TypeVar, cast
 from barnabas.broker.replication.partition import Partition
 from barnabas.broker.replication.replicas import Replicas
 from barnabas.broker.replication.waits import DataWait
-from barnabas.broker.storage.damage import suspect
-from barnabas.broker.storage.file_slice import FileSlice
+from barnabas.broker.storage.recovery.damage import suspect
+from barnabas.broker.storage.segment.file_slice import FileSlice
 from barnabas.protocol.api import ApiKey
 from barnabas.protocol.errors import ErrorCode, Refused
 from barnabas.protocol.messages import fetch as messages

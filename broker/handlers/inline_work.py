@@ -2,7 +2,7 @@
 
 A batch within bounds is dealt with at once, where it came in. One that exceeds them goes to the
 process of conversion_process.py; one for which this turn has nothing left waits for a later turn.
-Both bounds are steps of protocol/records/work.py, counted where they are taken: no header is
+Both bounds are steps of protocol/records/work_limit.py, counted where they are taken: no header is
 believed.
 """
 
@@ -12,7 +12,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Final, TypeVar
 
-from barnabas.protocol.records.work import TooMuchWork, Work
+from barnabas.protocol.records.work_limit import TooMuchWork, Work
 
 T = TypeVar("T")
 

@@ -15,7 +15,7 @@ from barnabas.protocol.errors import Refused
 from barnabas.protocol.messages import produce as messages
 from barnabas.protocol.records.batch import Buffer
 from barnabas.protocol.records.validate import Prepared, ProduceRules, prepare
-from barnabas.protocol.records.work import TooMuchWork, Work
+from barnabas.protocol.records.work_limit import TooMuchWork, Work
 
 from .call import Answer, Call, Parked
 from .conversion_process import Conversions, is_large_to_append

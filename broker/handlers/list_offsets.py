@@ -13,12 +13,12 @@ from typing import Final, TypeVar
 
 from barnabas.broker.replication.partition import Partition
 from barnabas.broker.replication.replicas import Replicas
-from barnabas.broker.storage.log_search import LongBatch, Search
+from barnabas.broker.storage.log.log_search import LongBatch, Search
 from barnabas.protocol.api import ApiKey
 from barnabas.protocol.errors import ErrorCode, Refused
 from barnabas.protocol.messages import list_offsets as messages
 from barnabas.protocol.messages.list_offsets import PartitionResult
-from barnabas.protocol.records.work import TooMuchWork, Work
+from barnabas.protocol.records.work_limit import TooMuchWork, Work
 
 from .call import Answer, Call, Handler
 from .conversion_process import Conversions, Found

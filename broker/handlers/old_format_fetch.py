@@ -17,7 +17,7 @@ from barnabas.protocol.errors import Refused
 from barnabas.protocol.messages import fetch as messages
 from barnabas.protocol.records import batch
 from barnabas.protocol.records.convert import down_convert
-from barnabas.protocol.records.work import TooMuchWork, Work
+from barnabas.protocol.records.work_limit import TooMuchWork, Work
 
 from .call import Call
 from .conversion_process import Conversions, is_large_to_convert

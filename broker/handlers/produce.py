@@ -24,7 +24,7 @@ from barnabas.protocol.records.validate import (
     ProduceRules,
     prepare,
 )
-from barnabas.protocol.records.work import TooMuchWork
+from barnabas.protocol.records.work_limit import TooMuchWork
 
 from .call import Answer, Call, Handler, Parked
 from .conversion_process import Conversions

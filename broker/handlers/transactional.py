@@ -7,8 +7,8 @@ KIP-890 (a partition takes no batch of a transaction that no coordinator vouches
 
 from __future__ import annotations
 
-from barnabas.broker.storage.producers import Producers
-from barnabas.broker.storage.transactions import NO_TRANSACTION
+from barnabas.broker.storage.producers.ongoing_transactions import NO_TRANSACTION
+from barnabas.broker.storage.producers.producer_state import Producers
 from barnabas.protocol.errors import ErrorCode, Refused
 from barnabas.protocol.records.validate import Prepared
 

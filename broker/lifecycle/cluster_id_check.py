@@ -12,7 +12,7 @@ import logging
 from typing import Final
 
 from barnabas.client.zookeeper.interface import SessionState, ZooKeeper, ZooKeeperError, read_if_any
-from barnabas.protocol import znodes
+from barnabas.protocol.zookeeper import znodes
 
 log = logging.getLogger(__name__)
 

@@ -14,9 +14,9 @@ from barnabas.broker.metadata.metadata_cache import MetadataCache, Snapshot
 from barnabas.broker.settings.node_config import ControllerSettings
 from barnabas.client.errors import KafkaError
 from barnabas.client.zookeeper.interface import SessionState, ZooKeeper, ZooKeeperError
-from barnabas.protocol import znodes
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages import controlled_shutdown as messages
+from barnabas.protocol.zookeeper import znodes
 
 log = logging.getLogger(__name__)
 

@@ -10,7 +10,7 @@ import asyncio
 import logging
 
 from barnabas.client.zookeeper.interface import SessionState, ZooKeeper, ZooKeeperError
-from barnabas.protocol import znodes
+from barnabas.protocol.zookeeper import znodes
 
 log = logging.getLogger(__name__)
 

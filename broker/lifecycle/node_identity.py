@@ -16,9 +16,9 @@ from barnabas.broker.metadata.random_uuid import new_uuid
 from barnabas.broker.settings.properties import parse_properties
 from barnabas.broker.storage.files import Files, StorageError
 from barnabas.client.zookeeper.interface import NodeExists, ZooKeeper, ensure, read_if_any
-from barnabas.protocol import znodes
 from barnabas.protocol.names import uuid_text
 from barnabas.protocol.settings import ConfigError
+from barnabas.protocol.zookeeper import znodes
 
 log = logging.getLogger(__name__)
 

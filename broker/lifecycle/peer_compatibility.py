@@ -24,7 +24,6 @@ from barnabas.client.errors import (
     UnsupportedVersion,
 )
 from barnabas.client.zookeeper.interface import NoNode, ZooKeeper
-from barnabas.protocol import znodes
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages import (
     controlled_shutdown,
@@ -36,6 +35,7 @@ from barnabas.protocol.messages import (
     stop_replica,
     update_metadata,
 )
+from barnabas.protocol.zookeeper import znodes
 
 from .node_identity import Identity
 

@@ -28,7 +28,7 @@ from barnabas.client.zookeeper.interface import (
     Stat,
     ZooKeeper,
 )
-from barnabas.protocol import znodes
+from barnabas.protocol.zookeeper import znodes
 
 from .node_identity import read_session, write_session
 from .peer_compatibility import Peer, Peers, Verdict

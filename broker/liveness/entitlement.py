@@ -13,7 +13,7 @@ from typing import Final
 
 from barnabas.broker.runtime.latency import Latency
 from barnabas.client.zookeeper.interface import Check, ZooKeeper, ZooKeeperError, read_if_any
-from barnabas.protocol import znodes
+from barnabas.protocol.zookeeper import znodes
 
 from .voter import Voter
 

@@ -22,8 +22,8 @@ from barnabas.client.zookeeper.interface import (
     ZooKeeperError,
     read_if_any,
 )
-from barnabas.protocol import znodes
 from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.zookeeper import znodes
 
 from .beacons import Address, Beacons
 from .entitlement import Entitlement

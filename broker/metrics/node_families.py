@@ -17,7 +17,7 @@ from barnabas.broker.replication.in_sync_sets import InSyncSets
 from barnabas.broker.replication.partition import Partition
 from barnabas.broker.runtime.latency import BOUNDS_S as DUTY_BOUNDS_S
 from barnabas.broker.runtime.latency import Latency
-from barnabas.broker.storage.manager import LogManager
+from barnabas.broker.storage.log_manager import LogManager
 
 from .exposition import family, histogram, single
 from .request_meter import BOUNDS_S, Meter

@@ -16,8 +16,8 @@ from struct import Struct
 from typing import TYPE_CHECKING, Final
 
 from barnabas.protocol.api import ApiKey
+from barnabas.protocol.codec.wire import Buffer
 from barnabas.protocol.errors import CorruptRequest
-from barnabas.protocol.wire import Buffer
 
 from .framing import FRAME_BYTES_MIN, KEY_BYTES, LENGTH_BYTES, Framing, length_problem
 from .receiver import Receiver

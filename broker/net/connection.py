@@ -13,9 +13,9 @@ from typing import Any, cast
 
 from barnabas.broker.handlers.call import Parked
 from barnabas.broker.security.sasl import ANONYMOUS, Stage
-from barnabas.broker.storage.file_slice import FileSlice
+from barnabas.broker.storage.segment.file_slice import FileSlice
+from barnabas.protocol.codec.wire import Buffer
 from barnabas.protocol.errors import CorruptRequest
-from barnabas.protocol.wire import Buffer
 
 from . import request_order
 from .authenticator import Gate

@@ -18,7 +18,7 @@ from barnabas.broker.handlers.call import Call, Handler, LongCall, Parked, Peer,
 from barnabas.broker.handlers.cooperative import to_the_end
 from barnabas.broker.security.sasl import Stage
 from barnabas.protocol import api
-from barnabas.protocol.compiler import (
+from barnabas.protocol.codec.compiler import (
     chunk_encoder,
     chunk_encoder_in_turns,
     encoder,
@@ -27,10 +27,10 @@ from barnabas.protocol.compiler import (
     request_decoder_in_turns,
     view_decoder,
 )
+from barnabas.protocol.codec.wire import Buffer, schema_of
 from barnabas.protocol.errors import CorruptRequest, ErrorCode, Refused
 from barnabas.protocol.frame import parse_request_header, response_prefix
 from barnabas.protocol.messages import api_versions
-from barnabas.protocol.wire import Buffer, schema_of
 
 from . import request_order
 from .file_sender import Piece

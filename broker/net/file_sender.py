@@ -15,8 +15,8 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Final
 
-from barnabas.broker.storage.file_slice import FileSlice, Withdrawn
-from barnabas.protocol.wire import Buffer
+from barnabas.broker.storage.segment.file_slice import FileSlice, Withdrawn
+from barnabas.protocol.codec.wire import Buffer
 
 Piece = Buffer | FileSlice
 

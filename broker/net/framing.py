@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from struct import Struct
 
+from barnabas.protocol.codec.wire import Buffer
 from barnabas.protocol.errors import CorruptRequest
-from barnabas.protocol.wire import Buffer
 
 LENGTH_BYTES = 4
 ALONE_BYTES_MAX = (128 << 10) - LENGTH_BYTES - 1

@@ -15,8 +15,8 @@ from barnabas.broker.liveness.liveness import Liveness
 from barnabas.broker.security.inter_broker_client import NODE_USER
 from barnabas.broker.settings.endpoints import Endpoint, advertised
 from barnabas.broker.settings.node_config import NodeConfig
-from barnabas.protocol import znodes
 from barnabas.protocol.settings import ConfigError
+from barnabas.protocol.zookeeper import znodes
 
 from .connection import Connection
 from .dispatch import Dispatcher

@@ -16,7 +16,7 @@ import logging
 from collections.abc import Callable
 from typing import Final
 
-from barnabas.broker.storage.damage import damaged_offsets, is_damaged
+from barnabas.broker.storage.recovery.damage import damaged_offsets, is_damaged
 
 from .partition import Partition
 from .replicas import Replicas

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from enum import Enum
 from typing import Final
 
-from barnabas.broker.storage.damage import damaged_offsets, damaged_parts, is_damaged
+from barnabas.broker.storage.recovery.damage import damaged_offsets, damaged_parts, is_damaged
 from barnabas.protocol.errors import ErrorCode, Refused
 from barnabas.protocol.messages.fetch import DivergingEpoch, PartitionResult
 

@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Collection, Generator, Iterable
 from typing import Any, Final
 
 from barnabas.broker.settings.node_config import ReplicationSettings
-from barnabas.broker.storage.slices import at_once, in_slices
+from barnabas.broker.storage.cooperative import at_once, in_slices
 from barnabas.client.connection.connection import Connection
 from barnabas.client.errors import KafkaError
 from barnabas.protocol.errors import ErrorCode, Refused

@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import Final, Protocol
 
 from barnabas.client.zookeeper.interface import BadVersion, NoNode, ZooKeeper, ZooKeeperError
-from barnabas.protocol import znodes
+from barnabas.protocol.zookeeper import znodes
 
 from .partition import Partition
 from .partition_parts import IsrChange

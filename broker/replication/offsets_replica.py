@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Final
 
 from barnabas.broker.storage.checkpoints import BadCheckpoint, read_offsets
-from barnabas.broker.storage.cleaner_checkpoints import CLEANED
-from barnabas.broker.storage.damage import damage_at, is_damaged, suspect
+from barnabas.broker.storage.compaction.cleaner_checkpoints import CLEANED
 from barnabas.broker.storage.files import File, Files, StorageError
+from barnabas.broker.storage.recovery.damage import damage_at, is_damaged, suspect
 from barnabas.coordinator.ports import SNAPSHOT, Watcher
 from barnabas.coordinator.unread import Damage
 from barnabas.protocol.errors import ErrorCode, Refused

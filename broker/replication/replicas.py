@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from barnabas.broker.storage.damage import damaged_offsets, is_damaged
 from barnabas.broker.storage.files import StorageError
-from barnabas.broker.storage.manager import LogManager
+from barnabas.broker.storage.log_manager import LogManager
+from barnabas.broker.storage.recovery.damage import damaged_offsets, is_damaged
 from barnabas.protocol.errors import ErrorCode, Refused
 from barnabas.protocol.messages import leader_and_isr, stop_replica
 

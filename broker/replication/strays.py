@@ -26,10 +26,10 @@ from typing import Final
 
 from barnabas.broker.metadata.metadata_cache import MetadataCache
 from barnabas.broker.storage.files import StorageError
-from barnabas.broker.storage.log import Log
-from barnabas.broker.storage.manager import LogManager
+from barnabas.broker.storage.log.log import Log
+from barnabas.broker.storage.log_manager import LogManager
 from barnabas.client.zookeeper.interface import ZooKeeper, ZooKeeperError, read_if_any
-from barnabas.protocol import znodes
+from barnabas.protocol.zookeeper import znodes
 
 from .replicas import Replicas
 

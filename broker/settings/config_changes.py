@@ -16,8 +16,8 @@ from barnabas.client.zookeeper.interface import (
     ZooKeeperError,
     read_if_any,
 )
-from barnabas.protocol import znodes
 from barnabas.protocol.errors import ErrorCode, Refused
+from barnabas.protocol.zookeeper import znodes
 
 ATTEMPTS_MAX: Final = 20
 """Writes lost in a row to others who change the same settings."""

@@ -10,8 +10,8 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 
 from barnabas.client.zookeeper.interface import ZooKeeper, read_if_any
-from barnabas.protocol import znodes
 from barnabas.protocol.settings import ConfigError
+from barnabas.protocol.zookeeper import znodes
 
 from .dynamic_settings import dynamic
 from .log_config import LogConfig

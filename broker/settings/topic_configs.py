@@ -17,8 +17,8 @@ from barnabas.client.zookeeper.interface import (
     ZooKeeperError,
     read_if_any,
 )
-from barnabas.protocol import znodes
 from barnabas.protocol.names import topic_problem
+from barnabas.protocol.zookeeper import znodes
 
 log = logging.getLogger(__name__)
 

@@ -13,20 +13,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol
 
 from barnabas.broker.settings.log_config import FOREVER
+from barnabas.broker.storage.log.stored_log import StoredLog
+from barnabas.broker.storage.recovery.damage_inspection import Inspection
+from barnabas.broker.storage.recovery.index_repair import IndexRepair
 from barnabas.protocol.errors import Refused
 
 from .checkpoints import HIGH_WATERMARKS, LOG_STARTS, RECOVERY_POINTS, Offsets
+from .cooperative import in_slices, uninterrupted
 from .files import Files, StorageError
-from .index_repair import IndexRepair
-from .inspection import Inspection
 from .log_directory import LogDirectory
 from .retention import load_policy
 from .retention_pass import RetentionPass
-from .slices import in_slices, uninterrupted
-from .stored_log import StoredLog
 
 if TYPE_CHECKING:
-    from .log import Log
+    from barnabas.broker.storage.log.log import Log
 
 log = logging.getLogger(__name__)
 
@@ -92,7 +92,7 @@ class Keeper(Protocol):
 
 
 class Housekeeping:
-    """The background work of one :class:`~barnabas.broker.storage.manager.LogManager`."""
+    """The background work of one :class:`~barnabas.broker.storage.log_manager.LogManager`."""
 
     def __init__(
         self, files: Files, keeper: Keeper, intervals: Intervals, now_ms: Callable[[], int]

@@ -19,8 +19,8 @@ from .checkpoints import (
     format_offsets,
     read_offsets,
 )
+from .cooperative import uninterrupted
 from .files import Files, Lock, StorageError
-from .slices import uninterrupted
 
 log = logging.getLogger(__name__)
 

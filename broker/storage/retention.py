@@ -14,9 +14,8 @@ from itertools import takewhile
 from typing import Protocol
 
 from barnabas.broker.settings.log_config import LogConfig
+from barnabas.broker.storage.log.segments import SegmentView
 from barnabas.protocol.settings import ConfigError
-
-from .segments import SegmentView
 
 
 class SegmentFacts(Protocol):

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Final
 
 from barnabas.protocol.errors import Refused
 
+from .cooperative import SLICE_SECONDS
 from .retention import RetentionPolicy
-from .slices import SLICE_SECONDS
 
 if TYPE_CHECKING:
-    from .log import Log
+    from barnabas.broker.storage.log.log import Log
 
 log = logging.getLogger(__name__)
 

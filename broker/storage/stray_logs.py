@@ -10,12 +10,13 @@ from __future__ import annotations
 from collections import defaultdict
 from pathlib import Path
 
+from barnabas.broker.storage.recovery.crash_leftovers import base_offset_of
+
 from .checkpoints import BadCheckpoint
 from .files import Files, StorageError
 from .leader_epochs import FILE_NAME, LeaderEpochs
-from .leftovers import base_offset_of
 from .partition_directory import stem_of_stray, stray_stem
-from .topic_ids import read_topic_id
+from .partition_metadata import read_topic_id
 
 
 class StrayLogs:

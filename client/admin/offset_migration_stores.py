@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 from barnabas.client.errors import KafkaError
 from barnabas.client.topology import TopicPartition
 from barnabas.client.zookeeper.interface import NoNode, ZooKeeper, read_if_any
-from barnabas.protocol import znodes
+from barnabas.protocol.zookeeper import znodes
 
 from .admin import Admin
 from .bulk_group_admin import Codes, GroupState, ManyGroups, Offsets

@@ -16,7 +16,7 @@ from barnabas.client.consumer.single_fetch import entries
 from barnabas.client.errors import KafkaError
 from barnabas.protocol.messages import fetch
 from barnabas.protocol.records import batch
-from barnabas.protocol.records.failures import CorruptRecords
+from barnabas.protocol.records.corrupt_records import CorruptRecords
 from barnabas.protocol.records.header import DELETE_HORIZON
 from barnabas.protocol.records.walk import Entry
 

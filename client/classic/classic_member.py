@@ -16,9 +16,9 @@ from barnabas.client.errors import KafkaError, OffsetOutOfRange
 from barnabas.client.topology import TopicPartition
 from barnabas.client.zookeeper.interface import SessionState, ZooKeeper, ZooKeeperError
 from barnabas.client.zookeeper.znode_watches import WatchedReads
-from barnabas.protocol import znodes
 from barnabas.protocol.errors import ErrorCode
-from barnabas.protocol.znodes import ConsumerRegistration
+from barnabas.protocol.zookeeper import znodes
+from barnabas.protocol.zookeeper.znodes import ConsumerRegistration
 
 from .classic_config import ClassicConfig
 from .fetcher_manager import Feed

@@ -23,7 +23,7 @@ from barnabas.client.zookeeper.interface import ZooKeeper, ZooKeeperError
 from barnabas.client.zookeeper.kazoo_session import connect
 from barnabas.client.zookeeper.znode_watches import WatchedReads
 from barnabas.protocol.names import topic_problem
-from barnabas.protocol.znodes import ConsumerRegistration
+from barnabas.protocol.zookeeper.znodes import ConsumerRegistration
 
 from .classic_config import ClassicConfig
 from .classic_member import ClassicListener, ClassicMember, ConsumerRebalanceFailed, StreamFinder

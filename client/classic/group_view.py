@@ -11,8 +11,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from barnabas.client.zookeeper.znode_watches import WatchedReads
-from barnabas.protocol import znodes
-from barnabas.protocol.znodes import BrokerRegistration, ConsumerRegistration, TopicAssignment
+from barnabas.protocol.zookeeper import znodes
+from barnabas.protocol.zookeeper.znodes import (
+    BrokerRegistration,
+    ConsumerRegistration,
+    TopicAssignment,
+)
 
 from .topic_filter import TopicFilter
 

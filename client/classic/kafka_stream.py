@@ -15,7 +15,7 @@ from barnabas.client.background import Signal
 from barnabas.client.consumer.consumed_records import Chunk, ConsumedRecord
 from barnabas.client.errors import DecodingFailed, OffsetOutOfRange
 from barnabas.client.topology import TopicPartition
-from barnabas.protocol.records.failures import CorruptRecords
+from barnabas.protocol.records.corrupt_records import CorruptRecords
 
 
 class ConsumerTimeout(Exception):  # noqa: N818 - named as Kafka names it

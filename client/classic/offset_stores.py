@@ -15,9 +15,9 @@ from typing import Any, Final, Protocol
 from barnabas.client.errors import KafkaError, known_code, raise_for
 from barnabas.client.topology import TopicPartition
 from barnabas.client.zookeeper.interface import NodeExists, NoNode, ZooKeeper, ZooKeeperError
-from barnabas.protocol import znodes
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages import offset_commit, offset_fetch
+from barnabas.protocol.zookeeper import znodes
 
 from .offset_manager import OffsetManager
 

@@ -20,8 +20,8 @@ from barnabas.client.zookeeper.interface import (
     ZooKeeper,
     ZooKeeperError,
 )
-from barnabas.protocol import znodes
-from barnabas.protocol.znodes import ConsumerRegistration
+from barnabas.protocol.zookeeper import znodes
+from barnabas.protocol.zookeeper.znodes import ConsumerRegistration
 
 log = logging.getLogger(__name__)
 

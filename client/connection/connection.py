@@ -19,7 +19,7 @@ from barnabas.client.errors import (
     raise_for,
 )
 from barnabas.protocol import api
-from barnabas.protocol.compiler import decoder, encoder
+from barnabas.protocol.codec.compiler import decoder, encoder
 from barnabas.protocol.errors import CorruptRequest, ErrorCode
 from barnabas.protocol.frame import parse_response_header, request_frame
 from barnabas.protocol.messages import api_versions, sasl_authenticate, sasl_handshake

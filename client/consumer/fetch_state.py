@@ -15,7 +15,7 @@ from barnabas.client.retry import REMEDIES, Remedy
 from barnabas.client.topology import TopicPartition
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages import fetch
-from barnabas.protocol.records.failures import CorruptRecords
+from barnabas.protocol.records.corrupt_records import CorruptRecords
 
 from .consumed_records import Chunk
 from .fetch_config import FetchConfig

@@ -16,9 +16,9 @@ from barnabas.client.topology import TopicPartition
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.fetch import AbortedTransaction
 from barnabas.protocol.records import batch
-from barnabas.protocol.records.codecs import READ_BYTES_MAX, decompress
+from barnabas.protocol.records.compression.codecs import READ_BYTES_MAX, decompress
 from barnabas.protocol.records.control import Marker, parse_marker
-from barnabas.protocol.records.failures import CorruptRecords
+from barnabas.protocol.records.corrupt_records import CorruptRecords
 from barnabas.protocol.records.header import (
     CODEC_MASK,
     CONTROL,

@@ -28,7 +28,7 @@ from barnabas.protocol.messages import fetch as fetching
 from barnabas.protocol.messages import list_offsets, offset_commit, offset_fetch
 from barnabas.protocol.messages.find_coordinator import FindCoordinatorRequest
 from barnabas.protocol.messages.metadata import MetadataRequest, MetadataResponse, Topic
-from barnabas.protocol.records.failures import CorruptRecords
+from barnabas.protocol.records.corrupt_records import CorruptRecords
 
 from .consumed_records import Chunk, RecordSource
 from .fetched_batches import find_batches

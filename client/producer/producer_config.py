@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from barnabas.client.client_config import ClientConfig, verify
-from barnabas.protocol.records.codecs import NAMES, Codec
+from barnabas.protocol.records.compression.codecs import NAMES, Codec
 from barnabas.protocol.settings import ConfigError, declared, parse, setting, suggestion
 
 ALL: Final = -1

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from barnabas.console.command_line.failure import Failure
-from barnabas.protocol.compiler import decode, encode
+from barnabas.protocol.codec.compiler import decode, encode
 from barnabas.protocol.errors import CorruptRequest
 from barnabas.protocol.frame import request_frame
 from barnabas.protocol.messages import metadata

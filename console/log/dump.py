@@ -19,7 +19,7 @@ from barnabas.protocol.log_files.aborted_transactions import BadTransactionIndex
 from barnabas.protocol.log_files.checkpoints import BadCheckpoint, parse_epochs, parse_offsets
 from barnabas.protocol.log_files.producer_snapshot import BadSnapshot, parse_producers
 from barnabas.protocol.records import batch
-from barnabas.protocol.records.failures import CorruptRecords
+from barnabas.protocol.records.corrupt_records import CorruptRecords
 from barnabas.protocol.records.header import CONTROL, Header
 from barnabas.protocol.records.header_walk import HeaderWalk
 from barnabas.protocol.records.record import Record

@@ -18,7 +18,7 @@ from barnabas.protocol.log_files.index_entries import (
     time_entries,
 )
 from barnabas.protocol.records import batch
-from barnabas.protocol.records.failures import CorruptRecords
+from barnabas.protocol.records.corrupt_records import CorruptRecords
 from barnabas.protocol.records.header import Header
 from barnabas.protocol.records.header_walk import HeaderWalk
 

@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from barnabas.protocol.compiler import decode_prefix
+from barnabas.protocol.codec.compiler import decode_prefix
 from barnabas.protocol.consumer_protocol import Assignment, Subscription, TopicPartitions
 from barnabas.protocol.errors import CorruptRequest
 from barnabas.protocol.messages.transaction_log import TransactionLogKey, TransactionLogValue

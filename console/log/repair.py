@@ -20,18 +20,19 @@ from typing import Any, Final
 from crc32c import crc32c
 
 from barnabas.broker.storage.checkpoints import RECOVERY_POINTS, BadCheckpoint, read_offsets
+from barnabas.broker.storage.cooperative import at_once
 from barnabas.broker.storage.files import DiskFiles, File, StorageError
 from barnabas.broker.storage.log_directory import LOCK
 from barnabas.broker.storage.partition_directory import parse_directory_name
-from barnabas.broker.storage.quarantine import FILE_NAME, Gap, find_gaps
-from barnabas.broker.storage.slices import at_once
+from barnabas.broker.storage.recovery.quarantine import FILE_NAME, find_gaps
+from barnabas.broker.storage.segment.gaps import Gap
 from barnabas.console.command_line.failure import Failure
 from barnabas.protocol.errors import CorruptRequest
 from barnabas.protocol.offsets_topic import OffsetKey, parse_key
 from barnabas.protocol.records import batch
-from barnabas.protocol.records.failures import CorruptRecords
+from barnabas.protocol.records.bit_repair import mended
+from barnabas.protocol.records.corrupt_records import CorruptRecords
 from barnabas.protocol.records.header import ATTRIBUTES_AT, ENVELOPE_BYTES, HEADER, HEADER_BYTES
-from barnabas.protocol.records.mending import mended
 
 from .segment_files import base_offset
 

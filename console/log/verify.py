@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from barnabas.broker.storage.partition_directory import is_deleted_name, parse_directory_name
-from barnabas.broker.storage.topic_ids import METADATA
+from barnabas.broker.storage.partition_metadata import METADATA
 from barnabas.console.command_line.failure import Failure
 from barnabas.protocol.log_files.aborted_transactions import BadTransactionIndex, parse_aborted
 from barnabas.protocol.log_files.checkpoints import (

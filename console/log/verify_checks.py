@@ -20,7 +20,7 @@ from barnabas.protocol.log_files.index_entries import (
     time_entries,
 )
 from barnabas.protocol.records import batch
-from barnabas.protocol.records.failures import CorruptRecords
+from barnabas.protocol.records.corrupt_records import CorruptRecords
 from barnabas.protocol.records.message_set import checksums
 from barnabas.protocol.records.record import Record
 from barnabas.protocol.records.walk import Entry

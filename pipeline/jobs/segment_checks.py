@@ -19,8 +19,8 @@ from barnabas.client.cluster import TopicPartition
 from barnabas.pipeline.source.segment_files import SegmentFile
 from barnabas.protocol.log_files.index_entries import offset_entries
 from barnabas.protocol.records import batch
-from barnabas.protocol.records.codecs import Codec
-from barnabas.protocol.records.failures import CorruptRecords
+from barnabas.protocol.records.compression.codecs import Codec
+from barnabas.protocol.records.corrupt_records import CorruptRecords
 from barnabas.protocol.records.walk import Stop, walk
 
 SCHEMA: Final = (

@@ -1,8 +1,8 @@
 """One partition's log as compaction would leave it: what that saves, and a copy if one is wanted.
 
-The rules are those of a running cleaner (protocol/records/compaction_filter.py), over the whole log
-in one pass, the last segment too. Runs on executors; what is read is never written to. Source:
-docs/spec/pipeline.md §4, job 6; docs/spec/log.md §5.3 to §5.7.
+The rules are those of a running cleaner (protocol/records/compaction/compaction_filter.py), over
+the whole log in one pass, the last segment too. Runs on executors; what is read is never written
+to. Source: docs/spec/pipeline.md §4, job 6; docs/spec/log.md §5.3 to §5.7.
 """
 
 from __future__ import annotations
@@ -24,13 +24,17 @@ from barnabas.protocol.log_files.aborted_transactions import (
     parse_aborted,
 )
 from barnabas.protocol.records import batch
-from barnabas.protocol.records.compaction_filter import ActiveProducer, EntryFilter, live_keys
-from barnabas.protocol.records.compaction_records import emptied, places, section_of
-from barnabas.protocol.records.compaction_transactions import CleanedTransactions
-from barnabas.protocol.records.failures import CorruptRecords
+from barnabas.protocol.records.compaction.cleaned_transactions import CleanedTransactions
+from barnabas.protocol.records.compaction.compaction_filter import (
+    ActiveProducer,
+    EntryFilter,
+    live_keys,
+)
+from barnabas.protocol.records.compaction.offset_map import OffsetMap
+from barnabas.protocol.records.compaction.record_removal import emptied, places, section_of
+from barnabas.protocol.records.corrupt_records import CorruptRecords
 from barnabas.protocol.records.header import CONTROL, TRANSACTIONAL, Header
 from barnabas.protocol.records.header_walk import HeaderWalk
-from barnabas.protocol.records.offset_map import OffsetMap
 from barnabas.protocol.records.walk import Entry, Stop, Walk
 
 from .log_copy import LogCopy

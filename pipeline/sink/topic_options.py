@@ -21,7 +21,7 @@ from pyspark.sql.types import (
 from barnabas.pipeline.source.address import Address, read_address
 from barnabas.pipeline.source.failures import BadOption
 from barnabas.pipeline.source.words import Words
-from barnabas.protocol.records.codecs import NAMES
+from barnabas.protocol.records.compression.codecs import NAMES
 
 _TEXT_OR_BYTES: Final = (StringType, BinaryType)
 _REFUSED: Final = {

@@ -15,7 +15,7 @@ from barnabas.client.cluster import TopicPartition
 from barnabas.protocol.records import batch
 from barnabas.protocol.records.columns import Numbers, Section, columns, section_at
 from barnabas.protocol.records.control import Marker, parse_marker
-from barnabas.protocol.records.failures import CorruptRecords
+from barnabas.protocol.records.corrupt_records import CorruptRecords
 from barnabas.protocol.records.header import CONTROL, TRANSACTIONAL, Header
 
 from .rows import ROWS_PER_BATCH, Rows

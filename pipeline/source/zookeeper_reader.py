@@ -20,7 +20,7 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 from barnabas.client.admin.offset_migration import number_in
 from barnabas.client.zookeeper.interface import NoNode, ZooKeeper, read_if_any
 from barnabas.client.zookeeper.kazoo_session import connect
-from barnabas.protocol import znodes
+from barnabas.protocol.zookeeper import znodes
 
 from .failures import BadOption
 from .layout import Layout

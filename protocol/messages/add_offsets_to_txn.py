@@ -5,7 +5,7 @@ Source: docs/spec/protocol.md §2; KIP-98.
 
 from __future__ import annotations
 
-from barnabas.protocol.wire import INT16, INT32, INT64, STRING, message, wire
+from barnabas.protocol.codec.wire import INT16, INT32, INT64, STRING, message, wire
 
 
 @message(key=25, versions=(0, 4), flexible=3)

@@ -5,7 +5,7 @@ Source: docs/spec/protocol.md §2; docs/spec/cluster.md §1.4; our nodes take bl
 
 from __future__ import annotations
 
-from barnabas.protocol.wire import INT16, INT32, INT64, message, wire
+from barnabas.protocol.codec.wire import INT16, INT32, INT64, message, wire
 
 
 @message(key=67, versions=(0, 0), flexible=0)

@@ -8,7 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from barnabas.protocol.wire import INT8, INT16, INT32, INT64, STRING, UUID, array, message, wire
+from barnabas.protocol.codec.wire import (
+    INT8,
+    INT16,
+    INT32,
+    INT64,
+    STRING,
+    UUID,
+    array,
+    message,
+    wire,
+)
 
 
 @message()

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from barnabas.protocol.wire import INT8, INT16, INT32, STRING, array, message, wire
+from barnabas.protocol.codec.wire import INT8, INT16, INT32, STRING, array, message, wire
 
 
 @message(key=29, versions=(0, 3), advertised=3, flexible=2)

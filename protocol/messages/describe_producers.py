@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from barnabas.protocol.wire import INT16, INT32, INT64, STRING, array, message, wire
+from barnabas.protocol.codec.wire import INT16, INT32, INT64, STRING, array, message, wire
 
 
 @message()

@@ -5,7 +5,7 @@ Source: docs/spec/protocol.md §2; docs/spec/coordinator.md §5.
 
 from __future__ import annotations
 
-from barnabas.protocol.wire import INT16, INT32, STRING, message, wire
+from barnabas.protocol.codec.wire import INT16, INT32, STRING, message, wire
 
 
 @message(key=12, versions=(0, 4), advertised=4, flexible=4)

@@ -5,7 +5,7 @@ Source: docs/spec/protocol.md §2; docs/spec/log.md §7; KIP-360 (v3).
 
 from __future__ import annotations
 
-from barnabas.protocol.wire import INT16, INT32, INT64, STRING, message, wire
+from barnabas.protocol.codec.wire import INT16, INT32, INT64, STRING, message, wire
 
 
 @message(key=22, versions=(0, 5), advertised=5, flexible=2)

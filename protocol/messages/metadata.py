@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from barnabas.protocol.wire import BOOL, INT16, INT32, STRING, UUID, array, message, wire
+from barnabas.protocol.codec.wire import BOOL, INT16, INT32, STRING, UUID, array, message, wire
 
 
 @message()

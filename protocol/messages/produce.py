@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from barnabas.protocol.wire import (
+from barnabas.protocol.codec.wire import (
     INT16,
     INT32,
     INT64,

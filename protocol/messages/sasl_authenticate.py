@@ -5,7 +5,7 @@ Source: docs/spec/protocol.md §2.
 
 from __future__ import annotations
 
-from barnabas.protocol.wire import BYTES, INT16, INT64, STRING, message, wire
+from barnabas.protocol.codec.wire import BYTES, INT16, INT64, STRING, message, wire
 
 
 @message(key=36, versions=(0, 2), advertised=2, flexible=2)

@@ -18,11 +18,11 @@ from typing import Final
 from crc32c import crc32c
 
 from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.records.compression.codecs import READ_BYTES_MAX, decompress
 
 from . import message_set
 from .builder import build_batch, build_batch_of, build_single, encode_record, reseal
-from .codecs import READ_BYTES_MAX, decompress
-from .failures import CorruptRecords
+from .corrupt_records import CorruptRecords
 from .header import (
     ATTRIBUTES_AT,
     CODEC_MASK,
@@ -39,7 +39,7 @@ from .header import (
     sequence_after,
 )
 from .record import Record, decode_records
-from .work import RECORD_STEPS, Work
+from .work_limit import RECORD_STEPS, Work
 
 __all__ = [
     "HEADER",

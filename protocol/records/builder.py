@@ -15,9 +15,9 @@ from typing import Final
 from crc32c import crc32c
 
 from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.records.compression.codecs import compress
 
-from .codecs import compress
-from .failures import CorruptRecords
+from .corrupt_records import CorruptRecords
 from .header import (
     CONTROL,
     CRC_AT,

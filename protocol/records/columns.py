@@ -17,9 +17,10 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from barnabas.protocol.records.compression.codecs import READ_BYTES_MAX, decompress
+
 from . import batch
-from .codecs import READ_BYTES_MAX, decompress
-from .failures import CorruptRecords
+from .corrupt_records import CorruptRecords
 from .header import CODEC_MASK, HEADER_BYTES
 from .record import HeaderPair, decode_headers
 from .varints import VARINT_BYTES_MAX, VARLONG_BYTES_MAX, decode_varint

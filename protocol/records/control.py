@@ -12,7 +12,7 @@ from enum import IntEnum
 from struct import Struct
 from typing import Final
 
-from .failures import CorruptRecords
+from .corrupt_records import CorruptRecords
 
 _KEY: Final = Struct(">hh")
 _VALUE: Final = Struct(">hi")

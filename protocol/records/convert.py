@@ -8,14 +8,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from barnabas.protocol.errors import ErrorCode, Refused
+from barnabas.protocol.records.compression.codecs import Codec
 
 from . import batch
 from .batch import Buffer
 from .builder import build_batch_of
-from .codecs import Codec
 from .message_set import encode_messages
 from .record import Record
-from .work import Work, compression_steps
+from .work_limit import Work, compression_steps
 
 
 def up_convert(

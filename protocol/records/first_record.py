@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from . import batch
-from .work import Work
+from .work_limit import Work
 
 LOOK_STEPS: Final = 2
 """One record that is only looked at."""

@@ -17,12 +17,12 @@ from struct import Struct
 from typing import Final
 
 from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.records.compression.codecs import READ_BYTES_MAX, compress, decompress
 
-from .codecs import READ_BYTES_MAX, compress, decompress
-from .failures import CorruptRecords
+from .corrupt_records import CorruptRecords
 from .header import CODEC_MASK, ENVELOPE_BYTES, LOG_APPEND_TIME, NO_TIMESTAMP
 from .record import Record
-from .work import RECORD_STEPS, Work
+from .work_limit import RECORD_STEPS, Work
 
 SIZES_MIN: Final = (14, 22)
 """What the size field of an entry says at least, by magic."""

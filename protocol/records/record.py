@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from .failures import CorruptRecords
+from .corrupt_records import CorruptRecords
 from .varints import VARLONG_BYTES_MAX, decode_varint
 
 HeaderPair = tuple[str, bytes | None]

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from barnabas.protocol.records.compression.codecs import compress
+
 from .builder import build_batch_of, reseal, seal
-from .codecs import compress
 from .header import (
     ATTRIBUTES_AT,
     CODEC_MASK,

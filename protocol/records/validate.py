@@ -12,12 +12,17 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple, cast
 
 from barnabas.protocol.errors import ErrorCode, Refused
+from barnabas.protocol.records.compression.codecs import (
+    NAMES,
+    Codec,
+    decompress,
+    produced_bytes_max,
+)
 
 from . import batch
 from .batch import Buffer
-from .codecs import NAMES, Codec, decompress, produced_bytes_max
 from .convert import up_convert
-from .failures import CorruptRecords
+from .corrupt_records import CorruptRecords
 from .header import (
     CODEC_MASK,
     CONTROL,
@@ -32,8 +37,8 @@ from .header import (
 from .message_set import messages
 from .record import Record, decode_records
 from .rewrite import recompressed, renumbered, restamp
-from .survey import Survey, survey
-from .work import RECORD_STEPS, Work, compression_steps, take
+from .section_check import Survey, survey
+from .work_limit import RECORD_STEPS, Work, compression_steps, take
 
 MAGIC_2_SINCE: Final = 3
 ZSTD_SINCE: Final = 7

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from .failures import CorruptRecords
+from .corrupt_records import CorruptRecords
 
 VARINT_BYTES_MAX: Final = 5
 VARLONG_BYTES_MAX: Final = 10

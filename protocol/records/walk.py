@@ -16,10 +16,11 @@ from typing import Final, NamedTuple
 
 from crc32c import crc32c
 
+from barnabas.protocol.records.compression.codecs import READ_BYTES_MAX, Codec
+
 from . import batch
 from .batch import HEADER, HEADER_BYTES, SIZES_MIN, Buffer
-from .codecs import READ_BYTES_MAX, Codec
-from .failures import CorruptRecords
+from .corrupt_records import CorruptRecords
 from .header import ATTRIBUTES_AT, CODEC_MASK, CRC_AT, ENVELOPE_BYTES, MAGIC_AT
 from .record import Record
 

@@ -14,7 +14,7 @@ from typing import Final
 from kazoo.client import KazooClient
 from kazoo.handlers.threading import KazooTimeoutError
 
-from barnabas.protocol.znodes import broker_path
+from barnabas.protocol.zookeeper.znodes import broker_path
 from tests.crash.powered_disk import Cut
 from tests.harness.waiting import eventually
 from tests.harness.znodes import session

@@ -11,7 +11,7 @@ from typing import Any
 
 from barnabas.protocol import api
 from barnabas.protocol.api import ApiKey
-from barnabas.protocol.compiler import decode, encode
+from barnabas.protocol.codec.compiler import decode, encode
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.frame import RequestHeader, parse_request_header, response_prefix
 from barnabas.protocol.messages import api_versions

@@ -20,10 +20,11 @@ from barnabas.broker.metadata.metadata_cache import MetadataCache
 from barnabas.broker.settings.log_config import LogConfig
 from barnabas.broker.settings.node_config import ControllerSettings
 from barnabas.client.errors import Disconnected
-from barnabas.protocol import api, znodes
-from barnabas.protocol.compiler import decode, encode
+from barnabas.protocol import api
+from barnabas.protocol.codec.compiler import decode, encode
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages import leader_and_isr, stop_replica, update_metadata
+from barnabas.protocol.zookeeper import znodes
 from tests.harness.fixed_peers import FixedPeers
 from tests.sim.sim_zookeeper import SimEnsemble, SimZooKeeper
 from tests.sim.simulated_files import SimulatedFiles

@@ -11,7 +11,6 @@ from barnabas.broker.handlers.create_partitions import PartitionsHandler
 from barnabas.broker.handlers.elect_leaders import PREFERRED, UNCLEAN, ElectionsHandler
 from barnabas.broker.handlers.partition_reassignments import ReassignmentsHandler
 from barnabas.coordinator.ports import OFFSETS_TOPIC
-from barnabas.protocol import znodes
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages import (
     alter_partition_reassignments,
@@ -19,6 +18,7 @@ from barnabas.protocol.messages import (
     elect_leaders,
     list_partition_reassignments,
 )
+from barnabas.protocol.zookeeper import znodes
 from tests.controller.small_cluster import SmallCluster, SmallNode
 from tests.handlers.peer import call, over_the_wire
 

@@ -22,7 +22,6 @@ from barnabas.broker.settings.config_changes import ConfigChanges
 from barnabas.broker.settings.dynamic_node_config import NodeConfigs
 from barnabas.broker.settings.node_config import NodeConfig, load
 from barnabas.broker.settings.topic_configs import TopicConfigs
-from barnabas.protocol import znodes
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages import (
     alter_configs,
@@ -30,6 +29,7 @@ from barnabas.protocol.messages import (
     incremental_alter_configs,
 )
 from barnabas.protocol.settings import ConfigError
+from barnabas.protocol.zookeeper import znodes
 from tests.controller.small_cluster import SmallCluster
 from tests.handlers.peer import call, over_the_wire
 

@@ -12,8 +12,8 @@ import pytest
 from barnabas.broker.lifecycle.cluster_id_check import ClusterCheck
 from barnabas.broker.lifecycle.node_identity import cluster_id, establish, lay_out
 from barnabas.client.zookeeper.interface import ZooKeeper
-from barnabas.protocol import znodes
 from barnabas.protocol.settings import ConfigError
+from barnabas.protocol.zookeeper import znodes
 from tests.controller.small_cluster import SmallCluster
 from tests.sim.sim_zookeeper import SimEnsemble
 from tests.sim.simulated_files import SimulatedFiles

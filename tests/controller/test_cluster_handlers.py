@@ -14,7 +14,7 @@ from barnabas.broker.handlers.describe_cluster import ClusterHandler
 from barnabas.broker.handlers.metadata import MetadataHandler
 from barnabas.broker.handlers.topics import TopicsHandler
 from barnabas.broker.metadata.metadata_cache import MetadataCache
-from barnabas.broker.storage.slices import at_once
+from barnabas.broker.storage.cooperative import at_once
 from barnabas.protocol.api import ApiKey
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages import (

@@ -21,9 +21,8 @@ from barnabas.broker.replication.replicas import Replicas
 from barnabas.broker.settings.log_config import LogConfig
 from barnabas.broker.settings.node_config import StorageSettings
 from barnabas.broker.settings.topic_configs import TopicConfigs
-from barnabas.broker.storage.manager import LogManager
+from barnabas.broker.storage.log_manager import LogManager
 from barnabas.client.zookeeper.interface import ZooKeeper
-from barnabas.protocol import znodes
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages import (
     controlled_shutdown,
@@ -31,6 +30,7 @@ from barnabas.protocol.messages import (
     stop_replica,
     update_metadata,
 )
+from barnabas.protocol.zookeeper import znodes
 from tests.controller.small_cluster import SmallCluster
 from tests.handlers.peer import SomePeer, call
 from tests.replication.logs import hosting

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 
-from barnabas.protocol import znodes
+from barnabas.protocol.zookeeper import znodes
 from tests.controller.small_cluster import SmallCluster
 
 

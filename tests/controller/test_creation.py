@@ -11,8 +11,8 @@ from barnabas.broker.controller.auto_creation import AutoCreation
 from barnabas.broker.controller.creation import Wish
 from barnabas.coordinator.config import CoordinatorConfig
 from barnabas.coordinator.ports import OFFSETS_TOPIC
-from barnabas.protocol import znodes
 from barnabas.protocol.errors import ErrorCode, Refused
+from barnabas.protocol.zookeeper import znodes
 from tests.controller.small_cluster import SmallCluster
 
 

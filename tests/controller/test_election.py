@@ -20,7 +20,7 @@ from barnabas.client.zookeeper.interface import (
     Set,
     Stat,
 )
-from barnabas.protocol import znodes
+from barnabas.protocol.zookeeper import znodes
 from tests.sim.sim_zookeeper import SimEnsemble, SimZooKeeper
 
 

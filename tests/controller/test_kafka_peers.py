@@ -12,8 +12,8 @@ import pytest
 from barnabas.broker.controller.context import Context, Leadership, LiveNode
 from barnabas.broker.controller.orders import NO_TOPIC_ID, Orders
 from barnabas.broker.metadata.metadata_cache import WHOLE, MetadataCache
-from barnabas.protocol import znodes
-from barnabas.protocol.compiler import decode, encode
+from barnabas.protocol.codec.compiler import decode, encode
+from barnabas.protocol.zookeeper import znodes
 
 OURS, KAFKA = 1, 3
 TOPIC, TOPIC_ID = "t", bytes(range(16))

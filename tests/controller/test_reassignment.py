@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from barnabas.broker.controller.staff import Staff
-from barnabas.protocol import znodes
 from barnabas.protocol.errors import ErrorCode, Refused
+from barnabas.protocol.zookeeper import znodes
 from tests.controller.small_cluster import SmallCluster
 
 Wishes = dict[tuple[str, int], tuple[int, ...] | None]

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from barnabas.broker.controller.staff import Staff
-from barnabas.protocol import znodes
 from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.zookeeper import znodes
 from tests.controller.small_cluster import SmallCluster
 
 

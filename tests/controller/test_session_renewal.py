@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 from barnabas.broker.lifecycle.registration import SessionRenewal
 from barnabas.broker.settings.topic_configs import TopicConfigs
 from barnabas.client.zookeeper.interface import ConnectionLost
-from barnabas.protocol import znodes
+from barnabas.protocol.zookeeper import znodes
 from tests.sim.sim_zookeeper import SimEnsemble
 
 Step = Callable[[], Awaitable[None]]

@@ -16,7 +16,7 @@ from barnabas.broker.liveness.lease import TimedLease
 from barnabas.broker.liveness.vigil import Vigil
 from barnabas.broker.liveness.voters import FIRST_FORM, VoterSet
 from barnabas.broker.settings.liveness_settings import BeaconTimes
-from barnabas.protocol import znodes
+from barnabas.protocol.zookeeper import znodes
 from tests.sim.sim_zookeeper import SimEnsemble
 
 TIMES = BeaconTimes()

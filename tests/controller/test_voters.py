@@ -10,7 +10,7 @@ from barnabas.broker.controller.election import Election
 from barnabas.broker.controller.voters import VotersZnode
 from barnabas.broker.liveness.voters import FIRST_FORM, VoterSet
 from barnabas.client.zookeeper.interface import BadVersion, MultiFailed, NodeExists
-from barnabas.protocol import znodes
+from barnabas.protocol.zookeeper import znodes
 from tests.sim.sim_zookeeper import SimEnsemble, SimZooKeeper
 
 THREE = VoterSet(frozenset({1, 2, 3}), 18.0)

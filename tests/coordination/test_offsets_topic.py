@@ -14,7 +14,7 @@ from barnabas.broker.coordination.offsets_topic import OffsetsTopic
 from barnabas.broker.lifecycle.node_identity import lay_out
 from barnabas.broker.metadata.metadata_cache import Snapshot
 from barnabas.coordinator.ports import OFFSETS_TOPIC
-from barnabas.protocol import znodes
+from barnabas.protocol.zookeeper import znodes
 from tests.sim.sim_zookeeper import SimEnsemble
 
 PATH = "/brokers/topics/__consumer_offsets"

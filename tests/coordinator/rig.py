@@ -13,7 +13,7 @@ from barnabas.coordinator.ports import OFFSETS_TOPIC, Caller
 from barnabas.coordinator.service import GroupCoordinator
 from barnabas.protocol import consumer_protocol
 from barnabas.protocol.audit_topic import AuditRecord, parse_audit_value
-from barnabas.protocol.compiler import decode, encode
+from barnabas.protocol.codec.compiler import decode, encode
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.hashing import group_partition
 from barnabas.protocol.messages import (

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from barnabas.broker.storage.slices import at_once
+from barnabas.broker.storage.cooperative import at_once
 from barnabas.coordinator import increment, increment_capture, standby
 from barnabas.coordinator.increment import (
     Applying,
@@ -35,8 +35,8 @@ from barnabas.protocol.offsets_topic import offset_key, offset_value, old_offset
 from barnabas.protocol.records import batch
 from barnabas.protocol.records.batch import build_batch
 from barnabas.protocol.records.control import Marker, encode_marker
-from barnabas.protocol.records.failures import CorruptRecords
-from barnabas.protocol.records.latest import Latest
+from barnabas.protocol.records.corrupt_records import CorruptRecords
+from barnabas.protocol.records.latest_by_key import Latest
 from tests.coordinator.memory_log import MemoryLog, MemoryPartition, MemoryReplica
 from tests.coordinator.offsets_model import content, folded
 from tests.coordinator.rig import Rig, codes_of, partition_of

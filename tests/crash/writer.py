@@ -22,14 +22,14 @@ from typing import Any, Final
 from barnabas.broker.settings.cleaner_settings import CleanerSettings
 from barnabas.broker.settings.log_config import LogConfig
 from barnabas.broker.settings.node_config import StorageSettings
-from barnabas.broker.storage.cleaner import Cleaner
-from barnabas.broker.storage.compaction_worker import LoopWorker
-from barnabas.broker.storage.entries import entry_at
+from barnabas.broker.storage.compaction.cleaner import Cleaner
+from barnabas.broker.storage.compaction.worker import LoopWorker
 from barnabas.broker.storage.files import DiskFiles
-from barnabas.broker.storage.log import Log
-from barnabas.broker.storage.manager import LogManager
+from barnabas.broker.storage.log.log import Log
+from barnabas.broker.storage.log_manager import LogManager
 from barnabas.broker.storage.retention import TimeAndSize
 from barnabas.broker.storage.retention_pass import RetentionPass
+from barnabas.broker.storage.segment.batch_headers import entry_at
 from barnabas.protocol.errors import Refused
 from barnabas.protocol.records.batch import build_batch, iterate, next_offset, records
 from tests.crash.history import KEYS, BrokenPromise, History

@@ -20,32 +20,26 @@ from crc32c import crc32c
 from barnabas.broker.net.framing import Framing
 from barnabas.broker.security.sasl import PlainExchange
 from barnabas.broker.settings.properties import parse_properties
-from barnabas.broker.storage.offset_index import OffsetIndex
-from barnabas.broker.storage.producer_snapshots import format_snapshot, parse_snapshot
-from barnabas.broker.storage.producers import Producer, SentBatch
-from barnabas.broker.storage.time_index import TimeIndex
+from barnabas.broker.storage.producers.producer_snapshots import format_snapshot, parse_snapshot
+from barnabas.broker.storage.producers.producer_state import Producer, SentBatch
+from barnabas.broker.storage.segment.offset_index import OffsetIndex
+from barnabas.broker.storage.segment.time_index import TimeIndex
 from barnabas.client.consumer.fetched_batches import find_batches
 from barnabas.client.errors import DecodingFailed
 from barnabas.client.topology import TopicPartition
 from barnabas.coordinator.replay import Replay
 from barnabas.coordinator.snapshot import HEADER_BYTES, Restoring, SnapshotHeader, frames_of, sealed
-from barnabas.protocol import (
-    api,
-    audit_topic,
-    consumer_protocol,
-    frame,
-    offsets_topic,
-    znodes,
-)
+from barnabas.protocol import api, audit_topic, consumer_protocol, frame, offsets_topic
 from barnabas.protocol.beacon import Acknowledgement, BadBeacon, Beacon, BeaconCodec, Echo
-from barnabas.protocol.compiler import decoder, request_decoder
+from barnabas.protocol.codec.compiler import decoder, request_decoder
 from barnabas.protocol.errors import CorruptRequest, Refused
 from barnabas.protocol.log_files import aborted_transactions, checkpoints, producer_snapshot
 from barnabas.protocol.records import batch, convert, walk
-from barnabas.protocol.records.failures import CorruptRecords
+from barnabas.protocol.records.corrupt_records import CorruptRecords
 from barnabas.protocol.records.header_walk import HeaderWalk
 from barnabas.protocol.records.validate import ProduceRules, prepare
-from barnabas.protocol.records.work import TooMuchWork, Work
+from barnabas.protocol.records.work_limit import TooMuchWork, Work
+from barnabas.protocol.zookeeper import znodes
 from tests.fuzz.engine import Seed, Target
 from tests.harness.attacks import ATTACKS
 from tests.protocol.golden import document, kafka_bodies

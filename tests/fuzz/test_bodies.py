@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from barnabas.protocol import consumer_protocol, frame, offsets_topic
-from barnabas.protocol.compiler import decode, encode
+from barnabas.protocol.codec.compiler import decode, encode
 from barnabas.protocol.errors import CorruptRequest
 from tests.protocol.golden import document, kafka_bodies
 

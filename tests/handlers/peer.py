@@ -9,7 +9,7 @@ from typing import Any
 from barnabas.broker.handlers.call import Call, Parked
 from barnabas.broker.security.sasl import ANONYMOUS, PlainExchange
 from barnabas.protocol import api
-from barnabas.protocol.compiler import decode, encode
+from barnabas.protocol.codec.compiler import decode, encode
 
 
 @dataclass

@@ -34,7 +34,7 @@ from barnabas.broker.replication.replicas import Replicas
 from barnabas.protocol.errors import ErrorCode, Refused
 from barnabas.protocol.records import batch
 from barnabas.protocol.records.convert import down_convert
-from barnabas.protocol.records.failures import CorruptRecords
+from barnabas.protocol.records.corrupt_records import CorruptRecords
 from barnabas.protocol.records.message_set import encode_messages
 from barnabas.protocol.records.record import Record
 from barnabas.protocol.records.validate import InvalidRecords, ProduceRules

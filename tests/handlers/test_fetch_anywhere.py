@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, given, settings
 
 from barnabas.broker.handlers.fetch import FetchHandler
 from barnabas.broker.replication.replicas import Replicas
-from barnabas.broker.storage.log import Log
+from barnabas.broker.storage.log.log import Log
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages import fetch as messages
 from barnabas.protocol.records.batch import build_batch, iterate, records

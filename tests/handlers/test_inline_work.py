@@ -14,8 +14,8 @@ from barnabas.broker.handlers.inline_work import BATCH_STEPS, TURN_STEPS, Inline
 from barnabas.broker.handlers.produce import ProduceHandler
 from barnabas.broker.replication.replicas import Replicas
 from barnabas.protocol.records import batch
-from barnabas.protocol.records.codecs import Codec
-from barnabas.protocol.records.work import TooMuchWork, Work
+from barnabas.protocol.records.compression.codecs import Codec
+from barnabas.protocol.records.work_limit import TooMuchWork, Work
 from tests.handlers import test_fetch
 from tests.handlers.peer import answered, call
 from tests.handlers.test_conversion_process import appended_at, fetching, pids, sent

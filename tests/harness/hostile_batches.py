@@ -11,9 +11,9 @@ from collections.abc import Callable
 from functools import cache
 from typing import Final
 
-from barnabas.protocol.records import lz4_frames, snappy_streams, zstd_frames
 from barnabas.protocol.records.batch import HEADER_BYTES, build_batch, build_batch_of, reseal
-from barnabas.protocol.records.codecs import Codec
+from barnabas.protocol.records.compression import lz4_frames, snappy_streams, zstd_frames
+from barnabas.protocol.records.compression.codecs import Codec
 from barnabas.protocol.records.record import Record
 
 NOW_MS: Final = 1_780_000_000_000

@@ -12,7 +12,7 @@ from typing import Final
 
 from barnabas.console.development.node import Node
 from barnabas.console.ports import LOOPBACK, free_ports
-from barnabas.protocol.znodes import (
+from barnabas.protocol.zookeeper.znodes import (
     CONTROLLER,
     PREFERRED_ELECTION,
     REASSIGN_PARTITIONS,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from barnabas.protocol.znodes import BROKER_IDS, BrokerRegistration, broker_path
+from barnabas.protocol.zookeeper.znodes import BROKER_IDS, BrokerRegistration, broker_path
 
 from .znodes import session
 

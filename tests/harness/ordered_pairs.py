@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from barnabas.protocol import api
-from barnabas.protocol.compiler import decode, encode
+from barnabas.protocol.codec.compiler import decode, encode
 from barnabas.protocol.frame import parse_response_header, request_frame
 from barnabas.protocol.messages import (
     api_versions,

@@ -16,7 +16,7 @@ import pytest
 from kafka import KafkaConsumer
 
 from barnabas.client.connection.connection import Connection
-from barnabas.protocol.compiler import decode
+from barnabas.protocol.codec.compiler import decode
 from barnabas.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from tests.harness.deployments import Deployment, KafkaCluster, is_apache_kafka
 from tests.harness.raw import Address

@@ -14,7 +14,7 @@ from barnabas.console.development.cluster import Cluster
 from barnabas.console.ports import LOOPBACK, free_ports
 from barnabas.protocol.messages import incremental_alter_configs as alter_configs
 from barnabas.protocol.messages import metadata
-from barnabas.protocol.znodes import BrokerRegistration, broker_path
+from barnabas.protocol.zookeeper.znodes import BrokerRegistration, broker_path
 from tests.harness import znodes
 from tests.harness.steady import STEADY
 

@@ -10,7 +10,7 @@ from confluent_kafka.cimpl import NewTopic
 
 from barnabas.console.development.cluster import Cluster
 from barnabas.console.development.node import Node
-from barnabas.protocol.znodes import PartitionState, partition_state_path
+from barnabas.protocol.zookeeper.znodes import PartitionState, partition_state_path
 from tests.harness import znodes
 from tests.harness.confluent_client import Confluent
 from tests.harness.records import assert_as_acknowledged

@@ -18,7 +18,7 @@ from confluent_kafka.cimpl import NewTopic
 from barnabas.console.development.cluster import Cluster
 from barnabas.console.development.node import Node
 from barnabas.console.ports import LOOPBACK
-from barnabas.protocol.znodes import (
+from barnabas.protocol.zookeeper.znodes import (
     CONTROLLER,
     CONTROLLER_EPOCH,
     DELETE_TOPICS,

@@ -14,7 +14,7 @@ import pytest
 from barnabas.console.development.cluster import Cluster
 from barnabas.console.development.embedded_zookeeper import EmbeddedZooKeeper
 from barnabas.console.ports import LOOPBACK
-from barnabas.protocol.znodes import (
+from barnabas.protocol.zookeeper.znodes import (
     BROKER_IDS,
     CONTROLLER,
     CONTROLLER_EPOCH,

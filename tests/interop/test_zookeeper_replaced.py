@@ -14,7 +14,7 @@ from kazoo.exceptions import KazooException
 from barnabas.client.admin.admin import Admin
 from barnabas.client.admin.descriptions import NewTopic
 from barnabas.console.development.embedded_zookeeper import EmbeddedZooKeeper
-from barnabas.protocol.znodes import BROKER_IDS, CONTROLLER
+from barnabas.protocol.zookeeper.znodes import BROKER_IDS, CONTROLLER
 from benchmarks.barnabas_node import barnabas_node
 from tests.harness import znodes
 from tests.harness.confluent_client import Confluent

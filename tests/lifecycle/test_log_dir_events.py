@@ -7,7 +7,7 @@ import asyncio
 from barnabas.broker.lifecycle.log_dir_events import DiskNotices
 from barnabas.broker.lifecycle.node_identity import lay_out
 from barnabas.client.zookeeper.interface import ZooKeeper
-from barnabas.protocol import znodes
+from barnabas.protocol.zookeeper import znodes
 from tests.sim.sim_zookeeper import SimEnsemble
 
 

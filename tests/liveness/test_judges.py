@@ -14,9 +14,9 @@ from barnabas.broker.liveness.lease import TimedLease
 from barnabas.broker.liveness.liveness import RENEWAL, Liveness
 from barnabas.broker.settings.liveness_settings import LivenessSettings
 from barnabas.client.zookeeper.interface import ZooKeeper
-from barnabas.protocol import znodes
 from barnabas.protocol.beacon import Beacon
 from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.zookeeper import znodes
 from tests.sim.sim_zookeeper import SimEnsemble
 
 NODE, OURS, KAFKA = 1, 2, 3

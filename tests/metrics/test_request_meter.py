@@ -11,7 +11,7 @@ import pytest
 from barnabas.broker.handlers.call import Call, Handler, Parked
 from barnabas.broker.metrics.request_meter import BOUNDS_S, MeteredDispatcher
 from barnabas.protocol.api import ApiKey
-from barnabas.protocol.compiler import encoder
+from barnabas.protocol.codec.compiler import encoder
 from barnabas.protocol.frame import request_frame
 from barnabas.protocol.messages import heartbeat
 

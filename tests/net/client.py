@@ -8,7 +8,7 @@ from struct import Struct
 from typing import Any
 
 from barnabas.protocol import api
-from barnabas.protocol.compiler import decode, encode
+from barnabas.protocol.codec.compiler import decode, encode
 from barnabas.protocol.frame import parse_response_header, request_frame
 
 LENGTH = Struct(">i")

@@ -13,7 +13,7 @@ from barnabas.broker.handlers.call import Call
 from barnabas.broker.net.bulk_framing import BUFFER_BYTES, BulkFraming, ReceiveBuffers
 from barnabas.broker.settings.node_config import NetworkSettings
 from barnabas.protocol.api import ApiKey
-from barnabas.protocol.compiler import decode, encode, view_decoder
+from barnabas.protocol.codec.compiler import decode, encode, view_decoder
 from barnabas.protocol.errors import CorruptRequest
 from barnabas.protocol.messages import list_groups, produce
 from tests.net.client import RawClient, until

@@ -12,9 +12,9 @@ import pytest
 from barnabas.broker.handlers.call import Call
 from barnabas.broker.net import connection_timeouts
 from barnabas.broker.net.file_sender import FileSender
-from barnabas.broker.storage.file_slice import FileSlice, Withdrawn
 from barnabas.broker.storage.files import DiskFiles, StorageError
-from barnabas.broker.storage.segment import Segment
+from barnabas.broker.storage.segment.file_slice import FileSlice, Withdrawn
+from barnabas.broker.storage.segment.segment import Segment
 from barnabas.protocol.api import ApiKey
 from barnabas.protocol.errors import ErrorCode, Refused
 from barnabas.protocol.messages import fetch, list_groups

@@ -11,11 +11,11 @@ import pytest
 from barnabas.broker.handlers.call import Call, Parked
 from barnabas.broker.net import dispatch
 from barnabas.broker.net.dispatch import LONG_BYTES
-from barnabas.protocol.compiler import encode, request_decoder_in_turns
+from barnabas.protocol.codec.compiler import encode, request_decoder_in_turns
+from barnabas.protocol.codec.wire import TURN_ELEMENTS
 from barnabas.protocol.errors import CorruptRequest
 from barnabas.protocol.frame import request_frame
 from barnabas.protocol.messages import delete_groups, describe_configs, list_groups, offset_commit
-from barnabas.protocol.wire import TURN_ELEMENTS
 from tests.handlers.peer import SomePeer
 from tests.net.client import RawClient, until
 from tests.net.conftest import Node, Start

@@ -19,7 +19,7 @@ from barnabas.broker.net.listener import Listener
 from barnabas.broker.security.sasl import PlainExchange, Stage
 from barnabas.broker.settings.node_config import NetworkSettings
 from barnabas.protocol.api import ApiKey
-from barnabas.protocol.compiler import encode
+from barnabas.protocol.codec.compiler import encode
 from barnabas.protocol.errors import ErrorCode, Refused
 from barnabas.protocol.messages import (
     api_versions,

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from barnabas.pipeline.source.commit_values import read_commit, read_values
-from barnabas.protocol.compiler import encode
+from barnabas.protocol.codec.compiler import encode
 from barnabas.protocol.errors import CorruptRequest
 from barnabas.protocol.offsets_topic import OffsetRecord
 

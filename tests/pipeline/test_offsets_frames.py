@@ -27,7 +27,7 @@ from barnabas.pipeline.link import Link
 from barnabas.pipeline.source.layout import RECORDS
 from barnabas.pipeline.source.rows import RecordRows
 from barnabas.pipeline.source.segment_reader import FilteringSegmentReader, segment_options
-from barnabas.protocol import znodes
+from barnabas.protocol.zookeeper import znodes
 from tests.harness.confluent_client import Confluent
 from tests.harness.waiting import eventually
 from tests.pipeline.conftest import Fill

@@ -27,12 +27,12 @@ from barnabas.pipeline.source.pushed import Bounds
 from barnabas.pipeline.source.rows import RecordRows, Rows
 from barnabas.pipeline.source.unpacking import Aborted, Unpacker
 from barnabas.protocol import offsets_topic
-from barnabas.protocol.compiler import encode
+from barnabas.protocol.codec.compiler import encode
 from barnabas.protocol.offsets_topic import OffsetRecord
 from barnabas.protocol.records import batch, message_set
 from barnabas.protocol.records.columns import columns, section_at
 from barnabas.protocol.records.control import Marker, encode_marker
-from barnabas.protocol.records.failures import CorruptRecords
+from barnabas.protocol.records.corrupt_records import CorruptRecords
 from barnabas.protocol.records.record import Record
 
 PLACE = TopicPartition("t", 0)

@@ -97,7 +97,7 @@ EXPERIMENTS: Final = (
         "a bit flipped in every byte of every file of a log directory, then served",
         "tests",
         {"pr": 1, "night": 1, "week": 1},
-        unchanged("tests/storage/test_flipped_bits.py"),
+        unchanged("tests/storage/recovery/test_flipped_bits.py"),
     ),
     Experiment(
         "flipped-bits-of-a-directory",
@@ -114,10 +114,10 @@ EXPERIMENTS: Final = (
         "tests",
         {"pr": 1, "night": 1, "week": 1},
         unchanged(
-            "tests/storage/test_log_model.py",
-            "tests/storage/test_compaction_model.py",
-            "tests/storage/test_compaction_crashes.py",
-            "tests/storage/test_transactions_model.py",
+            "tests/storage/log/test_log_model.py",
+            "tests/storage/compaction/test_compaction_model.py",
+            "tests/storage/compaction/test_compaction_crashes.py",
+            "tests/storage/producers/test_transactions_model.py",
             "tests/storage/test_node_model.py",
             "tests/storage/test_full_disk.py",
             "tests/sim/test_full_disk.py",

@@ -26,8 +26,8 @@ from tests.sim import (
     test_replication,
     test_twin,
 )
-from tests.storage.test_compaction_model import CompactionMachine
-from tests.storage.test_log_model import LogMachine
+from tests.storage.compaction.test_compaction_model import CompactionMachine
+from tests.storage.log.test_log_model import LogMachine
 
 Finder = Callable[[int], Any]
 

@@ -11,9 +11,9 @@ from typing import Any, Final
 
 from barnabas.client.zookeeper.interface import Create, Delete, Set
 from barnabas.coordinator.fetches import refused
-from barnabas.protocol import znodes
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.records.walk import Entry
+from barnabas.protocol.zookeeper import znodes
 
 from .planting import Change, Plant
 
@@ -200,7 +200,7 @@ PLANTS: Final = (
         "ack-before-fsync",
         "With flush.messages=1, records count as durable when they are written, before the fsync.",
         "power-cut",
-        "broker.storage.stored_log:StoredLog.durable_offset",
+        "broker.storage.log.stored_log:StoredLog.durable_offset",
         _written_is_durable,
     ),
     _one(
@@ -252,14 +252,14 @@ PLANTS: Final = (
         "compaction-drops-newest",
         "Compaction drops also the newest record of a key.",
         "compaction",
-        "protocol.records.compaction_filter:EntryFilter._wanted",
+        "protocol.records.compaction.compaction_filter:EntryFilter._wanted",
         _without_the_newest,
     ),
     _one(
         "tombstone-early",
         "Compaction drops tombstones at once, not after delete.retention.ms.",
         "compaction",
-        "protocol.records.compaction_filter:EntryFilter._is_past_horizon",
+        "protocol.records.compaction.compaction_filter:EntryFilter._is_past_horizon",
         _always_past,
     ),
     Plant(
@@ -305,7 +305,7 @@ PLANTS: Final = (
         "continue-after-eio",
         "After a failed fsync the log goes on, and the next fsync, which succeeds, is believed.",
         "failing-disk",
-        "broker.storage.manager:LogManager.storage_failed",
+        "broker.storage.log_manager:LogManager.storage_failed",
         _errors_pass,
     ),
 )

@@ -15,7 +15,7 @@ from barnabas.client.consumer.fetched_batches import find_batches
 from barnabas.client.topology import TopicPartition
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages import fetch, list_offsets, offset_fetch, offset_for_leader_epoch
-from barnabas.protocol.records.failures import CorruptRecords
+from barnabas.protocol.records.corrupt_records import CorruptRecords
 from tests.proof.directory import GROUPS, PASSING, PLAIN, TOPICS
 
 EARLIEST, LATEST = -2, -1

@@ -43,7 +43,8 @@ def test_sixteen_bugs_are_planted_each_once() -> None:
 
 
 @pytest.mark.parametrize(
-    "place", ["broker.nothing:Log.append", "broker.storage.log:Log.no", "broker.storage.log:no"]
+    "place",
+    ["broker.nothing:Log.append", "broker.storage.log.log:Log.no", "broker.storage.log.log:no"],
 )
 def test_a_plant_whose_place_has_moved_is_an_error(place: str) -> None:
     plant = Plant("x", "Nothing.", "log", (Change(place, lambda original: original),))

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from barnabas.protocol import api, consumer_protocol
-from barnabas.protocol.wire import Kind, schema_of
+from barnabas.protocol.codec.wire import Kind, schema_of
 
 GOLDEN = Path(__file__).parent.parent / "golden"
 

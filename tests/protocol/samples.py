@@ -7,7 +7,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from barnabas.protocol.wire import Field, Kind, schema_of
+from barnabas.protocol.codec.wire import Field, Kind, schema_of
 
 BASIC: dict[str, st.SearchStrategy[Any]] = {
     "bool": st.booleans(),

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from barnabas.protocol import api, frame
-from barnabas.protocol.compiler import chunk_encoder, decode, decode_prefix, encode
-from barnabas.protocol.wire import schema_of
+from barnabas.protocol.codec.compiler import chunk_encoder, decode, decode_prefix, encode
+from barnabas.protocol.codec.wire import schema_of
 from tests.protocol.golden import document, kafka_bodies, message_versions, snake
 
 CLASSES = sorted(kafka_bodies(), key=lambda message_class: message_class.__name__)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from barnabas.protocol import api, consumer_protocol, frame, offsets_topic
-from barnabas.protocol.compiler import decode, encode
+from barnabas.protocol.codec.compiler import decode, encode
 from tests.protocol.golden import built, class_named, document
 
 DOCUMENT: dict[str, Any] = document("golden-protocol.json")

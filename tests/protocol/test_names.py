@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from barnabas.protocol import names, znodes
+from barnabas.protocol import names
 from barnabas.protocol.errors import Refused
+from barnabas.protocol.zookeeper import znodes
 
 
 @pytest.mark.parametrize("name", ["a", "A.b_c-9", "...", "x" * 249, "__consumer_offsets"])

@@ -19,10 +19,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from barnabas.protocol import api
-from barnabas.protocol.compiler import decode, encode
+from barnabas.protocol.codec.compiler import decode, encode
+from barnabas.protocol.codec.wire import schema_of
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.offset_commit import OffsetCommitRequest, Partition, Topic
-from barnabas.protocol.wire import schema_of
 from tests.protocol.golden import kafka_bodies, message_versions, snake
 from tests.protocol.samples import messages
 

@@ -8,8 +8,8 @@ import pytest
 
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.records import batch
-from barnabas.protocol.records.codecs import Codec
-from barnabas.protocol.records.failures import CorruptRecords
+from barnabas.protocol.records.compression.codecs import Codec
+from barnabas.protocol.records.corrupt_records import CorruptRecords
 from barnabas.protocol.records.header import sequence_after
 from barnabas.protocol.records.record import Record
 from tests.records.vectors import T0, of

@@ -12,9 +12,14 @@ import snappy
 import xxhash
 import zstandard
 
-from barnabas.protocol.records import lz4_frames, snappy_streams, zstd_frames
-from barnabas.protocol.records.codecs import Codec, compress, decompress, produced_bytes_max
-from barnabas.protocol.records.failures import CorruptRecords
+from barnabas.protocol.records.compression import lz4_frames, snappy_streams, zstd_frames
+from barnabas.protocol.records.compression.codecs import (
+    Codec,
+    compress,
+    decompress,
+    produced_bytes_max,
+)
+from barnabas.protocol.records.corrupt_records import CorruptRecords
 
 TEXT = b"".join(b"%d bottles of milk, " % number for number in range(20_000))
 COMPRESSED = [Codec.GZIP, Codec.SNAPPY, Codec.LZ4, Codec.ZSTD]

@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from barnabas.protocol.records import batch
-from barnabas.protocol.records.codecs import Codec
 from barnabas.protocol.records.columns import Columns, Section, columns, section_at
-from barnabas.protocol.records.failures import CorruptRecords
+from barnabas.protocol.records.compression.codecs import Codec
+from barnabas.protocol.records.corrupt_records import CorruptRecords
 from barnabas.protocol.records.header import HEADER_BYTES
 from barnabas.protocol.records.message_set import encode_messages
 from barnabas.protocol.records.record import HeaderPair, Record, decode_records

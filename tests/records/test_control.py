@@ -11,7 +11,7 @@ from barnabas.protocol.records.control import (
     encode_marker,
     parse_marker,
 )
-from barnabas.protocol.records.failures import CorruptRecords
+from barnabas.protocol.records.corrupt_records import CorruptRecords
 from tests.records.vectors import T0, of
 
 VECTORS = [("v2-control-commit", Marker.COMMIT), ("v2-control-abort", Marker.ABORT)]

@@ -6,7 +6,7 @@ import pytest
 
 from barnabas.protocol.errors import ErrorCode, Refused
 from barnabas.protocol.records import batch
-from barnabas.protocol.records.codecs import Codec
+from barnabas.protocol.records.compression.codecs import Codec
 from barnabas.protocol.records.control import Marker, encode_marker
 from barnabas.protocol.records.convert import down_convert, up_convert
 from barnabas.protocol.records.message_set import encode_messages

@@ -7,8 +7,8 @@ import zlib
 import pytest
 
 from barnabas.protocol.records import batch
-from barnabas.protocol.records.codecs import Codec, compress
-from barnabas.protocol.records.failures import CorruptRecords
+from barnabas.protocol.records.compression.codecs import Codec, compress
+from barnabas.protocol.records.corrupt_records import CorruptRecords
 from barnabas.protocol.records.message_set import encode_message, encode_messages, messages
 from barnabas.protocol.records.record import Record
 from tests.records.vectors import T0, expected, of

@@ -9,7 +9,7 @@ import gzip
 import pytest
 
 from barnabas.protocol.records import batch
-from barnabas.protocol.records.codecs import Codec, compress, decompress
+from barnabas.protocol.records.compression.codecs import Codec, compress, decompress
 from barnabas.protocol.records.convert import down_convert
 from barnabas.protocol.records.message_set import encode_messages
 from barnabas.protocol.records.record import Record

@@ -8,12 +8,12 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from barnabas.protocol.records import batch
-from barnabas.protocol.records.codecs import Codec, compress, decompress
+from barnabas.protocol.records.compression.codecs import Codec, compress, decompress
 from barnabas.protocol.records.convert import down_convert, up_convert
-from barnabas.protocol.records.failures import CorruptRecords
+from barnabas.protocol.records.corrupt_records import CorruptRecords
 from barnabas.protocol.records.message_set import encode_messages
 from barnabas.protocol.records.record import Record
-from barnabas.protocol.records.survey import survey
+from barnabas.protocol.records.section_check import survey
 from barnabas.protocol.records.validate import InvalidRecords, ProduceRules, prepare
 from barnabas.protocol.records.varints import VARLONG_BYTES_MAX, decode_varint, encode_varint
 from barnabas.protocol.records.walk import walk

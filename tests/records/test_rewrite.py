@@ -6,7 +6,7 @@ import pytest
 
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.records import batch
-from barnabas.protocol.records.codecs import Codec
+from barnabas.protocol.records.compression.codecs import Codec
 from barnabas.protocol.records.record import Record
 from barnabas.protocol.records.validate import ProduceRules
 from tests.records.producing import NOW, STAMPED, THREE, accepted, refused, with_field

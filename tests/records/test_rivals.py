@@ -11,7 +11,7 @@ from aiokafka.record.legacy_records import LegacyRecordBatchBuilder as AiokafkaL
 from aiokafka.record.memory_records import MemoryRecords as AiokafkaReader
 
 from barnabas.protocol.records import batch
-from barnabas.protocol.records.codecs import Codec
+from barnabas.protocol.records.compression.codecs import Codec
 from barnabas.protocol.records.convert import down_convert
 from barnabas.protocol.records.message_set import encode_messages
 from barnabas.protocol.records.record import Record

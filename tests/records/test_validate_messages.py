@@ -8,7 +8,7 @@ import pytest
 
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.records import batch
-from barnabas.protocol.records.codecs import Codec, compress
+from barnabas.protocol.records.compression.codecs import Codec, compress
 from barnabas.protocol.records.message_set import encode_message, encode_messages
 from barnabas.protocol.records.record import Record
 from barnabas.protocol.records.validate import ProduceRules

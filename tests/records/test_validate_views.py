@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from barnabas.protocol.records import batch
-from barnabas.protocol.records.codecs import Codec
+from barnabas.protocol.records.compression.codecs import Codec
 from barnabas.protocol.records.record import Record
 from barnabas.protocol.records.validate import Prepared, ProduceRules, prepare
 from tests.records.vectors import T0

@@ -13,10 +13,10 @@ from barnabas.broker.replication.partition_parts import IsrChange, Surroundings
 from barnabas.broker.replication.replicas import Replicas
 from barnabas.broker.settings.log_config import LogConfig
 from barnabas.broker.settings.node_config import StorageSettings
+from barnabas.broker.storage.cooperative import at_once
 from barnabas.broker.storage.files import DiskFiles
-from barnabas.broker.storage.log import Log
-from barnabas.broker.storage.manager import LogManager
-from barnabas.broker.storage.slices import at_once
+from barnabas.broker.storage.log.log import Log
+from barnabas.broker.storage.log_manager import LogManager
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages import leader_and_isr, stop_replica
 from barnabas.protocol.messages.leader_and_isr import PartitionState, TopicState

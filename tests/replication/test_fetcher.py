@@ -22,7 +22,7 @@ from barnabas.broker.replication.replicas import Replicas
 from barnabas.broker.settings.node_config import ReplicationSettings
 from barnabas.client.connection.connection import Connection
 from barnabas.client.connection.in_flight_requests import Answers
-from barnabas.protocol.compiler import encoder, request_decoder
+from barnabas.protocol.codec.compiler import encoder, request_decoder
 from barnabas.protocol.errors import ErrorCode, Refused
 from barnabas.protocol.frame import parse_request_header, response_prefix
 from barnabas.protocol.messages import fetch as messages

@@ -15,8 +15,8 @@ import pytest
 from barnabas.broker.replication.in_sync_sets import NOTICE_CHECK_S, NOTICE_QUIET_S, InSyncSets
 from barnabas.broker.replication.partition import Partition
 from barnabas.broker.replication.replicas import Replicas
-from barnabas.protocol import znodes
 from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.zookeeper import znodes
 from tests.replication.logs import NODE, Following, Shelf, a_batch, lead
 from tests.sim.sim_zookeeper import SimEnsemble, SimZooKeeper
 from tests.sim.simulated_loop import SimulatedLoop

@@ -19,9 +19,9 @@ from barnabas.broker.replication.partition import Partition
 from barnabas.broker.settings.log_config import LogConfig
 from barnabas.broker.settings.node_config import StorageSettings
 from barnabas.broker.storage.checkpoints import format_offsets
-from barnabas.broker.storage.cleaner_checkpoints import CLEANED
-from barnabas.broker.storage.manager import LogManager
-from barnabas.broker.storage.slices import at_once
+from barnabas.broker.storage.compaction.cleaner_checkpoints import CLEANED
+from barnabas.broker.storage.cooperative import at_once
+from barnabas.broker.storage.log_manager import LogManager
 from barnabas.coordinator.config import CoordinatorConfig
 from barnabas.coordinator.ownership import Directory
 from barnabas.coordinator.ports import INCREMENT, OFFSETS_TOPIC, SNAPSHOT

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from barnabas.broker.replication.replicas import Replicas
+from barnabas.broker.storage.cooperative import at_once
 from barnabas.broker.storage.files import StorageError
-from barnabas.broker.storage.slices import at_once
 from barnabas.protocol.errors import ErrorCode, Refused
 from barnabas.protocol.messages import leader_and_isr, stop_replica
 from tests.replication.logs import (

@@ -9,7 +9,7 @@ import pytest
 
 from barnabas.broker.lifecycle.node_identity import lay_out
 from barnabas.broker.settings.topic_configs import TopicConfigs
-from barnabas.protocol import znodes
+from barnabas.protocol.zookeeper import znodes
 from tests.sim.sim_zookeeper import SimEnsemble
 
 

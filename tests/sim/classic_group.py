@@ -18,7 +18,6 @@ from barnabas.client.classic.kafka_stream import KafkaStream
 from barnabas.client.classic.offset_stores import Failures, OffsetStore
 from barnabas.client.classic.topic_filter import whitelist
 from barnabas.client.topology import TopicPartition
-from barnabas.protocol import znodes
 from barnabas.protocol.messages import (
     create_partitions,
     create_topics,
@@ -27,6 +26,7 @@ from barnabas.protocol.messages import (
     produce,
 )
 from barnabas.protocol.records import batch
+from barnabas.protocol.zookeeper import znodes
 from tests.sim.cluster import NODES, Cluster, eventually
 from tests.sim.sim_zookeeper import SimZooKeeper
 from tests.sim.simulated_network import OWNER

@@ -10,8 +10,8 @@ from typing import Final
 
 from barnabas.broker.controller.staff import Staff
 from barnabas.client.zookeeper.interface import BadVersion, NodeExists, NoNode
-from barnabas.protocol import znodes
 from barnabas.protocol.errors import Refused
+from barnabas.protocol.zookeeper import znodes
 from tests.controller.small_cluster import SmallCluster, SmallNode
 from tests.sim.numbered_faults import inject
 

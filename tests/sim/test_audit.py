@@ -12,11 +12,11 @@ import pytest
 
 from barnabas.client.connection.connection import Connection
 from barnabas.client.errors import KafkaError
-from barnabas.protocol import znodes
 from barnabas.protocol.audit_topic import AUDIT_TOPIC, AuditRecord, parse_audit_value
 from barnabas.protocol.audit_topic import tool_client_id as client_id
 from barnabas.protocol.messages import fetch, metadata, offset_commit
 from barnabas.protocol.records import batch
+from barnabas.protocol.zookeeper import znodes
 from tests.harness.seeds import seeds
 from tests.sim.cluster import NODES, PORT, REQUEST_MS, Cluster, eventually, nodes_known
 from tests.sim.simulated_loop import SimulatedLoop

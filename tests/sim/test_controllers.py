@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable, Iterator
 
 import pytest
 
-from barnabas.protocol import znodes
+from barnabas.protocol.zookeeper import znodes
 from tests.controller.small_cluster import SmallCluster
 from tests.harness.seeds import seeds
 from tests.sim.mayhem import NODES, Mayhem, lead

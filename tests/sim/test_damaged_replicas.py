@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from barnabas.broker.storage.damage import is_damaged
+from barnabas.broker.storage.recovery.damage import is_damaged
 from barnabas.coordinator.ports import OFFSETS_TOPIC
 from barnabas.protocol.messages import fetch
 from barnabas.protocol.records import batch

@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 
 from barnabas.broker.replication.partition import Partition
-from barnabas.protocol import znodes
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages import create_topics
+from barnabas.protocol.zookeeper import znodes
 from tests.harness.seeds import seeds
 from tests.replication.logs import a_batch
 from tests.sim.cluster import NODES, Cluster, Machine, eventually, nodes_known

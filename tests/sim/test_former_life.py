@@ -12,9 +12,9 @@ import pytest
 
 from barnabas.client.zookeeper.interface import Set
 from barnabas.coordinator.ports import OFFSETS_TOPIC
-from barnabas.protocol import znodes
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages import offset_commit, offset_fetch
+from barnabas.protocol.zookeeper import znodes
 from tests.harness.seeds import seeds
 from tests.sim.cluster import SESSION_MS, Cluster, eventually, nodes_known
 from tests.sim.simulated_loop import SimulatedLoop

@@ -18,7 +18,6 @@ from _pytest.mark.structures import ParameterSet
 from barnabas.broker.daemon import NodeFailed
 from barnabas.client.connection.connection import Connection
 from barnabas.client.zookeeper.interface import Create, Delete, Set
-from barnabas.protocol import znodes
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages import (
     create_topics,
@@ -29,6 +28,7 @@ from barnabas.protocol.messages import (
     produce,
 )
 from barnabas.protocol.records.batch import build_batch
+from barnabas.protocol.zookeeper import znodes
 from tests.fuzz.engine import Seed, spoilt
 from tests.harness.seeds import seeds
 from tests.sim.simulated_loop import SimulatedLoop

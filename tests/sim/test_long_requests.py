@@ -13,7 +13,8 @@ import pytest
 
 from barnabas.broker.net.dispatch import LONG_BYTES
 from barnabas.client.connection.connection import Connection
-from barnabas.protocol.compiler import encode
+from barnabas.protocol.codec.compiler import encode
+from barnabas.protocol.codec.wire import TURN_ELEMENTS
 from barnabas.protocol.messages import (
     alter_configs,
     alter_partition_reassignments,
@@ -40,7 +41,6 @@ from barnabas.protocol.messages import (
     offset_for_leader_epoch,
     update_features,
 )
-from barnabas.protocol.wire import TURN_ELEMENTS
 from tests.sim.simulated_loop import SimulatedLoop
 from tests.sim.test_daemon import HOST, World, prepared
 

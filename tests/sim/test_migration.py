@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from barnabas.client.topology import TopicPartition
-from barnabas.protocol import znodes
 from barnabas.protocol.messages import find_coordinator, offset_fetch
+from barnabas.protocol.zookeeper import znodes
 from tests.harness.seeds import seeds
 from tests.sim.classic_group import COMMIT_MS, GROUP, SESSION_MS, ClassicWorld
 from tests.sim.cluster import NODES, Cluster, eventually

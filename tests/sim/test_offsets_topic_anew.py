@@ -15,9 +15,9 @@ import pytest
 from barnabas.client.connection.connection import Connection
 from barnabas.client.errors import KafkaError
 from barnabas.coordinator.ports import OFFSETS_TOPIC
-from barnabas.protocol import znodes
 from barnabas.protocol.messages import delete_topics, offset_commit, offset_fetch
 from barnabas.protocol.names import FORCE_INTERNAL_CLIENT
+from barnabas.protocol.zookeeper import znodes
 from tests.harness.seeds import seeds
 from tests.sim.cluster import (
     NODES,

@@ -11,9 +11,9 @@ import pytest
 from barnabas.broker.coordination.producer_id_manager import BLOCK_SIZE, ProducerIdBlocks
 from barnabas.broker.handlers.call import Call
 from barnabas.broker.handlers.init_producer_id import ProducerIdsHandler
-from barnabas.protocol import znodes
 from barnabas.protocol.errors import Refused
 from barnabas.protocol.messages.init_producer_id import InitProducerIdRequest
+from barnabas.protocol.zookeeper import znodes
 from tests.sim.sim_zookeeper import SimEnsemble, SimZooKeeper
 from tests.sim.simulated_loop import SimulatedLoop
 

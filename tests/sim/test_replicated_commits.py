@@ -12,9 +12,9 @@ from functools import partial
 import pytest
 
 from barnabas.coordinator.ports import OFFSETS_TOPIC
-from barnabas.protocol import znodes
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages import find_coordinator, offset_commit, offset_fetch
+from barnabas.protocol.zookeeper import znodes
 from tests.harness.seeds import seeds
 from tests.sim.cluster import NODES, Cluster, Machine, eventually, nodes_known
 from tests.sim.numbered_faults import inject

@@ -14,10 +14,10 @@ from functools import partial
 
 import pytest
 
-from barnabas.protocol import znodes
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages import create_topics, fetch, list_offsets, metadata, produce
 from barnabas.protocol.records import batch
+from barnabas.protocol.zookeeper import znodes
 from tests.harness.seeds import seeds
 from tests.sim.cluster import NODES, Cluster, Machine, eventually, nodes_known
 from tests.sim.numbered_faults import inject

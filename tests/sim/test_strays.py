@@ -18,10 +18,10 @@ from typing import Any
 import pytest
 
 from barnabas.broker.storage.partition_directory import is_stray_name
-from barnabas.protocol import znodes
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages import alter_partition_reassignments as moves
 from barnabas.protocol.messages import create_topics, delete_topics
+from barnabas.protocol.zookeeper import znodes
 from tests.harness.seeds import seeds
 from tests.sim.cluster import NODES, Cluster, Machine, eventually, nodes_known
 from tests.sim.sim_tree import Znode

@@ -9,7 +9,7 @@ import asyncio
 
 import pytest
 
-from barnabas.protocol import znodes
+from barnabas.protocol.zookeeper import znodes
 from tests.harness.seeds import seeds
 from tests.sim.cluster import NODES, Cluster, Machine, nodes_known
 from tests.sim.simulated_loop import SimulatedLoop

@@ -11,13 +11,13 @@ from typing import Any
 
 from barnabas.broker.settings.log_config import LogConfig
 from barnabas.broker.settings.node_config import StorageSettings
-from barnabas.broker.storage.entries import entry_at
 from barnabas.broker.storage.files import DiskFiles, Files, StorageError
-from barnabas.broker.storage.loading import load_log, new_log
-from barnabas.broker.storage.log import Appended, Log
-from barnabas.broker.storage.manager import LogManager
-from barnabas.broker.storage.segment import Segment
-from barnabas.broker.storage.stored_log import StoredLog
+from barnabas.broker.storage.log.log import Appended, Log
+from barnabas.broker.storage.log.stored_log import StoredLog
+from barnabas.broker.storage.log_manager import LogManager
+from barnabas.broker.storage.recovery.loading import load_log, new_log
+from barnabas.broker.storage.segment.batch_headers import entry_at
+from barnabas.broker.storage.segment.segment import Segment
 from barnabas.protocol.records.batch import build_batch, iterate, records
 
 T0 = 1_700_000_000_000

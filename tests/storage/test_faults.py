@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from barnabas.broker.storage.slices import at_once
+from barnabas.broker.storage.cooperative import at_once
 from barnabas.protocol.errors import ErrorCode, Refused
 from tests.storage.faulty_files import FaultyFiles
 from tests.storage.rig import Rig, batch, offsets_of, read_all

@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from barnabas.broker.storage.housekeeping import FREE_BYTES_MIN
-from barnabas.broker.storage.log import Log
-from barnabas.broker.storage.manager import LogManager
+from barnabas.broker.storage.log.log import Log
+from barnabas.broker.storage.log_manager import LogManager
 from barnabas.protocol.errors import ErrorCode, Refused
 from barnabas.protocol.records.batch import build_batch
 from tests.crash.powered_disk import REMEDY_OF_NONE, PoweredDisk, why_not

@@ -12,17 +12,17 @@ from pathlib import Path
 
 import pytest
 
-from barnabas.broker.storage.log import Log
-from barnabas.broker.storage.manager import LogManager
+from barnabas.broker.storage.cooperative import at_once
+from barnabas.broker.storage.log.log import Log
+from barnabas.broker.storage.log_manager import LogManager
 from barnabas.broker.storage.partition_directory import parse_directory_name
-from barnabas.broker.storage.producer_replay import replay_producers
-from barnabas.broker.storage.producer_snapshots import (
+from barnabas.broker.storage.producers.producer_replay import replay_producers
+from barnabas.broker.storage.producers.producer_snapshots import (
     ProducerSnapshots,
     format_snapshot,
     parse_snapshot,
 )
-from barnabas.broker.storage.producers import Producer
-from barnabas.broker.storage.slices import at_once
+from barnabas.broker.storage.producers.producer_state import Producer
 from barnabas.protocol.records.batch import is_control, iterate, records
 from tests.records.vectors import GOLDEN
 from tests.storage.rig import batch, manager

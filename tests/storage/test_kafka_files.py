@@ -14,7 +14,7 @@ import pytest
 
 from barnabas.broker.settings.node_config import StorageSettings
 from barnabas.broker.storage.files import DiskFiles
-from barnabas.broker.storage.manager import LogManager
+from barnabas.broker.storage.log_manager import LogManager
 from barnabas.protocol.log_files.aborted_transactions import format_aborted, parse_aborted
 from barnabas.protocol.log_files.checkpoints import (
     format_lines,

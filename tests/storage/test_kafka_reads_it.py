@@ -15,9 +15,9 @@ from barnabas.protocol.records.record import Record
 from benchmarks.apache_kafka import class_path
 from tests.harness.java_tools import complaints
 from tests.harness.needs import apache_kafka_jars
+from tests.storage.producers.transactional import marker_of
 from tests.storage.rig import T0, batch, manager, running
 from tests.storage.simulated import in_simulated_time
-from tests.storage.transactional import marker_of
 
 pytestmark = pytest.mark.kafka
 

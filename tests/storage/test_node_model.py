@@ -19,9 +19,9 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from barnabas.broker.settings.cleaner_settings import CleanerSettings
 from barnabas.broker.settings.node_config import StorageSettings
-from barnabas.broker.storage.cleaner import Cleaner
-from barnabas.broker.storage.log import Log
-from barnabas.broker.storage.manager import LogManager
+from barnabas.broker.storage.compaction.cleaner import Cleaner
+from barnabas.broker.storage.log.log import Log
+from barnabas.broker.storage.log_manager import LogManager
 from barnabas.protocol.records.batch import build_batch, iterate, records
 from tests.sim.simulated_files import SimulatedFiles
 from tests.sim.simulated_loop import SimulatedLoop

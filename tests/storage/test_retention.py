@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from barnabas.broker.settings.log_config import LogConfig
-from barnabas.broker.storage.log import Log
-from barnabas.broker.storage.manager import LogManager
+from barnabas.broker.storage.log.log import Log
+from barnabas.broker.storage.log_manager import LogManager
 from barnabas.broker.storage.retention import (
     RetentionPolicy,
     SegmentFacts,

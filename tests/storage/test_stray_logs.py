@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from barnabas.broker.storage.manager import LogManager
+from barnabas.broker.storage.log_manager import LogManager
 from barnabas.protocol.errors import ErrorCode, Refused
 from tests.storage.rig import batch, manager, running
 from tests.storage.simulated import in_simulated_time

@@ -32,8 +32,8 @@ from barnabas.broker.lifecycle.registration import (
 from barnabas.broker.storage.files import DiskFiles, StorageError
 from barnabas.client.zookeeper.interface import ConnectionLost, SessionExpired, ZooKeeper
 from barnabas.console.development.embedded_zookeeper import EmbeddedZooKeeper
-from barnabas.protocol import znodes
 from barnabas.protocol.settings import ConfigError
+from barnabas.protocol.zookeeper import znodes
 from tests.harness.fixed_peers import FixedPeers
 from tests.zookeeper.conftest import Connect, expire
 

@@ -16,8 +16,8 @@ from barnabas.broker.coordination.producer_id_manager import ProducerIdBlocks
 from barnabas.broker.lifecycle.node_identity import lay_out
 from barnabas.broker.settings.topic_configs import NOTE_AGE_MS_MAX, TopicConfigs
 from barnabas.client.zookeeper.interface import NodeExists, ZooKeeper
-from barnabas.protocol import znodes
 from barnabas.protocol.errors import ErrorCode, Refused
+from barnabas.protocol.zookeeper import znodes
 from tests.harness.znodes import session as znode_session
 from tests.zookeeper.conftest import Connect
 

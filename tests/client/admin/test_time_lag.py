@@ -6,7 +6,7 @@ import pytest
 
 from barnabas.client.admin.time_lag import Range, _first
 from barnabas.protocol.records.batch import Record, assign, build_batch, build_batch_of, reseal
-from barnabas.protocol.records.codecs import Codec
+from barnabas.protocol.records.compression.codecs import Codec
 from barnabas.protocol.records.control import Marker, encode_marker
 
 

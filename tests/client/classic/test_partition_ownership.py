@@ -13,8 +13,12 @@ from barnabas.client.classic.group_view import GroupView, view_group
 from barnabas.client.classic.partition_ownership import AlreadyRegistered, ClaimRefused, Ownership
 from barnabas.client.topology import TopicPartition
 from barnabas.client.zookeeper.znode_watches import WatchedReads
-from barnabas.protocol import znodes
-from barnabas.protocol.znodes import BrokerRegistration, ConsumerRegistration, TopicAssignment
+from barnabas.protocol.zookeeper import znodes
+from barnabas.protocol.zookeeper.znodes import (
+    BrokerRegistration,
+    ConsumerRegistration,
+    TopicAssignment,
+)
 from tests.sim.sim_zookeeper import SimEnsemble, SimZooKeeper
 
 A, B, C = (TopicPartition("t", number) for number in range(3))

@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from barnabas.broker.storage.entries import entry_at
-from barnabas.broker.storage.producers import Producers
+from barnabas.broker.storage.producers.producer_state import Producers
+from barnabas.broker.storage.segment.batch_headers import entry_at
 from barnabas.client.client_config import ClientConfig
 from barnabas.client.cluster import TopicPartition
 from barnabas.client.errors import KafkaError

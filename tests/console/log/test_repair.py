@@ -14,7 +14,7 @@ from barnabas.console.log.repair import repairs
 from barnabas.protocol.offsets_topic import offset_key, offset_value
 from barnabas.protocol.records import batch
 from barnabas.protocol.records.batch import build_batch
-from barnabas.protocol.records.mending import mended
+from barnabas.protocol.records.bit_repair import mended
 from tests.console.log.test_dump import Captured
 from tests.storage.rig import T0, manager, running
 from tests.storage.simulated import in_simulated_time

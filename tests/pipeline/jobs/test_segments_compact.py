@@ -18,10 +18,10 @@ from barnabas.pipeline.jobs.inputs import UsageProblem
 from barnabas.pipeline.jobs.segment_compaction import Rules, compact
 from barnabas.pipeline.jobs.segments import SegmentsConfig
 from barnabas.pipeline.source.segment_files import find_segments
+from barnabas.protocol.records.compaction.offset_map import ENTRY_BYTES
 from barnabas.protocol.records.control import Marker
-from barnabas.protocol.records.offset_map import ENTRY_BYTES
 from tests.console.log.kafka_data import extract
-from tests.storage.compacting import DAY_MS, Compacting, Pair, newest
+from tests.storage.compaction.compacting import DAY_MS, Compacting, Pair, newest
 from tests.storage.rig import T0
 
 RULES: dict[str, Any] = {

@@ -20,7 +20,7 @@ from barnabas.pipeline.jobs.inputs import Source
 from barnabas.pipeline.jobs.report import Report
 from barnabas.pipeline.jobs.zk_migrate import ZkMigrateConfig
 from barnabas.pipeline.link import Link
-from barnabas.protocol import znodes
+from barnabas.protocol.zookeeper import znodes
 
 Fill = Callable[..., str]
 Step = Callable[..., Report]

@@ -1,0 +1,322 @@
+"""Compaction of the logs that ask for it: which is next, and what its pass may change.
+
+    choose -> flush, so that nothing compacted is ever recovered -> worker reads and writes
+           -> each run of segments is swapped in -> checkpoint
+
+A log that is cut, deleted or no longer to be compacted ends its pass; whatever the worker had
+written is thrown away. Source: docs/spec/log.md §5.2 and §5.8; §9 pitfalls P22 and P26.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+
+from barnabas.broker.settings.cleaner_settings import CleanerSettings
+from barnabas.broker.storage.checkpoints import RECOVERY_POINTS
+from barnabas.broker.storage.files import DiskFiles, Files, StorageError
+from barnabas.broker.storage.log.log import Log
+from barnabas.broker.storage.segment.transaction_index import (
+    AbortedTransaction,
+    BadTransactionIndex,
+    aborted_transactions,
+)
+from barnabas.protocol.errors import Refused
+from barnabas.protocol.records.compaction.compaction_filter import ActiveProducer
+
+from .cleaner_checkpoints import CleanerCheckpoints, LogKeeper
+from .compaction_job import Compacted, CompactionJob, Rewritten
+from .dirty_ratio import Cleanable, cleanable
+from .segment_swap import Swap
+from .worker import CompactionWorker, LoopWorker, PassFailed, PassStopped, WorkerLost
+from .worker_process import ProcessWorker
+
+log = logging.getLogger(__name__)
+
+_LOGS_A_SLICE = 50
+
+
+@dataclass(slots=True)
+class _Pass:
+    """One log under compaction."""
+
+    log: Log
+    worker: CompactionWorker
+    end: int
+    """Where the segments end that it reads."""
+    is_aborted: bool = False
+    swap: Swap | None = None
+
+    def abort(self) -> None:
+        """The log is about to be cut or closed: nothing of this pass may appear any more."""
+        self.is_aborted = True
+        self.worker.stop()
+        if self.swap is not None:
+            self.swap.take_back()
+
+    @property
+    def may_go_on(self) -> bool:
+        """Whether the log is still one to be compacted, and nobody is about to cut it."""
+        each = self.log
+        is_whole = not (self.is_aborted or each.is_offline) and each.recovery_point >= self.end
+        return is_whole and each.config.is_compacted
+
+
+class Cleaner:
+    """The compaction of one node; :meth:`run` is its life.
+
+    ``uncleanable`` are the logs that are left alone until the next start, with the reason.
+    """
+
+    def __init__(
+        self,
+        files: Files,
+        keeper: LogKeeper,
+        settings: CleanerSettings,
+        committed: Callable[[str, int], int | None],
+        now_ms: Callable[[], int],
+        start_worker: Callable[[], CompactionWorker] | None = None,
+    ) -> None:
+        """``committed`` says a partition's high watermark, None when nobody uses its log."""
+        self._files = files
+        self._keeper = keeper
+        self._settings = settings
+        self._committed = committed
+        self._now_ms = now_ms
+        self._start_worker = start_worker or _workers_for(files)
+        self._checkpoints = CleanerCheckpoints(files, keeper)
+        self._passes: dict[Log, _Pass] = {}
+        self._is_loaded = False
+        self._workers = 0
+        self._changed = asyncio.Event()
+        self.uncleanable: dict[Log, str] = {}
+
+    async def run(self) -> None:
+        """Compact whatever needs it, until cancelled."""
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._checkpoints.keep())
+            while True:
+                changed = self._changed
+                while self._workers < self._workers_wanted:
+                    self._workers += 1
+                    tasks.create_task(self._work())
+                await changed.wait()
+
+    def reconfigure(self, settings: CleanerSettings) -> None:
+        """Use other settings: more or fewer workers now, the rest from the next pass on."""
+        self._settings = settings
+        self._changed.set()
+        self._changed = asyncio.Event()
+
+    @property
+    def _workers_wanted(self) -> int:
+        return self._settings.threads if self._settings.is_enabled else 0
+
+    async def _work(self) -> None:
+        worker = self._start_worker()
+        try:
+            while self._workers <= self._workers_wanted:
+                if not await self.clean_next(worker):
+                    await self._back_off()
+        finally:
+            self._workers -= 1
+            await worker.close()
+
+    async def _back_off(self) -> None:
+        """Until it is time to look again, or the settings are others."""
+        changed = self._changed
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(self._settings.backoff_ms / 1000):
+                await changed.wait()
+
+    async def clean_next(self, worker: CompactionWorker) -> bool:
+        """Compact the log that needs it most; False when none does, or when that failed."""
+        chosen = await self._choose()
+        if chosen is None:
+            return False
+        # Others had their turn meanwhile: the log may have been cut, or be another worker's.
+        found = self._look_at(chosen)
+        return found is None or await self._clean(chosen, found, worker)
+
+    # Choosing
+
+    async def _choose(self) -> Log | None:
+        if not self._is_loaded:
+            self._checkpoints.load()
+            self._is_loaded = True
+        await self._checkpoints.save()
+        best, ratio = None, -1.0
+        logs = [each for one in self._keeper.directories for each in self._keeper.logs_in(one)]
+        self.uncleanable = {
+            each: self.uncleanable[each] for each in logs if each in self.uncleanable
+        }
+        for index, each in enumerate(logs):
+            if index % _LOGS_A_SLICE == _LOGS_A_SLICE - 1:
+                await asyncio.sleep(0)
+            found = self._look_at(each)
+            if found and found.ratio > ratio:
+                best, ratio = each, found.ratio
+        return best
+
+    def _look_at(self, each: Log) -> Cleanable | None:
+        """What may be compacted of a log, when it is time to."""
+        if not each.config.is_compacted or each.is_offline or each.is_being_cleaned:
+            return None
+        if each in self.uncleanable:
+            return None
+        try:
+            first_dirty = self._checkpoints.first_dirty(each)
+            found = cleanable(each, first_dirty, self._stable_offset(each), self._now_ms())
+        except StorageError as error:
+            each.note_failure(error)
+            return None
+        is_due = found.ratio > each.config.min_cleanable_dirty_ratio or found.is_overdue
+        return found if found.segments and is_due else None
+
+    def _stable_offset(self, each: Log) -> int:
+        """What lies below is committed and of no open transaction."""
+        mark = self._committed(each.topic, each.partition)
+        if mark is None:
+            mark = self._keeper.high_watermark(each.topic, each.partition)
+        return each.last_stable_offset(mark)
+
+    # One pass
+
+    async def _clean(self, each: Log, found: Cleanable, worker: CompactionWorker) -> bool:
+        current = self._passes[each] = _Pass(each, worker, found.end)
+        each.is_being_cleaned = True
+        before_cut = _on_cut(current)
+        each.before_cut.append(before_cut)
+        try:
+            await self._make_safe(each, found.end)
+            if not current.may_go_on:
+                raise PassStopped
+            began = asyncio.get_running_loop().time()
+            done = await worker.compact(
+                self._job(each, found), lambda run: self._publish(current, run)
+            )
+            if current.may_go_on:
+                await self._checkpoints.advance(each, done.clean_upto)
+                _tell(each, done, asyncio.get_running_loop().time() - began)
+            return current.may_go_on
+        except StorageError as error:
+            self._disk_failed(current, error)
+        except (PassStopped, Refused) as reason:
+            log.info("ended a compaction early log=%s %s", each, reason)
+        except WorkerLost as lost:
+            log.warning("lost a compaction, it will be tried again log=%s: %s", each, lost)
+        except (PassFailed, BadTransactionIndex) as failed:
+            self._give_up(each, str(failed))
+        except Exception as bug:
+            log.exception("compaction failed log=%s", each)
+            self._give_up(each, repr(bug))
+        finally:
+            each.before_cut.remove(before_cut)
+            each.is_being_cleaned = False
+            del self._passes[each]
+        return False
+
+    def _give_up(self, each: Log, reason: str) -> None:
+        log.error("will not compact a log again before the next start log=%s: %s", each, reason)
+        self.uncleanable[each] = reason
+
+    def _disk_failed(self, current: _Pass, error: StorageError) -> None:
+        each = current.log
+        if error.may_heal:
+            log.warning("put a compaction off log=%s: %s", each, error)
+        elif error.is_missing and not current.may_go_on:
+            log.info("ended a compaction early log=%s: %s", each, error)
+        else:
+            self._keeper.storage_failed(each, error)
+
+    async def _make_safe(self, each: Log, end: int) -> None:
+        """Have the recovery point on disk above what will be compacted.
+
+        A start after a crash takes a hole between two segments above it for lost data.
+        """
+        if each.recovery_point < end:
+            await each.flush()
+        for directory in self._keeper.directories:
+            if directory.path == each.directory.parent:
+                logs = self._keeper.logs_in(directory)
+                points = {(one.topic, one.partition): one.recovery_point for one in logs}
+                await directory.write(RECOVERY_POINTS, points)
+
+    def _job(self, each: Log, found: Cleanable) -> CompactionJob:
+        settings, config = self._settings, each.config
+        workers = max(1, settings.threads)
+        return CompactionJob(
+            directory=each.directory,
+            bases=[segment.base_offset for segment in found.segments],
+            sizes=[segment.size for segment in found.segments],
+            end=found.end,
+            first_dirty=found.first_dirty,
+            now_ms=self._now_ms(),
+            delete_retention_ms=config.delete_retention_ms,
+            segment_bytes=config.segment_bytes,
+            segment_index_bytes=config.segment_index_bytes,
+            index_interval_bytes=config.index_interval_bytes,
+            map_bytes=settings.map_bytes // workers,
+            map_load_factor=settings.map_load_factor,
+            buffer_bytes=settings.buffer_bytes // workers // 2,
+            bytes_per_second=settings.bytes_per_second / workers,
+            producers=_active_producers(each, found.end),
+            aborted=_aborted(each, found.end),
+        )
+
+    async def _publish(self, current: _Pass, run: Rewritten) -> bool:
+        """Swap a run of segments in, unless the log has changed below it."""
+        each = current.log
+        bases = set(run.old)
+        old = [one for one in each.segments.view.segments if one.base_offset in bases]
+        if len(old) != len(bases):
+            current.is_aborted = True
+        current.swap = swap = Swap(self._files, each, old, run.new)
+        try:
+            return await swap.publish(lambda: current.may_go_on, self._now_ms())
+        except Refused as refusal:
+            # Files may have been renamed by then: only a start can put them right.
+            path = each.directory
+            raise StorageError(path, f"could not swap segments: {refusal}") from refusal
+        finally:
+            current.swap = None
+
+
+def _workers_for(files: Files) -> Callable[[], CompactionWorker]:
+    """A process sees only the disk of the operating system."""
+    return ProcessWorker if isinstance(files, DiskFiles) else partial(LoopWorker, files)
+
+
+def _on_cut(current: _Pass) -> Callable[[int], None]:
+    def before_cut(offset: int) -> None:
+        if offset < current.end:
+            current.abort()
+
+    return before_cut
+
+
+def _active_producers(each: Log, end: int) -> list[ActiveProducer]:
+    """Those whose last batch may be among what is compacted."""
+    found = []
+    for producer_id, producer in each.producers:
+        last = producer.batches[-1].last_offset if producer.batches else -1
+        if last < end:
+            found.append(ActiveProducer(producer_id, producer.epoch, last))
+    return found
+
+
+def _aborted(each: Log, end: int) -> list[AbortedTransaction]:
+    segments = each.segments.view.segments
+    return list(aborted_transactions(segments, segments[0].base_offset, end))
+
+
+def _tell(each: Log, done: Compacted, seconds: float) -> None:
+    log.info(
+        "compacted log=%s upto=%d bytes_read=%d bytes_written=%d records_dropped=%d ms=%d",
+        *(each, done.clean_upto, done.bytes_read, done.bytes_written, done.records_dropped),
+        seconds * 1000,
+    )

@@ -1,0 +1,206 @@
+"""One pass of compaction over the closed segments of a log: learn the newest offset of each key,
+then copy what is still wanted.
+
+A generator, so that whoever runs it decides when the next step is taken: a worker process as fast
+as its throttle allows, the simulation between other events.
+Source: docs/spec/log.md §5.3 to §5.7; §9 pitfalls P8, P19 to P25 and P36.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator, Sequence
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from barnabas.broker.settings.log_config import LogConfig
+from barnabas.broker.storage.files import Files
+from barnabas.broker.storage.segment.batch_headers import CorruptEntry, entry_at
+from barnabas.broker.storage.segment.cleaned_segment import (
+    CleanedSegment,
+    first_offset,
+    remove_cleaned,
+)
+from barnabas.broker.storage.segment.segment import stem
+from barnabas.broker.storage.segment.segment_indexes import OFFSETS_MAX
+from barnabas.protocol.records.compaction.cleaned_transactions import CleanedTransactions
+from barnabas.protocol.records.compaction.compaction_filter import EntryFilter, live_keys
+from barnabas.protocol.records.compaction.offset_map import OffsetMap
+from barnabas.protocol.records.walk import Entry as WalkedEntry
+from barnabas.protocol.records.walk import Stop, Walk
+
+from .compaction_job import Compacted, CompactionJob, Rewritten, Worked
+
+Steps = Generator[Worked | Rewritten, None, Compacted]
+
+_GROUP_SEGMENTS_MAX: Final = 64
+"""So few segments give way at once that renaming their files holds nobody up."""
+
+
+class Source(NamedTuple):
+    """A segment to read."""
+
+    base_offset: int
+    size: int
+    end: int
+    """The base offset of the next one."""
+
+
+def compact(files: Files, job: CompactionJob) -> Steps:
+    """Run one pass; the receiver of a :class:`Rewritten` publishes it before going on.
+
+    Raises CorruptEntry and CorruptRecords for a log that cannot be read, and StorageError. The
+    files of a run that was not yielded are removed.
+    """
+    remove_cleaned(files, job.directory)
+    return (yield from _Pass(files, job).run())
+
+
+class _Pass:
+    def __init__(self, files: Files, job: CompactionJob) -> None:
+        self._files = files
+        self._job = job
+        ends = [*job.bases[1:], job.end]
+        self._sources = [Source(*each) for each in zip(job.bases, job.sizes, ends, strict=True)]
+        self._map = OffsetMap(job.map_bytes, job.map_load_factor)
+        self._config = LogConfig(
+            segment_bytes=job.segment_bytes,
+            segment_index_bytes=job.segment_index_bytes,
+            index_interval_bytes=job.index_interval_bytes,
+        )
+        self._read = 0
+        self._written = 0
+
+    def run(self) -> Steps:
+        yield from self._learn()
+        latest = self._map.latest
+        job = self._job
+        dated = [each for each in self._sources if each.base_offset < job.first_dirty]
+        legacy_horizon_ms = -1
+        if dated:
+            legacy_horizon_ms = self._modified_ms(dated[-1]) - job.delete_retention_ms
+        kept = EntryFilter(
+            self._map,
+            CleanedTransactions(job.aborted),
+            job.producers,
+            now_ms=job.now_ms,
+            delete_retention_ms=job.delete_retention_ms,
+        )
+        sources = [each for each in self._sources if each.base_offset <= latest]
+        for group in self._groups(sources):
+            yield from self._copy(group, kept, legacy_horizon_ms)
+        return Compacted(latest + 1, self._read, self._written, kept.dropped)
+
+    # Pass 1
+
+    def _learn(self) -> Generator[Worked, None, None]:
+        """Fill the map from the dirty segments, as far as it reaches."""
+        transactions = CleanedTransactions(self._job.aborted)
+        for source in self._sources:
+            if source.end <= self._job.first_dirty:
+                continue
+            for entry in self._entries(source):
+                keys = live_keys(entry, transactions, self._job.first_dirty)
+                if not self._map.add(keys):
+                    return
+                if entry.last_offset >= self._job.first_dirty:
+                    self._map.latest = entry.last_offset
+                yield Worked(len(entry.data))
+            self._map.latest = source.end - 1
+
+    # Pass 2
+
+    def _groups(self, sources: Sequence[Source]) -> Iterator[list[Source]]:
+        """Runs of neighbours that fit one segment together."""
+        job = self._job
+        group: list[Source] = []
+        used = (0, 0, 0)
+        for source in sources:
+            sizes = (
+                source.size,
+                self._size_of(source, ".index"),
+                self._size_of(source, ".timeindex"),
+            )
+            total = (used[0] + sizes[0], used[1] + sizes[1], used[2] + sizes[2])
+            if group and (
+                total[0] > job.segment_bytes
+                or max(total[1:]) > job.segment_index_bytes
+                or (source.size and source.end - 1 - group[0].base_offset > OFFSETS_MAX)
+                or len(group) >= _GROUP_SEGMENTS_MAX
+            ):
+                yield group
+                group, total = [], sizes
+            group.append(source)
+            used = total
+        if group:
+            yield group
+
+    def _copy(
+        self, group: list[Source], kept: EntryFilter, legacy_horizon_ms: int
+    ) -> Generator[Worked | Rewritten, None, None]:
+        """Write what is wanted of a run of segments, and say so when it is durable."""
+        outputs = [self._output(group[0].base_offset)]
+        modified_ms = self._modified_ms(group[-1])
+        try:
+            for source in group:
+                kept.keeps_legacy_tombstones = self._modified_ms(source) > legacy_horizon_ms
+                for entry in self._entries(source):
+                    data, aborted = kept.judge(entry)
+                    written = len(data) if data is not None else 0
+                    if data is not None:
+                        self._put(outputs, data)
+                        if aborted is not None:
+                            outputs[-1].note_aborted(aborted)
+                    self._written += written
+                    yield Worked(len(entry.data) + written)
+            outputs[-1].finish()
+            for output in outputs:
+                output.date(modified_ms)
+            self._files.sync_directory(self._job.directory)
+        except BaseException:
+            for output in outputs:
+                output.close()
+            remove_cleaned(self._files, self._job.directory)
+            raise
+        yield Rewritten(
+            [source.base_offset for source in group],
+            [(output.base_offset, output.size) for output in outputs],
+        )
+
+    def _put(self, outputs: list[CleanedSegment], data: bytes | bytearray) -> None:
+        """Append to the last output, or to one more where that has no room."""
+        entry = entry_at(data)
+        if not outputs[-1].takes(len(data), entry.last_offset):
+            outputs[-1].finish()
+            outputs.append(self._output(first_offset(data)))
+        outputs[-1].append(data, entry)
+
+    def _output(self, base_offset: int) -> CleanedSegment:
+        job = self._job
+        return CleanedSegment(
+            self._files, job.directory, base_offset, self._config, job.buffer_bytes
+        )
+
+    # Files
+
+    def _entries(self, source: Source) -> Iterator[WalkedEntry]:
+        """Every entry of a segment, verified; raises CorruptEntry where one is not."""
+        file = self._files.open_existing(self._path(source, ".log"))
+        try:
+            walk = Walk(file.read, end=source.size, base_offset=source.base_offset)
+            for entry in walk:
+                self._read += len(entry.data)
+                yield entry
+            if walk.stop is not Stop.END:
+                raise CorruptEntry(walk.valid_bytes, f"{file.path}: {walk.reason}")
+        finally:
+            file.close()
+
+    def _path(self, source: Source, suffix: str) -> Path:
+        return self._job.directory / (stem(source.base_offset) + suffix)
+
+    def _size_of(self, source: Source, suffix: str) -> int:
+        path = self._path(source, suffix)
+        return self._files.size(path) if self._files.exists(path) else 0
+
+    def _modified_ms(self, source: Source) -> int:
+        return self._files.modified_ms(self._path(source, ".log"))

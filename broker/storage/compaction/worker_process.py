@@ -1,0 +1,168 @@
+"""A compaction in a process of its own: started at need, kept for the next pass, ended when idle.
+
+    us      one line a message: {"job": ...}, then for each run of segments "go", or "stop"
+    worker  {"rewritten": [...]}, then {"compacted": [...]} or {"failed": ...}
+
+Both ends are pipes, so that the worker learns of our death however we die.
+Source: docs/spec/log.md §5.8.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import logging
+import sys
+from pathlib import Path
+from typing import Any, Final
+
+from barnabas.broker.storage.cooperative import uninterrupted
+from barnabas.broker.storage.files import StorageError
+
+from .compaction_job import Compacted, CompactionJob, Rewritten
+from .worker import PassFailed, PassStopped, Publish, WorkerLost
+
+log = logging.getLogger(__name__)
+
+MODULE: Final = "barnabas.broker.storage.compaction.worker_main"
+IDLE_S: Final = 60.0
+_LINE_BYTES_MAX: Final = 1 << 20
+
+
+class ProcessWorker:
+    """The port :class:`~barnabas.broker.storage.compaction.worker.CompactionWorker`."""
+
+    def __init__(self, idle_s: float = IDLE_S) -> None:
+        self._idle_s = idle_s
+        self._process: asyncio.subprocess.Process | None = None
+        self._idle: asyncio.TimerHandle | None = None
+        self._leaving: asyncio.Task[None] | None = None
+        self._is_stopped = False
+        self._is_busy = False
+
+    @property
+    def pid(self) -> int | None:
+        """Of the process; None while there is none."""
+        return None if self._process is None else self._process.pid
+
+    async def compact(self, job: CompactionJob, publish: Publish) -> Compacted:
+        """Hand the job over and follow it; a cancelled caller leaves no worker behind."""
+        assert not self._is_busy
+        self._is_stopped, self._is_busy = False, True
+        if self._idle is not None:
+            self._idle.cancel()
+        answer: Compacted | Exception | None = None
+        try:
+            answer = await self._follow(await self._alive(), job, publish)
+        finally:
+            self._is_busy = False
+            if answer is None:
+                await self.close()  # nobody knows what it is doing
+            else:
+                self._rest()
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    async def _alive(self) -> asyncio.subprocess.Process:
+        """The process, started when there is none or when it died while it was idle."""
+        if self._process is not None and self._process.returncode is None:
+            return self._process
+        await self.close()
+        try:
+            self._process = await asyncio.create_subprocess_exec(
+                *(sys.executable, "-m", MODULE),
+                stdin=asyncio.subprocess.PIPE,
+                stdout=asyncio.subprocess.PIPE,
+                limit=_LINE_BYTES_MAX,
+            )
+        except OSError as error:
+            raise WorkerLost(f"could not start: {error}") from error
+        log.debug("started a worker pid=%d", self._process.pid)
+        return self._process
+
+    async def _follow(
+        self, process: asyncio.subprocess.Process, job: CompactionJob, publish: Publish
+    ) -> Compacted | Exception:
+        """What the worker answers at the end of the pass; raises when there is no answer."""
+        await self._say(process, f'{{"job": {job.to_json()}}}')
+        while True:
+            heard = await self._hear(process)
+            if "rewritten" in heard:
+                is_wanted = not self._is_stopped and await publish(Rewritten(*heard["rewritten"]))
+                await self._say(process, json.dumps("go" if is_wanted else "stop"))
+            elif "compacted" in heard:
+                return Compacted(*heard["compacted"])
+            else:
+                return _failure(heard["failed"])
+
+    async def _say(self, process: asyncio.subprocess.Process, line: str) -> None:
+        assert process.stdin is not None
+        try:
+            process.stdin.write(line.encode() + b"\n")
+            await process.stdin.drain()
+        except ConnectionError as error:
+            raise WorkerLost(str(error)) from error
+
+    async def _hear(self, process: asyncio.subprocess.Process) -> dict[str, Any]:
+        assert process.stdout is not None
+        line = await process.stdout.readline()
+        if not line.endswith(b"\n"):
+            raise WorkerLost(f"the worker died pid={process.pid}")
+        heard: dict[str, Any] = json.loads(line)
+        return heard
+
+    def _rest(self) -> None:
+        """Keep the process a while for the next pass."""
+        loop = asyncio.get_running_loop()
+        self._idle = loop.call_later(self._idle_s, self._let_go)
+
+    def _let_go(self) -> None:
+        """It was idle for long: end it, and start another when there is work."""
+        process, self._process = self._process, None
+        if process is not None:
+            self._leaving = asyncio.get_running_loop().create_task(_end(process))
+
+    def stop(self) -> None:
+        """Tell the worker; it looks at its input at every step."""
+        self._is_stopped = True
+        if self._is_busy and self._process is not None and self._process.stdin is not None:
+            self._process.stdin.write(b'"stop"\n')
+
+    async def close(self) -> None:
+        """See :class:`CompactionWorker`."""
+        if self._idle is not None:
+            self._idle.cancel()
+        process, self._process = self._process, None
+        if process is not None:
+            await uninterrupted(_end(process))
+        if self._leaving is not None:
+            await asyncio.wait([self._leaving])
+
+
+async def _end(process: asyncio.subprocess.Process) -> None:
+    """Kill a worker and see it gone: whatever it was writing is removed by the next."""
+    if process.returncode is None:
+        with contextlib.suppress(ProcessLookupError):
+            process.kill()
+    if process.stdin is not None:
+        process.stdin.close()
+    await process.wait()
+
+
+def _failure(failed: dict[str, Any]) -> Exception:
+    """What the worker ran into, as the exception it was there."""
+    reason = failed["reason"]
+    match failed["kind"]:
+        case "storage":
+            return StorageError(
+                Path(failed["path"]),
+                reason,
+                is_full=failed["is_full"],
+                is_missing=failed["is_missing"],
+            )
+        case "stopped":
+            return PassStopped(reason)
+        case _:
+            return PassFailed(reason)

@@ -1,0 +1,1 @@
+"""The log of one partition replica: appends, reads, its list of segments, flushes, truncation."""

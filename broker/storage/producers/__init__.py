@@ -1,0 +1,1 @@
+"""Producer state: sequence numbers, snapshots of them, and transactions not yet stable."""

@@ -1,0 +1,213 @@
+"""What one partition knows of the producers that number their batches.
+
+A batch that was appended before is recognised by its sequence numbers and answered again; one
+that does not follow the last is refused. Source: docs/spec/log.md §7.1 to §7.3.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+from barnabas.broker.storage.segment.batch_headers import Entry
+from barnabas.broker.storage.segment.transaction_index import AbortedTransaction
+from barnabas.protocol.errors import ErrorCode, Refused
+from barnabas.protocol.records.batch import Buffer
+from barnabas.protocol.records.control import Marker
+from barnabas.protocol.records.header import CONTROL, TRANSACTIONAL, sequence_after
+
+from .ongoing_transactions import NO_TRANSACTION, Ending, Transactions, ending_in
+
+BATCHES_MAX: Final = 5
+"""A producer has at most so many requests under way, so it repeats none older."""
+
+
+class SentBatch(NamedTuple):
+    """A batch that is in the log."""
+
+    base_sequence: int
+    last_sequence: int
+    last_offset: int
+    offset_delta: int
+    """Last minus first offset."""
+    timestamp: int
+
+    @property
+    def base_offset(self) -> int:
+        """Of the batch's first record."""
+        return self.last_offset - self.offset_delta
+
+
+@dataclass(slots=True)
+class Producer:
+    """One producer id in one partition."""
+
+    epoch: int
+    coordinator_epoch: int = -1
+    timestamp: int = -1
+    """Newest of its last batch or marker; records may tell of a time long past."""
+    transaction_start: int = NO_TRANSACTION
+    """First offset of the transaction that is open, if any."""
+    batches: deque[SentBatch] = field(default_factory=lambda: deque(maxlen=BATCHES_MAX))
+    """The newest last; all of the current epoch."""
+    heard_ms: int = field(default=-1, compare=False)
+    """Wall clock of the first look after its last batch."""
+    is_fresh: bool = field(default=False, compare=False)
+    """It has sent something since the last look."""
+
+    def next_sequence(self, epoch: int) -> int:
+        """What a batch of ``epoch`` must begin with."""
+        if epoch != self.epoch or not self.batches:
+            return 0
+        last = self.batches[-1].last_sequence
+        return 0 if last < 0 else sequence_after(last, 1)
+
+
+class Producers:
+    """The producers of one partition by their ids."""
+
+    __slots__ = ("_producers", "end_offset", "transactions")
+
+    def __init__(self, known: Mapping[int, Producer] | None = None) -> None:
+        self._producers = dict(known or {})
+        self.transactions = Transactions(
+            {
+                producer_id: producer.transaction_start
+                for producer_id, producer in self._producers.items()
+                if producer.transaction_start != NO_TRANSACTION
+            }
+        )
+        self.end_offset = 0
+        """The log up to here has been taken into account."""
+
+    def __len__(self) -> int:
+        return len(self._producers)
+
+    def __iter__(self) -> Iterator[tuple[int, Producer]]:
+        return iter(self._producers.items())
+
+    def get(self, producer_id: int) -> Producer | None:
+        """None for one never heard of, or forgotten."""
+        return self._producers.get(producer_id)
+
+    def check(
+        self,
+        producer_id: int,
+        epoch: int,
+        base_sequence: int,
+        last_sequence: int,
+        *,
+        is_transactional: bool,
+        is_client: bool,
+    ) -> SentBatch | None:
+        """Judge a batch before it is written.
+
+        Returns the batch in the log when this one repeats it, None when it is to be appended.
+        Of the coordinators' own batches only the epoch is judged. Raises Refused.
+        """
+        producer = self._producers.get(producer_id)
+        if producer is None:
+            return None
+        if is_client and epoch == producer.epoch:
+            for sent in producer.batches:
+                if sent.base_sequence == base_sequence and sent.last_sequence == last_sequence:
+                    return sent
+        if epoch < producer.epoch:
+            raise Refused(
+                ErrorCode.INVALID_PRODUCER_EPOCH,
+                f"producer {producer_id} is at epoch {producer.epoch}",
+            )
+        if is_client:
+            expected = producer.next_sequence(epoch)
+            if base_sequence != expected:
+                raise Refused(
+                    ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+                    f"producer {producer_id} sent {base_sequence}, not {expected}",
+                )
+            if producer.transaction_start != NO_TRANSACTION and not is_transactional:
+                raise Refused(
+                    ErrorCode.INVALID_TXN_STATE, f"producer {producer_id} is in a transaction"
+                )
+        return None
+
+    def check_marker(self, producer_id: int, control_batch: Buffer) -> None:
+        """Judge a control batch before it is written; of the producer itself see :meth:`check`.
+
+        Raises Refused for a coordinator that has a successor.
+        """
+        producer, ending = self._producers.get(producer_id), ending_in(control_batch)
+        if producer and ending and ending.coordinator_epoch < producer.coordinator_epoch:
+            raise Refused(
+                ErrorCode.TRANSACTION_COORDINATOR_FENCED,
+                f"a coordinator of epoch {producer.coordinator_epoch} wrote for {producer_id}",
+            )
+
+    def note(self, batch: Entry, data: Buffer) -> AbortedTransaction | None:
+        """Take a batch into account that is in the log; of ``data`` only a marker is looked at.
+
+        Returns the transaction that it aborted, if it did.
+        """
+        if batch.attributes & CONTROL:
+            ending = ending_in(data)
+            return None if ending is None else self._end(batch, ending)
+        producer = self._heard(batch)
+        delta = batch.last_offset - batch.base_offset
+        producer.batches.append(
+            SentBatch(
+                batch.base_sequence,
+                sequence_after(batch.base_sequence, delta),
+                batch.last_offset,
+                delta,
+                batch.max_timestamp,
+            )
+        )
+        if batch.attributes & TRANSACTIONAL and producer.transaction_start == NO_TRANSACTION:
+            producer.transaction_start = batch.base_offset
+            self.transactions.begin(batch.producer_id, batch.base_offset)
+        return None
+
+    def _heard(self, batch: Entry) -> Producer:
+        producer = self._producers.get(batch.producer_id)
+        if producer is None:
+            producer = self._producers[batch.producer_id] = Producer(batch.producer_epoch)
+        if producer.epoch != batch.producer_epoch:
+            producer.epoch = batch.producer_epoch
+            producer.batches.clear()
+        producer.timestamp = batch.max_timestamp
+        producer.is_fresh = True
+        return producer
+
+    def _end(self, batch: Entry, ending: Ending) -> AbortedTransaction | None:
+        producer_id, marker_offset = batch.producer_id, batch.last_offset
+        producer = self._heard(batch)
+        producer.coordinator_epoch = max(producer.coordinator_epoch, ending.coordinator_epoch)
+        start, producer.transaction_start = producer.transaction_start, NO_TRANSACTION
+        if start == NO_TRANSACTION:
+            return None
+        self.transactions.end(producer_id, marker_offset)
+        if ending.marker is Marker.COMMIT:
+            return None
+        stable = self.transactions.stable_after(marker_offset)
+        return AbortedTransaction(producer_id, start, marker_offset, stable)
+
+    def expire(self, now_ms: int, idle_ms: int) -> None:
+        """Forget producers silent for longer than ``idle_ms``, unless a transaction is open.
+
+        Who sends records of long ago is not silent, as Kafka takes it to be.
+        """
+        kept = {}
+        for producer_id, producer in self._producers.items():
+            if producer.is_fresh:
+                producer.is_fresh, producer.heard_ms = False, now_ms
+            heard_ms = max(producer.timestamp, producer.heard_ms)
+            if producer.transaction_start != NO_TRANSACTION or now_ms - heard_ms <= idle_ms:
+                kept[producer_id] = producer
+        self._producers = kept
+
+    def clear(self) -> None:
+        """Forget all."""
+        self._producers.clear()
+        self.transactions = Transactions()
+        self.end_offset = 0

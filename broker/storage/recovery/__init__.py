@@ -1,0 +1,1 @@
+"""From files to a log: what a start loads, verifies, repairs and quarantines."""

@@ -1,0 +1,258 @@
+"""Recovery of one segment: keep what is whole, say where the rest begins, make the indexes anew.
+
+Source: docs/spec/log.md §3.4; §9 pitfalls P10 to P12.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Generator
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from barnabas.broker.storage.leader_epochs import LeaderEpochs
+from barnabas.broker.storage.segment.batch_headers import CorruptEntry
+from barnabas.broker.storage.segment.gaps import Gap, Gaps
+from barnabas.broker.storage.segment.segment import IndexLost, Segment
+from barnabas.broker.storage.segment.segment_indexes import OFFSETS_MAX
+from barnabas.protocol.records.batch import is_control
+from barnabas.protocol.records.header import INT64_MAX
+from barnabas.protocol.records.walk import Entry, Stop, Walk
+
+from .misplaced_batches import MISPLACED, misplaced_before
+from .offset_overflow import OffsetOverflow
+from .quarantine import next_entry
+
+log = logging.getLogger(__name__)
+
+_SLICE_BYTES = 1 << 20
+
+
+class Recovered(NamedTuple):
+    """What a recovery found."""
+
+    next_offset: int
+    """After the last good batch; the segment's base when there is none."""
+    valid_bytes: int
+    """Where the last good batch ends; what comes after is no good."""
+    reason: str
+    """Why it is not; empty when there is nothing after it."""
+    is_missing: bool
+    """The file ends inside an entry: bytes are not there, rather than wrong."""
+    is_contiguous: bool
+    """No offset is missing in what was verified."""
+    has_markers: bool
+    """A control batch is in what was verified."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trust:
+    """What is known of a segment before it is verified."""
+
+    below: int = 0
+    """What lies below this offset was fsynced with its indexes and is left alone."""
+    kept: int = 0
+    """What lies below this offset was fsynced: damage there is no torn tail."""
+    upper: int = INT64_MAX
+    """Every offset is below."""
+    may_skip: bool = True
+    """Offsets may be missing from ``kept`` on, as compaction leaves them."""
+
+
+_NOTHING = Trust()
+
+
+def recover_segment(
+    segment: Segment, trust: Trust = _NOTHING, *, epochs: LeaderEpochs | None = None
+) -> Generator[None, None, Recovered]:
+    """Verify every batch of a segment and rebuild its indexes, pausing now and then.
+
+    Nothing is cut. New leader epochs are noted in ``epochs``. Raises StorageError, and
+    OffsetOverflow for a segment whose offsets do not fit, which must be split and not cut.
+    """
+    return (yield from _Recovery(segment, trust, epochs).run())
+
+
+def trust_below(segment: Segment, offset: int) -> tuple[int, int] | None:
+    """Keep the indexes of what was flushed, below ``offset``; the rest is to be noted again.
+
+    Returns where the rest begins, as (position, last offset before it). None when the files
+    do not bear it out: then nothing is trusted.
+    """
+    indexes, last_offset = segment.indexes, segment.base_offset - 1
+    if offset <= segment.base_offset or not indexes.are_sound(offset + OFFSETS_MAX, segment.size):
+        return None
+    try:
+        indexes.truncate(offset)
+        for entry in segment.entries(indexes.last_position):
+            if not last_offset < entry.last_offset < offset:
+                return None
+            last_offset = entry.last_offset
+            indexes.notice_time(entry.max_timestamp, last_offset)
+            if last_offset + 1 == offset:
+                end = entry.position + entry.size
+                indexes.resume(end, segment.first_timestamp())
+                return end, last_offset
+    except (CorruptEntry, IndexLost):
+        pass  # the reason is found again, and told, by who verifies everything
+    return None
+
+
+def sound_end(segment: Segment) -> int | None:
+    """Where a closed segment ends, if its time index ends with the greatest time, as when closed.
+
+    Looks at the batches after the last indexed one; None also when these cannot be read.
+    """
+    newest, next_offset = -1, segment.base_offset
+    try:
+        for entry in segment.entries(segment.indexes.tail_position):
+            newest, next_offset = max(newest, entry.max_timestamp), entry.last_offset + 1
+    except CorruptEntry:
+        return None
+    if newest > segment.indexes.max_timestamp:
+        return None
+    return max(next_offset, segment.gaps.end_offset)
+
+
+class _Recovery:
+    def __init__(self, segment: Segment, trust: Trust, epochs: LeaderEpochs | None) -> None:
+        self._segment = segment
+        self._trust = trust
+        self._epochs = epochs
+        self._size = segment.size
+        self._misplaced: set[int] = set()
+        """Positions of batches that only those behind them show to be wrong."""
+        self._start_at_zero()
+
+    def _start_at_zero(self) -> None:
+        self._position = 0
+        self._next_offset = self._begins = self._segment.base_offset
+        self._last: Entry | None = None
+        """The last good batch, which should begin at ``_begins`` or behind."""
+        self._epoch = -1
+        self._is_contiguous = True
+        self._has_markers = False
+        self._gaps: list[Gap] = []
+
+    def run(self) -> Generator[None, None, Recovered]:
+        segment = self._segment
+        segment.forget_hints()
+        begin = trust_below(segment, self._trust.below)
+        if begin is None:
+            segment.indexes.reset()
+            segment.quarantine(Gaps())
+        else:
+            self._position, self._next_offset = begin[0], begin[1] + 1
+        while (outcome := (yield from self._pass())) is None:
+            segment.indexes.reset()
+            segment.quarantine(Gaps())
+            self._start_at_zero()
+        stop, reason = outcome
+        if stop is Stop.OVERFLOW:
+            raise OffsetOverflow(segment.path(".log"), segment.base_offset)
+        segment.indexes.finish()
+        if self._gaps:
+            segment.quarantine(Gaps((*segment.gaps, *self._gaps)))
+        return Recovered(
+            self._next_offset,
+            self._position,
+            reason,
+            stop is Stop.PARTIAL,
+            self._is_contiguous,
+            self._has_markers,
+        )
+
+    def _pass(self) -> Generator[None, None, tuple[Stop | None, str] | None]:
+        """All of it once; None when a batch that was noted turned out to be wrong."""
+        while True:
+            stop, reason = yield from self._verify()
+            if reason and self._is_last_misplaced():
+                return None
+            if not reason or self._next_offset >= self._trust.kept:
+                return stop, reason
+            found = yield from self._resume(reason)
+            if not found:
+                return stop, reason
+
+    def _is_last_misplaced(self) -> bool:
+        """Whether the last batch is wrong, rather than what follows it; then that is noted."""
+        last, trust = self._last, self._trust
+        if last is None or self._begins >= trust.kept or last.position in self._misplaced:
+            return False
+        right = misplaced_before(
+            self._segment.read,
+            self._position,
+            self._size,
+            last=last,
+            next_offset=self._begins,
+            upper=trust.upper,
+        )
+        if right is not None:
+            self._misplaced.add(last.position)
+        return right is not None
+
+    def _verify(self) -> Generator[None, None, tuple[Stop | None, str]]:
+        """Go on to the end or to damage; says why it stopped."""
+        walk = Walk(
+            self._segment.read,
+            end=self._size,
+            start=self._position,
+            base_offset=self._segment.base_offset,
+            previous_offset=self._next_offset - 1,
+        )
+        since_pause = 0
+        for entry in walk:
+            if problem := self._problem(entry):
+                return Stop.CORRUPT, problem
+            self._note(entry)
+            since_pause += len(entry.data)
+            if since_pause >= _SLICE_BYTES:
+                since_pause = 0
+                yield
+        return walk.stop, walk.reason if self._position < self._size else ""
+
+    def _problem(self, entry: Entry) -> str:
+        """Damage that only others show, or an old block that the disk had for another file."""
+        is_kept = self._next_offset < self._trust.kept
+        if entry.position in self._misplaced or (
+            is_kept and entry.last_offset >= self._trust.upper
+        ):
+            return MISPLACED
+        if entry.base_offset < self._trust.kept or self._trust.may_skip:
+            return ""
+        if entry.magic == 2 and entry.base_offset > self._next_offset:
+            return f"offset {entry.base_offset} instead of {self._next_offset}"
+        if 0 <= entry.leader_epoch < self._epoch:
+            return f"leader epoch {entry.leader_epoch} after {self._epoch}"
+        return ""
+
+    def _note(self, entry: Entry) -> None:
+        count = len(entry.data)
+        self._segment.indexes.note(entry.position, count, entry.last_offset, entry.max_timestamp)
+        if self._epochs is not None and entry.leader_epoch > self._epochs.latest:
+            self._epochs.assign(entry.leader_epoch, entry.base_offset)
+        self._has_markers = self._has_markers or is_control(entry.data)
+        self._epoch = max(self._epoch, entry.leader_epoch)
+        self._position = entry.position + count
+        self._last, self._begins = entry, self._next_offset
+        self._is_contiguous = self._is_contiguous and entry.base_offset == self._next_offset
+        self._next_offset = entry.last_offset + 1
+
+    def _resume(self, reason: str) -> Generator[None, None, bool]:
+        """Look for good batches behind damage; False when there are none."""
+        found = yield from next_entry(
+            self._segment.read,
+            self._position,
+            self._size,
+            base_offset=self._segment.base_offset,
+            next_offset=self._next_offset,
+            upper=self._trust.upper,
+        )
+        if found is None:
+            return False
+        self._gaps.append(
+            Gap(self._position, found.position, self._next_offset, found.base_offset, reason)
+        )
+        self._position, self._next_offset = found.position, found.base_offset
+        self._last = None
+        return True

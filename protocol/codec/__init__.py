@@ -1,0 +1,1 @@
+"""From a declared message to bytes and back: declarations, generated code."""

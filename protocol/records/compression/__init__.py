@@ -1,0 +1,1 @@
+"""The codecs of record batches, and the frames that they come in."""

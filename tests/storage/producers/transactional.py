@@ -1,0 +1,74 @@
+"""Transactions of numbered producers in one log, written as clients and coordinators write them."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+
+from barnabas.broker.storage.log.log import Appended, Log
+from barnabas.broker.storage.segment.transaction_index import AbortedTransaction, parse_aborted
+from barnabas.protocol.records.batch import build_batch
+from barnabas.protocol.records.control import Marker, encode_marker
+from tests.storage.rig import T0, Rig, batch
+
+
+def marker_of(
+    producer: int, marker: Marker, *, epoch: int = 0, coordinator_epoch: int = 0
+) -> bytearray:
+    """A control batch as a transaction coordinator writes it."""
+    return build_batch(
+        [encode_marker(marker, coordinator_epoch)],
+        timestamp_ms=T0,
+        producer_id=producer,
+        producer_epoch=epoch,
+        is_transactional=True,
+        is_control=True,
+    )
+
+
+class Writing:
+    """Producers that count their sequence numbers."""
+
+    def __init__(self, rig: Rig) -> None:
+        self.rig = rig
+        self._sequences: dict[int, int] = defaultdict(int)
+
+    def send(self, producer: int, count: int = 1, *, epoch: int = 0) -> Appended:
+        """Records in the transaction of ``producer``, which begins with them if none is open."""
+        sequence = self._sequences[producer]
+        self._sequences[producer] += count
+        return self.rig.append(
+            batch(
+                count,
+                producer_id=producer,
+                producer_epoch=epoch,
+                base_sequence=sequence,
+                is_transactional=True,
+            )
+        )
+
+    def plain(self, count: int = 1) -> Appended:
+        """Records of nobody in particular."""
+        return self.rig.append(batch(count))
+
+    def end(self, producer: int, marker: Marker, **fields: int) -> Appended:
+        """The coordinator's word on the transaction."""
+        return self.rig.append(marker_of(producer, marker, **fields), is_client=False)
+
+    def abort(self, producer: int, **fields: int) -> Appended:
+        """Nobody may see its records."""
+        return self.end(producer, Marker.ABORT, **fields)
+
+    def commit(self, producer: int, **fields: int) -> Appended:
+        """All may see them."""
+        return self.end(producer, Marker.COMMIT, **fields)
+
+
+def aborted(log: Log) -> list[AbortedTransaction]:
+    """Every entry of every transaction index, as memory has them."""
+    return [each for segment in log.segments.view.segments for each in segment.indexes.transactions]
+
+
+def aborted_on_disk(rig: Rig) -> list[AbortedTransaction]:
+    """The same, as the files have them."""
+    paths = sorted(rig.directory.glob("*.txnindex"))
+    return [each for path in paths for each in parse_aborted(path.read_bytes())]
