@@ -47,8 +47,8 @@ from barnabas.broker.storage.cooperative import at_once
 from barnabas.broker.storage.files import DiskFiles
 from barnabas.broker.storage.log_manager import LogManager
 from barnabas.coordinator.config import CoordinatorConfig
+from barnabas.coordinator.group_coordinator import GroupCoordinator
 from barnabas.coordinator.ports import OFFSETS_TOPIC, Caller
-from barnabas.coordinator.service import GroupCoordinator
 from barnabas.protocol.codec.compiler import decoder, encoder
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages import (

@@ -37,9 +37,9 @@ from barnabas.broker.storage.cooperative import at_once
 from barnabas.broker.storage.files import DiskFiles
 from barnabas.broker.storage.log_manager import LogManager
 from barnabas.coordinator.config import CoordinatorConfig
-from barnabas.coordinator.ownership import Standing
+from barnabas.coordinator.group_coordinator import GroupCoordinator
+from barnabas.coordinator.group_registry import LoadState
 from barnabas.coordinator.ports import OFFSETS_TOPIC, Caller
-from barnabas.coordinator.service import GroupCoordinator
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.hashing import group_partition
 from barnabas.protocol.messages import leader_and_isr
@@ -156,8 +156,8 @@ class Node:
         for partition in self.partitions:
             self.coordinator.on_elected(partition.index, partition.leader_epoch)
         terms = self.coordinator.directory.terms()
-        while any(term.standing is not Standing.OWNED for term in terms):
-            assert not any(term.standing is Standing.FAILED for term in terms)
+        while any(term.standing is not LoadState.OWNED for term in terms):
+            assert not any(term.standing is LoadState.FAILED for term in terms)
             await asyncio.sleep(0.001)
 
     async def close(self) -> None:

@@ -14,7 +14,7 @@ from .offsets import Commit, TopicPartition
 from .ports import Caller
 
 if TYPE_CHECKING:
-    from .audit import Held
+    from .audit_trail import HeldResponse
 
 AT_ONCE: Final = 128
 AT_ONCE_BYTES: Final = 256 << 10
@@ -24,7 +24,7 @@ RETRY_S_MAX: Final = 2.0
 _DOUBLINGS_MAX: Final = 10
 
 
-class Change(NamedTuple):
+class AuditedChange(NamedTuple):
     """One offset that was changed, and by whom."""
 
     size: int
@@ -37,7 +37,7 @@ class Change(NamedTuple):
     partition: TopicPartition
     old: Commit | None
     new: Commit | None
-    held: Held | None
+    held: HeldResponse | None
     """Whose answer waits for it."""
 
 
@@ -50,10 +50,10 @@ class AuditQueue:
     """Each group with something to write is in one of three queues."""
 
     def __init__(self) -> None:
-        self._urgent: dict[str, list[Change]] = {}
+        self._urgent: dict[str, list[AuditedChange]] = {}
         """Groups with a change whose answer is held; taken first."""
-        self._waiting: dict[str, list[Change]] = {}
-        self._refused: dict[str, list[Change]] = {}
+        self._waiting: dict[str, list[AuditedChange]] = {}
+        self._refused: dict[str, list[AuditedChange]] = {}
         """Groups with a change that the topic did not take; tried again by themselves."""
         self._retries = 0
         self.retry_at = 0.0
@@ -78,7 +78,7 @@ class AuditQueue:
         """Whether what was refused is to be tried again."""
         return bool(self._refused) and now >= self.retry_at
 
-    def add(self, change: Change) -> None:
+    def add(self, change: AuditedChange) -> None:
         """Behind all others of its group."""
         group = change.group
         found = self._waiting.get(group)
@@ -92,12 +92,12 @@ class AuditQueue:
             self._urgent[group] = self._waiting.pop(group)
         found.append(change)
 
-    def take(self, build: Callable[[Change], int], *, is_retry: bool) -> list[Change]:
+    def take(self, build: Callable[[AuditedChange], int], *, is_retry: bool) -> list[AuditedChange]:
         """What goes into one batch; ``build`` makes a record and gives its bytes.
 
         ``is_retry``: of what was refused, else of everything else.
         """
-        taken: list[Change] = []
+        taken: list[AuditedChange] = []
         left = AT_ONCE_BYTES
         for queue in (self._refused,) if is_retry else (self._urgent, self._waiting):
             for group in list(islice(queue, AT_ONCE)):
@@ -112,12 +112,12 @@ class AuditQueue:
                     return taken
         return taken
 
-    def give_back(self, changes: Sequence[Change], now: float, *, is_retry: bool) -> None:
+    def give_back(self, changes: Sequence[AuditedChange], now: float, *, is_retry: bool) -> None:
         """They were not taken by the topic: they come before what came for their groups since."""
         if not self._refused and not is_retry:
             self._retries = 0
             self.retry_at = now + RETRY_S
-        by_group: dict[str, list[Change]] = {}
+        by_group: dict[str, list[AuditedChange]] = {}
         for change in changes:
             by_group.setdefault(change.group, []).append(change)
         for group, first in by_group.items():

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from barnabas.protocol.consumer_protocol import subscribed_topics
 from barnabas.protocol.errors import ErrorCode
 
-from .group_state import NEXT, RULES, GroupState, Rules
+from .cooperative import ITEMS_PER_TURN
+from .group_state import NEXT, RULES, GroupState, StateRules
 from .offsets import Offsets
-from .slices import SLICE
 
 if TYPE_CHECKING:
-    from .ownership import Term
-    from .sessions import Deadline
+    from .group_registry import LeadershipTerm
+    from .timer import Deadline
 
 _NONE: Final = ErrorCode.NONE  # an attribute of an enumeration costs more than a look-up here
 _EMPTY: Final = GroupState.EMPTY
@@ -32,7 +32,7 @@ Protocols: TypeAlias = tuple[tuple[str, bytes], ...]
 """Name and member metadata of each protocol a member offers, the preferred one first."""
 
 
-class Waiting:
+class PendingRequest:
     """A request whose answer is due later, and the version it must be given in."""
 
     __slots__ = ("reply", "version")
@@ -86,8 +86,8 @@ class Member:
         self.assignment = assignment
         self.is_new = False
         self.is_answer_due = False
-        self.join: Waiting | None = None
-        self.sync: Waiting | None = None
+        self.join: PendingRequest | None = None
+        self.sync: PendingRequest | None = None
 
     @property
     def is_static(self) -> bool:
@@ -153,7 +153,7 @@ class Group:
     def __init__(
         self,
         group_id: str,
-        term: Term,
+        term: LeadershipTerm,
         *,
         since_ms: int | None,
         state: GroupState = GroupState.EMPTY,
@@ -165,7 +165,7 @@ class Group:
         self.group_id = group_id
         self.term = term
         self.state = state
-        self.rules: Rules = RULES[state]
+        self.rules: StateRules = RULES[state]
         self.since_ms = since_ms
         self.generation = generation
         self.protocol_type = protocol_type
@@ -182,7 +182,7 @@ class Group:
         self.is_delayed = False
         self.grew = False
         self.lacks_metadata = False
-        """What it was may have been lost (unread.py), and nobody has joined since."""
+        """What it was may have been lost (damaged_records.py), and nobody has joined since."""
         self.initial_remaining_ms = 0
         self._offers: dict[str, int] = {}
         self._joined = 0
@@ -292,14 +292,14 @@ class Group:
 
     # -- joining -----------------------------------------------------------------------------
 
-    def park_join(self, member: Member, waiting: Waiting) -> Waiting | None:
+    def park_join(self, member: Member, waiting: PendingRequest) -> PendingRequest | None:
         """Keep a JoinGroup until the rebalance completes; gives back the one it replaces."""
         superseded = member.join
         member.join = waiting
         self._joined += superseded is None
         return superseded
 
-    def take_join(self, member: Member) -> Waiting | None:
+    def take_join(self, member: Member) -> PendingRequest | None:
         """The parked JoinGroup of a member, to be answered now."""
         waiting, member.join = member.join, None
         self._joined -= waiting is not None
@@ -358,7 +358,7 @@ class Group:
         else:
             self.protocol = None
             self.become(GroupState.EMPTY, now_ms)
-        self.subscribed = self._subscribed() if len(self.members) <= SLICE else None
+        self.subscribed = self._subscribed() if len(self.members) <= ITEMS_PER_TURN else None
 
     def select_protocol(self) -> str:
         """The protocol that everybody offers and most prefer; on a tie the leader's order decides.

@@ -12,8 +12,8 @@ from typing import Final
 from barnabas.protocol.offsets_topic import GroupRecord, MemberRecord
 
 from .group import Group, Member
+from .group_registry import LeadershipTerm
 from .group_state import GroupState
-from .ownership import Term
 
 MEMBER_BYTES_MIN: Final = 24
 """What a member takes beside its texts and bytes: two timeouts and the lengths of the others."""
@@ -58,7 +58,7 @@ def is_larger(group: Group, bytes_max: int) -> bool:
     return False
 
 
-def group_of(group_id: str, record: GroupRecord, term: Term) -> Group:
+def group_of(group_id: str, record: GroupRecord, term: LeadershipTerm) -> Group:
     """A group as its last record tells, its timers not yet set."""
     since = record.current_state_timestamp
     group = Group(

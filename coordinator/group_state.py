@@ -34,7 +34,7 @@ NEXT: Final[Mapping[GroupState, frozenset[GroupState]]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Rules:
+class StateRules:
     """What a state answers to a request that is otherwise in order; NONE lets it pass."""
 
     sync: ErrorCode
@@ -44,36 +44,36 @@ class Rules:
     may_rebalance: bool
 
 
-RULES: Final[Mapping[GroupState, Rules]] = {
-    GroupState.EMPTY: Rules(
+RULES: Final[Mapping[GroupState, StateRules]] = {
+    GroupState.EMPTY: StateRules(
         sync=ErrorCode.UNKNOWN_MEMBER_ID,
         heartbeat=ErrorCode.UNKNOWN_MEMBER_ID,
         commit=ErrorCode.NONE,
         delete=ErrorCode.NONE,
         may_rebalance=True,
     ),
-    GroupState.PREPARING: Rules(
+    GroupState.PREPARING: StateRules(
         sync=ErrorCode.REBALANCE_IN_PROGRESS,
         heartbeat=ErrorCode.REBALANCE_IN_PROGRESS,
         commit=ErrorCode.NONE,
         delete=ErrorCode.NON_EMPTY_GROUP,
         may_rebalance=False,
     ),
-    GroupState.COMPLETING: Rules(
+    GroupState.COMPLETING: StateRules(
         sync=ErrorCode.NONE,
         heartbeat=ErrorCode.NONE,
         commit=ErrorCode.REBALANCE_IN_PROGRESS,
         delete=ErrorCode.NON_EMPTY_GROUP,
         may_rebalance=True,
     ),
-    GroupState.STABLE: Rules(
+    GroupState.STABLE: StateRules(
         sync=ErrorCode.NONE,
         heartbeat=ErrorCode.NONE,
         commit=ErrorCode.NONE,
         delete=ErrorCode.NON_EMPTY_GROUP,
         may_rebalance=True,
     ),
-    GroupState.DEAD: Rules(
+    GroupState.DEAD: StateRules(
         sync=ErrorCode.COORDINATOR_NOT_AVAILABLE,
         heartbeat=ErrorCode.COORDINATOR_NOT_AVAILABLE,
         commit=ErrorCode.COORDINATOR_NOT_AVAILABLE,

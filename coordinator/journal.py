@@ -17,7 +17,7 @@ from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.records.batch import build_batch, build_single
 
 from .config import CoordinatorConfig
-from .ownership import Standing, Term
+from .group_registry import LeadershipTerm, LoadState
 from .ports import OffsetsLog
 
 log = logging.getLogger(__name__)
@@ -28,7 +28,7 @@ Entry: TypeAlias = tuple[bytes, bytes | None]
 Told: TypeAlias = Callable[[ErrorCode, int], None]
 """Told once how a request ended: the append's code, and the offset of its first record."""
 
-_OVER: Final = Standing.OVER
+_OVER: Final = LoadState.OVER
 
 BATCH_OVERHEAD: Final = 61
 RECORD_OVERHEAD: Final = 21
@@ -61,7 +61,7 @@ class _Batch:
 
     __slots__ = ("bytes_max", "entries", "size", "term", "waiting")
 
-    def __init__(self, term: Term, bytes_max: int) -> None:
+    def __init__(self, term: LeadershipTerm, bytes_max: int) -> None:
         self.term = term
         self.bytes_max = bytes_max
         self.size = BATCH_OVERHEAD
@@ -92,10 +92,10 @@ class Journal:
         self._config = config
         self._loop = loop
         self._now_ms = now_ms
-        self._open: dict[Term, _Batch] = {}
+        self._open: dict[LeadershipTerm, _Batch] = {}
         self._batches: list[_Batch] = []
 
-    def write(self, term: Term, entries: Sequence[Entry], told: Told) -> None:
+    def write(self, term: LeadershipTerm, entries: Sequence[Entry], told: Told) -> None:
         """Hand over the records of one request; ``told`` is called once, after this returned.
 
         A request that does not fit into the batch begun in this turn begins another one; one that
@@ -111,13 +111,13 @@ class Journal:
         batch.entries += entries
         batch.size += size
 
-    def refuse(self, term: Term, code: ErrorCode, told: Told) -> None:
+    def refuse(self, term: LeadershipTerm, code: ErrorCode, told: Told) -> None:
         """Tell ``code`` of a request whose records are not even made, as :meth:`write` would."""
         batch = _Batch(term, 0)
         batch.waiting.append((told, 0))
         self._loop.call_soon(batch.done, code, -1)
 
-    def plain_bytes_max(self, term: Term) -> int:
+    def plain_bytes_max(self, term: LeadershipTerm) -> int:
         """What key and value of a record may take; without a bound where batches are compressed."""
         bytes_max = self._log.batch_bytes_max(term.partition)
         return sys.maxsize if self._config.offsets_compression_codec or not bytes_max else bytes_max
@@ -134,7 +134,7 @@ class Journal:
                 log.exception("append failed partition=%d", batch.term.partition)
                 batch.done(ErrorCode.UNKNOWN_SERVER_ERROR, -1)
 
-    def _begin(self, term: Term) -> _Batch:
+    def _begin(self, term: LeadershipTerm) -> _Batch:
         if not self._batches:
             self._loop.call_soon(self.flush)
         batch = self._open[term] = _Batch(term, self._log.batch_bytes_max(term.partition))

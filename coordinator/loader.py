@@ -17,10 +17,10 @@ from barnabas.protocol.errors import CorruptRequest, Refused
 
 from .config import CoordinatorConfig
 from .group import Group
-from .ownership import Directory, Standing, Term
+from .group_registry import GroupRegistry, LeadershipTerm, LoadState
 from .ports import OffsetsLog
 from .replay import RECORDS_BETWEEN_LOOKS
-from .shadow import Shadow
+from .standby_state import StandbyState
 
 log = logging.getLogger(__name__)
 
@@ -30,11 +30,11 @@ _RETRY_FIRST_S: Final = 0.1
 _RETRY_MOST_S: Final = 10.0
 _RETRY_DOUBLINGS: Final = 10
 
-Loaded = Callable[[Term, list[Group]], None]
+Loaded = Callable[[LeadershipTerm, list[Group]], None]
 Steps = Generator[None, None, None]
 
 
-class _Over(Exception):  # noqa: N818 - what happened, not an error
+class _LeadershipLost(Exception):  # noqa: N818 - what happened, not an error
     """Leadership ended while a partition was loading; the coordinator will be told, or was."""
 
 
@@ -43,7 +43,7 @@ class _Load:
 
     __slots__ = ("began", "shadow", "steps", "term")
 
-    def __init__(self, term: Term, began: float, shadow: Shadow | None) -> None:
+    def __init__(self, term: LeadershipTerm, began: float, shadow: StandbyState | None) -> None:
         self.term = term
         self.began = began
         self.shadow = shadow
@@ -76,7 +76,7 @@ class Loader:
     def __init__(
         self,
         offsets_log: OffsetsLog,
-        directory: Directory,
+        directory: GroupRegistry,
         config: CoordinatorConfig,
         loop: asyncio.AbstractEventLoop,
         now_ms: Callable[[], int],
@@ -100,7 +100,7 @@ class Loader:
     def __len__(self) -> int:
         return len(self._loads)
 
-    def begin(self, term: Term, shadow: Shadow | None = None) -> None:
+    def begin(self, term: LeadershipTerm, shadow: StandbyState | None = None) -> None:
         """Load a term that just began, from where its ``shadow`` has come to.
 
         An earlier term of the same leadership hands over what it has read.
@@ -110,7 +110,7 @@ class Loader:
         self._loads[term.partition] = load
         self._go_on(load)
 
-    def end(self, partition: int) -> Shadow | None:
+    def end(self, partition: int) -> StandbyState | None:
         """The partition is not led here any more: what was read of it, if that is not served."""
         load = self._loads.pop(partition, None)
         if load is None:
@@ -147,7 +147,7 @@ class Loader:
         except StopIteration:
             if load.steps is steps:
                 load.steps = None
-        except _Over:
+        except _LeadershipLost:
             self._again(load)
         except (Refused, CorruptRequest) as problem:
             self._failed(load, str(problem))
@@ -169,14 +169,14 @@ class Loader:
         done = partial(self._committed, load, end, groups)
         self._log.when_committed(term.partition, end, done)
 
-    def _shadow_for(self, load: _Load) -> Shadow:
+    def _shadow_for(self, load: _Load) -> StandbyState:
         partition = load.term.partition
         replica = self._log.replica(partition)
         if replica is None or self._log.bounds(partition) is None:
-            raise _Over
+            raise _LeadershipLost
         shadow = load.shadow
         if shadow is None or shadow.replica is not replica:
-            shadow = load.shadow = Shadow(replica, self._config.load_buffer_bytes)
+            shadow = load.shadow = StandbyState(replica, self._config.load_buffer_bytes)
         return shadow
 
     def _committed(self, load: _Load, end: int, groups: list[Group], is_committed: bool) -> None:
@@ -209,7 +209,7 @@ class Loader:
             term.loaded_end = end
             self._loaded(term, groups)
 
-    def _take_unread(self, term: Term, shadow: Shadow, groups: list[Group]) -> None:
+    def _take_unread(self, term: LeadershipTerm, shadow: StandbyState, groups: list[Group]) -> None:
         """Groups that the damage may concern are told to come again, all others are served."""
         unread = term.unread = shadow.unread
         if unread is not None:
@@ -233,8 +233,8 @@ class Loader:
         """Do not own what could not be read whole; try again, from the start, while it is led."""
         term = load.term
         load.shadow = None
-        if term.standing is not Standing.FAILED:
-            term.become(Standing.FAILED)
+        if term.standing is not LoadState.FAILED:
+            term.become(LoadState.FAILED)
         log.error("offsets partition not served partition=%d: %s", term.partition, why)
         self._again(load)
 

@@ -17,13 +17,13 @@ from barnabas.protocol.messages.leave_group import (
 )
 from barnabas.protocol.messages.sync_group import SyncGroupRequest
 
-from . import answers
-from .group import Group, Reply, Waiting
+from . import rebalance_responses
+from .cooperative import CooperativeScheduler
+from .group import Group, PendingRequest, Reply
+from .group_registry import GroupRegistry
 from .group_state import GroupState
-from .ownership import Directory
 from .ports import Caller
 from .rebalance import Rebalancer
-from .slices import Slices
 
 PROTOCOL_SINCE: Final = 5
 """SyncGroup: from this version on the member says which protocol it believes in (KIP-559)."""
@@ -31,10 +31,12 @@ MEMBERS_SINCE: Final = 3
 """LeaveGroup: from this version on several members at once (KIP-345)."""
 
 
-class Membership:
+class MembershipHandler:
     """Serves SyncGroup, Heartbeat and LeaveGroup."""
 
-    def __init__(self, directory: Directory, rebalancer: Rebalancer, slices: Slices) -> None:
+    def __init__(
+        self, directory: GroupRegistry, rebalancer: Rebalancer, slices: CooperativeScheduler
+    ) -> None:
         self._slices = slices
         self._directory = directory
         self._groups = directory.groups
@@ -54,19 +56,19 @@ class Membership:
         """Answer with the assignment as soon as the leader's is stored, or with a refusal."""
         code = self._sync_problem(request, version)
         if code:
-            reply(answers.sync_refused(code))
+            reply(rebalance_responses.sync_refused(code))
             return
         group = self._groups[request.group_id]
         member = group.members[request.member_id]
         if group.state is GroupState.STABLE:
             self._rebalancer.synced(group, member)
             self._rebalancer.alive(member)
-            reply(answers.synced(group, member))
+            reply(rebalance_responses.synced(group, member))
             return
         assert group.state is GroupState.COMPLETING
-        superseded, member.sync = member.sync, Waiting(version, reply)
+        superseded, member.sync = member.sync, PendingRequest(version, reply)
         if superseded is not None:
-            superseded.reply(answers.sync_refused(ErrorCode.NOT_COORDINATOR))
+            superseded.reply(rebalance_responses.sync_refused(ErrorCode.NOT_COORDINATOR))
         self._rebalancer.synced(group, member)
         if group.leader_id == member.member_id:
             decided = ((item.member_id, bytes(item.assignment)) for item in request.assignments)

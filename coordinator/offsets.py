@@ -22,8 +22,8 @@ def topic_partition(topic: str, partition: int) -> TopicPartition:
     return topic, partition
 
 
-ON_ITS_WAY: Final = -1
-GONE: Final = -2
+IN_FLIGHT: Final = -1
+DISCARDED: Final = -2
 
 
 class Commit:
@@ -55,7 +55,7 @@ class Commit:
         metadata: str,
         committed_ms: int,
         expires_ms: int,
-        record_offset: int = ON_ITS_WAY,
+        record_offset: int = IN_FLIGHT,
     ) -> None:
         self.offset = offset
         self.leader_epoch = leader_epoch
@@ -98,7 +98,7 @@ class Offsets:
 
         Nothing happens when the partition was forgotten meanwhile (its topic was deleted).
         """
-        if commit.record_offset == GONE:
+        if commit.record_offset == DISCARDED:
             return
         commit.record_offset = record_offset
         served = self.committed.get(partition)
@@ -109,7 +109,7 @@ class Offsets:
         if self.pending.get(partition) is commit:
             del self.pending[partition]
         if commit.before is not None:
-            _give_up(commit.before)
+            _discard(commit.before)
             commit.before = None
 
     def withdraw(self, partition: TopicPartition, commit: Commit) -> None:
@@ -118,11 +118,11 @@ class Offsets:
         An older one on its way is the latest again. Were it dropped along with this one, its
         client would be told of a success that nobody is served.
         """
-        commit.record_offset = GONE
+        commit.record_offset = DISCARDED
         if self.pending.get(partition) is not commit:
             return
         before = commit.before
-        while before is not None and before.record_offset != ON_ITS_WAY:
+        while before is not None and before.record_offset != IN_FLIGHT:
             before = before.before
         if before is None:
             del self.pending[partition]
@@ -159,16 +159,16 @@ class Offsets:
     def forget(self, partition: TopicPartition) -> None:
         """Drop whatever is known of a partition; a commit on its way will not bring it back."""
         self.committed.pop(partition, None)
-        _give_up(self.pending.pop(partition, None))
+        _discard(self.pending.pop(partition, None))
         self.old_keys.discard(partition)
         for producer_id, staged in list(self.transactional.items()):
             if staged.pop(partition, None) is not None and not staged:
                 del self.transactional[producer_id]
 
 
-def _give_up(commit: Commit | None) -> None:
+def _discard(commit: Commit | None) -> None:
     """Let neither ``commit`` nor any older one on its way be served later on."""
     while commit is not None:
-        if commit.record_offset == ON_ITS_WAY:
-            commit.record_offset = GONE
+        if commit.record_offset == IN_FLIGHT:
+            commit.record_offset = DISCARDED
         commit = commit.before

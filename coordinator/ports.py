@@ -12,7 +12,7 @@ from typing import Protocol
 from barnabas.protocol.audit_topic import ToolWord, parse_tool_client_id
 from barnabas.protocol.errors import ErrorCode
 
-from .unread import Damage
+from .damaged_records import Damage
 
 OFFSETS_TOPIC = "__consumer_offsets"
 
@@ -36,7 +36,7 @@ class Caller:
     tool: ToolWord | None = field(init=False)
     """What a tool of ours says about what it is going to do."""
     outside: dict[str, float] = field(init=False, compare=False, repr=False, default_factory=dict)
-    """Groups that this connection committed to from outside of them, and when (audit.py)."""
+    """Groups that this connection committed to from outside of them, and when (audit_trail.py)."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "tool", parse_tool_client_id(self.client_id))
@@ -85,7 +85,7 @@ class OffsetsLog(Protocol):
         """
 
 
-class Watcher(Protocol):
+class FollowerListener(Protocol):
     """Who is told what a follower does to its log."""
 
     def appended(self, before: int, data: bytes) -> None:
@@ -150,7 +150,7 @@ class Replica(Protocol):
     def cleaned_offset(self) -> int:
         """Compaction has rewritten what lies below; beyond every offset when that is unknown."""
 
-    def watch(self, watcher: Watcher | None) -> None:
+    def watch(self, watcher: FollowerListener | None) -> None:
         """Tell this one from now on, or nobody."""
 
     def snapshot(self, name: str = SNAPSHOT) -> SnapshotFile | None:

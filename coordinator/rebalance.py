@@ -1,7 +1,7 @@
 """How a group gets from one generation to the next: who is waited for, how long, who goes.
 
 Source: docs/spec/coordinator.md §5.2, §5.3 (points 7, 8, 10) and §5.5. Every change of a group's
-members passes here; joining.py and membership.py decide what a sender may ask for.
+members passes here; join_group.py and membership.py decide what a sender may ask for.
 """
 
 from __future__ import annotations
@@ -17,22 +17,22 @@ from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages import join_group
 from barnabas.protocol.offsets_topic import group_key, group_value
 
-from . import answers
+from . import rebalance_responses
 from .config import CoordinatorConfig
-from .group import CONSUMER, Group, Member, Waiting
+from .cooperative import ITEMS_PER_TURN, CooperativeScheduler
+from .group import CONSUMER, Group, Member, PendingRequest
 from .group_record import is_larger, record_of
+from .group_registry import GroupRegistry
 from .group_state import GroupState
 from .journal import GROUP_ERRORS, Journal, Told
-from .ownership import Directory
-from .sessions import Deadline, Deadlines
-from .slices import SLICE, Slices
+from .timer import Deadline, TimerQueue
 
 log = logging.getLogger(__name__)
 
 NEW_MEMBER_JOIN_TIMEOUT_MS: Final = 300_000
 """How long a member may wait that was never answered: its client may be gone (KAFKA-7610)."""
 
-FAREWELLS_TOLD: Final = 20
+REMOVALS_LOGGED: Final = 20
 """Lines at INFO about members removed between two generations; the others are counted in one."""
 
 
@@ -42,11 +42,11 @@ class Rebalancer:
     def __init__(
         self,
         config: CoordinatorConfig,
-        directory: Directory,
-        deadlines: Deadlines,
+        directory: GroupRegistry,
+        deadlines: TimerQueue,
         journal: Journal,
         now_ms: Callable[[], int],
-        slices: Slices,
+        slices: CooperativeScheduler,
     ) -> None:
         self._slices = slices
         self._config = config
@@ -109,7 +109,9 @@ class Rebalancer:
         group.pending_members[member_id] = deadline
         self._deadlines.start(deadline, session_timeout_ms)
 
-    def admit(self, group: Group, member: Member, protocol_type: str, waiting: Waiting) -> None:
+    def admit(
+        self, group: Group, member: Member, protocol_type: str, waiting: PendingRequest
+    ) -> None:
         """Take a new member in and park its JoinGroup."""
         if group.state is GroupState.PREPARING and group.generation == 0:
             group.grew = True
@@ -123,7 +125,7 @@ class Rebalancer:
         self._deadlines.start(member.session, NEW_MEMBER_JOIN_TIMEOUT_MS)
         self.trigger(group, f"member {member.member_id} joined")
 
-    def park_join(self, group: Group, member: Member, waiting: Waiting) -> None:
+    def park_join(self, group: Group, member: Member, waiting: PendingRequest) -> None:
         """Keep a JoinGroup of a member; an older one of the same member is answered 16."""
         superseded = group.park_join(member, waiting)
         if superseded is not None:
@@ -136,7 +138,7 @@ class Rebalancer:
             self._refuse_join(join, member, code)
         sync, member.sync = member.sync, None
         if sync is not None:
-            sync.reply(answers.sync_refused(code))
+            sync.reply(rebalance_responses.sync_refused(code))
 
     def remove(self, group: Group, member: Member, reason: str) -> None:
         """A member goes; the others find out in a rebalance."""
@@ -150,7 +152,7 @@ class Rebalancer:
 
     def _drop(self, group: Group, member: Member, reason: str) -> None:
         group.farewells += 1
-        level = logging.INFO if group.farewells <= FAREWELLS_TOLD else logging.DEBUG
+        level = logging.INFO if group.farewells <= REMOVALS_LOGGED else logging.DEBUG
         log.log(
             level, "removed member group=%s member=%s: %s", group.group_id, member.member_id, reason
         )
@@ -160,15 +162,15 @@ class Rebalancer:
 
     @staticmethod
     def _sum_up_farewells(group: Group) -> None:
-        untold = group.farewells - FAREWELLS_TOLD
+        untold = group.farewells - REMOVALS_LOGGED
         if untold > 0:
             log.info("removed further members group=%s count=%d", group.group_id, untold)
         group.farewells = 0
 
-    def _refuse_join(self, waiting: Waiting, member: Member, code: ErrorCode) -> None:
+    def _refuse_join(self, waiting: PendingRequest, member: Member, code: ErrorCode) -> None:
         # 25 tells the client to come back as somebody new
         member_id = "" if code is ErrorCode.UNKNOWN_MEMBER_ID else member.member_id
-        waiting.reply(answers.join_refused(code, waiting.version, member_id))
+        waiting.reply(rebalance_responses.join_refused(code, waiting.version, member_id))
 
     # -- the wait for joins ------------------------------------------------------------------
 
@@ -273,9 +275,9 @@ class Rebalancer:
         """The leader last: it is told of all, whom to list takes a while as well."""
         group.pending_syncs = dict.fromkeys(group.members)
         self._deadlines.start(group.sync_timer, group.rebalance_timeout_ms)
-        generation, protocol = answers.Generation.of(group), group.protocol
+        generation, protocol = rebalance_responses.Generation.of(group), group.protocol
         members, listed = list(group.members.values()), list[join_group.Member]()
-        due: dict[str, Waiting] = {}
+        due: dict[str, PendingRequest] = {}
         for member in members:
             waiting = group.take_join(member)
             if waiting is not None:  # static and silent ones go on with the session they have
@@ -284,7 +286,7 @@ class Rebalancer:
         leading = due.pop(generation.leader, None)
 
         def tell(member: Member) -> None:
-            listed.append(answers.listed(member, protocol))
+            listed.append(rebalance_responses.listed(member, protocol))
             waiting = due.pop(member.member_id, None)
             if waiting is not None:
                 self._answered(group, member)
@@ -308,7 +310,7 @@ class Rebalancer:
 
     def _gather_subscribed(self, group: Group) -> None:
         """Find out what a large group subscribes to, as :meth:`Group.next_generation` has not."""
-        if group.protocol_type != CONSUMER or len(group.members) <= SLICE:
+        if group.protocol_type != CONSUMER or len(group.members) <= ITEMS_PER_TURN:
             return
         generation, protocol = group.generation, group.protocol
         gathered: list[list[str] | None] = []
@@ -381,10 +383,10 @@ class Rebalancer:
                 due.append((member, waiting, member.assignment))
         protocol_type, protocol = group.protocol_type, group.protocol
 
-        def reply(one: tuple[Member, Waiting, bytes]) -> None:
+        def reply(one: tuple[Member, PendingRequest, bytes]) -> None:
             member, waiting, assignment = one
             self._alive_in(group, member)
-            waiting.reply(answers.assigned(protocol_type, protocol, assignment))
+            waiting.reply(rebalance_responses.assigned(protocol_type, protocol, assignment))
 
         self._slices.run(due, reply)
 
@@ -404,9 +406,9 @@ class Rebalancer:
                 member.is_answer_due = True
                 due.append((member, waiting))
 
-        def reply(one: tuple[Member, Waiting]) -> None:
+        def reply(one: tuple[Member, PendingRequest]) -> None:
             self._alive_in(group, one[0])
-            one[1].reply(answers.sync_refused(code))
+            one[1].reply(rebalance_responses.sync_refused(code))
 
         self._slices.run(due, reply)
 

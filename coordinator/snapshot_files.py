@@ -18,14 +18,14 @@ from crc32c import crc32c
 from barnabas.protocol.errors import Refused
 from barnabas.protocol.records.corrupt_records import CorruptRecords
 
-from . import increment, snapshot
-from .increment import Applying, Gathering, IncrementHeader
+from . import incremental_snapshot, snapshot
+from .incremental_snapshot import Applying, Gathering, IncrementHeader
 from .ports import INCREMENT, SNAPSHOT, Replica, SnapshotFile
 from .replay import Replay
 from .snapshot import Body, Restoring, SnapshotHeader
 
 if TYPE_CHECKING:
-    from .shadow import Shadow
+    from .standby_state import StandbyState
 
 log = logging.getLogger(__name__)
 
@@ -113,7 +113,7 @@ class Captured:
     name: str = SNAPSHOT
 
 
-def capture(shadow: Shadow) -> Generator[None, None, Captured | None]:
+def capture(shadow: StandbyState) -> Generator[None, None, Captured | None]:
     """The whole snapshot of a shadow that does not move meanwhile.
 
     Yields often. None when nothing is to be kept.
@@ -227,8 +227,8 @@ def _believed_increment(
     replica: Replica, file: SnapshotFile, *, whole: SnapshotHeader | None
 ) -> IncrementHeader:
     """Raises _Stale for one that is sound, but goes with another whole snapshot."""
-    header = IncrementHeader.parse(file.read(0, increment.HEADER_BYTES))
-    if file.size != increment.HEADER_BYTES + header.body_bytes:
+    header = IncrementHeader.parse(file.read(0, incremental_snapshot.HEADER_BYTES))
+    if file.size != incremental_snapshot.HEADER_BYTES + header.body_bytes:
         raise CorruptRecords(f"{file.size} bytes")
     if (header.base, header.base_crc) != base_of(replica, whole):
         raise _Stale

@@ -17,11 +17,11 @@ from typing import Final, TypeVar
 from barnabas.protocol.errors import CorruptRequest, Refused
 
 from .config import CoordinatorConfig
-from .increment_capture import Unfit, capture_increment
-from .ownership import Directory, Standing, Term
+from .group_registry import GroupRegistry, LeadershipTerm, LoadState
+from .incremental_capture import NotIncremental, capture_increment
 from .ports import INCREMENT, OffsetsLog, Replica
-from .shadow import Shadow
 from .snapshot_files import Captured, Saved, capture, drop_above, saved, write
+from .standby_state import StandbyState
 
 log = logging.getLogger(__name__)
 
@@ -31,11 +31,11 @@ SLICE_S: Final = 0.001
 PAUSE_S: Final = 0.004
 GATHER_S: Final = 0.02
 """Commits come one by one: applied together they cost a fraction."""
-LOOK_S: Final = 10.0
+CHECK_LED_S: Final = 10.0
 """How often the led partitions are looked at for segments that were rolled."""
-LOOKS_IN_VAIN_MAX: Final = 12
+SKIPPED_CHECKS_MAX: Final = 12
 """So often while some partition is loading."""
-AGAIN_S: Final = 300.0
+RETRY_S: Final = 300.0
 """How long a partition is left alone whose file was not written: the disk may be full."""
 STOP_S: Final = 5.0
 """What snapshots may add to a stop."""
@@ -51,21 +51,21 @@ _WRITES_AT_ONCE: Final = 4
 """Snapshots in memory that wait for the disk, at a stop."""
 
 
-class _File(Enum):
+class _SnapshotKind(Enum):
     """What can be written beside a log."""
 
     WHOLE = "whole"
     INCREMENT = "increment"
 
 
-class _Left(Exception):  # noqa: N818 - what happened, not an error
+class _RoleChanged(Exception):  # noqa: N818 - what happened, not an error
     """The replica got another role while it was worked on."""
 
 
-class _Follower:
+class _StandbyListener:
     """Hears what a followed replica does to its log."""
 
-    def __init__(self, shadow: Shadow) -> None:
+    def __init__(self, shadow: StandbyState) -> None:
         self._shadow = shadow
 
     def appended(self, before: int, data: bytes) -> None:
@@ -77,7 +77,7 @@ class _Follower:
             drop_above(self._shadow.replica, offset)
 
 
-class _FilesOnly:
+class _SnapshotFilesListener:
     """Hears what a replica whose shadow failed does to its log: its files go with it."""
 
     def __init__(self, replica: Replica) -> None:
@@ -97,7 +97,7 @@ class Standbys:
     def __init__(
         self,
         offsets_log: OffsetsLog,
-        directory: Directory,
+        directory: GroupRegistry,
         config: CoordinatorConfig,
         loop: asyncio.AbstractEventLoop,
     ) -> None:
@@ -105,7 +105,7 @@ class Standbys:
         self._directory = directory
         self._config = config
         self._loop = loop
-        self._shadows: dict[int, Shadow] = {}
+        self._shadows: dict[int, StandbyState] = {}
         self._due: dict[int, None] = {}
         self._wake = asyncio.Event()
         self._working = asyncio.Lock()
@@ -125,12 +125,12 @@ class Standbys:
     def __len__(self) -> int:
         return len(self._shadows)
 
-    def __getitem__(self, partition: int) -> Shadow:
+    def __getitem__(self, partition: int) -> StandbyState:
         return self._shadows[partition]
 
     # -- roles -----------------------------------------------------------------------------------
 
-    def review(self, partition: int, former: Shadow | None = None) -> None:
+    def review(self, partition: int, former: StandbyState | None = None) -> None:
         """The role of a partition may have changed: keep a shadow exactly while it is followed.
 
         ``former`` is a shadow that a load got so far before it ended.
@@ -149,11 +149,11 @@ class Standbys:
             shadow = former if former is not None and is_same else self._shadow_of(replica)
             shadow.wake = partial(self._notice, partition)
             self._shadows[partition] = shadow
-            replica.watch(_Follower(shadow))
+            replica.watch(_StandbyListener(shadow))
             saved(replica)  # before anything is appended: deletes what is beyond the end
         self._notice(partition)
 
-    def take(self, partition: int) -> Shadow | None:
+    def take(self, partition: int) -> StandbyState | None:
         """The shadow of a partition that is led here from now on."""
         shadow = self._shadows.get(partition)
         self._drop(partition)
@@ -165,14 +165,14 @@ class Standbys:
         for partition in [*self._shadows, *self._failed]:
             self._drop(partition)
 
-    def _shadow_of(self, replica: Replica) -> Shadow:
-        return Shadow(replica, self._config.load_buffer_bytes)
+    def _shadow_of(self, replica: Replica) -> StandbyState:
+        return StandbyState(replica, self._config.load_buffer_bytes)
 
     def _drop(self, partition: int) -> None:
         shadow = self._shadows.pop(partition, None)
         self._due.pop(partition, None)
         if shadow is not None:
-            shadow.wake = _nobody
+            shadow.wake = _ignore
             shadow.replica.watch(None)
         failed = self._failed.pop(partition, None)
         if failed is not None:
@@ -187,7 +187,7 @@ class Standbys:
         self._drop(partition)
         if shadow is not None:
             self._failed[partition] = shadow.replica
-            shadow.replica.watch(_FilesOnly(shadow.replica))
+            shadow.replica.watch(_SnapshotFilesListener(shadow.replica))
 
     def _notice(self, partition: int) -> None:
         self._due[partition] = None
@@ -229,39 +229,39 @@ class Standbys:
                 shadow.looked_at_segment = base
             kept = sum(len(each.committed) for each in shadow.replay.offsets.values())
             due = self._due_file(partition, shadow.replica, kept)
-            if due is _File.WHOLE:
+            if due is _SnapshotKind.WHOLE:
                 await self._save(partition, shadow)
-            elif due is _File.INCREMENT:
+            elif due is _SnapshotKind.INCREMENT:
                 await self._save_increment(partition, shadow.replica)
 
     async def _look_at_led(self) -> None:
         looks_in_vain = 0
         while not self._is_stopping:
-            await asyncio.sleep(LOOK_S)
+            await asyncio.sleep(CHECK_LED_S)
             # Groups that wait for their load come first; one that takes for ever holds up nothing.
             looks_in_vain = looks_in_vain + 1 if self._directory.is_loading else 0
-            if looks_in_vain % LOOKS_IN_VAIN_MAX:
+            if looks_in_vain % SKIPPED_CHECKS_MAX:
                 continue
             for term in self._directory.terms():
                 replica = self._log.replica(term.partition)
-                if term.standing is not Standing.OWNED or replica is None:
+                if term.standing is not LoadState.OWNED or replica is None:
                     continue
                 if self._due_of_led(term, replica):
                     async with self._guarded(term.partition):
                         # Asked again: a stop may have written it while this waited for its turn.
                         due = self._due_of_led(term, replica)
-                        if due is _File.WHOLE:
+                        if due is _SnapshotKind.WHOLE:
                             await self._save_led(term.partition, replica)
-                        elif due is _File.INCREMENT:
+                        elif due is _SnapshotKind.INCREMENT:
                             await self._save_increment(term.partition, replica)
 
-    def _due_of_led(self, term: Term, replica: Replica) -> _File | None:
+    def _due_of_led(self, term: LeadershipTerm, replica: Replica) -> _SnapshotKind | None:
         if self._is_stopping:
             return None
         kept = sum(len(group.offsets.committed) for group in term.groups.values())
         return self._due_file(term.partition, replica, kept)
 
-    def _due_file(self, partition: int, replica: Replica, kept: int) -> _File | None:
+    def _due_file(self, partition: int, replica: Replica, kept: int) -> _SnapshotKind | None:
         """What is to be written now; ``kept`` offsets are what a whole snapshot would hold.
 
         A whole one when a segment was rolled since, or when it costs less than what it saves to
@@ -273,10 +273,10 @@ class Standbys:
         known = saved(replica)
         ends = max(known.offset, start)
         if ends < replica.segment_base <= mark or mark - ends >= max(self.tail_max, 2 * kept):
-            return _File.WHOLE
+            return _SnapshotKind.WHOLE
         base = _base(known, start)
         is_long = mark - ends >= max(self.tail_max, ends - base)
-        return _File.INCREMENT if is_long and self._unfit.get(partition) != base else None
+        return _SnapshotKind.INCREMENT if is_long and self._unfit.get(partition) != base else None
 
     async def save(self, within_s: float = STOP_S) -> None:
         """At a stop in order: snapshots where a next start would have much to read.
@@ -335,7 +335,7 @@ class Standbys:
         async with self._working:
             try:
                 yield
-            except _Left:
+            except _RoleChanged:
                 log.debug("left a partition in the middle partition=%d", partition)
             except (Refused, CorruptRequest) as problem:
                 log.error("no standby of an offsets partition=%d: %s", partition, problem)
@@ -344,7 +344,7 @@ class Standbys:
                 log.exception("standby failed partition=%d", partition)
                 self._fail(partition)
 
-    async def _forward(self, partition: int, shadow: Shadow) -> None:
+    async def _forward(self, partition: int, shadow: StandbyState) -> None:
         """Apply what is committed."""
         steps = shadow.advance(is_to_end=False)
         await self._in_slices(partition, shadow.replica, steps, shadow)
@@ -360,7 +360,7 @@ class Standbys:
         await self._forward(partition, shadow)
         await self._save(partition, shadow)
 
-    async def _save(self, partition: int, shadow: Shadow) -> None:
+    async def _save(self, partition: int, shadow: StandbyState) -> None:
         captured = await self._in_slices(partition, shadow.replica, capture(shadow), shadow)
         if captured is not None:
             await self._write(partition, shadow.replica, captured)
@@ -378,13 +378,13 @@ class Standbys:
             return None
         try:
             return await self._in_slices(partition, replica, capture_increment(replica))
-        except Unfit:
+        except NotIncremental:
             self._unfit[partition] = base
             return None
 
     async def _write(self, partition: int, replica: Replica, captured: Captured) -> None:
         if not await write(replica, captured):
-            self._not_before[partition] = self._loop.time() + AGAIN_S
+            self._not_before[partition] = self._loop.time() + RETRY_S
             return
         self._not_before.pop(partition, None)
         what = "an increment" if captured.name == INCREMENT else "a snapshot"
@@ -395,7 +395,7 @@ class Standbys:
         partition: int,
         replica: Replica,
         steps: Generator[None, None, T],
-        shadow: Shadow | None = None,
+        shadow: StandbyState | None = None,
     ) -> T:
         """Run ``steps`` to their end, with more time for others than for them.
 
@@ -421,7 +421,7 @@ class Standbys:
                     has_left = not is_same or replica.is_followed is not is_followed
                 if has_left:
                     steps.close()
-                    raise _Left
+                    raise _RoleChanged
                 ends = self._loop.time() + SLICE_S
 
 
@@ -436,5 +436,5 @@ def _base(known: Saved, start: int) -> int:
     return start if known.whole is None else known.whole.offset
 
 
-def _nobody() -> None:
+def _ignore() -> None:
     """A shadow that nobody keeps need not be brought forward."""

@@ -38,7 +38,7 @@ def group_tombstone(group: Group) -> list[Entry]:
     return [(group_key(group.group_id), None)] if group.generation > 0 else []
 
 
-class Erasure:
+class TombstoneWrite:
     """Writes tombstones and tells, once, when the last of them is decided."""
 
     __slots__ = ("_done", "_outstanding", "_worst", "may_be_written")
@@ -66,9 +66,9 @@ class Erasure:
             self.may_be_written = True
         self._outstanding -= 1
         if not self._outstanding:
-            done, self._done = self._done, _nobody  # no cycle: freed without the collector
+            done, self._done = self._done, _ignore  # no cycle: freed without the collector
             done(self._worst)
 
 
-def _nobody(_code: ErrorCode) -> None:
+def _ignore(_code: ErrorCode) -> None:
     """Who was told already."""

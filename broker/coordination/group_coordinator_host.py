@@ -20,8 +20,8 @@ from barnabas.broker.settings.node_config import NodeConfig
 from barnabas.broker.storage.files import Files
 from barnabas.client.connection.connection import Connection
 from barnabas.client.zookeeper.interface import ZooKeeper
+from barnabas.coordinator.group_coordinator import GroupCoordinator
 from barnabas.coordinator.ports import OFFSETS_TOPIC
-from barnabas.coordinator.service import GroupCoordinator
 
 from .audit_topic_writer import AuditTopic
 from .coordinator_ports import CoordinatorTopics, ZooKeeperOffsetsPort

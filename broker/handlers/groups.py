@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, Final
 
+from barnabas.coordinator.group_coordinator import GroupCoordinator
 from barnabas.coordinator.ports import Caller
-from barnabas.coordinator.service import GroupCoordinator
 from barnabas.protocol.api import ApiKey
 
 from .call import Answer, Call, Handler, Parked, Peer, answer_of

@@ -11,8 +11,8 @@ from typing import Any
 
 from barnabas.broker.settings.metrics_settings import MetricsSettings
 from barnabas.client.cluster import TopicPartition
-from barnabas.coordinator.service import GroupCoordinator
-from barnabas.coordinator.standing import partitions_by_standing
+from barnabas.coordinator.group_coordinator import GroupCoordinator
+from barnabas.coordinator.group_summary import partitions_by_load_state
 
 from .exposition import Sample, family, single
 from .group_lag_monitor import GroupStanding, PartitionStanding, Result
@@ -35,7 +35,7 @@ def coordinator_families(coordinator: GroupCoordinator, result: Result) -> Itera
         "Offsets partitions led here: owned, loading, or failed to load.",
         [
             ({"standing": standing.value}, count)
-            for standing, count in partitions_by_standing(coordinator.directory).items()
+            for standing, count in partitions_by_load_state(coordinator.directory).items()
         ],
     )
     offsets = sum(len(each.seen.offsets) for each in result.groups) + result.beyond

@@ -18,11 +18,17 @@ from barnabas.client.admin.admin import Admin
 from barnabas.client.admin.time_lag import Range
 from barnabas.client.cluster import TopicPartition
 from barnabas.client.errors import KafkaError
+from barnabas.coordinator.commit_windows import CommitWindows
+from barnabas.coordinator.group_health import (
+    BURROW,
+    CommitSample,
+    Verdict,
+    evaluate,
+    evaluate_group,
+)
+from barnabas.coordinator.group_registry import GroupRegistry
+from barnabas.coordinator.group_summary import GroupSummary, group_summaries
 from barnabas.coordinator.lag import Lag, lag_of, seconds_behind, unread_from
-from barnabas.coordinator.ownership import Directory
-from barnabas.coordinator.standing import SeenGroup, groups_of
-from barnabas.coordinator.verdicts import BURROW, Step, Verdict, judge, judge_group
-from barnabas.coordinator.windows import Windows
 
 from .first_unread_times import Place, UnreadTimes
 
@@ -48,13 +54,13 @@ class PartitionStanding:
 class GroupStanding:
     """One group; ``partitions`` has those whose ends are known."""
 
-    seen: SeenGroup
+    seen: GroupSummary
     partitions: Mapping[TopicPartition, PartitionStanding]
 
     @property
     def verdict(self) -> Verdict:
         """That of the worst partition."""
-        return judge_group(each.verdict for each in self.partitions.values())
+        return evaluate_group(each.verdict for each in self.partitions.values())
 
 
 @dataclass(slots=True)
@@ -73,7 +79,7 @@ class Survey:
 
     def __init__(
         self,
-        directory: Directory,
+        directory: GroupRegistry,
         admin: Callable[[], Admin],
         *,
         interval_ms: int,
@@ -85,7 +91,7 @@ class Survey:
         self._interval_s = interval_ms / 1000
         self._now_ms = now_ms
         self._clock = asyncio.get_running_loop().time
-        self._windows: Windows[Place] = Windows()
+        self._windows: CommitWindows[Place] = CommitWindows()
         self._ends: dict[TopicPartition, array[int]] = {}
         self._times = UnreadTimes()
 
@@ -125,11 +131,11 @@ class Survey:
         )
         return Result(standings, bounds, beyond)
 
-    async def _look(self) -> tuple[list[SeenGroup], int]:
-        groups: list[SeenGroup] = []
+    async def _look(self) -> tuple[list[GroupSummary], int]:
+        groups: list[GroupSummary] = []
         room, beyond = OFFSETS_MAX, 0
         until = self._clock() + SLICE_S
-        for seen in groups_of(self._directory):
+        for seen in group_summaries(self._directory):
             room -= len(seen.offsets)
             if room >= 0:
                 groups.append(seen)
@@ -157,7 +163,7 @@ class Survey:
     async def _seconds(
         self,
         admin: Admin,
-        groups: Sequence[SeenGroup],
+        groups: Sequence[GroupSummary],
         bounds: Mapping[TopicPartition, tuple[int, int]],
     ) -> Mapping[Place, float | None]:
         """The lag in seconds, of the partitions for which it could be found."""
@@ -173,7 +179,7 @@ class Survey:
 
     def _judged(
         self,
-        seen: SeenGroup,
+        seen: GroupSummary,
         bounds: Mapping[TopicPartition, tuple[int, int]],
         earlier: Mapping[TopicPartition, Sequence[int]],
         seconds: Mapping[Place, float | None],
@@ -187,9 +193,9 @@ class Survey:
             start, end = bounds[place]
             key = (seen.group_id, place)
             lag = lag_of(commit.offset, start, end)
-            step = Step(commit.offset, commit.committed_ms, lag.records)
+            step = CommitSample(commit.offset, commit.committed_ms, lag.records)
             self._windows.saw(key, commit.record_offset, step)
-            verdict = judge(
+            verdict = evaluate(
                 self._windows.steps(key),
                 end=end,
                 earlier_ends=earlier[place],

@@ -23,7 +23,7 @@ from barnabas.broker.settings.node_config import NodeConfig
 from barnabas.broker.storage.log_manager import LogManager
 from barnabas.client.admin.admin import Admin
 from barnabas.client.client_config import ClientConfig
-from barnabas.coordinator.service import GroupCoordinator
+from barnabas.coordinator.group_coordinator import GroupCoordinator
 
 from .exposition import family
 from .group_families import coordinator_families, group_families

@@ -14,8 +14,8 @@ from barnabas.broker.storage.checkpoints import BadCheckpoint, read_offsets
 from barnabas.broker.storage.compaction.cleaner_checkpoints import CLEANED
 from barnabas.broker.storage.files import File, Files, StorageError
 from barnabas.broker.storage.recovery.damage import damage_at, is_damaged, suspect
-from barnabas.coordinator.ports import SNAPSHOT, Watcher
-from barnabas.coordinator.unread import Damage
+from barnabas.coordinator.damaged_records import Damage
+from barnabas.coordinator.ports import SNAPSHOT, FollowerListener
 from barnabas.protocol.errors import ErrorCode, Refused
 
 from .partition import Partition
@@ -32,7 +32,7 @@ class OffsetsReplica:
     def __init__(self, partition: Partition, files: Files) -> None:
         self._partition = partition
         self._files = files
-        self._watcher: Watcher | None = None
+        self._watcher: FollowerListener | None = None
 
     @property
     def is_followed(self) -> bool:
@@ -85,7 +85,7 @@ class OffsetsReplica:
 
     # --- what a follower does -------------------------------------------------------------------
 
-    def watch(self, watcher: Watcher | None) -> None:
+    def watch(self, watcher: FollowerListener | None) -> None:
         """Tell ``watcher`` what is appended and cut from now on; None for nobody."""
         cuts = self._partition.log.before_cut
         if self._cut in cuts:

@@ -23,8 +23,15 @@ from barnabas.client.errors import KafkaError
 from barnabas.console.command_line.cluster_options import administer
 from barnabas.console.command_line.failure import Misuse
 from barnabas.console.command_line.output import note, print_json, print_table, shown
+from barnabas.coordinator.group_health import (
+    BURROW,
+    END_EVERY_MS,
+    CommitSample,
+    Verdict,
+    evaluate,
+    evaluate_group,
+)
 from barnabas.coordinator.lag import Lag, lag_of, seconds_behind, unread_from
-from barnabas.coordinator.verdicts import BURROW, END_EVERY_MS, Step, Verdict, judge, judge_group
 from barnabas.protocol.errors import ErrorCode
 
 LAG_COLUMNS: Final = ("LAG-SECONDS", "VERDICT", "NOTE")
@@ -65,7 +72,7 @@ class GroupStanding:
     @property
     def verdict(self) -> Verdict:
         """The worst of its partitions."""
-        return judge_group(each.verdict for each in self.partitions)
+        return evaluate_group(each.verdict for each in self.partitions)
 
     @property
     def records(self) -> int:
@@ -188,9 +195,9 @@ async def _verdicts(
     for place, row in known.items():
         end = row.log_end_offset or 0
         earlier, *then = (end if each is None else each for each in ends[place])
-        verdicts[place] = judge(
+        verdicts[place] = evaluate(
             [
-                Step(seen.offset, seen.timestamp_ms, lag_of(seen.offset, 0, ended).records)
+                CommitSample(seen.offset, seen.timestamp_ms, lag_of(seen.offset, 0, ended).records)
                 for seen, ended in zip(commits[place], then, strict=True)
             ],
             end=end,

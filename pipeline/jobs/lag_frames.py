@@ -13,7 +13,7 @@ from typing import Final
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812
 
-from barnabas.coordinator.verdicts import BURROW, END_EVERY_MS, Rules
+from barnabas.coordinator.group_health import BURROW, END_EVERY_MS, HealthRules
 
 from . import verdict_columns
 from .as_of import PLACE, Logs
@@ -39,7 +39,7 @@ class Span:
     since_ms: int
     until_ms: int
     window_ms: int
-    rules: Rules = BURROW
+    rules: HealthRules = BURROW
 
     @property
     def first_end_ms(self) -> int:

@@ -15,7 +15,7 @@ from typing import Any, Final
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
-from barnabas.coordinator.verdicts import Verdict
+from barnabas.coordinator.group_health import Verdict
 from barnabas.pipeline.jobs import inputs, times, verdict_columns
 from barnabas.pipeline.jobs.kept import Kept
 from barnabas.pipeline.jobs.lag_frames import Span, by_group, history

@@ -12,7 +12,7 @@ from typing import Any, Final
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
-from barnabas.coordinator.verdicts import Verdict
+from barnabas.coordinator.group_health import Verdict
 
 from .lag_frames import Span
 from .report import Chart, Lines, Point, Timeline

@@ -1,4 +1,4 @@
-"""The verdicts of coordinator/verdicts.py as expressions of Spark, over millions of commits.
+"""The verdicts of coordinator/group_health.py as expressions of Spark, over millions of commits.
 
 The rules are the same ones, said in windows and aggregates: a test holds both side by side on
 random histories. Source: docs/spec/users.md §3; docs/spec/pipeline.md §4.
@@ -12,7 +12,7 @@ from typing import Final
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812
 
-from barnabas.coordinator.verdicts import BURROW, Rules, Verdict
+from barnabas.coordinator.group_health import BURROW, HealthRules, Verdict
 
 STATE: Final = (
     "w_count", "w_first_ms", "w_offset_min", "w_offset_max", "w_lag_min", "w_lag_fell",
@@ -21,7 +21,7 @@ STATE: Final = (
 
 
 def with_windows(
-    commits: DataFrame, keys: Sequence[str], order: Sequence[str], rules: Rules = BURROW
+    commits: DataFrame, keys: Sequence[str], order: Sequence[str], rules: HealthRules = BURROW
 ) -> DataFrame:
     """Commits (offset, ts_ms, lag) with the columns STATE, each over the window that it ends."""
     within = Window.partitionBy(*keys).orderBy(*order)
@@ -46,7 +46,12 @@ def lag(offset: Column, log_start: Column, end: Column) -> Column:
 
 
 def verdict(
-    *, end: Column, earlier_end: Column, log_start: Column, now_ms: Column, rules: Rules = BURROW
+    *,
+    end: Column,
+    earlier_end: Column,
+    log_start: Column,
+    now_ms: Column,
+    rules: HealthRules = BURROW,
 ) -> Column:
     """The number of the verdict on a row that holds a commit with STATE: what judge() would say."""
     offset, at = F.col("offset"), F.col("ts_ms")
@@ -81,7 +86,7 @@ def _said(what: Verdict) -> Column:
     return F.lit(what.value)
 
 
-def _fell_within(rules: Rules, steps: object) -> Column:
+def _fell_within(rules: HealthRules, steps: object) -> Column:
     """Whether the lag fell from one commit of the window to the next; of one commit, never."""
     if rules.commits < 2:
         return F.lit(False)

@@ -7,23 +7,23 @@ from typing import Any
 
 import pytest
 
-from tests.coordinator.rig import Rig
+from tests.coordinator.coordinator_harness import CoordinatorHarness
 
 
 @pytest.fixture
-def make_rig() -> Iterator[Callable[..., Rig]]:
-    """Make rigs with other settings; all are closed at the end."""
-    made: list[Rig] = []
+def make_harness() -> Iterator[Callable[..., CoordinatorHarness]]:
+    """Make harnesses with other settings; all are closed at the end."""
+    made: list[CoordinatorHarness] = []
 
-    def make(**settings: Any) -> Rig:
-        made.append(Rig(**settings))
+    def make(**settings: Any) -> CoordinatorHarness:
+        made.append(CoordinatorHarness(**settings))
         return made[-1]
 
     yield make
-    for rig in made:
-        rig.close()
+    for harness in made:
+        harness.close()
 
 
 @pytest.fixture
-def rig(make_rig: Callable[..., Rig]) -> Rig:
-    return make_rig()
+def harness(make_harness: Callable[..., CoordinatorHarness]) -> CoordinatorHarness:
+    return make_harness()

@@ -7,8 +7,8 @@ from bisect import bisect_right
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from barnabas.coordinator.ports import SNAPSHOT, AppendDone, Watcher
-from barnabas.coordinator.unread import Damage
+from barnabas.coordinator.damaged_records import Damage
+from barnabas.coordinator.ports import SNAPSHOT, AppendDone, FollowerListener
 from barnabas.protocol.errors import ErrorCode, Refused
 from barnabas.protocol.records import batch
 from barnabas.protocol.records.record import Record
@@ -33,7 +33,7 @@ class MemoryPartition:
     is_full: bool = False
     """The disk takes no file."""
     is_gone: bool = False
-    watcher: Watcher | None = None
+    watcher: FollowerListener | None = None
     reads: int = 0
     writes: int = 0
     damaged: dict[int, Damage] = field(default_factory=dict)
@@ -164,7 +164,7 @@ class MemoryReplica:
     def cleaned_offset(self) -> int:
         return self.hosted.cleaned
 
-    def watch(self, watcher: Watcher | None) -> None:
+    def watch(self, watcher: FollowerListener | None) -> None:
         self.hosted.watcher = watcher
 
     def snapshot(self, name: str = SNAPSHOT) -> MemoryFile | None:

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from barnabas.coordinator.unread import Damage, Unread
+from barnabas.coordinator.damaged_records import Damage, DamagedRecords
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages import delete_groups, describe_groups, offset_delete
 from barnabas.protocol.offsets_topic import (
@@ -25,8 +25,8 @@ from barnabas.protocol.offsets_topic import (
 )
 from barnabas.protocol.records import batch
 from barnabas.protocol.records.batch import build_batch
+from tests.coordinator.coordinator_harness import CODES, CoordinatorHarness, partition_of
 from tests.coordinator.memory_log import MemoryLog
-from tests.coordinator.rig import CODES, Rig, partition_of
 from tests.sim.simulated_loop import SimulatedLoop
 
 P = partition_of("group-0")
@@ -76,7 +76,7 @@ class Damaged:
 
 
 @pytest.fixture
-def damaged(make_rig: Callable[..., Rig]) -> Damaged:
+def damaged(make_harness: Callable[..., CoordinatorHarness]) -> Damaged:
     """A committed once, B twice, C three times: then the second batch of each was damaged."""
     made = Damaged()
     made.write(offsets(A, (0, 10), (1, 11)))
@@ -86,14 +86,14 @@ def damaged(make_rig: Callable[..., Rig]) -> Damaged:
     return made
 
 
-def start(made: Damaged, make_rig: Callable[..., Rig]) -> Rig:
-    rig = make_rig(loop=made.loop, log=made.log)
-    rig.wait(1)
-    return rig
+def start(made: Damaged, make_harness: Callable[..., CoordinatorHarness]) -> CoordinatorHarness:
+    harness = make_harness(loop=made.loop, log=made.log)
+    harness.wait(1)
+    return harness
 
 
-def code(rig: Rig, group: str, index: int = 0) -> ErrorCode:
-    found: ErrorCode = rig.fetch(group=group, topics={"orders": [index]}).code
+def code(harness: CoordinatorHarness, group: str, index: int = 0) -> ErrorCode:
+    found: ErrorCode = harness.fetch(group=group, topics={"orders": [index]}).code
     return found
 
 
@@ -102,62 +102,64 @@ LAST = -6
 
 
 def test_what_lies_outside_of_the_damage_is_served(
-    damaged: Damaged, make_rig: Callable[..., Rig], caplog: pytest.LogCaptureFixture
+    damaged: Damaged,
+    make_harness: Callable[..., CoordinatorHarness],
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     damaged.flip(2, LAST)
-    rig = start(damaged, make_rig)
-    assert rig.committed(group=A) == 10
-    assert rig.committed(group=A, index=1) == 11
-    assert rig.committed(group=C) == 32, "committed again since"
-    assert rig.committed(group=NEW) == -1, "was not in there"
+    harness = start(damaged, make_harness)
+    assert harness.committed(group=A) == 10
+    assert harness.committed(group=A, index=1) == 11
+    assert harness.committed(group=C) == 32, "committed again since"
+    assert harness.committed(group=NEW) == -1, "was not in there"
     assert "log repair" in caplog.text
     assert B in caplog.text
 
 
 def test_a_group_whose_last_commit_may_be_damaged_is_told_neither_nothing_nor_an_older_one(
-    damaged: Damaged, make_rig: Callable[..., Rig]
+    damaged: Damaged, make_harness: Callable[..., CoordinatorHarness]
 ) -> None:
     damaged.flip(2, LAST)
-    rig = start(damaged, make_rig)
-    assert code(rig, B) is LOADING
-    assert code(rig, B, index=1) is LOADING
-    assert rig.fetch(group=B).code is LOADING
-    assert code(rig, C, index=1) is LOADING, "another partition of it may have been in there"
+    harness = start(damaged, make_harness)
+    assert code(harness, B) is LOADING
+    assert code(harness, B, index=1) is LOADING
+    assert harness.fetch(group=B).code is LOADING
+    assert code(harness, C, index=1) is LOADING, "another partition of it may have been in there"
 
 
 def test_a_commit_ends_the_doubt_about_its_partition(
-    damaged: Damaged, make_rig: Callable[..., Rig]
+    damaged: Damaged, make_harness: Callable[..., CoordinatorHarness]
 ) -> None:
     damaged.flip(2, LAST)
-    rig = start(damaged, make_rig)
-    rig.commit(25, group=B)
-    assert rig.committed(group=B) == 25
-    assert code(rig, B, index=1) is LOADING
+    harness = start(damaged, make_harness)
+    harness.commit(25, group=B)
+    assert harness.committed(group=B) == 25
+    assert code(harness, B, index=1) is LOADING
 
 
 def test_damage_that_cannot_be_read_at_all_may_concern_everybody(
-    damaged: Damaged, make_rig: Callable[..., Rig]
+    damaged: Damaged, make_harness: Callable[..., CoordinatorHarness]
 ) -> None:
     damaged.partition.batches[2][61:] = bytes(len(damaged.partition.batches[2]) - 61)
-    rig = start(damaged, make_rig)
-    assert [code(rig, group) for group in (A, B, NEW, SHORT)] == [LOADING] * 4
-    assert rig.committed(group=C) == 32
-    rig.commit(1, group=NEW)
-    assert rig.committed(group=NEW) == 1
+    harness = start(damaged, make_harness)
+    assert [code(harness, group) for group in (A, B, NEW, SHORT)] == [LOADING] * 4
+    assert harness.committed(group=C) == 32
+    harness.commit(1, group=NEW)
+    assert harness.committed(group=NEW) == 1
 
 
 def test_a_damaged_name_may_be_that_of_any_group_as_long(
-    damaged: Damaged, make_rig: Callable[..., Rig]
+    damaged: Damaged, make_harness: Callable[..., CoordinatorHarness]
 ) -> None:
     place = damaged.partition.batches[2].index(B.encode())
     damaged.flip(2, place)
-    rig = start(damaged, make_rig)
-    assert [code(rig, group) for group in (A, B, NEW)] == [LOADING] * 3
-    assert rig.committed(group=SHORT) == -1
+    harness = start(damaged, make_harness)
+    assert [code(harness, group) for group in (A, B, NEW)] == [LOADING] * 3
+    assert harness.committed(group=SHORT) == -1
 
 
 def test_a_flipped_bit_that_names_another_known_group_does_not_hide_the_first(
-    make_rig: Callable[..., Rig],
+    make_harness: Callable[..., CoordinatorHarness],
 ) -> None:
     one, other = next((a, b) for a in NAMES for b in NAMES if a != b and near(a, b))
     made = Damaged()
@@ -166,28 +168,28 @@ def test_a_flipped_bit_that_names_another_known_group_does_not_hide_the_first(
     made.partition.batches[1] = bytearray(
         bytes(made.partition.batches[1]).replace(one.encode(), other.encode())
     )
-    rig = start(made, make_rig)
-    assert [code(rig, group) for group in (one, other)] == [LOADING] * 2
+    harness = start(made, make_harness)
+    assert [code(harness, group) for group in (one, other)] == [LOADING] * 2
 
 
 def test_a_damaged_record_of_a_group_itself_withholds_no_offset(
-    make_rig: Callable[..., Rig],
+    make_harness: Callable[..., CoordinatorHarness],
 ) -> None:
     made = Damaged()
     made.write(offsets(A, (0, 1)))
     made.write([(group_key(A), None)])
     made.flip(1, 20)  # the checksum itself
-    rig = start(made, make_rig)
-    assert rig.committed(group=A) == 1
+    harness = start(made, make_harness)
+    assert harness.committed(group=A) == 1
 
 
 def test_the_partition_is_not_served_while_another_replica_may_have_what_is_damaged(
-    damaged: Damaged, make_rig: Callable[..., Rig]
+    damaged: Damaged, make_harness: Callable[..., CoordinatorHarness]
 ) -> None:
     damaged.partition.is_alone = False
     damaged.flip(2, LAST)
-    rig = start(damaged, make_rig)
-    assert code(rig, A) is ErrorCode.NOT_COORDINATOR
+    harness = start(damaged, make_harness)
+    assert code(harness, A) is ErrorCode.NOT_COORDINATOR
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60)
@@ -200,7 +202,7 @@ def test_no_flipped_bit_in_a_batch_makes_its_groups_appear_without_offset(
     )
     batch.assign(data, 5, 2)
     data[place % len(data)] ^= 1 << bit
-    unread = Unread()
+    unread = DamagedRecords()
     unread.add(Damage(5, 8, bytes(data)))
     unread.loaded({A, B, C})
     assert unread.may_concern(B)
@@ -223,7 +225,7 @@ def members(group: str, *names: str, generation: int = 1) -> list[tuple[bytes, b
 
 
 @pytest.fixture
-def unread_metadata(make_rig: Callable[..., Rig]) -> Damaged:
+def unread_metadata(make_harness: Callable[..., CoordinatorHarness]) -> Damaged:
     """Of A the second metadata is damaged, of B there is newer, C has none and an offset."""
     made = Damaged()
     made.write([*members(A, "a-1"), *members(B, "b-1"), *offsets(A, (0, 10)), *offsets(C, (0, 30))])
@@ -233,77 +235,77 @@ def unread_metadata(make_rig: Callable[..., Rig]) -> Damaged:
     return made
 
 
-def described(rig: Rig, group: str) -> tuple[ErrorCode, str]:
+def described(harness: CoordinatorHarness, group: str) -> tuple[ErrorCode, str]:
     request = describe_groups.DescribeGroupsRequest(groups=[group])
-    [found] = rig.ask("describe_groups", request, 4).answer.groups
+    [found] = harness.ask("describe_groups", request, 4).answer.groups
     return CODES[found.error_code], found.group_state
 
 
 def test_metadata_that_may_be_outdated_is_not_told(
-    unread_metadata: Damaged, make_rig: Callable[..., Rig]
+    unread_metadata: Damaged, make_harness: Callable[..., CoordinatorHarness]
 ) -> None:
-    rig = start(unread_metadata, make_rig)
-    assert described(rig, A)[0] is LOADING
-    assert described(rig, B) == (ErrorCode.NONE, "Stable"), "newer than the damage"
-    assert described(rig, C) == (ErrorCode.NONE, "Empty"), "was not in there"
-    assert described(rig, NEW) == (ErrorCode.NONE, "Dead")
-    assert rig.committed(group=A) == 10, "its offsets were not in there"
+    harness = start(unread_metadata, make_harness)
+    assert described(harness, A)[0] is LOADING
+    assert described(harness, B) == (ErrorCode.NONE, "Stable"), "newer than the damage"
+    assert described(harness, C) == (ErrorCode.NONE, "Empty"), "was not in there"
+    assert described(harness, NEW) == (ErrorCode.NONE, "Dead")
+    assert harness.committed(group=A) == 10, "its offsets were not in there"
 
 
 def test_a_group_that_may_have_members_is_not_deleted(
-    unread_metadata: Damaged, make_rig: Callable[..., Rig]
+    unread_metadata: Damaged, make_harness: Callable[..., CoordinatorHarness]
 ) -> None:
-    rig = start(unread_metadata, make_rig)
+    harness = start(unread_metadata, make_harness)
     request = delete_groups.DeleteGroupsRequest(groups_names=[A, C])
-    told = rig.ask("delete_groups", request, 1).answer.results
+    told = harness.ask("delete_groups", request, 1).answer.results
     assert [CODES[one.error_code] for one in told] == [LOADING, ErrorCode.NONE]
     partitions = [offset_delete.Partition(partition_index=0)]
     topics = [offset_delete.Topic(name="orders", partitions=partitions)]
     asked = offset_delete.OffsetDeleteRequest(group_id=A, topics=topics)
-    assert rig.ask("offset_delete", asked, 0).code is LOADING
-    assert rig.committed(group=A) == 10
+    assert harness.ask("offset_delete", asked, 0).code is LOADING
+    assert harness.committed(group=A) == 10
 
 
 def test_a_member_that_an_older_record_names_commits_nothing(
-    unread_metadata: Damaged, make_rig: Callable[..., Rig]
+    unread_metadata: Damaged, make_harness: Callable[..., CoordinatorHarness]
 ) -> None:
-    rig = start(unread_metadata, make_rig)
+    harness = start(unread_metadata, make_harness)
     for name, generation in (("a-1", 1), ("a-2", 2)):
-        asked = rig.commit(
+        asked = harness.commit(
             99, group=A, member_id=name, generation_id_or_member_epoch=generation
         ).answer
         assert asked.topics[0].partitions[0].error_code == ErrorCode.UNKNOWN_MEMBER_ID
-    assert rig.committed(group=A) == 10
+    assert harness.committed(group=A) == 10
 
 
 def test_who_joins_ends_the_doubt_about_the_group(
-    unread_metadata: Damaged, make_rig: Callable[..., Rig]
+    unread_metadata: Damaged, make_harness: Callable[..., CoordinatorHarness]
 ) -> None:
-    rig = start(unread_metadata, make_rig)
-    joined = rig.join(group=A)
-    rig.wait(5)
+    harness = start(unread_metadata, make_harness)
+    joined = harness.join(group=A)
+    harness.wait(5)
     assert joined.answer.error_code == ErrorCode.NONE
-    assert described(rig, A)[0] is ErrorCode.NONE
-    rig.wait(120)  # it is gone again
-    assert described(rig, A) == (ErrorCode.NONE, "Empty")
+    assert described(harness, A)[0] is ErrorCode.NONE
+    harness.wait(120)  # it is gone again
+    assert described(harness, A) == (ErrorCode.NONE, "Empty")
 
 
 def test_a_group_that_may_have_members_does_not_expire(
-    unread_metadata: Damaged, make_rig: Callable[..., Rig]
+    unread_metadata: Damaged, make_harness: Callable[..., CoordinatorHarness]
 ) -> None:
-    rig = start(unread_metadata, make_rig)
-    group = rig.group(A)
-    rig.loop.wall_shift_ms += 365 * 24 * 3_600_000
-    assert rig.coordinator.expiry.sweep(group) == 0
-    assert rig.coordinator.expiry.sweep(rig.group(C)) == 1
-    assert rig.committed(group=A) == 10
+    harness = start(unread_metadata, make_harness)
+    group = harness.group(A)
+    harness.loop.wall_shift_ms += 365 * 24 * 3_600_000
+    assert harness.coordinator.expiry.sweep(group) == 0
+    assert harness.coordinator.expiry.sweep(harness.group(C)) == 1
+    assert harness.committed(group=A) == 10
 
 
 def test_metadata_behind_structure_that_is_broken_may_be_of_every_group(
-    unread_metadata: Damaged, make_rig: Callable[..., Rig]
+    unread_metadata: Damaged, make_harness: Callable[..., CoordinatorHarness]
 ) -> None:
     batches = unread_metadata.partition.batches
     batches[1][61:] = bytes(len(batches[1]) - 61)
-    rig = start(unread_metadata, make_rig)
-    assert [described(rig, group)[0] for group in (A, C, NEW)] == [LOADING] * 3
-    assert described(rig, B) == (ErrorCode.NONE, "Stable")
+    harness = start(unread_metadata, make_harness)
+    assert [described(harness, group)[0] for group in (A, C, NEW)] == [LOADING] * 3
+    assert described(harness, B) == (ErrorCode.NONE, "Stable")

@@ -20,76 +20,84 @@ from barnabas.protocol.messages import (
     list_groups,
     offset_delete,
 )
+from tests.coordinator.coordinator_harness import (
+    CODES,
+    Asked,
+    CoordinatorHarness,
+    codes_of,
+    partition_of,
+)
 from tests.coordinator.memory_log import MemoryLog
-from tests.coordinator.rig import CODES, Asked, Rig, codes_of, partition_of
 from tests.sim.simulated_loop import SimulatedLoop
 
-Ask = Callable[[Rig, str], ErrorCode]
+Ask = Callable[[CoordinatorHarness, str], ErrorCode]
 
 
 def _first_partition(asked: Asked) -> ErrorCode:
     return codes_of(asked)[0]
 
 
-def _commit(rig: Rig, group: str) -> ErrorCode:
-    return _first_partition(rig.commit(1, group=group))
+def _commit(harness: CoordinatorHarness, group: str) -> ErrorCode:
+    return _first_partition(harness.commit(1, group=group))
 
 
-def _member_commit(rig: Rig, group: str) -> ErrorCode:
+def _member_commit(harness: CoordinatorHarness, group: str) -> ErrorCode:
     return _first_partition(
-        rig.commit(1, group=group, member_id="m", generation_id_or_member_epoch=1)
+        harness.commit(1, group=group, member_id="m", generation_id_or_member_epoch=1)
     )
 
 
 def _fetch(version: int) -> Ask:
-    def ask(rig: Rig, group: str) -> ErrorCode:
-        asked = rig.fetch(group=group, topics={"orders": [0]}, version=version)
+    def ask(harness: CoordinatorHarness, group: str) -> ErrorCode:
+        asked = harness.fetch(group=group, topics={"orders": [0]}, version=version)
         return _first_partition(asked) if version == 1 else asked.code
 
     return ask
 
 
-def _join(rig: Rig, group: str) -> ErrorCode:
-    return rig.join(group=group).code
+def _join(harness: CoordinatorHarness, group: str) -> ErrorCode:
+    return harness.join(group=group).code
 
 
-def _rejoin(rig: Rig, group: str) -> ErrorCode:
-    return rig.join("m", group=group).code
+def _rejoin(harness: CoordinatorHarness, group: str) -> ErrorCode:
+    return harness.join("m", group=group).code
 
 
-def _sync(rig: Rig, group: str) -> ErrorCode:
-    return rig.sync("m", 1, group=group).code
+def _sync(harness: CoordinatorHarness, group: str) -> ErrorCode:
+    return harness.sync("m", 1, group=group).code
 
 
-def _heartbeat(rig: Rig, group: str) -> ErrorCode:
-    return rig.ask("heartbeat", heartbeat.HeartbeatRequest(group_id=group, member_id="m"), 3).code
+def _heartbeat(harness: CoordinatorHarness, group: str) -> ErrorCode:
+    return harness.ask(
+        "heartbeat", heartbeat.HeartbeatRequest(group_id=group, member_id="m"), 3
+    ).code
 
 
-def _leave_v0(rig: Rig, group: str) -> ErrorCode:
+def _leave_v0(harness: CoordinatorHarness, group: str) -> ErrorCode:
     request = leave_group.LeaveGroupRequest(group_id=group, member_id="m")
-    return rig.ask("leave_group", request, 0).code
+    return harness.ask("leave_group", request, 0).code
 
 
-def _leave(rig: Rig, group: str) -> ErrorCode:
-    answer = rig.leave("m", group=group).answer
+def _leave(harness: CoordinatorHarness, group: str) -> ErrorCode:
+    answer = harness.leave("m", group=group).answer
     return CODES[answer.error_code or answer.members[0].error_code]
 
 
-def _describe(rig: Rig, group: str) -> ErrorCode:
+def _describe(harness: CoordinatorHarness, group: str) -> ErrorCode:
     request = describe_groups.DescribeGroupsRequest(groups=[group])
-    return CODES[rig.ask("describe_groups", request, 5).answer.groups[0].error_code]
+    return CODES[harness.ask("describe_groups", request, 5).answer.groups[0].error_code]
 
 
-def _list(rig: Rig, group: str) -> ErrorCode:
-    return rig.ask("list_groups", list_groups.ListGroupsRequest(), 4).code
+def _list(harness: CoordinatorHarness, group: str) -> ErrorCode:
+    return harness.ask("list_groups", list_groups.ListGroupsRequest(), 4).code
 
 
-def _delete(rig: Rig, group: str) -> ErrorCode:
+def _delete(harness: CoordinatorHarness, group: str) -> ErrorCode:
     request = delete_groups.DeleteGroupsRequest(groups_names=[group])
-    return CODES[rig.ask("delete_groups", request, 2).answer.results[0].error_code]
+    return CODES[harness.ask("delete_groups", request, 2).answer.results[0].error_code]
 
 
-def _offset_delete(rig: Rig, group: str) -> ErrorCode:
+def _offset_delete(harness: CoordinatorHarness, group: str) -> ErrorCode:
     request: Any = offset_delete.OffsetDeleteRequest(
         group_id=group,
         topics=[
@@ -98,7 +106,7 @@ def _offset_delete(rig: Rig, group: str) -> ErrorCode:
             )
         ],
     )
-    return rig.ask("offset_delete", request, 0).code
+    return harness.ask("offset_delete", request, 0).code
 
 
 APIS: dict[str, Ask] = {
@@ -193,51 +201,53 @@ MATRIX: dict[str, dict[str, int]] = {
 }
 
 
-def not_started(make_rig: Callable[..., Rig]) -> Rig:
-    rig = make_rig()
-    rig.coordinator.stop()
-    return rig
+def not_started(make_harness: Callable[..., CoordinatorHarness]) -> CoordinatorHarness:
+    harness = make_harness()
+    harness.coordinator.stop()
+    return harness
 
 
-def loading(make_rig: Callable[..., Rig]) -> Rig:
+def loading(make_harness: Callable[..., CoordinatorHarness]) -> CoordinatorHarness:
     loop = SimulatedLoop(1)
     log = MemoryLog(loop)
     log.is_replicated = False
-    first = make_rig(loop=loop, log=log)
+    first = make_harness(loop=loop, log=log)
     first.commit(1, group="known")
     first.reload()
     return first
 
 
-def not_owned(make_rig: Callable[..., Rig]) -> Rig:
-    return make_rig(is_elected=False)
+def not_owned(make_harness: Callable[..., CoordinatorHarness]) -> CoordinatorHarness:
+    return make_harness(is_elected=False)
 
 
-def load_failed(make_rig: Callable[..., Rig]) -> Rig:
-    rig = make_rig()
-    rig.commit(1, group="known")
-    rig.log.read_fails_with = ErrorCode.KAFKA_STORAGE_ERROR
-    rig.reload()
-    return rig
+def load_failed(make_harness: Callable[..., CoordinatorHarness]) -> CoordinatorHarness:
+    harness = make_harness()
+    harness.commit(1, group="known")
+    harness.log.read_fails_with = ErrorCode.KAFKA_STORAGE_ERROR
+    harness.reload()
+    return harness
 
 
-def ready(make_rig: Callable[..., Rig]) -> Rig:
-    return make_rig()
+def ready(make_harness: Callable[..., CoordinatorHarness]) -> CoordinatorHarness:
+    return make_harness()
 
 
-def empty_with_offsets(make_rig: Callable[..., Rig]) -> Rig:
-    rig = make_rig()
-    rig.commit(1, group="known")
-    return rig
+def empty_with_offsets(make_harness: Callable[..., CoordinatorHarness]) -> CoordinatorHarness:
+    harness = make_harness()
+    harness.commit(1, group="known")
+    return harness
 
 
-def stable(make_rig: Callable[..., Rig]) -> Rig:
-    rig = make_rig()
-    rig.stable(group="known", topics=["clicks"])
-    return rig
+def stable(make_harness: Callable[..., CoordinatorHarness]) -> CoordinatorHarness:
+    harness = make_harness()
+    harness.stable(group="known", topics=["clicks"])
+    return harness
 
 
-SITUATIONS: dict[str, tuple[Callable[[Callable[..., Rig]], Rig], str]] = {
+SITUATIONS: dict[
+    str, tuple[Callable[[Callable[..., CoordinatorHarness]], CoordinatorHarness], str]
+] = {
     "not started": (not_started, "known"),
     "loading": (loading, "known"),
     "not owned": (not_owned, "known"),
@@ -258,11 +268,11 @@ SITUATIONS: dict[str, tuple[Callable[[Callable[..., Rig]], Rig], str]] = {
     ],
 )
 def test_every_api_answers_as_the_matrix_says(
-    make_rig: Callable[..., Rig], situation: str, api: str, code: int
+    make_harness: Callable[..., CoordinatorHarness], situation: str, api: str, code: int
 ) -> None:
     prepare, group = SITUATIONS[situation]
-    rig = prepare(make_rig)
-    assert APIS[api](rig, group) == code
+    harness = prepare(make_harness)
+    assert APIS[api](harness, group) == code
 
 
 def test_every_situation_has_a_row() -> None:
@@ -270,27 +280,27 @@ def test_every_situation_has_a_row() -> None:
 
 
 def test_loading_is_asked_before_ownership_so_that_clients_wait_instead_of_wandering(
-    make_rig: Callable[..., Rig],
+    make_harness: Callable[..., CoordinatorHarness],
 ) -> None:
-    rig = loading(make_rig)
-    assert rig.coordinator.directory.problem("known") is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
-    rig.log.replicate(partition_of("known"))
-    rig.turn()
-    assert rig.committed(group="known") == 1
+    harness = loading(make_harness)
+    assert harness.coordinator.directory.problem("known") is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    harness.log.replicate(partition_of("known"))
+    harness.turn()
+    assert harness.committed(group="known") == 1
 
 
 def test_list_groups_gives_what_is_loaded_along_with_code_14(
-    make_rig: Callable[..., Rig],
+    make_harness: Callable[..., CoordinatorHarness],
 ) -> None:
-    rig = make_rig()
+    harness = make_harness()
     names = [f"group{number}" for number in range(12)]
     for name in names:
-        rig.commit(1, group=name)
+        harness.commit(1, group=name)
     away = partition_of(names[0])
-    rig.log.read_fails_with = None
-    rig.coordinator.on_resigned(away, None)
-    rig.coordinator.on_elected(away, 1)
-    asked = rig.hand_in("list_groups", list_groups.ListGroupsRequest(), 4)
+    harness.log.read_fails_with = None
+    harness.coordinator.on_resigned(away, None)
+    harness.coordinator.on_elected(away, 1)
+    asked = harness.hand_in("list_groups", list_groups.ListGroupsRequest(), 4)
     assert asked.code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
     listed = {group.group_id for group in asked.answer.groups}
     assert listed == {name for name in names if partition_of(name) != away}

@@ -12,31 +12,31 @@ from pathlib import Path
 import pytest
 
 from barnabas.coordinator.group import Group
+from barnabas.coordinator.group_registry import LeadershipTerm
 from barnabas.coordinator.group_state import NEXT, RULES, GroupState, drawing
-from barnabas.coordinator.ownership import Term
 from barnabas.protocol.errors import ErrorCode
-from tests.coordinator.rig import Rig, codes_of
+from tests.coordinator.coordinator_harness import CoordinatorHarness, codes_of
 
 PAGE = Path(__file__).parent.parent.parent / "docs" / "coordinator.md"
 
-Reach = Callable[[Rig], None]
+Reach = Callable[[CoordinatorHarness], None]
 
 
-def empty(rig: Rig) -> None:
-    rig.commit(1)
+def empty(harness: CoordinatorHarness) -> None:
+    harness.commit(1)
 
 
-def preparing(rig: Rig) -> None:
-    rig.stable()
-    rig.join()
+def preparing(harness: CoordinatorHarness) -> None:
+    harness.stable()
+    harness.join()
 
 
-def completing(rig: Rig) -> None:
-    rig.join()
+def completing(harness: CoordinatorHarness) -> None:
+    harness.join()
 
 
-def stable(rig: Rig) -> None:
-    rig.stable()
+def stable(harness: CoordinatorHarness) -> None:
+    harness.stable()
 
 
 REACHED: dict[GroupState, Reach] = {
@@ -54,25 +54,27 @@ def test_every_state_has_a_row_in_both_tables(state: GroupState) -> None:
 
 
 @pytest.mark.parametrize("state", REACHED)
-def test_every_row_is_reached(rig: Rig, state: GroupState) -> None:
-    REACHED[state](rig)
-    assert rig.group().state is state
-    assert rig.group().rules is RULES[state]
+def test_every_row_is_reached(harness: CoordinatorHarness, state: GroupState) -> None:
+    REACHED[state](harness)
+    assert harness.group().state is state
+    assert harness.group().rules is RULES[state]
 
 
 @pytest.mark.parametrize("state", REACHED)
-def test_a_group_of_any_state_dies_with_its_partition(rig: Rig, state: GroupState) -> None:
-    REACHED[state](rig)
-    group = rig.group()
-    rig.coordinator.on_resigned(group.term.partition, None)
+def test_a_group_of_any_state_dies_with_its_partition(
+    harness: CoordinatorHarness, state: GroupState
+) -> None:
+    REACHED[state](harness)
+    group = harness.group()
+    harness.coordinator.on_resigned(group.term.partition, None)
     assert group.state is GroupState.DEAD
-    assert "g" not in rig.coordinator.directory.groups
+    assert "g" not in harness.coordinator.directory.groups
 
 
 @pytest.mark.parametrize("state", GroupState)
 @pytest.mark.parametrize("after", GroupState)
 def test_a_move_that_is_not_in_the_table_is_our_bug(state: GroupState, after: GroupState) -> None:
-    group = Group("g", Term(0, 0), since_ms=1, state=state)
+    group = Group("g", LeadershipTerm(0, 0), since_ms=1, state=state)
     if after in NEXT[state]:
         group.become(after, 2)
         assert (group.state, group.since_ms) == (after, 2)
@@ -82,17 +84,17 @@ def test_a_move_that_is_not_in_the_table_is_our_bug(state: GroupState, after: Gr
 
 
 @pytest.mark.parametrize("state", REACHED)
-def test_each_state_answers_as_its_row_says(rig: Rig, state: GroupState) -> None:
-    REACHED[state](rig)
-    group = rig.group()
+def test_each_state_answers_as_its_row_says(harness: CoordinatorHarness, state: GroupState) -> None:
+    REACHED[state](harness)
+    group = harness.group()
     member = next(iter(group.members), "nobody")
     generation = group.generation
-    assert rig.heartbeat(member, generation) is RULES[state].heartbeat
-    commit = rig.commit(1, member_id=member, generation_id_or_member_epoch=generation)
+    assert harness.heartbeat(member, generation) is RULES[state].heartbeat
+    commit = harness.commit(1, member_id=member, generation_id_or_member_epoch=generation)
     # an Empty group has no members, so only a commit without a generation passes
     expected = ErrorCode.UNKNOWN_MEMBER_ID if state is GroupState.EMPTY else RULES[state].commit
     assert codes_of(commit) == [expected]
-    sync = rig.sync(member, generation)
+    sync = harness.sync(member, generation)
     assert sync.code is RULES[state].sync
 
 

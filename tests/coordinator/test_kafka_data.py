@@ -14,14 +14,14 @@ from typing import Any
 
 import pytest
 
+from barnabas.coordinator.group_registry import GroupRegistry, LeadershipTerm
 from barnabas.coordinator.group_state import GroupState
-from barnabas.coordinator.ownership import Directory, Term
 from barnabas.coordinator.replay import Replay
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.records import batch
 from barnabas.protocol.records.batch import records
+from tests.coordinator.coordinator_harness import CoordinatorHarness
 from tests.coordinator.memory_log import MemoryLog
-from tests.coordinator.rig import Rig
 from tests.sim.simulated_loop import SimulatedLoop
 
 GOLDEN = Path(__file__).parent.parent / "golden"
@@ -45,7 +45,9 @@ def segments() -> list[bytes]:
 
 
 @pytest.fixture
-def taken_over(make_rig: Callable[..., Rig], segments: list[bytes]) -> Rig:
+def taken_over(
+    make_harness: Callable[..., CoordinatorHarness], segments: list[bytes]
+) -> CoordinatorHarness:
     loop = SimulatedLoop(1)
     log = MemoryLog(loop)
     for index, data in enumerate(segments):
@@ -57,11 +59,13 @@ def taken_over(make_rig: Callable[..., Rig], segments: list[bytes]) -> Rig:
             partition.start = batch.base_offset(partition.batches[0])
             partition.end = batch.next_offset(partition.batches[-1])
         log.replicate(index)
-    return make_rig(loop=loop, log=log, partitions=PARTITIONS, retention_min=10_000_000)
+    return make_harness(loop=loop, log=log, partitions=PARTITIONS, retention_min=10_000_000)
 
 
 @pytest.mark.parametrize("group", OFFSETS)
-def test_the_offsets_of_a_group_are_what_kafka_answered(taken_over: Rig, group: str) -> None:
+def test_the_offsets_of_a_group_are_what_kafka_answered(
+    taken_over: CoordinatorHarness, group: str
+) -> None:
     topics = taken_over.fetch(group=group, topics=None).answer.topics
     # librdkafka, which wrote and read these, sends a NUL behind metadata and takes it off again
     found = sorted(
@@ -72,12 +76,14 @@ def test_the_offsets_of_a_group_are_what_kafka_answered(taken_over: Rig, group: 
     assert found == sorted(tuple(item) for item in OFFSETS[group])
 
 
-def test_no_other_group_is_there(taken_over: Rig) -> None:
+def test_no_other_group_is_there(taken_over: CoordinatorHarness) -> None:
     groups = taken_over.coordinator.directory.groups
     assert {name for name, group in groups.items() if group.offsets.committed} == OFFSETS.keys()
 
 
-def test_a_static_member_is_still_in_its_group_until_its_session_ends(taken_over: Rig) -> None:
+def test_a_static_member_is_still_in_its_group_until_its_session_ends(
+    taken_over: CoordinatorHarness,
+) -> None:
     group = taken_over.group("members")
     assert (group.state, group.generation) == (GroupState.STABLE, 1)
     assert (group.protocol_type, group.protocol) == ("consumer", "range")
@@ -94,7 +100,7 @@ def test_a_static_member_is_still_in_its_group_until_its_session_ends(taken_over
 @pytest.mark.parametrize("vector", VECTORS["group_partition"], ids=lambda v: repr(v["group"]))
 @pytest.mark.parametrize("count", [1, 3, 50])
 def test_a_group_lives_in_the_partition_kafka_gives_it(vector: dict[str, Any], count: int) -> None:
-    directory = Directory()
+    directory = GroupRegistry()
     directory.start(count)
     group = bytes.fromhex(vector["group_utf8_hex"]).decode()
     assert directory.partition_of(group) == vector[f"partition_{count}"]
@@ -108,4 +114,4 @@ def test_commit_tombstone_group_and_group_tombstone_amount_to_nothing() -> None:
         replay.apply(record.offset, record.key, record.value)
         seen.append(record)
     assert len(seen) == len(VECTORS["offsets_record_batch"]["records"])
-    assert list(replay.groups(Term(0, 0), 0)) == []
+    assert list(replay.groups(LeadershipTerm(0, 0), 0)) == []

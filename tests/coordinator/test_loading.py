@@ -23,8 +23,8 @@ from barnabas.protocol.offsets_topic import (
 )
 from barnabas.protocol.records.batch import build_batch
 from barnabas.protocol.records.control import Marker, encode_marker
+from tests.coordinator.coordinator_harness import CoordinatorHarness, codes_of, partition_of
 from tests.coordinator.memory_log import MemoryLog
-from tests.coordinator.rig import Rig, codes_of, partition_of
 from tests.sim.simulated_loop import SimulatedLoop
 
 G = partition_of("g")
@@ -77,48 +77,50 @@ def old() -> OldLog:
 
 
 @pytest.fixture
-def take_over(make_rig: Callable[..., Rig], old: OldLog) -> Callable[[], Rig]:
-    return lambda: make_rig(loop=old.loop, log=old.log)
+def take_over(
+    make_harness: Callable[..., CoordinatorHarness], old: OldLog
+) -> Callable[[], CoordinatorHarness]:
+    return lambda: make_harness(loop=old.loop, log=old.log)
 
 
 def test_the_last_of_commit_tombstone_commit_is_served(
-    old: OldLog, take_over: Callable[[], Rig]
+    old: OldLog, take_over: Callable[[], CoordinatorHarness]
 ) -> None:
     old.write((key(), value(1)))
     old.write((key(), None), (key(1), value(5)))
     old.write((key(), value(3)), (key(1), None))
-    rig = take_over()
-    assert rig.committed() == 3
-    assert rig.committed(index=1) == -1
+    harness = take_over()
+    assert harness.committed() == 3
+    assert harness.committed(index=1) == -1
 
 
 def test_an_open_transaction_is_not_served_and_unstable(
-    old: OldLog, take_over: Callable[[], Rig]
+    old: OldLog, take_over: Callable[[], CoordinatorHarness]
 ) -> None:
     old.write((key(), value(1)))
     old.transactional(7, (key(), value(2)), (key(2), value(9)))
-    rig = take_over()
-    assert rig.committed() == 1
-    asked = rig.fetch(topics={"orders": [0, 1, 2]}, is_stable=True)
+    harness = take_over()
+    assert harness.committed() == 1
+    asked = harness.fetch(topics={"orders": [0, 1, 2]}, is_stable=True)
     unstable = ErrorCode.UNSTABLE_OFFSET_COMMIT
     assert codes_of(asked) == [unstable, ErrorCode.NONE, unstable]
 
 
 @pytest.mark.parametrize(("marker", "served"), [(Marker.COMMIT, 2), (Marker.ABORT, 1)])
 def test_a_marker_decides_what_a_transaction_staged(
-    old: OldLog, take_over: Callable[[], Rig], marker: Marker, served: int
+    old: OldLog, take_over: Callable[[], CoordinatorHarness], marker: Marker, served: int
 ) -> None:
     old.write((key(), value(1)))
     old.transactional(7, (key(), value(2)))
     old.transactional(8, (key(1), value(5)))
     old.end_transaction(7, marker)
-    rig = take_over()
-    assert rig.committed() == served
-    assert codes_of(rig.fetch(topics={"orders": [0]}, is_stable=True)) == [ErrorCode.NONE]
+    harness = take_over()
+    assert harness.committed() == served
+    assert codes_of(harness.fetch(topics={"orders": [0]}, is_stable=True)) == [ErrorCode.NONE]
 
 
 def test_a_plain_commit_after_a_transactional_one_stays_when_the_marker_comes(
-    old: OldLog, take_over: Callable[[], Rig]
+    old: OldLog, take_over: Callable[[], CoordinatorHarness]
 ) -> None:
     old.transactional(7, (key(), value(8)))
     old.write((key(), value(10)))
@@ -127,20 +129,24 @@ def test_a_plain_commit_after_a_transactional_one_stays_when_the_marker_comes(
 
 
 def test_a_removed_group_whose_name_was_used_again_for_offsets_loads(  # KAFKA-4704
-    old: OldLog, take_over: Callable[[], Rig]
+    old: OldLog, take_over: Callable[[], CoordinatorHarness]
 ) -> None:
     old.write((group_key("g"), None), (key(), value(4)))
-    rig = take_over()
-    assert rig.committed() == 4
-    assert rig.group().protocol_type is None
+    harness = take_over()
+    assert harness.committed() == 4
+    assert harness.group().protocol_type is None
 
 
-def test_keys_of_later_versions_are_skipped(old: OldLog, take_over: Callable[[], Rig]) -> None:
+def test_keys_of_later_versions_are_skipped(
+    old: OldLog, take_over: Callable[[], CoordinatorHarness]
+) -> None:
     old.write((b"\0\3\0\1g", b"anything"), (key(), value(4)))
     assert take_over().committed() == 4
 
 
-def test_bytes_behind_a_known_value_are_ignored(old: OldLog, take_over: Callable[[], Rig]) -> None:
+def test_bytes_behind_a_known_value_are_ignored(
+    old: OldLog, take_over: Callable[[], CoordinatorHarness]
+) -> None:
     old.write((key(), value(4) + b"more"))
     assert take_over().committed() == 4
 
@@ -156,16 +162,16 @@ def test_bytes_behind_a_known_value_are_ignored(old: OldLog, take_over: Callable
     ids=["unknown value version", "value cut short", "group cut short", "no key"],
 )
 def test_a_log_that_cannot_be_read_whole_is_not_served_at_all(
-    old: OldLog, take_over: Callable[[], Rig], pair: Pair
+    old: OldLog, take_over: Callable[[], CoordinatorHarness], pair: Pair
 ) -> None:
     old.write((key(1), value(1)))
     old.write(pair)
-    rig = take_over()
-    assert rig.fetch(topics={"orders": [1]}).code is ErrorCode.NOT_COORDINATOR
+    harness = take_over()
+    assert harness.fetch(topics={"orders": [1]}).code is ErrorCode.NOT_COORDINATOR
 
 
 def test_a_batch_with_a_wrong_checksum_is_not_served(
-    old: OldLog, take_over: Callable[[], Rig], caplog: pytest.LogCaptureFixture
+    old: OldLog, take_over: Callable[[], CoordinatorHarness], caplog: pytest.LogCaptureFixture
 ) -> None:
     old.write((key(), value(1)))
     old.partition.batches[0][-1] ^= 1
@@ -174,100 +180,102 @@ def test_a_batch_with_a_wrong_checksum_is_not_served(
 
 
 def test_one_bad_partition_does_not_hold_up_the_others(
-    old: OldLog, take_over: Callable[[], Rig]
+    old: OldLog, take_over: Callable[[], CoordinatorHarness]
 ) -> None:
     old.write((key(), b"bad"))
-    rig = take_over()
+    harness = take_over()
     other = next(name for name in "abcdefgh" if partition_of(name) != G)
-    assert codes_of(rig.commit(1, group=other)) == [ErrorCode.NONE]
+    assert codes_of(harness.commit(1, group=other)) == [ErrorCode.NONE]
 
 
-def test_a_failed_load_is_tried_again_until_it_works(rig: Rig) -> None:
-    rig.commit(5)
-    rig.log.read_fails_with = ErrorCode.KAFKA_STORAGE_ERROR
-    rig.reload()
-    rig.wait(20)
-    assert rig.fetch(topics={"orders": [0]}).code is ErrorCode.NOT_COORDINATOR
-    rig.log.read_fails_with = None
-    rig.wait(10.1)
-    assert rig.committed() == 5
+def test_a_failed_load_is_tried_again_until_it_works(harness: CoordinatorHarness) -> None:
+    harness.commit(5)
+    harness.log.read_fails_with = ErrorCode.KAFKA_STORAGE_ERROR
+    harness.reload()
+    harness.wait(20)
+    assert harness.fetch(topics={"orders": [0]}).code is ErrorCode.NOT_COORDINATOR
+    harness.log.read_fails_with = None
+    harness.wait(10.1)
+    assert harness.committed() == 5
 
 
 def test_a_read_that_gives_nothing_below_the_end_fails_instead_of_going_on_for_ever(
-    old: OldLog, take_over: Callable[[], Rig]
+    old: OldLog, take_over: Callable[[], CoordinatorHarness]
 ) -> None:  # KAFKA-9065
     old.write((key(), value(1)))
     old.partition.end += 5
-    rig = take_over()
-    assert rig.fetch(topics={"orders": [0]}).code is ErrorCode.NOT_COORDINATOR
+    harness = take_over()
+    assert harness.fetch(topics={"orders": [0]}).code is ErrorCode.NOT_COORDINATOR
 
 
 def test_gaps_and_batches_without_their_last_records_do_not_stall_the_loader(
-    old: OldLog, take_over: Callable[[], Rig]
+    old: OldLog, take_over: Callable[[], CoordinatorHarness]
 ) -> None:  # KAFKA-5413, KAFKA-9065
     old.write((key(), value(1)))
     old.partition.end += 1000  # compacted away
     gap = build_batch([(key(1), value(2))], timestamp_ms=1)
     old.partition.append(gap)
     old.partition.high_watermark = old.partition.end
-    rig = take_over()
-    assert (rig.committed(), rig.committed(index=1)) == (1, 2)
+    harness = take_over()
+    assert (harness.committed(), harness.committed(index=1)) == (1, 2)
 
 
 def test_a_log_that_was_trimmed_is_read_from_its_start(
-    old: OldLog, take_over: Callable[[], Rig]
+    old: OldLog, take_over: Callable[[], CoordinatorHarness]
 ) -> None:
     old.write((key(), value(1)))
     old.write((key(1), value(2)))
     del old.partition.batches[0]
     old.partition.start = 1
-    rig = take_over()
-    assert (rig.committed(), rig.committed(index=1)) == (-1, 2)
+    harness = take_over()
+    assert (harness.committed(), harness.committed(index=1)) == (-1, 2)
 
 
-def test_a_load_of_many_reads_misses_nothing(make_rig: Callable[..., Rig]) -> None:  # KAFKA-5600
-    rig = make_rig(load_buffer_bytes=1)
+def test_a_load_of_many_reads_misses_nothing(
+    make_harness: Callable[..., CoordinatorHarness],
+) -> None:  # KAFKA-5600
+    harness = make_harness(load_buffer_bytes=1)
     for offset in range(50):
-        rig.commit(offset, index=offset % 4)
-    rig.reload()
-    rig.wait(1)
-    assert [rig.committed(index=index) for index in range(4)] == [48, 49, 46, 47]
+        harness.commit(offset, index=offset % 4)
+    harness.reload()
+    harness.wait(1)
+    assert [harness.committed(index=index) for index in range(4)] == [48, 49, 46, 47]
 
 
 def test_a_bug_while_loading_is_a_failed_load_and_not_the_end_of_the_loader(
-    rig: Rig, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    harness: CoordinatorHarness, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     def explode(*_: object) -> bytes:
         raise RuntimeError("planted")
 
-    rig.commit(1)
+    harness.commit(1)
     with monkeypatch.context() as patched:
-        patched.setattr(rig.log.partition(G), "read", explode)
-        rig.reload()
-        assert rig.fetch(topics={"orders": [0]}).code is ErrorCode.NOT_COORDINATOR
+        patched.setattr(harness.log.partition(G), "read", explode)
+        harness.reload()
+        assert harness.fetch(topics={"orders": [0]}).code is ErrorCode.NOT_COORDINATOR
     assert "planted" in caplog.text
-    rig.wait(10)
-    assert rig.committed() == 1
+    harness.wait(10)
+    assert harness.committed() == 1
 
 
 def test_a_marker_of_a_kind_nobody_knows_is_skipped(
-    old: OldLog, take_over: Callable[[], Rig]
+    old: OldLog, take_over: Callable[[], CoordinatorHarness]
 ) -> None:
     old.transactional(7, (key(), value(2)), (key(1), value(3)), (key(1), None))
     old.transactional(8, (key(2), value(2)), (key(2), None))
     old.write((b"\0\0\0\7", b"\0\0\0\0\0\0"), is_transactional=True, is_control=True)
-    rig = take_over()
-    assert rig.committed() == -1
-    asked = rig.fetch(topics={"orders": [0, 1, 2]}, is_stable=True)
+    harness = take_over()
+    assert harness.committed() == -1
+    asked = harness.fetch(topics={"orders": [0, 1, 2]}, is_stable=True)
     unstable, none = ErrorCode.UNSTABLE_OFFSET_COMMIT, ErrorCode.NONE
     assert codes_of(asked) == [unstable, none, none]
 
 
-def test_compressed_batches_are_loaded(make_rig: Callable[..., Rig]) -> None:
-    rig = make_rig(offsets_compression_codec=3)
-    rig.commit(5, metadata="x" * 1000)
-    rig.reload()
-    assert rig.committed() == 5
+def test_compressed_batches_are_loaded(make_harness: Callable[..., CoordinatorHarness]) -> None:
+    harness = make_harness(offsets_compression_codec=3)
+    harness.commit(5, metadata="x" * 1000)
+    harness.reload()
+    assert harness.committed() == 5
 
 
 # -- slices ----------------------------------------------------------------------------------
@@ -285,18 +293,20 @@ class TickingLoop(SimulatedLoop):
         return super().time() + self.looks * 0.0001
 
 
-def test_others_run_while_a_large_partition_loads(make_rig: Callable[..., Rig]) -> None:
+def test_others_run_while_a_large_partition_loads(
+    make_harness: Callable[..., CoordinatorHarness],
+) -> None:
     loop = TickingLoop()
     log = MemoryLog(loop)
     pairs = [(key(index, f"group {index}"), value(index)) for index in range(20_000)]
     for start in range(0, len(pairs), 5000):
         log.partition(G).append(build_batch(pairs[start : start + 5000], timestamp_ms=1))
     log.replicate(G)
-    rig = make_rig(loop=loop, log=log)
+    harness = make_harness(loop=loop, log=log)
     gaps = []
 
     async def neighbour() -> None:
-        while rig.coordinator.directory.is_loading:
+        while harness.coordinator.directory.is_loading:
             before = loop.looks
             await asyncio.sleep(0)
             gaps.append((loop.looks - before) * 0.0001)
@@ -305,21 +315,21 @@ def test_others_run_while_a_large_partition_loads(make_rig: Callable[..., Rig]) 
     assert len(gaps) > 20
     # the loop itself looks at the clock too
     assert max(gaps) < 1.5 * SLICE_S
-    assert len(rig.coordinator.directory.groups) == 20_000
+    assert len(harness.coordinator.directory.groups) == 20_000
 
 
 # -- old keys and the fold -------------------------------------------------------------------
 
 
 def test_an_offset_under_an_old_key_is_erased_under_both_keys(
-    old: OldLog, take_over: Callable[[], Rig]
+    old: OldLog, take_over: Callable[[], CoordinatorHarness]
 ) -> None:
     old.write((old_offset_key("g", "orders", 0), value(4)))
-    rig = take_over()
-    assert rig.committed() == 4
-    rig.coordinator.topics_deleted(["orders"])
-    rig.turn()
-    erased = {record.key for record in rig.log.records(G) if record.value is None}
+    harness = take_over()
+    assert harness.committed() == 4
+    harness.coordinator.topics_deleted(["orders"])
+    harness.turn()
+    erased = {record.key for record in harness.log.records(G) if record.value is None}
     assert erased == {key(), old_offset_key("g", "orders", 0)}
 
 
@@ -363,8 +373,8 @@ def test_the_cache_after_a_load_is_the_fold_over_the_log(
                 if step == "commit" and order.get(index, -1) < written:
                     model[index], order[index] = offset, written
             staged.clear()
-    rig = Rig(loop=old.loop, log=old.log, load_buffer_bytes=buffer_bytes)
-    rig.wait(1)
-    served = {index: rig.committed(index=index) for index in range(4)}
-    rig.close()
+    harness = CoordinatorHarness(loop=old.loop, log=old.log, load_buffer_bytes=buffer_bytes)
+    harness.wait(1)
+    served = {index: harness.committed(index=index) for index in range(4)}
+    harness.close()
     assert served == {index: model.get(index, -1) for index in range(4)}

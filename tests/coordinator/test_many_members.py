@@ -8,16 +8,16 @@ from itertools import pairwise
 
 import pytest
 
+from barnabas.coordinator.cooperative import ITEMS_PER_TURN, CooperativeScheduler
 from barnabas.coordinator.group_state import GroupState
-from barnabas.coordinator.sessions import TURN_DEADLINES, Deadline, Deadlines
-from barnabas.coordinator.slices import SLICE, Slices
+from barnabas.coordinator.timer import TURN_DEADLINES, Deadline, TimerQueue
 from barnabas.protocol import consumer_protocol
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages import join_group, sync_group
-from tests.coordinator.rig import Asked, Rig
+from tests.coordinator.coordinator_harness import Asked, CoordinatorHarness
 from tests.sim.simulated_loop import SimulatedLoop
 
-COUNT = 4 * SLICE + 1
+COUNT = 4 * ITEMS_PER_TURN + 1
 
 
 def joining(number: int, member_id: str = "") -> join_group.JoinGroupRequest:
@@ -54,30 +54,30 @@ def answered(asked: Sequence[Asked]) -> Callable[[], int]:
     return lambda: sum(one.is_answered for one in asked)
 
 
-def in_one_group(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> list[Asked]:
+def in_one_group(harness: CoordinatorHarness, monkeypatch: pytest.MonkeyPatch) -> list[Asked]:
     """As many members as take five slices, all of them answered."""
-    asked = [rig.hand_in("join_group", joining(number), 2) for number in range(COUNT)]
-    growth = in_turns(rig.loop, answered(asked), 8, monkeypatch)
+    asked = [harness.hand_in("join_group", joining(number), 2) for number in range(COUNT)]
+    growth = in_turns(harness.loop, answered(asked), 8, monkeypatch)
     assert sum(growth) == COUNT
-    assert max(growth) <= SLICE + 1
+    assert max(growth) <= ITEMS_PER_TURN + 1
     return asked
 
 
 @pytest.fixture
-def crowded(make_rig: Callable[..., Rig]) -> Rig:
-    return make_rig(initial_rebalance_delay_ms=3000)
+def crowded(make_harness: Callable[..., CoordinatorHarness]) -> CoordinatorHarness:
+    return make_harness(initial_rebalance_delay_ms=3000)
 
 
-def synced(rig: Rig, member_id: str, leader_of: Sequence[str] = ()) -> Asked:
+def synced(harness: CoordinatorHarness, member_id: str, leader_of: Sequence[str] = ()) -> Asked:
     shares = [sync_group.Assignment(member_id=one, assignment=one.encode()) for one in leader_of]
     request = sync_group.SyncGroupRequest(
         group_id="g", member_id=member_id, generation_id=1, assignments=shares
     )
-    return rig.hand_in("sync_group", request, 2)
+    return harness.hand_in("sync_group", request, 2)
 
 
 def test_members_are_told_of_a_generation_a_slice_in_each_turn(
-    crowded: Rig, monkeypatch: pytest.MonkeyPatch
+    crowded: CoordinatorHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     answers = [one.answer for one in in_one_group(crowded, monkeypatch)]
     assert {(one.error_code, one.generation_id) for one in answers} == {(0, 1)}
@@ -88,27 +88,27 @@ def test_members_are_told_of_a_generation_a_slice_in_each_turn(
 
 
 def test_what_a_large_group_subscribes_to_is_gathered_afterwards(
-    crowded: Rig, monkeypatch: pytest.MonkeyPatch
+    crowded: CoordinatorHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     in_one_group(crowded, monkeypatch)
     assert crowded.group().subscribed == {f"t{number}" for number in range(COUNT)}
 
 
 def test_assignments_are_told_a_slice_in_each_turn(
-    crowded: Rig, monkeypatch: pytest.MonkeyPatch
+    crowded: CoordinatorHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     answers = [one.answer for one in in_one_group(crowded, monkeypatch)]
     members = [one.member_id for one in answers]
     leader = answers[0].leader
     asked = [synced(crowded, one) for one in members if one != leader]
     asked.append(synced(crowded, leader, members))
-    assert max(in_turns(crowded.loop, answered(asked), 0.1, monkeypatch)) <= SLICE
+    assert max(in_turns(crowded.loop, answered(asked), 0.1, monkeypatch)) <= ITEMS_PER_TURN
     assert {one.answer.assignment for one in asked} == {one.encode() for one in members}
     assert crowded.group().state is GroupState.STABLE
 
 
 def test_members_whose_sessions_end_together_are_removed_turn_by_turn(
-    crowded: Rig, monkeypatch: pytest.MonkeyPatch
+    crowded: CoordinatorHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     in_one_group(crowded, monkeypatch)
     group = crowded.group()
@@ -120,7 +120,7 @@ def test_members_whose_sessions_end_together_are_removed_turn_by_turn(
 
 
 def test_who_did_not_join_again_goes_turn_by_turn_and_the_others_go_on(
-    crowded: Rig, monkeypatch: pytest.MonkeyPatch
+    crowded: CoordinatorHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     members = [one.answer.member_id for one in in_one_group(crowded, monkeypatch)]
     group = crowded.group()
@@ -131,12 +131,12 @@ def test_who_did_not_join_again_goes_turn_by_turn_and_the_others_go_on(
     late = crowded.hand_in("join_group", joining(COUNT - 1, members[-1]), 2)
     assert not late.is_answered
     gone = in_turns(crowded.loop, lambda: COUNT - len(group.members), 0.1, monkeypatch)
-    assert max(gone) <= SLICE
+    assert max(gone) <= ITEMS_PER_TURN
     assert len(group.members) == 2
     assert newcomer.answer.generation_id == late.answer.generation_id == 2
 
 
-def test_a_session_does_not_end_while_its_answer_is_due(crowded: Rig) -> None:
+def test_a_session_does_not_end_while_its_answer_is_due(crowded: CoordinatorHarness) -> None:
     asked = [crowded.hand_in("join_group", joining(number), 2) for number in range(COUNT)]
     crowded.turn()
     group = crowded.group()
@@ -151,7 +151,7 @@ def test_a_session_does_not_end_while_its_answer_is_due(crowded: Rig) -> None:
     assert asked[-1].code is ErrorCode.NONE
 
 
-def test_a_group_that_ends_while_it_answers_answers_everybody(crowded: Rig) -> None:
+def test_a_group_that_ends_while_it_answers_answers_everybody(crowded: CoordinatorHarness) -> None:
     asked = [crowded.hand_in("join_group", joining(number), 2) for number in range(COUNT)]
     crowded.turn()
     group = crowded.group()
@@ -165,20 +165,20 @@ def test_a_group_that_ends_while_it_answers_answers_everybody(crowded: Rig) -> N
 def test_up_to_a_slice_is_done_at_once_and_more_in_turns() -> None:
     loop = SimulatedLoop(1)
     done: list[int] = []
-    slices = Slices(loop)
-    slices.run(range(SLICE), done.append, lambda: done.append(-1))
-    assert done == [*range(SLICE), -1]
+    slices = CooperativeScheduler(loop)
+    slices.run(range(ITEMS_PER_TURN), done.append, lambda: done.append(-1))
+    assert done == [*range(ITEMS_PER_TURN), -1]
     done.clear()
-    slices.run(range(2 * SLICE + 1), done.append, lambda: done.append(-1))
-    assert len(done) == SLICE
+    slices.run(range(2 * ITEMS_PER_TURN + 1), done.append, lambda: done.append(-1))
+    assert len(done) == ITEMS_PER_TURN
     rig_turns(loop)
-    assert done == [*range(2 * SLICE + 1), -1]
+    assert done == [*range(2 * ITEMS_PER_TURN + 1), -1]
     loop.close()
 
 
 def test_deadlines_of_one_moment_expire_over_several_turns(monkeypatch: pytest.MonkeyPatch) -> None:
     loop = SimulatedLoop(1)
-    deadlines, expired = Deadlines(loop), []
+    deadlines, expired = TimerQueue(loop), []
     for number in range(2 * TURN_DEADLINES):
         deadline = Deadline(lambda number=number: expired.append(number))  # type: ignore[misc]
         deadlines.start(deadline, 10)

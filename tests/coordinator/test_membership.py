@@ -12,7 +12,7 @@ import pytest
 from barnabas.coordinator.group_state import GroupState
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages import leave_group
-from tests.coordinator.rig import CODES, Rig
+from tests.coordinator.coordinator_harness import CODES, CoordinatorHarness
 
 REBALANCE = ErrorCode.REBALANCE_IN_PROGRESS
 
@@ -20,20 +20,22 @@ REBALANCE = ErrorCode.REBALANCE_IN_PROGRESS
 # -- assignments -----------------------------------------------------------------------------
 
 
-def test_nobody_gets_an_assignment_before_the_leader_gave_it_and_it_is_stored(rig: Rig) -> None:
-    first = rig.join().answer.member_id
-    second = rig.join()
-    rig.join(first)
+def test_nobody_gets_an_assignment_before_the_leader_gave_it_and_it_is_stored(
+    harness: CoordinatorHarness,
+) -> None:
+    first = harness.join().answer.member_id
+    second = harness.join()
+    harness.join(first)
     follower = second.answer.member_id
-    waits = rig.sync(follower, 2)
-    rig.log.is_replicated = False
-    leads = rig.sync(first, 2, {follower: b"one", "stranger": b"x"})
+    waits = harness.sync(follower, 2)
+    harness.log.is_replicated = False
+    leads = harness.sync(first, 2, {follower: b"one", "stranger": b"x"})
     assert not waits.is_answered
     assert not leads.is_answered
-    rig.log.replicate(rig.group().term.partition)
+    harness.log.replicate(harness.group().term.partition)
     assert waits.answer.assignment == b"one"
     assert leads.answer.assignment == b""
-    assert rig.sync(follower, 2).answer.assignment == b"one"
+    assert harness.sync(follower, 2).answer.assignment == b"one"
 
 
 @pytest.mark.parametrize(
@@ -47,48 +49,50 @@ def test_nobody_gets_an_assignment_before_the_leader_gave_it_and_it_is_stored(ri
     ],
 )
 def test_an_assignment_that_cannot_be_stored_is_told_to_all_and_starts_a_rebalance(
-    rig: Rig, append_code: ErrorCode, told: ErrorCode
+    harness: CoordinatorHarness, append_code: ErrorCode, told: ErrorCode
 ) -> None:
-    first = rig.join().answer.member_id
-    second = rig.join()
-    rig.join(first)
-    rig.log.append_fails_with = append_code
-    waits = rig.sync(second.answer.member_id, 2)
-    assert rig.sync(first, 2, {first: b"all"}).code is told
+    first = harness.join().answer.member_id
+    second = harness.join()
+    harness.join(first)
+    harness.log.append_fails_with = append_code
+    waits = harness.sync(second.answer.member_id, 2)
+    assert harness.sync(first, 2, {first: b"all"}).code is told
     assert waits.code is told
-    assert rig.group().state is GroupState.PREPARING
+    assert harness.group().state is GroupState.PREPARING
 
 
-def test_a_second_sync_of_one_member_answers_the_first_with_16(rig: Rig) -> None:
-    first = rig.join().answer.member_id
-    second = rig.join()
-    rig.join(first)
+def test_a_second_sync_of_one_member_answers_the_first_with_16(harness: CoordinatorHarness) -> None:
+    first = harness.join().answer.member_id
+    second = harness.join()
+    harness.join(first)
     follower = second.answer.member_id
-    superseded, waits = rig.sync(follower, 2), rig.sync(follower, 2)
+    superseded, waits = harness.sync(follower, 2), harness.sync(follower, 2)
     assert superseded.code is ErrorCode.NOT_COORDINATOR
-    rig.sync(first, 2, {follower: b"one"})
+    harness.sync(first, 2, {follower: b"one"})
     assert waits.answer.assignment == b"one"
 
 
-def test_a_new_rebalance_answers_parked_syncs_with_27(rig: Rig) -> None:
-    first = rig.join().answer.member_id
-    second = rig.join()
-    rig.join(first)
-    waits = rig.sync(second.answer.member_id, 2)
-    rig.join()
+def test_a_new_rebalance_answers_parked_syncs_with_27(harness: CoordinatorHarness) -> None:
+    first = harness.join().answer.member_id
+    second = harness.join()
+    harness.join(first)
+    waits = harness.sync(second.answer.member_id, 2)
+    harness.join()
     assert waits.code is REBALANCE
 
 
-def test_an_assignment_stored_too_late_for_its_generation_is_not_given_out(rig: Rig) -> None:
-    first = rig.join().answer.member_id
-    rig.log.is_replicated = False
-    leads = rig.sync(first, 1, {first: b"old"})
-    rig.join()
+def test_an_assignment_stored_too_late_for_its_generation_is_not_given_out(
+    harness: CoordinatorHarness,
+) -> None:
+    first = harness.join().answer.member_id
+    harness.log.is_replicated = False
+    leads = harness.sync(first, 1, {first: b"old"})
+    harness.join()
     assert leads.code is REBALANCE
-    rig.join(first)
-    rig.log.replicate(rig.group().term.partition)
-    assert rig.group().state is GroupState.COMPLETING
-    assert rig.group().members[first].assignment == b""
+    harness.join(first)
+    harness.log.replicate(harness.group().term.partition)
+    assert harness.group().state is GroupState.COMPLETING
+    assert harness.group().members[first].assignment == b""
 
 
 @pytest.mark.parametrize(
@@ -102,76 +106,84 @@ def test_an_assignment_stored_too_late_for_its_generation_is_not_given_out(rig: 
     ],
 )
 def test_from_version_5_a_sync_names_the_protocol_it_believes_in(
-    rig: Rig, fields: dict[str, Any], code: int
+    harness: CoordinatorHarness, fields: dict[str, Any], code: int
 ) -> None:
-    (member,) = rig.stable()
-    asked = rig.sync(member, 1, version=5, **fields)
+    (member,) = harness.stable()
+    asked = harness.sync(member, 1, version=5, **fields)
     assert asked.code == code
     if not code:
         assert (asked.answer.protocol_type, asked.answer.protocol_name) == ("consumer", "range")
 
 
-def test_a_sync_of_another_generation_is_illegal(rig: Rig) -> None:
-    (member,) = rig.stable()
-    assert rig.sync(member, 7).code is ErrorCode.ILLEGAL_GENERATION
+def test_a_sync_of_another_generation_is_illegal(harness: CoordinatorHarness) -> None:
+    (member,) = harness.stable()
+    assert harness.sync(member, 7).code is ErrorCode.ILLEGAL_GENERATION
 
 
 # -- leaving ---------------------------------------------------------------------------------
 
 
-def test_the_last_to_leave_empties_the_group_and_counts_a_generation(rig: Rig) -> None:
-    (member,) = rig.stable()
-    assert rig.leave(member).answer.members[0].error_code == 0
-    assert rig.group().state is GroupState.EMPTY
-    assert rig.group().generation == 2
-    assert rig.leave(member).answer.members[0].error_code == ErrorCode.UNKNOWN_MEMBER_ID
+def test_the_last_to_leave_empties_the_group_and_counts_a_generation(
+    harness: CoordinatorHarness,
+) -> None:
+    (member,) = harness.stable()
+    assert harness.leave(member).answer.members[0].error_code == 0
+    assert harness.group().state is GroupState.EMPTY
+    assert harness.group().generation == 2
+    assert harness.leave(member).answer.members[0].error_code == ErrorCode.UNKNOWN_MEMBER_ID
 
 
-def test_before_version_3_the_error_of_the_one_member_is_at_the_top(rig: Rig) -> None:
-    (member,) = rig.stable()
+def test_before_version_3_the_error_of_the_one_member_is_at_the_top(
+    harness: CoordinatorHarness,
+) -> None:
+    (member,) = harness.stable()
     request = leave_group.LeaveGroupRequest(group_id="g", member_id="stranger")
-    assert rig.ask("leave_group", request, 2).code is ErrorCode.UNKNOWN_MEMBER_ID
+    assert harness.ask("leave_group", request, 2).code is ErrorCode.UNKNOWN_MEMBER_ID
     request = leave_group.LeaveGroupRequest(group_id="g", member_id=member)
-    assert rig.ask("leave_group", request, 2).code is ErrorCode.NONE
+    assert harness.ask("leave_group", request, 2).code is ErrorCode.NONE
 
 
-def test_several_members_leave_at_once_each_with_its_own_code(rig: Rig) -> None:
-    members = rig.stable(2)
+def test_several_members_leave_at_once_each_with_its_own_code(harness: CoordinatorHarness) -> None:
+    members = harness.stable(2)
     names = [members[0], "stranger", members[1]]
     request = leave_group.LeaveGroupRequest(
         group_id="g", members=[leave_group.Member(member_id=name) for name in names]
     )
-    answer = rig.ask("leave_group", request, 5).answer
+    answer = harness.ask("leave_group", request, 5).answer
     codes = [CODES[member.error_code] for member in answer.members]
     assert codes == [ErrorCode.NONE, ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.NONE]
-    assert rig.group().state is GroupState.EMPTY
+    assert harness.group().state is GroupState.EMPTY
 
 
-def test_a_member_that_leaves_lets_a_waiting_join_complete(rig: Rig) -> None:
-    first, second = rig.stable(2)
-    asked = rig.join(first)
+def test_a_member_that_leaves_lets_a_waiting_join_complete(harness: CoordinatorHarness) -> None:
+    first, second = harness.stable(2)
+    asked = harness.join(first)
     assert not asked.is_answered
-    rig.leave(second)
+    harness.leave(second)
     assert asked.answer.generation_id == 3
 
 
-def test_a_member_that_leaves_has_its_own_waiting_requests_answered_25(rig: Rig) -> None:
-    first = rig.join().answer.member_id
-    second = rig.join()
-    rig.join(first)
-    waits = rig.sync(second.answer.member_id, 2)
-    rig.leave(second.answer.member_id)
+def test_a_member_that_leaves_has_its_own_waiting_requests_answered_25(
+    harness: CoordinatorHarness,
+) -> None:
+    first = harness.join().answer.member_id
+    second = harness.join()
+    harness.join(first)
+    waits = harness.sync(second.answer.member_id, 2)
+    harness.leave(second.answer.member_id)
     assert waits.code is ErrorCode.UNKNOWN_MEMBER_ID
 
 
-def test_a_resignation_answers_joins_and_syncs_with_16(rig: Rig) -> None:
-    first, second = rig.stable(2)
-    join = rig.join(first)
-    rig.stable(group="h")
-    rig.join(group="h")
-    rig.join(rig.group("h").leader_id, group="h")
-    follower = next(name for name in rig.group("h").members if name != rig.group("h").leader_id)
-    sync = rig.sync(follower, 2, group="h")
-    rig.coordinator.stop()
+def test_a_resignation_answers_joins_and_syncs_with_16(harness: CoordinatorHarness) -> None:
+    first, second = harness.stable(2)
+    join = harness.join(first)
+    harness.stable(group="h")
+    harness.join(group="h")
+    harness.join(harness.group("h").leader_id, group="h")
+    follower = next(
+        name for name in harness.group("h").members if name != harness.group("h").leader_id
+    )
+    sync = harness.sync(follower, 2, group="h")
+    harness.coordinator.stop()
     assert join.code is sync.code is ErrorCode.NOT_COORDINATOR
-    assert rig.heartbeat(second, 2) is ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert harness.heartbeat(second, 2) is ErrorCode.COORDINATOR_NOT_AVAILABLE

@@ -13,14 +13,14 @@ from typing import Any
 
 import pytest
 
-from barnabas.coordinator import deltas, increment_capture, standby
+from barnabas.coordinator import incremental_capture, standby, uncommitted_batches
 from barnabas.coordinator.ports import SNAPSHOT
 from barnabas.coordinator.snapshot_files import saved
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.offsets_topic import offset_key, offset_value
 from barnabas.protocol.records.batch import build_batch
+from tests.coordinator.coordinator_harness import CoordinatorHarness, partition_of
 from tests.coordinator.memory_log import MemoryLog, MemoryPartition, MemoryReplica
-from tests.coordinator.rig import Rig, partition_of
 from tests.coordinator.test_loading import TickingLoop
 from tests.sim.simulated_loop import SimulatedLoop
 
@@ -34,7 +34,7 @@ def commits(*offsets: int, index: int = 0) -> bytearray:
     )
 
 
-class Following(Rig):
+class Following(CoordinatorHarness):
     """A node that follows the partition of group ``g``."""
 
     def __init__(self, loop: SimulatedLoop | None = None) -> None:
@@ -135,7 +135,7 @@ def test_batches_that_nobody_told_of_are_read_from_the_log(node: Following) -> N
 
 
 def test_deltas_are_bounded(node: Following, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(deltas, "BYTES_MAX", 300)
+    monkeypatch.setattr(uncommitted_batches, "BYTES_MAX", 300)
     for offset in range(50):
         node.append(offset)
     assert len(node.coordinator.standbys[G].deltas) < 5
@@ -245,22 +245,24 @@ def test_groups_that_are_gone_leave_nothing_in_a_shadow(node: Following) -> None
     assert len(shadow.deltas) == 0 or shadow.deltas.take(400) is None
 
 
-def test_a_leader_writes_a_snapshot_when_the_log_since_the_last_one_is_long(rig: Rig) -> None:
-    rig.coordinator.standbys.tail_max = 10
-    hosted = rig.log.partition(G)
+def test_a_leader_writes_a_snapshot_when_the_log_since_the_last_one_is_long(
+    harness: CoordinatorHarness,
+) -> None:
+    harness.coordinator.standbys.tail_max = 10
+    hosted = harness.log.partition(G)
     for offset in range(9):
-        rig.commit(offset)
-    rig.wait(standby.LOOK_S + 1)
+        harness.commit(offset)
+    harness.wait(standby.CHECK_LED_S + 1)
     assert hosted.snapshot is None
-    rig.commit(9)
-    rig.wait(standby.LOOK_S + 1)
+    harness.commit(9)
+    harness.wait(standby.CHECK_LED_S + 1)
     first = hosted.snapshot
     assert first is not None
-    rig.commit(10)
-    rig.wait(standby.LOOK_S + 1)
+    harness.commit(10)
+    harness.wait(standby.CHECK_LED_S + 1)
     assert hosted.snapshot is first
-    rig.reload()
-    assert rig.committed() == 10
+    harness.reload()
+    assert harness.committed() == 10
 
 
 def test_a_follower_writes_a_snapshot_when_the_log_since_the_last_one_is_long(
@@ -323,48 +325,50 @@ def test_a_follower_writes_no_snapshot_of_a_log_that_is_damaged(node: Following)
 
 
 def test_a_file_that_the_disk_did_not_take_is_not_made_again_at_once(
-    rig: Rig, caplog: pytest.LogCaptureFixture
+    harness: CoordinatorHarness, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("INFO")
-    rig.coordinator.standbys.tail_max = 10
-    hosted = rig.log.partition(G)
+    harness.coordinator.standbys.tail_max = 10
+    hosted = harness.log.partition(G)
     hosted.is_full = True
     for offset in range(20):
-        rig.commit(offset)
-    rig.wait(10 * standby.LOOK_S)
+        harness.commit(offset)
+    harness.wait(10 * standby.CHECK_LED_S)
     assert hosted.writes == 1
     assert "wrote a" not in caplog.text
     hosted.is_full = False
-    rig.wait(standby.AGAIN_S)
+    harness.wait(standby.RETRY_S)
     assert hosted.writes == 2
     assert "wrote a" in caplog.text
 
 
 def test_no_snapshot_is_written_before_the_log_is_twice_what_it_holds(
-    rig: Rig, monkeypatch: pytest.MonkeyPatch
+    harness: CoordinatorHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(increment_capture, "KEYS_MAX", 0)
-    rig.coordinator.standbys.tail_max = 1
-    hosted = rig.log.partition(G)
+    monkeypatch.setattr(incremental_capture, "KEYS_MAX", 0)
+    harness.coordinator.standbys.tail_max = 1
+    hosted = harness.log.partition(G)
     for index in range(4):
-        rig.commit(1, index=index)
+        harness.commit(1, index=index)
     for offset in range(3):
-        rig.commit(offset)
-    rig.wait(standby.LOOK_S + 1)
+        harness.commit(offset)
+    harness.wait(standby.CHECK_LED_S + 1)
     assert hosted.snapshot is None
-    rig.commit(5)
-    rig.wait(standby.LOOK_S + 1)
+    harness.commit(5)
+    harness.wait(standby.CHECK_LED_S + 1)
     assert hosted.snapshot is not None
 
 
-def written(rig: Rig, monkeypatch: pytest.MonkeyPatch, delay_s: float) -> list[int]:
+def written(
+    harness: CoordinatorHarness, monkeypatch: pytest.MonkeyPatch, delay_s: float
+) -> list[int]:
     """The partitions of which snapshots are written from now on, each in ``delay_s``."""
     seen: list[int] = []
 
     async def write(
         replica: MemoryReplica, make: Callable[[], bytes], name: str = SNAPSHOT
     ) -> None:
-        seen.extend(n for n, each in rig.log.partitions.items() if each is replica.hosted)
+        seen.extend(n for n, each in harness.log.partitions.items() if each is replica.hosted)
         await asyncio.sleep(delay_s)
         replica.hosted.files[name] = make()
 
@@ -380,46 +384,46 @@ def groups_of_all_partitions() -> list[str]:
 
 
 def test_a_stop_writes_each_snapshot_once_while_the_regular_look_wants_them_too(
-    rig: Rig, monkeypatch: pytest.MonkeyPatch
+    harness: CoordinatorHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    standbys = rig.coordinator.standbys
+    standbys = harness.coordinator.standbys
     standbys.tail_min = standbys.tail_max = 1
     groups = groups_of_all_partitions()
     for group in groups:
         for offset in range(3):
-            rig.commit(offset, group=group)
-    seen = written(rig, monkeypatch, delay_s=1.0)
-    saving = rig.loop.create_task(_after(standby.LOOK_S - 0.5, standbys.save()))
-    rig.wait(standby.LOOK_S + 10)
+            harness.commit(offset, group=group)
+    seen = written(harness, monkeypatch, delay_s=1.0)
+    saving = harness.loop.create_task(_after(standby.CHECK_LED_S - 0.5, standbys.save()))
+    harness.wait(standby.CHECK_LED_S + 10)
     assert saving.done()
     assert sorted(seen) == sorted(map(partition_of, groups))
 
 
 def test_a_stop_writes_no_snapshot_that_the_regular_look_has_just_written(
-    rig: Rig, monkeypatch: pytest.MonkeyPatch
+    harness: CoordinatorHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    standbys = rig.coordinator.standbys
+    standbys = harness.coordinator.standbys
     standbys.tail_min = standbys.tail_max = 1
     for offset in range(3):
-        rig.commit(offset)
-    seen = written(rig, monkeypatch, delay_s=1.0)
-    saving = rig.loop.create_task(_after(standby.LOOK_S + 0.5, standbys.save()))
-    rig.wait(standby.LOOK_S + 5)
+        harness.commit(offset)
+    seen = written(harness, monkeypatch, delay_s=1.0)
+    saving = harness.loop.create_task(_after(standby.CHECK_LED_S + 0.5, standbys.save()))
+    harness.wait(standby.CHECK_LED_S + 5)
     assert saving.done()
     assert seen == [G]
 
 
 def test_a_stop_begins_with_the_partition_of_which_most_would_be_read_again(
-    rig: Rig, monkeypatch: pytest.MonkeyPatch
+    harness: CoordinatorHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    standbys = rig.coordinator.standbys
+    standbys = harness.coordinator.standbys
     standbys.tail_min = 1
     groups = groups_of_all_partitions()
     for number, group in enumerate(groups):
         for offset in range(number + 1):
-            rig.commit(offset, group=group)
-    seen = written(rig, monkeypatch, delay_s=0.001)
-    rig.loop.run_until_complete(standbys.save())
+            harness.commit(offset, group=group)
+    seen = written(harness, monkeypatch, delay_s=0.001)
+    harness.loop.run_until_complete(standbys.save())
     assert seen == [partition_of(group) for group in reversed(groups)]
 
 

@@ -11,7 +11,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from barnabas.coordinator import increment_capture, replay
+from barnabas.coordinator import incremental_capture, replay
 from barnabas.coordinator.ports import INCREMENT, SNAPSHOT
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.offsets_topic import (
@@ -26,14 +26,14 @@ from barnabas.protocol.offsets_topic import (
 from barnabas.protocol.records import batch
 from barnabas.protocol.records.batch import build_batch, build_batch_of
 from barnabas.protocol.records.control import Marker, encode_marker
+from tests.coordinator.coordinator_harness import CoordinatorHarness, partition_of
 from tests.coordinator.memory_log import MemoryLog, MemoryPartition
 from tests.coordinator.offsets_model import content, folded
-from tests.coordinator.rig import Rig, partition_of
 from tests.sim.simulated_loop import SimulatedLoop
 
 G = partition_of("g")
 PUT_BY = replay.LATEST_MAX
-INCREMENT_KEYS = increment_capture.KEYS_MAX
+INCREMENT_KEYS = incremental_capture.KEYS_MAX
 GROUPS = [name for name in (f"g{n}" for n in range(40)) if partition_of(name) == G][:2]
 
 WRITES = st.lists(
@@ -91,23 +91,25 @@ class StandbyMachine(RuleBasedStateMachine):
     @initialize(keys=st.sampled_from([0, 3, 4096]), increment=st.sampled_from([4, 4096, 4096]))
     def begin(self, keys: int, increment: int) -> None:
         replay.LATEST_MAX = keys  # type: ignore[misc]
-        increment_capture.KEYS_MAX = increment  # type: ignore[misc]
+        incremental_capture.KEYS_MAX = increment  # type: ignore[misc]
         self.start()
 
     def start(self) -> None:
         """A process, told at once that it follows."""
-        self.rig = Rig(loop=self.loop, log=self.log, is_elected=False, retention_min=10_000_000)
-        self.rig.coordinator.standbys.tail_min = 1
+        self.harness = CoordinatorHarness(
+            loop=self.loop, log=self.log, is_elected=False, retention_min=10_000_000
+        )
+        self.harness.coordinator.standbys.tail_min = 1
         self.hosted.is_gone = False
         self.hosted.leader_epoch = -1
         self.epoch += 1
-        self.rig.coordinator.on_resigned(G, self.epoch)
+        self.harness.coordinator.on_resigned(G, self.epoch)
 
     def teardown(self) -> None:
         replay.LATEST_MAX = PUT_BY  # type: ignore[misc]
-        increment_capture.KEYS_MAX = INCREMENT_KEYS  # type: ignore[misc]
-        if hasattr(self, "rig"):
-            self.rig.close()
+        incremental_capture.KEYS_MAX = INCREMENT_KEYS  # type: ignore[misc]
+        if hasattr(self, "harness"):
+            self.harness.close()
 
     @property
     def hosted(self) -> MemoryPartition:
@@ -229,14 +231,14 @@ class StandbyMachine(RuleBasedStateMachine):
     def elect(self, is_replicated: bool) -> None:
         self.epoch += 1
         self.hosted.epochs.append((self.epoch, self.hosted.end))
-        self.rig.elect(G, self.epoch)
+        self.harness.elect(G, self.epoch)
         if is_replicated:
             self.log.replicate(G)
 
     @precondition(lambda self: self.is_led)
     @rule(group=st.sampled_from(GROUPS), index=st.integers(0, 2), offset=st.integers(0, 99))
     def commit(self, group: str, index: int, offset: int) -> None:
-        self.rig.commit(offset, group=group, index=index)
+        self.harness.commit(offset, group=group, index=index)
         self.log.replicate(G)
 
     @precondition(lambda self: self.is_led)
@@ -249,7 +251,7 @@ class StandbyMachine(RuleBasedStateMachine):
     def resign(self) -> None:
         self.epoch += 1
         self.log.resign(G)
-        self.rig.coordinator.on_resigned(G, self.epoch)
+        self.harness.coordinator.on_resigned(G, self.epoch)
 
     @precondition(lambda self: not self.hosted.is_gone)
     @rule()
@@ -257,11 +259,11 @@ class StandbyMachine(RuleBasedStateMachine):
         """The replica moves to another node, and comes back empty."""
         self.log.resign(G)
         self.hosted.is_gone = True
-        self.rig.coordinator.on_resigned(G, None)
-        assert len(self.rig.coordinator.standbys) == 0
+        self.harness.coordinator.on_resigned(G, None)
+        assert len(self.harness.coordinator.standbys) == 0
         del self.log.partitions[G]
         self.epoch += 1
-        self.rig.coordinator.on_resigned(G, self.epoch)
+        self.harness.coordinator.on_resigned(G, self.epoch)
 
     @precondition(lambda self: self.is_followed)
     @rule(writes=WRITES)
@@ -269,7 +271,7 @@ class StandbyMachine(RuleBasedStateMachine):
         """What the leader had sent and nobody committed is kept by no file of a stop in order."""
         for write in writes:
             self.hosted.follow(build_batch(records_of(*write), timestamp_ms=1), self.epoch)
-        self.loop.run_until_complete(self.rig.coordinator.save())
+        self.loop.run_until_complete(self.harness.coordinator.save())
         self.hosted.truncate(max(self.hosted.start, self.hosted.high_watermark))
         self.epoch += 1
         self.restart(is_clean=False, lost=0)
@@ -278,10 +280,10 @@ class StandbyMachine(RuleBasedStateMachine):
     def restart(self, is_clean: bool, lost: int) -> None:
         self.log.resign(G)
         if is_clean:
-            self.loop.run_until_complete(self.rig.coordinator.save())
+            self.loop.run_until_complete(self.harness.coordinator.save())
         self.hosted.watcher = None
-        self.rig._running.cancel()
-        self.rig.turn()
+        self.harness._running.cancel()
+        self.harness.turn()
         if not is_clean and lost:
             bounds = self.bounds()
             self.hosted.truncate(bounds[max(0, len(bounds) - lost)])
@@ -292,7 +294,7 @@ class StandbyMachine(RuleBasedStateMachine):
     @rule()
     def save(self) -> None:
         """As at a stop that somebody thinks better of; without transactions it is an increment."""
-        standbys = self.rig.coordinator.standbys
+        standbys = self.harness.coordinator.standbys
         self.loop.run_until_complete(standbys.save())
         standbys._is_stopping = False
 
@@ -328,18 +330,18 @@ class StandbyMachine(RuleBasedStateMachine):
     @rule()
     def let_a_minute_pass(self) -> None:
         self.log.replicate(G)
-        self.rig.wait(11)
+        self.harness.wait(11)
 
     # -- what must hold --------------------------------------------------------------------------
 
     @invariant()
     def cache_and_fold_are_equal(self) -> None:
-        if not hasattr(self, "rig"):
+        if not hasattr(self, "harness"):
             return
-        self.rig.wait(0.2)
+        self.harness.wait(0.2)
         hosted = self.hosted
         if self.is_followed:
-            ward = self.rig.coordinator.standbys[G]
+            ward = self.harness.coordinator.standbys[G]
             # a load that lost leadership has left what it read above the mark
             assert hosted.high_watermark <= ward.position <= hosted.end
             assert content(ward.replay) == folded(hosted.batches, ward.position)
@@ -347,17 +349,17 @@ class StandbyMachine(RuleBasedStateMachine):
             expected = folded(hosted.batches, hosted.end)
             served = {
                 (group.group_id, *partition): (commit.offset, commit.record_offset)
-                for group in self.rig.coordinator.directory
+                for group in self.harness.coordinator.directory
                 for partition, commit in group.offsets.committed.items()
             }
             assert served == expected.offsets
-            asked = self.rig.fetch(group=GROUPS[0], topics={"orders": [0]})
+            asked = self.harness.fetch(group=GROUPS[0], topics={"orders": [0]})
             assert asked.code is ErrorCode.NONE
 
     @invariant()
     def nothing_is_left_behind(self) -> None:
-        if hasattr(self, "rig"):
-            assert len(self.rig.coordinator.standbys) == int(self.is_followed)
+        if hasattr(self, "harness"):
+            assert len(self.harness.coordinator.standbys) == int(self.is_followed)
 
 
 assert all(parse_key(record("put", name, 0, 0)[0]) for name in GROUPS)

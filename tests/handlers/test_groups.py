@@ -17,8 +17,8 @@ from barnabas.broker.replication.offsets_log import OffsetsLogPort
 from barnabas.broker.replication.replicas import Replicas
 from barnabas.broker.settings.node_config import NetworkSettings
 from barnabas.coordinator.config import CoordinatorConfig
+from barnabas.coordinator.group_coordinator import GroupCoordinator
 from barnabas.coordinator.ports import OFFSETS_TOPIC
-from barnabas.coordinator.service import GroupCoordinator
 from barnabas.protocol.hashing import group_partition
 from barnabas.protocol.messages import find_coordinator, offset_commit, offset_fetch
 from tests.handlers.peer import SomePeer

@@ -21,8 +21,8 @@ from barnabas.client.connection.connection import Connection
 from barnabas.console.__main__ import main
 from barnabas.console.groups.describe import OFFSET_COLUMNS
 from barnabas.console.groups.lag import LAG_COLUMNS, Standing, read_or_none, standings
+from barnabas.coordinator.group_health import Verdict
 from barnabas.coordinator.lag import Lag
-from barnabas.coordinator.verdicts import Verdict
 from barnabas.protocol.messages import offset_commit
 from tests.harness.client_libraries import ClientLibrary
 from tests.harness.confluent_client import Confluent

@@ -13,15 +13,15 @@ from barnabas.broker.metrics.first_unread_times import UnreadTimes
 from barnabas.broker.metrics.group_lag_monitor import Survey
 from barnabas.client.admin.time_lag import Range
 from barnabas.client.cluster import TopicPartition
-from tests.coordinator.rig import Rig
+from tests.coordinator.coordinator_harness import CoordinatorHarness
 
 NOBODY: Any = None
 P, Q = TopicPartition("orders", 0), TopicPartition("orders", 1)
 
 
 @pytest.fixture
-def rig() -> Iterator[Rig]:
-    made = Rig()
+def harness() -> Iterator[CoordinatorHarness]:
+    made = CoordinatorHarness()
     yield made
     made.close()
 
@@ -79,15 +79,15 @@ async def test_more_than_a_round_may_ask_have_another_turn(
 
 
 def test_groups_beyond_the_bound_are_counted_without_their_lag(
-    rig: Rig, monkeypatch: pytest.MonkeyPatch
+    harness: CoordinatorHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(group_lag_monitor, "OFFSETS_MAX", 3)
     for group in ("a", "b", "c"):
         for index in (0, 1):
-            rig.commit(1, group=group, index=index)
+            harness.commit(1, group=group, index=index)
 
     async def looked() -> tuple[list[int], int]:
-        made = Survey(rig.coordinator.directory, NOBODY, interval_ms=1, now_ms=lambda: 0)
+        made = Survey(harness.coordinator.directory, NOBODY, interval_ms=1, now_ms=lambda: 0)
         groups, beyond = await made._look()
         return [len(each.offsets) for each in groups], beyond
 

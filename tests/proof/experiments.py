@@ -165,7 +165,9 @@ EXPERIMENTS: Final = (
         "fetches while offsets load; a wall clock that jumps",
         "tests",
         {"pr": 1, "night": 1, "week": 1},
-        unchanged("tests/coordinator/test_loading.py", "tests/coordinator/test_expiry.py"),
+        unchanged(
+            "tests/coordinator/test_loading.py", "tests/coordinator/test_offset_expiration.py"
+        ),
     ),
     Experiment(
         "replaced-coordinators",

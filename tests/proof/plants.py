@@ -10,7 +10,7 @@ from collections.abc import Callable, Generator
 from typing import Any, Final
 
 from barnabas.client.zookeeper.interface import Create, Delete, Set
-from barnabas.coordinator.fetches import refused
+from barnabas.coordinator.offset_fetch import refused
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.records.walk import Entry
 from barnabas.protocol.zookeeper import znodes
@@ -207,14 +207,14 @@ PLANTS: Final = (
         "loader-skips-old-segments",
         "A new coordinator loads the active segment of its offsets partition and no older one.",
         "compacted-offsets",
-        "coordinator.shadow:Shadow._begin",
+        "coordinator.standby_state:StandbyState._begin",
         _begun_at_the_last_segment,
     ),
     _one(
         "none-while-loading",
         "A coordinator that still loads a partition answers -1 for its groups, not 14.",
         "commits",
-        "coordinator.fetches:Fetches._fetched",
+        "coordinator.offset_fetch:OffsetFetchHandler._fetched",
         _nothing_while_loading,
     ),
     _one(
@@ -267,8 +267,8 @@ PLANTS: Final = (
         "Sessions of members end by the wall clock, so a jump of it ends them.",
         "groups",
         (
-            Change("coordinator.sessions:Deadlines.__init__", _by_the_wall_clock),
-            Change("coordinator.sessions:Deadlines._wake_at", _woken_by_the_wall_clock),
+            Change("coordinator.timer:TimerQueue.__init__", _by_the_wall_clock),
+            Change("coordinator.timer:TimerQueue._wake_at", _woken_by_the_wall_clock),
         ),
     ),
     _one(

@@ -23,11 +23,11 @@ from barnabas.broker.storage.compaction.cleaner_checkpoints import CLEANED
 from barnabas.broker.storage.cooperative import at_once
 from barnabas.broker.storage.log_manager import LogManager
 from barnabas.coordinator.config import CoordinatorConfig
-from barnabas.coordinator.ownership import Directory
+from barnabas.coordinator.group_registry import GroupRegistry
 from barnabas.coordinator.ports import INCREMENT, OFFSETS_TOPIC, SNAPSHOT
-from barnabas.coordinator.shadow import Shadow
 from barnabas.coordinator.snapshot_files import capture, write
 from barnabas.coordinator.standby import Standbys
+from barnabas.coordinator.standby_state import StandbyState
 from barnabas.protocol.offsets_topic import offset_key, offset_value
 from barnabas.protocol.records import batch
 from barnabas.protocol.records.batch import build_batch
@@ -69,7 +69,7 @@ class Node:
         assert replica is not None
         self.partition: Partition = partition
         self.replica: OffsetsReplica = replica
-        directory = Directory()
+        directory = GroupRegistry()
         directory.start(1)
         term = directory.elected(0, self.epoch)
         assert term is not None
@@ -107,8 +107,8 @@ class Node:
         if captured is not None:
             await write(self.replica, captured)
 
-    def shadow(self) -> Shadow:
-        shadow = Shadow(self.replica)
+    def shadow(self) -> StandbyState:
+        shadow = StandbyState(self.replica)
         at_once(shadow.advance(is_to_end=True))
         return shadow
 

@@ -10,9 +10,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from random import Random
 
+from barnabas.coordinator.commit_windows import CommitWindows
+from barnabas.coordinator.group_health import BURROW, END_EVERY_MS, CommitSample, Verdict, evaluate
 from barnabas.coordinator.lag import lag_of
-from barnabas.coordinator.verdicts import BURROW, END_EVERY_MS, Step, Verdict, judge
-from barnabas.coordinator.windows import Windows
 
 TOPIC = "orders"
 START_MS = 1_700_000_000_000
@@ -124,19 +124,19 @@ def as_a_coordinator_says(
 
 
 def _judged(world: World, seen: list[tuple], end_ms: int, window_ms: int) -> Said | None:  # type: ignore[type-arg]
-    windows: Windows[int] = Windows()
+    windows: CommitWindows[int] = CommitWindows()
     offset = None
     for _, _, partition, offset, at, number, _ in seen:
         if offset is None:
             windows.keep([])
         else:
             lag = lag_of(offset, 0, world.end_at(partition, at)).records
-            windows.saw(partition, number, Step(offset, at, lag))
+            windows.saw(partition, number, CommitSample(offset, at, lag))
     if offset is None:
         return None
     end, start = world.end_at(partition, end_ms), world.edges[partition][2]
     earlier = world.end_at(partition, end_ms - BURROW.commits * END_EVERY_MS)
-    verdict = judge(
+    verdict = evaluate(
         windows.steps(partition), end=end, now_ms=end_ms, earlier_ends=[earlier], log_start=start
     )
     unread = world.unread_ms(partition, max(offset, start), end)

@@ -10,7 +10,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from barnabas.client.cluster import TopicPartition
-from barnabas.coordinator.verdicts import Verdict, judge_group
+from barnabas.coordinator.group_health import Verdict, evaluate_group
 from barnabas.pipeline.jobs import lag_history
 from barnabas.pipeline.jobs.as_of import logs_of
 from barnabas.pipeline.jobs.inputs import Source, UsageProblem
@@ -70,7 +70,7 @@ def test_a_group_is_as_bad_as_its_worst_partition(spark: SparkSession) -> None:
     frame = spark.createDataFrame(rows, schema + "lag_ms bigint, verdict int")
     found = {row["group"]: row for row in by_group(frame).collect()}
     for name, worst in (("g", Verdict.STALL), ("h", Verdict.WARN)):
-        assert found[name].verdict == judge_group([Verdict.OK, worst])
+        assert found[name].verdict == evaluate_group([Verdict.OK, worst])
         assert found[name].worst == worst
     assert (found["g"].lag, found["h"].lag_ms) == (10, None)
 

@@ -1,0 +1,519 @@
+"""The trail of changed offsets: noted as they are served, written to the audit topic behind that.
+
+Source: docs/spec/coordinator.md §3.8. Recorded is what administrators do (commits without a
+generation to a group that has had members, everything that our tools do, OffsetDelete,
+DeleteGroups); with ``offsets.history.enable`` every commit. Who changes something by hand is
+answered when the record is written, so that no kill of the coordinator loses one that was
+acknowledged; while the topic cannot be written, after :data:`HELD_S` or at once. Nobody else waits,
+nor does a connection that goes on committing from outside: that is a consumer without membership.
+What waits to be written is bounded, what does not fit is counted as lost, and writing takes a fifth
+of the node's time at most.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import random
+from collections import deque
+from collections.abc import Callable, Sequence
+from itertools import islice
+from typing import Any, Final, Protocol, TypeAlias
+
+from barnabas.protocol.audit_topic import COMMIT, AuditRecord, audit_key, audit_value
+from barnabas.protocol.errors import ErrorCode
+
+from .audit_queue import AuditedChange, AuditQueue, pause_s
+from .config import CoordinatorConfig
+from .group import Group, Reply
+from .group_state import GroupState
+from .journal import Entry, Told
+from .offsets import Commit, TopicPartition
+from .ports import AuditLog, Caller
+
+log = logging.getLogger(__name__)
+
+_DEAD: Final = GroupState.DEAD
+_new_change: Final = tuple.__new__
+"""What the constructor of a named tuple does, at half its price."""
+
+WAITING_BYTES_MAX: Final = 16 << 20
+"""So much of what waits is kept, as far as it can be estimated."""
+CHANGE_BYTES: Final = 400
+"""What one change takes without its metadata."""
+NOTED_AT_ONCE_BYTES: Final = 1 << 20
+"""So much is noted within the turn that deletes it; the rest of a long request is noted later."""
+REMOVED_MAX: Final = 1 << 19
+"""So many deleted offsets wait to be noted: they come out of the cache, whose bound this is not."""
+REMOVED_AT_ONCE: Final = 500
+"""So many of them are noted before each batch."""
+GATHER_S: Final = 0.01
+"""What comes within this time is written together."""
+RESTS: Final = 4
+"""How many times as long as it wrote it rests."""
+HELD_S: Final = 5.0
+"""How long an answer waits for its records: what was asked for is done, whether recorded or not."""
+RELEASED_AT_ONCE: Final = 250
+"""So many held answers are given in one turn."""
+OUTSIDE_S: Final = 600.0
+"""Who commits from outside to a group again within this time, on one connection, is a consumer."""
+OUTSIDE_GROUPS_MAX: Final = 16
+"""For so many groups that is remembered of one connection."""
+DRAIN_S: Final = 2.0
+"""How long a stop in order waits for what is not written yet."""
+
+Removed: TypeAlias = Sequence[tuple[TopicPartition, Commit]]
+"""Offsets that were served before they were deleted."""
+
+
+class StagedCommit(Protocol):
+    """Commits on their way through the log; ``decided`` settles them and calls ``reply``."""
+
+    reply: Reply
+
+    def decided(self, code: ErrorCode, record_offset: int) -> None:
+        """The append ended."""
+
+
+class HeldResponse:
+    """An answer that is given when all that it tells is recorded; the handler's reply."""
+
+    __slots__ = ("_answer", "_has_answer", "_is_closed", "_reply", "_timer", "_waiting")
+
+    def __init__(self, reply: Reply) -> None:
+        self._reply = reply
+        self._answer: Any = None
+        self._has_answer = False
+        self._is_closed = False
+        self._waiting = 0
+        self._timer: asyncio.TimerHandle | None = None
+
+    def __call__(self, answer: Any) -> None:
+        """The answer, to be kept back."""
+        self._answer = answer
+        self._has_answer = True
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether some of what was noted is not recorded."""
+        return self._waiting > 0
+
+    def noted(self) -> None:
+        """A change is going to be recorded that the answer tells."""
+        self._waiting += 1
+
+    def recorded(self) -> bool:
+        """One of these is; whether that was the last one."""
+        self._waiting -= 1
+        if not self._is_closed or self._waiting:
+            return False
+        self.release()
+        return True
+
+    def close(self, timer: asyncio.TimerHandle | None) -> None:
+        """Nothing more will be noted; ``timer`` ends the wait, without one it is over."""
+        self._is_closed = True
+        self._timer = timer
+        if timer is None:
+            self.release()
+
+    def release(self) -> None:
+        """Answer now, and only once; whoever asked is forgotten, however long a record waits."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if self._has_answer:
+            self._has_answer = False
+            answer, self._answer = self._answer, None
+            reply, self._reply = self._reply, _ignore
+            try:
+                reply(answer)
+            except Exception:  # our bug: the writer goes on, and others get their answer
+                log.exception("answer failed after its records")
+
+
+class _Removal:
+    """Deleted offsets of one group that are not noted yet."""
+
+    __slots__ = ("action", "caller", "change", "done", "group_id", "held", "removed", "time_ms")
+
+    def __init__(
+        self,
+        caller: Caller,
+        action: str,
+        change: str,
+        group_id: str,
+        removed: Removed,
+        held: HeldResponse,
+        time_ms: int,
+    ) -> None:
+        self.caller = caller
+        self.action = action
+        self.change = change
+        self.group_id = group_id
+        self.removed = removed
+        self.held = held
+        self.time_ms = time_ms
+        self.done = 0
+
+
+class AuditTrail:
+    """Notes changes, and writes them; without an audit log there is none."""
+
+    def __init__(
+        self,
+        audit_log: AuditLog | None,
+        config: CoordinatorConfig,
+        loop: asyncio.AbstractEventLoop,
+        now_ms: Callable[[], int],
+        randomness: random.Random,
+    ) -> None:
+        self.is_kept = audit_log is not None
+        """Whether changes by hand are recorded at all."""
+        self.keeps_all = self.is_kept and config.history_enable
+        """Whether every commit is."""
+        self.written = 0
+        self.lost = 0
+        """Changes that were recorded, and those that found no room, since the start."""
+        self.is_behind = False
+        """Something could not be recorded for long: nobody is made to wait until all is again."""
+        self._audit_log = audit_log
+        self._loop = loop
+        self._now_ms = now_ms
+        self._random = randomness
+        self._queue = AuditQueue()
+        self._removals: deque[_Removal] = deque()
+        self._removed_left = 0
+        self._answers: dict[HeldResponse, int] = {}
+        """Answers that are held, the oldest first, and what was written when they began to wait."""
+        self._failures = 0
+        self._waiting_bytes = self._noted = 0
+        self._lost_told = 0
+        self._woken = asyncio.Event()
+        self._idle = asyncio.Event()
+        self._idle.set()
+
+    def is_by_hand(self, caller: Caller, group: Group, member_id: str, generation: int) -> bool:
+        """Whether a commit is an administrator's: by a tool of ours, or from outside the group."""
+        if caller.tool is not None:
+            return self.is_kept
+        is_outside = generation < 0 and not member_id
+        return is_outside and group.protocol_type is not None and self.is_kept
+
+    def watch_one(
+        self,
+        staged: StagedCommit,
+        group: Group,
+        partition: TopicPartition,
+        commit: Commit,
+        caller: Caller,
+        *,
+        is_by_hand: bool,
+    ) -> Told:
+        """What settles ``commit``, with a note of what it changed."""
+        served = group.offsets.committed
+        change = self.change_of(caller) if is_by_hand else ""
+        held = self._held(staged, group, caller) if is_by_hand else None
+        told = staged.decided
+
+        def decided(code: ErrorCode, record_offset: int) -> None:
+            old = served.get(partition)
+            told(code, record_offset)
+            if not code and (served.get(partition) is commit or group.state is _DEAD):
+                self._note_commit(caller, change, group, partition, old, commit, held)
+            if held is not None:
+                self.answer(held)
+
+        return decided
+
+    def watch(
+        self,
+        staged: StagedCommit,
+        group: Group,
+        commits: Sequence[tuple[TopicPartition, Commit]],
+        caller: Caller,
+        *,
+        is_by_hand: bool,
+    ) -> Told:
+        """The same for several commits of one request."""
+        served = group.offsets.committed
+        change = self.change_of(caller) if is_by_hand else ""
+        held = self._held(staged, group, caller) if is_by_hand else None
+        told = staged.decided
+
+        def note(before: Sequence[Commit | None]) -> None:
+            is_dead = group.state is _DEAD
+            for (partition, commit), old in zip(commits, before, strict=True):
+                if is_dead or served.get(partition) is commit:
+                    self._note_commit(caller, change, group, partition, old, commit, held)
+
+        def decided(code: ErrorCode, record_offset: int) -> None:
+            before = [served.get(partition) for partition, _ in commits]
+            told(code, record_offset)
+            if not code:
+                note(before)
+            if held is not None:
+                self.answer(held)
+
+        return decided
+
+    def _held(self, staged: StagedCommit, group: Group, caller: Caller) -> HeldResponse | None:
+        """The held answer of a commit by hand; None where a consumer would have to wait."""
+        if caller.tool is None and self._commits_again(caller, group.group_id):
+            return None
+        staged.reply = held = HeldResponse(staged.reply)
+        return held
+
+    def _commits_again(self, caller: Caller, group_id: str) -> bool:
+        """Whether this connection has committed to the group from outside lately.
+
+        A consumer that assigns itself partitions of a group which once had members does so all the
+        time: it must not wait for the audit topic, nor anything else on its connection.
+        """
+        outside, now = caller.outside, self._loop.time()
+        last = outside.pop(group_id, None)
+        if len(outside) >= OUTSIDE_GROUPS_MAX:
+            del outside[next(iter(outside))]
+        outside[group_id] = now
+        return last is not None and now - last < OUTSIDE_S
+
+    def note_removed(
+        self,
+        caller: Caller,
+        action: str,
+        change: str,
+        group_id: str,
+        removed: Removed,
+        held: HeldResponse,
+    ) -> None:
+        """These offsets of a group are gone, by OffsetDelete or DeleteGroups.
+
+        Of a request that names very many some are noted later: the answer waits for those, too.
+        """
+        if not (self.is_kept and removed):
+            return
+        if self._removed_left + len(removed) > REMOVED_MAX:
+            self.lost += len(removed)
+            return
+        now = self._now_ms()
+        self._removals.append(_Removal(caller, action, change, group_id, removed, held, now))
+        self._removed_left += len(removed)
+        held.noted()
+        self._woken.set()
+        self._idle.clear()
+        if self._waiting_bytes < NOTED_AT_ONCE_BYTES:
+            self._note_removals()
+
+    def _note_removals(self) -> None:
+        """Note some of what was deleted, the oldest first, while there is room."""
+        left = REMOVED_AT_ONCE
+        while self._removals and left:
+            removal = self._removals[0]
+            caller, action, change = removal.caller, removal.action, removal.change
+            for partition, old in islice(removal.removed, removal.done, removal.done + left):
+                if not self._has_room(CHANGE_BYTES + len(old.metadata)):
+                    return
+                about = (removal.group_id, partition, old, None, removal.held)
+                self._note(caller, action, change, *about, time_ms=removal.time_ms)
+                removal.done += 1
+                self._removed_left -= 1
+                left -= 1
+            if removal.done == len(removal.removed):
+                self._removals.popleft()
+                self._recorded_one_of(removal.held)
+
+    def answer(self, held: HeldResponse) -> None:
+        """Everything is noted that an answer tells: give it when that is recorded."""
+        if held.is_waiting and not self.is_behind:
+            self._answers[held] = self.written
+            held.close(self._loop.call_later(HELD_S, self._too_late, held))
+        else:
+            held.close(None)
+
+    def _too_late(self, held: HeldResponse) -> None:
+        """Answer; all others, too, unless records are written and there are only very many."""
+        written = self._answers.pop(held)
+        held.release()
+        if not self.is_behind and (self._queue.has_refused or written == self.written):
+            self.is_behind = True
+            log.warning(
+                "answers before changes by hand are recorded: the audit topic cannot be written "
+                "waiting=%d",
+                self._noted - self.written + self._removed_left,
+            )
+            self._release_all()
+
+    def _release_all(self) -> None:
+        """Give the answers that are held, some in each turn."""
+        for held in list(islice(self._answers, RELEASED_AT_ONCE)):
+            del self._answers[held]
+            held.release()
+        if self._answers:
+            self._loop.call_soon(self._release_all)
+
+    def _recorded_one_of(self, held: HeldResponse) -> None:
+        if held.recorded():
+            self._answers.pop(held, None)
+
+    async def run(self) -> None:
+        """Write what is noted, until cancelled."""
+        queue = self._queue
+        while True:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout_at(queue.retry_at if queue.has_refused else None):
+                    await self._woken.wait()
+            self._woken.clear()
+            # For an answer that waits no more is gathered than comes while others are written.
+            await asyncio.sleep(0 if queue.is_urgent or self._removals else GATHER_S)
+            while True:
+                self._note_removals()
+                is_retry = queue.is_due(self._loop.time()) and not queue.is_urgent
+                if not (is_retry or queue.is_ready):
+                    break
+                await self._write_some(is_retry=is_retry)
+            if not queue.has_refused:
+                self._idle.set()
+
+    async def drain(self) -> None:
+        """Wait until everything is written, or for DRAIN_S; :meth:`run` does it."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(DRAIN_S):
+                await self._idle.wait()
+        left = self._noted - self.written + self._removed_left
+        if left:
+            log.warning("stopped with audit records to write records=%d", left)
+
+    def change_of(self, caller: Caller) -> str:
+        """What a tool calls its change, else a name that nothing else has."""
+        said = "" if caller.tool is None else caller.tool.change
+        return said or f"{self._random.getrandbits(48):012x}"
+
+    def _note_commit(
+        self,
+        caller: Caller,
+        change: str,
+        group: Group,
+        partition: TopicPartition,
+        old: Commit | None,
+        new: Commit,
+        held: HeldResponse | None,
+    ) -> None:
+        if self.keeps_all or _differs(old, new) or (change and _was_loaded(old, group)):
+            self._note(caller, COMMIT, change, group.group_id, partition, old, new, held)
+
+    def _has_room(self, size: int) -> bool:
+        return self._waiting_bytes + size <= WAITING_BYTES_MAX
+
+    def _note(
+        self,
+        caller: Caller,
+        action: str,
+        change: str,
+        group_id: str,
+        partition: TopicPartition,
+        old: Commit | None,
+        new: Commit | None,
+        held: HeldResponse | None,
+        time_ms: int = -1,
+    ) -> None:
+        size = CHANGE_BYTES
+        if old is not None:
+            size += len(old.metadata)
+        if new is not None:
+            size += len(new.metadata)
+        if not self._has_room(size):
+            self.lost += 1
+            return
+        self._woken.set()
+        if self._noted == self.written:
+            self._idle.clear()
+        now = self._now_ms() if time_ms < 0 else time_ms
+        fields = (size, now, caller, action, change, group_id, partition, old, new, held)
+        self._queue.add(_new_change(AuditedChange, fields))
+        if held is not None:
+            held.noted()
+        self._waiting_bytes += size
+        self._noted += 1
+
+    async def _write_some(self, *, is_retry: bool) -> None:
+        """Write one batch; what the topic does not take waits, and others go before it."""
+        assert self._audit_log is not None
+        queue, entries = self._queue, list[Entry]()
+
+        def build(noted: AuditedChange) -> int:
+            value = audit_value(_record(noted))
+            entries.append((audit_key(noted.group), value))
+            return len(value)
+
+        began = self._loop.time()
+        taken = queue.take(build, is_retry=is_retry)
+        await asyncio.sleep((self._loop.time() - began) * RESTS)
+        left = {id(entry) for entry in await self._audit_log.write(entries)}
+        refused = []
+        for noted, entry in zip(taken, entries, strict=True):
+            if id(entry) in left:
+                refused.append(noted)
+            else:
+                self._written(noted)
+        has_progress = len(refused) < len(taken)
+        queue.give_back(refused, self._loop.time(), is_retry=is_retry)
+        if is_retry:
+            queue.retried(self._loop.time(), has_progress=has_progress)
+        if has_progress:
+            self._failures = 0
+            self.is_behind = self.is_behind and queue.has_refused
+        self._tell_lost()
+        if not (has_progress or is_retry):
+            await asyncio.sleep(pause_s(self._failures))
+            self._failures += 1
+
+    def _written(self, noted: AuditedChange) -> None:
+        self.written += 1
+        self._waiting_bytes -= noted.size
+        if noted.held is not None:
+            self._recorded_one_of(noted.held)
+
+    def _tell_lost(self) -> None:
+        lost, self._lost_told = self.lost - self._lost_told, self.lost
+        if lost:
+            log.warning("lost audit records, too many at once records=%d", lost)
+
+
+def _differs(old: Commit | None, new: Commit) -> bool:
+    return old is None or (old.offset, old.metadata) != (new.offset, new.metadata)
+
+
+def _was_loaded(old: Commit | None, group: Group) -> bool:
+    """Whether the offset is of an earlier coordinator, which may have been killed just then.
+
+    A tool that had no answer of it repeats what is served already: nothing else would be recorded.
+    """
+    return old is not None and old.record_offset < group.term.loaded_end
+
+
+def _ignore(_answer: Any) -> None:
+    """Who was answered already."""
+
+
+def _record(noted: AuditedChange) -> AuditRecord:
+    caller, old, new = noted.caller, noted.old, noted.new
+    topic, index = noted.partition
+    return AuditRecord(
+        time_ms=noted.time_ms,
+        action=noted.action,
+        change=noted.change,
+        principal=caller.principal,
+        host=caller.host,
+        client_id=caller.client_id,
+        group=noted.group,
+        topic=topic,
+        partition=index,
+        old_offset=None if old is None else old.offset,
+        old_leader_epoch=-1 if old is None else old.leader_epoch,
+        old_metadata="" if old is None else old.metadata,
+        new_offset=None if new is None else new.offset,
+        new_leader_epoch=-1 if new is None else new.leader_epoch,
+        new_metadata="" if new is None else new.metadata,
+        reason="" if caller.tool is None else caller.tool.reason,
+    )

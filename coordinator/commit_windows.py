@@ -1,0 +1,54 @@
+"""The latest commits of many partitions, as somebody sees them who looks now and then.
+
+Source: docs/spec/users.md §3 (Burrow's ring). Pure. Commits between two looks are not seen: with a
+look every 10 s the window is what Burrow keeps with ``min-distance`` 10.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Collection, Hashable
+from typing import Final, Generic, TypeVar
+
+from .group_health import BURROW, CommitSample, HealthRules
+
+Key = TypeVar("Key", bound=Hashable)
+
+_FIELDS: Final = 3
+
+
+class CommitWindows(Generic[Key]):
+    """One window a partition, 300 bytes each; forget what is gone with :meth:`keep`."""
+
+    def __init__(self, rules: HealthRules = BURROW) -> None:
+        self._numbers = rules.commits * _FIELDS
+        self._latest: dict[Key, int] = {}
+        self._steps: dict[Key, array[int]] = {}
+
+    def __len__(self) -> int:
+        return len(self._steps)
+
+    def saw(self, key: Key, record_offset: int, step: CommitSample) -> None:
+        """A look at ``key`` found this commit; one that was seen before changes nothing.
+
+        ``record_offset`` names the commit: where it stands in the log of offsets.
+        """
+        if self._latest.get(key) == record_offset:
+            return
+        self._latest[key] = record_offset
+        steps = self._steps.setdefault(key, array("q"))
+        steps.extend(step)
+        if len(steps) > self._numbers:
+            del steps[:_FIELDS]
+
+    def steps(self, key: Key) -> list[CommitSample]:
+        """The commits seen, oldest first."""
+        found = self._steps.get(key, ())
+        return [
+            CommitSample(*found[start : start + _FIELDS]) for start in range(0, len(found), _FIELDS)
+        ]
+
+    def keep(self, keys: Collection[Key]) -> None:
+        """Forget every other partition."""
+        for key in self._steps.keys() - keys:
+            del self._steps[key], self._latest[key]

@@ -1,0 +1,121 @@
+"""Long work on groups, done a slice in each turn of the loop.
+
+A group may have 100,000 members, who all are to be answered when its rebalance ends: at once that
+took the loop seconds. What must change together changes together; answers, sessions and farewells
+follow in slices. Up to one slice is done within the call, so small groups know nothing of this.
+Requests that name very many groups or members are served in the same way.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Generator, Sequence
+from typing import Final, TypeAlias, TypeVar
+
+T = TypeVar("T")
+
+ITEMS_PER_TURN: Final = 250
+"""Members dealt with in one turn: some 5 ms, the writing of their answers included."""
+
+Weigh: TypeAlias = Callable[[T], int]
+"""How many members' work one item is, at least 1."""
+
+
+STEPS_PER_TURN: Final = 500
+"""Partitions or names looked up in one turn: 1 or 2 ms."""
+
+Steps: TypeAlias = Generator[None, None, T]
+"""Long work that gives way after each yield, and has to look anew at what may have changed."""
+
+
+class Turn:
+    """Counts the steps of one request that names very much."""
+
+    __slots__ = ("_left",)
+
+    def __init__(self) -> None:
+        self._left = STEPS_PER_TURN
+
+    def is_over(self, steps: int = 1) -> bool:
+        """Count; True when others have to be served first, the next turn being counted then."""
+        self._left -= steps
+        if self._left > 0:
+            return False
+        self._left = STEPS_PER_TURN
+        return True
+
+
+class CooperativeScheduler:
+    """Runs long work on one loop."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._line: deque[Callable[[Callable[[], None]], None]] = deque()
+
+    def drive(self, work: Steps[None]) -> None:
+        """Begin now, and go on once in each turn of the loop."""
+        try:
+            next(work)
+        except StopIteration:
+            return
+        self._loop.call_soon(self.drive, work)
+
+    def in_line(self, begin: Callable[[Callable[[], None]], None]) -> None:
+        """Call ``begin`` when all who came before have called what it is given, as it has to.
+
+        For work of many slices that takes memory until it is over.
+        """
+        self._line.append(begin)
+        if len(self._line) == 1:
+            self._begin_first()
+
+    def _begin_first(self) -> None:
+        try:
+            self._line[0](self._end_first)
+        except Exception:
+            self._end_first()
+            raise
+
+    def _end_first(self) -> None:
+        self._line.popleft()
+        if self._line:
+            self._loop.call_soon(self._begin_first)
+
+    def run(
+        self,
+        items: Sequence[T],
+        do: Callable[[T], None],
+        then: Callable[[], None] | None = None,
+        weigh: Weigh[T] | None = None,
+    ) -> None:
+        """Call ``do`` for each, in order, and then ``then``.
+
+        After the first slice others have had their turn: both have to look again.
+        """
+        self._go(items, 0, do, then, weigh)
+
+    def _go(
+        self,
+        items: Sequence[T],
+        start: int,
+        do: Callable[[T], None],
+        then: Callable[[], None] | None,
+        weigh: Weigh[T] | None,
+    ) -> None:
+        stop = start + ITEMS_PER_TURN if weigh is None else _stop(items, start, weigh)
+        if stop < len(items):
+            self._loop.call_soon(self._go, items, stop, do, then, weigh)
+        for item in items[start:stop]:
+            do(item)
+        if stop >= len(items) and then is not None:
+            then()
+
+
+def _stop(items: Sequence[T], start: int, weigh: Weigh[T]) -> int:
+    """Where the slice ends that begins at ``start``: no empty one, and no more than it must be."""
+    stop, left = start, ITEMS_PER_TURN
+    while stop < len(items) and left > 0:
+        left -= weigh(items[stop])
+        stop += 1
+    return stop

@@ -1,0 +1,192 @@
+"""FindCoordinator: which node leads the offsets partition of a group.
+
+Source: docs/spec/coordinator.md §1.2 and §1.3. Nothing is said about the group itself: whether it
+exists, or is still being loaded, the coordinator tells when it is asked.
+
+While there is no coordinator an answer is held back for :data:`ANSWER_WAIT_S`, since one is about
+to be elected or created: librdkafka's AdminClient hangs for good when it is told three times within
+a third of a second that there is none.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.hashing import (
+    REMEMBERED_LENGTH_MAX,
+    group_partition,
+    hash_partition,
+    java_hash,
+)
+from barnabas.protocol.messages.find_coordinator import (
+    Coordinator,
+    FindCoordinatorRequest,
+    FindCoordinatorResponse,
+)
+
+from .cooperative import CooperativeScheduler
+from .group import Reply
+from .ports import OFFSETS_TOPIC, Topics
+
+KEYS_SINCE: Final = 4
+"""From this version on several keys in one request (KIP-699)."""
+GROUP: Final = 0
+TRANSACTION: Final = 1
+SHARE: Final = 2
+SHARE_SINCE: Final = 6
+"""Share groups have no coordinator in a Kafka 3.9 with ZooKeeper either (KIP-932)."""
+NO_TRANSACTIONS: Final = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+"""The one code that ends a transactional producer at once in every client; librdkafka takes
+any other for "ask again" until its patience is over."""
+
+
+ANSWER_WAIT_S: Final = 1.0
+"""How long a question without an answer waits for one."""
+
+
+CHARACTERS_PER_STEP: Final = 500
+"""Of a name: to hash so many costs as much as to look up a name that was hashed before."""
+
+
+@dataclass(slots=True, eq=False)
+class _Lookup:
+    keys: Sequence[str]
+    key_type: int
+    version: int
+    listener: str
+    reply: Reply
+    hashes: dict[str, int] = field(default_factory=dict)
+    """Of long names: 30 us a kilobyte, and the metadata may change often meanwhile."""
+    is_looked_up: bool = False
+    """Some of the keys are looked up, the others in turns to come."""
+    is_outdated: bool = False
+    """The metadata changed meanwhile."""
+    is_last_time: bool = False
+
+    def partition(self, key: str, count: int) -> int:
+        """As :func:`group_partition`, which does not keep what it found out of a long name."""
+        if len(key) <= REMEMBERED_LENGTH_MAX:
+            return group_partition(key, count)
+        hashed = self.hashes.get(key)
+        if hashed is None:
+            hashed = self.hashes[key] = java_hash(key)
+        return hash_partition(hashed, count)
+
+
+class FindCoordinatorHandler:
+    """Serves FindCoordinator; any node does, coordinator or not."""
+
+    def __init__(
+        self, topics: Topics, loop: asyncio.AbstractEventLoop, slices: CooperativeScheduler
+    ) -> None:
+        self._topics = topics
+        self._loop = loop
+        self._slices = slices
+        self._waiting: dict[_Lookup, asyncio.TimerHandle] = {}
+        self._is_closed = False
+
+    def find_coordinator(
+        self, request: FindCoordinatorRequest, version: int, listener: str, reply: Reply
+    ) -> None:
+        """Answer for each key by itself with an endpoint on ``listener``.
+
+        The first question after the offsets topic in a new cluster starts its creation.
+        """
+        keys = request.coordinator_keys if version >= KEYS_SINCE else [request.key]
+        self._look_up(_Lookup(keys, request.key_type, version, listener, reply))
+
+    def look_again(self) -> None:
+        """The metadata changed: who waits may be answered now."""
+        for question in list(self._waiting):
+            self._look_up(question)
+
+    def close(self) -> None:
+        """Let nobody wait from now on."""
+        self._is_closed = True
+        for question in list(self._waiting):
+            self._give_up(question)
+
+    def _give_up(self, question: _Lookup) -> None:
+        self._waiting.pop(question).cancel()
+        question.is_last_time = True
+        self._look_up(question)
+
+    def _look_up(self, question: _Lookup) -> None:
+        """Look for the coordinator of each key, for very many or long ones in several turns."""
+        if question.is_looked_up:
+            question.is_outdated = True
+            return
+        question.is_looked_up = True
+        question.is_outdated = False
+        found: list[Coordinator] = []
+        self._slices.run(
+            question.keys,
+            lambda key: found.append(self._found(key, question)),
+            lambda: self._looked_up(question, found),
+            _weight,
+        )
+
+    def _looked_up(self, question: _Lookup, found: list[Coordinator]) -> None:
+        """Reply, unless a coordinator is missing and that may change."""
+        question.is_looked_up = False
+        missing = ErrorCode.COORDINATOR_NOT_AVAILABLE
+        may_change = (
+            question.key_type == GROUP and not question.is_last_time and not self._is_closed
+        )
+        if may_change and any(one.error_code == missing for one in found):
+            if question not in self._waiting:
+                timer = self._loop.call_later(ANSWER_WAIT_S, self._give_up, question)
+                self._waiting[question] = timer
+            if question.is_outdated:
+                self._look_up(question)
+            return
+        timer_or_none = self._waiting.pop(question, None)
+        if timer_or_none is not None:
+            timer_or_none.cancel()
+        if question.version >= KEYS_SINCE:
+            question.reply(FindCoordinatorResponse(coordinators=found))
+        else:
+            question.reply(_single(found[0]))
+
+    def _found(self, key: str, question: _Lookup) -> Coordinator:
+        key_type = question.key_type
+        if key_type == TRANSACTION:
+            return _none(key, NO_TRANSACTIONS, "transactions are not served")
+        if key_type == SHARE and question.version >= SHARE_SINCE:
+            return _none(key, ErrorCode.COORDINATOR_NOT_AVAILABLE, "share groups are not served")
+        if key_type != GROUP:
+            return _none(key, ErrorCode.INVALID_REQUEST, f"no key type {key_type}")
+        count = self._topics.partition_count(OFFSETS_TOPIC)
+        if count is None:
+            self._topics.create_offsets_topic()
+            return _none(key, ErrorCode.COORDINATOR_NOT_AVAILABLE, "the offsets topic is new")
+        endpoint = self._topics.coordinator_endpoint(
+            question.partition(key, count), question.listener
+        )
+        if endpoint is None:
+            return _none(key, ErrorCode.COORDINATOR_NOT_AVAILABLE, "no leader")
+        node_id, host, port = endpoint
+        return Coordinator(key=key, node_id=node_id, host=host, port=port, error_message="")
+
+
+def _weight(key: str) -> int:
+    return 1 + len(key) // CHARACTERS_PER_STEP
+
+
+def _single(found: Coordinator) -> FindCoordinatorResponse:
+    """As versions before 4 answer."""
+    return FindCoordinatorResponse(
+        error_code=found.error_code,
+        error_message=found.error_message or None,
+        node_id=found.node_id,
+        host=found.host,
+        port=found.port,
+    )
+
+
+def _none(key: str, code: ErrorCode, why: str) -> Coordinator:
+    return Coordinator(key=key, node_id=-1, host="", port=-1, error_code=code, error_message=why)

@@ -1,0 +1,392 @@
+"""What tools ask: describe, list and delete groups, delete offsets of groups and of topics.
+
+Source: docs/spec/coordinator.md §1.5 and §1.8, and the end of 4.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable
+from typing import NamedTuple, Protocol
+
+from barnabas.protocol.audit_topic import DELETE, FORGET
+from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.messages import describe_groups as describing
+from barnabas.protocol.messages import list_groups as listing
+from barnabas.protocol.messages.delete_groups import (
+    DeleteGroupsRequest,
+    DeleteGroupsResponse,
+    GroupResult,
+)
+from barnabas.protocol.messages.describe_groups import (
+    DescribeGroupsRequest,
+    DescribeGroupsResponse,
+)
+from barnabas.protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
+from barnabas.protocol.messages.offset_delete import (
+    OffsetDeleteRequest,
+    OffsetDeleteResponse,
+    PartitionResult,
+    TopicResult,
+)
+
+from .audit_trail import AuditTrail, HeldResponse, Removed
+from .cooperative import CooperativeScheduler, Steps, Turn
+from .group import CONSUMER, Group, Member, Reply
+from .group_registry import GroupRegistry, LoadState
+from .group_state import GroupState
+from .journal import COMMIT_ERRORS, Journal
+from .offset_removal import remove_offsets
+from .offsets import Commit, TopicPartition
+from .ports import Caller, Topics
+from .rebalance import Rebalancer
+from .tombstones import TombstoneWrite, group_tombstone, tombstones
+
+CLASSIC = "classic"
+"""The one type of group there is (KIP-848 has another)."""
+
+
+class _Gone(Protocol):
+    """Told of each deleted group when its tombstones are decided."""
+
+    def __call__(self, group_id: str, removed: Removed, *, is_written: bool) -> None:
+        """``removed`` it served; ``is_written`` when any tombstone may be in the log."""
+
+
+class _Listing(NamedTuple):
+    """A member that is to be listed in the description of its group."""
+
+    members: list[describing.Member]
+    member: Member
+    protocol: str | None
+    """None when no metadata is to be told."""
+    assignment: bytes
+
+
+class GroupAdministration:
+    """Serves DescribeGroups, ListGroups, DeleteGroups and OffsetDelete."""
+
+    def __init__(
+        self,
+        directory: GroupRegistry,
+        topics: Topics,
+        journal: Journal,
+        rebalancer: Rebalancer,
+        trail: AuditTrail,
+        slices: CooperativeScheduler,
+    ) -> None:
+        self._slices = slices
+        self._directory = directory
+        self._topics = topics
+        self._journal = journal
+        self._rebalancer = rebalancer
+        self._trail = trail
+
+    def _find(self, group_id: str) -> tuple[ErrorCode, Group | None]:
+        """The group, or the code of the gate, or neither when it is owned but unknown."""
+        group = self._directory.groups.get(group_id)
+        if group is not None:
+            return ErrorCode.NONE, group
+        return self._directory.problem(group_id), None
+
+    def _find_described(self, group_id: str) -> tuple[ErrorCode, Group | None]:
+        """As :meth:`_find`; a group whose metadata may have been lost is not known yet."""
+        code, group = self._find(group_id)
+        if group is not None:
+            is_unknown = group.lacks_metadata
+        else:
+            unread = None if code else self._directory.unread(group_id)
+            is_unknown = unread is not None and unread.lacks_metadata(group_id)
+        return (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, None) if is_unknown else (code, group)
+
+    # -- seeing ------------------------------------------------------------------------------
+
+    def describe_groups(
+        self, request: DescribeGroupsRequest, _version: int, _caller: Caller, reply: Reply
+    ) -> None:
+        """Answer for each group by itself, however often it is named.
+
+        One that is not there is Dead, which is no error.
+        """
+        described: dict[str, describing.Group] = {}
+        listings: list[_Listing] = []
+
+        def describe(name: str) -> None:
+            if name not in described:
+                described[name] = self._described(name, listings)
+
+        def begin(end: Callable[[], None]) -> None:
+            def answer() -> None:
+                end()
+                reply(DescribeGroupsResponse(groups=list(described.values())))
+
+            def list_members() -> None:
+                self._slices.run(listings, _list_member, answer)
+
+            self._slices.run(request.groups, describe, list_members)
+
+        self._slices.in_line(begin)
+
+    def _described(self, group_id: str, listings: list[_Listing]) -> describing.Group:
+        """A group without its members, who come into ``listings``: there may be very many."""
+        code, group = self._find_described(group_id)
+        if code:
+            return describing.Group(error_code=code, group_id=group_id)
+        if group is None:
+            return describing.Group(group_id=group_id, group_state=GroupState.DEAD.value)
+        is_stable = group.state is GroupState.STABLE
+        members: list[describing.Member] = []
+        protocol = group.protocol if is_stable else None
+        listings += [
+            _Listing(members, member, protocol, member.assignment if is_stable else b"")
+            for member in group.members.values()
+        ]
+        return describing.Group(
+            group_id=group_id,
+            group_state=group.state.value,
+            protocol_type=group.protocol_type or "",
+            protocol_data=(group.protocol or "") if is_stable else "",
+            members=members,
+        )
+
+    def list_groups(
+        self, request: ListGroupsRequest, _version: int, _caller: Caller, reply: Reply
+    ) -> None:
+        """Answer with the groups known here; code 14 along with them while others still load.
+
+        In a new cluster no group was ever used and so there are none, as Kafka says.
+        """
+        directory = self._directory
+        if not directory.is_active:
+            is_new = self._topics.lacks_offsets_topic()
+            code = ErrorCode.NONE if is_new else ErrorCode.COORDINATOR_NOT_AVAILABLE
+            reply(ListGroupsResponse(error_code=code))
+            return
+        self._slices.drive(self._listed(request, reply))
+
+    def _listed(self, request: ListGroupsRequest, reply: Reply) -> Steps[None]:
+        """Those that are known when the groups are gone through, each as it is by then."""
+        directory, turn = self._directory, Turn()
+        states: set[str] = set()
+        types: set[str] = set()
+        for found, wanted in ((states, request.states_filter), (types, request.types_filter)):
+            for word in wanted:
+                found.add(word.lower())
+                if turn.is_over():
+                    yield
+        groups = []
+        for group in directory:
+            if turn.is_over():
+                yield
+            if (states and group.state.value.lower() not in states) or (
+                types and CLASSIC not in types
+            ):
+                continue
+            groups.append(
+                listing.Group(
+                    group_id=group.group_id,
+                    protocol_type=group.protocol_type or "",
+                    group_state=group.state.value,
+                    group_type=CLASSIC,
+                )
+            )
+        loading = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        code = loading if directory.is_loading else ErrorCode.NONE
+        reply(ListGroupsResponse(error_code=code, groups=groups))
+
+    # -- deleting ----------------------------------------------------------------------------
+
+    def delete_groups(
+        self, request: DeleteGroupsRequest, _version: int, caller: Caller, reply: Reply
+    ) -> None:
+        """Delete the empty ones of these groups; the answer waits for their tombstones.
+
+        That a tombstone could not be written is no error: the offsets expire again.
+        """
+        held = HeldResponse(reply)
+        results: list[GroupResult] = []
+        change = self._trail.change_of(caller)
+        undecided = 1  # and each group whose tombstones are
+
+        def decided() -> None:
+            nonlocal undecided
+            undecided -= 1
+            if not undecided:
+                held(DeleteGroupsResponse(results=results))
+                self._trail.answer(held)
+
+        def gone(group_id: str, removed: Removed, *, is_written: bool) -> None:
+            if is_written:
+                self._trail.note_removed(caller, DELETE, change, group_id, removed, held)
+            decided()
+
+        named: set[str] = set()
+
+        def delete(group_id: str) -> None:
+            nonlocal undecided
+            if group_id in named:
+                return
+            named.add(group_id)
+            undecided += 1
+            code = self._delete(group_id, gone)
+            if code:
+                decided()
+            results.append(GroupResult(group_id=group_id, error_code=code))
+
+        self._slices.run(request.groups_names, delete, decided)
+
+    def _delete(self, group_id: str, gone: _Gone) -> ErrorCode:
+        code, group = self._find_described(group_id)
+        if code or group is None:
+            return code or ErrorCode.GROUP_ID_NOT_FOUND
+        code = group.rules.delete
+        if code:
+            return code
+        # what is still on its way is deleted too: its record comes before the tombstone
+        entries = tombstones(group, sorted(group.offsets.partitions())) + group_tombstone(group)
+        removed = sorted(group.offsets.committed.items(), key=_by_partition)
+        self._directory.evict(group)
+        self._rebalancer.bury(group, ErrorCode.NOT_COORDINATOR)
+        erasure = TombstoneWrite(
+            lambda _: gone(group_id, removed, is_written=erasure.may_be_written)
+        )
+        erasure.write(self._journal, group, entries)
+        erasure.close()
+        return ErrorCode.NONE
+
+    def offset_delete(
+        self, request: OffsetDeleteRequest, _version: int, caller: Caller, reply: Reply
+    ) -> None:
+        """Delete offsets of topics that nobody in the group subscribes to."""
+        self._slices.drive(self._deleted(request, caller, reply))
+
+    def _deleted(self, request: OffsetDeleteRequest, caller: Caller, reply: Reply) -> Steps[None]:
+        topics, known = yield from self._counted(request)
+        code, group = self._deletable(request.group_id)
+        if code or group is None:
+            reply(OffsetDeleteResponse(error_code=code))
+            return
+        doomed = self._judge(group, known)
+        served = group.offsets.committed
+        removed = [(each, served[each]) for each in doomed if each in served]
+        held = HeldResponse(reply)
+
+        def done(code: ErrorCode) -> None:
+            if code:
+                held(OffsetDeleteResponse(error_code=COMMIT_ERRORS.get(code, code)))
+            else:
+                held(OffsetDeleteResponse(topics=topics))
+                change = self._trail.change_of(caller)
+                self._trail.note_removed(caller, FORGET, change, request.group_id, removed, held)
+            self._trail.answer(held)
+
+        erasure = TombstoneWrite(done)
+        self._forget(group, doomed, erasure)
+        erasure.close()
+
+    def _deletable(self, group_id: str) -> tuple[ErrorCode, Group | None]:
+        """The group whose offsets may be deleted, or why not."""
+        if not group_id:
+            return ErrorCode.INVALID_GROUP_ID, None
+        code, group = self._find_described(group_id)
+        if code or group is None:
+            code = code or ErrorCode.GROUP_ID_NOT_FOUND
+        elif group.state is not GroupState.EMPTY and group.protocol_type != CONSUMER:
+            code = ErrorCode.NON_EMPTY_GROUP
+        return code, group
+
+    def _counted(
+        self, request: OffsetDeleteRequest
+    ) -> Steps[tuple[list[TopicResult], list[TopicResult]]]:
+        """The answer as far as no group is concerned, and its topics that exist."""
+        topics: list[TopicResult] = []
+        known: list[TopicResult] = []
+        named: dict[str, dict[int, None]] = {}
+        turn = Turn()
+        for topic in request.topics:
+            each_once = named.setdefault(topic.name, {})
+            for asked in topic.partitions:
+                each_once[asked.partition_index] = None
+                if turn.is_over():
+                    yield
+            if turn.is_over():
+                yield
+        for name, each_once in named.items():
+            count = self._topics.partition_count(name) or 0
+            results = []
+            for index in each_once:
+                is_known = 0 <= index < count
+                code = ErrorCode.NONE if is_known else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                results.append(PartitionResult(partition_index=index, error_code=code))
+                if turn.is_over():
+                    yield
+            topics.append(TopicResult(name=name, partitions=results))
+            if count:
+                known.append(topics[-1])
+        return topics, known
+
+    @staticmethod
+    def _judge(group: Group, topics: Iterable[TopicResult]) -> list[TopicPartition]:
+        """Give a code to each partition that exists; gives those to delete."""
+        doomed: list[TopicPartition] = []
+        stored = group.offsets.partitions()
+        for topic in topics:
+            is_subscribed = _is_subscribed(group, topic.name)
+            for result in topic.partitions:
+                if result.error_code:
+                    continue
+                if is_subscribed:
+                    result.error_code = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
+                elif (topic.name, result.partition_index) in stored:
+                    doomed.append((topic.name, result.partition_index))
+        return doomed
+
+    def topics_deleted(self, names: Collection[str]) -> None:
+        """Remove the offsets of deleted topics from every group, at once and without retention.
+
+        Partitions that are loading are cleaned when they are loaded.
+        """
+        for term in self._directory.terms():
+            if term.standing is not LoadState.OWNED:
+                term.deleted_topics.update(names)
+            self.clean(term.groups.values(), names)
+
+    def clean(self, groups: Iterable[Group], names: Collection[str]) -> None:
+        """Remove the offsets of deleted topics from these groups."""
+        for group in list(groups):  # some of them may go with their last offset
+            doomed = group.offsets.of_topics(names)
+            if doomed:
+                erasure = TombstoneWrite(lambda _code: None)
+                self._forget(group, doomed, erasure)
+                erasure.close()
+
+    def _forget(
+        self, group: Group, partitions: Collection[TopicPartition], erasure: TombstoneWrite
+    ) -> None:
+        entries = remove_offsets(group, partitions, self._directory, self._rebalancer)
+        erasure.write(self._journal, group, entries)
+
+
+def _by_partition(item: tuple[TopicPartition, Commit]) -> TopicPartition:
+    return item[0]
+
+
+def _is_subscribed(group: Group, topic: str) -> bool:
+    """Whether some member consumes the topic; when that cannot be known, it might."""
+    if group.state is GroupState.EMPTY:
+        return False
+    return group.subscribed is None or topic in group.subscribed
+
+
+def _list_member(listing: _Listing) -> None:
+    """Metadata and assignment hold only while the group is Stable."""
+    member = listing.member
+    listing.members.append(
+        describing.Member(
+            member_id=member.member_id,
+            group_instance_id=member.instance_id,
+            client_id=member.client_id,
+            client_host=member.client_host,
+            member_metadata=member.metadata(listing.protocol),
+            member_assignment=listing.assignment,
+        )
+    )

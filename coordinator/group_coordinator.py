@@ -1,0 +1,230 @@
+"""The group coordinator of a node: what it is made of, and its way in.
+
+Source: docs/spec/coordinator.md. Reading order: group_registry.py says which groups may be served;
+join_group.py, membership.py, offset_commit.py, offset_fetch.py, group_administration.py and
+find_coordinator.py each serve their APIs; rebalance.py moves groups through their states;
+journal.py writes; loader.py reads back; offset_expiration.py removes what has expired.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import Callable, Collection
+
+from barnabas.protocol.errors import ErrorCode
+
+from .audit_trail import AuditTrail
+from .config import CoordinatorConfig
+from .cooperative import CooperativeScheduler
+from .find_coordinator import FindCoordinatorHandler
+from .group import Group
+from .group_administration import GroupAdministration
+from .group_registry import GroupRegistry, LeadershipTerm
+from .join_group import JoinGroupHandler
+from .journal import Journal
+from .loader import Loader
+from .membership import MembershipHandler
+from .offset_commit import OffsetCommitHandler
+from .offset_expiration import OffsetExpiration
+from .offset_fetch import OffsetFetchHandler
+from .offsets import Offsets
+from .ports import AuditLog, OffsetsLog, Topics, ZooKeeperOffsets
+from .rebalance import Rebalancer
+from .standby import Standbys
+from .timer import TimerQueue
+from .zookeeper_offsets import ZooKeeperOffsetsHandler
+
+log = logging.getLogger(__name__)
+
+
+class GroupCoordinator:
+    """Keeps groups and their offsets for the offsets partitions that this node leads.
+
+    Each API is one attribute, called as ``(request, version, caller, reply)``: ``reply`` gets the
+    response message exactly once, perhaps before the call returns. FindCoordinator takes the
+    name of the listener instead of the caller. The host says which partitions are led, with
+    :meth:`on_elected` and :meth:`on_resigned`, and owns :meth:`run`.
+    """
+
+    def __init__(
+        self,
+        *,
+        node_id: int,
+        config: CoordinatorConfig,
+        log: OffsetsLog,
+        topics: Topics,
+        zookeeper_offsets: ZooKeeperOffsets | None,
+        loop: asyncio.AbstractEventLoop,
+        now_ms: Callable[[], int],
+        random: random.Random,
+        lease_problem: Callable[[], ErrorCode] = lambda: ErrorCode.NONE,
+        audit_log: AuditLog | None = None,
+    ) -> None:
+        """``lease_problem``: why no offset may be told now; NONE while this node's lease holds.
+
+        ``audit_log`` is where changes by hand are recorded; None records nothing.
+        """
+        self.node_id = node_id
+        self.config = config
+        self.when_loaded: Callable[[], None] = lambda: None
+        """Called each time when nothing is left to be loaded."""
+        self.directory = GroupRegistry(topics.may_lead)
+        self._deadlines = TimerQueue(loop)
+        self._journal = Journal(log, config, loop, now_ms)
+        self._slices = slices = CooperativeScheduler(loop)
+        self._rebalancer = Rebalancer(
+            config, self.directory, self._deadlines, self._journal, now_ms, slices
+        )
+        self.loader = Loader(log, self.directory, config, loop, now_ms, self._loaded)
+        self.standbys = Standbys(log, self.directory, config, loop)
+        self.expiry = OffsetExpiration(
+            self.directory, self._rebalancer, self._journal, config, loop, now_ms
+        )
+        self._zookeeper = ZooKeeperOffsetsHandler(zookeeper_offsets, topics, config, slices)
+        self._discovery = FindCoordinatorHandler(topics, loop, slices)
+        self.trail = AuditTrail(audit_log, config, loop, now_ms, random)
+        self._serve(topics, now_ms, random, lease_problem)
+
+    def _serve(
+        self,
+        topics: Topics,
+        now_ms: Callable[[], int],
+        randomness: random.Random,
+        lease_problem: Callable[[], ErrorCode],
+    ) -> None:
+        """Give every API its attribute."""
+        directory, rebalancer = self.directory, self._rebalancer
+        self.find_coordinator = self._discovery.find_coordinator
+        commits = OffsetCommitHandler(
+            directory,
+            topics,
+            self._journal,
+            rebalancer,
+            self.config,
+            now_ms,
+            self._zookeeper,
+            self.trail,
+        )
+        self.offset_commit = commits.offset_commit
+        self.committing = commits.committing
+        """The same of very many partitions: work in turns, to be driven to its end."""
+        fetches = OffsetFetchHandler(directory, self._zookeeper, lease_problem)
+        self.offset_fetch = fetches.offset_fetch
+        self.answer_offset_fetch = fetches.answer
+        """The same without waiting, from version 1 on: ``(request, version)`` gives the answer."""
+        self.answering_offset_fetch = fetches.answering
+        """The same of very many groups or partitions: work in turns that returns the answer."""
+        self.join_group = JoinGroupHandler(
+            directory, rebalancer, self.config, randomness
+        ).join_group
+        membership = MembershipHandler(directory, rebalancer, self._slices)
+        self.sync_group = membership.sync_group
+        self.heartbeat = membership.heartbeat
+        self.leave_group = membership.leave_group
+        self._administration = GroupAdministration(
+            directory, topics, self._journal, rebalancer, self.trail, self._slices
+        )
+        self.describe_groups = self._administration.describe_groups
+        self.list_groups = self._administration.list_groups
+        self.delete_groups = self._administration.delete_groups
+        self.offset_delete = self._administration.offset_delete
+
+    # -- life --------------------------------------------------------------------------------
+
+    def start(self, partition_count: int) -> None:
+        """Serve from now on; every group belongs to one of ``partition_count`` partitions.
+
+        The count is that of the offsets topic; it never changes, or groups would move without
+        their offsets, but when the topic is deleted (:meth:`offsets_topic_lost`).
+        """
+        self.directory.start(partition_count)
+        log.info("started coordinator node=%d partitions=%d", self.node_id, partition_count)
+        self._discovery.look_again()
+
+    def offsets_topic_lost(self) -> None:
+        """It was deleted: every group is over, 15 is answered until the next :meth:`start`.
+
+        Leader epochs of the next topic of this name begin at 0 again.
+        """
+        self.resign()
+        self.directory.stop()
+        self.directory.forget_epochs()
+        log.warning("lost the offsets topic: all groups and their offsets are gone")
+
+    def topics_changed(self) -> None:
+        """The node knows more than before, or may answer again for what it leads."""
+        self._discovery.look_again()
+
+    async def run(self) -> None:
+        """Load, expire and serve the oldest versions until cancelled; fails if any part does."""
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self.loader.run(), name="offsets loader")
+            tasks.create_task(self.standbys.run(), name="offsets standby")
+            tasks.create_task(self.expiry.run(), name="offsets expiry")
+            tasks.create_task(self._zookeeper.run(), name="offsets in zookeeper")
+            tasks.create_task(self.trail.run(), name="audit trail")
+
+    async def save(self) -> None:
+        """Before a stop in order: write snapshots where the next start would have much to read.
+
+        What is noted of changes is written before, while the other nodes still listen.
+        """
+        await self.trail.drain()
+        await self.standbys.save()
+
+    def stop(self) -> None:
+        """Write what is staged, resign everywhere and answer 15 from now on."""
+        self._journal.flush()
+        self._discovery.close()
+        self.standbys.close()
+        self.resign()
+        self.directory.stop()
+        self._deadlines.close()
+        log.info("stopped coordinator node=%d", self.node_id)
+
+    # -- elections ---------------------------------------------------------------------------
+
+    def on_elected(self, partition: int, leader_epoch: int) -> None:
+        """This node leads an offsets partition: 14 for its groups until it is loaded."""
+        term = self.directory.elected(partition, leader_epoch)
+        if term is not None:
+            log.debug("elected partition=%d epoch=%d", partition, leader_epoch)
+            self.loader.begin(term, self.standbys.take(partition))
+
+    def on_resigned(self, partition: int, leader_epoch: int | None) -> None:
+        """This node leads it no longer: 16 for its groups, whoever waits included.
+
+        ``leader_epoch`` is None when the replica was deleted, which is never outdated. Said also
+        of a partition that was never led: the standby asks the log what the replica is now.
+        """
+        term = self.directory.resigned(partition, leader_epoch)
+        self.standbys.review(partition, None if term is None else self.loader.end(partition))
+        if term is None:
+            return
+        level = logging.INFO if term.groups else logging.DEBUG
+        log.log(level, "resigned partition=%d groups=%d", partition, len(term.groups))
+        groups, term.groups = term.groups, {}  # no cycle: freed at once, without the collector
+        for group in groups.values():
+            self._rebalancer.bury(group, ErrorCode.NOT_COORDINATOR)
+            group.offsets = Offsets()  # members and their timers hold the group in cycles
+
+    def resign(self) -> None:
+        """Lead nothing until the next elections."""
+        for term in self.directory.terms():
+            self.on_resigned(term.partition, None)
+
+    def topics_deleted(self, names: Collection[str]) -> None:
+        """Topics are gone: no group keeps an offset of theirs."""
+        self._administration.topics_deleted(names)
+
+    def _loaded(self, term: LeadershipTerm, groups: list[Group]) -> None:
+        self.directory.install(term, groups)
+        if not self.loader:
+            self.when_loaded()
+        for group in groups:
+            self._rebalancer.watch(group)
+            self._rebalancer.resume(group)
+        if term.deleted_topics:
+            self._administration.clean(groups, term.deleted_topics)

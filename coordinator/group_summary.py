@@ -1,0 +1,55 @@
+"""How the groups of a coordinator stand: what one look at all of them finds, in small steps.
+
+Source: docs/spec/users.md §3 and §4. The lag is added by the host, which can ask where logs end.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from .group import Group
+from .group_registry import GroupRegistry, LoadState
+from .group_state import GroupState
+from .offsets import TopicPartition
+
+
+class OffsetSummary(NamedTuple):
+    """One committed offset; ``record_offset`` tells it from an earlier one."""
+
+    offset: int
+    committed_ms: int
+    record_offset: int
+
+
+class GroupSummary(NamedTuple):
+    """One group as it stood when it was looked at."""
+
+    group_id: str
+    state: GroupState
+    members: int
+    commits: int
+    """Commits served since this node coordinates the group."""
+    offsets: dict[TopicPartition, OffsetSummary]
+
+
+def summarize(group: Group) -> GroupSummary:
+    """How ``group`` stands now."""
+    offsets = {
+        partition: OffsetSummary(commit.offset, commit.committed_ms, commit.record_offset)
+        for partition, commit in group.offsets.committed.items()
+    }
+    return GroupSummary(group.group_id, group.state, len(group.members), group.commits, offsets)
+
+
+def group_summaries(directory: GroupRegistry) -> Iterator[GroupSummary]:
+    """Every group that is served here, one a step; those that end meanwhile are left out."""
+    for group in directory:
+        if group.state is not GroupState.DEAD:
+            yield summarize(group)
+
+
+def partitions_by_load_state(directory: GroupRegistry) -> Counter[LoadState]:
+    """How many offsets partitions are loading, owned and failed."""
+    return Counter(term.standing for term in directory.terms())

@@ -1,0 +1,213 @@
+"""OffsetFetch: what the cache holds, or why nothing can be said.
+
+Source: docs/spec/coordinator.md §1.7. Unknown is not -1: an offset is only called absent by a
+coordinator that owns the group's partition.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from barnabas.protocol.codec.wire import factory
+from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.messages.offset_fetch import (
+    GroupResult,
+    OffsetFetchRequest,
+    OffsetFetchResponse,
+    PartitionResult,
+    Topic,
+    TopicResult,
+)
+
+from .cooperative import STEPS_PER_TURN, Steps, Turn
+from .group import Reply
+from .group_registry import GroupRegistry
+from .offsets import Offsets
+from .ports import Caller
+from .repeated_topics import merged
+from .zookeeper_offsets import ZooKeeperOffsetsHandler
+
+GROUPS_SINCE: Final = 8
+"""From this version on several groups in one request (KIP-709)."""
+TOP_LEVEL_ERROR_SINCE: Final = 2
+
+_NONE: Final = ErrorCode.NONE
+_NOTHING: Final = Offsets()
+
+_of_groups: Final = factory(OffsetFetchResponse, "groups")
+_of_group: Final = factory(GroupResult, "group_id", "topics", "error_code")
+_of_topic: Final = factory(TopicResult, "name", "partitions")
+_of_partition: Final = factory(
+    PartitionResult,
+    "partition_index",
+    "committed_offset",
+    "committed_leader_epoch",
+    "metadata",
+    "error_code",
+)
+
+
+class OffsetFetchHandler:
+    """Serves OffsetFetch."""
+
+    def __init__(
+        self,
+        directory: GroupRegistry,
+        zookeeper: ZooKeeperOffsetsHandler,
+        lease_problem: Callable[[], ErrorCode] = lambda: ErrorCode.NONE,
+    ) -> None:
+        self._directory = directory
+        self._lease_problem = lease_problem
+        self._groups = directory.groups
+        self._zookeeper = zookeeper
+
+    def offset_fetch(
+        self, request: OffsetFetchRequest, version: int, _caller: Caller, reply: Reply
+    ) -> None:
+        """Answer at once, but version 0 when ZooKeeper has answered."""
+        if version == 0:
+            self._zookeeper.fetch(request, reply)
+        else:
+            reply(self.answer(request, version))
+
+    def answer(self, request: OffsetFetchRequest, version: int) -> OffsetFetchResponse:
+        """The answer from version 1 on; whatever state a group is in, its offsets are served."""
+        is_stable = request.require_stable
+        if version >= GROUPS_SINCE:
+            groups = []
+            for asked in request.groups:
+                code, topics = self._fetched(asked.group_id, asked.topics, is_stable)
+                groups.append(_of_group(asked.group_id, topics, code))
+            return _of_groups(groups)
+        code, topics = self._fetched(request.group_id, request.topics, is_stable)
+        if code and version < TOP_LEVEL_ERROR_SINCE:
+            # clients of 0.8.2 take an empty answer for "no offsets"
+            topics = refused(request.topics or (), code)
+        return OffsetFetchResponse(topics=topics, error_code=code)
+
+    def answering(self, request: OffsetFetchRequest, version: int) -> Steps[OffsetFetchResponse]:
+        """The same, from version 1 on, for a request that names very much.
+
+        A group that is to tell all it has is told once, however often it is named.
+        """
+        is_stable, turn = request.require_stable, Turn()
+        if version < GROUPS_SINCE:
+            code, topics = yield from self._fetching(
+                request.group_id, request.topics, turn, is_stable=is_stable
+            )
+            if code and version < TOP_LEVEL_ERROR_SINCE:
+                topics = refused(request.topics or (), code)
+            return OffsetFetchResponse(topics=topics, error_code=code)
+        groups: list[GroupResult] = []
+        told: set[str] = set()
+        for asked in request.groups:
+            if turn.is_over():
+                yield
+            if asked.topics is None:
+                if asked.group_id in told:
+                    continue
+                told.add(asked.group_id)
+            code, topics = yield from self._fetching(
+                asked.group_id, asked.topics, turn, is_stable=is_stable
+            )
+            groups.append(_of_group(asked.group_id, topics, code))
+        return _of_groups(groups)
+
+    def _fetching(
+        self, group_id: str, topics: Sequence[Topic] | None, turn: Turn, *, is_stable: bool
+    ) -> Steps[tuple[ErrorCode, Sequence[TopicResult]]]:
+        """As :meth:`_fetched`; of very many partitions some at a time, each as it is by then."""
+        if (
+            topics is None
+            or sum(len(topic.partition_indexes) for topic in topics) <= STEPS_PER_TURN
+        ):
+            code, answer = self._fetched(group_id, topics, is_stable)
+            if turn.is_over(sum(len(topic.partitions) for topic in answer)):
+                yield
+            return code, answer
+        wanted: dict[str, dict[int, None]] = {}
+        for topic in topics:
+            wanted.setdefault(topic.name, {}).update(dict.fromkeys(topic.partition_indexes))
+            if turn.is_over(len(topic.partition_indexes)):
+                yield
+        whole: list[TopicResult] = []
+        for name, once in wanted.items():
+            indexes = list(once)
+            results: list[PartitionResult] = []
+            for start in range(0, len(indexes), STEPS_PER_TURN):
+                some = Topic(name=name, partition_indexes=indexes[start : start + STEPS_PER_TURN])
+                code, found = self._fetched(group_id, [some], is_stable)
+                if code:
+                    return code, ()
+                results += found[0].partitions
+                if turn.is_over(len(found[0].partitions)):
+                    yield
+            whole.append(_of_topic(name, results))
+        return _NONE, whole
+
+    def _fetched(
+        self, group_id: str, topics: Sequence[Topic] | None, is_stable: bool
+    ) -> tuple[ErrorCode, Sequence[TopicResult]]:
+        """The offsets of one group: those asked for, or all; or the code of the gate."""
+        code = self._lease_problem()
+        group = self._groups.get(group_id)
+        if group is None:
+            code = self._directory.problem(group_id) or code
+            offsets = _NOTHING
+            unread = self._directory.unread(group_id)
+        else:
+            offsets = group.offsets
+            unread = group.term.unread
+        if code:
+            return code, ()
+        if unread is not None and unread.withholds(group_id, topics, offsets.committed):
+            return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ()
+        if topics is None:
+            topics = _all_of(offsets, is_stable=is_stable)
+        elif len(topics) > 1:
+            topics = merged(topics)
+        committed = offsets.committed
+        answer = []
+        for topic in topics:
+            name, indexes = topic.name, topic.partition_indexes
+            results = []
+            for index in indexes if len(indexes) == 1 else dict.fromkeys(indexes):
+                commit = committed.get((name, index))
+                if is_stable and offsets.is_unstable((name, index)):
+                    result = _nothing(index, ErrorCode.UNSTABLE_OFFSET_COMMIT)
+                elif commit is None:
+                    result = _nothing(index, _NONE)
+                else:
+                    result = _of_partition(
+                        index, commit.offset, commit.leader_epoch, commit.metadata, _NONE
+                    )
+                results.append(result)
+            answer.append(_of_topic(name, results))
+        return _NONE, answer
+
+
+def refused(topics: Sequence[Topic], code: ErrorCode) -> list[TopicResult]:
+    """The same code for every partition asked for."""
+    return [
+        TopicResult(
+            name=topic.name,
+            partitions=[_nothing(index, code) for index in topic.partition_indexes],
+        )
+        for topic in topics
+    ]
+
+
+def _nothing(index: int, code: ErrorCode) -> PartitionResult:
+    return _of_partition(index, -1, -1, "", code)
+
+
+def _all_of(offsets: Offsets, *, is_stable: bool) -> list[Topic]:
+    """Every partition there is something to say about, by topic."""
+    partitions = set(offsets.committed)
+    if is_stable:
+        partitions.update(offsets.pending, *offsets.transactional.values())
+    indexes: dict[str, list[int]] = {}
+    for name, index in sorted(partitions):
+        indexes.setdefault(name, []).append(index)
+    return [Topic(name=name, partition_indexes=found) for name, found in indexes.items()]
