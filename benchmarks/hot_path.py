@@ -38,8 +38,8 @@ from barnabas.broker.net.connection import Connection
 from barnabas.broker.net.dispatch import Dispatcher
 from barnabas.broker.net.limits import Limits
 from barnabas.broker.net.listener import Listener
-from barnabas.broker.replication.offsets_log import OffsetsLogPort
-from barnabas.broker.replication.replicas import Replicas
+from barnabas.broker.replication.offsets_log_port import OffsetsLogPort
+from barnabas.broker.replication.replica_manager import ReplicaManager
 from barnabas.broker.runtime import gc_tuning
 from barnabas.broker.settings.log_config import LogConfig
 from barnabas.broker.settings.node_config import NetworkSettings, StorageSettings
@@ -159,7 +159,7 @@ async def node(directory: Path, audit: str = "none") -> AsyncIterator[Node]:
         random=random.Random(1),
     )
     await logs.load()
-    replicas = Replicas(
+    replicas = ReplicaManager(
         NODE, logs, knows=lambda topic, index: True, around=Alone(), following=Alone()
     )
     cache = MetadataCache()

@@ -27,9 +27,9 @@ from typing import Any, Final
 if not __package__:
     sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from barnabas.broker.replication.offsets_log import OffsetsLogPort
+from barnabas.broker.replication.offsets_log_port import OffsetsLogPort
 from barnabas.broker.replication.partition import Partition
-from barnabas.broker.replication.replicas import Replicas
+from barnabas.broker.replication.replica_manager import ReplicaManager
 from barnabas.broker.runtime.gc_tuning import Once, spare
 from barnabas.broker.settings.log_config import LogConfig
 from barnabas.broker.settings.node_config import StorageSettings
@@ -118,7 +118,7 @@ class Node:
     async def open(self) -> None:
         """Load the logs and take every partition."""
         await self.logs.load()
-        replicas = Replicas(
+        replicas = ReplicaManager(
             1, self.logs, knows=lambda *_: True, around=_Around(), following=_Following()
         )
         for index in range(self.options.partitions):

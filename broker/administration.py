@@ -9,7 +9,7 @@ from barnabas.broker.storage.log_manager import LogManager
 from barnabas.client.zookeeper.interface import ZooKeeper
 
 from .controller.controller import Controller
-from .controller.growth import TopicGrowth
+from .controller.create_partitions import PartitionCreator
 from .handlers.alter_configs import AlterConfigsHandler
 from .handlers.call import Handler
 from .handlers.create_partitions import PartitionsHandler
@@ -18,7 +18,7 @@ from .handlers.describe_log_dirs import LogDirsHandler
 from .handlers.elect_leaders import ElectionsHandler
 from .handlers.partition_reassignments import ReassignmentsHandler
 from .metadata.metadata_cache import MetadataCache
-from .replication.replicas import Replicas
+from .replication.replica_manager import ReplicaManager
 from .settings.config_changes import ConfigChanges
 from .settings.dynamic_node_config import NodeConfigs
 from .settings.node_config import NodeConfig
@@ -43,7 +43,7 @@ def administration(
     topic_configs: TopicConfigs,
     node_configs: NodeConfigs,
     logs: LogManager,
-    replicas: Replicas,
+    replicas: ReplicaManager,
     files: Files,
     check_listeners: Callable[[NodeConfig], Awaitable[None]],
 ) -> Iterable[Handlers]:
@@ -59,7 +59,7 @@ def administration(
             check_listeners,
         ),
         PartitionsHandler(
-            TopicGrowth(zookeeper),
+            PartitionCreator(zookeeper),
             metadata,
             is_controller=lambda: controller.is_active,
             heard=controller.heard,

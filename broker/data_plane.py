@@ -21,7 +21,7 @@ from .handlers.offset_for_leader_epoch import LeaderEpochsHandler
 from .handlers.produce import ProduceHandler
 from .handlers.stale_leaders import ReplacedLeaders
 from .metadata.metadata_cache import MetadataCache
-from .replication.replicas import Replicas
+from .replication.replica_manager import ReplicaManager
 from .settings.node_config import NodeConfig
 
 
@@ -35,7 +35,7 @@ class Handlers(Protocol):
 def data_plane(
     config: NodeConfig,
     *,
-    replicas: Replicas,
+    replicas: ReplicaManager,
     metadata: MetadataCache,
     logs: LogManager,
     conversions: Conversions,

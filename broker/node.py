@@ -16,11 +16,11 @@ from barnabas.broker.storage.log_manager import LogManager
 from barnabas.client.zookeeper.interface import ZooKeeper
 
 from .administration import administration
-from .controller.auto_creation import AutoCreation
+from .controller.auto_topic_creation import AutoTopicCreation
+from .controller.control_request_latency import timed
 from .controller.controller import Controller
-from .controller.creation import TopicWriter
-from .controller.term import Office
-from .controller.timed_link import timed
+from .controller.create_topics import TopicCreator
+from .controller.term import ControllerDependencies
 from .coordination.group_coordinator_host import Coordination
 from .coordination.producer_id_manager import ProducerIdBlocks
 from .data_plane import data_plane
@@ -51,10 +51,10 @@ from .net.listener_reconfiguration import ListenerChanges
 from .net.listeners import Doors
 from .net.watchdog import Watchdog
 from .replication.damaged_replicas import DamagedReplicas
-from .replication.following import Followings
-from .replication.in_sync_sets import InSyncSets
-from .replication.replicas import Replicas
-from .replication.strays import StrayReplicas
+from .replication.isr import IsrManager
+from .replication.replica_fetcher_manager import ReplicaFetcherManager
+from .replication.replica_manager import ReplicaManager
+from .replication.stray_replicas import StrayReplicas
 from .runtime.latency import Latency
 from .security.inter_broker_client import dialer
 from .settings.dynamic_node_config import NodeConfigs
@@ -111,7 +111,7 @@ class Node:
         self._doors = Doors(config, self._limits, self._liveness)
         self._listener_changes = self._build_listener_changes()
         self._writer = self._build_writer()
-        self._creation = AutoCreation(self._writer, config.coordinator)
+        self._creation = AutoTopicCreation(self._writer, config.coordinator)
         self._coordination = Coordination(
             config,
             identity.node_id,
@@ -131,8 +131,8 @@ class Node:
         self._observer = Observer(config.metrics)
         self._tell_each_other()
 
-    def _build_writer(self) -> TopicWriter:
-        return TopicWriter(
+    def _build_writer(self) -> TopicCreator:
+        return TopicCreator(
             self._zookeeper,
             self._chance,
             partitions=self.config.topics.num_partitions,
@@ -176,23 +176,23 @@ class Node:
             self._zookeeper, self._node_configs, self._doors, self._limits.admission, self._now_ms
         )
 
-    def _build_replicas(self) -> Replicas:
+    def _build_replicas(self) -> ReplicaManager:
         """Replicas need who fetches for them and who writes their in-sync sets."""
-        self._in_sync_sets = InSyncSets(
+        self._in_sync_sets = IsrManager(
             self._zookeeper,
             self.identity.node_id,
             self._loop,
             lag_max_ms=self.config.replication.lag_time_max_ms,
             live_nodes=lambda: self._metadata.snapshot.brokers.keys(),
         )
-        self._followings = Followings(
+        self._followings = ReplicaFetcherManager(
             self.identity.node_id,
             self.config.replication,
             dial=self._dial,
             locate=self._internal_address,
             truncated=self._logs.write_recovery_points,
         )
-        return Replicas(
+        return ReplicaManager(
             self.identity.node_id,
             self._logs,
             knows=lambda topic, index: self._metadata.snapshot.partition(topic, index) is not None,
@@ -215,7 +215,7 @@ class Node:
             session_directory=self._logs.locked_directory,
         )
         self._controller = Controller(
-            self._office(),
+            self._dependencies(),
             is_candidate="coordinator" in self.config.node.node_roles,
             former_session=registration.former_session,
         )
@@ -336,8 +336,8 @@ class Node:
     async def _campaign(self) -> None:
         self._controller.campaign()
 
-    def _office(self) -> Office:
-        return Office(
+    def _dependencies(self) -> ControllerDependencies:
+        return ControllerDependencies(
             zookeeper=self._zookeeper,
             node_id=self.identity.node_id,
             internal_listener=self.config.inter_broker_listener,
@@ -347,7 +347,9 @@ class Node:
             chance=self._chance,
             may_be_unclean=self._may_be_unclean,
             may_delete_topics=self.config.topics.delete_topic_enable,
-            vigil=self._liveness.beacons.vigil if self._liveness.beacons else None,
+            failure_detector=self._liveness.beacons.failure_detector
+            if self._liveness.beacons
+            else None,
             controller_seen=self._liveness.controller_seen,
             is_controller_silent=self._liveness.is_controller_silent,
             is_registered=lambda: self._registration is None or self._registration.is_held,

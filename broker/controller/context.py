@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 
 from barnabas.protocol.zookeeper import znodes
 
-from .assignment import Assignment
-from .machines import PartitionStatus, ReplicaStatus
+from .replica_assignment import Assignment
+from .state_transitions import PartitionStatus, ReplicaStatus
 
 Partition = tuple[str, int]
 """Topic and partition number."""
@@ -45,7 +45,7 @@ class Leadership:
 
 
 @dataclass(frozen=True, slots=True)
-class Move:
+class OngoingReassignment:
     """A reassignment under way: while it lasts a partition has its old replicas and its new."""
 
     adding: tuple[int, ...]
@@ -53,7 +53,7 @@ class Move:
 
 
 @dataclass(slots=True)
-class Context:
+class ControllerContext:
     """All of the controller's state; one instance for one term of office."""
 
     nodes: dict[int, LiveNode] = field(default_factory=dict)
@@ -72,7 +72,7 @@ class Context:
     """Topics to delete that cannot be deleted yet: a replica is offline or refused."""
     failed_replicas: set[Replica] = field(default_factory=set)
     """Replicas whose node is alive but answered KAFKA_STORAGE_ERROR."""
-    moves: dict[Partition, Move] = field(default_factory=dict)
+    moves: dict[Partition, OngoingReassignment] = field(default_factory=dict)
     unheard: set[Replica] = field(default_factory=set)
     """Replicas whose node answered LeaderAndIsr with an error that may pass: told again later."""
     leftovers: set[Replica] = field(default_factory=set)

@@ -11,18 +11,18 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import Final, TypeVar
 
-from barnabas.broker.liveness.vigil import Vigil
+from barnabas.broker.liveness.failure_detector import FailureDetector
 from barnabas.broker.runtime.latency import Latency
 from barnabas.client.zookeeper.interface import SessionState, ZooKeeperError
 from barnabas.protocol.errors import ErrorCode, Refused
 
-from .batch import Replies
-from .context import Context, Partition, Replica
-from .election import ControllerMoved, Election
-from .events import Event, Events
-from .staff import Staff
-from .term import Office, Term
-from .voters import VotersZnode
+from .components import ControllerComponents
+from .context import ControllerContext, Partition, Replica
+from .controller_election import ControllerElection, ControllerMoved
+from .event_manager import ControllerEvent, ControllerEventManager
+from .request_batch import ResponseCallbacks
+from .term import ControllerDependencies, ControllerTerm
+from .voters_znode import VotersZnode
 
 log = logging.getLogger(__name__)
 
@@ -55,32 +55,34 @@ class Controller:
 
     def __init__(
         self,
-        office: Office,
+        dependencies: ControllerDependencies,
         *,
         is_candidate: bool,
         former_session: int | None = None,
     ) -> None:
-        self._office = office
+        self._dependencies = dependencies
         self._is_candidate = is_candidate
         self._is_retired = False
-        self._events = Events()
-        self._election = Election(
-            office.zookeeper,
-            office.node_id,
-            now_ms=office.now_ms,
+        self._events = ControllerEventManager()
+        self._election = ControllerElection(
+            dependencies.zookeeper,
+            dependencies.node_id,
+            now_ms=dependencies.now_ms,
             former_session=former_session,
-            seen=office.controller_seen,
-            is_silent=office.is_controller_silent,
-            voters=VotersZnode(office.zookeeper) if office.vigil is not None else None,
+            seen=dependencies.controller_seen,
+            is_silent=dependencies.is_controller_silent,
+            voters=VotersZnode(dependencies.zookeeper)
+            if dependencies.failure_detector is not None
+            else None,
         )
-        self._vigil = office.vigil
+        self._failure_detector = dependencies.failure_detector
         self._has_authority = False
         self.losses = 0
         """How often this node lost its authority while it was controller."""
         self._last_problem = ""
         """Why the last term ended, or none began; told again only after a term that did."""
-        self._term: Term | None = None
-        self._staff: Staff | None = None
+        self._term: ControllerTerm | None = None
+        self._components: ControllerComponents | None = None
         self._loop = asyncio.get_running_loop()
         self._tasks: asyncio.TaskGroup | None = None
         self._timers: dict[str, asyncio.TimerHandle] = {}
@@ -89,7 +91,7 @@ class Controller:
         """From the question whether the role is still ours until the answer is here."""
         self.on_idle: list[Callable[[], None]] = []
         """Called when the queue has run empty; for tests and metrics."""
-        office.zookeeper.on_state.append(self._session_changed)
+        dependencies.zookeeper.on_state.append(self._session_changed)
 
     @property
     def is_active(self) -> bool:
@@ -97,9 +99,9 @@ class Controller:
         return self._term is not None and self._election.is_won
 
     @property
-    def context(self) -> Context | None:
+    def context(self) -> ControllerContext | None:
         """What the controller knows, to be read only; None when this node is not the controller."""
-        return self._staff.context if self._staff is not None and self.is_active else None
+        return self._components.context if self._components is not None and self.is_active else None
 
     @property
     def epoch(self) -> int:
@@ -127,10 +129,10 @@ class Controller:
             prepared(ErrorCode.STALE_CONTROLLER_EPOCH, [])
 
         async def prepare() -> None:
-            if self._staff is None or not self.is_active:
+            if self._components is None or not self.is_active:
                 refuse()
                 return
-            outcome = await self._staff.shutdowns.prepare(node, epoch)
+            outcome = await self._components.shutdowns.prepare(node, epoch)
             assert self._tasks is not None, "the controller runs"
             self._tasks.create_task(answer(*outcome), name="answer to a node that stops")
 
@@ -142,9 +144,9 @@ class Controller:
         if not self.is_active:
             refuse()
             return
-        self._events.put(Event("controlled shutdown", prepare, dropped=refuse))
+        self._events.put(ControllerEvent("controlled shutdown", prepare, dropped=refuse))
 
-    async def ask(self, name: str, work: Callable[[Staff], Awaitable[T]]) -> T:
+    async def ask(self, name: str, work: Callable[[ControllerComponents], Awaitable[T]]) -> T:
         """Have something done in the controller's turn; raises Refused(NOT_CONTROLLER).
 
         Also when the term ends first: then part of it may be done, and the next term goes on.
@@ -156,15 +158,15 @@ class Controller:
                 done.set_exception(Refused(ErrorCode.NOT_CONTROLLER, "this is not the controller"))
 
         async def perform() -> None:
-            if self._staff is None or not self.is_active:
+            if self._components is None or not self.is_active:
                 refuse()
                 return
-            result = await work(self._staff)
+            result = await work(self._components)
             if not done.done():
                 done.set_result(result)
 
         if self.is_active:
-            self._events.put(Event(name, perform, dropped=refuse))
+            self._events.put(ControllerEvent(name, perform, dropped=refuse))
         else:
             refuse()
         return await done
@@ -192,7 +194,7 @@ class Controller:
 
         self._is_retired = True
         if self.is_active:
-            self._events.put(Event("retirement", give_up, dropped=over.set))
+            self._events.put(ControllerEvent("retirement", give_up, dropped=over.set))
             with contextlib.suppress(TimeoutError):  # then the role ends with the session
                 async with asyncio.timeout(HANDOVER_S):
                     await over.wait()
@@ -205,8 +207,10 @@ class Controller:
         """Handle events until cancelled; the tasks of a term are children of this one."""
         try:
             async with asyncio.TaskGroup() as self._tasks:
-                if self._vigil is not None:
-                    self._tasks.create_task(self._keep_vigil(self._vigil), name="vigil")
+                if self._failure_detector is not None:
+                    self._tasks.create_task(
+                        self._watch_liveness(self._failure_detector), name="failure detector"
+                    )
                 while True:
                     await self._handle(await self._events.next())
                     if not self._events:
@@ -215,66 +219,68 @@ class Controller:
         finally:
             self._end_term()
 
-    async def _keep_vigil(self, vigil: Vigil) -> None:
+    async def _watch_liveness(self, failure_detector: FailureDetector) -> None:
         """As controller, make sure of the role and judge who is silent; else mind its silence."""
         assert self._tasks is not None, "the controller runs"
         checks: set[asyncio.Task[None]] = set()
         while True:
-            if self._term is not None and vigil.epoch:
-                self._report_authority(vigil)
+            if self._term is not None and failure_detector.epoch:
+                self._report_authority(failure_detector)
                 if len(checks) < CHECKS_MAX:  # none waits for another: each may take long
-                    check = self._tasks.create_task(self._make_sure(vigil), name="authority")
+                    check = self._tasks.create_task(
+                        self._make_sure(failure_detector), name="authority"
+                    )
                     checks.add(check)
                     check.add_done_callback(checks.discard)
-            elif self._is_candidate and self._office.is_controller_silent():
+            elif self._is_candidate and self._dependencies.is_controller_silent():
                 self.campaign()
-            await asyncio.sleep(vigil.times.check_every)
+            await asyncio.sleep(failure_detector.times.check_every)
 
     def _session_s(self) -> float:
-        return self._office.zookeeper.session_timeout_ms / 1000
+        return self._dependencies.zookeeper.session_timeout_ms / 1000
 
-    def _report_authority(self, vigil: Vigil) -> None:
-        has_authority = vigil.authority().left_us > 0
+    def _report_authority(self, failure_detector: FailureDetector) -> None:
+        has_authority = failure_detector.authority().left_us > 0
         if self._has_authority and not has_authority:
             self.losses += 1
             log.warning("lost authority: no lease is extended until ZooKeeper and voters answer")
         elif has_authority and not self._has_authority:
-            log.info("has authority epoch=%d", vigil.epoch)
+            log.info("has authority epoch=%d", failure_detector.epoch)
         self._has_authority = has_authority
 
-    async def _make_sure(self, vigil: Vigil) -> None:
-        sent, epoch = vigil.clock(), vigil.epoch
+    async def _make_sure(self, failure_detector: FailureDetector) -> None:
+        sent, epoch = failure_detector.clock(), failure_detector.epoch
         try:
             await self._election.fenced_once()  # a late answer would prove nothing
         except ControllerMoved:
-            if vigil.epoch != epoch:
+            if failure_detector.epoch != epoch:
                 return
             self._controller_changed()
             return
         except ZooKeeperError as error:
             log.info("could not make sure of being controller: %r", error)
             return
-        if self._term is None or vigil.epoch != epoch:
+        if self._term is None or failure_detector.epoch != epoch:
             return
-        vigil.checked(sent)
-        self.checks.took(vigil.clock() - sent)
+        failure_detector.checked(sent)
+        self.checks.took(failure_detector.clock() - sent)
         self._events.signal("silence", self._judge_silence)
 
     async def _judge_silence(self) -> None:
-        vigil, staff = self._vigil, self._staff
-        if vigil is None or staff is None or not self.is_active:
+        failure_detector, components = self._failure_detector, self._components
+        if failure_detector is None or components is None or not self.is_active:
             return
         known = {
             node.id: node.epoch
-            for node in staff.context.nodes.values()
-            if node.registration.sends_beacons and node.id != self._office.node_id
+            for node in components.context.nodes.values()
+            if node.registration.sends_beacons and node.id != self._dependencies.node_id
         }
-        await staff.nodes.suspect(vigil.silent(known))
-        await staff.nodes.heard_again()
-        await staff.see_settled()
-        await staff.voters.keep()
+        await components.nodes.suspect(failure_detector.silent(known))
+        await components.nodes.heard_again()
+        await components.see_settled()
+        await components.voters.keep()
 
-    async def _handle(self, event: Event) -> None:
+    async def _handle(self, event: ControllerEvent) -> None:
         try:
             await event.handle()
         except ControllerMoved as moved:
@@ -290,18 +296,18 @@ class Controller:
             log.exception("gave up a term event=%s", event.name)
             await self._fail(event)
 
-    async def _fail(self, event: Event) -> None:
+    async def _fail(self, event: ControllerEvent) -> None:
         await self._resign(event)
         self._campaign_later(RETRY_S)
 
     async def _campaign(self) -> None:
-        is_lost = self._office.zookeeper.state is SessionState.LOST
-        if self.is_active or self._is_retired or is_lost or not self._office.is_registered():
+        is_lost = self._dependencies.zookeeper.state is SessionState.LOST
+        if self.is_active or self._is_retired or is_lost or not self._dependencies.is_registered():
             return  # it is called again once the node is registered anew
         if not self._is_candidate:
             await self._look()
             return
-        sent = self._vigil.clock() if self._vigil is not None else 0.0
+        sent = self._failure_detector.clock() if self._failure_detector is not None else 0.0
         if await self._election.campaign(self._controller_changed):
             await self._take_over(sent)
 
@@ -325,35 +331,35 @@ class Controller:
             await self._campaign()
             return
         await self._election.look(self._controller_changed)
-        if self._election.controller_id != self._office.node_id:
+        if self._election.controller_id != self._dependencies.node_id:
             raise ControllerMoved(f"controller is {self._election.controller_id}")
 
     async def _take_over(self, sent: float) -> None:
         """``sent``: when the election was not won yet; it was as good as a check of the role."""
         assert self._tasks is not None, "the controller runs"
-        if self._vigil is not None:
+        if self._failure_detector is not None:
             assert self._election.voters is not None, "who sends beacons claims the voters"
             inherited = self._election.voters.inherited
-            self._vigil.begin(self._election.epoch, inherited, self._session_s())
-            self._vigil.checked(sent)
-        term = Term(self._office, self._election, self._events, self._tasks)
-        staff = Staff(term)
-        term.replies = _replies(term, staff)
+            self._failure_detector.begin(self._election.epoch, inherited, self._session_s())
+            self._failure_detector.checked(sent)
+        term = ControllerTerm(self._dependencies, self._election, self._events, self._tasks)
+        components = ControllerComponents(term)
+        term.replies = _replies(term, components)
         self._term = term
-        self._staff = staff
-        await staff.takeover.run()
+        self._components = components
+        await components.takeover.run()
         self._last_problem = ""
-        settings = self._office.settings
-        reconcile = staff.reconciliation.step
+        settings = self._dependencies.settings
+        reconcile = components.reconciliation.step
         self._every(term, "reconcile", RECONCILIATION_S, reconcile, first_s=RECONCILIATION_S)
         if settings.auto_leader_rebalance_enable:
             interval_s = float(settings.leader_imbalance_check_interval_s)
-            balance = staff.notices.balance
+            balance = components.notices.balance
             self._every(term, "balance", interval_s, balance, first_s=FIRST_BALANCE_S)
 
     def _every(
         self,
-        term: Term,
+        term: ControllerTerm,
         name: str,
         interval_s: float,
         work: Callable[[], Awaitable[None]],
@@ -370,7 +376,7 @@ class Controller:
 
         self._timers[name] = self._loop.call_later(first_s, lambda: term.later(name, perform))
 
-    async def _resign(self, event: Event) -> None:
+    async def _resign(self, event: ControllerEvent) -> None:
         if event.dropped is not None:
             event.dropped()
         self._end_term()
@@ -389,22 +395,24 @@ class Controller:
         for timer in self._timers.values():
             timer.cancel()
         self._timers.clear()
-        if self._vigil is not None:
-            self._vigil.end()
+        if self._failure_detector is not None:
+            self._failure_detector.end()
         if self._term is not None:
             self._term.end()
             self._term = None
-            self._staff = None
+            self._components = None
         self._events.clear()
 
 
-def _replies(term: Term, staff: Staff) -> Replies:
+def _replies(term: ControllerTerm, components: ControllerComponents) -> ResponseCallbacks:
     """Answers of nodes come back as events, in their turn."""
 
     def failed(replicas: list[Replica]) -> None:
-        term.later("replicas failed", lambda: staff.nodes.replicas_failed(replicas))
+        term.later("replicas failed", lambda: components.nodes.replicas_failed(replicas))
 
     def deleted(gone: list[Replica], refused: list[Replica]) -> None:
-        term.later("replicas deleted", lambda: staff.deletion.answered(gone, refused))
+        term.later("replicas deleted", lambda: components.deletion.answered(gone, refused))
 
-    return Replies(replicas_failed=failed, replicas_deleted=deleted, informed=term.informed)
+    return ResponseCallbacks(
+        replicas_failed=failed, replicas_deleted=deleted, informed=term.informed
+    )

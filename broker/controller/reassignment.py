@@ -21,10 +21,10 @@ from barnabas.client.zookeeper.interface import (
 from barnabas.protocol.errors import ErrorCode, Refused
 from barnabas.protocol.zookeeper import znodes
 
-from .assignment import Candidate, candidates_for
-from .context import Leadership, Move, Partition
-from .machines import ReplicaStatus
-from .term import Term
+from .context import Leadership, OngoingReassignment, Partition
+from .replica_assignment import CandidateNode, candidates_for
+from .state_transitions import ReplicaStatus
+from .term import ControllerTerm
 
 log = logging.getLogger(__name__)
 
@@ -35,7 +35,7 @@ AT_ONCE: Final = 20
 """How many moves are begun before the controller looks at what else happened."""
 
 RetryDeletions = Callable[[Collection[str]], Awaitable[None]]
-Outcome = Refused | None
+ReassignmentOutcome = Refused | None
 """Why a partition is not moved; None when it is."""
 
 
@@ -43,7 +43,7 @@ class Reassignments:
     """Moves partitions, for requests and for the znode that tools write."""
 
     def __init__(
-        self, term: Term, retry_deletions: Callable[[Collection[str]], Awaitable[None]]
+        self, term: ControllerTerm, retry_deletions: Callable[[Collection[str]], Awaitable[None]]
     ) -> None:
         self._term = term
         self._context = term.context
@@ -53,12 +53,12 @@ class Reassignments:
 
     async def alter(
         self, wishes: Mapping[Partition, Sequence[int] | None]
-    ) -> dict[Partition, Outcome]:
+    ) -> dict[Partition, ReassignmentOutcome]:
         """Begin to move each partition, or call its move off (None); what became of each wish.
 
         UNKNOWN_TOPIC_OR_PARTITION, INVALID_REPLICA_ASSIGNMENT or NO_REASSIGNMENT_IN_PROGRESS.
         """
-        outcomes: dict[Partition, Outcome] = {}
+        outcomes: dict[Partition, ReassignmentOutcome] = {}
         for partition, wish in wishes.items():
             try:
                 await self._start(partition, self._judged(partition, wish))
@@ -116,7 +116,7 @@ class Reassignments:
 
     def _hosts(self, topic: str) -> set[int]:
         nodes = (
-            Candidate(node.id, roles=frozenset(node.registration.roles))
+            CandidateNode(node.id, roles=frozenset(node.registration.roles))
             for node in self._context.nodes.values()
         )
         return {node.id for node in candidates_for(topic, nodes)}
@@ -129,7 +129,7 @@ class Reassignments:
             await self.resume([partition])
             return
         both = tuple(dict.fromkeys((*target, *origin)))
-        move = Move(
+        move = OngoingReassignment(
             adding=tuple(node for node in both if node not in origin),
             removing=tuple(node for node in both if node not in target),
         )
@@ -250,7 +250,7 @@ class Reassignments:
         batch.send()
 
     async def _write(
-        self, partition: Partition, replicas: tuple[int, ...], move: Move | None
+        self, partition: Partition, replicas: tuple[int, ...], move: OngoingReassignment | None
     ) -> None:
         """Change one partition in the topic's znode; others may add partitions meanwhile."""
         topic, index = partition
@@ -304,10 +304,10 @@ def _wishes(data: bytes) -> Sequence[znodes.Reassignment]:
         return ()
 
 
-def moves_in(record: znodes.TopicAssignment) -> dict[int, Move]:
+def moves_in(record: znodes.TopicAssignment) -> dict[int, OngoingReassignment]:
     """The reassignments that a topic's znode says are under way, by partition."""
     return {
-        index: Move(
+        index: OngoingReassignment(
             adding=tuple(record.adding.get(index, ())),
             removing=tuple(record.removing.get(index, ())),
         )

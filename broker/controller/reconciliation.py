@@ -13,13 +13,13 @@ from barnabas.client.zookeeper.interface import read_if_any
 from barnabas.protocol.zookeeper import znodes
 
 from .context import Partition
-from .nodes import NodeChanges
-from .notices import Notices
+from .node_changes import NodeChanges
+from .notifications import ZooKeeperNotifications
+from .partition_state_znodes import chunks
 from .reassignment import Reassignments
-from .states import chunks
-from .term import Term
+from .term import ControllerTerm
+from .topic_changes import TopicChanges
 from .topic_deletion import TopicDeletion
-from .topics import TopicChanges
 
 log = logging.getLogger(__name__)
 
@@ -32,11 +32,11 @@ class Reconciliation:
 
     def __init__(
         self,
-        term: Term,
+        term: ControllerTerm,
         nodes: NodeChanges,
         topics: TopicChanges,
         deletion: TopicDeletion,
-        notices: Notices,
+        notices: ZooKeeperNotifications,
         moves: Reassignments,
     ) -> None:
         self._term = term

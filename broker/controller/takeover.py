@@ -8,13 +8,13 @@ from __future__ import annotations
 import logging
 
 from .context import Partition
-from .machines import PartitionStatus, ReplicaStatus
-from .nodes import NodeChanges
-from .notices import Notices
+from .node_changes import NodeChanges
+from .notifications import ZooKeeperNotifications
 from .reassignment import Reassignments
-from .term import Term
+from .state_transitions import PartitionStatus, ReplicaStatus
+from .term import ControllerTerm
+from .topic_changes import TopicChanges
 from .topic_deletion import TopicDeletion
-from .topics import TopicChanges
 
 log = logging.getLogger(__name__)
 
@@ -24,11 +24,11 @@ class Takeover:
 
     def __init__(
         self,
-        term: Term,
+        term: ControllerTerm,
         nodes: NodeChanges,
         topics: TopicChanges,
         deletion: TopicDeletion,
-        notices: Notices,
+        notices: ZooKeeperNotifications,
         moves: Reassignments,
     ) -> None:
         self._term = term
@@ -47,7 +47,7 @@ class Takeover:
         marked = await self._deletion.read_markers()
         leaders = await self._term.states.read(self._context.all_partitions())
         self._context.leaders.update(leaders)
-        if self._term.office.may_delete_topics:
+        if self._term.dependencies.may_delete_topics:
             self._context.deleting |= marked & self._context.assignments.keys()
         self._context.nodes.update(nodes)
         self._term.voters.intend()
@@ -76,14 +76,16 @@ class Takeover:
 
     def _elect_when_leases_are_over(self) -> None:
         """A predecessor may have let nodes answer that are not registered any more."""
-        vigil = self._term.vigil
+        failure_detector = self._term.failure_detector
         leaders = {state.leader for state in self._context.leaders.values()}
         unregistered = leaders - self._context.nodes.keys()
         gone = [node for node in unregistered if self._term.may_answer(node)]
-        if vigil is not None and gone:
-            last = max(map(vigil.over_at, gone))
+        if failure_detector is not None and gone:
+            last = max(map(failure_detector.over_at, gone))
             self._term.after(
-                last - vigil.clock(), "leases are over", self._term.elect_wherever_missing
+                last - failure_detector.clock(),
+                "leases are over",
+                self._term.elect_wherever_missing,
             )
 
     def _restarted(self) -> set[Partition]:

@@ -12,20 +12,20 @@ from collections.abc import Awaitable, Callable, Collection, Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from barnabas.broker.liveness.vigil import Vigil
+from barnabas.broker.liveness.failure_detector import FailureDetector
 from barnabas.broker.settings.node_config import ControllerSettings
 from barnabas.client.zookeeper.interface import Watch, ZooKeeper
 
-from .batch import Batch, Replies
-from .channel import Channels, Dial
-from .context import Context, Partition, Replica
-from .election import Election
-from .events import Event, Events
-from .handovers import Handovers
-from .orders import Orders
-from .partitions import PartitionMachine
-from .replicas import ReplicaMachine
-from .states import States
+from .channel_manager import ControllerChannelManager, Dial
+from .context import ControllerContext, Partition, Replica
+from .control_requests import ControlRequestBuilder
+from .controller_election import ControllerElection
+from .event_manager import ControllerEvent, ControllerEventManager
+from .leadership_handover import LeadershipHandovers
+from .partition_state_machine import PartitionStateMachine
+from .partition_state_znodes import PartitionStateZnodes
+from .replica_state_machine import ReplicaStateMachine
+from .request_batch import ControlRequestBatch, ResponseCallbacks
 from .voter_changes import VoterChanges
 
 log = logging.getLogger(__name__)
@@ -35,7 +35,7 @@ TIMER_SLACK_S: Final = 0.005
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Office:
+class ControllerDependencies:
     """What the controller of a node works with, term after term."""
 
     zookeeper: ZooKeeper
@@ -49,7 +49,7 @@ class Office:
     may_be_unclean: Callable[[str], bool]
     """Whether records of a topic may be given up to have a leader again."""
     may_delete_topics: bool = True
-    vigil: Vigil | None = None
+    failure_detector: FailureDetector | None = None
     """Who may answer until when; None where no beacons are sent."""
     controller_seen: Callable[[int | None], None] = lambda controller: None
     """Told of every controller that is found, None when there is none."""
@@ -59,56 +59,72 @@ class Office:
     """This node has a registration in its present session; without one it stands for nothing."""
 
 
-class Term:
+class ControllerTerm:
     """The tools of one term, made new at each election; useless once it is over."""
 
     def __init__(
-        self, office: Office, election: Election, events: Events, tasks: asyncio.TaskGroup
+        self,
+        dependencies: ControllerDependencies,
+        election: ControllerElection,
+        events: ControllerEventManager,
+        tasks: asyncio.TaskGroup,
     ) -> None:
-        self.office = office
+        self.dependencies = dependencies
         self.election = election
-        self.zookeeper = office.zookeeper
+        self.zookeeper = dependencies.zookeeper
         self.is_over = False
-        self.context = Context()
-        self.channels = Channels(tasks, office.dial, timeout_ms=office.settings.socket_timeout_ms)
-        self.states = States(office.zookeeper, election)
-        self.vigil = office.vigil
-        self.handovers = Handovers(
-            self.context, office.vigil, asyncio.get_running_loop(), self._tell_leader
+        self.context = ControllerContext()
+        self.channels = ControllerChannelManager(
+            tasks, dependencies.dial, timeout_ms=dependencies.settings.socket_timeout_ms
         )
-        session_s = office.zookeeper.session_timeout_ms / 1000
-        self.voters = VoterChanges(self.context, election, office.vigil, session_s)
-        self.partitions = PartitionMachine(
-            self.context, self.states, office.may_be_unclean, self.handovers, self.may_answer
+        self.states = PartitionStateZnodes(dependencies.zookeeper, election)
+        self.failure_detector = dependencies.failure_detector
+        self.handovers = LeadershipHandovers(
+            self.context,
+            dependencies.failure_detector,
+            asyncio.get_running_loop(),
+            self._tell_leader,
         )
-        self.replicas = ReplicaMachine(self.context, self.states)
-        self.replies: Replies | None = None
-        self._orders = Orders(
+        session_s = dependencies.zookeeper.session_timeout_ms / 1000
+        self.voters = VoterChanges(self.context, election, dependencies.failure_detector, session_s)
+        self.partitions = PartitionStateMachine(
+            self.context, self.states, dependencies.may_be_unclean, self.handovers, self.may_answer
+        )
+        self.replicas = ReplicaStateMachine(self.context, self.states)
+        self.replies: ResponseCallbacks | None = None
+        self._orders = ControlRequestBuilder(
             context=self.context,
-            controller_id=office.node_id,
+            controller_id=dependencies.node_id,
             controller_epoch=election.epoch,
-            internal_listener=office.internal_listener,
+            internal_listener=dependencies.internal_listener,
         )
         self._events = events
 
-    def batch(self) -> Batch:
+    def batch(self) -> ControlRequestBatch:
         """An empty batch; fill it, then send it."""
         assert self.replies is not None, "nobody listens to replies yet"
-        return Batch(self.context, self._orders, self.channels, self.replies, self.handovers)
+        return ControlRequestBatch(
+            self.context, self._orders, self.channels, self.replies, self.handovers
+        )
 
     def may_answer(self, node: int) -> bool:
         """Whether a lease of a node that is not registered may still last."""
-        return self.vigil is not None and self.vigil.may_answer(node)
+        return self.failure_detector is not None and self.failure_detector.may_answer(node)
 
     def informed(self, node: int, broker_epoch: int) -> None:
         """The node knows all that this controller knows, so it may answer for what it leads."""
         known = self.context.nodes.get(node)
-        if self.is_over or self.vigil is None or known is None or known.epoch != broker_epoch:
+        if (
+            self.is_over
+            or self.failure_detector is None
+            or known is None
+            or known.epoch != broker_epoch
+        ):
             return
         if self.handovers.is_awaited(node):
             self.handovers.admit_later(node)
         else:
-            self.vigil.admit(node, broker_epoch)
+            self.failure_detector.admit(node, broker_epoch)
 
     def _tell_leader(self, node: int, partitions: Collection[Partition]) -> None:
         if self.is_over:
@@ -130,7 +146,7 @@ class Term:
     def later(self, name: str, handle: Callable[[], Awaitable[None]]) -> None:
         """Queue ``handle`` behind what is queued already."""
         if not self.is_over:
-            self._events.put(Event(name, self._while_it_lasts(handle)))
+            self._events.put(ControllerEvent(name, self._while_it_lasts(handle)))
 
     def after(self, delay_s: float, name: str, handle: Callable[[], Awaitable[None]]) -> None:
         """Queue ``handle`` when the time has passed, unless the term is over by then."""
@@ -140,12 +156,12 @@ class Term:
     def open_channels(self, nodes: Iterable[int]) -> None:
         """Begin to deliver orders to newly registered nodes."""
         for node in nodes:
-            address = self.context.address(node, self.office.internal_listener)
+            address = self.context.address(node, self.dependencies.internal_listener)
             if address is None:
                 log.error(
                     "cannot reach a node: it has no listener of that name node=%d listener=%s",
                     node,
-                    self.office.internal_listener,
+                    self.dependencies.internal_listener,
                 )
             else:
                 self.channels.open(node, address)

@@ -12,9 +12,9 @@ from barnabas.client.zookeeper.interface import Delete, NoNode, Op, ZooKeeper
 from barnabas.protocol.zookeeper import znodes
 
 from .context import Replica
-from .machines import PartitionStatus, ReplicaStatus
-from .states import chunks
-from .term import Term
+from .partition_state_znodes import chunks
+from .state_transitions import PartitionStatus, ReplicaStatus
+from .term import ControllerTerm
 
 log = logging.getLogger(__name__)
 
@@ -22,7 +22,7 @@ log = logging.getLogger(__name__)
 class TopicDeletion:
     """Carries deletions through; a topic whose replicas cannot all be reached waits for them."""
 
-    def __init__(self, term: Term) -> None:
+    def __init__(self, term: ControllerTerm) -> None:
         self._term = term
         self._context = term.context
 
@@ -34,7 +34,7 @@ class TopicDeletion:
     async def changed(self) -> None:
         """Take up new markers; those of unknown topics are removed, as if done."""
         marked = await self.read_markers()
-        if not self._term.office.may_delete_topics:
+        if not self._term.dependencies.may_delete_topics:
             log.warning("refused to delete topics: delete.topic.enable=false topics=%s", marked)
             await self._remove_markers(marked)
             return

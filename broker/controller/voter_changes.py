@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import logging
 
-from barnabas.broker.liveness.vigil import Vigil
-from barnabas.broker.liveness.voters import FIRST_FORM, VoterSet
+from barnabas.broker.liveness.failure_detector import FailureDetector
+from barnabas.broker.liveness.voter_set import ZOOKEEPER_ALONE, VoterSet
 from barnabas.client.zookeeper.interface import BadVersion, ConnectionLost, NodeExists, NoNode
 
-from .context import Context, LiveNode
-from .election import Election
+from .context import ControllerContext, LiveNode
+from .controller_election import ControllerElection
 
 log = logging.getLogger(__name__)
 
@@ -21,12 +21,16 @@ class VoterChanges:
     """Keeps the voters of one term to the coordinator nodes that live."""
 
     def __init__(
-        self, context: Context, election: Election, vigil: Vigil | None, session_s: float
+        self,
+        context: ControllerContext,
+        election: ControllerElection,
+        failure_detector: FailureDetector | None,
+        session_s: float,
     ) -> None:
         """``session_s``: this node's own negotiated session timeout."""
         self._context = context
         self._election = election
-        self._vigil = vigil
+        self._failure_detector = failure_detector
         self._session_s = session_s
         self._sent: list[VoterSet] = []
         """What may have taken effect, or may yet."""
@@ -38,23 +42,23 @@ class VoterChanges:
         over by the rules of the first form, which must hold by then.
         """
         wanted = self._wanted()
-        if self._vigil is None or wanted is None:
+        if self._failure_detector is None or wanted is None:
             return
-        role = self._vigil.role
+        role = self._failure_detector.role
         role.forget_unsent([*self._sent, wanted])
         role.intend(wanted)
 
     async def keep(self) -> None:
         """Write the set that is wanted, if it is another and its time has come."""
         wanted = self._wanted()
-        if self._vigil is None or wanted is None:
+        if self._failure_detector is None or wanted is None:
             return
         self.intend()
-        role = self._vigil.role
+        role = self._failure_detector.role
         if role.in_force != (wanted,) and role.may_send(wanted):
-            await self._send(wanted, self._vigil)
+            await self._send(wanted, self._failure_detector)
 
-    async def _send(self, wanted: VoterSet, vigil: Vigil) -> None:
+    async def _send(self, wanted: VoterSet, failure_detector: FailureDetector) -> None:
         znode, epoch = self._election.voters, self._election.epoch
         assert znode is not None, "a controller with beacons has claimed it"
         self._sent.append(wanted)
@@ -67,7 +71,7 @@ class VoterChanges:
             znode.lost_track()
             return
         znode.changed(results[0])
-        vigil.role.confirmed(wanted)
+        failure_detector.role.confirmed(wanted)
         self._sent.clear()
         log.info(
             "authority comes from %s epoch=%d session_ms=%d",
@@ -81,15 +85,15 @@ class VoterChanges:
         nodes = [*self._context.nodes.values(), *self._context.suspected.values()]
         candidates = [node for node in nodes if "coordinator" in node.registration.roles]
         if not all(_knows_voters(node) for node in candidates):
-            return FIRST_FORM
+            return ZOOKEEPER_ALONE
         heard = frozenset(node.id for node in candidates if self._is_heard(node))
         return VoterSet(heard, self._session_s) if heard else None
 
     def _is_heard(self, node: LiveNode) -> bool:
-        if self._vigil is None or node.id not in self._context.live:
+        if self._failure_detector is None or node.id not in self._context.live:
             return False
-        since = self._vigil.clock() - self._vigil.times.timeout
-        return self._vigil.role.was_acknowledged_by(node.id, since)
+        since = self._failure_detector.clock() - self._failure_detector.times.timeout
+        return self._failure_detector.role.was_acknowledged_by(node.id, since)
 
 
 def _knows_voters(node: LiveNode) -> bool:

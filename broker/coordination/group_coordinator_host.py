@@ -10,11 +10,11 @@ import asyncio
 import random
 from collections.abc import Awaitable, Callable, Collection
 
-from barnabas.broker.controller.auto_creation import AutoCreation
+from barnabas.broker.controller.auto_topic_creation import AutoTopicCreation
 from barnabas.broker.liveness.liveness import Liveness
 from barnabas.broker.metadata.metadata_cache import MetadataCache
-from barnabas.broker.replication.offsets_log import OffsetsLogPort
-from barnabas.broker.replication.replicas import Replicas
+from barnabas.broker.replication.offsets_log_port import OffsetsLogPort
+from barnabas.broker.replication.replica_manager import ReplicaManager
 from barnabas.broker.runtime import gc_tuning
 from barnabas.broker.settings.node_config import NodeConfig
 from barnabas.broker.storage.files import Files
@@ -37,10 +37,10 @@ class Coordination:
         node_id: int,
         *,
         zookeeper: ZooKeeper,
-        replicas: Replicas,
+        replicas: ReplicaManager,
         liveness: Liveness,
         metadata: MetadataCache,
-        creation: AutoCreation,
+        creation: AutoTopicCreation,
         files: Files,
         now_ms: Callable[[], int],
         chance: random.Random,

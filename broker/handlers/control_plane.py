@@ -13,9 +13,9 @@ from collections.abc import Callable, Mapping
 from barnabas.broker.controller.context import Partition
 from barnabas.broker.controller.controller import Controller
 from barnabas.broker.metadata.metadata_cache import MetadataCache
-from barnabas.broker.replication.replicas import (
-    Judge,
-    Replicas,
+from barnabas.broker.replication.replica_manager import (
+    ReplicaManager,
+    RequestCheck,
     refused_roles,
     refused_stops,
 )
@@ -44,7 +44,7 @@ class ControlHandler:
 
     def __init__(
         self,
-        replicas: Replicas,
+        replicas: ReplicaManager,
         cache: MetadataCache,
         configs: TopicConfigs,
         controller: Controller,
@@ -136,7 +136,7 @@ class ControlHandler:
 
     def _judge_of(
         self, request: leader_and_isr.LeaderAndIsrRequest | stop_replica.StopReplicaRequest
-    ) -> Judge:
+    ) -> RequestCheck:
         return lambda: self._judge(request.controller_epoch, request.broker_epoch)
 
     def _judge(self, controller_epoch: int, broker_epoch: int) -> ErrorCode:

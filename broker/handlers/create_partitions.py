@@ -8,8 +8,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 
-from barnabas.broker.controller.creation import PARTITIONS_MAX
-from barnabas.broker.controller.growth import TopicGrowth
+from barnabas.broker.controller.create_partitions import PartitionCreator
+from barnabas.broker.controller.create_topics import PARTITIONS_MAX
 from barnabas.broker.metadata.metadata_cache import MetadataCache
 from barnabas.client.zookeeper.interface import ZooKeeperError
 from barnabas.protocol.api import ApiKey
@@ -27,7 +27,7 @@ class PartitionsHandler:
 
     def __init__(
         self,
-        growth: TopicGrowth,
+        growth: PartitionCreator,
         cache: MetadataCache,
         *,
         is_controller: Callable[[], bool],

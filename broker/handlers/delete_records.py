@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Final
 
 from barnabas.broker.replication.partition import Partition
-from barnabas.broker.replication.replicas import Replicas
-from barnabas.broker.replication.waits import AckWait
+from barnabas.broker.replication.purgatory import DelayedProduce
+from barnabas.broker.replication.replica_manager import ReplicaManager
 from barnabas.protocol.api import ApiKey
 from barnabas.protocol.errors import ErrorCode, Refused
 from barnabas.protocol.messages import delete_records as messages
@@ -57,7 +57,7 @@ class DeleteRecordsHandler:
 
     def __init__(
         self,
-        replicas: Replicas,
+        replicas: ReplicaManager,
         write_log_starts: Callable[[], Awaitable[Collection[Path]]],
         *,
         loop: asyncio.AbstractEventLoop,
@@ -122,7 +122,7 @@ class DeleteRecordsHandler:
     async def _until_all_follow(self, moved: list[_Moved], deadline: float) -> None:
         """Fill in the results, waiting no longer than the loop's time ``deadline``."""
         decided: asyncio.Future[dict[int, ErrorCode]] = self._loop.create_future()
-        wait: AckWait[int] = AckWait(partial(_decide, decided))
+        wait: DelayedProduce[int] = DelayedProduce(partial(_decide, decided))
         waiting = []
         for place, each in enumerate(moved):
             told = wait.expect(place)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Mapping
 
-from barnabas.broker.replication.replicas import Replicas
+from barnabas.broker.replication.replica_manager import ReplicaManager
 from barnabas.broker.storage.cooperative import in_slices
 from barnabas.broker.storage.files import Files, StorageError
 from barnabas.broker.storage.log.log import Log
@@ -26,7 +26,7 @@ UNKNOWN_BYTES = -1
 class LogDirsHandler:
     """Answers for this node alone."""
 
-    def __init__(self, logs: LogManager, replicas: Replicas, files: Files) -> None:
+    def __init__(self, logs: LogManager, replicas: ReplicaManager, files: Files) -> None:
         self._logs = logs
         self._replicas = replicas
         self._files = files

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Mapping
 
-from barnabas.broker.replication.replicas import Replicas
+from barnabas.broker.replication.replica_manager import ReplicaManager
 from barnabas.broker.storage.producers.producer_state import Producer
 from barnabas.protocol.api import ApiKey
 from barnabas.protocol.errors import Refused
@@ -21,7 +21,7 @@ from .cooperative import Turn, in_turns
 class ProducersHandler:
     """Answers for every replica that is hosted here: a follower knows what its leader does."""
 
-    def __init__(self, replicas: Replicas) -> None:
+    def __init__(self, replicas: ReplicaManager) -> None:
         self._replicas = replicas
 
     def handlers(self) -> Mapping[int, Handler]:

@@ -10,11 +10,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from typing import Final
 
+from barnabas.broker.controller.components import ControllerComponents
 from barnabas.broker.controller.context import Partition
 from barnabas.broker.controller.controller import Controller
-from barnabas.broker.controller.elections import Outcome
-from barnabas.broker.controller.staff import Staff
-from barnabas.broker.controller.states import chunks
+from barnabas.broker.controller.elect_leaders import ElectionOutcome
+from barnabas.broker.controller.partition_state_znodes import chunks
 from barnabas.broker.metadata.metadata_cache import MetadataCache, Snapshot
 from barnabas.protocol.api import ApiKey
 from barnabas.protocol.errors import ErrorCode, Refused
@@ -65,14 +65,14 @@ class ElectionsHandler:
             }
         for partition in await self._unknown(outcomes, deadline):
             reason = f"not known here within {request.timeout_ms} ms"
-            outcomes[partition] = Outcome(ErrorCode.REQUEST_TIMED_OUT, reason)
+            outcomes[partition] = ElectionOutcome(ErrorCode.REQUEST_TIMED_OUT, reason)
         return messages.ElectLeadersResponse(replica_election_results=await _results(outcomes))
 
     async def _elected(
         self, asked: Sequence[Partition] | None, *, is_unclean: bool
-    ) -> dict[Partition, Outcome]:
+    ) -> dict[Partition, ElectionOutcome]:
         """So many at a time, so that the controller sees to other things in between."""
-        outcomes: dict[Partition, Outcome] = {}
+        outcomes: dict[Partition, ElectionOutcome] = {}
         parts = [asked] if not asked else chunks(asked, AT_ONCE)
         for part in parts:
             work = partial(_elect, part, is_unclean)
@@ -81,7 +81,7 @@ class ElectionsHandler:
         return outcomes
 
     async def _unknown(
-        self, outcomes: Mapping[Partition, Outcome], deadline: float
+        self, outcomes: Mapping[Partition, ElectionOutcome], deadline: float
     ) -> list[Partition]:
         """The partitions whose new leader this node does not know in time."""
         elected = {
@@ -100,9 +100,9 @@ class ElectionsHandler:
 
 
 async def _elect(
-    part: Sequence[Partition] | None, is_unclean: bool, staff: Staff
-) -> Mapping[Partition, Outcome]:
-    return await staff.elections.elect(part, is_unclean=is_unclean)
+    part: Sequence[Partition] | None, is_unclean: bool, components: ControllerComponents
+) -> Mapping[Partition, ElectionOutcome]:
+    return await components.elections.elect(part, is_unclean=is_unclean)
 
 
 async def _each_once(request: messages.ElectLeadersRequest) -> list[Partition]:
@@ -124,7 +124,7 @@ async def _refused(
     request: messages.ElectLeadersRequest, code: ErrorCode
 ) -> messages.ElectLeadersResponse:
     """Version 0 has no code for the request as a whole: each partition tells it."""
-    outcome, turn = Outcome(code), Turn()
+    outcome, turn = ElectionOutcome(code), Turn()
     outcomes = {}
     for partition in _named(request):
         outcomes[partition] = outcome
@@ -134,7 +134,7 @@ async def _refused(
     )
 
 
-async def _results(outcomes: Mapping[Partition, Outcome]) -> list[messages.TopicResult]:
+async def _results(outcomes: Mapping[Partition, ElectionOutcome]) -> list[messages.TopicResult]:
     """In the order of the outcomes."""
     topics: dict[str, list[messages.PartitionResult]] = {}
     turn = Turn()

@@ -12,8 +12,8 @@ from functools import partial
 from typing import Final, TypeVar, cast
 
 from barnabas.broker.replication.partition import Partition
-from barnabas.broker.replication.replicas import Replicas
-from barnabas.broker.replication.waits import DataWait
+from barnabas.broker.replication.purgatory import DelayedFetch
+from barnabas.broker.replication.replica_manager import ReplicaManager
 from barnabas.broker.storage.recovery.damage import suspect
 from barnabas.broker.storage.segment.file_slice import FileSlice
 from barnabas.protocol.api import ApiKey
@@ -68,7 +68,7 @@ class FetchHandler:
 
     def __init__(
         self,
-        replicas: Replicas,
+        replicas: ReplicaManager,
         *,
         loop: asyncio.AbstractEventLoop,
         bytes_max: int,
@@ -157,7 +157,7 @@ class FetchHandler:
             wait.forget()
             listening.stop()
 
-        wait = DataWait(
+        wait = DelayedFetch(
             self._loop,
             missing=missing,
             wait_s=request.max_wait_ms / 1000,
@@ -320,7 +320,7 @@ class FetchHandler:
                 came.set_result(None)
 
         missing = max(1, call.request.min_bytes)
-        wait = DataWait(self._loop, missing=missing, wait_s=wait_s, done=done)
+        wait = DelayedFetch(self._loop, missing=missing, wait_s=wait_s, done=done)
         is_committed = wants_committed(call.request)
         watched: list[Partition] = []
 
@@ -420,7 +420,7 @@ class Listening:
         self,
         reading: Reading,
         request: messages.FetchRequest,
-        wait: DataWait,
+        wait: DelayedFetch,
         watched: list[Partition],
     ) -> None:
         self._wait = wait

@@ -9,7 +9,7 @@ import random
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final, NamedTuple
 
-from barnabas.broker.replication.partition import Waiter
+from barnabas.broker.replication.partition import FetchWaiter
 from barnabas.broker.replication.readers import Readers
 from barnabas.protocol.errors import ErrorCode, Refused
 from barnabas.protocol.messages import fetch as messages
@@ -143,7 +143,7 @@ class Session:
         self.unresolved: set[Key] = set()
         """Partitions of topics whose ids were not known here when they were named."""
         self.looked_at = 0.0
-        self.wait: Waiter | None = None
+        self.wait: FetchWaiter | None = None
         """The follower's request that waits for more."""
 
     @property

@@ -7,7 +7,7 @@ docs/spec/reliability.md §8.2 (fake follower, CVE-2018-1288).
 from __future__ import annotations
 
 from barnabas.broker.replication.partition import Partition
-from barnabas.broker.replication.replicas import Replicas
+from barnabas.broker.replication.replica_manager import ReplicaManager
 from barnabas.protocol.errors import ErrorCode, Refused
 from barnabas.protocol.messages import fetch as messages
 
@@ -35,7 +35,7 @@ def take_for_consumer(call: Call) -> None:
         call.request.replica_id = CONSUMER
 
 
-def refuse_follower(replicas: Replicas, one: Wanted) -> None:
+def refuse_follower(replicas: ReplicaManager, one: Wanted) -> None:
     """Raises Refused with what Kafka tells a node without a replica, or of no such partition.
 
     A fetch says how far a follower has come, which would commit what only we have: so nobody is
@@ -96,7 +96,7 @@ def is_at_ease(partition: Partition, node: int, asked: messages.Partition) -> bo
     )
 
 
-def read_tail(replicas: Replicas, node: int, one: Wanted, bytes_max: int) -> bool:
+def read_tail(replicas: ReplicaManager, node: int, one: Wanted, bytes_max: int) -> bool:
     """Answer a follower that is at the log's end, or before its last batch, without a file.
 
     False, and nothing is answered, when that is not so.

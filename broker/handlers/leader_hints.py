@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from barnabas.broker.metadata.metadata_cache import MetadataCache
-from barnabas.broker.replication.replicas import Replicas
+from barnabas.broker.replication.replica_manager import ReplicaManager
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +25,7 @@ class Address:
 class LeaderHints:
     """By the replica here, which hears of changes first, else by what the node was told."""
 
-    def __init__(self, cache: MetadataCache, replicas: Replicas) -> None:
+    def __init__(self, cache: MetadataCache, replicas: ReplicaManager) -> None:
         self._cache = cache
         self._replicas = replicas
 

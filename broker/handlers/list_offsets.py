@@ -12,7 +12,7 @@ from functools import partial
 from typing import Final, TypeVar
 
 from barnabas.broker.replication.partition import Partition
-from barnabas.broker.replication.replicas import Replicas
+from barnabas.broker.replication.replica_manager import ReplicaManager
 from barnabas.broker.storage.log.log_search import LongBatch, Search
 from barnabas.protocol.api import ApiKey
 from barnabas.protocol.errors import ErrorCode, Refused
@@ -46,7 +46,7 @@ DEBUGGER = -2
 class ListOffsetsHandler:
     """Answers from the leader's log, no further than the asker may read."""
 
-    def __init__(self, replicas: Replicas, conversions: Conversions | None = None) -> None:
+    def __init__(self, replicas: ReplicaManager, conversions: Conversions | None = None) -> None:
         self._replicas = replicas
         self._conversions = conversions or Conversions()
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Mapping
 
-from barnabas.broker.replication.replicas import Replicas
+from barnabas.broker.replication.replica_manager import ReplicaManager
 from barnabas.protocol.api import ApiKey
 from barnabas.protocol.errors import ErrorCode, Refused
 from barnabas.protocol.messages import offset_for_leader_epoch as messages
@@ -20,7 +20,7 @@ from .stale_leaders import ReplacedLeaders
 class LeaderEpochsHandler:
     """Answers from the epoch cache of each leader's log."""
 
-    def __init__(self, replicas: Replicas, replaced: ReplacedLeaders) -> None:
+    def __init__(self, replicas: ReplicaManager, replaced: ReplacedLeaders) -> None:
         self._replicas = replicas
         self._replaced = replaced
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from barnabas.broker.replication.partition import Partition
-from barnabas.broker.replication.waits import DataWait
+from barnabas.broker.replication.purgatory import DelayedFetch
 from barnabas.protocol.errors import Refused
 from barnabas.protocol.messages import fetch as messages
 from barnabas.protocol.records import batch
@@ -71,7 +71,7 @@ class OldFetch:
             if not came.done():  # the peer may be gone, or the node be stopping
                 came.set_result(None)
 
-        wait = DataWait(self._loop, missing=missing, wait_s=wait_s, done=done)
+        wait = DelayedFetch(self._loop, missing=missing, wait_s=wait_s, done=done)
         watched: list[Partition] = []
         try:
             for one in wanted:

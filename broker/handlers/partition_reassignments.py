@@ -9,11 +9,11 @@ import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 
-from barnabas.broker.controller.context import Context, Partition
+from barnabas.broker.controller.components import ControllerComponents
+from barnabas.broker.controller.context import ControllerContext, Partition
 from barnabas.broker.controller.controller import Controller
-from barnabas.broker.controller.reassignment import AT_ONCE, Outcome
-from barnabas.broker.controller.staff import Staff
-from barnabas.broker.controller.states import chunks
+from barnabas.broker.controller.partition_state_znodes import chunks
+from barnabas.broker.controller.reassignment import AT_ONCE, ReassignmentOutcome
 from barnabas.protocol.api import ApiKey
 from barnabas.protocol.errors import ErrorCode, Refused
 from barnabas.protocol.messages import (
@@ -53,7 +53,7 @@ class ReassignmentsHandler:
             for each in topic.partitions:
                 wishes[topic.name, each.partition_index] = each.replicas
                 await turn.step()
-        outcomes: dict[Partition, Outcome] = {}
+        outcomes: dict[Partition, ReassignmentOutcome] = {}
         try:
             for chunk in chunks(list(wishes), AT_ONCE):
                 part = {partition: wishes[partition] for partition in chunk}
@@ -82,8 +82,8 @@ class ReassignmentsHandler:
                     named.add((topic.name, index))
                     await turn.step()
 
-        async def work(staff: Staff) -> Sequence[tuple[str, Row]]:
-            return [*_moves(staff.context, named)]
+        async def work(components: ControllerComponents) -> Sequence[tuple[str, Row]]:
+            return [*_moves(components.context, named)]
 
         topics: dict[str, list[Row]] = {}
         try:
@@ -102,11 +102,13 @@ class ReassignmentsHandler:
         )
 
 
-async def _alter(wishes: Wishes, staff: Staff) -> dict[Partition, Outcome]:
-    return await staff.moves.alter(wishes)
+async def _alter(
+    wishes: Wishes, components: ControllerComponents
+) -> dict[Partition, ReassignmentOutcome]:
+    return await components.moves.alter(wishes)
 
 
-def _moves(context: Context, named: set[Partition] | None) -> Iterable[tuple[str, Row]]:
+def _moves(context: ControllerContext, named: set[Partition] | None) -> Iterable[tuple[str, Row]]:
     for partition, move in sorted(context.moves.items()):
         if named is None or partition in named:
             yield (
@@ -121,7 +123,7 @@ def _moves(context: Context, named: set[Partition] | None) -> Iterable[tuple[str
 
 
 async def _results(
-    outcomes: Mapping[Partition, Outcome],
+    outcomes: Mapping[Partition, ReassignmentOutcome],
 ) -> list[alter_partition_reassignments.TopicResult]:
     topics: dict[str, list[alter_partition_reassignments.PartitionResult]] = {}
     turn = Turn()

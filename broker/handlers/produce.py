@@ -10,8 +10,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from barnabas.broker.replication.partition import Partition
-from barnabas.broker.replication.replicas import Replicas
-from barnabas.broker.replication.waits import AckWait
+from barnabas.broker.replication.purgatory import DelayedProduce
+from barnabas.broker.replication.replica_manager import ReplicaManager
 from barnabas.broker.settings.log_config import LogConfig
 from barnabas.protocol.api import ApiKey
 from barnabas.protocol.audit_topic import AUDIT_TOPIC
@@ -83,7 +83,7 @@ class ProduceHandler:
 
     def __init__(
         self,
-        replicas: Replicas,
+        replicas: ReplicaManager,
         *,
         loop: asyncio.AbstractEventLoop,
         now_ms: Callable[[], int],
@@ -274,7 +274,7 @@ class ProduceHandler:
                 self._tell_leaders(call, answer)
             parked.resolve(answer)
 
-        acks, until = AckWait(decided), self._loop.time() + wait_s
+        acks, until = DelayedProduce(decided), self._loop.time() + wait_s
         for place, one in waiting.items():
             one.partition.when_committed(one.end, acks.expect(place), until)
         acks.start(self._loop, wait_s)

@@ -11,7 +11,12 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Final
 
-from barnabas.broker.controller.creation import PARTITIONS_MAX, Plan, TopicWriter, Wish
+from barnabas.broker.controller.create_topics import (
+    PARTITIONS_MAX,
+    PlannedTopic,
+    RequestedTopic,
+    TopicCreator,
+)
 from barnabas.broker.metadata.metadata_cache import MetadataCache, Snapshot
 from barnabas.broker.settings.log_config import LogConfig
 from barnabas.client.zookeeper.interface import ZooKeeperError
@@ -39,7 +44,7 @@ class TopicsHandler:
 
     def __init__(
         self,
-        writer: TopicWriter,
+        writer: TopicCreator,
         cache: MetadataCache,
         *,
         is_controller: Callable[[], bool],
@@ -66,7 +71,7 @@ class TopicsHandler:
         deadline = asyncio.get_running_loop().time() + request.timeout_ms / 1000
         counts, turn = await counted(topic.name for topic in request.topics), Turn()
         results = {}
-        made: dict[str, Plan] = {}
+        made: dict[str, PlannedTopic] = {}
         for topic in request.topics:
             await turn.step()
             if topic.name in results:
@@ -113,7 +118,7 @@ class TopicsHandler:
             marked[name].error_code, marked[name].error_message = delay.code, delay.message
         return delete_topics.DeleteTopicsResponse(responses=results)
 
-    async def _create_one(self, topic: create_topics.Topic, *, validate_only: bool) -> Plan:
+    async def _create_one(self, topic: create_topics.Topic, *, validate_only: bool) -> PlannedTopic:
         if not self._is_controller():
             raise elsewhere()
         if len(topic.assignments) > PARTITIONS_MAX:
@@ -122,7 +127,7 @@ class TopicsHandler:
         if len(topic.configs) > SETTINGS_MAX:
             reason = f"{len(topic.configs)} settings are named, {SETTINGS_MAX} may be"
             raise Refused(ErrorCode.INVALID_CONFIG, reason)
-        wish = Wish(
+        wish = RequestedTopic(
             name=topic.name,
             partitions=topic.num_partitions,
             factor=topic.replication_factor,
@@ -137,7 +142,7 @@ class TopicsHandler:
             raise unreachable(error) from error
         return plan
 
-    async def _unled(self, made: Mapping[str, Plan], deadline: float) -> list[str]:
+    async def _unled(self, made: Mapping[str, PlannedTopic], deadline: float) -> list[str]:
         """The topics that this node did not hear of, with all their leaders, in time."""
 
         counts = {name: len(plan.assignment) for name, plan in made.items()}
@@ -254,7 +259,7 @@ def _by_name(name: str) -> delete_topics.Topic:
     return delete_topics.Topic(name=name)
 
 
-def _created(plan: Plan) -> create_topics.TopicResult:
+def _created(plan: PlannedTopic) -> create_topics.TopicResult:
     return create_topics.TopicResult(
         name=plan.name,
         topic_id=plan.topic_id,

@@ -9,7 +9,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterable, Sequence
 
-from barnabas.broker.controller.channel import Dial
+from barnabas.broker.controller.channel_manager import Dial
 from barnabas.broker.metadata.metadata_cache import MetadataCache, Snapshot
 from barnabas.broker.settings.node_config import ControllerSettings
 from barnabas.client.errors import KafkaError

@@ -28,7 +28,7 @@ class Lease(Protocol):
         """
 
 
-class Unlimited:
+class UnlimitedLease:
     """Implements Lease where leases are switched off: as in Kafka, a stale answer is possible."""
 
     def holds(self) -> bool:

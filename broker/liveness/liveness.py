@@ -25,9 +25,9 @@ from barnabas.client.zookeeper.interface import (
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.zookeeper import znodes
 
-from .beacons import Address, Beacons
-from .entitlement import Entitlement
-from .lease import Lease, TimedLease, Unlimited
+from .beacon_transport import Address, BeaconTransport
+from .lease import Lease, TimedLease, UnlimitedLease
+from .session_proofs import SessionProofs
 
 log = logging.getLogger(__name__)
 
@@ -68,11 +68,11 @@ class Liveness:
         self._controller_seen = asyncio.Event()
         self._judged = asyncio.Event()
         is_limited = settings.offsets_read_lease_ms is None
-        self.lease: Lease = self._timed if is_limited else Unlimited()
-        self.beacons: Beacons | None = None
+        self.lease: Lease = self._timed if is_limited else UnlimitedLease()
+        self.beacons: BeaconTransport | None = None
         is_wanted = settings.beacon_enable
         if secret is not None and is_wanted is not False:
-            self.beacons = Beacons(
+            self.beacons = BeaconTransport(
                 node_id=node_id,
                 cluster_id=cluster_id,
                 secret=secret,
@@ -83,9 +83,9 @@ class Liveness:
                 lease=self._timed,
                 votes=is_candidate,
             )
-        self._entitlement: Entitlement | None = None
+        self._entitlement: SessionProofs | None = None
         if self.beacons is not None and is_candidate:
-            self._entitlement = Entitlement(self.beacons.voter, zookeeper, node_id, clock)
+            self._entitlement = SessionProofs(self.beacons.voter, zookeeper, node_id, clock)
         zookeeper.on_state.append(self._session_changed)
 
     @property
@@ -123,7 +123,7 @@ class Liveness:
         self._broker_epoch = broker_epoch
         self._timed.drop()
         if self.beacons is not None:
-            self.beacons.pulse.begin_life(broker_epoch)
+            self.beacons.beacon_sender.begin_life(broker_epoch)
         if self._entitlement is not None:
             self._entitlement.registered(broker_epoch)
         self._controller_seen.set()
@@ -133,7 +133,7 @@ class Liveness:
         self._controller_id = controller_id
         self._controller_since = self._clock()
         if self.beacons is not None:
-            self.beacons.pulse.expect_controller()
+            self.beacons.beacon_sender.expect_controller()
         self._controller_seen.set()
 
     def problem(self) -> ErrorCode:
@@ -170,9 +170,9 @@ class Liveness:
         if beacons is None or not beacons.is_beating or self._controller_id is None:
             return False
         since = self._controller_since - self._settings.times.timeout
-        if not beacons.vigil.was_heard_since(self._controller_id, since):
+        if not beacons.failure_detector.was_heard_since(self._controller_id, since):
             return False
-        return beacons.pulse.is_controller_silent()
+        return beacons.beacon_sender.is_controller_silent()
 
     async def run(self) -> None:
         """Keep the lease until cancelled."""
@@ -236,7 +236,7 @@ class Liveness:
             if self._is_by_session:
                 self._timed.drop()
                 self._timed.unsettle()
-            self.beacons.pulse.expect_controller()
+            self.beacons.beacon_sender.expect_controller()
             self.beacons.is_beating = True
         elif self.beacons is not None and not is_beaconing:
             self.beacons.is_beating = False
@@ -259,7 +259,7 @@ class Liveness:
     async def _extend_by_session(self, path: str, timeout_s: float) -> None:
         sent, epoch = self._clock(), self._broker_epoch
         try:
-            await self._zookeeper.multi(Check(path, -1))  # a read proves nothing: see Entitlement
+            await self._zookeeper.multi(Check(path, -1))  # a read proves nothing: see SessionProofs
             stat = await self._zookeeper.exists(path)
         except ZooKeeperError as problem:
             log.debug("the session was not confirmed: %r", problem)

@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from barnabas.broker.settings.liveness_settings import DRIFT, BeaconTimes
 
-from .voters import NEVER
+from .voter_set import NEVER
 
 
 class Voter:

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from barnabas.broker.controller.controller import Controller
-from barnabas.broker.liveness.authority import ControllerAuthority
+from barnabas.broker.liveness.controller_authority import ControllerAuthority
 from barnabas.broker.liveness.liveness import Liveness
-from barnabas.broker.liveness.voters import NEVER
+from barnabas.broker.liveness.voter_set import NEVER
 
 from .exposition import family, single
 from .node_families import rows
@@ -36,9 +36,9 @@ def liveness_families(liveness: Liveness, controller: Controller) -> Iterator[st
         "Writes by which this node did not succeed to prove its session.",
         liveness.failed_proofs,
     )
-    role = liveness.beacons.vigil.role
+    role = liveness.beacons.failure_detector.role
     if role.epoch:
-        yield from _authority(role, liveness.beacons.vigil.clock(), controller)
+        yield from _authority(role, liveness.beacons.failure_detector.clock(), controller)
 
 
 def _authority(role: ControllerAuthority, now: float, controller: Controller) -> Iterator[str]:

@@ -12,8 +12,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Final, Literal
 
-from barnabas.broker.controller.context import Context
-from barnabas.broker.replication.in_sync_sets import InSyncSets
+from barnabas.broker.controller.context import ControllerContext
+from barnabas.broker.replication.isr import IsrManager
 from barnabas.broker.replication.partition import Partition
 from barnabas.broker.runtime.latency import BOUNDS_S as DUTY_BOUNDS_S
 from barnabas.broker.runtime.latency import Latency
@@ -86,7 +86,7 @@ def request_families(meters: Mapping[str, Meter], connections: Mapping[str, int]
     )
 
 
-def replica_families(hosted: Iterable[Partition], sets: InSyncSets) -> Iterator[str]:
+def replica_families(hosted: Iterable[Partition], sets: IsrManager) -> Iterator[str]:
     """The replicas on this node; the sums of a cluster are the sums of its nodes."""
     partitions = list(hosted)
     led = [each for each in partitions if each.is_leader]
@@ -129,7 +129,7 @@ def log_families(logs: LogManager) -> Iterator[str]:
     )
 
 
-def controller_families(context: Context | None, epoch: int) -> Iterator[str]:
+def controller_families(context: ControllerContext | None, epoch: int) -> Iterator[str]:
     """1 on one node of a cluster, with what only that one knows."""
     is_active = int(context is not None)
     yield from single("barnabas_active_controller", "gauge", "1 on the controller.", is_active)

@@ -14,8 +14,8 @@ from barnabas.broker.controller.controller import Controller
 from barnabas.broker.liveness.liveness import Liveness
 from barnabas.broker.net.dispatch import Dispatcher
 from barnabas.broker.net.listeners import Doors
-from barnabas.broker.replication.in_sync_sets import InSyncSets
-from barnabas.broker.replication.replicas import Replicas
+from barnabas.broker.replication.isr import IsrManager
+from barnabas.broker.replication.replica_manager import ReplicaManager
 from barnabas.broker.runtime.latency import Latency, LoopLag
 from barnabas.broker.security.inter_broker_client import NODE_USER
 from barnabas.broker.settings.metrics_settings import MetricsSettings
@@ -48,8 +48,8 @@ class Observed:
     config: NodeConfig
     node_id: int
     doors: Doors
-    replicas: Replicas
-    in_sync_sets: InSyncSets
+    replicas: ReplicaManager
+    in_sync_sets: IsrManager
     logs: LogManager
     controller: Controller
     groups: GroupCoordinator

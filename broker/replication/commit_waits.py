@@ -13,12 +13,12 @@ from typing import Final
 
 from barnabas.protocol.errors import ErrorCode
 
-from .partition_parts import Told
+from .partition_context import OnComplete
 
 FEW: Final = 1000
 """So many are kept without a look at the clock."""
 
-_Wait = tuple[int, int, float, Told]
+_Wait = tuple[int, int, float, OnComplete]
 
 
 class CommitWaits:
@@ -37,7 +37,7 @@ class CommitWaits:
     def __len__(self) -> int:
         return len(self._waits)
 
-    def add(self, offset: int, told: Told, until: float, now: float) -> None:
+    def add(self, offset: int, told: OnComplete, until: float, now: float) -> None:
         """Have ``told`` the outcome; after ``until`` whoever waits has decided by itself."""
         heapq.heappush(self._waits, (offset, next(self._sequence), until, told))
         if len(self._waits) >= self._look_at:

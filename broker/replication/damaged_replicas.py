@@ -3,7 +3,8 @@
 A replica with damage below the recovery point is given up before it is mended: this node answers
 KAFKA_STORAGE_ERROR for it, so the controller takes it out of the in-sync set, elects another leader
 and sends StopReplica. Only then the replica asks to be let in again, as a follower that drops what
-is damaged (fetched.py) and copies it. So nobody counts on a copy that lacks what it acknowledged.
+is damaged (fetch_response.py) and copies it. So nobody counts on a copy that lacks what it
+acknowledged.
 The last replica in sync is never given up: it serves all that can be read of it.
 
 Source: docs/spec/cluster.md §2.6 (log directory failures); docs/decisions/0009.
@@ -19,7 +20,7 @@ from typing import Final
 from barnabas.broker.storage.recovery.damage import damaged_offsets, is_damaged
 
 from .partition import Partition
-from .replicas import Replicas
+from .replica_manager import ReplicaManager
 
 log = logging.getLogger(__name__)
 
@@ -30,7 +31,7 @@ LOOK_S: Final = 10.0
 class DamagedReplicas:
     """Looks at the damaged replicas of a node; :meth:`run` until cancelled."""
 
-    def __init__(self, replicas: Replicas, tell: Callable[[], None]) -> None:
+    def __init__(self, replicas: ReplicaManager, tell: Callable[[], None]) -> None:
         """``tell`` has the controller ask which replicas this node serves."""
         self._replicas = replicas
         self._tell = tell

@@ -16,11 +16,18 @@ from barnabas.protocol.errors import ErrorCode, Refused
 
 from .commit_waits import CommitWaits
 from .followers import Followers
-from .partition_parts import FollowWatcher, IsrChange, Role, Surroundings, Told, Waiter
+from .partition_context import (
+    AppendWatcher,
+    FetchWaiter,
+    OnComplete,
+    PartitionContext,
+    PartitionRole,
+    PendingIsrChange,
+)
 from .readers import Readers, Unread
 from .start_waits import StartWaits
 
-__all__ = ["Partition", "Role", "Told", "Waiter"]
+__all__ = ["FetchWaiter", "OnComplete", "Partition", "PartitionRole"]
 
 log = logging.getLogger(__name__)
 
@@ -62,7 +69,7 @@ class Partition:
     )
 
     def __init__(
-        self, topic: str, index: int, log: Log, high_watermark: int, around: Surroundings
+        self, topic: str, index: int, log: Log, high_watermark: int, around: PartitionContext
     ) -> None:
         self.topic = topic
         self.index = index
@@ -76,7 +83,7 @@ class Partition:
         self.controller_epoch = -1
         self.zk_version = -1
         self.isr: Sequence[int] = ()
-        self.pending: IsrChange | None = None
+        self.pending: PendingIsrChange | None = None
         self.replicas: Sequence[int] = ()
         self.is_outside = False
         """A follower outside of the in-sync set that has not fetched yet: nobody counts on it."""
@@ -86,7 +93,7 @@ class Partition:
         self._is_alone = True
         self.epoch_start = -1
         """Log end when this epoch of leadership began."""
-        self.watcher: FollowWatcher | None = None
+        self.watcher: AppendWatcher | None = None
         self._told = CommitWaits()
         self.readers = Readers()
         self.starts = StartWaits()
@@ -98,7 +105,7 @@ class Partition:
 
     # --- roles ---------------------------------------------------------------------------------
 
-    def become_leader(self, role: Role) -> bool:
+    def become_leader(self, role: PartitionRole) -> bool:
         """Lead from now on; the epoch is in the log's cache before anything is written in it.
 
         False when the role is older than the one held, by the version of the state znode: then
@@ -123,7 +130,7 @@ class Partition:
         self.advance()
         return True
 
-    def become_follower(self, role: Role) -> bool:
+    def become_follower(self, role: PartitionRole) -> bool:
         """Lead no longer: whoever waits here is told NOT_LEADER_OR_FOLLOWER.
 
         False, and no change, as in :meth:`become_leader`.
@@ -168,7 +175,7 @@ class Partition:
                 ErrorCode.FENCED_LEADER_EPOCH if is_old else ErrorCode.UNKNOWN_LEADER_EPOCH
             )
 
-    def _adopt(self, role: Role) -> None:
+    def _adopt(self, role: PartitionRole) -> None:
         assert role.leader_epoch >= self.leader_epoch, f"{self} was told of epoch {role}"
         self.is_of_former_life = False
         self.leader_id = role.leader_id
@@ -212,7 +219,7 @@ class Partition:
         """As many in sync as ``min.insync.replicas`` asks for, of those there are at all."""
         return len(self.isr) >= min(self.log.config.min_insync_replicas, len(self.replicas))
 
-    def when_committed(self, offset: int, told: Told, until: float = inf) -> None:
+    def when_committed(self, offset: int, told: OnComplete, until: float = inf) -> None:
         """Have ``told`` the outcome for what lies below ``offset``, perhaps before this returns.
 
         NONE when the high watermark is there, NOT_LEADER_OR_FOLLOWER when leadership ends first.
@@ -263,7 +270,7 @@ class Partition:
         others = self.followers.least_start(self._around.live_nodes())
         return self.log.start_offset if others is None else min(self.log.start_offset, others)
 
-    def when_all_start_at(self, offset: int, told: Told) -> None:
+    def when_all_start_at(self, offset: int, told: OnComplete) -> None:
         """Have ``told`` the outcome when no live replica starts below ``offset``.
 
         Perhaps before this returns. NONE then, NOT_LEADER_OR_FOLLOWER when leadership ends first.
@@ -315,12 +322,12 @@ class Partition:
             self._propose([node for node in self.isr if node not in lagging])
 
     def _propose(self, isr: Sequence[int]) -> None:
-        change = self.pending = IsrChange(
+        change = self.pending = PendingIsrChange(
             self, isr, self.leader_epoch, self.controller_epoch, self.zk_version
         )
         self._around.propose(change)
 
-    def isr_written(self, change: IsrChange, isr: Sequence[int], zk_version: int) -> None:
+    def isr_written(self, change: PendingIsrChange, isr: Sequence[int], zk_version: int) -> None:
         """The state znode has ``isr`` in this epoch; nothing changes when ``change`` is outdated.
 
         That is what was proposed, or what an earlier proposal left there.
@@ -334,7 +341,7 @@ class Partition:
         self.advance()
         self.let_join()
 
-    def isr_given_up(self, change: IsrChange) -> None:
+    def isr_given_up(self, change: PendingIsrChange) -> None:
         """The state znode is gone: the partition is being deleted."""
         if self.pending is change:
             self.pending = None

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import deque
 from typing import Final
 
-from .partition_parts import Waiter
+from .partition_context import FetchWaiter
 
 _ENOUGH: Final = 1 << 62
 """Bytes, more than anybody waits for: how many a transaction held back is not counted."""
@@ -24,9 +24,9 @@ class Readers:
     __slots__ = ("_committed", "_consumers", "_followers", "_stable", "tail")
 
     def __init__(self) -> None:
-        self._consumers: dict[Waiter, None] = {}
-        self._committed: dict[Waiter, None] = {}
-        self._followers: dict[Waiter, None] = {}
+        self._consumers: dict[FetchWaiter, None] = {}
+        self._committed: dict[FetchWaiter, None] = {}
+        self._followers: dict[FetchWaiter, None] = {}
         self._stable: int | None = None
         self.tail: tuple[int, bytes] | None = None
         """The last batch that followers were told of, and where it begins: it ends the log.
@@ -36,15 +36,15 @@ class Readers:
     def __bool__(self) -> bool:
         return bool(self._consumers or self._committed)
 
-    def wait(self, waiter: Waiter, *, is_committed: bool) -> None:
+    def wait(self, waiter: FetchWaiter, *, is_committed: bool) -> None:
         """Tell ``waiter`` of moves of the high watermark, or of the last stable offset."""
         (self._committed if is_committed else self._consumers)[waiter] = None
 
-    def wait_for_append(self, waiter: Waiter) -> None:
+    def wait_for_append(self, waiter: FetchWaiter) -> None:
         """Tell ``waiter`` of every append."""
         self._followers[waiter] = None
 
-    def forget(self, waiter: Waiter) -> None:
+    def forget(self, waiter: FetchWaiter) -> None:
         """Tell ``waiter`` no more; harmless when it never waited."""
         for waiting in (self._consumers, self._committed, self._followers):
             waiting.pop(waiter, None)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from barnabas.protocol.errors import ErrorCode
 
-from .partition_parts import Told
+from .partition_context import OnComplete
 
 
 class StartWaits:
@@ -16,18 +16,18 @@ class StartWaits:
     __slots__ = ("_waiting",)
 
     def __init__(self) -> None:
-        self._waiting: list[tuple[int, Told]] = []
+        self._waiting: list[tuple[int, OnComplete]] = []
 
     @property
     def count(self) -> int:
         """How many wait."""
         return len(self._waiting)
 
-    def add(self, offset: int, told: Told) -> None:
+    def add(self, offset: int, told: OnComplete) -> None:
         """Have ``told`` NONE when the low watermark is at ``offset``, or why it never will be."""
         self._waiting.append((offset, told))
 
-    def forget(self, told: Told) -> None:
+    def forget(self, told: OnComplete) -> None:
         """Nobody waits for this any more; harmless when it was told."""
         self._waiting = [each for each in self._waiting if each[1] is not told]
 

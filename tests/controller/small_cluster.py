@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from barnabas.broker.controller.controller import Controller
-from barnabas.broker.controller.creation import TopicWriter, Wish
-from barnabas.broker.controller.term import Office
+from barnabas.broker.controller.create_topics import RequestedTopic, TopicCreator
+from barnabas.broker.controller.term import ControllerDependencies
 from barnabas.broker.lifecycle.node_identity import lay_out
 from barnabas.broker.lifecycle.peer_compatibility import Verdict
 from barnabas.broker.lifecycle.registration import Registration, SessionRenewal
@@ -34,7 +34,7 @@ BOTH = ("broker", "coordinator")
 
 
 @dataclass
-class Order:
+class ReceivedRequest:
     """A control request as a node received it."""
 
     node: int
@@ -82,7 +82,7 @@ class SmallNode:
             files=cluster.files,
             session_directory=cluster.directory(node_id),
         )
-        office = Office(
+        dependencies = ControllerDependencies(
             zookeeper=self.zookeeper,
             node_id=node_id,
             internal_listener="INTERNAL",
@@ -94,7 +94,7 @@ class SmallNode:
             may_delete_topics=cluster.may_delete_topics,
         )
         self.controller = Controller(
-            office,
+            dependencies,
             is_candidate="coordinator" in roles,
             former_session=self.registration.former_session,
         )
@@ -162,7 +162,7 @@ class SmallNode:
         return stop_replica.StopReplicaResponse(partition_errors=errors)
 
 
-class SmallLink:
+class SmallConnection:
     """A connection: every request and answer passes through the codec of its version."""
 
     def __init__(self, cluster: SmallCluster, node: SmallNode) -> None:
@@ -181,7 +181,9 @@ class SmallLink:
             raise Disconnected(f"node {self._node.id} is down")
         answer = self._node.obey(request)
         kind = type(message).__name__.removesuffix("Request")
-        self._cluster.orders.append(Order(self._node.id, kind, request, answer.error_code))
+        self._cluster.orders.append(
+            ReceivedRequest(self._node.id, kind, request, answer.error_code)
+        )
         self._cluster.changed.set()
         await asyncio.sleep(self._cluster.delay())
         if self._cluster.loses_answer():
@@ -200,7 +202,7 @@ class SmallCluster:
     ensemble: SimEnsemble
     chance: random.Random = field(default_factory=lambda: random.Random(1))
     nodes: dict[int, SmallNode] = field(default_factory=dict)
-    orders: list[Order] = field(default_factory=list)
+    orders: list[ReceivedRequest] = field(default_factory=list)
     unclean_topics: set[str] = field(default_factory=set)
     may_delete_topics: bool = True
     delay: Callable[[], float] = lambda: 0.0
@@ -218,12 +220,12 @@ class SmallCluster:
         self.files.make_directory(path)
         return path
 
-    async def dial(self, host: str, port: int) -> SmallLink:
+    async def dial(self, host: str, port: int) -> SmallConnection:
         await asyncio.sleep(0)
         node = self.nodes.get(port - 7000)
         if node is None or not node.is_up:
             raise Disconnected(f"{host}:{port}")
-        return SmallLink(self, node)
+        return SmallConnection(self, node)
 
     async def start(self, node_id: int, roles: tuple[str, ...] = BOTH) -> SmallNode:
         await lay_out(self.observer)
@@ -260,13 +262,13 @@ class SmallCluster:
         )
         await self.observer.create(znodes.topic_path(name), record.to_json())
 
-    def writer(self, **defaults: int) -> TopicWriter:
+    def writer(self, **defaults: int) -> TopicCreator:
         counts = {"partitions": 1, "factor": 1} | defaults
-        return TopicWriter(self.observer, self.chance, **counts, log_defaults=LogConfig)
+        return TopicCreator(self.observer, self.chance, **counts, log_defaults=LogConfig)
 
     async def create_by_wish(self, **wish: Any) -> None:
         writer = self.writer()
-        await writer.create(await writer.plan(Wish(**wish)))
+        await writer.create(await writer.plan(RequestedTopic(**wish)))
 
     async def until(self, holds: Callable[[], bool]) -> None:
         async with asyncio.timeout(60):

@@ -99,8 +99,8 @@ async def test_a_node_stands_for_no_election_before_it_is_registered_in_its_new_
     """Watches fire when the session goes: in an empty ZooKeeper it would have been elected."""
     node = await cluster.start(1)
     await cluster.elected()
-    node.controller._office = dataclasses.replace(
-        node.controller._office, is_registered=lambda: node.registration.is_held
+    node.controller._dependencies = dataclasses.replace(
+        node.controller._dependencies, is_registered=lambda: node.registration.is_held
     )
     held = asyncio.Event()
     node.renewal._steps = [held.wait, *node.renewal._steps]  # type: ignore[list-item]

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import pytest
 
-from barnabas.broker.controller.creation import Wish
+from barnabas.broker.controller.create_topics import RequestedTopic
 from barnabas.broker.handlers.describe_configs import NODE, PROTOCOL, TOPIC, ConfigsHandler
 from barnabas.broker.settings.dynamic_node_config import NodeConfigs
 from barnabas.broker.settings.node_config import SECTIONS, load
@@ -36,7 +36,9 @@ async def handler(cluster: SmallCluster) -> ConfigsHandler:
     node = await cluster.start(1)
     await cluster.elected()
     writer = cluster.writer()
-    await writer.create(await writer.plan(Wish(name="t", configs={"segment.bytes": "77"})))
+    await writer.create(
+        await writer.plan(RequestedTopic(name="t", configs={"segment.bytes": "77"}))
+    )
     await cluster.led("t", 0, 1)
     configs = TopicConfigs(cluster.observer, lambda: 0)
     nodes = NodeConfigs(cluster.observer, 1, load(SETTINGS))

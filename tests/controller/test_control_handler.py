@@ -17,7 +17,7 @@ import pytest
 from barnabas.broker.handlers.call import Parked
 from barnabas.broker.handlers.control_plane import ControlHandler
 from barnabas.broker.metadata.metadata_cache import MetadataCache
-from barnabas.broker.replication.replicas import Replicas
+from barnabas.broker.replication.replica_manager import ReplicaManager
 from barnabas.broker.settings.log_config import LogConfig
 from barnabas.broker.settings.node_config import StorageSettings
 from barnabas.broker.settings.topic_configs import TopicConfigs
@@ -43,7 +43,7 @@ EPOCH = 70
 @dataclass
 class Receiver:
     handler: ControlHandler
-    replicas: Replicas
+    replicas: ReplicaManager
     logs: LogManager
     zookeeper: ZooKeeper
 

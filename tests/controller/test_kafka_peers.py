@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from barnabas.broker.controller.context import Context, Leadership, LiveNode
-from barnabas.broker.controller.orders import NO_TOPIC_ID, Orders
+from barnabas.broker.controller.context import ControllerContext, Leadership, LiveNode
+from barnabas.broker.controller.control_requests import NO_TOPIC_ID, ControlRequestBuilder
 from barnabas.broker.metadata.metadata_cache import WHOLE, MetadataCache
 from barnabas.protocol.codec.compiler import decode, encode
 from barnabas.protocol.zookeeper import znodes
@@ -19,9 +19,9 @@ OURS, KAFKA = 1, 3
 TOPIC, TOPIC_ID = "t", bytes(range(16))
 
 
-def context(*, has_kafka_peer: bool) -> Context:
+def context(*, has_kafka_peer: bool) -> ControllerContext:
     nodes = [OURS, KAFKA] if has_kafka_peer else [OURS]
-    found = Context(topic_ids={TOPIC: TOPIC_ID}, assignments={TOPIC: {0: tuple(nodes)}})
+    found = ControllerContext(topic_ids={TOPIC: TOPIC_ID}, assignments={TOPIC: {0: tuple(nodes)}})
     for node in nodes:
         endpoints = {"INTERNAL": ("127.0.0.1", 9000 + node)}
         registration = znodes.BrokerRegistration(endpoints=endpoints, timestamp=0)
@@ -30,8 +30,8 @@ def context(*, has_kafka_peer: bool) -> Context:
     return found
 
 
-def orders(*, has_kafka_peer: bool) -> Orders:
-    return Orders(context(has_kafka_peer=has_kafka_peer), OURS, 1, "INTERNAL")
+def orders(*, has_kafka_peer: bool) -> ControlRequestBuilder:
+    return ControlRequestBuilder(context(has_kafka_peer=has_kafka_peer), OURS, 1, "INTERNAL")
 
 
 def received(request: Any, version: int) -> Any:
@@ -39,7 +39,7 @@ def received(request: Any, version: int) -> Any:
     return decode(type(request), version, encode(request, version))
 
 
-def told(made: Orders, node: int, *, is_whole: bool = True) -> tuple[Any, int]:
+def told(made: ControlRequestBuilder, node: int, *, is_whole: bool = True) -> tuple[Any, int]:
     states = made.topic_states([(TOPIC, 0)])
     request, version = made.metadata_for(node, states, is_whole=is_whole)
     return received(request, version), version

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from barnabas.broker.controller.staff import Staff
+from barnabas.broker.controller.components import ControllerComponents
 from barnabas.protocol.errors import ErrorCode, Refused
 from barnabas.protocol.zookeeper import znodes
 from tests.controller.small_cluster import SmallCluster
@@ -29,8 +29,8 @@ async def four(cluster: SmallCluster) -> SmallCluster:
 async def alter(cluster: SmallCluster, wishes: Wishes) -> dict[tuple[str, int], Refused | None]:
     controller = (await cluster.elected()).controller
 
-    async def work(staff: Staff) -> Any:
-        return await staff.moves.alter(wishes)
+    async def work(components: ControllerComponents) -> Any:
+        return await components.moves.alter(wishes)
 
     outcomes: dict[tuple[str, int], Refused | None] = await controller.ask("reassign", work)
     return outcomes

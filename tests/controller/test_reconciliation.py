@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from barnabas.broker.controller.staff import Staff
+from barnabas.broker.controller.components import ControllerComponents
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.zookeeper import znodes
 from tests.controller.small_cluster import SmallCluster
@@ -11,8 +11,8 @@ from tests.controller.small_cluster import SmallCluster
 async def reconcile(cluster: SmallCluster) -> None:
     """What the controller does every ten seconds, now."""
 
-    async def work(staff: Staff) -> None:
-        await staff.reconciliation.step()
+    async def work(components: ControllerComponents) -> None:
+        await components.reconciliation.step()
 
     await (await cluster.elected()).controller.ask("reconcile", work)
 

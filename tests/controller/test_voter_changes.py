@@ -7,14 +7,14 @@ from dataclasses import replace
 
 import pytest
 
-from barnabas.broker.controller.context import Context, LiveNode
-from barnabas.broker.controller.election import Election
+from barnabas.broker.controller.context import ControllerContext, LiveNode
+from barnabas.broker.controller.controller_election import ControllerElection
 from barnabas.broker.controller.voter_changes import VoterChanges
-from barnabas.broker.controller.voters import VotersZnode
-from barnabas.broker.liveness.authority import ControllerAuthority
+from barnabas.broker.controller.voters_znode import VotersZnode
+from barnabas.broker.liveness.controller_authority import ControllerAuthority
+from barnabas.broker.liveness.failure_detector import FailureDetector
 from barnabas.broker.liveness.lease import TimedLease
-from barnabas.broker.liveness.vigil import Vigil
-from barnabas.broker.liveness.voters import FIRST_FORM, VoterSet
+from barnabas.broker.liveness.voter_set import ZOOKEEPER_ALONE, VoterSet
 from barnabas.broker.settings.liveness_settings import BeaconTimes
 from barnabas.protocol.zookeeper import znodes
 from tests.sim.sim_zookeeper import SimEnsemble
@@ -37,11 +37,11 @@ class Term:
     def __init__(self) -> None:
         self.now = 100.0
         self.session = SimEnsemble(asyncio.get_running_loop()).connect()
-        self.election = Election(
+        self.election = ControllerElection(
             self.session, 1, now_ms=lambda: 7, voters=VotersZnode(self.session)
         )
-        self.context = Context()
-        self.vigil = Vigil(
+        self.context = ControllerContext()
+        self.failure_detector = FailureDetector(
             "c",
             1,
             TIMES,
@@ -51,12 +51,12 @@ class Term:
             ControllerAuthority(1, TIMES, lambda: self.now),
             lambda: 1,
         )
-        self.role = self.vigil.role
-        self.changes = VoterChanges(self.context, self.election, self.vigil, SESSION_S)
+        self.role = self.failure_detector.role
+        self.changes = VoterChanges(self.context, self.election, self.failure_detector, SESSION_S)
 
     async def begin(self) -> Term:
         assert await self.election.campaign(lambda: None)
-        self.vigil.begin(self.election.epoch, FIRST_FORM, SESSION_S)
+        self.failure_detector.begin(self.election.epoch, ZOOKEEPER_ALONE, SESSION_S)
         for node in (1, 2, 3):
             self.add(node, REGISTRATION)
         return self
@@ -84,7 +84,7 @@ async def term() -> Term:
 
 async def test_the_second_form_begins_t_after_all_were_heard(term: Term) -> None:
     await term.play(0.9 * T, 2, 3)
-    assert term.role.in_force[0] == FIRST_FORM
+    assert term.role.in_force[0] == ZOOKEEPER_ALONE
     assert voters(1, 2, 3) in term.role.in_force
     assert await term.written() == ()
     await term.play(0.9 * T, 2, 3)
@@ -159,7 +159,7 @@ async def test_a_whim_that_was_never_sent_is_forgotten(term: Term) -> None:
 
 async def test_an_unsettled_controller_changes_nothing(term: Term) -> None:
     await term.play(2 * T, 2, 3)
-    term.vigil.begin(2, voters(1, 2, 3), SESSION_S)
+    term.failure_detector.begin(2, voters(1, 2, 3), SESSION_S)
     for _ in range(40):
         term.now += TIMES.interval
         term.role.checked(term.now)

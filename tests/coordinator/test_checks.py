@@ -18,11 +18,11 @@ CHECKS: dict[str, tuple[str, ...]] = {
     "C1.2": (
         "coordinator/test_find_coordinator.py"
         "::test_the_first_question_in_a_new_cluster_starts_the_creation_of_the_topic",
-        "controller/test_creation.py::test_the_offsets_topic_is_created_on_demand_on_coordinators",
+        "controller/test_create_topics.py::test_the_offsets_topic_is_created_on_demand_on_coordinators",
         "interop/test_offsets_topic.py::test_a_fresh_cluster_makes_the_offsets_topic_when_asked",
     ),
     "C1.3": (
-        "controller/test_creation.py"
+        "controller/test_create_topics.py"
         "::test_a_topic_that_cannot_be_created_on_demand_is_reported_once",
         "interop/test_offsets_topic.py::test_with_too_few_nodes_there_is_no_coordinator_ever",
     ),

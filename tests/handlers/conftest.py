@@ -7,23 +7,23 @@ from pathlib import Path
 
 import pytest
 
-from barnabas.broker.replication.replicas import Replicas
-from tests.replication.logs import Around, Shelf, hosting
+from barnabas.broker.replication.replica_manager import ReplicaManager
+from tests.replication.logs import FakePartitionContext, ManualLogManager, hosting
 
 
 @pytest.fixture
-async def shelf(tmp_path: Path) -> AsyncIterator[Shelf]:
-    shelf = Shelf(tmp_path)
+async def shelf(tmp_path: Path) -> AsyncIterator[ManualLogManager]:
+    shelf = ManualLogManager(tmp_path)
     await shelf.load()
     yield shelf
     await shelf.close()
 
 
 @pytest.fixture
-def around() -> Around:
-    return Around()
+def around() -> FakePartitionContext:
+    return FakePartitionContext()
 
 
 @pytest.fixture
-def replicas(shelf: Shelf, around: Around) -> Replicas:
+def replicas(shelf: ManualLogManager, around: FakePartitionContext) -> ReplicaManager:
     return hosting(shelf, lambda *key: key == ("elsewhere", 0), around)

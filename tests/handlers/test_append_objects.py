@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from barnabas.broker.handlers.produce import ProduceHandler
-from barnabas.broker.replication.replicas import Replicas
+from barnabas.broker.replication.replica_manager import ReplicaManager
 from barnabas.protocol.records import batch
 from barnabas.protocol.records.message_set import messages
 from barnabas.protocol.records.record import decode_records
@@ -26,7 +26,7 @@ MAKERS = {decode_records.__code__, messages.__code__}
 
 
 @pytest.mark.parametrize("codec", range(5))
-async def test_an_append_makes_no_record_object(replicas: Replicas, codec: int) -> None:
+async def test_an_append_makes_no_record_object(replicas: ReplicaManager, codec: int) -> None:
     lead(replicas, "t")
     handler = ProduceHandler(replicas, loop=asyncio.get_running_loop(), now_ms=lambda: NOW_MS)
     pairs = [(b"key %d" % number, b"value" * number) for number in range(200)]

@@ -30,7 +30,7 @@ from barnabas.broker.handlers.leader_hints import LeaderHints
 from barnabas.broker.handlers.produce import ProduceHandler
 from barnabas.broker.handlers.stale_leaders import ReplacedLeaders
 from barnabas.broker.metadata.metadata_cache import MetadataCache
-from barnabas.broker.replication.replicas import Replicas
+from barnabas.broker.replication.replica_manager import ReplicaManager
 from barnabas.protocol.errors import ErrorCode, Refused
 from barnabas.protocol.records import batch
 from barnabas.protocol.records.convert import down_convert
@@ -55,7 +55,7 @@ async def conversions() -> AsyncIterator[Conversions]:
 
 
 @pytest.fixture
-async def producing(replicas: Replicas, conversions: Conversions) -> ProduceHandler:
+async def producing(replicas: ReplicaManager, conversions: Conversions) -> ProduceHandler:
     return ProduceHandler(
         replicas,
         loop=asyncio.get_running_loop(),
@@ -65,7 +65,7 @@ async def producing(replicas: Replicas, conversions: Conversions) -> ProduceHand
 
 
 @pytest.fixture
-async def fetching(replicas: Replicas, conversions: Conversions) -> FetchHandler:
+async def fetching(replicas: ReplicaManager, conversions: Conversions) -> FetchHandler:
     loop, cache = asyncio.get_running_loop(), MetadataCache()
     sessions = FetchSessions(10, now=loop.time, chance=random.Random(1))
     return FetchHandler(
@@ -103,7 +103,7 @@ def appended_at(answer: Any, version: int = 2) -> int:
 
 @pytest.mark.parametrize("codec", [0, 1])
 async def test_large_messages_of_an_old_format_become_one_batch(
-    producing: ProduceHandler, replicas: Replicas, codec: int
+    producing: ProduceHandler, replicas: ReplicaManager, codec: int
 ) -> None:
     lead(replicas, "t")
     answer = await producing.produce(sent("t", old_messages(LARGE, codec=codec)))
@@ -116,7 +116,7 @@ async def test_large_messages_of_an_old_format_become_one_batch(
 
 
 async def test_others_are_served_while_a_large_batch_is_converted(
-    producing: ProduceHandler, replicas: Replicas, conversions: Conversions
+    producing: ProduceHandler, replicas: ReplicaManager, conversions: Conversions
 ) -> None:
     lead(replicas, "t")
     lead(replicas, "u")
@@ -130,7 +130,7 @@ async def test_others_are_served_while_a_large_batch_is_converted(
 
 
 async def test_what_comes_for_the_same_partition_queues_behind_a_large_batch(
-    producing: ProduceHandler, replicas: Replicas
+    producing: ProduceHandler, replicas: ReplicaManager
 ) -> None:
     lead(replicas, "t")
     requests = [
@@ -148,7 +148,7 @@ async def test_what_comes_for_the_same_partition_queues_behind_a_large_batch(
 
 
 async def test_a_large_batch_that_is_refused_is_refused_with_its_code(
-    producing: ProduceHandler, replicas: Replicas
+    producing: ProduceHandler, replicas: ReplicaManager
 ) -> None:
     lead(replicas, "t")
     damaged = bytearray(old_messages(LARGE))
@@ -168,7 +168,7 @@ async def test_a_large_batch_for_a_partition_led_elsewhere_is_told_so(
 
 
 async def test_records_in_memory_that_is_used_again_are_copied(
-    producing: ProduceHandler, replicas: Replicas
+    producing: ProduceHandler, replicas: ReplicaManager
 ) -> None:
     lead(replicas, "t")
     memory = bytearray(old_messages(LARGE))
@@ -182,7 +182,11 @@ async def test_records_in_memory_that_is_used_again_are_copied(
 @pytest.mark.parametrize("codec", [0, 1])
 @pytest.mark.parametrize("version", [1, 2, 3])
 async def test_a_large_batch_is_converted_for_an_old_client_as_a_small_one_is(
-    fetching: FetchHandler, replicas: Replicas, version: int, codec: int, conversions: Conversions
+    fetching: FetchHandler,
+    replicas: ReplicaManager,
+    version: int,
+    codec: int,
+    conversions: Conversions,
 ) -> None:
     lead(replicas, "t")
     pairs = [(b"k%d" % n, b"v" * 50) for n in range(LARGE)]
@@ -195,7 +199,7 @@ async def test_a_large_batch_is_converted_for_an_old_client_as_a_small_one_is(
 
 
 async def test_an_old_client_waits_for_what_it_has_not_read(
-    fetching: FetchHandler, replicas: Replicas
+    fetching: FetchHandler, replicas: ReplicaManager
 ) -> None:
     lead(replicas, "t")
     asked = test_fetch.request(test_fetch.wanted("t"), max_wait_ms=60_000)
@@ -209,7 +213,7 @@ async def test_an_old_client_waits_for_what_it_has_not_read(
 
 
 async def test_an_old_client_that_waits_for_long_is_answered_with_nothing(
-    fetching: FetchHandler, replicas: Replicas
+    fetching: FetchHandler, replicas: ReplicaManager
 ) -> None:
     lead(replicas, "t")
     asked = test_fetch.request(test_fetch.wanted("t"), max_wait_ms=1)
@@ -245,7 +249,7 @@ async def test_refusals_come_back_as_they_were_raised(conversions: Conversions) 
         await conversions.down_convert(bad, 1, 0, 100)
 
 
-async def test_an_idle_process_is_ended(replicas: Replicas) -> None:
+async def test_an_idle_process_is_ended(replicas: ReplicaManager) -> None:
     conversions = Conversions(idle_s=0)
     data = batch.build_batch([(b"k", b"1")], timestamp_ms=NOW_MS)
     await conversions.down_convert(data, 1, 0, 100)

@@ -8,27 +8,36 @@ from pathlib import Path
 import pytest
 
 from barnabas.broker.handlers.delete_records import DeleteRecordsHandler
-from barnabas.broker.replication.replicas import Replicas
+from barnabas.broker.replication.replica_manager import ReplicaManager
 from barnabas.broker.storage.checkpoints import parse_offsets
 from barnabas.protocol.errors import ErrorCode, Refused
 from barnabas.protocol.messages import delete_records as messages
 from tests.handlers.peer import call, over_the_wire
-from tests.replication.logs import NODE, Around, Shelf, a_batch, follow, hosting, lead, turns
+from tests.replication.logs import (
+    NODE,
+    FakePartitionContext,
+    ManualLogManager,
+    a_batch,
+    follow,
+    hosting,
+    lead,
+    turns,
+)
 from tests.storage.rig import spans_of
 
 
 @pytest.fixture
-async def around() -> Around:
-    return Around()
+async def around() -> FakePartitionContext:
+    return FakePartitionContext()
 
 
 @pytest.fixture
-def replicas(shelf: Shelf, around: Around) -> Replicas:
+def replicas(shelf: ManualLogManager, around: FakePartitionContext) -> ReplicaManager:
     return hosting(shelf, lambda *key: key == ("elsewhere", 0), around)
 
 
 @pytest.fixture
-async def handler(replicas: Replicas, shelf: Shelf) -> DeleteRecordsHandler:
+async def handler(replicas: ReplicaManager, shelf: ManualLogManager) -> DeleteRecordsHandler:
     return DeleteRecordsHandler(replicas, shelf.write_log_starts, loop=asyncio.get_running_loop())
 
 
@@ -55,7 +64,7 @@ async def delete(
     ]
 
 
-def ten_records(replicas: Replicas, topic: str = "t") -> None:
+def ten_records(replicas: ReplicaManager, topic: str = "t") -> None:
     """One batch, then three alone."""
     lead(replicas, topic)
     partition = replicas.led(topic, 0)
@@ -66,7 +75,7 @@ def ten_records(replicas: Replicas, topic: str = "t") -> None:
 
 @pytest.mark.parametrize("version", range(3))
 async def test_the_start_may_lie_inside_a_batch(
-    handler: DeleteRecordsHandler, replicas: Replicas, version: int
+    handler: DeleteRecordsHandler, replicas: ReplicaManager, version: int
 ) -> None:
     ten_records(replicas)
     assert await delete(handler, ("t", 5), version=version) == [(0, 5)]
@@ -80,7 +89,7 @@ async def test_the_start_may_lie_inside_a_batch(
 
 
 async def test_minus_one_deletes_all_that_is_committed(
-    handler: DeleteRecordsHandler, replicas: Replicas
+    handler: DeleteRecordsHandler, replicas: ReplicaManager
 ) -> None:
     ten_records(replicas)
     assert await delete(handler, ("t", -1)) == [(0, 13)]
@@ -89,7 +98,7 @@ async def test_minus_one_deletes_all_that_is_committed(
 
 
 async def test_an_offset_below_the_start_changes_nothing(
-    handler: DeleteRecordsHandler, replicas: Replicas
+    handler: DeleteRecordsHandler, replicas: ReplicaManager
 ) -> None:
     ten_records(replicas)
     await delete(handler, ("t", 11))
@@ -97,7 +106,7 @@ async def test_an_offset_below_the_start_changes_nothing(
 
 
 async def test_nothing_above_the_high_watermark_can_be_deleted(
-    handler: DeleteRecordsHandler, replicas: Replicas
+    handler: DeleteRecordsHandler, replicas: ReplicaManager
 ) -> None:
     ten_records(replicas)
     assert [await delete(handler, ("t", offset)) for offset in (14, -2)] == [[(1, -1)], [(1, -1)]]
@@ -105,7 +114,7 @@ async def test_nothing_above_the_high_watermark_can_be_deleted(
 
 
 async def test_a_topic_that_is_only_compacted_is_refused(
-    handler: DeleteRecordsHandler, replicas: Replicas, shelf: Shelf
+    handler: DeleteRecordsHandler, replicas: ReplicaManager, shelf: ManualLogManager
 ) -> None:
     shelf.settings = {"cleanup.policy": "compact"}
     ten_records(replicas, "compacted")
@@ -116,7 +125,7 @@ async def test_a_topic_that_is_only_compacted_is_refused(
 
 
 async def test_the_code_says_where_the_partition_is_not(
-    handler: DeleteRecordsHandler, replicas: Replicas
+    handler: DeleteRecordsHandler, replicas: ReplicaManager
 ) -> None:
     follow(replicas, "followed")
     wanted = [(topic, 0) for topic in ("nowhere", "elsewhere", "followed", "__consumer_offsets")]
@@ -125,7 +134,7 @@ async def test_the_code_says_where_the_partition_is_not(
 
 
 async def test_the_start_is_written_down_before_it_is_said(
-    handler: DeleteRecordsHandler, replicas: Replicas, tmp_path: Path
+    handler: DeleteRecordsHandler, replicas: ReplicaManager, tmp_path: Path
 ) -> None:
     ten_records(replicas)
     await delete(handler, ("t", 5))
@@ -136,7 +145,7 @@ async def test_the_start_is_written_down_before_it_is_said(
 # --- with other replicas --------------------------------------------------------------------------
 
 
-def three_replicas(replicas: Replicas) -> None:
+def three_replicas(replicas: ReplicaManager) -> None:
     """Ten committed records; both followers have them and start at 0."""
     lead(replicas, "t", isr=[NODE, 2, 3], replicas=[NODE, 2, 3])
     partition = replicas.led("t", 0)
@@ -147,7 +156,7 @@ def three_replicas(replicas: Replicas) -> None:
 
 
 async def test_the_answer_waits_for_every_live_replica(
-    handler: DeleteRecordsHandler, replicas: Replicas
+    handler: DeleteRecordsHandler, replicas: ReplicaManager
 ) -> None:
     three_replicas(replicas)
     answer = asyncio.ensure_future(delete(handler, ("t", 7)))
@@ -162,7 +171,7 @@ async def test_the_answer_waits_for_every_live_replica(
 
 
 async def test_a_dead_replica_is_not_waited_for(
-    handler: DeleteRecordsHandler, replicas: Replicas, around: Around
+    handler: DeleteRecordsHandler, replicas: ReplicaManager, around: FakePartitionContext
 ) -> None:
     three_replicas(replicas)
     around.live = {1, 2}
@@ -171,7 +180,7 @@ async def test_a_dead_replica_is_not_waited_for(
 
 
 async def test_a_replica_that_does_not_follow_in_time_is_told_of(
-    handler: DeleteRecordsHandler, replicas: Replicas
+    handler: DeleteRecordsHandler, replicas: ReplicaManager
 ) -> None:
     three_replicas(replicas)
     answer = await delete(handler, ("t", 7), timeout_ms=1)
@@ -180,7 +189,7 @@ async def test_a_replica_that_does_not_follow_in_time_is_told_of(
 
 
 async def test_who_waits_is_told_when_leadership_ends(
-    handler: DeleteRecordsHandler, replicas: Replicas
+    handler: DeleteRecordsHandler, replicas: ReplicaManager
 ) -> None:
     three_replicas(replicas)
     answer = asyncio.ensure_future(delete(handler, ("t", 7)))
@@ -192,7 +201,7 @@ async def test_who_waits_is_told_when_leadership_ends(
 
 
 async def test_nobody_is_remembered_after_the_answer(
-    handler: DeleteRecordsHandler, replicas: Replicas
+    handler: DeleteRecordsHandler, replicas: ReplicaManager
 ) -> None:
     three_replicas(replicas)
     await delete(handler, ("t", 7), timeout_ms=1)
@@ -200,7 +209,7 @@ async def test_nobody_is_remembered_after_the_answer(
 
 
 async def test_on_a_full_disk_it_is_answered_with_an_error_until_the_start_is_written_down(
-    replicas: Replicas, shelf: Shelf
+    replicas: ReplicaManager, shelf: ManualLogManager
 ) -> None:
     ten_records(replicas)
     full = {replicas.led("t", 0).log.directory.parent}

@@ -8,16 +8,16 @@ from typing import Any
 import pytest
 
 from barnabas.broker.handlers.describe_log_dirs import LogDirsHandler
-from barnabas.broker.replication.replicas import Replicas
+from barnabas.broker.replication.replica_manager import ReplicaManager
 from barnabas.broker.storage.files import DiskFiles, StorageError
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages import describe_log_dirs as messages
 from tests.handlers.peer import call, over_the_wire
-from tests.replication.logs import Shelf, a_batch, follow, lead
+from tests.replication.logs import ManualLogManager, a_batch, follow, lead
 
 
 async def told(
-    shelf: Shelf, replicas: Replicas, *topics: messages.Topic, version: int = 4
+    shelf: ManualLogManager, replicas: ReplicaManager, *topics: messages.Topic, version: int = 4
 ) -> list[messages.Result]:
     request = messages.DescribeLogDirsRequest(topics=topics or None)
     handler = LogDirsHandler(shelf, replicas, DiskFiles())
@@ -28,7 +28,7 @@ async def told(
 
 @pytest.mark.parametrize("version", range(5))
 async def test_each_directory_tells_its_logs_and_their_sizes(
-    shelf: Shelf, replicas: Replicas, tmp_path: Path, version: int
+    shelf: ManualLogManager, replicas: ReplicaManager, tmp_path: Path, version: int
 ) -> None:
     lead(replicas, "t", 0)
     lead(replicas, "t", 1)
@@ -49,7 +49,9 @@ async def test_each_directory_tells_its_logs_and_their_sizes(
         assert 0 < result.usable_bytes <= result.total_bytes
 
 
-async def test_only_the_partitions_asked_for_are_told(shelf: Shelf, replicas: Replicas) -> None:
+async def test_only_the_partitions_asked_for_are_told(
+    shelf: ManualLogManager, replicas: ReplicaManager
+) -> None:
     lead(replicas, "t", 0)
     lead(replicas, "t", 1)
     (result,) = await told(shelf, replicas, messages.Topic(topic="t", partitions=[1, 7]))
@@ -57,7 +59,7 @@ async def test_only_the_partitions_asked_for_are_told(shelf: Shelf, replicas: Re
 
 
 async def test_a_failed_directory_has_its_code_and_tells_nothing(
-    shelf: Shelf, replicas: Replicas, tmp_path: Path
+    shelf: ManualLogManager, replicas: ReplicaManager, tmp_path: Path
 ) -> None:
     lead(replicas, "t", 0)
     shelf.directories[0].take_offline(StorageError(tmp_path, "broke"))

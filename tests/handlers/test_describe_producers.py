@@ -8,7 +8,7 @@ import pytest
 
 from barnabas.broker.handlers.describe_producers import ProducersHandler
 from barnabas.broker.handlers.produce import ProduceHandler
-from barnabas.broker.replication.replicas import Replicas
+from barnabas.broker.replication.replica_manager import ReplicaManager
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages import describe_producers as messages
 from barnabas.protocol.messages import produce
@@ -19,7 +19,7 @@ from tests.replication.logs import NOW_MS, a_batch, follow, lead
 from tests.replication.test_last_stable_offset import append, in_transaction, marker
 
 
-def described(replicas: Replicas, *topics: str) -> list[messages.PartitionResult]:
+def described(replicas: ReplicaManager, *topics: str) -> list[messages.PartitionResult]:
     asked = messages.DescribeProducersRequest(
         topics=[messages.Topic(name=topic, partition_indexes=[0]) for topic in topics]
     )
@@ -27,7 +27,7 @@ def described(replicas: Replicas, *topics: str) -> list[messages.PartitionResult
     return [one for topic in answer.topics for one in topic.partitions]
 
 
-def test_a_partition_names_its_producers_and_their_transactions(replicas: Replicas) -> None:
+def test_a_partition_names_its_producers_and_their_transactions(replicas: ReplicaManager) -> None:
     lead(replicas, "t")
     append(replicas.led("t", 0), a_batch(), in_transaction(7), in_transaction(8), marker(8))
     [result] = described(replicas, "t")
@@ -52,13 +52,17 @@ def test_a_partition_names_its_producers_and_their_transactions(replicas: Replic
     ]
 
 
-def test_a_producer_of_which_only_a_marker_is_known_has_no_sequence(replicas: Replicas) -> None:
+def test_a_producer_of_which_only_a_marker_is_known_has_no_sequence(
+    replicas: ReplicaManager,
+) -> None:
     lead(replicas, "t")
     append(replicas.led("t", 0), marker(7))
     assert described(replicas, "t")[0].active_producers[0].last_sequence == -1
 
 
-def test_a_follower_describes_producers_too_and_others_say_who_knows(replicas: Replicas) -> None:
+def test_a_follower_describes_producers_too_and_others_say_who_knows(
+    replicas: ReplicaManager,
+) -> None:
     lead(replicas, "t")
     append(replicas.led("t", 0), in_transaction(7))
     follow(replicas, "t")
@@ -68,7 +72,7 @@ def test_a_follower_describes_producers_too_and_others_say_who_knows(replicas: R
 
 
 @pytest.fixture
-async def handler(replicas: Replicas) -> ProduceHandler:
+async def handler(replicas: ReplicaManager) -> ProduceHandler:
     lead(replicas, "t")
     return ProduceHandler(replicas, loop=asyncio.get_running_loop(), now_ms=lambda: NOW_MS)
 
@@ -82,7 +86,7 @@ def sent(
 
 
 async def test_a_transaction_that_nobody_coordinates_does_not_begin(
-    handler: ProduceHandler, replicas: Replicas
+    handler: ProduceHandler, replicas: ReplicaManager
 ) -> None:
     result = sent(handler, in_transaction(7))
     assert (result.error_code, result.base_offset) == (ErrorCode.INVALID_TXN_STATE, -1)
@@ -90,7 +94,7 @@ async def test_a_transaction_that_nobody_coordinates_does_not_begin(
 
 
 async def test_a_transaction_that_began_before_a_take_over_goes_on(
-    handler: ProduceHandler, replicas: Replicas
+    handler: ProduceHandler, replicas: ReplicaManager
 ) -> None:
     append(replicas.led("t", 0), in_transaction(7))
     assert sent(handler, in_transaction(7, 1)).base_offset == 1
@@ -99,20 +103,22 @@ async def test_a_transaction_that_began_before_a_take_over_goes_on(
 
 
 async def test_a_transactional_batch_needs_a_transactional_id(
-    handler: ProduceHandler, replicas: Replicas
+    handler: ProduceHandler, replicas: ReplicaManager
 ) -> None:
     result = sent(handler, in_transaction(7), None)
     assert result.error_code == ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
 
 
-async def test_a_client_may_not_write_markers(handler: ProduceHandler, replicas: Replicas) -> None:
+async def test_a_client_may_not_write_markers(
+    handler: ProduceHandler, replicas: ReplicaManager
+) -> None:
     append(replicas.led("t", 0), in_transaction(7))
     assert sent(handler, marker(7)).error_code == ErrorCode.INVALID_RECORD
     assert replicas.led("t", 0).last_stable_offset == 0
 
 
 async def test_a_plain_batch_of_a_producer_in_a_transaction_is_refused(
-    handler: ProduceHandler, replicas: Replicas
+    handler: ProduceHandler, replicas: ReplicaManager
 ) -> None:
     append(replicas.led("t", 0), in_transaction(7))
     plain = build_batch(

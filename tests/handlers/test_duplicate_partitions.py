@@ -11,7 +11,7 @@ import pytest
 from barnabas.broker.handlers.conversion_process import Conversions
 from barnabas.broker.handlers.duplicate_partitions import each_partition_once
 from barnabas.broker.handlers.produce import ProduceHandler
-from barnabas.broker.replication.replicas import Replicas
+from barnabas.broker.replication.replica_manager import ReplicaManager
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages import produce as messages
 from barnabas.protocol.records import batch
@@ -22,7 +22,7 @@ from tests.replication.logs import NOW_MS, a_batch, lead
 
 
 @pytest.fixture
-async def producing(replicas: Replicas) -> AsyncIterator[ProduceHandler]:
+async def producing(replicas: ReplicaManager) -> AsyncIterator[ProduceHandler]:
     conversions = Conversions()
     yield ProduceHandler(
         replicas,
@@ -52,7 +52,7 @@ def claiming(count: int) -> bytes:
     ids=["claimed", "valid", "magic 1"],
 )
 async def test_large_batches_for_one_partition_named_twice_do_not_wait_for_each_other(
-    producing: ProduceHandler, replicas: Replicas, version: int, data: bytes, code: int
+    producing: ProduceHandler, replicas: ReplicaManager, version: int, data: bytes, code: int
 ) -> None:
     lead(replicas, "t")
     asked = call(request(("t", data), ("t", data), acks=1), version)
@@ -64,7 +64,7 @@ async def test_large_batches_for_one_partition_named_twice_do_not_wait_for_each_
 
 
 async def test_what_is_named_last_is_appended_and_answered_once(
-    producing: ProduceHandler, replicas: Replicas
+    producing: ProduceHandler, replicas: ReplicaManager
 ) -> None:
     """As in Kafka 3.9.1: tests/interop/test_duplicate_partitions.py."""
     lead(replicas, "t")

@@ -16,23 +16,23 @@ from barnabas.broker.handlers.fetch_topic_ids import FetchTopicIds
 from barnabas.broker.handlers.leader_hints import LeaderHints
 from barnabas.broker.handlers.stale_leaders import ReplacedLeaders
 from barnabas.broker.metadata.metadata_cache import MetadataCache
-from barnabas.broker.replication.replicas import Replicas
+from barnabas.broker.replication.replica_manager import ReplicaManager
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages import fetch as messages
 from barnabas.protocol.records import batch
 from tests.handlers.peer import SomePeer, answered, call, over_the_wire
-from tests.replication.logs import NOW_MS, Shelf, a_batch, follow, lead, turns
+from tests.replication.logs import NOW_MS, ManualLogManager, a_batch, follow, lead, turns
 
 VERSIONS = range(13)
 
 
 @pytest.fixture
-async def handler(replicas: Replicas) -> FetchHandler:
+async def handler(replicas: ReplicaManager) -> FetchHandler:
     return serving(replicas)
 
 
 def serving(
-    replicas: Replicas,
+    replicas: ReplicaManager,
     *,
     room: Callable[[], int] = lambda: 50 << 20,
     slots: int = 10,
@@ -76,7 +76,7 @@ def results(answer: Any) -> list[messages.PartitionResult]:
     return [one for topic in answered(answer).responses for one in topic.partitions]
 
 
-def produce(replicas: Replicas, topic: str, *counts: int, **more: Any) -> None:
+def produce(replicas: ReplicaManager, topic: str, *counts: int, **more: Any) -> None:
     for count in counts:
         replicas.led(topic, 0).append(a_batch(count, **more), acks=1, is_client=True)
 
@@ -91,7 +91,7 @@ def offsets(data: Any) -> list[int]:
 
 @pytest.mark.parametrize("version", VERSIONS)
 async def test_records_are_read_from_the_offset_asked_for(
-    handler: FetchHandler, replicas: Replicas, version: int
+    handler: FetchHandler, replicas: ReplicaManager, version: int
 ) -> None:
     lead(replicas, "t")
     produce(replicas, "t", 2, 3)
@@ -110,14 +110,16 @@ async def test_records_are_read_from_the_offset_asked_for(
 
 
 async def test_a_reader_of_committed_records_is_told_of_no_aborted_transaction(
-    handler: FetchHandler, replicas: Replicas
+    handler: FetchHandler, replicas: ReplicaManager
 ) -> None:
     lead(replicas, "t")
     answer = answered(handler.fetch(call(request(wanted("t"), isolation_level=1), 11)))
     assert results(answer)[0].aborted_transactions == []
 
 
-async def test_each_partition_has_its_own_code(handler: FetchHandler, replicas: Replicas) -> None:
+async def test_each_partition_has_its_own_code(
+    handler: FetchHandler, replicas: ReplicaManager
+) -> None:
     lead(replicas, "t", epoch=4)
     follow(replicas, "followed")
     asked = request(
@@ -138,7 +140,7 @@ async def test_each_partition_has_its_own_code(handler: FetchHandler, replicas: 
 
 @pytest.mark.parametrize("version", [0, 4, 6, 7, 11, 12])
 async def test_a_partition_named_twice_is_read_once_where_the_last_entry_says(
-    handler: FetchHandler, replicas: Replicas, version: int
+    handler: FetchHandler, replicas: ReplicaManager, version: int
 ) -> None:
     for topic in ("t", "u"):
         lead(replicas, topic)
@@ -153,7 +155,7 @@ async def test_a_partition_named_twice_is_read_once_where_the_last_entry_says(
 
 
 async def test_the_first_batch_is_whole_and_the_others_fit(
-    handler: FetchHandler, replicas: Replicas
+    handler: FetchHandler, replicas: ReplicaManager
 ) -> None:
     for topic in "abc":
         lead(replicas, topic)
@@ -170,7 +172,7 @@ async def test_the_first_batch_is_whole_and_the_others_fit(
 
 
 async def test_an_old_client_gets_a_cut_message_and_asks_again_with_more(
-    handler: FetchHandler, replicas: Replicas
+    handler: FetchHandler, replicas: ReplicaManager
 ) -> None:
     lead(replicas, "t")
     produce(replicas, "t", 1)
@@ -179,7 +181,9 @@ async def test_an_old_client_gets_a_cut_message_and_asks_again_with_more(
         assert len(cut.records or b"") == 20
 
 
-async def test_answers_are_small_while_slow_readers_hold_the_memory(replicas: Replicas) -> None:
+async def test_answers_are_small_while_slow_readers_hold_the_memory(
+    replicas: ReplicaManager,
+) -> None:
     lead(replicas, "t")
     produce(replicas, "t", 1, 1, 1)
     handler = serving(replicas, room=lambda: 0)
@@ -188,7 +192,7 @@ async def test_answers_are_small_while_slow_readers_hold_the_memory(replicas: Re
 
 
 async def test_zstd_is_not_given_to_those_who_cannot_read_it(
-    handler: FetchHandler, replicas: Replicas, shelf: Shelf
+    handler: FetchHandler, replicas: ReplicaManager, shelf: ManualLogManager
 ) -> None:
     shelf.settings = {"compression.type": "zstd"}
     lead(replicas, "configured")
@@ -206,7 +210,7 @@ async def test_zstd_is_not_given_to_those_who_cannot_read_it(
 
 
 async def test_conversion_may_be_forbidden(
-    handler: FetchHandler, replicas: Replicas, shelf: Shelf
+    handler: FetchHandler, replicas: ReplicaManager, shelf: ManualLogManager
 ) -> None:
     shelf.settings = {"message.downconversion.enable": "false"}
     lead(replicas, "t")
@@ -219,7 +223,7 @@ async def test_conversion_may_be_forbidden(
 
 
 async def test_conversion_reads_on_past_what_an_old_client_cannot_be_given(
-    handler: FetchHandler, replicas: Replicas
+    handler: FetchHandler, replicas: ReplicaManager
 ) -> None:
     lead(replicas, "t")
     marker = batch.build_batch(
@@ -240,7 +244,11 @@ async def test_conversion_reads_on_past_what_an_old_client_cannot_be_given(
 
 @pytest.mark.parametrize(("version", "code"), [(5, 6), (6, 56)])
 async def test_a_failed_disk_is_named_to_those_who_know_the_code(
-    handler: FetchHandler, replicas: Replicas, shelf: Shelf, version: int, code: int
+    handler: FetchHandler,
+    replicas: ReplicaManager,
+    shelf: ManualLogManager,
+    version: int,
+    code: int,
 ) -> None:
     lead(replicas, "t")
     shelf.log("t").take_offline("gone")
@@ -258,7 +266,7 @@ async def waiting(handler: FetchHandler, *topics: messages.Topic, **more: Any) -
 
 
 async def test_a_fetch_at_the_end_is_answered_when_something_comes(
-    handler: FetchHandler, replicas: Replicas
+    handler: FetchHandler, replicas: ReplicaManager
 ) -> None:
     lead(replicas, "t")
     parked = await waiting(handler, wanted("t"))
@@ -268,7 +276,7 @@ async def test_a_fetch_at_the_end_is_answered_when_something_comes(
 
 
 async def test_a_fetch_waits_until_its_least_number_of_bytes_is_there(
-    handler: FetchHandler, replicas: Replicas
+    handler: FetchHandler, replicas: ReplicaManager
 ) -> None:
     lead(replicas, "t")
     lead(replicas, "u")
@@ -284,7 +292,7 @@ async def test_a_fetch_waits_until_its_least_number_of_bytes_is_there(
 
 
 async def test_a_fetch_is_answered_empty_when_its_time_is_up(
-    handler: FetchHandler, replicas: Replicas
+    handler: FetchHandler, replicas: ReplicaManager
 ) -> None:
     lead(replicas, "t")
     parked = handler.fetch(call(request(wanted("t"), max_wait_ms=1), 11))
@@ -296,7 +304,7 @@ async def test_a_fetch_is_answered_empty_when_its_time_is_up(
 
 
 async def test_a_waiting_fetch_is_answered_when_leadership_moves(
-    handler: FetchHandler, replicas: Replicas
+    handler: FetchHandler, replicas: ReplicaManager
 ) -> None:
     lead(replicas, "t")
     parked = await waiting(handler, wanted("t"))
@@ -306,7 +314,7 @@ async def test_a_waiting_fetch_is_answered_when_leadership_moves(
 
 
 async def test_nothing_remains_of_a_fetch_whose_peer_is_gone(
-    handler: FetchHandler, replicas: Replicas
+    handler: FetchHandler, replicas: ReplicaManager
 ) -> None:
     lead(replicas, "t")
     parked = await waiting(handler, wanted("t"))
@@ -332,7 +340,7 @@ async def test_a_session_of_somebody_else_is_not_known(handler: FetchHandler) ->
 
 @pytest.mark.parametrize("is_internal", [False, True])
 async def test_a_replica_id_of_no_replica_is_refused_as_kafka_does(
-    handler: FetchHandler, replicas: Replicas, is_internal: bool
+    handler: FetchHandler, replicas: ReplicaManager, is_internal: bool
 ) -> None:
     lead(replicas, "t")
     peer = SomePeer(is_internal=is_internal)
@@ -346,7 +354,7 @@ async def test_a_replica_id_of_no_replica_is_refused_as_kafka_does(
 
 
 async def test_a_client_that_poses_as_a_follower_of_the_partition_commits_nothing_and_gets_nothing(
-    handler: FetchHandler, replicas: Replicas
+    handler: FetchHandler, replicas: ReplicaManager
 ) -> None:
     lead(replicas, "t", replicas=[1, 2], isr=[1, 2])
     partition = replicas.led("t", 0)

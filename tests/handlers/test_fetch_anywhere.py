@@ -14,14 +14,14 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 
 from barnabas.broker.handlers.fetch import FetchHandler
-from barnabas.broker.replication.replicas import Replicas
+from barnabas.broker.replication.replica_manager import ReplicaManager
 from barnabas.broker.storage.log.log import Log
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages import fetch as messages
 from barnabas.protocol.records.batch import build_batch, iterate, records
 from tests.handlers.peer import call
 from tests.handlers.test_fetch import VERSIONS, request, serving, wanted
-from tests.replication.logs import NOW_MS, Shelf, lead
+from tests.replication.logs import NOW_MS, ManualLogManager, lead
 
 HELD = [0, 1, 2, 3, 6, 7, 20, 21, 22, 30, 31, 32, 33, 34]
 """Offsets that are there; those between them were compacted away."""
@@ -42,7 +42,7 @@ def odd_log(log: Log) -> None:
 
 
 @pytest.fixture
-async def handler(replicas: Replicas, shelf: Shelf) -> FetchHandler:
+async def handler(replicas: ReplicaManager, shelf: ManualLogManager) -> FetchHandler:
     log = shelf.create("odd", 0, None)
     odd_log(log)
     lead(replicas, "odd")

@@ -14,23 +14,23 @@ from barnabas.broker.handlers.call import Parked
 from barnabas.broker.handlers.fetch import FetchHandler
 from barnabas.broker.replication.followers import GIVEN_MOST
 from barnabas.broker.replication.partition import Partition
-from barnabas.broker.replication.replicas import Replicas
+from barnabas.broker.replication.replica_manager import ReplicaManager
 from barnabas.protocol.messages import fetch as messages
 from tests.handlers.peer import SomePeer, answered, call, over_the_wire
 from tests.handlers.test_fetch import offsets, results, serving
-from tests.replication.logs import Around, a_batch, follow, lead, turns
+from tests.replication.logs import FakePartitionContext, a_batch, follow, lead, turns
 
 VERSION = 12
 PEER = SomePeer(listener="INTERNAL", is_internal=True)
 
 
 @pytest.fixture
-async def handler(replicas: Replicas) -> FetchHandler:
+async def handler(replicas: ReplicaManager) -> FetchHandler:
     return serving(replicas)
 
 
 @pytest.fixture
-def partition(replicas: Replicas) -> Partition:
+def partition(replicas: ReplicaManager) -> Partition:
     lead(replicas, "t", epoch=4, replicas=[1, 2, 3], isr=[1, 2])
     return replicas.led("t", 0)
 
@@ -92,7 +92,7 @@ async def test_a_node_without_a_replica_and_the_leader_itself_are_no_followers(
 
 
 async def test_a_log_that_parted_is_told_where_and_its_position_says_nothing(
-    handler: FetchHandler, replicas: Replicas, partition: Partition
+    handler: FetchHandler, replicas: ReplicaManager, partition: Partition
 ) -> None:
     append(partition, 2)
     follow(replicas, "t", epoch=5)
@@ -135,7 +135,7 @@ async def test_a_follower_is_woken_by_an_append_and_a_consumer_by_its_commit(
 
 
 async def test_the_last_batch_is_the_same_from_memory_as_from_the_file(
-    handler: FetchHandler, replicas: Replicas, partition: Partition
+    handler: FetchHandler, replicas: ReplicaManager, partition: Partition
 ) -> None:
     append(partition, 2)
     append(partition, 3)
@@ -149,7 +149,7 @@ async def test_the_last_batch_is_the_same_from_memory_as_from_the_file(
 
 
 async def test_nothing_in_memory_outlives_an_epoch_a_deletion_or_the_size_of_a_small_batch(
-    handler: FetchHandler, replicas: Replicas, partition: Partition
+    handler: FetchHandler, replicas: ReplicaManager, partition: Partition
 ) -> None:
     append(partition, 2)
     follow(replicas, "t", epoch=5)
@@ -164,7 +164,7 @@ async def test_nothing_in_memory_outlives_an_epoch_a_deletion_or_the_size_of_a_s
 
 
 async def test_waiting_is_no_sign_of_life(
-    handler: FetchHandler, partition: Partition, around: Around
+    handler: FetchHandler, partition: Partition, around: FakePartitionContext
 ) -> None:
     """A fetch that is looked at again says nothing of where the follower is by now."""
     handler.fetch(call(request(0, max_wait_ms=60_000), VERSION, peer=PEER))
@@ -178,7 +178,7 @@ async def test_waiting_is_no_sign_of_life(
 
 
 async def test_waiting_ends_when_the_leader_is_another(
-    handler: FetchHandler, replicas: Replicas, partition: Partition
+    handler: FetchHandler, replicas: ReplicaManager, partition: Partition
 ) -> None:
     waiting = handler.fetch(call(request(0, max_wait_ms=60_000), VERSION, peer=PEER))
     follow(replicas, "t", epoch=5)
@@ -207,7 +207,7 @@ async def test_in_a_session_a_follower_names_only_what_moved(
 
 
 async def test_between_two_looks_at_all_a_session_looks_at_what_moved(
-    handler: FetchHandler, replicas: Replicas, partition: Partition
+    handler: FetchHandler, replicas: ReplicaManager, partition: Partition
 ) -> None:
     lead(replicas, "u", epoch=4, replicas=[1, 2, 3], isr=[1, 2])
     other = replicas.led("u", 0)
@@ -238,7 +238,7 @@ async def test_between_two_looks_at_all_a_session_looks_at_what_moved(
 
 
 async def test_what_did_not_fit_into_one_answer_comes_with_the_next(
-    handler: FetchHandler, replicas: Replicas, partition: Partition
+    handler: FetchHandler, replicas: ReplicaManager, partition: Partition
 ) -> None:
     lead(replicas, "u", epoch=4, replicas=[1, 2, 3], isr=[1, 2])
     first = request(0, session_epoch=0)

@@ -10,7 +10,7 @@ import pytest
 from barnabas.broker.handlers.call import Parked
 from barnabas.broker.handlers.fetch import FetchHandler
 from barnabas.broker.metadata.metadata_cache import MetadataCache
-from barnabas.broker.replication.replicas import Replicas
+from barnabas.broker.replication.replica_manager import ReplicaManager
 from barnabas.protocol.messages import fetch as messages
 from barnabas.protocol.messages import update_metadata
 from tests.handlers.peer import SomePeer, answered, call, over_the_wire
@@ -30,7 +30,7 @@ def cache() -> MetadataCache:
 
 
 @pytest.fixture
-async def handler(replicas: Replicas, cache: MetadataCache) -> FetchHandler:
+async def handler(replicas: ReplicaManager, cache: MetadataCache) -> FetchHandler:
     for topic in ("t", "u"):
         lead(replicas, topic)
         produce(replicas, topic, 1, 1, 1)
@@ -117,7 +117,7 @@ async def test_an_id_that_nobody_knows_is_told_and_the_others_are_read(
 
 @pytest.mark.parametrize("version", VERSIONS)
 async def test_a_session_goes_by_ids_and_learns_an_id_that_it_did_not_know(
-    handler: FetchHandler, cache: MetadataCache, replicas: Replicas, version: int
+    handler: FetchHandler, cache: MetadataCache, replicas: ReplicaManager, version: int
 ) -> None:
     late = b"l" * 16
     begun = ask(handler, wanted(T, 3), wanted(late), version=version, session=(0, 0))
@@ -163,7 +163,7 @@ async def test_a_session_cannot_change_between_names_and_ids(handler: FetchHandl
 
 @pytest.mark.parametrize("version", VERSIONS)
 async def test_who_asks_the_wrong_node_is_told_the_right_one_and_its_address(
-    handler: FetchHandler, replicas: Replicas, version: int
+    handler: FetchHandler, replicas: ReplicaManager, version: int
 ) -> None:
     follow(replicas, "followed", epoch=3)
     answer = ask(handler, wanted(b"f" * 16), wanted(T), version=version)
@@ -180,7 +180,7 @@ async def test_who_asks_the_wrong_node_is_told_the_right_one_and_its_address(
 
 
 async def test_an_older_epoch_is_told_the_leader_and_a_newer_one_is_not(
-    handler: FetchHandler, replicas: Replicas
+    handler: FetchHandler, replicas: ReplicaManager
 ) -> None:
     lead(replicas, "t", epoch=5)
     older, newer = (ask(handler, wanted(T, epoch=epoch)) for epoch in (4, 6))
@@ -205,7 +205,7 @@ async def test_a_node_without_a_replica_tells_what_the_controller_said(
 
 @pytest.mark.parametrize("version", VERSIONS)
 async def test_a_replica_id_on_a_client_listener_is_refused_in_its_new_place_too(
-    handler: FetchHandler, replicas: Replicas, version: int
+    handler: FetchHandler, replicas: ReplicaManager, version: int
 ) -> None:
     who: dict[str, Any] = {"replica_id": 2}
     if version >= 15:
@@ -218,7 +218,7 @@ async def test_a_replica_id_on_a_client_listener_is_refused_in_its_new_place_too
 
 
 async def test_a_follower_that_means_another_topic_of_that_name_commits_nothing(
-    replicas: Replicas, cache: MetadataCache
+    replicas: ReplicaManager, cache: MetadataCache
 ) -> None:
     lead(replicas, "t", replicas=[1, 2], isr=[1, 2])
     produce(replicas, "t", 1)

@@ -13,8 +13,8 @@ from barnabas.broker.handlers.groups import GroupsHandler, caller_of
 from barnabas.broker.net.dispatch import Dispatcher
 from barnabas.broker.net.limits import Limits
 from barnabas.broker.net.listener import Listener
-from barnabas.broker.replication.offsets_log import OffsetsLogPort
-from barnabas.broker.replication.replicas import Replicas
+from barnabas.broker.replication.offsets_log_port import OffsetsLogPort
+from barnabas.broker.replication.replica_manager import ReplicaManager
 from barnabas.broker.settings.node_config import NetworkSettings
 from barnabas.coordinator.config import CoordinatorConfig
 from barnabas.coordinator.group_coordinator import GroupCoordinator
@@ -23,7 +23,7 @@ from barnabas.protocol.hashing import group_partition
 from barnabas.protocol.messages import find_coordinator, offset_commit, offset_fetch
 from tests.handlers.peer import SomePeer
 from tests.net.client import RawClient
-from tests.replication.logs import NOW_MS, Shelf, follow, lead
+from tests.replication.logs import NOW_MS, ManualLogManager, follow, lead
 
 PARTITIONS = 4
 GROUP = "g"
@@ -52,8 +52,8 @@ class Cluster:
 @dataclass
 class Node:
     client: RawClient
-    replicas: Replicas
-    shelf: Shelf
+    replicas: ReplicaManager
+    shelf: ManualLogManager
 
     async def until_served(self, group: str = GROUP) -> None:
         """Ask until the offsets are loaded."""
@@ -70,7 +70,7 @@ class Node:
 
 
 @pytest.fixture
-async def node(replicas: Replicas, shelf: Shelf) -> AsyncIterator[Node]:
+async def node(replicas: ReplicaManager, shelf: ManualLogManager) -> AsyncIterator[Node]:
     loop = asyncio.get_running_loop()
     coordinator = GroupCoordinator(
         node_id=1,

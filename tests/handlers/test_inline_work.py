@@ -12,7 +12,7 @@ from barnabas.broker.handlers import inline_work
 from barnabas.broker.handlers.conversion_process import Conversions, is_large_to_append
 from barnabas.broker.handlers.inline_work import BATCH_STEPS, TURN_STEPS, InlineWork, TurnIsSpent
 from barnabas.broker.handlers.produce import ProduceHandler
-from barnabas.broker.replication.replicas import Replicas
+from barnabas.broker.replication.replica_manager import ReplicaManager
 from barnabas.protocol.records import batch
 from barnabas.protocol.records.compression.codecs import Codec
 from barnabas.protocol.records.work_limit import TooMuchWork, Work
@@ -21,7 +21,7 @@ from tests.handlers.peer import answered, call
 from tests.handlers.test_conversion_process import appended_at, fetching, pids, sent
 from tests.handlers.test_produce import request, results
 from tests.harness.hostile_batches import HOSTILE, many_headers, many_members
-from tests.replication.logs import NOW_MS, Shelf, a_batch, lead, turns
+from tests.replication.logs import NOW_MS, ManualLogManager, a_batch, lead, turns
 
 __all__ = ["fetching"]
 
@@ -59,7 +59,7 @@ async def conversions() -> AsyncIterator[Conversions]:
 
 
 @pytest.fixture
-async def producing(replicas: Replicas, conversions: Conversions) -> ProduceHandler:
+async def producing(replicas: ReplicaManager, conversions: Conversions) -> ProduceHandler:
     return ProduceHandler(
         replicas,
         loop=asyncio.get_running_loop(),
@@ -81,7 +81,7 @@ def gzipped(count: int) -> bytes:
 
 @pytest.mark.parametrize("name", HOSTILE)
 async def test_a_hostile_batch_is_checked_in_the_process_and_others_are_served(
-    producing: ProduceHandler, replicas: Replicas, conversions: Conversions, name: str
+    producing: ProduceHandler, replicas: ReplicaManager, conversions: Conversions, name: str
 ) -> None:
     lead(replicas, "t")
     lead(replicas, "u")
@@ -95,7 +95,7 @@ async def test_a_hostile_batch_is_checked_in_the_process_and_others_are_served(
 
 
 async def test_a_request_of_many_such_batches_takes_many_turns(
-    producing: ProduceHandler, replicas: Replicas, conversions: Conversions
+    producing: ProduceHandler, replicas: ReplicaManager, conversions: Conversions
 ) -> None:
     topics = [f"t{number}" for number in range(12)]
     for topic in topics:
@@ -109,7 +109,7 @@ async def test_a_request_of_many_such_batches_takes_many_turns(
 
 
 async def test_many_requests_in_one_turn_of_the_loop_take_many_turns(
-    producing: ProduceHandler, replicas: Replicas, conversions: Conversions
+    producing: ProduceHandler, replicas: ReplicaManager, conversions: Conversions
 ) -> None:
     lead(replicas, "t")
     costly = gzipped(15)
@@ -123,7 +123,7 @@ async def test_many_requests_in_one_turn_of_the_loop_take_many_turns(
 
 
 async def test_batches_checked_before_one_that_takes_too_much_are_appended_as_they_were(
-    producing: ProduceHandler, replicas: Replicas, shelf: Shelf
+    producing: ProduceHandler, replicas: ReplicaManager, shelf: ManualLogManager
 ) -> None:
     """They were changed in the connection's memory, which is used again meanwhile."""
     shelf.settings = {"message.timestamp.type": "LogAppendTime"}
@@ -143,7 +143,7 @@ async def test_batches_checked_before_one_that_takes_too_much_are_appended_as_th
 
 
 async def test_a_hostile_batch_is_converted_for_an_old_client_in_the_process(
-    fetching: Any, replicas: Replicas, conversions: Conversions
+    fetching: Any, replicas: ReplicaManager, conversions: Conversions
 ) -> None:
     lead(replicas, "t")
     for _ in range(2):
@@ -204,7 +204,7 @@ def test_what_a_gzip_batch_says_it_holds_sends_it_to_the_process_at_once() -> No
 
 
 async def test_the_rules_of_a_topic_may_change_while_a_batch_is_checked(
-    producing: ProduceHandler, replicas: Replicas, shelf: Shelf
+    producing: ProduceHandler, replicas: ReplicaManager, shelf: ManualLogManager
 ) -> None:
     lead(replicas, "t")
     coming = asyncio.ensure_future(producing.produce(sent("t", many_headers(), 9)))

@@ -20,7 +20,7 @@ from barnabas.broker.handlers.list_offsets import MAX_TIMESTAMP, SEARCH_STEPS, L
 from barnabas.broker.handlers.offset_for_leader_epoch import LeaderEpochsHandler
 from barnabas.broker.handlers.stale_leaders import ReplacedLeaders
 from barnabas.broker.metadata.metadata_cache import MetadataCache
-from barnabas.broker.replication.replicas import Replicas
+from barnabas.broker.replication.replica_manager import ReplicaManager
 from barnabas.protocol.errors import ErrorCode, Refused
 from barnabas.protocol.messages import fetch, offset_for_leader_epoch
 from barnabas.protocol.records import batch
@@ -60,7 +60,7 @@ class TurnCounter:
 
 
 @pytest.fixture
-async def offsets(replicas: Replicas, conversions: Conversions) -> ListOffsetsHandler:
+async def offsets(replicas: ReplicaManager, conversions: Conversions) -> ListOffsetsHandler:
     return ListOffsetsHandler(replicas, conversions)
 
 
@@ -74,7 +74,7 @@ async def by_time(handler: ListOffsetsHandler, *timestamps: int) -> list[Any]:
 @pytest.mark.parametrize("timestamp", [NOW_MS, MAX_TIMESTAMP])
 async def test_a_time_in_a_hostile_batch_is_found_in_the_process(
     offsets: ListOffsetsHandler,
-    replicas: Replicas,
+    replicas: ReplicaManager,
     conversions: Conversions,
     name: str,
     timestamp: int,
@@ -91,7 +91,7 @@ async def test_a_time_in_a_hostile_batch_is_found_in_the_process(
 
 
 async def test_a_batch_that_cannot_be_read_is_told_alike_from_the_process(
-    offsets: ListOffsetsHandler, replicas: Replicas, conversions: Conversions
+    offsets: ListOffsetsHandler, replicas: ReplicaManager, conversions: Conversions
 ) -> None:
     lead(replicas, "t")
     data = bytearray(HOSTILE["gzip members"]())
@@ -106,7 +106,7 @@ async def test_a_batch_that_cannot_be_read_is_told_alike_from_the_process(
 
 
 async def test_an_ordinary_time_is_found_within_the_call(
-    offsets: ListOffsetsHandler, replicas: Replicas
+    offsets: ListOffsetsHandler, replicas: ReplicaManager
 ) -> None:
     three_batches(replicas)
     answer = answered(offsets.list_offsets(call(asked("t", 3000), 7)))
@@ -114,7 +114,7 @@ async def test_an_ordinary_time_is_found_within_the_call(
 
 
 async def test_the_ends_of_very_many_partitions_take_many_turns(
-    offsets: ListOffsetsHandler, replicas: Replicas
+    offsets: ListOffsetsHandler, replicas: ReplicaManager
 ) -> None:
     three_batches(replicas)
     count = 5 * TURN_STEPS
@@ -129,7 +129,7 @@ async def test_the_ends_of_very_many_partitions_take_many_turns(
 
 
 async def test_many_times_take_more_turns_than_ends(
-    offsets: ListOffsetsHandler, replicas: Replicas
+    offsets: ListOffsetsHandler, replicas: ReplicaManager
 ) -> None:
     three_batches(replicas)
     count = 4 * TURN_STEPS // SEARCH_STEPS
@@ -139,7 +139,7 @@ async def test_many_times_take_more_turns_than_ends(
 
 
 async def test_a_partition_that_is_asked_about_twice_is_noticed_across_turns(
-    offsets: ListOffsetsHandler, replicas: Replicas
+    offsets: ListOffsetsHandler, replicas: ReplicaManager
 ) -> None:
     three_batches(replicas)
     request = asked("t", *[-1] * (2 * TURN_STEPS))
@@ -167,7 +167,7 @@ def many_partitions(count: int, **more: Any) -> fetch.FetchRequest:
 
 @pytest.mark.parametrize("version", [3, 4, 12])
 async def test_very_many_partitions_are_fetched_over_many_turns_as_in_one(
-    replicas: Replicas, version: int
+    replicas: ReplicaManager, version: int
 ) -> None:
     lead(replicas, "t")
     produce(replicas, "t", 3)
@@ -182,7 +182,7 @@ async def test_very_many_partitions_are_fetched_over_many_turns_as_in_one(
     assert long.responses[0].partitions[0].records
 
 
-async def test_a_long_fetch_waits_until_there_is_something(replicas: Replicas) -> None:
+async def test_a_long_fetch_waits_until_there_is_something(replicas: ReplicaManager) -> None:
     lead(replicas, "t")
     request = many_partitions(1, max_wait_ms=30_000)
     waiting = asyncio.ensure_future(serving(replicas).fetch(long_call(request, 12)))
@@ -196,7 +196,7 @@ async def test_a_long_fetch_waits_until_there_is_something(replicas: Replicas) -
 
 @pytest.mark.parametrize("is_led_elsewhere", [False, True])
 async def test_what_is_appended_while_a_long_fetch_reads_ends_its_wait(
-    replicas: Replicas, monkeypatch: pytest.MonkeyPatch, is_led_elsewhere: bool
+    replicas: ReplicaManager, monkeypatch: pytest.MonkeyPatch, is_led_elsewhere: bool
 ) -> None:
     """Also to a partition that was read before, and also when that is led elsewhere by then."""
     monkeypatch.setattr(fetch_handler, "READ_STEPS", 1)
@@ -231,7 +231,7 @@ async def test_what_is_appended_while_a_long_fetch_reads_ends_its_wait(
 
 @pytest.mark.parametrize("version", [12, 13, 14, 15, 16, 17])
 async def test_who_poses_as_a_follower_is_refused_in_a_long_request_too(
-    replicas: Replicas, version: int
+    replicas: ReplicaManager, version: int
 ) -> None:
     """From version 15 on a replica id stands in another field."""
     lead(replicas, "t", replicas=[1, 2], isr=[1, 2])
@@ -256,7 +256,7 @@ async def test_who_poses_as_a_follower_is_refused_in_a_long_request_too(
 
 
 async def test_a_consumer_that_fetches_very_much_is_not_remembered(
-    replicas: Replicas, monkeypatch: pytest.MonkeyPatch
+    replicas: ReplicaManager, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(fetch_sessions, "CONSUMER_PARTITIONS_MAX", 10)
     monkeypatch.setattr(fetch_handler, "CONSUMER_PARTITIONS_MAX", 10)
@@ -272,7 +272,7 @@ async def test_a_consumer_that_fetches_very_much_is_not_remembered(
 
 
 async def test_a_large_session_is_read_over_many_turns(
-    replicas: Replicas, monkeypatch: pytest.MonkeyPatch
+    replicas: ReplicaManager, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(fetch_sessions, "TURN_STEPS", 50)
     lead(replicas, "t")
@@ -289,7 +289,7 @@ async def test_a_large_session_is_read_over_many_turns(
     assert told[0].records
 
 
-async def test_the_epochs_of_very_many_partitions_take_many_turns(replicas: Replicas) -> None:
+async def test_the_epochs_of_very_many_partitions_take_many_turns(replicas: ReplicaManager) -> None:
     three_batches(replicas, epoch=2)
     count = 5 * TURN_STEPS
     wanted = [

@@ -11,15 +11,15 @@ from barnabas.broker.handlers.init_producer_id import ProducerIdsHandler
 from barnabas.broker.handlers.list_offsets import ListOffsetsHandler
 from barnabas.broker.handlers.offset_for_leader_epoch import LeaderEpochsHandler
 from barnabas.broker.handlers.stale_leaders import ReplacedLeaders
-from barnabas.broker.replication.replicas import Replicas
+from barnabas.broker.replication.replica_manager import ReplicaManager
 from barnabas.protocol.errors import ErrorCode, Refused
 from barnabas.protocol.messages import init_producer_id, list_offsets, offset_for_leader_epoch
 from tests.handlers.peer import SomePeer, call, over_the_wire
-from tests.replication.logs import Shelf, a_batch, follow, lead
+from tests.replication.logs import ManualLogManager, a_batch, follow, lead
 
 
 @pytest.fixture
-def offsets(replicas: Replicas) -> ListOffsetsHandler:
+def offsets(replicas: ReplicaManager) -> ListOffsetsHandler:
     return ListOffsetsHandler(replicas)
 
 
@@ -54,7 +54,7 @@ def found(
     return result
 
 
-def three_batches(replicas: Replicas, epoch: int = 0) -> None:
+def three_batches(replicas: ReplicaManager, epoch: int = 0) -> None:
     lead(replicas, "t", epoch=epoch)
     for time in (1000, 3000, 2000):
         batch = a_batch(2, timestamp_ms=time)
@@ -63,7 +63,7 @@ def three_batches(replicas: Replicas, epoch: int = 0) -> None:
 
 @pytest.mark.parametrize("version", range(1, 10))
 def test_the_ends_of_a_log_are_found(
-    offsets: ListOffsetsHandler, replicas: Replicas, version: int
+    offsets: ListOffsetsHandler, replicas: ReplicaManager, version: int
 ) -> None:
     three_batches(replicas, epoch=2)
     latest, earliest = (found(offsets, version, asked("t", time)) for time in (-1, -2))
@@ -77,7 +77,7 @@ def test_the_ends_of_a_log_are_found(
     [(0, 0, 1000), (1000, 0, 1000), (1001, 2, 3000), (3000, 2, 3000), (3001, -1, -1)],
 )
 def test_a_point_in_time_is_found(
-    offsets: ListOffsetsHandler, replicas: Replicas, timestamp: int, offset: int, time: int
+    offsets: ListOffsetsHandler, replicas: ReplicaManager, timestamp: int, offset: int, time: int
 ) -> None:
     three_batches(replicas)
     result = found(offsets, 7, asked("t", timestamp))
@@ -86,7 +86,7 @@ def test_a_point_in_time_is_found(
 
 @pytest.mark.parametrize(("timestamp", "since", "offset"), [(-3, 7, 2), (-4, 8, 0), (-5, 9, -1)])
 def test_special_timestamps_mean_something_from_their_version_on(
-    offsets: ListOffsetsHandler, replicas: Replicas, timestamp: int, since: int, offset: int
+    offsets: ListOffsetsHandler, replicas: ReplicaManager, timestamp: int, since: int, offset: int
 ) -> None:
     three_batches(replicas)
     for version in range(10):
@@ -98,7 +98,7 @@ def test_special_timestamps_mean_something_from_their_version_on(
 
 
 def test_version_0_lists_where_segments_begin(
-    offsets: ListOffsetsHandler, replicas: Replicas
+    offsets: ListOffsetsHandler, replicas: ReplicaManager
 ) -> None:
     three_batches(replicas)
     replicas.led("t", 0).log.roll()
@@ -111,7 +111,7 @@ def test_version_0_lists_where_segments_begin(
 
 
 def test_consumers_are_told_of_nothing_that_is_not_committed(
-    offsets: ListOffsetsHandler, replicas: Replicas, shelf: Shelf
+    offsets: ListOffsetsHandler, replicas: ReplicaManager, shelf: ManualLogManager
 ) -> None:
     shelf.settings = {"flush.messages": "1"}
     lead(replicas, "t")
@@ -125,7 +125,7 @@ def test_consumers_are_told_of_nothing_that_is_not_committed(
 
 @pytest.mark.parametrize("version", range(10))
 def test_a_replica_id_on_a_client_listener_is_a_consumers_question(
-    offsets: ListOffsetsHandler, replicas: Replicas, shelf: Shelf, version: int
+    offsets: ListOffsetsHandler, replicas: ReplicaManager, shelf: ManualLogManager, version: int
 ) -> None:
     shelf.settings = {"flush.messages": "1"}
     lead(replicas, "t", replicas=[1, 2], isr=[1, 2])
@@ -147,7 +147,7 @@ def test_a_replica_id_on_a_client_listener_is_a_consumers_question(
 
 @pytest.mark.parametrize("version", [3, 4])
 def test_the_end_of_an_epoch_is_told_whatever_replica_a_client_says_it_is(
-    replicas: Replicas, version: int
+    replicas: ReplicaManager, version: int
 ) -> None:
     three_batches(replicas, epoch=2)
     handler = LeaderEpochsHandler(replicas, ReplacedLeaders(lambda: True))
@@ -166,7 +166,7 @@ def test_the_end_of_an_epoch_is_told_whatever_replica_a_client_says_it_is(
 
 
 def test_after_an_election_the_end_is_not_known_until_it_is_committed(
-    offsets: ListOffsetsHandler, replicas: Replicas, shelf: Shelf
+    offsets: ListOffsetsHandler, replicas: ReplicaManager, shelf: ManualLogManager
 ) -> None:
     shelf.settings = {"flush.messages": "1"}
     lead(replicas, "t")
@@ -179,7 +179,7 @@ def test_after_an_election_the_end_is_not_known_until_it_is_committed(
 
 
 def test_offsets_are_refused_with_the_code_of_the_place(
-    offsets: ListOffsetsHandler, replicas: Replicas
+    offsets: ListOffsetsHandler, replicas: ReplicaManager
 ) -> None:
     lead(replicas, "t", epoch=4)
     follow(replicas, "followed")
@@ -193,7 +193,7 @@ def test_offsets_are_refused_with_the_code_of_the_place(
 
 
 def test_a_debugging_tool_may_ask_a_follower(
-    offsets: ListOffsetsHandler, replicas: Replicas
+    offsets: ListOffsetsHandler, replicas: ReplicaManager
 ) -> None:
     follow(replicas, "followed")
     assert found(offsets, 3, asked("followed", -2)).error_code == 6
@@ -202,7 +202,7 @@ def test_a_debugging_tool_may_ask_a_follower(
 
 
 @pytest.mark.parametrize("version", range(5))
-def test_the_end_of_a_leader_epoch_is_found(replicas: Replicas, version: int) -> None:
+def test_the_end_of_a_leader_epoch_is_found(replicas: ReplicaManager, version: int) -> None:
     three_batches(replicas, epoch=2)
     lead(replicas, "t", epoch=5)
     handler = LeaderEpochsHandler(replicas, ReplacedLeaders(lambda: True))

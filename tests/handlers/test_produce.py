@@ -9,18 +9,18 @@ import pytest
 
 from barnabas.broker.handlers.call import Parked
 from barnabas.broker.handlers.produce import ProduceHandler
-from barnabas.broker.replication.replicas import Replicas
+from barnabas.broker.replication.replica_manager import ReplicaManager
 from barnabas.protocol.errors import CorruptRequest, ErrorCode
 from barnabas.protocol.messages import produce as messages
 from barnabas.protocol.records import batch, message_set
 from tests.handlers.peer import SomePeer, answered, call, over_the_wire
-from tests.replication.logs import NOW_MS, Shelf, a_batch, follow, lead
+from tests.replication.logs import NOW_MS, ManualLogManager, a_batch, follow, lead
 
 VERSIONS = range(3, 12)
 
 
 @pytest.fixture
-async def handler(replicas: Replicas) -> ProduceHandler:
+async def handler(replicas: ReplicaManager) -> ProduceHandler:
     return ProduceHandler(replicas, loop=asyncio.get_running_loop(), now_ms=lambda: NOW_MS)
 
 
@@ -46,7 +46,7 @@ def results(answer: Any) -> list[messages.PartitionResult]:
 @pytest.mark.parametrize("acks", [1, -1])
 @pytest.mark.parametrize("version", VERSIONS)
 async def test_a_batch_is_appended_and_its_offset_answered(
-    handler: ProduceHandler, replicas: Replicas, version: int, acks: int
+    handler: ProduceHandler, replicas: ReplicaManager, version: int, acks: int
 ) -> None:
     lead(replicas, "t")
     for expected in (0, 3):
@@ -60,7 +60,7 @@ async def test_a_batch_is_appended_and_its_offset_answered(
 
 @pytest.mark.parametrize(("version", "magic"), [(0, 0), (1, 0), (2, 1)])
 async def test_messages_of_older_formats_become_a_batch(
-    handler: ProduceHandler, replicas: Replicas, version: int, magic: int
+    handler: ProduceHandler, replicas: ReplicaManager, version: int, magic: int
 ) -> None:
     lead(replicas, "t")
     records = list(batch.records(a_batch(2), 0))
@@ -73,7 +73,7 @@ async def test_messages_of_older_formats_become_a_batch(
 
 
 async def test_a_topic_may_stamp_records_with_its_own_time(
-    handler: ProduceHandler, replicas: Replicas, shelf: Shelf
+    handler: ProduceHandler, replicas: ReplicaManager, shelf: ManualLogManager
 ) -> None:
     shelf.settings = {"message.timestamp.type": "LogAppendTime"}
     lead(replicas, "t")
@@ -84,7 +84,7 @@ async def test_a_topic_may_stamp_records_with_its_own_time(
 
 @pytest.mark.parametrize("acks", [-2, 2, 3])
 async def test_other_acks_append_nothing(
-    handler: ProduceHandler, replicas: Replicas, acks: int
+    handler: ProduceHandler, replicas: ReplicaManager, acks: int
 ) -> None:
     lead(replicas, "t")
     answer = answered(handler.produce(call(request(("t", a_batch()), acks=acks), 8)))
@@ -92,7 +92,9 @@ async def test_other_acks_append_nothing(
     assert replicas.led("t", 0).log.end_offset == 0
 
 
-async def test_each_partition_has_its_own_code(handler: ProduceHandler, replicas: Replicas) -> None:
+async def test_each_partition_has_its_own_code(
+    handler: ProduceHandler, replicas: ReplicaManager
+) -> None:
     for topic in ("t", "u", "v"):
         lead(replicas, topic)
     follow(replicas, "followed")
@@ -118,7 +120,7 @@ async def test_each_partition_has_its_own_code(handler: ProduceHandler, replicas
 
 
 async def test_only_the_admin_client_writes_to_internal_topics(
-    handler: ProduceHandler, replicas: Replicas
+    handler: ProduceHandler, replicas: ReplicaManager
 ) -> None:
     lead(replicas, "__consumer_offsets")
     wanted = request(("__consumer_offsets", a_batch()))
@@ -129,7 +131,7 @@ async def test_only_the_admin_client_writes_to_internal_topics(
 
 
 async def test_bad_records_are_named_one_by_one(
-    handler: ProduceHandler, replicas: Replicas, shelf: Shelf
+    handler: ProduceHandler, replicas: ReplicaManager, shelf: ManualLogManager
 ) -> None:
     shelf.settings = {"cleanup.policy": "compact"}
     lead(replicas, "t")
@@ -143,7 +145,7 @@ async def test_bad_records_are_named_one_by_one(
 
 
 async def test_what_is_sent_again_is_answered_as_before(
-    handler: ProduceHandler, replicas: Replicas
+    handler: ProduceHandler, replicas: ReplicaManager
 ) -> None:
     lead(replicas, "t")
 
@@ -166,7 +168,7 @@ async def test_what_is_sent_again_is_answered_as_before(
 
 
 async def test_too_large_a_batch_is_refused(
-    handler: ProduceHandler, replicas: Replicas, shelf: Shelf
+    handler: ProduceHandler, replicas: ReplicaManager, shelf: ManualLogManager
 ) -> None:
     shelf.settings = {"max.message.bytes": "100"}
     lead(replicas, "t")
@@ -175,7 +177,7 @@ async def test_too_large_a_batch_is_refused(
 
 
 async def test_without_acks_nothing_is_answered(
-    handler: ProduceHandler, replicas: Replicas
+    handler: ProduceHandler, replicas: ReplicaManager
 ) -> None:
     lead(replicas, "t")
     peer = SomePeer()
@@ -191,7 +193,7 @@ async def test_without_acks_an_error_closes_the_connection(handler: ProduceHandl
 
 
 async def test_acks_of_all_wait_for_the_flush_that_the_topic_asks_for(
-    handler: ProduceHandler, replicas: Replicas, shelf: Shelf
+    handler: ProduceHandler, replicas: ReplicaManager, shelf: ManualLogManager
 ) -> None:
     shelf.settings = {"flush.messages": "1"}
     for topic in ("t", "u"):
@@ -206,7 +208,7 @@ async def test_acks_of_all_wait_for_the_flush_that_the_topic_asks_for(
 
 
 async def test_acks_of_all_that_do_not_come_in_time_are_timed_out(
-    handler: ProduceHandler, replicas: Replicas, shelf: Shelf
+    handler: ProduceHandler, replicas: ReplicaManager, shelf: ManualLogManager
 ) -> None:
     shelf.settings = {"flush.messages": "1"}
     lead(replicas, "t")
@@ -219,7 +221,7 @@ async def test_acks_of_all_that_do_not_come_in_time_are_timed_out(
 
 
 async def test_acks_of_all_end_with_leadership(
-    handler: ProduceHandler, replicas: Replicas, shelf: Shelf
+    handler: ProduceHandler, replicas: ReplicaManager, shelf: ManualLogManager
 ) -> None:
     shelf.settings = {"flush.messages": "1"}
     lead(replicas, "t")
@@ -230,7 +232,11 @@ async def test_acks_of_all_end_with_leadership(
 
 @pytest.mark.parametrize(("version", "code"), [(3, 6), (4, 56)])
 async def test_a_failed_disk_is_named_to_those_who_know_the_code(
-    handler: ProduceHandler, replicas: Replicas, shelf: Shelf, version: int, code: int
+    handler: ProduceHandler,
+    replicas: ReplicaManager,
+    shelf: ManualLogManager,
+    version: int,
+    code: int,
 ) -> None:
     lead(replicas, "t")
     shelf.log("t").take_offline("gone")

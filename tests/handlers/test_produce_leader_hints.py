@@ -10,7 +10,7 @@ from barnabas.broker.handlers.call import Parked
 from barnabas.broker.handlers.leader_hints import LeaderHints
 from barnabas.broker.handlers.produce import ProduceHandler
 from barnabas.broker.metadata.metadata_cache import MetadataCache
-from barnabas.broker.replication.replicas import Replicas
+from barnabas.broker.replication.replica_manager import ReplicaManager
 from barnabas.protocol.messages import produce as messages
 from tests.handlers.peer import answered, call, over_the_wire
 from tests.handlers.test_fetch_topic_ids import tell
@@ -21,7 +21,7 @@ NODE = messages.NodeEndpoint(node_id=2, host="node2", port=9002, rack="r")
 
 
 @pytest.fixture
-async def handler(replicas: Replicas) -> ProduceHandler:
+async def handler(replicas: ReplicaManager) -> ProduceHandler:
     cache = MetadataCache()
     tell(cache, ("t", b"t" * 16, 2))
     return ProduceHandler(
@@ -47,7 +47,7 @@ def request(*topics: str, acks: int = 1) -> messages.ProduceRequest:
 
 @pytest.mark.parametrize("version", [3, 9, 10, 11])
 async def test_the_leader_is_told_along_with_the_code(
-    handler: ProduceHandler, replicas: Replicas, version: int
+    handler: ProduceHandler, replicas: ReplicaManager, version: int
 ) -> None:
     follow(replicas, "t", epoch=3)
     lead(replicas, "own")
@@ -61,7 +61,7 @@ async def test_the_leader_is_told_along_with_the_code(
 
 
 async def test_a_leader_that_loses_its_place_names_the_next_one(
-    handler: ProduceHandler, replicas: Replicas
+    handler: ProduceHandler, replicas: ReplicaManager
 ) -> None:
     lead(replicas, "t", replicas=[1, 2], isr=[1, 2])
     parked = handler.produce(call(request("t", acks=-1), 11))

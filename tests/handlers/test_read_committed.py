@@ -9,7 +9,7 @@ import pytest
 from barnabas.broker.handlers.call import Parked
 from barnabas.broker.handlers.fetch import FetchHandler
 from barnabas.broker.handlers.list_offsets import ListOffsetsHandler
-from barnabas.broker.replication.replicas import Replicas
+from barnabas.broker.replication.replica_manager import ReplicaManager
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages import fetch as messages
 from barnabas.protocol.messages import list_offsets
@@ -25,7 +25,7 @@ VERSION = 11
 
 
 @pytest.fixture
-async def handler(replicas: Replicas) -> FetchHandler:
+async def handler(replicas: ReplicaManager) -> FetchHandler:
     lead(replicas, "t")
     return serving(replicas)
 
@@ -43,7 +43,7 @@ def aborted(result: messages.PartitionResult) -> list[tuple[int, int]]:
 
 
 async def test_read_committed_stops_at_the_first_offset_of_an_open_transaction(
-    handler: FetchHandler, replicas: Replicas
+    handler: FetchHandler, replicas: ReplicaManager
 ) -> None:
     append(replicas.led("t", 0), a_batch(3), in_transaction(7), a_batch(2))
     result = fetched(handler)
@@ -55,7 +55,7 @@ async def test_read_committed_stops_at_the_first_offset_of_an_open_transaction(
 
 
 async def test_others_read_on_and_are_told_of_the_stable_offset(
-    handler: FetchHandler, replicas: Replicas
+    handler: FetchHandler, replicas: ReplicaManager
 ) -> None:
     append(replicas.led("t", 0), a_batch(3), in_transaction(7), a_batch(2))
     result = fetched(handler, isolation_level=0)
@@ -65,7 +65,7 @@ async def test_others_read_on_and_are_told_of_the_stable_offset(
 
 @pytest.mark.parametrize("version", range(4, 13))
 async def test_aborted_transactions_of_what_was_read_are_named(
-    handler: FetchHandler, replicas: Replicas, version: int
+    handler: FetchHandler, replicas: ReplicaManager, version: int
 ) -> None:
     partition = replicas.led("t", 0)
     append(partition, in_transaction(7), in_transaction(8), a_batch(), in_transaction(9))
@@ -75,7 +75,7 @@ async def test_aborted_transactions_of_what_was_read_are_named(
     assert aborted(fetched(handler, 7, version)) == []
 
 
-async def test_a_follower_gets_everything_whatever_it_asks_for(replicas: Replicas) -> None:
+async def test_a_follower_gets_everything_whatever_it_asks_for(replicas: ReplicaManager) -> None:
     lead(replicas, "t", replicas=[1, 2])
     append(replicas.led("t", 0), a_batch(), in_transaction(7))
     asking = request(wanted("t"), isolation_level=COMMITTED, replica_id=2)
@@ -84,7 +84,7 @@ async def test_a_follower_gets_everything_whatever_it_asks_for(replicas: Replica
 
 
 async def test_a_waiting_reader_of_committed_records_is_answered_when_a_transaction_ends(
-    handler: FetchHandler, replicas: Replicas
+    handler: FetchHandler, replicas: ReplicaManager
 ) -> None:
     partition = replicas.led("t", 0)
     append(partition, in_transaction(7))
@@ -102,7 +102,7 @@ async def test_a_waiting_reader_of_committed_records_is_answered_when_a_transact
 
 
 async def test_nothing_is_left_of_aborted_transactions_read_before_an_error(
-    handler: FetchHandler, replicas: Replicas
+    handler: FetchHandler, replicas: ReplicaManager
 ) -> None:
     partition = replicas.led("t", 0)
     append(partition, in_transaction(7), marker(7, Marker.ABORT))
@@ -115,14 +115,16 @@ async def test_nothing_is_left_of_aborted_transactions_read_before_an_error(
 
 
 def looked_up(
-    replicas: Replicas, timestamp: int, isolation_level: int = COMMITTED
+    replicas: ReplicaManager, timestamp: int, isolation_level: int = COMMITTED
 ) -> list_offsets.PartitionResult:
     question = asked("t", timestamp)
     question.isolation_level = isolation_level
     return found(ListOffsetsHandler(replicas), 7, question)
 
 
-def test_the_latest_of_committed_records_is_the_last_stable_offset(replicas: Replicas) -> None:
+def test_the_latest_of_committed_records_is_the_last_stable_offset(
+    replicas: ReplicaManager,
+) -> None:
     lead(replicas, "t")
     append(replicas.led("t", 0), a_batch(2), in_transaction(7), a_batch(2))
     assert looked_up(replicas, -1).offset == 2
@@ -131,7 +133,7 @@ def test_the_latest_of_committed_records_is_the_last_stable_offset(replicas: Rep
     assert looked_up(replicas, -1).offset == 6
 
 
-def test_a_time_above_the_last_stable_offset_is_not_found(replicas: Replicas) -> None:
+def test_a_time_above_the_last_stable_offset_is_not_found(replicas: ReplicaManager) -> None:
     lead(replicas, "t")
     append(replicas.led("t", 0), a_batch(timestamp_ms=NOW_MS - 1), in_transaction(7))
     assert (looked_up(replicas, NOW_MS).offset, looked_up(replicas, NOW_MS - 1).offset) == (-1, 0)

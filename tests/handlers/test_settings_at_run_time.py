@@ -7,21 +7,21 @@ import asyncio
 import pytest
 
 from barnabas.broker.handlers.produce import ProduceHandler
-from barnabas.broker.replication.replicas import Replicas
+from barnabas.broker.replication.replica_manager import ReplicaManager
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages import produce as messages
 from barnabas.protocol.records.batch import build_batch
 from tests.handlers.peer import answered, call
-from tests.replication.logs import NOW_MS, Shelf, lead
+from tests.replication.logs import NOW_MS, ManualLogManager, lead
 
 
 @pytest.fixture
-async def handler(replicas: Replicas) -> ProduceHandler:
+async def handler(replicas: ReplicaManager) -> ProduceHandler:
     lead(replicas, "t")
     return ProduceHandler(replicas, loop=asyncio.get_running_loop(), now_ms=lambda: NOW_MS)
 
 
-def change(shelf: Shelf, **settings: str) -> None:
+def change(shelf: ManualLogManager, **settings: str) -> None:
     """These are what the topic sets now, and nothing else."""
     shelf.settings = {name.replace("_", "."): value for name, value in settings.items()}
     shelf.reconfigure("t")
@@ -43,7 +43,7 @@ def produce(handler: ProduceHandler, key: bytes | None = b"key", time: int = NOW
 
 
 async def test_a_topic_that_becomes_compacted_refuses_records_without_key_until_it_is_not(
-    handler: ProduceHandler, shelf: Shelf
+    handler: ProduceHandler, shelf: ManualLogManager
 ) -> None:
     assert produce(handler, key=None) == ErrorCode.NONE
     change(shelf, cleanup_policy="compact")
@@ -54,7 +54,7 @@ async def test_a_topic_that_becomes_compacted_refuses_records_without_key_until_
 
 
 async def test_a_smaller_segment_size_rolls_at_the_next_append(
-    handler: ProduceHandler, shelf: Shelf
+    handler: ProduceHandler, shelf: ManualLogManager
 ) -> None:
     produce(handler)
     change(shelf, segment_bytes="100")
@@ -66,7 +66,7 @@ async def test_a_smaller_segment_size_rolls_at_the_next_append(
 
 
 async def test_a_shorter_segment_time_rolls_at_the_next_append(
-    handler: ProduceHandler, shelf: Shelf
+    handler: ProduceHandler, shelf: ManualLogManager
 ) -> None:
     produce(handler)
     produce(handler, time=NOW_MS + 60_000)

@@ -15,7 +15,7 @@ from barnabas.broker.handlers.leader_hints import LeaderHints
 from barnabas.broker.handlers.offset_for_leader_epoch import LeaderEpochsHandler
 from barnabas.broker.handlers.stale_leaders import ReplacedLeaders
 from barnabas.broker.metadata.metadata_cache import MetadataCache
-from barnabas.broker.replication.replicas import Replicas
+from barnabas.broker.replication.replica_manager import ReplicaManager
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages import fetch, offset_for_leader_epoch
 from tests.handlers.peer import SomePeer, answered, call
@@ -44,7 +44,9 @@ def lease() -> Lease:
 
 
 @pytest.fixture
-async def handlers(replicas: Replicas, lease: Lease) -> tuple[FetchHandler, LeaderEpochsHandler]:
+async def handlers(
+    replicas: ReplicaManager, lease: Lease
+) -> tuple[FetchHandler, LeaderEpochsHandler]:
     lead(replicas, "t", epoch=EPOCH, replicas=[1, 2, 3], isr=[1, 2])
     replicas.led("t", 0).append(a_batch(END), acks=1, is_client=True)
     loop, cache = asyncio.get_running_loop(), MetadataCache()
@@ -107,7 +109,7 @@ async def test_a_consumer_is_sent_on_while_the_lease_is_over(
 
 
 async def test_a_consumer_is_sent_on_until_the_controller_has_spoken_in_a_new_session(
-    handlers: tuple[FetchHandler, LeaderEpochsHandler], replicas: Replicas
+    handlers: tuple[FetchHandler, LeaderEpochsHandler], replicas: ReplicaManager
 ) -> None:
     reading, epochs = handlers
     replicas.forget_former_life(BROKER_EPOCH)
@@ -120,7 +122,7 @@ async def test_a_consumer_is_sent_on_until_the_controller_has_spoken_in_a_new_se
 
 @pytest.mark.parametrize("broker_epoch", [-1, BROKER_EPOCH, BROKER_EPOCH + 1])
 async def test_an_order_in_the_same_epoch_is_the_controllers_word_too(
-    handlers: tuple[FetchHandler, LeaderEpochsHandler], replicas: Replicas, broker_epoch: int
+    handlers: tuple[FetchHandler, LeaderEpochsHandler], replicas: ReplicaManager, broker_epoch: int
 ) -> None:
     """Not one to the former life of this node: that may have been sent before a successor led."""
     reading, _ = handlers
@@ -141,7 +143,7 @@ async def test_an_order_in_the_same_epoch_is_the_controllers_word_too(
 
 
 async def test_an_order_in_the_same_epoch_does_not_bring_back_who_led_on_too_long(
-    handlers: tuple[FetchHandler, LeaderEpochsHandler], replicas: Replicas
+    handlers: tuple[FetchHandler, LeaderEpochsHandler], replicas: ReplicaManager
 ) -> None:
     replicas.forget_former_life(BROKER_EPOCH)
     replicas.depose(replicas.led("t", 0), EPOCH)

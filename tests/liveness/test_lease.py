@@ -6,10 +6,14 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 
-from barnabas.broker.liveness.authority import ControllerAuthority
+from barnabas.broker.liveness.beacon_sender import (
+    AUTHORITY_LOSS_TIMEOUTS,
+    AuthorityClaim,
+    BeaconSender,
+)
+from barnabas.broker.liveness.controller_authority import ControllerAuthority
+from barnabas.broker.liveness.failure_detector import FailureDetector
 from barnabas.broker.liveness.lease import FIRST_EPOCH, TimedLease
-from barnabas.broker.liveness.pulse import PATIENCE, Authority, Pulse
-from barnabas.broker.liveness.vigil import Vigil
 from barnabas.broker.settings.liveness_settings import BeaconTimes
 from barnabas.protocol.beacon import Beacon, Echo
 
@@ -32,7 +36,7 @@ class Pair:
 
         self.lease = TimedLease(clock)
         lives = iter(range(1, 100))
-        self.pulse = Pulse(
+        self.beacon_sender = BeaconSender(
             "c",
             NODE,
             TIMES,
@@ -41,7 +45,7 @@ class Pair:
             lambda _, beacon: self.beacons.append(beacon),
             lambda: next(lives),
         )
-        self.vigil = Vigil(
+        self.failure_detector = FailureDetector(
             "c",
             CONTROLLER,
             TIMES,
@@ -51,20 +55,20 @@ class Pair:
             ControllerAuthority(CONTROLLER, TIMES, clock),
             lambda: 1,
         )
-        self.pulse.begin_life(7)
-        self.vigil.begin(5)
-        self.vigil.checked(self.now)
-        self.vigil.admit(NODE, 7)
+        self.beacon_sender.begin_life(7)
+        self.failure_detector.begin(5)
+        self.failure_detector.checked(self.now)
+        self.failure_detector.admit(NODE, 7)
 
     def beat(self) -> Beacon:
         """The node sends a beacon; nobody has received it yet."""
-        self.pulse.beat([CONTROLLER], Authority())
+        self.beacon_sender.beat([CONTROLLER], AuthorityClaim())
         return self.beacons[-1]
 
     def exchange(self) -> None:
         """A beacon and its echo, both received."""
-        assert self.vigil.take(self.beat())
-        self.pulse.take_echo(self.echoes[-1])
+        assert self.failure_detector.take(self.beat())
+        self.beacon_sender.take_echo(self.echoes[-1])
 
 
 @pytest.fixture
@@ -82,9 +86,9 @@ def test_a_lease_counts_from_when_the_beacon_was_sent(pair: Pair) -> None:
     sent = pair.now
     beacon = pair.beat()
     pair.now += 0.2
-    pair.vigil.checked(pair.now)
-    pair.vigil.take(beacon)
-    pair.pulse.take_echo(pair.echoes[-1])
+    pair.failure_detector.checked(pair.now)
+    pair.failure_detector.take(beacon)
+    pair.beacon_sender.take_echo(pair.echoes[-1])
     assert pair.lease.end == pytest.approx(sent + T - TIMES.margin)
 
 
@@ -104,7 +108,7 @@ def test_who_waits_for_a_lease_is_told_when_it_begins_and_not_when_it_lasts_long
     pair.exchange()
     assert told == [True]
     pair.now += 2 * T
-    pair.vigil.checked(pair.now)
+    pair.failure_detector.checked(pair.now)
     pair.exchange()
     assert told == [True, True]
 
@@ -124,123 +128,123 @@ def test_a_lease_that_was_given_up_did_not_end_by_itself(pair: Pair) -> None:
 
 def test_a_controller_without_authority_echoes_nobody(pair: Pair) -> None:
     pair.now += T
-    pair.vigil.take(pair.beat())
+    pair.failure_detector.take(pair.beat())
     assert pair.echoes == []
 
 
 def test_a_node_is_silent_only_after_its_lease_is_over(pair: Pair) -> None:
     pair.now += 2 * T
-    pair.vigil.checked(pair.now)
+    pair.failure_detector.checked(pair.now)
     pair.exchange()
     while pair.lease.holds():
-        assert pair.vigil.silent({NODE: 7}) == []
+        assert pair.failure_detector.silent({NODE: 7}) == []
         pair.now += 0.01
-        pair.vigil.checked(pair.now)
+        pair.failure_detector.checked(pair.now)
     pair.now += TIMES.margin + 0.01
-    pair.vigil.checked(pair.now)
-    assert pair.vigil.silent({NODE: 7}) == [NODE]
+    pair.failure_detector.checked(pair.now)
+    assert pair.failure_detector.silent({NODE: 7}) == [NODE]
 
 
 def test_a_new_controller_acts_on_no_silence_before_t_has_passed(pair: Pair) -> None:
     pair.now += 0.9 * T
-    pair.vigil.checked(pair.now)
-    assert pair.vigil.silent({NODE: 7}) == []
-    assert pair.vigil.may_answer(NODE)
+    pair.failure_detector.checked(pair.now)
+    assert pair.failure_detector.silent({NODE: 7}) == []
+    assert pair.failure_detector.may_answer(NODE)
 
 
 def test_a_controller_unsure_of_its_role_judges_nobody(pair: Pair) -> None:
     pair.now += 3 * T
-    assert pair.vigil.silent({NODE: 7}) == []
+    assert pair.failure_detector.silent({NODE: 7}) == []
 
 
 def test_a_node_of_which_nothing_was_heard_is_judged_by_its_session_alone(pair: Pair) -> None:
     pair.now += 3 * T
-    pair.vigil.checked(pair.now)
-    assert pair.vigil.silent({3: 9}) == []
+    pair.failure_detector.checked(pair.now)
+    assert pair.failure_detector.silent({3: 9}) == []
 
 
 def test_a_node_that_is_shut_out_is_waited_for_though_it_is_heard(pair: Pair) -> None:
     pair.now += 2 * T
-    pair.vigil.checked(pair.now)
+    pair.failure_detector.checked(pair.now)
     pair.exchange()
-    pair.vigil.shut_out(NODE)
+    pair.failure_detector.shut_out(NODE)
     echoed = pair.now
     while pair.now < echoed + T:
-        assert pair.vigil.may_answer(NODE)
+        assert pair.failure_detector.may_answer(NODE)
         pair.now += 0.05
-        pair.vigil.take(pair.beat())
-    assert not pair.vigil.may_answer(NODE)
+        pair.failure_detector.take(pair.beat())
+    assert not pair.failure_detector.may_answer(NODE)
     assert not pair.lease.holds()
 
 
 def test_a_node_is_echoed_only_once_it_has_acknowledged_the_state(pair: Pair) -> None:
-    pair.vigil.shut_out(NODE)
-    pair.vigil.take(pair.beat())
+    pair.failure_detector.shut_out(NODE)
+    pair.failure_detector.take(pair.beat())
     assert pair.echoes == []
-    pair.vigil.admit(NODE, 7)
-    pair.vigil.take(pair.beat())
+    pair.failure_detector.admit(NODE, 7)
+    pair.failure_detector.take(pair.beat())
     assert len(pair.echoes) == 1
 
 
 def test_a_node_admitted_under_an_older_registration_is_not_echoed(pair: Pair) -> None:
-    pair.pulse.begin_life(8)
-    pair.vigil.take(pair.beat())
+    pair.beacon_sender.begin_life(8)
+    pair.failure_detector.take(pair.beat())
     assert pair.echoes == []
 
 
 def test_doubled_and_late_beacons_change_nothing(pair: Pair) -> None:
     first, second = pair.beat(), pair.beat()
-    assert pair.vigil.take(second)
-    assert not pair.vigil.take(second)
-    assert not pair.vigil.take(first)
+    assert pair.failure_detector.take(second)
+    assert not pair.failure_detector.take(second)
+    assert not pair.failure_detector.take(first)
     assert len(pair.echoes) == 1
 
 
 def test_a_late_beacon_of_an_earlier_registration_changes_nothing(pair: Pair) -> None:
     old = pair.beat()
-    pair.pulse.begin_life(8)
-    assert pair.vigil.take(pair.beat())
-    assert not pair.vigil.take(old)
+    pair.beacon_sender.begin_life(8)
+    assert pair.failure_detector.take(pair.beat())
+    assert not pair.failure_detector.take(old)
 
 
 def test_an_echo_for_an_earlier_life_extends_nothing(pair: Pair) -> None:
-    pair.vigil.take(pair.beat())
-    pair.pulse.begin_life(8)
-    pair.pulse.take_echo(pair.echoes[-1])
+    pair.failure_detector.take(pair.beat())
+    pair.beacon_sender.begin_life(8)
+    pair.beacon_sender.take_echo(pair.echoes[-1])
     assert not pair.lease.holds()
 
 
 def test_an_echo_of_a_deposed_controller_extends_nothing(pair: Pair) -> None:
-    pair.vigil.take(pair.beat())
+    pair.failure_detector.take(pair.beat())
     echo = pair.echoes[-1]
-    pair.pulse.take_echo(replace(echo, controller_epoch=6, validity_us=0))
-    pair.pulse.take_echo(echo)
+    pair.beacon_sender.take_echo(replace(echo, controller_epoch=6, validity_us=0))
+    pair.beacon_sender.take_echo(echo)
     assert not pair.lease.holds()
 
 
 def test_an_echo_of_a_beacon_never_sent_extends_nothing(pair: Pair) -> None:
-    pair.vigil.take(pair.beat())
+    pair.failure_detector.take(pair.beat())
     echo = pair.echoes[-1]
     for sent_us in (echo.sent_us + 60_000_000, 0):
-        pair.pulse.take_echo(replace(echo, sent_us=sent_us))
+        pair.beacon_sender.take_echo(replace(echo, sent_us=sent_us))
     assert not pair.lease.holds()
 
 
 def test_a_lost_session_ends_the_lease_at_once(pair: Pair) -> None:
     pair.exchange()
     assert pair.lease.holds()
-    pair.pulse.begin_life(8)
+    pair.beacon_sender.begin_life(8)
     assert not pair.lease.holds()
 
 
 def test_a_leaving_node_is_waited_for_by_nobody(pair: Pair) -> None:
     pair.now += 2 * T
-    pair.vigil.checked(pair.now)
+    pair.failure_detector.checked(pair.now)
     pair.exchange()
-    pair.pulse.leave([CONTROLLER])
+    pair.beacon_sender.leave([CONTROLLER])
     assert not pair.lease.holds()
-    pair.vigil.take(pair.beacons[-1])
-    assert not pair.vigil.may_answer(NODE)
+    pair.failure_detector.take(pair.beacons[-1])
+    assert not pair.failure_detector.may_answer(NODE)
 
 
 def test_who_begins_to_lead_under_a_new_controller_waits_until_older_leases_are_over(
@@ -249,7 +253,7 @@ def test_who_begins_to_lead_under_a_new_controller_waits_until_older_leases_are_
     pair.exchange()
     assert not pair.lease.is_settled(5)
     pair.now += T + 0.01
-    pair.vigil.checked(pair.now)
+    pair.failure_detector.checked(pair.now)
     pair.exchange()
     assert pair.lease.is_settled(5)
 
@@ -264,24 +268,24 @@ def test_the_first_controller_of_a_cluster_has_no_older_leases_to_wait_for(pair:
 def test_the_silence_of_a_controller_is_noticed_after_t(pair: Pair) -> None:
     pair.exchange()
     pair.now += 0.9 * T
-    assert not pair.pulse.is_controller_silent()
+    assert not pair.beacon_sender.is_controller_silent()
     pair.now += 0.2 * T
-    assert pair.pulse.is_controller_silent()
+    assert pair.beacon_sender.is_controller_silent()
 
 
 def test_a_controller_that_waits_for_zookeeper_is_given_more_time(pair: Pair) -> None:
     begun = pair.now
-    while pair.now < begun + 0.9 * PATIENCE * T:
-        pair.pulse.take_beacon(Beacon("c", 2, 1, 1, 1, 1, controller_epoch=5))
-        assert not pair.pulse.is_controller_silent()
+    while pair.now < begun + 0.9 * AUTHORITY_LOSS_TIMEOUTS * T:
+        pair.beacon_sender.take_beacon(Beacon("c", 2, 1, 1, 1, 1, controller_epoch=5))
+        assert not pair.beacon_sender.is_controller_silent()
         pair.now += 0.1
-    pair.now = begun + 1.1 * PATIENCE * T
-    pair.pulse.take_beacon(Beacon("c", 2, 1, 1, 1, 1, controller_epoch=5))
-    assert pair.pulse.is_controller_silent()
+    pair.now = begun + 1.1 * AUTHORITY_LOSS_TIMEOUTS * T
+    pair.beacon_sender.take_beacon(Beacon("c", 2, 1, 1, 1, 1, controller_epoch=5))
+    assert pair.beacon_sender.is_controller_silent()
 
 
 def test_a_controller_that_says_it_has_authority_is_not_silent(pair: Pair) -> None:
     pair.now += 0.9 * T
-    pair.pulse.take_beacon(Beacon("c", 2, 1, 1, 1, 1, controller_epoch=5, authority_us=1))
+    pair.beacon_sender.take_beacon(Beacon("c", 2, 1, 1, 1, 1, controller_epoch=5, authority_us=1))
     pair.now += 0.9 * T
-    assert not pair.pulse.is_controller_silent()
+    assert not pair.beacon_sender.is_controller_silent()

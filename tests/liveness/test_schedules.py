@@ -1,7 +1,7 @@
 """Schedules that a draft of the second form lost: none overlaps, and each would without its rule.
 
 Source: docs/spec/reliability.md §3.1 (d); docs/beacons.md, the table of schedules. Clocks agree
-here; tests/liveness/test_votes.py lets them drift.
+here; tests/liveness/test_voting_simulation.py lets them drift.
 """
 
 from __future__ import annotations
@@ -10,13 +10,13 @@ from collections.abc import Callable, Iterable
 
 import pytest
 
-from barnabas.broker.liveness.authority import ControllerAuthority
+from barnabas.broker.liveness.controller_authority import ControllerAuthority
 from barnabas.broker.liveness.voter import Voter
-from barnabas.broker.liveness.voters import VoterSet
+from barnabas.broker.liveness.voter_set import VoterSet
 from barnabas.broker.settings.liveness_settings import BeaconTimes
 
-from .inhabitants import Parts
-from .sabotage import SABOTAGE
+from .broken_rules import BROKEN_RULES
+from .simulated_nodes import Rules
 
 TIMES = BeaconTimes()
 T = TIMES.timeout
@@ -28,7 +28,7 @@ OLD, NEW, LATER = 5, 6, 7
 class Scene:
     """Five nodes, an old controller with epoch 5, and those that take over from it."""
 
-    def __init__(self, parts: Parts, voters: Iterable[int], controller: int = 1) -> None:
+    def __init__(self, parts: Rules, voters: Iterable[int], controller: int = 1) -> None:
         self.parts = parts
         self.now = 100.0
         self.overlaps = False
@@ -298,7 +298,7 @@ SCHEDULES: dict[str, tuple[Schedule, str, tuple[int, ...]]] = {
 @pytest.mark.parametrize("name", SCHEDULES)
 def test_no_successor_is_settled_while_its_predecessor_may_grant(name: str) -> None:
     play, _, voters = SCHEDULES[name]
-    scene = Scene(Parts(), voters)
+    scene = Scene(Rules(), voters)
     play(scene)
     assert not scene.overlaps
 
@@ -306,10 +306,10 @@ def test_no_successor_is_settled_while_its_predecessor_may_grant(name: str) -> N
 @pytest.mark.parametrize("name", SCHEDULES)
 def test_the_schedule_overlaps_where_its_rule_is_left_out(name: str) -> None:
     play, rule, voters = SCHEDULES[name]
-    scene = Scene(SABOTAGE[rule], voters)
+    scene = Scene(BROKEN_RULES[rule], voters)
     play(scene)
     assert scene.overlaps
 
 
 def test_every_rule_has_a_schedule_that_needs_it() -> None:
-    assert {rule for _, rule, _ in SCHEDULES.values()} == SABOTAGE.keys()
+    assert {rule for _, rule, _ in SCHEDULES.values()} == BROKEN_RULES.keys()

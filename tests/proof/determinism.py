@@ -14,8 +14,8 @@ import sys
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from tests.liveness.inhabitants import Faults
-from tests.liveness.world import World
+from tests.liveness.simulated_nodes import Faults
+from tests.liveness.simulation import LivenessSimulation
 from tests.sim.simulated_loop import SimulatedLoop
 
 from .finders import FINDERS, LEASE_SECONDS
@@ -41,7 +41,7 @@ class Differs(AssertionError):  # noqa: N818 - what happened
 def trace_of(simulation: str, seed: int) -> str:
     """What happened in one run."""
     if simulation == "leases":
-        world = World(seed, Faults())
+        world = LivenessSimulation(seed, Faults())
         world.run(LEASE_SECONDS)
         return f"{world.answers}.{world.moves}.{world.takeovers}.{world.newest_answered}"
     FINDERS[simulation](seed)

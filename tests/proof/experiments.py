@@ -30,8 +30,8 @@ EXPERIMENTS: Final = (
         "worlds",
         {"pr": 50, "night": 5_000, "week": 25_000},
         seeded(
-            "tests/liveness/test_world.py",
-            "tests/liveness/test_votes.py",
+            "tests/liveness/test_simulation.py",
+            "tests/liveness/test_voting_simulation.py",
             keyword="no_node_answers",
         ),
     ),

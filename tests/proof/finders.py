@@ -15,8 +15,8 @@ from hypothesis.stateful import RuleBasedStateMachine, run_state_machine_as_test
 
 from barnabas.protocol.errors import Refused
 from tests.coordinator.test_group_machine import GroupMachine
-from tests.liveness.inhabitants import Faults
-from tests.liveness.world import World
+from tests.liveness.simulated_nodes import Faults
+from tests.liveness.simulation import LivenessSimulation
 from tests.sim import (
     test_compaction,
     test_controllers,
@@ -80,7 +80,7 @@ def power_cut_of_all(seed: int) -> None:
 
 def leases(seed: int) -> None:
     """Nodes, controllers and beacons under faults."""
-    World(seed, Faults()).run(LEASE_SECONDS)
+    LivenessSimulation(seed, Faults()).run(LEASE_SECONDS)
 
 
 def machine(model: type[RuleBasedStateMachine], seed: int, steps: int) -> None:

@@ -238,7 +238,7 @@ PLANTS: Final = (
         "truncate-to-high-watermark",
         "A follower cuts its log at its high watermark before it asks the leader (KIP-101).",
         "replication",
-        "broker.replication.fetched:begin",
+        "broker.replication.fetch_response:begin",
         _cut_at_the_high_watermark,
     ),
     _one(
@@ -289,7 +289,7 @@ PLANTS: Final = (
         "unclean-election",
         "A replica outside of the in-sync set is elected where nothing allows that.",
         "controllers",
-        "broker.controller.leaders:of_offline_partition",
+        "broker.controller.leader_election:of_offline_partition",
         _anybody_may_lead,
     ),
     Plant(

@@ -7,30 +7,37 @@ from pathlib import Path
 
 import pytest
 
-from barnabas.broker.replication.replicas import Replicas
-from tests.replication.logs import Around, Following, Shelf, hosting
+from barnabas.broker.replication.replica_manager import ReplicaManager
+from tests.replication.logs import (
+    FakeFetcherManager,
+    FakePartitionContext,
+    ManualLogManager,
+    hosting,
+)
 
 KNOWN_ELSEWHERE = ("elsewhere", 0)
 
 
 @pytest.fixture
-async def shelf(tmp_path: Path) -> AsyncIterator[Shelf]:
-    shelf = Shelf(tmp_path)
+async def shelf(tmp_path: Path) -> AsyncIterator[ManualLogManager]:
+    shelf = ManualLogManager(tmp_path)
     await shelf.load()
     yield shelf
     await shelf.close()
 
 
 @pytest.fixture
-def around() -> Around:
-    return Around()
+def around() -> FakePartitionContext:
+    return FakePartitionContext()
 
 
 @pytest.fixture
-def following() -> Following:
-    return Following()
+def following() -> FakeFetcherManager:
+    return FakeFetcherManager()
 
 
 @pytest.fixture
-def replicas(shelf: Shelf, around: Around, following: Following) -> Replicas:
+def replicas(
+    shelf: ManualLogManager, around: FakePartitionContext, following: FakeFetcherManager
+) -> ReplicaManager:
     return hosting(shelf, lambda *key: key == KNOWN_ELSEWHERE, around, following)

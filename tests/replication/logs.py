@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from barnabas.broker.replication.partition import Partition
-from barnabas.broker.replication.partition_parts import IsrChange, Surroundings
-from barnabas.broker.replication.replicas import Replicas
+from barnabas.broker.replication.partition_context import PartitionContext, PendingIsrChange
+from barnabas.broker.replication.replica_manager import ReplicaManager
 from barnabas.broker.settings.log_config import LogConfig
 from barnabas.broker.settings.node_config import StorageSettings
 from barnabas.broker.storage.cooperative import at_once
@@ -26,7 +26,7 @@ NODE = 1
 NOW_MS = 1_795_219_200_000
 
 
-class Around:
+class FakePartitionContext:
     """The node around a leader: a clock that the test moves, and what was proposed."""
 
     lag_max_s = 30.0
@@ -34,7 +34,7 @@ class Around:
     def __init__(self) -> None:
         self.time = 100.0
         self.live = {1, 2, 3}
-        self.proposed: list[IsrChange] = []
+        self.proposed: list[PendingIsrChange] = []
 
     def now(self) -> float:
         return self.time
@@ -42,7 +42,7 @@ class Around:
     def live_nodes(self) -> Collection[int]:
         return self.live
 
-    def propose(self, change: IsrChange) -> None:
+    def propose(self, change: PendingIsrChange) -> None:
         self.proposed.append(change)
 
     def write(self) -> None:
@@ -52,7 +52,7 @@ class Around:
             change.partition.isr_written(change, change.isr, change.zk_version + 1)
 
 
-class Following:
+class FakeFetcherManager:
     """Notes what is followed, and fetches nothing."""
 
     def __init__(self) -> None:
@@ -72,20 +72,20 @@ class Following:
 def hosting(
     logs: LogManager,
     knows: Callable[[str, int], bool],
-    around: Surroundings | None = None,
-    following: Following | None = None,
-) -> Replicas:
+    around: PartitionContext | None = None,
+    following: FakeFetcherManager | None = None,
+) -> ReplicaManager:
     """The replicas of one node; who follows here fetches nothing."""
-    return Replicas(
+    return ReplicaManager(
         NODE,
         logs,
         knows=knows,
-        around=around or Around(),
-        following=following or Following(),
+        around=around or FakePartitionContext(),
+        following=following or FakeFetcherManager(),
     )
 
 
-class Shelf(LogManager):
+class ManualLogManager(LogManager):
     """The logs of one node; flushes when the test says so, for nobody runs it."""
 
     def __init__(self, *directories: Path) -> None:
@@ -132,26 +132,26 @@ def state(index: int = 0, *, leader: int = NODE, epoch: int = 0, **more: Any) ->
 
 
 def obey(
-    replicas: Replicas, request: leader_and_isr.LeaderAndIsrRequest
+    replicas: ReplicaManager, request: leader_and_isr.LeaderAndIsrRequest
 ) -> leader_and_isr.LeaderAndIsrResponse:
     """Have an order obeyed that stands to its end."""
     return at_once(replicas.apply_leader_and_isr(request, lambda: ErrorCode.NONE))
 
 
 def halt(
-    replicas: Replicas, request: stop_replica.StopReplicaRequest
+    replicas: ReplicaManager, request: stop_replica.StopReplicaRequest
 ) -> stop_replica.StopReplicaResponse:
     """Have replicas stopped, all that the order names."""
     return at_once(replicas.stop(request, lambda: ErrorCode.NONE))
 
 
-def lead(hosted: Replicas, topic: str, index: int = 0, epoch: int = 0, **more: Any) -> None:
+def lead(hosted: ReplicaManager, topic: str, index: int = 0, epoch: int = 0, **more: Any) -> None:
     """Make this node the leader; the test fails when it will not be."""
     answer = obey(hosted, roles((topic, state(index, epoch=epoch, **more))))
     assert [error.error_code for error in answer.partition_errors] == [0]
 
 
-def follow(replicas: Replicas, topic: str, index: int = 0, epoch: int = 1) -> None:
+def follow(replicas: ReplicaManager, topic: str, index: int = 0, epoch: int = 1) -> None:
     """Make another node the leader."""
     told = state(index, leader=2, epoch=epoch, replicas=[NODE, 2], partition_epoch=epoch)
     obey(replicas, roles((topic, told)))

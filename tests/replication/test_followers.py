@@ -12,15 +12,15 @@ import pytest
 
 from barnabas.broker.replication.followers import Followers
 from barnabas.broker.replication.partition import Partition
-from barnabas.broker.replication.replicas import Replicas
+from barnabas.broker.replication.replica_manager import ReplicaManager
 from barnabas.protocol.errors import ErrorCode, Refused
-from tests.replication.logs import Around, Shelf, a_batch, follow, lead
+from tests.replication.logs import FakePartitionContext, ManualLogManager, a_batch, follow, lead
 
 THREE: dict[str, Any] = {"replicas": [1, 2, 3], "isr": [1, 2, 3]}
 
 
 @pytest.fixture
-def partition(replicas: Replicas) -> Partition:
+def partition(replicas: ReplicaManager) -> Partition:
     lead(replicas, "t", epoch=4, **THREE)
     return replicas.led("t", 0)
 
@@ -55,7 +55,7 @@ def test_the_high_watermark_never_falls_when_a_follower_begins_anew(partition: P
 
 
 def test_nothing_is_known_of_a_follower_until_it_fetches_from_this_leader(
-    replicas: Replicas, partition: Partition
+    replicas: ReplicaManager, partition: Partition
 ) -> None:
     append(partition)
     fetch(partition, 1, 2, 3)
@@ -69,7 +69,7 @@ def test_nothing_is_known_of_a_follower_until_it_fetches_from_this_leader(
 
 
 def test_a_leader_that_leads_on_in_a_new_epoch_remembers_positions(
-    replicas: Replicas, partition: Partition
+    replicas: ReplicaManager, partition: Partition
 ) -> None:
     append(partition, 2)
     fetch(partition, 2, 2)
@@ -80,7 +80,7 @@ def test_a_leader_that_leads_on_in_a_new_epoch_remembers_positions(
 
 
 def test_a_replica_that_stays_behind_leaves_the_set_and_counts_until_that_is_written(
-    partition: Partition, around: Around
+    partition: Partition, around: FakePartitionContext
 ) -> None:
     append(partition)
     fetch(partition, 1, 2, 3)
@@ -97,7 +97,9 @@ def test_a_replica_that_stays_behind_leaves_the_set_and_counts_until_that_is_wri
     assert (partition.isr, partition.zk_version) == ((1, 2), 1)
 
 
-def test_an_idle_partition_keeps_its_set(partition: Partition, around: Around) -> None:
+def test_an_idle_partition_keeps_its_set(
+    partition: Partition, around: FakePartitionContext
+) -> None:
     append(partition)
     fetch(partition, 1, 2, 3)
     around.time += 1000
@@ -106,7 +108,7 @@ def test_an_idle_partition_keeps_its_set(partition: Partition, around: Around) -
 
 
 def test_a_replica_that_never_fetched_leaves_after_its_time(
-    partition: Partition, around: Around
+    partition: Partition, around: FakePartitionContext
 ) -> None:
     around.time += 29
     partition.drop_laggards()
@@ -131,7 +133,7 @@ def test_a_busy_follower_that_has_what_was_there_at_its_last_fetch_is_caught_up(
 
 
 def test_a_replica_joins_when_it_has_what_is_committed_and_counts_before_that_is_written(
-    replicas: Replicas, around: Around
+    replicas: ReplicaManager, around: FakePartitionContext
 ) -> None:
     lead(replicas, "t", replicas=[1, 2, 3], isr=[1, 2])
     partition = replicas.led("t", 0)
@@ -153,7 +155,7 @@ def test_a_replica_joins_when_it_has_what_is_committed_and_counts_before_that_is
 
 
 def test_a_replica_that_lacks_what_former_leaders_wrote_does_not_join(
-    replicas: Replicas, around: Around
+    replicas: ReplicaManager, around: FakePartitionContext
 ) -> None:
     lead(replicas, "t", epoch=1, replicas=[1, 2, 3], isr=[1, 2])
     partition = replicas.led("t", 0)
@@ -169,7 +171,7 @@ def test_a_replica_that_lacks_what_former_leaders_wrote_does_not_join(
 
 @pytest.mark.parametrize("live", [{1, 2}, set()])
 def test_a_replica_whose_node_is_gone_does_not_join(
-    replicas: Replicas, around: Around, live: set[int]
+    replicas: ReplicaManager, around: FakePartitionContext, live: set[int]
 ) -> None:
     lead(replicas, "t", replicas=[1, 2, 3], isr=[1, 2])
     around.live = live
@@ -178,7 +180,7 @@ def test_a_replica_whose_node_is_gone_does_not_join(
 
 
 def test_one_change_is_under_way_at_a_time_and_a_new_order_ends_it(
-    replicas: Replicas, around: Around
+    replicas: ReplicaManager, around: FakePartitionContext
 ) -> None:
     lead(replicas, "t", replicas=[1, 2, 3], isr=[1])
     partition = replicas.led("t", 0)
@@ -193,7 +195,7 @@ def test_one_change_is_under_way_at_a_time_and_a_new_order_ends_it(
 
 
 def test_with_too_few_in_sync_nothing_is_appended_for_all_and_nothing_is_committed(
-    replicas: Replicas, shelf: Shelf, around: Around
+    replicas: ReplicaManager, shelf: ManualLogManager, around: FakePartitionContext
 ) -> None:
     shelf.settings = {"min.insync.replicas": "2"}
     lead(replicas, "t", replicas=[1, 2, 3], isr=[1, 2])
@@ -213,7 +215,9 @@ def test_with_too_few_in_sync_nothing_is_appended_for_all_and_nothing_is_committ
     assert (partition.isr, partition.high_watermark, told) == ((1, 2), 2, [ErrorCode.NONE])
 
 
-def test_no_more_replicas_are_asked_for_than_there_are(replicas: Replicas, shelf: Shelf) -> None:
+def test_no_more_replicas_are_asked_for_than_there_are(
+    replicas: ReplicaManager, shelf: ManualLogManager
+) -> None:
     shelf.settings = {"min.insync.replicas": "3"}
     lead(replicas, "t", replicas=[1, 2], isr=[1, 2])
     partition = replicas.led("t", 0)
@@ -223,7 +227,7 @@ def test_no_more_replicas_are_asked_for_than_there_are(replicas: Replicas, shelf
 
 
 def test_a_follower_takes_the_high_watermark_as_far_as_its_log_goes(
-    replicas: Replicas, shelf: Shelf
+    replicas: ReplicaManager, shelf: ManualLogManager
 ) -> None:
     follow(replicas, "t")
     partition = replicas.get("t", 0)
@@ -236,7 +240,7 @@ def test_a_follower_takes_the_high_watermark_as_far_as_its_log_goes(
 
 
 def test_a_follower_forgets_what_the_leader_deleted_if_it_is_committed(
-    replicas: Replicas, shelf: Shelf
+    replicas: ReplicaManager, shelf: ManualLogManager
 ) -> None:
     follow(replicas, "t")
     partition = replicas.get("t", 0)
@@ -251,7 +255,7 @@ def test_a_follower_forgets_what_the_leader_deleted_if_it_is_committed(
 
 
 def test_who_caught_up_during_another_change_joins_when_that_is_through(
-    replicas: Replicas, around: Around
+    replicas: ReplicaManager, around: FakePartitionContext
 ) -> None:
     lead(replicas, "t", replicas=[1, 2, 3], isr=[1])
     partition = replicas.led("t", 0)

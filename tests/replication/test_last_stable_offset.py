@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from barnabas.broker.replication.partition import Partition
-from barnabas.broker.replication.replicas import Replicas
+from barnabas.broker.replication.replica_manager import ReplicaManager
 from barnabas.protocol.records.batch import build_batch
 from barnabas.protocol.records.control import Marker, encode_marker
-from tests.replication.logs import NOW_MS, Shelf, a_batch, follow, lead
+from tests.replication.logs import NOW_MS, ManualLogManager, a_batch, follow, lead
 
 
 class Listening:
@@ -56,7 +56,7 @@ def append(partition: Partition, *batches: bytearray) -> None:
 
 
 @pytest.fixture
-def partition(replicas: Replicas) -> Partition:
+def partition(replicas: ReplicaManager) -> Partition:
     lead(replicas, "t")
     return replicas.led("t", 0)
 
@@ -76,7 +76,9 @@ def test_committed_records_end_where_an_open_transaction_begins(partition: Parti
     assert read(partition, 0, is_committed=True) == read(partition, 0)
 
 
-async def test_a_marker_counts_when_it_is_committed(replicas: Replicas, shelf: Shelf) -> None:
+async def test_a_marker_counts_when_it_is_committed(
+    replicas: ReplicaManager, shelf: ManualLogManager
+) -> None:
     shelf.settings = {"flush.messages": "1"}
     lead(replicas, "t")
     partition = replicas.led("t", 0)
@@ -121,7 +123,7 @@ def test_after_the_last_transaction_it_is_told_of_bytes_again(partition: Partiti
     assert committed.bytes == len(a_batch())
 
 
-def test_a_new_leader_knows_what_its_log_holds_back(replicas: Replicas) -> None:
+def test_a_new_leader_knows_what_its_log_holds_back(replicas: ReplicaManager) -> None:
     lead(replicas, "t")
     append(replicas.led("t", 0), in_transaction(7), a_batch())
     follow(replicas, "t")
@@ -135,7 +137,7 @@ def test_a_new_leader_knows_what_its_log_holds_back(replicas: Replicas) -> None:
     assert committed.bytes > 0
 
 
-def test_a_follower_forgets_what_ended_below_its_mark(replicas: Replicas) -> None:
+def test_a_follower_forgets_what_ended_below_its_mark(replicas: ReplicaManager) -> None:
     lead(replicas, "t")
     partition = replicas.led("t", 0)
     append(partition, *(a_batch() for _ in range(3)))
@@ -151,7 +153,7 @@ def test_a_follower_forgets_what_ended_below_its_mark(replicas: Replicas) -> Non
     assert not log.producers.transactions
 
 
-def test_whoever_waits_is_told_of_the_end_of_leadership_once(replicas: Replicas) -> None:
+def test_whoever_waits_is_told_of_the_end_of_leadership_once(replicas: ReplicaManager) -> None:
     lead(replicas, "t")
     partition = replicas.led("t", 0)
     waiting = [Listening(partition, is_committed=flag) for flag in (False, True)]

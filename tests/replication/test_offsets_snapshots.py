@@ -13,7 +13,7 @@ from random import Random
 
 import pytest
 
-from barnabas.broker.replication.offsets_log import OffsetsLogPort
+from barnabas.broker.replication.offsets_log_port import OffsetsLogPort
 from barnabas.broker.replication.offsets_replica import OffsetsReplica
 from barnabas.broker.replication.partition import Partition
 from barnabas.broker.settings.log_config import LogConfig

@@ -5,14 +5,14 @@ from __future__ import annotations
 import pytest
 
 from barnabas.broker.replication.partition import Partition
-from barnabas.broker.replication.replicas import Replicas
+from barnabas.broker.replication.replica_manager import ReplicaManager
 from barnabas.protocol.errors import ErrorCode, Refused
 from barnabas.protocol.records import batch
-from tests.replication.logs import Shelf, a_batch, follow, lead
+from tests.replication.logs import ManualLogManager, a_batch, follow, lead
 
 
 @pytest.fixture
-def partition(replicas: Replicas) -> Partition:
+def partition(replicas: ReplicaManager) -> Partition:
     lead(replicas, "t", epoch=4)
     return replicas.led("t", 0)
 
@@ -51,7 +51,9 @@ def test_the_leader_writes_offset_and_epoch_into_the_batch(partition: Partition)
     assert batch.crc_is_valid(stored, 0, len(stored))
 
 
-def test_a_replica_that_is_not_led_takes_no_append_and_gives_no_data(replicas: Replicas) -> None:
+def test_a_replica_that_is_not_led_takes_no_append_and_gives_no_data(
+    replicas: ReplicaManager,
+) -> None:
     follow(replicas, "t")
     partition = replicas.get("t", 0)
     assert partition is not None
@@ -65,7 +67,7 @@ def test_a_replica_that_is_not_led_takes_no_append_and_gives_no_data(replicas: R
 
 
 def test_acks_of_all_need_as_many_replicas_as_the_topic_asks(
-    replicas: Replicas, shelf: Shelf
+    replicas: ReplicaManager, shelf: ManualLogManager
 ) -> None:
     shelf.settings = {"min.insync.replicas": "2"}
     lead(replicas, "one")
@@ -79,7 +81,7 @@ def test_acks_of_all_need_as_many_replicas_as_the_topic_asks(
 
 
 def test_the_high_watermark_stays_while_others_of_the_isr_have_not_fetched(
-    replicas: Replicas,
+    replicas: ReplicaManager,
 ) -> None:
     lead(replicas, "t", replicas=[1, 2], isr=[1, 2])
     partition = replicas.led("t", 0)
@@ -90,7 +92,7 @@ def test_the_high_watermark_stays_while_others_of_the_isr_have_not_fetched(
 
 
 async def test_where_each_record_must_be_on_disk_the_flush_commits(
-    replicas: Replicas, shelf: Shelf
+    replicas: ReplicaManager, shelf: ManualLogManager
 ) -> None:
     shelf.settings = {"flush.messages": "1"}
     lead(replicas, "t")
@@ -106,7 +108,9 @@ async def test_where_each_record_must_be_on_disk_the_flush_commits(
     assert told == [(2, ErrorCode.NONE), (4, ErrorCode.NONE)]
 
 
-def test_whoever_waits_is_told_when_leadership_is_lost(replicas: Replicas, shelf: Shelf) -> None:
+def test_whoever_waits_is_told_when_leadership_is_lost(
+    replicas: ReplicaManager, shelf: ManualLogManager
+) -> None:
     shelf.settings = {"flush.messages": "1"}
     lead(replicas, "t")
     partition = replicas.led("t", 0)
@@ -133,7 +137,7 @@ def test_a_reader_is_told_how_much_further_it_can_read(partition: Partition) -> 
 
 
 async def test_a_reader_is_not_told_before_what_it_waits_for_is_committed(
-    replicas: Replicas, shelf: Shelf
+    replicas: ReplicaManager, shelf: ManualLogManager
 ) -> None:
     shelf.settings = {"flush.messages": "1"}
     lead(replicas, "t")

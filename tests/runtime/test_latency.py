@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from barnabas.broker.controller.timed_link import timed
+from barnabas.broker.controller.control_request_latency import timed
 from barnabas.broker.metrics.node_families import duty_families
 from barnabas.broker.runtime import latency
 from barnabas.broker.runtime.latency import BOUNDS_S, Latency, LoopLag

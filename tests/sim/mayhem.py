@@ -8,7 +8,7 @@ import random
 from collections.abc import Awaitable, Callable
 from typing import Final
 
-from barnabas.broker.controller.staff import Staff
+from barnabas.broker.controller.components import ControllerComponents
 from barnabas.client.zookeeper.interface import BadVersion, NodeExists, NoNode
 from barnabas.protocol.errors import Refused
 from barnabas.protocol.zookeeper import znodes
@@ -117,8 +117,8 @@ class Mayhem:
         target = tuple(self.chance.sample(NODES, self.chance.randint(1, 3)))
         wish = None if self.chance.random() < 0.2 else target
 
-        async def work(staff: Staff) -> None:
-            await staff.moves.alter({(name, 0): wish})
+        async def work(components: ControllerComponents) -> None:
+            await components.moves.alter({(name, 0): wish})
 
         await self.ask(ruler, work)
 
@@ -136,13 +136,15 @@ class Mayhem:
     async def elect(self) -> None:
         ruler = self.cluster.active
 
-        async def work(staff: Staff) -> None:
-            await staff.elections.elect(None, is_unclean=False)
+        async def work(components: ControllerComponents) -> None:
+            await components.elections.elect(None, is_unclean=False)
 
         if ruler is not None:
             await self.ask(ruler, work)
 
-    async def ask(self, ruler: SmallNode, work: Callable[[Staff], Awaitable[None]]) -> None:
+    async def ask(
+        self, ruler: SmallNode, work: Callable[[ControllerComponents], Awaitable[None]]
+    ) -> None:
         """Nobody waits longer than a client would."""
         try:
             async with asyncio.timeout(30):

@@ -6,14 +6,16 @@ import asyncio
 
 import pytest
 
-from barnabas.broker.controller.election import ControllerMoved, Election
+from barnabas.broker.controller.controller_election import ControllerElection, ControllerMoved
 from barnabas.client.zookeeper.interface import BadVersion, Create, Set, ZooKeeper
 from barnabas.console.development.embedded_zookeeper import EmbeddedZooKeeper
 from tests.zookeeper.conftest import Connect, expire
 
 
-def candidate(session: ZooKeeper, node_id: int, former_session: int | None = None) -> Election:
-    return Election(session, node_id, now_ms=lambda: 7, former_session=former_session)
+def candidate(
+    session: ZooKeeper, node_id: int, former_session: int | None = None
+) -> ControllerElection:
+    return ControllerElection(session, node_id, now_ms=lambda: 7, former_session=former_session)
 
 
 def ignored() -> None:

@@ -1,0 +1,91 @@
+"""Topics that are created because somebody asked for them, in the background.
+
+Source: docs/spec/cluster.md §2.9. Whoever asked is told to come back, never made to wait.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from typing import Final
+
+from barnabas.client.zookeeper.interface import ZooKeeperError
+from barnabas.coordinator.config import CoordinatorConfig
+from barnabas.coordinator.ports import OFFSETS_TOPIC
+from barnabas.protocol.audit_topic import AUDIT_TOPIC
+from barnabas.protocol.errors import ErrorCode, Refused
+
+from .create_topics import RequestedTopic, TopicCreator
+
+log = logging.getLogger(__name__)
+
+WAITING_MAX: Final = 1000
+"""Beyond so many a wish is dropped: whoever has it asks again."""
+AUDIT_PARTITIONS: Final = 3
+"""Changes by hand are few; a group's are in one partition."""
+SAFE_FACTOR: Final = 3
+"""From here a commit is on two disks before it is acknowledged, whatever fails meanwhile."""
+
+
+class AutoTopicCreation:
+    """One topic after the other; a name that waits already is not queued again."""
+
+    def __init__(self, writer: TopicCreator, coordinator: CoordinatorConfig) -> None:
+        self._writer = writer
+        self._coordinator = coordinator
+        self._names: deque[str] = deque()
+        self._filled = asyncio.Event()
+        self._refusals: dict[str, str] = {}
+
+    def ask(self, name: str) -> None:
+        """Have a topic created soon, with the node's defaults; the name must be a valid one."""
+        if len(self._names) < WAITING_MAX and name not in self._names:
+            self._names.append(name)
+            self._filled.set()
+
+    async def run(self) -> None:
+        """Create what is asked for, until cancelled."""
+        while True:
+            while not self._names:
+                self._filled.clear()
+                await self._filled.wait()
+            await self._create(self._names[0])
+            self._names.popleft()
+
+    async def _create(self, name: str) -> None:
+        try:
+            plan = await self._writer.plan(self._wish(name))
+            await self._writer.create(plan)
+        except Refused as refusal:
+            if refusal.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
+                self._report(name, str(refusal))
+        except ZooKeeperError as error:
+            log.warning("could not create a topic topic=%s: %r", name, error)
+        else:
+            self._refusals.pop(name, None)
+            log.info("created a topic on demand topic=%s", name)
+
+    def _report(self, name: str, reason: str) -> None:
+        """Say it once: clients ask again ten times a second."""
+        if self._refusals.get(name) != reason and len(self._refusals) < WAITING_MAX:
+            self._refusals[name] = reason
+            log.error("cannot create a topic topic=%s: %s", name, reason)
+
+    def _wish(self, name: str) -> RequestedTopic:
+        if name == AUDIT_TOPIC:
+            return self._kept_safe(name, AUDIT_PARTITIONS, {"cleanup.policy": "delete"})
+        if name != OFFSETS_TOPIC:
+            return RequestedTopic(name=name)
+        configs = {
+            "cleanup.policy": "compact",
+            "compression.type": "producer",
+            "segment.bytes": str(self._coordinator.offsets_segment_bytes),
+        }
+        return self._kept_safe(name, self._coordinator.offsets_partitions, configs)
+
+    def _kept_safe(self, name: str, partitions: int, configs: dict[str, str]) -> RequestedTopic:
+        factor = self._coordinator.offsets_replication_factor
+        if factor >= SAFE_FACTOR:
+            configs["min.insync.replicas"] = "2"
+        return RequestedTopic(name=name, partitions=partitions, factor=factor, configs=configs)

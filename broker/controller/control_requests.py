@@ -1,0 +1,207 @@
+"""The control requests themselves, made from what the controller knows.
+
+Source: docs/spec/cluster.md §2.4 and §2.15.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from barnabas.broker.metadata.metadata_cache import WHOLE
+from barnabas.protocol.messages import leader_and_isr, stop_replica, update_metadata
+
+from .context import ControllerContext, Partition
+from .leader_election import DELETED
+
+LEADER_AND_ISR_VERSION: Final = 5
+UPDATE_METADATA_VERSION: Final = 7
+"""The first versions that carry topic ids: among nodes of ours every topic has one."""
+WHOLE_METADATA_VERSION: Final = 8
+"""The first that can say that it tells everything."""
+PEER_LEADER_AND_ISR_VERSION: Final = 4
+"""That of 2.7-IV1, for all nodes while a Kafka peer is among them: later answers name ids alone."""
+PEER_UPDATE_METADATA_VERSION: Final = 6
+"""That of 2.7-IV1, for Kafka peers; ours are told no ids then: ids for all or for none."""
+STOP_REPLICA_VERSION: Final = 3
+
+INCREMENTAL: Final = 1
+DELETION_EPOCH: Final = -2
+"""The leader epoch in StopReplica of a topic that is being deleted: overrides every other."""
+NO_EPOCH: Final = -1
+NO_TOPIC_ID: Final = bytes(16)
+
+
+@dataclass(frozen=True, slots=True)
+class ControlRequestBuilder:
+    """Makes the requests of one controller term."""
+
+    context: ControllerContext
+    controller_id: int
+    controller_epoch: int
+    internal_listener: str
+
+    def leaders_for(
+        self, node: int, partitions: Mapping[Partition, bool]
+    ) -> tuple[leader_and_isr.LeaderAndIsrRequest, int]:
+        """Leaders of the partitions for one of their replicas; the values say which are new."""
+        leaders = {self.context.leaders[partition].leader for partition in partitions}
+        request = leader_and_isr.LeaderAndIsrRequest(
+            controller_id=self.controller_id,
+            controller_epoch=self.controller_epoch,
+            broker_epoch=self.context.nodes[node].epoch,
+            type=INCREMENTAL,
+            topic_states=[
+                leader_and_isr.TopicState(
+                    topic_name=topic,
+                    topic_id=self._topic_id(topic),
+                    partition_states=[
+                        self._leader_state(partition, is_new=partitions[partition])
+                        for partition in group
+                    ],
+                )
+                for topic, group in _by_topic(partitions).items()
+            ],
+            live_leaders=self._live_leaders(leaders),
+        )
+        old = PEER_LEADER_AND_ISR_VERSION
+        return request, old if self._has_kafka_peer() else LEADER_AND_ISR_VERSION
+
+    def topic_states(self, partitions: Iterable[Partition]) -> list[update_metadata.TopicState]:
+        """The partitions as UpdateMetadata tells them; one list serves every node."""
+        return [
+            update_metadata.TopicState(
+                topic_name=topic,
+                topic_id=self._topic_id(topic),
+                partition_states=[
+                    self._metadata_state(partition)
+                    for partition in group
+                    if partition in self.context.leaders
+                ],
+            )
+            for topic, group in _by_topic(partitions).items()
+        ]
+
+    def metadata_for(
+        self, node: int, states: list[update_metadata.TopicState], *, is_whole: bool = False
+    ) -> tuple[update_metadata.UpdateMetadataRequest, int]:
+        """Changed partitions and all registered nodes, for one node.
+
+        ``is_whole``: there are no other topics; a node that missed their deletion forgets them.
+        """
+        request = update_metadata.UpdateMetadataRequest(
+            type=WHOLE if is_whole else INCREMENTAL,
+            controller_id=self.controller_id,
+            controller_epoch=self.controller_epoch,
+            broker_epoch=self.context.nodes[node].epoch,
+            topic_states=states,
+            live_brokers=[self._live_broker(other) for other in sorted(self.context.nodes)],
+        )
+        if self.context.nodes[node].is_kafka_peer:
+            return request, PEER_UPDATE_METADATA_VERSION
+        return request, WHOLE_METADATA_VERSION if is_whole else UPDATE_METADATA_VERSION
+
+    def stops_for(
+        self, node: int, partitions: Mapping[Partition, bool]
+    ) -> tuple[stop_replica.StopReplicaRequest, int]:
+        """Replicas for one node to stop; the values say whose logs to delete."""
+        request = stop_replica.StopReplicaRequest(
+            controller_id=self.controller_id,
+            controller_epoch=self.controller_epoch,
+            broker_epoch=self.context.nodes[node].epoch,
+            topic_states=[
+                stop_replica.TopicState(
+                    topic_name=topic,
+                    partition_states=[
+                        stop_replica.PartitionState(
+                            partition_index=partition[1],
+                            leader_epoch=self._stop_epoch(partition),
+                            delete_partition=partitions[partition],
+                        )
+                        for partition in group
+                    ],
+                )
+                for topic, group in _by_topic(partitions).items()
+            ],
+        )
+        return request, STOP_REPLICA_VERSION
+
+    def _leader_state(self, partition: Partition, *, is_new: bool) -> leader_and_isr.PartitionState:
+        state = self.context.leaders[partition]
+        move = self.context.moves.get(partition)
+        return leader_and_isr.PartitionState(
+            partition_index=partition[1],
+            controller_epoch=state.controller_epoch,
+            leader=state.leader,
+            leader_epoch=state.leader_epoch,
+            isr=list(state.isr),
+            partition_epoch=state.zk_version,
+            replicas=self.context.assigned(partition),
+            adding_replicas=move.adding if move else [],
+            removing_replicas=move.removing if move else [],
+            is_new=is_new,
+        )
+
+    def _metadata_state(self, partition: Partition) -> update_metadata.PartitionState:
+        state = self.context.leaders[partition]
+        is_deleted = partition[0] in self.context.deleting
+        return update_metadata.PartitionState(
+            partition_index=partition[1],
+            controller_epoch=state.controller_epoch,
+            leader=DELETED if is_deleted else state.leader,
+            leader_epoch=state.leader_epoch,
+            isr=list(state.isr),
+            zk_version=state.zk_version,
+            replicas=self.context.assigned(partition),
+            offline_replicas=self.context.offline_replicas(partition),
+        )
+
+    def _stop_epoch(self, partition: Partition) -> int:
+        if partition[0] in self.context.deleting:
+            return DELETION_EPOCH
+        state = self.context.leaders.get(partition)
+        return NO_EPOCH if state is None else state.leader_epoch
+
+    def _live_leaders(self, leaders: Collection[int]) -> list[leader_and_isr.LiveLeader]:
+        found = []
+        for node in sorted(self.context.nodes.keys() & leaders):
+            address = self.context.address(node, self.internal_listener)
+            if address is not None:
+                host, port = address
+                found.append(leader_and_isr.LiveLeader(broker_id=node, host_name=host, port=port))
+        return found
+
+    def _live_broker(self, node: int) -> update_metadata.Broker:
+        registration = self.context.nodes[node].registration
+        return update_metadata.Broker(
+            id=node,
+            endpoints=[
+                update_metadata.Endpoint(
+                    port=port,
+                    host=host,
+                    listener=listener,
+                    security_protocol=_PROTOCOL_IDS[registration.protocol(listener)],
+                )
+                for listener, (host, port) in registration.endpoints.items()
+            ],
+            rack=registration.rack,
+        )
+
+    def _topic_id(self, topic: str) -> bytes:
+        if self._has_kafka_peer():
+            return NO_TOPIC_ID
+        return self.context.topic_ids.get(topic, NO_TOPIC_ID)
+
+    def _has_kafka_peer(self) -> bool:
+        return any(node.is_kafka_peer for node in self.context.nodes.values())
+
+
+_PROTOCOL_IDS: Final = {"PLAINTEXT": 0, "SSL": 1, "SASL_PLAINTEXT": 2, "SASL_SSL": 3}
+
+
+def _by_topic(partitions: Iterable[Partition]) -> dict[str, list[Partition]]:
+    topics: dict[str, list[Partition]] = {}
+    for partition in sorted(partitions):
+        topics.setdefault(partition[0], []).append(partition)
+    return topics

@@ -1,0 +1,237 @@
+"""Topics made and unmade by request: what is asked is judged, then written to ZooKeeper.
+
+Source: docs/spec/cluster.md §2.9 to §2.11. Any node may do it; the controller sees the znodes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from barnabas.broker.metadata.internal_topics import refuse_loss, with_needed
+from barnabas.broker.metadata.random_uuid import new_topic_id
+from barnabas.broker.settings.log_config import LogConfig
+from barnabas.client.zookeeper.interface import (
+    Create,
+    MultiFailed,
+    NodeExists,
+    Op,
+    PayloadTooLarge,
+    Set,
+    ZooKeeper,
+    read_if_any,
+)
+from barnabas.protocol.errors import ErrorCode, Refused
+from barnabas.protocol.names import collides, topic_problem
+from barnabas.protocol.settings import ConfigError
+from barnabas.protocol.zookeeper import znodes
+
+from .replica_assignment import Assignment, CandidateNode, assign_new, candidates_for
+
+UNSET: Final = -1
+"""In place of a count: the node's default, or as the assignment says."""
+PARTITIONS_MAX: Final = 50_000
+"""No assignment of more fits into a znode; refused before a node works it out."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RequestedTopic:
+    """A topic as somebody asks for it."""
+
+    name: str
+    partitions: int = UNSET
+    factor: int = UNSET
+    assignment: Mapping[int, Sequence[int]] = field(default_factory=dict)
+    """Replicas chosen by hand; then both counts are UNSET."""
+    configs: Mapping[str, str | None] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedTopic:
+    """A topic as it will be."""
+
+    name: str
+    topic_id: bytes
+    assignment: Assignment
+    configs: Mapping[str, str]
+    config: LogConfig
+    """The settings in force: the node's defaults with ``configs`` on top."""
+
+    @property
+    def factor(self) -> int:
+        """Replicas of each partition."""
+        return len(self.assignment[0])
+
+
+class TopicCreator:
+    """Judges wishes and writes what they come to."""
+
+    def __init__(
+        self,
+        zookeeper: ZooKeeper,
+        chance: random.Random,
+        *,
+        partitions: int,
+        factor: int,
+        log_defaults: Callable[[], LogConfig],
+    ) -> None:
+        """``log_defaults`` are the node's settings for topics, which may change."""
+        self._zookeeper = zookeeper
+        self._chance = chance
+        self._partitions = partitions
+        self._factor = factor
+        self._log_defaults = log_defaults
+
+    async def plan(self, wish: RequestedTopic) -> PlannedTopic:
+        """Work out assignment and settings; raises Refused and writes nothing.
+
+        INVALID_TOPIC_EXCEPTION, TOPIC_ALREADY_EXISTS, INVALID_PARTITIONS, INVALID_CONFIG,
+        INVALID_REPLICATION_FACTOR, INVALID_REPLICA_ASSIGNMENT or INVALID_REQUEST.
+        """
+        problem = topic_problem(wish.name)
+        if problem is not None:
+            raise Refused(ErrorCode.INVALID_TOPIC_EXCEPTION, problem)
+        await self._refuse_existing(wish.name)
+        configs, config = self._judged_configs(with_needed(wish.name, wish.configs))
+        refuse_loss(wish.name, configs)
+        nodes = candidates_for(wish.name, await live_nodes(self._zookeeper))
+        return PlannedTopic(
+            name=wish.name,
+            topic_id=new_topic_id(self._chance),
+            assignment=self._assignment(wish, nodes),
+            configs=configs,
+            config=config,
+        )
+
+    async def create(self, plan: PlannedTopic) -> None:
+        """Write settings and assignment, both or none.
+
+        Raises Refused: TOPIC_ALREADY_EXISTS, or INVALID_REQUEST for more than a znode can hold.
+        """
+        record = znodes.TopicAssignment(partitions=plan.assignment, topic_id=plan.topic_id)
+        settings = znodes.TopicConfig(config=plan.configs).to_json()
+        path = znodes.topic_config_path(plan.name)
+        topic = Create(znodes.topic_path(plan.name), record.to_json())
+        is_left_over = await self._zookeeper.exists(path) is not None
+        write: Op = Set(path, settings) if is_left_over else Create(path, settings)
+        try:
+            await self._zookeeper.multi(topic, write)
+        except MultiFailed as failed:
+            if isinstance(failed.error, NodeExists):
+                raise _exists(plan.name) from None
+            raise failed.error from None
+        except PayloadTooLarge:
+            reason = "assignment and settings are more than a znode can hold"
+            raise Refused(ErrorCode.INVALID_REQUEST, reason) from None
+
+    async def mark_for_deletion(self, name: str) -> None:
+        """Ask the controller to delete a topic; asking twice is asking once."""
+        try:
+            await self._zookeeper.create(znodes.deletion_path(name))
+        except NodeExists:
+            return
+
+    async def deleted(self, name: str) -> None:
+        """Return when the deletion of a topic is through and its name is free again."""
+        while True:
+            gone = asyncio.Event()
+            if await self._zookeeper.exists(znodes.deletion_path(name), gone.set) is None:
+                return
+            await gone.wait()
+
+    async def _refuse_existing(self, name: str) -> None:
+        names = await self._zookeeper.children(znodes.BROKER_TOPICS)
+        if name in names:
+            raise _exists(name)
+        if await self._zookeeper.exists(znodes.deletion_path(name)) is not None:
+            raise Refused(ErrorCode.TOPIC_ALREADY_EXISTS, f"{name} is still being deleted")
+        other = collides(name, names)
+        if other is not None:
+            raise Refused(
+                ErrorCode.INVALID_TOPIC_EXCEPTION,
+                f"{name} cannot be told from the existing {other}: '.' and '_' count as one",
+            )
+
+    def _judged_configs(
+        self, configs: Mapping[str, str | None]
+    ) -> tuple[dict[str, str], LogConfig]:
+        given = {}
+        for name, value in configs.items():
+            if value is None:
+                raise Refused(ErrorCode.INVALID_CONFIG, f"{name}: null is no value")
+            given[name] = value
+        try:
+            return given, self._log_defaults().with_overrides(given)
+        except ConfigError as error:
+            raise Refused(ErrorCode.INVALID_CONFIG, str(error)) from None
+
+    def _assignment(self, wish: RequestedTopic, nodes: Sequence[CandidateNode]) -> Assignment:
+        if wish.assignment:
+            if wish.partitions != UNSET or wish.factor != UNSET:
+                raise Refused(
+                    ErrorCode.INVALID_REQUEST,
+                    "replicas chosen by hand leave no choice of partitions or factor: set both -1",
+                )
+            return _judged_by_hand(wish.assignment, [node.id for node in nodes])
+        partitions = self._partitions if wish.partitions == UNSET else wish.partitions
+        factor = self._factor if wish.factor == UNSET else wish.factor
+        if partitions <= 0:
+            raise Refused(ErrorCode.INVALID_PARTITIONS, "at least one partition is needed")
+        if partitions > PARTITIONS_MAX:
+            reason = f"at most {PARTITIONS_MAX} partitions fit into a topic's znode"
+            raise Refused(ErrorCode.INVALID_PARTITIONS, reason)
+        _judge_factor(factor, len(nodes))
+        return assign_new(nodes, partitions=partitions, factor=factor, chance=self._chance)
+
+
+async def live_nodes(zookeeper: ZooKeeper) -> list[CandidateNode]:
+    """Every registered node that can be read, with rack and roles."""
+    found = []
+    for node_id in znodes.broker_ids(await zookeeper.children(znodes.BROKER_IDS)):
+        record = await read_if_any(zookeeper, znodes.broker_path(node_id))
+        try:
+            node = znodes.BrokerRegistration.from_json(record[0] if record else b"")
+        except ValueError:
+            continue
+        found.append(CandidateNode(node_id, node.rack, frozenset(node.roles)))
+    return found
+
+
+def _judge_factor(factor: int, nodes: int) -> None:
+    if factor <= 0:
+        raise Refused(ErrorCode.INVALID_REPLICATION_FACTOR, "at least one replica is needed")
+    if factor > nodes:
+        raise Refused(
+            ErrorCode.INVALID_REPLICATION_FACTOR,
+            f"{factor} replicas need as many live nodes of the topic's role, there are {nodes}",
+        )
+
+
+def _judged_by_hand(chosen: Mapping[int, Sequence[int]], nodes: Collection[int]) -> Assignment:
+    """The assignment as it was chosen, when it can be served."""
+    if sorted(chosen) != list(range(len(chosen))):
+        raise _misassigned("partitions must be numbered from 0 without a gap")
+    lengths = {len(replicas) for replicas in chosen.values()}
+    if len(lengths) != 1 or 0 in lengths:
+        raise _misassigned("every partition needs the same number of replicas, at least one")
+    for index, replicas in chosen.items():
+        if len(set(replicas)) != len(replicas):
+            raise _misassigned(f"partition {index} names a node twice")
+        strangers = sorted(set(replicas) - set(nodes))
+        if strangers:
+            raise _misassigned(
+                f"partition {index}: nodes {strangers} are not live or not of the topic's role"
+            )
+    _judge_factor(lengths.pop(), len(nodes))
+    return {index: tuple(chosen[index]) for index in sorted(chosen)}
+
+
+def _misassigned(message: str) -> Refused:
+    return Refused(ErrorCode.INVALID_REPLICA_ASSIGNMENT, message)
+
+
+def _exists(name: str) -> Refused:
+    return Refused(ErrorCode.TOPIC_ALREADY_EXISTS, f"topic {name} exists")

@@ -1,0 +1,174 @@
+"""Partitions through their states: created, led, without a leader, gone.
+
+Source: docs/spec/cluster.md §2.6 and §2.13.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable
+
+from .context import ControllerContext, Leadership, Partition
+from .leader_election import (
+    NO_LEADER,
+    ElectionResult,
+    elect_for_controlled_shutdown,
+    elect_for_new_partition,
+    elect_for_offline_partition,
+    elect_for_reassigned_partition,
+    elect_preferred_replica,
+)
+from .leadership_handover import LeadershipHandovers
+from .partition_state_znodes import PartitionStateZnodes
+from .request_batch import ControlRequestBatch
+from .state_transitions import PARTITION_TRANSITIONS, PartitionStatus, valid_transitions
+
+log = logging.getLogger(__name__)
+
+ElectionStrategy = Callable[[Partition, Leadership], ElectionResult | None]
+
+
+class PartitionStateMachine:
+    """Moves partitions between states; elections write to ZooKeeper, then tell the nodes."""
+
+    def __init__(
+        self,
+        context: ControllerContext,
+        states: PartitionStateZnodes,
+        may_be_unclean: Callable[[str], bool],
+        handovers: LeadershipHandovers,
+        may_answer: Callable[[int], bool],
+    ) -> None:
+        """``may_answer`` says of a node that is not registered whether its lease may last."""
+        self._context = context
+        self._states = states
+        self._may_be_unclean = may_be_unclean
+        self._handovers = handovers
+        self._may_answer = may_answer
+
+    def become(self, partitions: Iterable[Partition], status: PartitionStatus) -> list[Partition]:
+        """Note a state other than ONLINE; returns those that could move there."""
+        assert status is not PartitionStatus.ONLINE, "a partition comes online by election"
+        moved = valid_transitions(
+            partitions, status, self._context.partitions, PARTITION_TRANSITIONS
+        )
+        for partition in moved:
+            self._context.partitions[partition] = status
+        return moved
+
+    async def create(self, partitions: Iterable[Partition], batch: ControlRequestBatch) -> None:
+        """Give new partitions their first leader; without a live replica they stay new."""
+        choices = {}
+        for partition in self._movable(partitions):
+            replicas = self._context.assigned(partition)
+            choice = elect_for_new_partition(replicas, self._context.online_for(partition))
+            if choice is None:
+                log.warning("left a partition new: no replica is live partition=%s-%d", *partition)
+            else:
+                choices[partition] = choice
+        led = {topic for topic, _index in self._context.leaders}
+        has_partitions = {topic: topic in led for topic, _index in choices}
+        for partition, state in (await self._states.create(choices, has_partitions)).items():
+            self._led(partition, state)
+            batch.lead(choices[partition].isr, partition, is_new=True)
+
+    async def elect(
+        self,
+        partitions: Iterable[Partition],
+        strategy: ElectionStrategy,
+        batch: ControlRequestBatch,
+    ) -> list[Partition]:
+        """Elect from what ZooKeeper holds now, again where a leader wrote meanwhile.
+
+        Returns the partitions that have a leader by this election; the others stay as they were.
+        """
+        elected: list[Partition] = []
+        remaining = self._movable(partitions)
+        while remaining:
+            wanted = {}
+            for partition, state in (await self._states.read(remaining)).items():
+                self._context.leaders[partition] = state
+                choice = strategy(partition, state)
+                if choice is not None:
+                    wanted[partition] = (choice, state)
+                    self._report_loss(partition, choice)
+            written, remaining = await self._states.write(wanted)
+            for partition, state in written.items():
+                self._led(partition, state, wanted[partition][1].leader)
+                batch.lead(self._context.assigned(partition), partition)
+            elected += written
+        return elected
+
+    async def elect_wherever_missing(self, batch: ControlRequestBatch) -> None:
+        """New partitions are created, offline ones elected; those being deleted are left alone."""
+        by_status: dict[PartitionStatus, list[Partition]] = {}
+        for partition in self._context.all_partitions():
+            if partition[0] not in self._context.deleting:
+                status = self._context.partitions.get(partition, PartitionStatus.NON_EXISTENT)
+                by_status.setdefault(status, []).append(partition)
+        await self.create(by_status.get(PartitionStatus.NEW, []), batch)
+        await self.elect(by_status.get(PartitionStatus.OFFLINE, []), self.offline, batch)
+
+    def offline(self, partition: Partition, state: Leadership) -> ElectionResult | None:
+        """The strategy when the leader is gone, and all that it may still answer with, too."""
+        if state.leader not in self._context.nodes and self._may_answer(state.leader):
+            return None
+        return elect_for_offline_partition(
+            self._context.assigned(partition),
+            state.isr,
+            self._context.online_for(partition),
+            may_be_unclean=self._may_be_unclean(partition[0]),
+        )
+
+    def unclean(self, partition: Partition, state: Leadership) -> ElectionResult | None:
+        """The strategy of an administrator who gives records up to have a leader again."""
+        replicas = self._context.assigned(partition)
+        live = self._context.online_for(partition)
+        return elect_for_offline_partition(replicas, state.isr, live, may_be_unclean=True)
+
+    def moved(self, partition: Partition, state: Leadership) -> ElectionResult | None:
+        """The strategy at the end of a reassignment: only replicas that stay may lead."""
+        target = self._context.target(partition)
+        return elect_for_reassigned_partition(
+            target, state.isr, self._context.online_for(partition)
+        )
+
+    def unchanged(self, partition: Partition, state: Leadership) -> ElectionResult | None:
+        """No election: the same leader in a new epoch, so that what was said before is stale."""
+        return ElectionResult(state.leader, state.isr)
+
+    def preferred(self, partition: Partition, state: Leadership) -> ElectionResult | None:
+        """The strategy that gives leadership back to the first replica."""
+        replicas = self._context.assigned(partition)
+        if state.leader == replicas[0]:
+            return None
+        return elect_preferred_replica(replicas, state.isr, self._context.online_for(partition))
+
+    def controlled_shutdown(self, partition: Partition, state: Leadership) -> ElectionResult | None:
+        """The strategy that takes leadership from nodes about to stop."""
+        return elect_for_controlled_shutdown(
+            self._context.assigned(partition),
+            state.isr,
+            self._context.nodes,
+            self._context.shutting_down,
+        )
+
+    def _movable(self, partitions: Iterable[Partition]) -> list[Partition]:
+        current = self._context.partitions
+        return valid_transitions(partitions, PartitionStatus.ONLINE, current, PARTITION_TRANSITIONS)
+
+    def _led(self, partition: Partition, state: Leadership, former: int | None = None) -> None:
+        self._handovers.began(partition, former, state.leader)
+        self._context.leaders[partition] = state
+        self._context.partitions[partition] = (
+            PartitionStatus.OFFLINE if state.leader == NO_LEADER else PartitionStatus.ONLINE
+        )
+
+    def _report_loss(self, partition: Partition, choice: ElectionResult) -> None:
+        if choice.is_unclean:
+            log.error(
+                "elected outside the in-sync set, acknowledged records may be lost "
+                "partition=%s-%d leader=%d",
+                *partition,
+                choice.leader,
+            )

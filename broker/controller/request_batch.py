@@ -1,0 +1,190 @@
+"""What one event makes the controller tell the nodes, gathered and sent in the order that is safe.
+
+Source: docs/spec/cluster.md §2.4. LeaderAndIsr, then UpdateMetadata, then StopReplica.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from barnabas.protocol.errors import ErrorCode
+
+from .channel_manager import ControllerChannelManager, QueuedRequest
+from .context import ControllerContext, Partition, Replica
+from .control_requests import ControlRequestBuilder
+from .leadership_handover import LeadershipHandovers
+
+ROLE_KNOWN: Final = (ErrorCode.NONE, ErrorCode.STALE_CONTROLLER_EPOCH)
+"""Answers of a replica that knows its role: it took it over, or had it, or a newer one, before."""
+
+
+@dataclass(frozen=True, slots=True)
+class ResponseCallbacks:
+    """Who hears what the nodes answered; called on the loop, outside the event queue."""
+
+    replicas_failed: Callable[[list[Replica]], None]
+    """Replicas whose node answered KAFKA_STORAGE_ERROR to LeaderAndIsr."""
+    replicas_deleted: Callable[[list[Replica], list[Replica]], None]
+    """After a StopReplica with deletion: the replicas that are gone, and those that failed."""
+    informed: Callable[[int, int], None]
+    """A node, by id and broker epoch, has heard and answered all there is to know."""
+
+
+@dataclass(slots=True)
+class ControlRequestBatch:
+    """What to tell whom; fill it while handling one event, then :meth:`send`."""
+
+    context: ControllerContext
+    orders: ControlRequestBuilder
+    channels: ControllerChannelManager
+    replies: ResponseCallbacks
+    handovers: LeadershipHandovers
+    _leaders: dict[int, dict[Partition, bool]] = field(default_factory=dict)
+    _metadata: set[Partition] = field(default_factory=set)
+    _metadata_for: set[int] = field(default_factory=set)
+    _whole_for: set[int] = field(default_factory=set)
+    _informed: set[int] = field(default_factory=set)
+    _stops: dict[int, dict[Partition, bool]] = field(default_factory=dict)
+
+    def lead(self, nodes: Iterable[int], partition: Partition, *, is_new: bool = False) -> None:
+        """Tell the registered ones of ``nodes`` who leads, and everybody through metadata."""
+        for node in nodes:
+            if node in self.context.nodes:
+                told = self._leaders.setdefault(node, {})
+                told[partition] = told.get(partition, False) or is_new
+        self.publish([partition])
+
+    def publish(self, partitions: Iterable[Partition], nodes: Iterable[int] | None = None) -> None:
+        """Tell ``nodes`` (all when None) of the partitions' leaders and of all live nodes."""
+        self._metadata.update(partitions)
+        self._metadata_for |= set(self.context.nodes if nodes is None else nodes)
+
+    def publish_all(self, nodes: Iterable[int] | None = None) -> None:
+        """Tell ``nodes`` of every partition, and that there is no other topic.
+
+        Not the latter while a topic's znode cannot be read: its offsets would be forgotten.
+        """
+        told = set(self.context.nodes if nodes is None else nodes)
+        self.publish(self.context.leaders, told)
+        if not self.context.unreadable:
+            self._whole_for |= told
+
+    def inform(self, nodes: Iterable[int] | None = None) -> None:
+        """With the answer to this, ``nodes`` (all when None) have obeyed all that was sent.
+
+        Only then may they answer for what they lead: one that was away leads, as far as it knows,
+        what it led before.
+        """
+        told = set(self.context.nodes if nodes is None else nodes)
+        self.publish([], told)
+        self._informed |= told
+
+    def stop(self, replica: Replica, *, delete: bool) -> None:
+        """Have a node stop serving a replica, and delete its log if ``delete``."""
+        topic, index, node = replica
+        if node in self.context.nodes:
+            stops = self._stops.setdefault(node, {})
+            stops[topic, index] = stops.get((topic, index), False) or delete
+
+    def send(self) -> None:
+        """Queue everything, in order, and be empty again."""
+        for node, told in self._leaders.items():
+            self._send_leaders(node, told)
+        if self._metadata_for:
+            self._send_metadata()
+        for node, stops in self._stops.items():
+            self._send_stops(node, stops)
+        self._leaders, self._stops = {}, {}
+        self._metadata, self._metadata_for, self._whole_for = set(), set(), set()
+        self._informed = set()
+
+    def _send_leaders(self, node: int, told: dict[Partition, bool]) -> None:
+        known = {
+            partition: is_new
+            for partition, is_new in told.items()
+            if partition in self.context.leaders and not self.handovers.is_held(node, partition)
+        }
+        if known:
+            request, version = self.orders.leaders_for(node, known)
+            epochs = {each: self.context.leaders[each].leader_epoch for each in known}
+            self.channels.send(
+                node, QueuedRequest(request, version, self._leaders_answered(node, epochs))
+            )
+
+    def _send_metadata(self) -> None:
+        states = self.orders.topic_states(self._metadata)
+        for node in sorted(self._metadata_for & self.context.nodes.keys()):
+            is_whole = node in self._whole_for
+            request, version = self.orders.metadata_for(node, states, is_whole=is_whole)
+            informed = self._informed_answer(node) if node in self._informed else None
+            self.channels.send(node, QueuedRequest(request, version, informed))
+
+    def _informed_answer(self, node: int) -> Callable[[Any], None]:
+        epoch = self.context.nodes[node].epoch
+        return lambda answer: self.replies.informed(node, epoch)
+
+    def _send_stops(self, node: int, stops: dict[Partition, bool]) -> None:
+        request, version = self.orders.stops_for(node, stops)
+        deleted = [(*partition, node) for partition, delete in stops.items() if delete]
+        self.channels.send(
+            node, QueuedRequest(request, version, self._stops_answered(node, deleted))
+        )
+
+    def _leaders_answered(
+        self, node: int, epochs: Mapping[Partition, int]
+    ) -> Callable[[Any], None]:
+        """``epochs`` are those the order tells of: who has heard of an older one must wait."""
+        names = {topic_id: topic for topic, topic_id in self.context.topic_ids.items()}
+
+        def answered(answer: Any) -> None:
+            failed = []
+            obeyed = []
+            for topic, error in _errors(answer, names):
+                replica = (topic, error.partition_index, node)
+                if error.error_code in ROLE_KNOWN:
+                    self.context.unheard.discard(replica)
+                    obeyed.append(replica[:2])
+                elif error.error_code == ErrorCode.KAFKA_STORAGE_ERROR:
+                    failed.append(replica)
+                else:
+                    self.context.unheard.add(replica)
+            self.handovers.obeyed(node, filter(self._is_newest(epochs), obeyed))
+            if failed:
+                self.replies.replicas_failed(failed)
+
+        return answered
+
+    def _is_newest(self, epochs: Mapping[Partition, int]) -> Callable[[Partition], bool]:
+        def is_newest(partition: Partition) -> bool:
+            state = self.context.leaders.get(partition)
+            return state is not None and state.leader_epoch == epochs.get(partition)
+
+        return is_newest
+
+    def _stops_answered(self, node: int, deleted: list[Replica]) -> Callable[[Any], None] | None:
+        if not deleted:
+            return None
+
+        def answered(answer: Any) -> None:
+            refused = {
+                (error.topic_name, error.partition_index, node)
+                for error in answer.partition_errors
+                if error.error_code
+            }
+            if answer.error_code:
+                refused = set(deleted)
+            gone = [replica for replica in deleted if replica not in refused]
+            self.replies.replicas_deleted(gone, sorted(refused & set(deleted)))
+
+        return answered
+
+
+def _errors(answer: Any, names: dict[bytes, str]) -> Iterable[tuple[str, Any]]:
+    """Each partition's error with its topic, whichever way the version of the answer names it."""
+    for error in answer.partition_errors:
+        yield error.topic_name, error
+    for topic in answer.topics:
+        for error in topic.partition_errors:
+            yield names.get(topic.topic_id, ""), error

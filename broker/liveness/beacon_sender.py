@@ -1,0 +1,140 @@
+"""The node's side: beacons to all others, and the lease that the controller's echoes extend.
+
+Source: docs/spec/reliability.md §3.1 (a) and (d). Pure: datagrams and times come in, datagrams go
+out.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+from barnabas.broker.settings.liveness_settings import BeaconTimes
+from barnabas.protocol.beacon import Beacon, Echo
+
+from .lease import TimedLease
+
+MICROSECONDS = 1e6
+AUTHORITY_LOSS_TIMEOUTS = 4
+"""So many T may a controller be without authority before others try to do better."""
+
+
+@dataclass(slots=True)
+class AuthorityClaim:
+    """What a node that is controller says of that; zeros when it is not."""
+
+    epoch: int = 0
+    left_us: int = 0
+
+
+@dataclass(slots=True)
+class BeaconSender:
+    """One node's beacons; ``send`` takes the receiver's id and the message.
+
+    ``clock`` is the one of the lease. ``incarnation`` gives a fresh random number.
+    """
+
+    cluster_id: str
+    node_id: int
+    times: BeaconTimes
+    clock: Callable[[], float]
+    lease: TimedLease
+    send: Callable[[int, Beacon], None]
+    incarnation: Callable[[], int]
+    broker_epoch: int = -1
+    _life: int = 0
+    _sequence: int = 0
+    _first_sent: float = math.inf
+    _epoch: int = 0
+    _heard: float = field(default=-math.inf)
+    _alive: float = field(default=-math.inf)
+    _has_voters: bool = False
+    """The controller has its authority from voters, or will have: ZooKeeper's stalls pass by."""
+
+    def begin_life(self, broker_epoch: int) -> None:
+        """The node was registered: no lease of an earlier registration counts any more."""
+        self.lease.drop()
+        self.broker_epoch = broker_epoch
+        self._life = self.incarnation()
+        self._sequence = 0
+        self._first_sent = math.inf
+        self.expect_controller()
+
+    @property
+    def incarnation_now(self) -> int:
+        """The one that beacons carry now."""
+        return self._life
+
+    def beat(self, receivers: Iterable[int], authority: AuthorityClaim) -> float:
+        """Say to all others that this node lives; when that was, by ``clock``."""
+        return self._send_all(receivers, authority, is_leaving=False)
+
+    def leave(self, receivers: Iterable[int]) -> None:
+        """Say to all others that this node stops; its lease is over before they hear it."""
+        self.lease.drop()
+        self._send_all(receivers, AuthorityClaim(), is_leaving=True)
+        self._life = self.incarnation()
+
+    def take_echo(self, echo: Echo) -> None:
+        """The controller heard a beacon of ours: the lease counts from when that was sent."""
+        now = self.clock()
+        sent = echo.sent_us / MICROSECONDS
+        if echo.node_id != self.node_id or echo.incarnation != self._life:
+            return
+        if echo.controller_epoch < self._epoch or not self._first_sent <= sent <= now:
+            return
+        self._epoch = echo.controller_epoch
+        if echo.validity_us <= 0:
+            return
+        self._heard = self._alive = now
+        validity = echo.validity_us / MICROSECONDS
+        if echo.is_settled:
+            self.lease.settle(echo.controller_epoch)
+        self.lease.extend(sent + min(self.times.timeout, validity) - self.times.margin)
+
+    def take_beacon(self, beacon: Beacon) -> None:
+        """Another node lives; if it is the controller, that is not silent."""
+        if not beacon.controller_epoch or beacon.controller_epoch < self._epoch:
+            return
+        self._epoch = beacon.controller_epoch
+        self._alive = self.clock()
+        self._has_voters = beacon.takes_acknowledgements
+        if beacon.authority_us > 0:
+            self._heard = self._alive
+
+    def expect_controller(self) -> None:
+        """Somebody was elected just now: the silence is counted from here."""
+        self._heard = self._alive = self.clock()
+
+    def is_controller_silent(self) -> bool:
+        """The controller was not heard for T, or has had no authority for PATIENCE times T.
+
+        Without authority it waits for ZooKeeper, and a successor might wait as long. One that may
+        have authority from voters is left to its session.
+        """
+        now, timeout = self.clock(), self.times.timeout
+        if now - self._alive > timeout:
+            return True
+        return not self._has_voters and now - self._heard > AUTHORITY_LOSS_TIMEOUTS * timeout
+
+    def _send_all(
+        self, receivers: Iterable[int], authority: AuthorityClaim, *, is_leaving: bool
+    ) -> float:
+        self._sequence += 1
+        now_us = int(self.clock() * MICROSECONDS)
+        self._first_sent = min(self._first_sent, now_us / MICROSECONDS)
+        beacon = Beacon(
+            cluster_id=self.cluster_id,
+            node_id=self.node_id,
+            broker_epoch=self.broker_epoch,
+            incarnation=self._life,
+            sequence=self._sequence,
+            sent_us=now_us,
+            is_leaving=is_leaving,
+            controller_epoch=authority.epoch,
+            authority_us=authority.left_us,
+        )
+        for receiver in receivers:
+            self.send(receiver, beacon)
+        return now_us / MICROSECONDS

@@ -1,0 +1,207 @@
+"""The controller's side: whom it echoes, and whose silence it may act on.
+
+Source: docs/spec/reliability.md §3.1 (b) to (e); docs/beacons.md has the argument. Pure: beacons,
+times and the outcome of checks come in, echoes go out.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from barnabas.broker.settings.liveness_settings import BeaconTimes
+from barnabas.protocol.beacon import Acknowledgement, Beacon, Echo
+
+from .beacon_sender import MICROSECONDS, AuthorityClaim
+from .controller_authority import ControllerAuthority
+from .lease import TimedLease
+from .voter_set import ZOOKEEPER_ALONE, VoterSet
+
+UNBOUNDED: Final = 1e9
+"""A session timeout in seconds that bounds nothing."""
+
+
+@dataclass(slots=True)
+class LastBeacon:
+    """The last beacon of one node."""
+
+    broker_epoch: int
+    incarnation: int
+    sequence: int
+    at: float
+    """When it was received; never, once the node has said that it leaves."""
+    received: float
+    """When it was received, whatever it said."""
+
+
+@dataclass(slots=True)
+class FailureDetector:
+    """What a node does with beacons while it is controller; it listens all the time.
+
+    A node is echoed only after :meth:`admit`: it has acknowledged a whole state of this
+    controller, so nothing it may answer with is out of date.
+    """
+
+    cluster_id: str
+    node_id: int
+    times: BeaconTimes
+    clock: Callable[[], float]
+    send: Callable[[int, Echo], None]
+    own_lease: TimedLease
+    role: ControllerAuthority
+    incarnation: Callable[[], int]
+    """Of this node's beacons now."""
+    _heard: dict[int, LastBeacon] = field(default_factory=dict)
+    _admitted: dict[int, int] = field(default_factory=dict)
+    """Who is echoed, with the broker epoch it was admitted under."""
+    _granted: dict[int, float] = field(default_factory=dict)
+    """When each node was last echoed: its lease is over T later at the latest."""
+
+    @property
+    def epoch(self) -> int:
+        """Of this controller, 0 while it is none."""
+        return self.role.epoch
+
+    def begin(
+        self, epoch: int, inherited: VoterSet | None = ZOOKEEPER_ALONE, session: float = UNBOUNDED
+    ) -> None:
+        """This node was elected; ``session`` is its own negotiated timeout in seconds.
+
+        ``inherited`` binds the predecessor; None when nobody could read it.
+        """
+        self.role.begin(epoch, inherited, session)
+        self._admitted.clear()
+        self._granted.clear()
+
+    def end(self) -> None:
+        """This node is controller no longer."""
+        self.role.end()
+        self._admitted.clear()
+
+    def checked(self, sent: float) -> None:
+        """ZooKeeper confirmed the role in answer to a check that was sent at ``sent``."""
+        if self.epoch:
+            self.role.checked(sent)
+            self._extend_own_lease()
+
+    def round_sent(self, sent: float, vote: bool | None) -> None:
+        """A round of beacons leaves; ``vote`` is this node's own acknowledgement of it."""
+        if self.epoch:
+            self.role.round_sent(sent, vote)
+            self._extend_own_lease()
+
+    def take_acknowledgement(self, ack: Acknowledgement) -> None:
+        """A voter follows this controller, or did not yet know of a later one."""
+        is_ours = ack.controller_id == self.node_id and ack.controller_epoch == self.epoch
+        if is_ours and ack.incarnation == self.incarnation():
+            self.role.acknowledged(ack.node_id, ack.sent_us / MICROSECONDS, is_final=ack.is_final)
+            self._extend_own_lease()
+
+    def authority(self) -> AuthorityClaim:
+        """What this node's own beacons say of its role."""
+        left = self.role.end_at - self.clock()
+        if not self.epoch or left <= 0:
+            return AuthorityClaim(epoch=self.epoch)
+        return AuthorityClaim(self.epoch, int(left * MICROSECONDS))
+
+    def admit(self, node_id: int, broker_epoch: int) -> None:
+        """The node has acknowledged the whole state; from now on it may answer."""
+        self._admitted[node_id] = broker_epoch
+
+    def shut_out(self, node_id: int) -> None:
+        """Something this node leads is being moved, or it is suspected: echo it no more."""
+        self._admitted.pop(node_id, None)
+
+    def is_admitted(self, node_id: int) -> bool:
+        """The node is echoed."""
+        return node_id in self._admitted
+
+    def take(self, beacon: Beacon) -> bool:
+        """Note that a node lives, and let it answer for a while; False for a stale datagram."""
+        known = self._heard.get(beacon.node_id)
+        if known is not None and beacon.incarnation == known.incarnation:
+            if beacon.sequence <= known.sequence:
+                return False
+        elif known is not None and beacon.broker_epoch < known.broker_epoch:
+            return False
+        now = self.clock()
+        at = -math.inf if beacon.is_leaving else now
+        self._heard[beacon.node_id] = LastBeacon(
+            beacon.broker_epoch, beacon.incarnation, beacon.sequence, at, now
+        )
+        if beacon.is_leaving:
+            self.shut_out(beacon.node_id)
+            self._granted[beacon.node_id] = -math.inf
+        elif self._admitted.get(beacon.node_id) == beacon.broker_epoch:
+            self._echo(beacon)
+        return True
+
+    def silent(self, nodes: Mapping[int, int]) -> list[int]:
+        """Of these nodes, by broker epoch, those that fell silent T ago: their leases are over.
+
+        None without authority: who cannot be sure of being controller judges nobody. A node of
+        which no beacon was heard since it was registered is judged by its session alone. Ask
+        after all datagrams that have come were taken.
+        """
+        now = self.clock()
+        if self.role.end_at <= now or not self.role.settle():
+            return []
+        return [node for node, epoch in nodes.items() if self._fell_silent(node, epoch, now)]
+
+    def _fell_silent(self, node_id: int, broker_epoch: int, now: float) -> bool:
+        heard = self._heard.get(node_id)
+        if heard is None or heard.broker_epoch != broker_epoch:
+            return False
+        return now - heard.at >= self.times.timeout
+
+    def may_answer(self, node_id: int) -> bool:
+        """Whether a lease of this node may still last, whoever granted it."""
+        return self.clock() < self.over_at(node_id)
+
+    def over_at(self, node_id: int) -> float:
+        """When a lease of this node is surely over if it is not echoed again."""
+        if node_id == self.node_id:
+            return self.own_lease.end
+        granted = self._granted.get(node_id)
+        if granted == -math.inf:
+            return granted
+        by_ours = -math.inf if granted is None else granted + self.times.timeout
+        return by_ours if self.role.settle() else max(by_ours, self.role.settled_by)
+
+    def is_heard(self, node_id: int, broker_epoch: int) -> bool:
+        """A beacon of this registration came within T."""
+        heard = self._heard.get(node_id)
+        if heard is None or heard.broker_epoch != broker_epoch:
+            return False
+        return self.clock() - heard.at < self.times.timeout
+
+    def was_heard_since(self, node_id: int, since: float) -> bool:
+        """A beacon of this node came at ``since`` or later, by this node's clock."""
+        heard = self._heard.get(node_id)
+        return heard is not None and heard.received >= since
+
+    def _extend_own_lease(self) -> None:
+        if self._admitted.get(self.node_id) is None:
+            return
+        self.own_lease.extend(self.role.end_at - self.times.margin)
+        if self.role.settle():
+            self.own_lease.settle(self.epoch)
+
+    def _echo(self, beacon: Beacon) -> None:
+        validity = self.role.end_at - self.clock()
+        if not self.epoch or validity <= 0:
+            return
+        echo = Echo(
+            cluster_id=self.cluster_id,
+            controller_id=self.node_id,
+            controller_epoch=self.epoch,
+            node_id=beacon.node_id,
+            incarnation=beacon.incarnation,
+            sent_us=beacon.sent_us,
+            validity_us=int(validity * MICROSECONDS),
+            is_settled=self.role.settle(),
+        )
+        self._granted[beacon.node_id] = self.clock()
+        self.send(beacon.node_id, echo)

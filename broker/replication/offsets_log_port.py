@@ -1,0 +1,120 @@
+"""The coordinator's port to the offsets partitions that this node leads.
+
+Source: coordinator/ports.py; docs/spec/coordinator.md §3.2 (what acks=-1 means for a commit).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from barnabas.broker.storage.files import DiskFiles, Files
+from barnabas.coordinator.ports import OFFSETS_TOPIC, AppendDone
+from barnabas.protocol.errors import ErrorCode, Refused
+
+from .offsets_replica import OffsetsReplica
+from .replica_manager import ReplicaManager
+
+
+class OffsetsLogPort:
+    """Implements coordinator.ports.OffsetsLog over the hosted replicas."""
+
+    def __init__(
+        self,
+        replicas: ReplicaManager,
+        loop: asyncio.AbstractEventLoop,
+        may_answer: Callable[[], bool] = lambda: True,
+        files: Files | None = None,
+    ) -> None:
+        """``may_answer``: whether this node's lease holds; else nothing is acknowledged.
+
+        ``files`` is where snapshots are written.
+        """
+        self._replicas = replicas
+        self._files = files or DiskFiles()
+        self._loop = loop
+        self._may_answer = may_answer
+
+    def append(
+        self,
+        partition: int,
+        batch: bytearray,
+        *,
+        leader_epoch: int,
+        acks: int,
+        timeout_ms: int,
+        done: AppendDone,
+    ) -> None:
+        """Append as leader in ``leader_epoch``; ``done`` is called once, perhaps at once."""
+        try:
+            hosted = self._replicas.led(OFFSETS_TOPIC, partition)
+            if hosted.leader_epoch != leader_epoch:
+                raise Refused(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+            appended = hosted.append(batch, acks=acks, is_client=False)
+        except Refused as refusal:
+            done(refusal.code, -1)
+            return
+        base, end = appended.base_offset, appended.last_offset + 1
+        if acks != -1 or end <= hosted.high_watermark:
+            if self._may_answer():
+                done(ErrorCode.NONE, base)
+            else:
+                done(ErrorCode.NOT_LEADER_OR_FOLLOWER, -1)
+            return
+        answer = _Once(done, base, self._may_answer)
+        answer.timer = self._loop.call_later(
+            timeout_ms / 1000, answer.give, ErrorCode.REQUEST_TIMED_OUT
+        )
+        hosted.when_committed(end, answer.give, answer.timer.when())
+
+    def batch_bytes_max(self, partition: int) -> int:
+        """``max.message.bytes`` of the offsets topic, as this partition's log has it."""
+        hosted = self._replicas.get(OFFSETS_TOPIC, partition)
+        return 0 if hosted is None else hosted.log.config.max_message_bytes
+
+    def bounds(self, partition: int) -> tuple[int, int, int] | None:
+        """Log start offset, high watermark and log end offset; None when not led here."""
+        hosted = self._replicas.get(OFFSETS_TOPIC, partition)
+        if hosted is None or not hosted.is_leader:
+            return None
+        return hosted.log.start_offset, hosted.high_watermark, hosted.log.end_offset
+
+    def replica(self, partition: int) -> OffsetsReplica | None:
+        """The replica hosted here; None when there is none, or its disk failed."""
+        hosted = self._replicas.get(OFFSETS_TOPIC, partition)
+        if hosted is None or hosted.log.is_offline:
+            return None
+        if hosted.watcher is None:
+            hosted.watcher = OffsetsReplica(hosted, self._files)
+        assert isinstance(hosted.watcher, OffsetsReplica)
+        return hosted.watcher
+
+    def when_committed(self, partition: int, offset: int, done: Callable[[bool], None]) -> None:
+        """Call ``done`` with True once the high watermark is at ``offset``, else with False."""
+        hosted = self._replicas.get(OFFSETS_TOPIC, partition)
+        if hosted is None:
+            done(False)
+            return
+        hosted.when_committed(offset, lambda code: done(code is ErrorCode.NONE))
+
+
+class _Once:
+    """Whichever comes first decides: the high watermark, the end of leadership, or the time."""
+
+    __slots__ = ("_base", "_done", "_may_answer", "timer")
+
+    def __init__(self, done: AppendDone, base: int, may_answer: Callable[[], bool]) -> None:
+        self._done: AppendDone | None = done
+        self._base = base
+        self._may_answer = may_answer
+        self.timer: asyncio.TimerHandle | None = None
+
+    def give(self, code: ErrorCode) -> None:
+        done, self._done = self._done, None
+        if done is None:
+            return
+        if self.timer is not None:
+            self.timer.cancel()
+        if code is ErrorCode.NONE and not self._may_answer():
+            code = ErrorCode.NOT_LEADER_OR_FOLLOWER
+        done(code, self._base if code is ErrorCode.NONE else -1)

@@ -1,0 +1,156 @@
+"""Topics by wish: what is granted, what is refused and why (docs/spec/cluster.md §2.9)."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from barnabas.broker.controller.auto_topic_creation import AutoTopicCreation
+from barnabas.broker.controller.create_topics import RequestedTopic
+from barnabas.coordinator.config import CoordinatorConfig
+from barnabas.coordinator.ports import OFFSETS_TOPIC
+from barnabas.protocol.errors import ErrorCode, Refused
+from barnabas.protocol.zookeeper import znodes
+from tests.controller.small_cluster import SmallCluster
+
+
+async def refusal(cluster: SmallCluster, **wish: Any) -> Refused:
+    with pytest.raises(Refused) as refused:
+        await cluster.writer().plan(RequestedTopic(**wish))
+    return refused.value
+
+
+@pytest.mark.parametrize(
+    ("wish", "code"),
+    [
+        ({"name": "a/b"}, ErrorCode.INVALID_TOPIC_EXCEPTION),
+        ({"name": ".."}, ErrorCode.INVALID_TOPIC_EXCEPTION),
+        ({"name": "x" * 250}, ErrorCode.INVALID_TOPIC_EXCEPTION),
+        ({"name": "there"}, ErrorCode.TOPIC_ALREADY_EXISTS),
+        ({"name": "dotted_name"}, ErrorCode.INVALID_TOPIC_EXCEPTION),
+        ({"name": "going"}, ErrorCode.TOPIC_ALREADY_EXISTS),
+        ({"name": "t", "partitions": 0}, ErrorCode.INVALID_PARTITIONS),
+        ({"name": "t", "partitions": -2}, ErrorCode.INVALID_PARTITIONS),
+        ({"name": "t", "partitions": 2**31 - 1}, ErrorCode.INVALID_PARTITIONS),
+        ({"name": "t", "factor": 0}, ErrorCode.INVALID_REPLICATION_FACTOR),
+        ({"name": "t", "factor": 3}, ErrorCode.INVALID_REPLICATION_FACTOR),
+        ({"name": OFFSETS_TOPIC}, ErrorCode.INVALID_REPLICATION_FACTOR),
+        ({"name": "t", "configs": {"no.such": "1"}}, ErrorCode.INVALID_CONFIG),
+        ({"name": "t", "configs": {"segment.bytes": "many"}}, ErrorCode.INVALID_CONFIG),
+        ({"name": "t", "configs": {"segment.bytes": None}}, ErrorCode.INVALID_CONFIG),
+        ({"name": "t", "partitions": 1, "assignment": {0: [1]}}, ErrorCode.INVALID_REQUEST),
+        ({"name": "t", "assignment": {1: [1]}}, ErrorCode.INVALID_REPLICA_ASSIGNMENT),
+        ({"name": "t", "assignment": {0: []}}, ErrorCode.INVALID_REPLICA_ASSIGNMENT),
+        ({"name": "t", "assignment": {0: [1, 1]}}, ErrorCode.INVALID_REPLICA_ASSIGNMENT),
+        ({"name": "t", "assignment": {0: [1], 1: [1, 2]}}, ErrorCode.INVALID_REPLICA_ASSIGNMENT),
+        ({"name": "t", "assignment": {0: [9]}}, ErrorCode.INVALID_REPLICA_ASSIGNMENT),
+        ({"name": "t", "assignment": {0: [3]}}, ErrorCode.INVALID_REPLICA_ASSIGNMENT),
+    ],
+)
+async def test_a_wish_that_cannot_be_granted_has_its_code(
+    cluster: SmallCluster, wish: dict[str, Any], code: ErrorCode
+) -> None:
+    await cluster.start(1, ("broker",))
+    await cluster.start(2, ("broker",))
+    await cluster.create("there", {0: (1,)})
+    await cluster.create("dotted.name", {0: (1,)})
+    await cluster.observer.create(znodes.deletion_path("going"))
+    assert (await refusal(cluster, **wish)).code is code
+
+
+async def test_each_partition_gets_as_many_replicas_as_asked_for(cluster: SmallCluster) -> None:
+    for node in (1, 2, 3):
+        await cluster.start(node)
+    plan = await cluster.writer().plan(RequestedTopic(name="t", partitions=4, factor=3))
+    assert plan.factor == 3
+    assert all(sorted(replicas) == [1, 2, 3] for replicas in plan.assignment.values())
+    by_hand = await cluster.writer().plan(RequestedTopic(name="t", assignment={0: [3, 1]}))
+    assert by_hand.assignment == {0: (3, 1)}
+
+
+async def test_counts_left_open_are_the_defaults_of_the_node(cluster: SmallCluster) -> None:
+    await cluster.start(1)
+    plan = await cluster.writer(partitions=7).plan(RequestedTopic(name="t"))
+    assert sorted(plan.assignment) == list(range(7))
+    assert plan.factor == 1
+
+
+async def test_settings_and_assignment_are_written_together(cluster: SmallCluster) -> None:
+    await cluster.start(1)
+    await cluster.create_by_wish(name="t", partitions=2, configs={"retention.ms": "5"})
+    data, _stat = await cluster.observer.get("/config/topics/t")
+    assert znodes.TopicConfig.from_json(data).config == {"retention.ms": "5"}
+    data, _stat = await cluster.observer.get("/brokers/topics/t")
+    assignment = znodes.TopicAssignment.from_json(data)
+    assert assignment.partitions == {0: (1,), 1: (1,)}
+    assert assignment.topic_id is not None
+    with pytest.raises(Refused) as refused:
+        await cluster.create_by_wish(name="t")
+    assert refused.value.code is ErrorCode.TOPIC_ALREADY_EXISTS
+
+
+async def test_a_topic_too_large_for_a_znode_is_refused_for_good(cluster: SmallCluster) -> None:
+    await cluster.start(1)
+    with pytest.raises(Refused) as refused:
+        await cluster.create_by_wish(name="t", assignment=dict.fromkeys(range(90_000), (1,)))
+    assert refused.value.code is ErrorCode.INVALID_REQUEST
+    assert not refused.value.code.retriable
+    await cluster.create_by_wish(name="t")
+
+
+async def test_of_two_who_create_one_topic_at_once_the_second_is_refused(
+    cluster: SmallCluster,
+) -> None:
+    await cluster.start(1)
+    writer = cluster.writer()
+    plans = [await writer.plan(RequestedTopic(name="t")) for _ in range(2)]
+    await writer.create(plans[0])
+    with pytest.raises(Refused) as refused:
+        await writer.create(plans[1])
+    assert refused.value.code is ErrorCode.TOPIC_ALREADY_EXISTS
+
+
+async def test_a_registration_that_is_no_nodes_is_passed_over(cluster: SmallCluster) -> None:
+    await cluster.start(1)
+    await cluster.observer.create(f"{znodes.BROKER_IDS}/stray", b"")
+    assert (await cluster.writer().plan(RequestedTopic(name="t"))).assignment == {0: (1,)}
+
+
+async def test_the_offsets_topic_is_created_on_demand_on_coordinators(
+    cluster: SmallCluster,
+) -> None:
+    await cluster.start(1, ("coordinator",))
+    await cluster.start(2, ("broker",))
+    creation = AutoTopicCreation(cluster.writer(), CoordinatorConfig(offsets_replication_factor=1))
+    running = asyncio.create_task(creation.run())
+    creation.ask(OFFSETS_TOPIC)
+    creation.ask(OFFSETS_TOPIC)
+    creation.ask("ordinary")
+    await cluster.led(OFFSETS_TOPIC, 49, 1)
+    await cluster.led("ordinary", 0, 2)
+    running.cancel()
+    data, _stat = await cluster.observer.get(f"/config/topics/{OFFSETS_TOPIC}")
+    assert znodes.TopicConfig.from_json(data).config == {
+        "cleanup.policy": "compact",
+        "compression.type": "producer",
+        "segment.bytes": "104857600",
+    }
+
+
+async def test_a_topic_that_cannot_be_created_on_demand_is_reported_once(
+    cluster: SmallCluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    """docs/spec/cluster.md §5.1 check F4: the factor is not lowered silently."""
+    await cluster.start(1)
+    creation = AutoTopicCreation(cluster.writer(), CoordinatorConfig(offsets_replication_factor=3))
+    running = asyncio.create_task(creation.run())
+    for marker in ("first", "second"):
+        creation.ask(OFFSETS_TOPIC)
+        creation.ask(marker)
+        await cluster.led(marker, 0, 1)
+    running.cancel()
+    reports = [record for record in caplog.records if "cannot create" in record.message]
+    assert len(reports) == 1
+    assert await cluster.observer.exists(f"/brokers/topics/{OFFSETS_TOPIC}") is None

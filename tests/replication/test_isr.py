@@ -1,0 +1,205 @@
+"""In-sync sets and ZooKeeper: lost answers, other leaders, no connection, notices.
+
+Source: docs/spec/cluster.md §3.6; §3.11 checks R6 and R7; §6 pitfalls 3, 4 and 16.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from barnabas.broker.replication.isr import NOTIFICATION_CHECK_S, NOTIFICATION_QUIET_S, IsrManager
+from barnabas.broker.replication.partition import Partition
+from barnabas.broker.replication.replica_manager import ReplicaManager
+from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.zookeeper import znodes
+from tests.replication.logs import NODE, FakeFetcherManager, ManualLogManager, a_batch, lead
+from tests.sim.sim_zookeeper import SimEnsemble, SimZooKeeper
+from tests.sim.simulated_loop import SimulatedLoop
+
+LAG_MS = 30_000
+STATE = znodes.partition_state_path("t", 0)
+
+
+class World:
+    """One leader, its ZooKeeper, and the work that writes in-sync sets."""
+
+    def __init__(self, loop: SimulatedLoop, shelf: ManualLogManager) -> None:
+        self.ensemble = SimEnsemble(loop, latency=loop.network.latency, now_ms=loop.wall_ms)
+        self.zookeeper: SimZooKeeper = self.ensemble.connect()
+        self.sets = IsrManager(
+            self.zookeeper, NODE, loop, lag_max_ms=LAG_MS, live_nodes=lambda: {1, 2, 3}
+        )
+        self.replicas = ReplicaManager(
+            NODE,
+            shelf,
+            knows=lambda topic, index: True,
+            around=self.sets,
+            following=FakeFetcherManager(),
+        )
+        self.resigned: list[tuple[str, int, int | None]] = []
+        self.replicas.on_resigned.append(lambda *what: self.resigned.append(what))
+
+    @property
+    def partition(self) -> Partition:
+        found = self.replicas.get("t", 0)
+        assert found is not None
+        return found
+
+    async def write(self, isr: tuple[int, ...], *, leader: int = NODE, epoch: int = 0) -> int:
+        """The state as a controller writes it; the version it then has."""
+        data = znodes.PartitionState(
+            leader=leader, leader_epoch=epoch, controller_epoch=1, isr=isr
+        ).to_json()
+        if await self.zookeeper.exists(STATE) is None:
+            await self.zookeeper.create(STATE, data, parents=True)
+            return 0
+        return (await self.zookeeper.set(STATE, data)).version
+
+    async def state(self) -> tuple[tuple[int, ...], int]:
+        data, stat = await self.zookeeper.get(STATE)
+        return znodes.PartitionState.from_json(data).isr, stat.version
+
+    async def begin(self, isr: tuple[int, ...]) -> None:
+        version = await self.write(isr)
+        lead(self.replicas, "t", replicas=[1, 2, 3], isr=list(isr), partition_epoch=version)
+        await self.zookeeper.create(znodes.ISR_CHANGES, parents=True)
+
+
+Story = Callable[[World], Coroutine[Any, Any, None]]
+
+
+@pytest.fixture
+def tell(tmp_path: Path) -> Iterator[Callable[[Story], None]]:
+    async def run(story: Story) -> None:
+        loop = asyncio.get_running_loop()
+        assert isinstance(loop, SimulatedLoop)
+        shelf = ManualLogManager(tmp_path)
+        await shelf.load()
+        world = World(loop, shelf)
+        working = asyncio.create_task(world.sets.run(world.replicas))
+        await story(world)
+        working.cancel()
+        await asyncio.wait({working})
+        assert working.cancelled()
+        await shelf.close()
+
+    with asyncio.Runner(loop_factory=lambda: SimulatedLoop(1)) as runner:
+        yield lambda story: runner.run(run(story))
+
+
+def test_a_laggard_leaves_the_set_under_the_same_leader_epoch(
+    tell: Callable[[Story], None],
+) -> None:
+    async def story(world: World) -> None:
+        await world.begin((1, 2, 3))
+        world.partition.append(a_batch(), acks=1, is_client=True)
+        world.partition.follower_fetched(2, 1, 0)
+        await asyncio.sleep(LAG_MS / 1000 * 1.5 + 1)
+        assert await world.state() == ((1, 2), 1)
+        assert (world.partition.isr, world.partition.high_watermark) == ((1, 2), 1)
+        data, _ = await world.zookeeper.get(STATE)
+        assert znodes.PartitionState.from_json(data).leader_epoch == 0
+        world.partition.follower_fetched(3, 1, 0)
+        await asyncio.sleep(1)
+        assert await world.state() == ((1, 2, 3), 2)
+
+    tell(story)
+
+
+def test_a_change_whose_answer_was_lost_is_found_and_the_next_one_works(
+    tell: Callable[[Story], None],
+) -> None:
+    async def story(world: World) -> None:
+        await world.begin((1,))
+        world.zookeeper.lose_next_answer()
+        world.partition.follower_fetched(2, 0, 0)
+        await asyncio.sleep(1)
+        assert (world.partition.isr, world.partition.zk_version) == ((1, 2), 1)
+        world.partition.follower_fetched(3, 0, 0)
+        await asyncio.sleep(1)
+        assert await world.state() == ((1, 2, 3), 2)
+        assert world.partition.zk_version == 2
+
+    tell(story)
+
+
+def test_what_an_earlier_change_of_ours_left_is_adopted(tell: Callable[[Story], None]) -> None:
+    async def story(world: World) -> None:
+        await world.begin((1,))
+        await world.write((1, 3))
+        world.partition.follower_fetched(2, 0, 0)
+        await asyncio.sleep(1)
+        assert (world.partition.isr, world.partition.zk_version) == ((1, 3, 2), 2)
+        assert world.partition.pending is None
+
+    tell(story)
+
+
+def test_a_leader_that_finds_a_later_epoch_stops_leading(tell: Callable[[Story], None]) -> None:
+    async def story(world: World) -> None:
+        await world.begin((1, 2))
+        world.partition.append(a_batch(), acks=1, is_client=True)
+        told: list[ErrorCode] = []
+        world.partition.when_committed(1, told.append)
+        await world.write((2,), leader=2, epoch=1)
+        world.partition.follower_fetched(3, 1, 0)
+        await asyncio.sleep(1)
+        assert not world.partition.is_leader
+        assert told == [ErrorCode.NOT_LEADER_OR_FOLLOWER]
+        assert world.resigned == [("t", 0, 0)]
+        assert (await world.state())[0] == (2,)
+        lead(world.replicas, "t", epoch=2, replicas=[1, 2, 3], isr=[1, 2], partition_epoch=2)
+        assert world.partition.is_leader
+
+    tell(story)
+
+
+def test_without_zookeeper_a_set_does_not_shrink_and_nothing_is_acknowledged_for_all(
+    tell: Callable[[Story], None],
+) -> None:
+    async def story(world: World) -> None:
+        await world.begin((1, 2))
+        world.zookeeper.suspend()
+        world.partition.append(a_batch(), acks=-1, is_client=True)
+        told: list[ErrorCode] = []
+        world.partition.when_committed(1, told.append)
+        await asyncio.sleep(3 * LAG_MS / 1000)
+        assert (world.partition.isr, told) == ((1, 2), [])
+        world.zookeeper.resume()
+        await asyncio.sleep(10)
+        assert (world.partition.isr, told) == ((1,), [ErrorCode.NONE])
+
+    tell(story)
+
+
+def test_a_change_of_a_deleted_partition_ends(tell: Callable[[Story], None]) -> None:
+    async def story(world: World) -> None:
+        await world.begin((1,))
+        await world.zookeeper.delete(STATE)
+        world.partition.follower_fetched(2, 0, 0)
+        await asyncio.sleep(1)
+        assert world.partition.pending is None
+
+    tell(story)
+
+
+def test_the_controller_is_told_of_changes_together_and_when_they_have_settled(
+    tell: Callable[[Story], None],
+) -> None:
+    async def story(world: World) -> None:
+        await world.begin((1,))
+        for node in (2, 3):
+            world.partition.follower_fetched(node, 0, 0)
+            await asyncio.sleep(1)
+        assert await world.zookeeper.children(znodes.ISR_CHANGES) == []
+        await asyncio.sleep(NOTIFICATION_QUIET_S + NOTIFICATION_CHECK_S)
+        [name] = await world.zookeeper.children(znodes.ISR_CHANGES)
+        data, _ = await world.zookeeper.get(f"{znodes.ISR_CHANGES}/{name}")
+        assert list(znodes.IsrChange.from_json(data).partitions) == [("t", 0)]
+
+    tell(story)

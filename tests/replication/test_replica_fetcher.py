@@ -1,0 +1,228 @@
+"""A follower's rounds against a leader made of bytes: what it names, and when it asks anew."""
+
+from __future__ import annotations
+
+import asyncio
+import struct
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from barnabas.broker.replication import fetch_response
+from barnabas.broker.replication.fetch_response import NextStep
+from barnabas.broker.replication.partition import Partition
+from barnabas.broker.replication.replica_fetcher import (
+    FIRST_RETRY_S,
+    REFUSED_RETRY_S,
+    PartitionFetchState,
+    ReplicaFetcher,
+)
+from barnabas.broker.replication.replica_manager import ReplicaManager
+from barnabas.broker.settings.node_config import ReplicationSettings
+from barnabas.client.connection.connection import Connection
+from barnabas.client.connection.in_flight_requests import Answers
+from barnabas.protocol.codec.compiler import encoder, request_decoder
+from barnabas.protocol.errors import ErrorCode, Refused
+from barnabas.protocol.frame import parse_request_header, response_prefix
+from barnabas.protocol.messages import fetch as messages
+from tests.replication.logs import a_batch, follow, turns
+
+VERSION = 12
+SESSION = 77
+
+
+class Wire:
+    """The transport of one connection: keeps what was written, closes at once."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.sent: list[bytes] = []
+        self.answers = Answers(loop, "leader", answer_bytes_max=1 << 20)
+        self.answers.connection_made(self)  # type: ignore[arg-type]
+
+    def write(self, data: bytes) -> None:
+        self.sent.append(bytes(data))
+
+    def abort(self) -> None:
+        self.answers.connection_lost(None)
+
+
+class Leader:
+    """Answers one request after the other, on whichever connection was dialled last."""
+
+    def __init__(self) -> None:
+        self.wires: list[Wire] = []
+
+    async def dial(self, host: str, port: int) -> Connection:
+        wire = Wire(asyncio.get_running_loop())
+        self.wires.append(wire)
+        return Connection(wire.answers, f"{host}:{port}", "follower", 30_000)
+
+    async def asked(self) -> messages.FetchRequest:
+        """The request that waits."""
+        await turns()
+        header, start = parse_request_header(self.wires[-1].sent[-1][4:])
+        self.correlation_id = header.correlation_id
+        read = request_decoder(messages.FetchRequest, VERSION)
+        request: messages.FetchRequest = read(self.wires[-1].sent[-1][4:], start)
+        return request
+
+    def answer(self, *results: tuple[str, bytes], **more: Any) -> None:
+        topics = [
+            messages.TopicResult(
+                topic=topic,
+                partitions=[
+                    messages.PartitionResult(
+                        partition_index=0,
+                        error_code=0,
+                        high_watermark=0,
+                        log_start_offset=0,
+                        aborted_transactions=None,
+                        records=records,
+                    )
+                ],
+            )
+            for topic, records in results
+        ]
+        response = messages.FetchResponse(session_id=SESSION, responses=topics, **more)
+        body = encoder(messages.FetchResponse, VERSION)(response)
+        frame = response_prefix(self.correlation_id, 1, len(body)) + body
+        self.wires[-1].answers.data_received(frame)
+
+
+@pytest.fixture
+def leader() -> Leader:
+    return Leader()
+
+
+@pytest.fixture
+async def fetcher(leader: Leader) -> AsyncIterator[ReplicaFetcher]:
+    async def truncated() -> None:
+        """Nothing is written down here."""
+
+    fetcher = ReplicaFetcher(
+        2,
+        1,
+        ReplicationSettings(),
+        dial=leader.dial,
+        locate=lambda node: ("leader", 1),
+        truncated=truncated,
+    )
+    running = asyncio.create_task(fetcher.run())
+    yield fetcher
+    running.cancel()
+    await asyncio.wait([running])
+
+
+def followed(replicas: ReplicaManager, topic: str) -> Partition:
+    follow(replicas, topic, epoch=4)
+    partition = replicas.get(topic, 0)
+    assert partition is not None
+    return partition
+
+
+def written(offset: int, count: int = 1) -> bytes:
+    batch = a_batch(count)
+    struct.pack_into(">qii", batch, 0, offset, len(batch) - 12, 4)
+    return bytes(batch)
+
+
+def named(request: messages.FetchRequest) -> dict[str, int]:
+    return {topic.topic: topic.partitions[0].fetch_offset for topic in request.topics}
+
+
+async def test_after_the_first_request_only_what_moved_is_named(
+    leader: Leader, fetcher: ReplicaFetcher, replicas: ReplicaManager
+) -> None:
+    for topic in ("t", "u", "v"):
+        fetcher.add(followed(replicas, topic))
+    fetcher.hurry()
+    assert named(await leader.asked()) == {"t": 0, "u": 0, "v": 0}
+    leader.answer()
+    assert named(await leader.asked()) == {}
+    leader.answer(("u", written(0, 2)))
+    request = await leader.asked()
+    assert (named(request), request.session_id, request.session_epoch) == ({"u": 2}, SESSION, 2)
+    leader.answer(("t", written(0)), ("u", written(2)))
+    assert named(await leader.asked()) == {"t": 1, "u": 3}
+    leader.answer(("v", b""))
+    assert named(await leader.asked()) == {}
+
+
+async def test_what_came_meanwhile_does_not_wait_for_the_answer_that_others_wait_for(
+    leader: Leader, fetcher: ReplicaFetcher, replicas: ReplicaManager
+) -> None:
+    fetcher.add(followed(replicas, "t"))
+    fetcher.hurry()
+    await leader.asked()
+    leader.answer(("t", written(0)))
+    assert named(await leader.asked()) == {"t": 1}
+    fetcher.add(followed(replicas, "u"))
+    fetcher.hurry()
+    request = await leader.asked()
+    assert (len(leader.wires), request.session_epoch) == (2, 0)
+    assert named(request) == {"t": 1, "u": 0}
+
+
+async def test_what_is_followed_no_more_is_forgotten_and_gets_nothing(
+    leader: Leader, fetcher: ReplicaFetcher, replicas: ReplicaManager
+) -> None:
+    gone = followed(replicas, "t")
+    fetcher.add(gone)
+    fetcher.add(followed(replicas, "u"))
+    fetcher.hurry()
+    await leader.asked()
+    leader.answer()
+    await leader.asked()
+    fetcher.remove(gone)
+    leader.answer(("t", written(0)), ("u", written(0)))
+    request = await leader.asked()
+    assert (gone.log.end_offset, named(request)) == (0, {"u": 1})
+    assert [one.topic for one in request.forgotten_topics_data] == ["t"]
+
+
+async def test_a_session_that_the_leader_lost_begins_anew_with_everything(
+    leader: Leader, fetcher: ReplicaFetcher, replicas: ReplicaManager
+) -> None:
+    fetcher.add(followed(replicas, "t"))
+    fetcher.hurry()
+    await leader.asked()
+    leader.answer(("t", written(0)))
+    await leader.asked()
+    leader.answer(error_code=70)
+    request = await leader.asked()
+    assert (request.session_epoch, named(request)) == (0, {"t": 1})
+
+
+async def test_a_wrong_payload_is_told_once_and_asked_for_less_and_less_often(
+    fetcher: ReplicaFetcher, replicas: ReplicaManager, caplog: pytest.LogCaptureFixture
+) -> None:
+    partition = followed(replicas, "t")
+    one = PartitionFetchState(partition)
+
+    def refuse() -> NextStep:
+        raise Refused(ErrorCode.CORRUPT_MESSAGE, "checksum at offset 0")
+
+    for _ in range(20):
+        assert fetcher._guarded(one, refuse) is NextStep.WAIT
+    assert one.pause_s == REFUSED_RETRY_S
+    [line] = [record.getMessage() for record in caplog.records if record.levelname == "ERROR"]
+    assert "leader=2 offset=0" in line
+    assert "checksum at offset 0" in line
+    fetcher._guarded(one, lambda: NextStep.FETCH)
+    assert one.pause_s == FIRST_RETRY_S
+    fetcher._guarded(one, refuse)
+    assert len([record for record in caplog.records if record.levelname == "ERROR"]) == 2
+
+
+async def test_damage_that_the_leader_tells_of_is_told_once(
+    fetcher: ReplicaFetcher, replicas: ReplicaManager, caplog: pytest.LogCaptureFixture
+) -> None:
+    partition = followed(replicas, "t")
+    one = PartitionFetchState(partition)
+    result = messages.PartitionResult(partition_index=0, error_code=ErrorCode.CORRUPT_MESSAGE)
+    for _ in range(3):
+        assert (
+            fetcher._guarded(one, lambda: fetch_response.apply(partition, result)) is NextStep.WAIT
+        )
+    assert caplog.text.count("the leader's own copy is damaged there") == 1
