@@ -26,9 +26,9 @@ from barnabas.protocol.errors import ErrorCode
 
 from .audit_queue import AuditedChange, AuditQueue, pause_s
 from .config import CoordinatorConfig
-from .group import Group, Reply
+from .group import Group, Respond
 from .group_state import GroupState
-from .journal import Entry, Told
+from .journal import Entry, OnCommitted
 from .offsets import Commit, TopicPartition
 from .ports import AuditLog, Caller
 
@@ -68,21 +68,21 @@ Removed: TypeAlias = Sequence[tuple[TopicPartition, Commit]]
 
 
 class StagedCommit(Protocol):
-    """Commits on their way through the log; ``decided`` settles them and calls ``reply``."""
+    """Commits on their way through the log; ``on_committed`` settles them and calls ``respond``."""
 
-    reply: Reply
+    respond: Respond
 
-    def decided(self, code: ErrorCode, record_offset: int) -> None:
+    def on_committed(self, code: ErrorCode, record_offset: int) -> None:
         """The append ended."""
 
 
 class HeldResponse:
     """An answer that is given when all that it tells is recorded; the handler's reply."""
 
-    __slots__ = ("_answer", "_has_answer", "_is_closed", "_reply", "_timer", "_waiting")
+    __slots__ = ("_answer", "_has_answer", "_is_closed", "_respond", "_timer", "_waiting")
 
-    def __init__(self, reply: Reply) -> None:
-        self._reply = reply
+    def __init__(self, respond: Respond) -> None:
+        self._respond = respond
         self._answer: Any = None
         self._has_answer = False
         self._is_closed = False
@@ -126,9 +126,9 @@ class HeldResponse:
         if self._has_answer:
             self._has_answer = False
             answer, self._answer = self._answer, None
-            reply, self._reply = self._reply, _ignore
+            respond, self._respond = self._respond, _ignore
             try:
-                reply(answer)
+                respond(answer)
             except Exception:  # our bug: the writer goes on, and others get their answer
                 log.exception("answer failed after its records")
 
@@ -210,22 +210,22 @@ class AuditTrail:
         caller: Caller,
         *,
         is_by_hand: bool,
-    ) -> Told:
+    ) -> OnCommitted:
         """What settles ``commit``, with a note of what it changed."""
         served = group.offsets.committed
         change = self.change_of(caller) if is_by_hand else ""
         held = self._held(staged, group, caller) if is_by_hand else None
-        told = staged.decided
+        settle = staged.on_committed
 
-        def decided(code: ErrorCode, record_offset: int) -> None:
+        def on_committed(code: ErrorCode, record_offset: int) -> None:
             old = served.get(partition)
-            told(code, record_offset)
+            settle(code, record_offset)
             if not code and (served.get(partition) is commit or group.state is _DEAD):
                 self._note_commit(caller, change, group, partition, old, commit, held)
             if held is not None:
                 self.answer(held)
 
-        return decided
+        return on_committed
 
     def watch(
         self,
@@ -235,12 +235,12 @@ class AuditTrail:
         caller: Caller,
         *,
         is_by_hand: bool,
-    ) -> Told:
+    ) -> OnCommitted:
         """The same for several commits of one request."""
         served = group.offsets.committed
         change = self.change_of(caller) if is_by_hand else ""
         held = self._held(staged, group, caller) if is_by_hand else None
-        told = staged.decided
+        settle = staged.on_committed
 
         def note(before: Sequence[Commit | None]) -> None:
             is_dead = group.state is _DEAD
@@ -248,21 +248,21 @@ class AuditTrail:
                 if is_dead or served.get(partition) is commit:
                     self._note_commit(caller, change, group, partition, old, commit, held)
 
-        def decided(code: ErrorCode, record_offset: int) -> None:
+        def on_committed(code: ErrorCode, record_offset: int) -> None:
             before = [served.get(partition) for partition, _ in commits]
-            told(code, record_offset)
+            settle(code, record_offset)
             if not code:
                 note(before)
             if held is not None:
                 self.answer(held)
 
-        return decided
+        return on_committed
 
     def _held(self, staged: StagedCommit, group: Group, caller: Caller) -> HeldResponse | None:
         """The held answer of a commit by hand; None where a consumer would have to wait."""
         if caller.tool is None and self._commits_again(caller, group.group_id):
             return None
-        staged.reply = held = HeldResponse(staged.reply)
+        staged.respond = held = HeldResponse(staged.respond)
         return held
 
     def _commits_again(self, caller: Caller, group_id: str) -> bool:

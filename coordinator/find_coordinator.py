@@ -29,7 +29,7 @@ from barnabas.protocol.messages.find_coordinator import (
 )
 
 from .cooperative import CooperativeScheduler
-from .group import Reply
+from .group import Respond
 from .ports import OFFSETS_TOPIC, Topics
 
 KEYS_SINCE: Final = 4
@@ -58,7 +58,7 @@ class _Lookup:
     key_type: int
     version: int
     listener: str
-    reply: Reply
+    respond: Respond
     hashes: dict[str, int] = field(default_factory=dict)
     """Of long names: 30 us a kilobyte, and the metadata may change often meanwhile."""
     is_looked_up: bool = False
@@ -90,14 +90,14 @@ class FindCoordinatorHandler:
         self._is_closed = False
 
     def find_coordinator(
-        self, request: FindCoordinatorRequest, version: int, listener: str, reply: Reply
+        self, request: FindCoordinatorRequest, version: int, listener: str, respond: Respond
     ) -> None:
         """Answer for each key by itself with an endpoint on ``listener``.
 
         The first question after the offsets topic in a new cluster starts its creation.
         """
         keys = request.coordinator_keys if version >= KEYS_SINCE else [request.key]
-        self._look_up(_Lookup(keys, request.key_type, version, listener, reply))
+        self._look_up(_Lookup(keys, request.key_type, version, listener, respond))
 
     def look_again(self) -> None:
         """The metadata changed: who waits may be answered now."""
@@ -148,9 +148,9 @@ class FindCoordinatorHandler:
         if timer_or_none is not None:
             timer_or_none.cancel()
         if question.version >= KEYS_SINCE:
-            question.reply(FindCoordinatorResponse(coordinators=found))
+            question.respond(FindCoordinatorResponse(coordinators=found))
         else:
-            question.reply(_single(found[0]))
+            question.respond(_single(found[0]))
 
     def _found(self, key: str, question: _Lookup) -> Coordinator:
         key_type = question.key_type

@@ -27,7 +27,7 @@ _DEAD: Final = GroupState.DEAD
 CONSUMER: Final = "consumer"
 """The one protocol type whose member metadata the coordinator reads."""
 
-Reply: TypeAlias = Callable[[Any], None]
+Respond: TypeAlias = Callable[[Any], None]
 Protocols: TypeAlias = tuple[tuple[str, bytes], ...]
 """Name and member metadata of each protocol a member offers, the preferred one first."""
 
@@ -35,11 +35,11 @@ Protocols: TypeAlias = tuple[tuple[str, bytes], ...]
 class PendingRequest:
     """A request whose answer is due later, and the version it must be given in."""
 
-    __slots__ = ("reply", "version")
+    __slots__ = ("respond", "version")
 
-    def __init__(self, version: int, reply: Reply) -> None:
+    def __init__(self, version: int, respond: Respond) -> None:
         self.version = version
-        self.reply = reply
+        self.respond = respond
 
 
 class Member:

@@ -31,7 +31,7 @@ from barnabas.protocol.messages.offset_delete import (
 
 from .audit_trail import AuditTrail, HeldResponse, Removed
 from .cooperative import CooperativeScheduler, Steps, Turn
-from .group import CONSUMER, Group, Member, Reply
+from .group import CONSUMER, Group, Member, Respond
 from .group_registry import GroupRegistry, LoadState
 from .group_state import GroupState
 from .journal import COMMIT_ERRORS, Journal
@@ -101,7 +101,7 @@ class GroupAdministration:
     # -- seeing ------------------------------------------------------------------------------
 
     def describe_groups(
-        self, request: DescribeGroupsRequest, _version: int, _caller: Caller, reply: Reply
+        self, request: DescribeGroupsRequest, _version: int, _caller: Caller, respond: Respond
     ) -> None:
         """Answer for each group by itself, however often it is named.
 
@@ -117,7 +117,7 @@ class GroupAdministration:
         def begin(end: Callable[[], None]) -> None:
             def answer() -> None:
                 end()
-                reply(DescribeGroupsResponse(groups=list(described.values())))
+                respond(DescribeGroupsResponse(groups=list(described.values())))
 
             def list_members() -> None:
                 self._slices.run(listings, _list_member, answer)
@@ -149,7 +149,7 @@ class GroupAdministration:
         )
 
     def list_groups(
-        self, request: ListGroupsRequest, _version: int, _caller: Caller, reply: Reply
+        self, request: ListGroupsRequest, _version: int, _caller: Caller, respond: Respond
     ) -> None:
         """Answer with the groups known here; code 14 along with them while others still load.
 
@@ -159,11 +159,11 @@ class GroupAdministration:
         if not directory.is_active:
             is_new = self._topics.lacks_offsets_topic()
             code = ErrorCode.NONE if is_new else ErrorCode.COORDINATOR_NOT_AVAILABLE
-            reply(ListGroupsResponse(error_code=code))
+            respond(ListGroupsResponse(error_code=code))
             return
-        self._slices.drive(self._listed(request, reply))
+        self._slices.drive(self._listed(request, respond))
 
-    def _listed(self, request: ListGroupsRequest, reply: Reply) -> Steps[None]:
+    def _listed(self, request: ListGroupsRequest, respond: Respond) -> Steps[None]:
         """Those that are known when the groups are gone through, each as it is by then."""
         directory, turn = self._directory, Turn()
         states: set[str] = set()
@@ -191,18 +191,18 @@ class GroupAdministration:
             )
         loading = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
         code = loading if directory.is_loading else ErrorCode.NONE
-        reply(ListGroupsResponse(error_code=code, groups=groups))
+        respond(ListGroupsResponse(error_code=code, groups=groups))
 
     # -- deleting ----------------------------------------------------------------------------
 
     def delete_groups(
-        self, request: DeleteGroupsRequest, _version: int, caller: Caller, reply: Reply
+        self, request: DeleteGroupsRequest, _version: int, caller: Caller, respond: Respond
     ) -> None:
         """Delete the empty ones of these groups; the answer waits for their tombstones.
 
         That a tombstone could not be written is no error: the offsets expire again.
         """
-        held = HeldResponse(reply)
+        held = HeldResponse(respond)
         results: list[GroupResult] = []
         change = self._trail.change_of(caller)
         undecided = 1  # and each group whose tombstones are
@@ -254,21 +254,23 @@ class GroupAdministration:
         return ErrorCode.NONE
 
     def offset_delete(
-        self, request: OffsetDeleteRequest, _version: int, caller: Caller, reply: Reply
+        self, request: OffsetDeleteRequest, _version: int, caller: Caller, respond: Respond
     ) -> None:
         """Delete offsets of topics that nobody in the group subscribes to."""
-        self._slices.drive(self._deleted(request, caller, reply))
+        self._slices.drive(self._deleted(request, caller, respond))
 
-    def _deleted(self, request: OffsetDeleteRequest, caller: Caller, reply: Reply) -> Steps[None]:
+    def _deleted(
+        self, request: OffsetDeleteRequest, caller: Caller, respond: Respond
+    ) -> Steps[None]:
         topics, known = yield from self._counted(request)
         code, group = self._deletable(request.group_id)
         if code or group is None:
-            reply(OffsetDeleteResponse(error_code=code))
+            respond(OffsetDeleteResponse(error_code=code))
             return
         doomed = self._judge(group, known)
         served = group.offsets.committed
         removed = [(each, served[each]) for each in doomed if each in served]
-        held = HeldResponse(reply)
+        held = HeldResponse(respond)
 
         def done(code: ErrorCode) -> None:
             if code:

@@ -42,8 +42,8 @@ log = logging.getLogger(__name__)
 class GroupCoordinator:
     """Keeps groups and their offsets for the offsets partitions that this node leads.
 
-    Each API is one attribute, called as ``(request, version, caller, reply)``: ``reply`` gets the
-    response message exactly once, perhaps before the call returns. FindCoordinator takes the
+    Each API is one attribute, called as ``(request, version, caller, respond)``: ``respond`` gets
+    the response message exactly once, perhaps before the call returns. FindCoordinator takes the
     name of the listener instead of the caller. The host says which partitions are led, with
     :meth:`on_elected` and :meth:`on_resigned`, and owns :meth:`run`.
     """

@@ -16,7 +16,7 @@ from barnabas.protocol.messages.join_group import JoinGroupRequest
 
 from . import rebalance_responses
 from .config import CoordinatorConfig
-from .group import Group, Member, PendingRequest, Protocols, Reply
+from .group import Group, Member, PendingRequest, Protocols, Respond
 from .group_registry import GroupRegistry
 from .group_state import GroupState
 from .journal import GROUP_ERRORS
@@ -75,12 +75,12 @@ class JoinGroupHandler:
         self._random = randomness
 
     def join_group(
-        self, request: JoinGroupRequest, version: int, caller: Caller, reply: Reply
+        self, request: JoinGroupRequest, version: int, caller: Caller, respond: Respond
     ) -> None:
         """Answer at once with a refusal or a member id, or when the rebalance completes."""
         code = self._gate(request)
         if code:
-            reply(rebalance_responses.join_refused(code, version, request.member_id))
+            respond(rebalance_responses.join_refused(code, version, request.member_id))
             return
         group = self._directory.groups.get(request.group_id)
         if group is None:
@@ -90,14 +90,14 @@ class JoinGroupHandler:
             member = group.members.get(request.member_id)
             if member is not None:
                 self._rebalancer.remove(group, member, "the group is full")
-            reply(rebalance_responses.join_refused(ErrorCode.GROUP_MAX_SIZE_REACHED, version))
+            respond(rebalance_responses.join_refused(ErrorCode.GROUP_MAX_SIZE_REACHED, version))
         elif not group.can_take(request.protocol_type, terms.protocols):
             code = ErrorCode.INCONSISTENT_GROUP_PROTOCOL
-            reply(rebalance_responses.join_refused(code, version, request.member_id))
+            respond(rebalance_responses.join_refused(code, version, request.member_id))
         elif request.member_id:
-            self._known(group, request, terms, caller, PendingRequest(version, reply))
+            self._known(group, request, terms, caller, PendingRequest(version, respond))
         else:
-            self._unknown(group, request, terms, caller, PendingRequest(version, reply))
+            self._unknown(group, request, terms, caller, PendingRequest(version, respond))
 
     def _gate(self, request: JoinGroupRequest) -> ErrorCode:
         if not request.group_id:
@@ -155,7 +155,7 @@ class JoinGroupHandler:
         elif waiting.version >= HANDSHAKE_SINCE:
             self._rebalancer.promise(group, member_id, request.session_timeout_ms)
             code = ErrorCode.MEMBER_ID_REQUIRED
-            waiting.reply(rebalance_responses.join_refused(code, waiting.version, member_id))
+            waiting.respond(rebalance_responses.join_refused(code, waiting.version, member_id))
         else:
             self._admit(group, member_id, request, terms, caller, waiting)
 
@@ -199,12 +199,12 @@ class JoinGroupHandler:
             return
         code = group.identity_problem(member_id, request.group_instance_id)
         if code:
-            waiting.reply(rebalance_responses.join_refused(code, waiting.version, member_id))
+            waiting.respond(rebalance_responses.join_refused(code, waiting.version, member_id))
             return
         member = group.members[member_id]
         if self._changes_nothing(group, member, terms):
             self._rebalancer.alive(member)
-            waiting.reply(rebalance_responses.joined(group, member))
+            waiting.respond(rebalance_responses.joined(group, member))
             return
         terms.hold_for(group, member)
         self._rebalancer.park_join(group, member, waiting)
@@ -241,8 +241,10 @@ class JoinGroupHandler:
         self._rebalancer.park_join(group, member, waiting)
         self._rebalancer.alive(member)
         if group.state is GroupState.STABLE and group.select_protocol() == group.protocol:
-            told = partial(self._returned, group, member, waiting, before, old_id, old_leader or "")
-            self._rebalancer.store(group, group.assignments(), told)
+            on_committed = partial(
+                self._returned, group, member, waiting, before, old_id, old_leader or ""
+            )
+            self._rebalancer.store(group, group.assignments(), on_committed)
         else:
             self._rebalancer.trigger(group, f"static member {member.instance_id} came back")
 
@@ -266,16 +268,16 @@ class JoinGroupHandler:
         if code:
             group.rename(member, old_id)
             before.hold_for(group, member)
-            waiting.reply(rebalance_responses.join_refused(GROUP_ERRORS.get(code, code), version))
+            waiting.respond(rebalance_responses.join_refused(GROUP_ERRORS.get(code, code), version))
         elif version >= rebalance_responses.SKIP_ASSIGNMENT_SINCE:
             leads = group.leader_id == member.member_id
             leader = group.leader_id or ""
             answer = rebalance_responses.rejoined(
                 group, member, leader_id=leader, skip_assignment=leads
             )
-            waiting.reply(answer)
+            waiting.respond(answer)
         else:
             answer = rebalance_responses.rejoined(
                 group, member, leader_id=old_leader, skip_assignment=False
             )
-            waiting.reply(answer)
+            waiting.respond(answer)

@@ -25,8 +25,8 @@ log = logging.getLogger(__name__)
 Entry: TypeAlias = tuple[bytes, bytes | None]
 """Key and value of one record; without a value it is a tombstone."""
 
-Told: TypeAlias = Callable[[ErrorCode, int], None]
-"""Told once how a request ended: the append's code, and the offset of its first record."""
+OnCommitted: TypeAlias = Callable[[ErrorCode, int], None]
+"""The end of a request, once: the append's code, and the offset of its first record."""
 
 _OVER: Final = LoadState.OVER
 
@@ -59,21 +59,21 @@ GROUP_ERRORS: Final[Mapping[ErrorCode, ErrorCode]] = {
 class _Batch:
     """The records of one turn for one term, and who waits for them."""
 
-    __slots__ = ("bytes_max", "entries", "size", "term", "waiting")
+    __slots__ = ("bytes_max", "entries", "requests", "size", "term")
 
     def __init__(self, term: LeadershipTerm, bytes_max: int) -> None:
         self.term = term
         self.bytes_max = bytes_max
         self.size = BATCH_OVERHEAD
         self.entries: list[Entry] = []
-        self.waiting: list[tuple[Told, int]] = []
+        self.requests: list[tuple[OnCommitted, int]] = []
 
-    def done(self, code: ErrorCode, base_offset: int) -> None:
+    def on_appended(self, code: ErrorCode, base_offset: int) -> None:
         """The append ended: tell each request by itself, and each only once."""
-        waiting, self.waiting = self.waiting, []
-        for told, index in waiting:
+        requests, self.requests = self.requests, []
+        for on_committed, index in requests:
             try:
-                told(code, base_offset + index)
+                on_committed(code, base_offset + index)
             except Exception:  # our bug: the others of the batch get their answer all the same
                 log.exception("completion failed partition=%d", self.term.partition)
 
@@ -95,7 +95,9 @@ class Journal:
         self._open: dict[LeadershipTerm, _Batch] = {}
         self._batches: list[_Batch] = []
 
-    def write(self, term: LeadershipTerm, entries: Sequence[Entry], told: Told) -> None:
+    def write(
+        self, term: LeadershipTerm, entries: Sequence[Entry], on_committed: OnCommitted
+    ) -> None:
         """Hand over the records of one request; ``told`` is called once, after this returned.
 
         A request that does not fit into the batch begun in this turn begins another one; one that
@@ -107,15 +109,15 @@ class Journal:
         batch = self._open.get(term)
         if batch is None or batch.size + size > batch.bytes_max:
             batch = self._begin(term)
-        batch.waiting.append((told, len(batch.entries)))
+        batch.requests.append((on_committed, len(batch.entries)))
         batch.entries += entries
         batch.size += size
 
-    def refuse(self, term: LeadershipTerm, code: ErrorCode, told: Told) -> None:
+    def refuse(self, term: LeadershipTerm, code: ErrorCode, on_committed: OnCommitted) -> None:
         """Tell ``code`` of a request whose records are not even made, as :meth:`write` would."""
         batch = _Batch(term, 0)
-        batch.waiting.append((told, 0))
-        self._loop.call_soon(batch.done, code, -1)
+        batch.requests.append((on_committed, 0))
+        self._loop.call_soon(batch.on_appended, code, -1)
 
     def plain_bytes_max(self, term: LeadershipTerm) -> int:
         """What key and value of a record may take; without a bound where batches are compressed."""
@@ -132,7 +134,7 @@ class Journal:
                 self._append(batch, now)
             except Exception:  # our bug: everyone in the batch gets an answer all the same
                 log.exception("append failed partition=%d", batch.term.partition)
-                batch.done(ErrorCode.UNKNOWN_SERVER_ERROR, -1)
+                batch.on_appended(ErrorCode.UNKNOWN_SERVER_ERROR, -1)
 
     def _begin(self, term: LeadershipTerm) -> _Batch:
         if not self._batches:
@@ -144,7 +146,7 @@ class Journal:
     def _append(self, batch: _Batch, now_ms: int) -> None:
         term, config = batch.term, self._config
         if term.standing is _OVER:
-            batch.done(ErrorCode.NOT_LEADER_OR_FOLLOWER, -1)
+            batch.on_appended(ErrorCode.NOT_LEADER_OR_FOLLOWER, -1)
             return
         entries, codec = batch.entries, config.offsets_compression_codec
         if len(entries) == 1 and not codec:
@@ -152,7 +154,7 @@ class Journal:
         else:
             data = build_batch(entries, timestamp_ms=now_ms, codec=codec)
         if 0 < batch.bytes_max < len(data):
-            batch.done(ErrorCode.MESSAGE_TOO_LARGE, -1)
+            batch.on_appended(ErrorCode.MESSAGE_TOO_LARGE, -1)
             return
         self._log.append(
             term.partition,
@@ -160,5 +162,5 @@ class Journal:
             leader_epoch=term.leader_epoch,
             acks=config.commit_required_acks,
             timeout_ms=config.commit_timeout_ms,
-            done=batch.done,
+            on_appended=batch.on_appended,
         )

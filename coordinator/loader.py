@@ -166,8 +166,8 @@ class Loader:
             groups.append(group)
             if not len(groups) % RECORDS_BETWEEN_LOOKS:
                 yield
-        done = partial(self._committed, load, end, groups)
-        self._log.when_committed(term.partition, end, done)
+        on_complete = partial(self._committed, load, end, groups)
+        self._log.when_committed(term.partition, end, on_complete)
 
     def _shadow_for(self, load: _Load) -> StandbyState:
         partition = load.term.partition

@@ -19,7 +19,7 @@ from barnabas.protocol.messages.sync_group import SyncGroupRequest
 
 from . import rebalance_responses
 from .cooperative import CooperativeScheduler
-from .group import Group, PendingRequest, Reply
+from .group import Group, PendingRequest, Respond
 from .group_registry import GroupRegistry
 from .group_state import GroupState
 from .ports import Caller
@@ -51,24 +51,24 @@ class MembershipHandler:
     # -- SyncGroup ---------------------------------------------------------------------------
 
     def sync_group(
-        self, request: SyncGroupRequest, version: int, _caller: Caller, reply: Reply
+        self, request: SyncGroupRequest, version: int, _caller: Caller, respond: Respond
     ) -> None:
         """Answer with the assignment as soon as the leader's is stored, or with a refusal."""
         code = self._sync_problem(request, version)
         if code:
-            reply(rebalance_responses.sync_refused(code))
+            respond(rebalance_responses.sync_refused(code))
             return
         group = self._groups[request.group_id]
         member = group.members[request.member_id]
         if group.state is GroupState.STABLE:
             self._rebalancer.synced(group, member)
             self._rebalancer.alive(member)
-            reply(rebalance_responses.synced(group, member))
+            respond(rebalance_responses.synced(group, member))
             return
         assert group.state is GroupState.COMPLETING
-        superseded, member.sync = member.sync, PendingRequest(version, reply)
+        superseded, member.sync = member.sync, PendingRequest(version, respond)
         if superseded is not None:
-            superseded.reply(rebalance_responses.sync_refused(ErrorCode.NOT_COORDINATOR))
+            superseded.respond(rebalance_responses.sync_refused(ErrorCode.NOT_COORDINATOR))
         self._rebalancer.synced(group, member)
         if group.leader_id == member.member_id:
             decided = ((item.member_id, bytes(item.assignment)) for item in request.assignments)
@@ -104,7 +104,7 @@ class MembershipHandler:
     # -- Heartbeat ---------------------------------------------------------------------------
 
     def heartbeat(
-        self, request: HeartbeatRequest, _version: int, _caller: Caller, reply: Reply
+        self, request: HeartbeatRequest, _version: int, _caller: Caller, respond: Respond
     ) -> None:
         """Answer whether the member may go on; its session starts anew when it may, or must join.
 
@@ -115,7 +115,7 @@ class MembershipHandler:
             code = self._gate(request.group_id) or ErrorCode.UNKNOWN_MEMBER_ID
             if code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
                 code = ErrorCode.NONE
-            reply(HeartbeatResponse(error_code=code))
+            respond(HeartbeatResponse(error_code=code))
             return
         code = group.member_problem(
             request.member_id, request.group_instance_id, request.generation_id
@@ -123,17 +123,17 @@ class MembershipHandler:
         if not code:
             self._rebalancer.alive(group.members[request.member_id])
             code = group.rules.heartbeat
-        reply(HeartbeatResponse(error_code=code))
+        respond(HeartbeatResponse(error_code=code))
 
     # -- LeaveGroup --------------------------------------------------------------------------
 
     def leave_group(
-        self, request: LeaveGroupRequest, version: int, _caller: Caller, reply: Reply
+        self, request: LeaveGroupRequest, version: int, _caller: Caller, respond: Respond
     ) -> None:
         """Let members go at once; by instance id alone an administrator removes a static one."""
         code = self._gate(request.group_id)
         if code:
-            reply(LeaveGroupResponse(error_code=code))
+            respond(LeaveGroupResponse(error_code=code))
             return
         asked = (
             request.members if version >= MEMBERS_SINCE else [Member(member_id=request.member_id)]
@@ -156,11 +156,11 @@ class MembershipHandler:
         def answer() -> None:
             code = self._gate(request.group_id)
             if code:  # the group went elsewhere meanwhile
-                reply(LeaveGroupResponse(error_code=code))
+                respond(LeaveGroupResponse(error_code=code))
             elif version >= MEMBERS_SINCE:
-                reply(LeaveGroupResponse(members=results))
+                respond(LeaveGroupResponse(members=results))
             else:
-                reply(LeaveGroupResponse(error_code=results[0].error_code))
+                respond(LeaveGroupResponse(error_code=results[0].error_code))
 
         self._slices.run(asked, leave, answer)
 

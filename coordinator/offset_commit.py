@@ -25,10 +25,10 @@ from barnabas.protocol.offsets_topic import offset_key, offset_value
 from .audit_trail import AuditTrail
 from .config import CoordinatorConfig
 from .cooperative import STEPS_PER_TURN, Steps, Turn
-from .group import Group, Reply
+from .group import Group, Respond
 from .group_registry import GroupRegistry
 from .group_state import GroupState
-from .journal import COMMIT_ERRORS, Entry, Journal, Told
+from .journal import COMMIT_ERRORS, Entry, Journal, OnCommitted
 from .metadata_limit import is_too_long
 from .offsets import Commit, TopicPartition
 from .ports import Caller, Topics
@@ -59,42 +59,42 @@ def _success_of_one(name: str, index: int) -> OffsetCommitResponse:
 class _SinglePartitionCommit:
     """A request of one partition on its way through the log, as most are."""
 
-    __slots__ = ("commit", "group", "partition", "reply")
+    __slots__ = ("commit", "group", "partition", "respond")
 
     def __init__(
-        self, group: Group, partition: TopicPartition, commit: Commit, reply: Reply
+        self, group: Group, partition: TopicPartition, commit: Commit, respond: Respond
     ) -> None:
         self.group = group
         self.partition = partition
         self.commit = commit
-        self.reply = reply
+        self.respond = respond
 
-    def decided(self, code: ErrorCode, record_offset: int) -> None:
+    def on_committed(self, code: ErrorCode, record_offset: int) -> None:
         """The append ended: serve the offset or withdraw it, then answer."""
         group, partition = self.group, self.partition
         if code:
             group.offsets.withdraw(partition, self.commit)
-            self.reply(_answer_of_one(*partition, COMMIT_ERRORS.get(code, code)))
+            self.respond(_answer_of_one(*partition, COMMIT_ERRORS.get(code, code)))
             return
         if group.state is not _DEAD:
             group.offsets.settle(partition, self.commit, record_offset)
             group.commits += 1
-        self.reply(_success_of_one(*partition))
+        self.respond(_success_of_one(*partition))
 
 
 class _MultiPartitionCommit:
     """A request of several partitions on its way through the log."""
 
-    __slots__ = ("commits", "group", "reply", "response")
+    __slots__ = ("commits", "group", "respond", "response")
 
     group: Group
 
-    def __init__(self, response: OffsetCommitResponse, reply: Reply) -> None:
+    def __init__(self, response: OffsetCommitResponse, respond: Respond) -> None:
         self.response = response
-        self.reply = reply
+        self.respond = respond
         self.commits: list[tuple[TopicPartition, Commit, PartitionResult]] = []
 
-    def decided(self, code: ErrorCode, record_offset: int) -> None:
+    def on_committed(self, code: ErrorCode, record_offset: int) -> None:
         """The append ended: serve the offsets or withdraw them, then answer."""
         group = self.group
         if code:
@@ -108,7 +108,7 @@ class _MultiPartitionCommit:
             for partition, commit, _ in self.commits:
                 settle(partition, commit, record_offset)
                 record_offset += 1
-        self.reply(self.response)
+        self.respond(self.response)
 
 
 class OffsetCommitHandler:
@@ -137,14 +137,14 @@ class OffsetCommitHandler:
         self._keeps_all = trail.keeps_all
 
     def offset_commit(
-        self, request: OffsetCommitRequest, version: int, caller: Caller, reply: Reply
+        self, request: OffsetCommitRequest, version: int, caller: Caller, respond: Respond
     ) -> None:
         """Answer once the high watermark has passed the commit, or at once when nothing is left.
 
         Every partition has its own code: a bad one never holds up a good one.
         """
         if version == 0:
-            self._zookeeper.commit(request, reply)
+            self._zookeeper.commit(request, respond)
             return
         group = self._groups.get(request.group_id)
         problem = (
@@ -156,21 +156,21 @@ class OffsetCommitHandler:
         )
         topics = request.topics
         if len(topics) == 1 and len(topics[0].partitions) == 1:
-            self._commit_one(request, topics[0], group, problem, caller, reply)
+            self._commit_one(request, topics[0], group, problem, caller, respond)
         else:
-            self._commit_many(request, group, problem, caller, reply)
+            self._commit_many(request, group, problem, caller, respond)
 
     def committing(
-        self, request: OffsetCommitRequest, version: int, caller: Caller, reply: Reply
+        self, request: OffsetCommitRequest, version: int, caller: Caller, respond: Respond
     ) -> Steps[None]:
         """As :meth:`offset_commit`, of very many partitions: checked in turns, written at once."""
         partitions = sum(len(topic.partitions) for topic in request.topics)
         if version == 0 or partitions <= STEPS_PER_TURN:
-            self.offset_commit(request, version, caller, reply)
+            self.offset_commit(request, version, caller, respond)
             return
         turn = Turn()
         while True:
-            staged = _MultiPartitionCommit(_of_topics(()), reply)
+            staged = _MultiPartitionCommit(_of_topics(()), respond)
             counts: dict[str, int] = {}
             entries = yield from self._checking(request, staged, counts, turn)
             known = ((name, count) for name, count in counts.items() if count)
@@ -184,7 +184,7 @@ class OffsetCommitHandler:
             return
         if problem:
             yield from _refuse(staged.response, problem, turn)
-        reply(staged.response)
+        respond(staged.response)
 
     def _judged(self, request: OffsetCommitRequest) -> tuple[Group | None, ErrorCode]:
         """The group and what is wrong with the request; one that is not there may be made."""
@@ -209,13 +209,13 @@ class OffsetCommitHandler:
         group: Group | None,
         problem: ErrorCode,
         caller: Caller,
-        reply: Reply,
+        respond: Respond,
     ) -> None:
         name, asked = topic.name, topic.partitions[0]
         index = asked.partition_index
         code = self._problem_of(asked, self._partition_count(name) or 0, problem)
         if code:
-            reply(_answer_of_one(name, index, code))
+            respond(_answer_of_one(name, index, code))
             return
         if group is None:
             group = self._rebalancer.found(request.group_id)
@@ -225,15 +225,15 @@ class OffsetCommitHandler:
         if request.member_id:
             self._alive(group, request.member_id)
         entry = _entry_of(request.group_id, name, index, commit)
-        staged = _SinglePartitionCommit(group, partition, commit, reply)
-        told: Told = staged.decided
+        staged = _SinglePartitionCommit(group, partition, commit, respond)
+        on_committed: OnCommitted = staged.on_committed
         if (
             (request.generation_id_or_member_epoch < 0 and group.protocol_type is not None)
             or caller.tool is not None
             or self._keeps_all
         ):
-            told = self._watched_one(staged, request, group, partition, commit, caller)
-        self._journal.write(group.term, (entry,), told)
+            on_committed = self._watched_one(staged, request, group, partition, commit, caller)
+        self._journal.write(group.term, (entry,), on_committed)
 
     def _commit_many(
         self,
@@ -241,14 +241,14 @@ class OffsetCommitHandler:
         group: Group | None,
         problem: ErrorCode,
         caller: Caller,
-        reply: Reply,
+        respond: Respond,
     ) -> None:
-        staged = _MultiPartitionCommit(_of_topics(()), reply)
+        staged = _MultiPartitionCommit(_of_topics(()), respond)
         entries = self._checked(request, problem, staged)
         if entries:
             self._write_many(request, group, staged, entries, caller)
         else:
-            reply(staged.response)
+            respond(staged.response)
 
     def _write_many(
         self,
@@ -267,11 +267,11 @@ class OffsetCommitHandler:
             stage(partition, commit)
         if request.member_id:
             self._alive(group, request.member_id)
-        told: Told = staged.decided
+        on_committed: OnCommitted = staged.on_committed
         if request.generation_id_or_member_epoch < 0 or self._keeps_all or caller.tool is not None:
             commits = [(partition, commit) for partition, commit, _ in staged.commits]
-            told = self._watched(staged, request, group, commits, caller)
-        self._journal.write(group.term, entries, told)
+            on_committed = self._watched(staged, request, group, commits, caller)
+        self._journal.write(group.term, entries, on_committed)
 
     def _watched_one(
         self,
@@ -281,12 +281,12 @@ class OffsetCommitHandler:
         partition: TopicPartition,
         commit: Commit,
         caller: Caller,
-    ) -> Told:
+    ) -> OnCommitted:
         """What settles the commit, watched by the audit trail where it belongs on that."""
         trail, generation = self._trail, request.generation_id_or_member_epoch
         is_by_hand = trail.is_by_hand(caller, group, request.member_id, generation)
         if not (is_by_hand or self._keeps_all):
-            return staged.decided
+            return staged.on_committed
         return trail.watch_one(staged, group, partition, commit, caller, is_by_hand=is_by_hand)
 
     def _watched(
@@ -296,12 +296,12 @@ class OffsetCommitHandler:
         group: Group,
         commits: Sequence[tuple[TopicPartition, Commit]],
         caller: Caller,
-    ) -> Told:
+    ) -> OnCommitted:
         """The same for several."""
         trail, generation = self._trail, request.generation_id_or_member_epoch
         is_by_hand = trail.is_by_hand(caller, group, request.member_id, generation)
         if not (is_by_hand or self._keeps_all):
-            return staged.decided
+            return staged.on_committed
         return trail.watch(staged, group, commits, caller, is_by_hand=is_by_hand)
 
     def _alive(self, group: Group, member_id: str) -> None:

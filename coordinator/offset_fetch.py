@@ -21,7 +21,7 @@ from barnabas.protocol.messages.offset_fetch import (
 )
 
 from .cooperative import STEPS_PER_TURN, Steps, Turn
-from .group import Reply
+from .group import Respond
 from .group_registry import GroupRegistry
 from .offsets import Offsets
 from .ports import Caller
@@ -63,13 +63,13 @@ class OffsetFetchHandler:
         self._zookeeper = zookeeper
 
     def offset_fetch(
-        self, request: OffsetFetchRequest, version: int, _caller: Caller, reply: Reply
+        self, request: OffsetFetchRequest, version: int, _caller: Caller, respond: Respond
     ) -> None:
         """Answer at once, but version 0 when ZooKeeper has answered."""
         if version == 0:
-            self._zookeeper.fetch(request, reply)
+            self._zookeeper.fetch(request, respond)
         else:
-            reply(self.answer(request, version))
+            respond(self.answer(request, version))
 
     def answer(self, request: OffsetFetchRequest, version: int) -> OffsetFetchResponse:
         """The answer from version 1 on; whatever state a group is in, its offsets are served."""
@@ -100,14 +100,14 @@ class OffsetFetchHandler:
                 topics = refused(request.topics or (), code)
             return OffsetFetchResponse(topics=topics, error_code=code)
         groups: list[GroupResult] = []
-        told: set[str] = set()
+        answered: set[str] = set()
         for asked in request.groups:
             if turn.is_over():
                 yield
             if asked.topics is None:
-                if asked.group_id in told:
+                if asked.group_id in answered:
                     continue
-                told.add(asked.group_id)
+                answered.add(asked.group_id)
             code, topics = yield from self._fetching(
                 asked.group_id, asked.topics, turn, is_stable=is_stable
             )

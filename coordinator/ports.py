@@ -21,8 +21,8 @@ SNAPSHOT = "offsets-cache"
 INCREMENT = "offsets-cache-increment"
 """The file of what came since. Neither Kafka nor a node of 0.1.0 knows this name."""
 
-AppendDone = Callable[[ErrorCode, int], None]
-"""Told once how an append ended: the code, and the base offset of the batch (-1 on error)."""
+OnAppended = Callable[[ErrorCode, int], None]
+"""The end of an append, once: its code, and the base offset of the batch (-1 on error)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,11 +53,11 @@ class OffsetsLog(Protocol):
         leader_epoch: int,
         acks: int,
         timeout_ms: int,
-        done: AppendDone,
+        on_appended: OnAppended,
     ) -> None:
         """Append one record batch as leader; takes the batch over and patches its offset.
 
-        ``done`` is called exactly once, perhaps before this returns: when the high watermark
+        ``on_appended`` is called exactly once, perhaps before this returns: when the high watermark
         passed the batch (acks -1), after the local append (acks 1 or 0), or with the code of
         docs/spec/coordinator.md §3.2 (3, 6, 7, 10, 18, 19, 20, 56). An append in another epoch than
         ``leader_epoch`` ends with NOT_LEADER_OR_FOLLOWER.
@@ -72,10 +72,12 @@ class OffsetsLog(Protocol):
     def bounds(self, partition: int) -> tuple[int, int, int] | None:
         """Log start offset, high watermark and log end offset; None when not led here."""
 
-    def when_committed(self, partition: int, offset: int, done: Callable[[bool], None]) -> None:
-        """Call ``done(True)`` once the high watermark is at ``offset`` or past it.
+    def when_committed(
+        self, partition: int, offset: int, on_complete: Callable[[bool], None]
+    ) -> None:
+        """Call ``on_complete(True)`` once the high watermark is at ``offset`` or past it.
 
-        ``done(False)`` when leadership is lost first.
+        ``on_complete(False)`` when leadership is lost first.
         """
 
     def replica(self, partition: int) -> Replica | None:

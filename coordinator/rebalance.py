@@ -24,7 +24,7 @@ from .group import CONSUMER, Group, Member, PendingRequest
 from .group_record import is_larger, record_of
 from .group_registry import GroupRegistry
 from .group_state import GroupState
-from .journal import GROUP_ERRORS, Journal, Told
+from .journal import GROUP_ERRORS, Journal, OnCommitted
 from .timer import Deadline, TimerQueue
 
 log = logging.getLogger(__name__)
@@ -138,7 +138,7 @@ class Rebalancer:
             self._refuse_join(join, member, code)
         sync, member.sync = member.sync, None
         if sync is not None:
-            sync.reply(rebalance_responses.sync_refused(code))
+            sync.respond(rebalance_responses.sync_refused(code))
 
     def remove(self, group: Group, member: Member, reason: str) -> None:
         """A member goes; the others find out in a rebalance."""
@@ -170,7 +170,7 @@ class Rebalancer:
     def _refuse_join(self, waiting: PendingRequest, member: Member, code: ErrorCode) -> None:
         # 25 tells the client to come back as somebody new
         member_id = "" if code is ErrorCode.UNKNOWN_MEMBER_ID else member.member_id
-        waiting.reply(rebalance_responses.join_refused(code, waiting.version, member_id))
+        waiting.respond(rebalance_responses.join_refused(code, waiting.version, member_id))
 
     # -- the wait for joins ------------------------------------------------------------------
 
@@ -290,16 +290,16 @@ class Rebalancer:
             waiting = due.pop(member.member_id, None)
             if waiting is not None:
                 self._answered(group, member)
-                waiting.reply(generation.joined(member.member_id))
+                waiting.respond(generation.joined(member.member_id))
 
         def tell_leader() -> None:
             for member_id, waiting in due.items():  # whose member has another id by now
-                waiting.reply(generation.joined(member_id))
+                waiting.respond(generation.joined(member_id))
             if leading is not None:
                 leader = group.members.get(generation.leader)
                 if leader is not None:
                     self._answered(group, leader)
-                leading.reply(generation.joined(generation.leader, listed))
+                leading.respond(generation.joined(generation.leader, listed))
 
         self._slices.run(members, tell, tell_leader)
 
@@ -339,16 +339,18 @@ class Rebalancer:
         if not self._is_too_large(group):
             assignments = dict(decided)
             complete = {member_id: assignments.get(member_id, b"") for member_id in group.members}
-        told = partial(self._assigned, group, group.generation, complete)
-        self.store(group, complete, told)
+        on_committed = partial(self._assigned, group, group.generation, complete)
+        self.store(group, complete, on_committed)
 
-    def store(self, group: Group, assignments: Mapping[str, bytes], told: Told) -> None:
+    def store(
+        self, group: Group, assignments: Mapping[str, bytes], on_committed: OnCommitted
+    ) -> None:
         """Write the group's record; ``told`` gets the code of the append, not yet translated."""
         if self._is_too_large(group):
-            self._journal.refuse(group.term, ErrorCode.MESSAGE_TOO_LARGE, told)
+            self._journal.refuse(group.term, ErrorCode.MESSAGE_TOO_LARGE, on_committed)
             return
         value = group_value(record_of(group, assignments))
-        self._journal.write(group.term, [(group_key(group.group_id), value)], told)
+        self._journal.write(group.term, [(group_key(group.group_id), value)], on_committed)
 
     def _is_too_large(self, group: Group) -> bool:
         """Whether the group's record cannot fit into a batch, as far as that is seen at once.
@@ -383,12 +385,12 @@ class Rebalancer:
                 due.append((member, waiting, member.assignment))
         protocol_type, protocol = group.protocol_type, group.protocol
 
-        def reply(one: tuple[Member, PendingRequest, bytes]) -> None:
+        def respond(one: tuple[Member, PendingRequest, bytes]) -> None:
             member, waiting, assignment = one
             self._alive_in(group, member)
-            waiting.reply(rebalance_responses.assigned(protocol_type, protocol, assignment))
+            waiting.respond(rebalance_responses.assigned(protocol_type, protocol, assignment))
 
-        self._slices.run(due, reply)
+        self._slices.run(due, respond)
 
     def _alive_in(self, group: Group, member: Member) -> None:
         """As :meth:`alive`, for a member that is answered now, unless it has gone meanwhile."""
@@ -406,11 +408,11 @@ class Rebalancer:
                 member.is_answer_due = True
                 due.append((member, waiting))
 
-        def reply(one: tuple[Member, PendingRequest]) -> None:
+        def respond(one: tuple[Member, PendingRequest]) -> None:
             self._alive_in(group, one[0])
-            one[1].reply(rebalance_responses.sync_refused(code))
+            one[1].respond(rebalance_responses.sync_refused(code))
 
-        self._slices.run(due, reply)
+        self._slices.run(due, respond)
 
     @staticmethod
     def _emptied(group: Group, code: ErrorCode, _offset: int) -> None:

@@ -54,13 +54,13 @@ class TombstoneWrite:
         """Hand tombstones of one group to the journal, in portions that fit into a batch."""
         for start in range(0, len(entries), _ENTRIES_AT_ONCE):
             self._outstanding += 1
-            journal.write(group.term, entries[start : start + _ENTRIES_AT_ONCE], self._decided)
+            journal.write(group.term, entries[start : start + _ENTRIES_AT_ONCE], self._on_committed)
 
     def close(self) -> None:
         """No more is coming: ``done`` is called with the last answer, or now."""
-        self._decided(ErrorCode.NONE, -1)
+        self._on_committed(ErrorCode.NONE, -1)
 
-    def _decided(self, code: ErrorCode, offset: int) -> None:
+    def _on_committed(self, code: ErrorCode, offset: int) -> None:
         self._worst = self._worst or code
         if (not code and offset >= 0) or code in _APPENDED:
             self.may_be_written = True

@@ -19,7 +19,7 @@ from barnabas.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFe
 
 from .config import CoordinatorConfig
 from .cooperative import CooperativeScheduler, Steps, Turn
-from .group import Reply
+from .group import Respond
 from .metadata_limit import is_too_long
 from .offsets import TopicPartition
 from .ports import Topics, ZooKeeperOffsets
@@ -51,11 +51,11 @@ class ZooKeeperOffsetsHandler:
         finally:
             self._tasks = None
 
-    def commit(self, request: OffsetCommitRequest, reply: Reply) -> None:
+    def commit(self, request: OffsetCommitRequest, respond: Respond) -> None:
         """Store what passes the checks; one code for each partition."""
-        self._slices.drive(self._commit(request, reply))
+        self._slices.drive(self._commit(request, respond))
 
-    def _commit(self, request: OffsetCommitRequest, reply: Reply) -> Steps[None]:
+    def _commit(self, request: OffsetCommitRequest, respond: Respond) -> Steps[None]:
         turn = Turn()
         codes: dict[TopicPartition, ErrorCode] = {}
         offsets: dict[TopicPartition, int] = {}
@@ -72,9 +72,9 @@ class ZooKeeperOffsetsHandler:
                 if turn.is_over():
                     yield
 
-        def told(stored: Mapping[TopicPartition, ErrorCode]) -> None:
+        def on_stored(stored: Mapping[TopicPartition, ErrorCode]) -> None:
             codes.update(stored)
-            self._slices.drive(_commit_response(request, codes, reply))
+            self._slices.drive(_commit_response(request, codes, respond))
 
         async def store() -> Mapping[TopicPartition, ErrorCode]:
             assert self._store is not None
@@ -84,15 +84,15 @@ class ZooKeeperOffsetsHandler:
             return dict.fromkeys(offsets, code)
 
         if offsets:
-            self._start(store, failed, told)
+            self._start(store, failed, on_stored)
         else:
-            told({})
+            on_stored({})
 
-    def fetch(self, request: OffsetFetchRequest, reply: Reply) -> None:
+    def fetch(self, request: OffsetFetchRequest, respond: Respond) -> None:
         """Read the numbers; code 3 for a partition that nobody knows or committed."""
-        self._slices.drive(self._fetch(request, reply))
+        self._slices.drive(self._fetch(request, respond))
 
-    def _fetch(self, request: OffsetFetchRequest, reply: Reply) -> Steps[None]:
+    def _fetch(self, request: OffsetFetchRequest, respond: Respond) -> Steps[None]:
         turn = Turn()
         wanted: dict[str, dict[int, None]] = {}
         known: dict[TopicPartition, None] = {}
@@ -107,8 +107,8 @@ class ZooKeeperOffsetsHandler:
             if turn.is_over():
                 yield
 
-        def told(found: Mapping[TopicPartition, int | ErrorCode]) -> None:
-            self._slices.drive(_fetch_response(wanted, found, reply))
+        def on_read(found: Mapping[TopicPartition, int | ErrorCode]) -> None:
+            self._slices.drive(_fetch_response(wanted, found, respond))
 
         async def read() -> Mapping[TopicPartition, int | ErrorCode]:
             assert self._store is not None
@@ -118,9 +118,9 @@ class ZooKeeperOffsetsHandler:
             return dict.fromkeys(known, code)
 
         if known:
-            self._start(read, failed, told)
+            self._start(read, failed, on_read)
         else:
-            told({})
+            on_read({})
 
     def _is_known(self, partition: TopicPartition) -> bool:
         return 0 <= partition[1] < (self._topics.partition_count(partition[0]) or 0)
@@ -129,29 +129,29 @@ class ZooKeeperOffsetsHandler:
         self,
         work: Callable[[], Coroutine[Any, Any, Any]],
         failed: Callable[[ErrorCode], Any],
-        reply: Callable[[Any], None],
+        respond: Callable[[Any], None],
     ) -> None:
         if self._store is None or self._tasks is None:
-            reply(failed(ErrorCode.UNKNOWN_SERVER_ERROR))
+            respond(failed(ErrorCode.UNKNOWN_SERVER_ERROR))
         else:
-            self._tasks.create_task(_answer(work, failed, reply))
+            self._tasks.create_task(_answer(work, failed, respond))
 
 
 async def _answer(
     work: Callable[[], Coroutine[Any, Any, Any]],
     failed: Callable[[ErrorCode], Any],
-    reply: Callable[[Any], None],
+    respond: Callable[[Any], None],
 ) -> None:
     try:
         response = await work()
     except Exception:  # the port answers with codes; this is a bug, and one request's only
         log.exception("offsets in zookeeper failed")
         response = failed(ErrorCode.UNKNOWN_SERVER_ERROR)
-    reply(response)
+    respond(response)
 
 
 def _commit_response(
-    request: OffsetCommitRequest, codes: Mapping[TopicPartition, ErrorCode], reply: Reply
+    request: OffsetCommitRequest, codes: Mapping[TopicPartition, ErrorCode], respond: Respond
 ) -> Steps[None]:
     unknown, turn = ErrorCode.UNKNOWN_SERVER_ERROR, Turn()
     topics = []
@@ -164,13 +164,13 @@ def _commit_response(
             if turn.is_over():
                 yield
         topics.append(offset_commit.TopicResult(name=topic.name, partitions=results))
-    reply(OffsetCommitResponse(topics=topics))
+    respond(OffsetCommitResponse(topics=topics))
 
 
 def _fetch_response(
     wanted: Mapping[str, Mapping[int, None]],
     found: Mapping[TopicPartition, int | ErrorCode],
-    reply: Reply,
+    respond: Respond,
 ) -> Steps[None]:
     turn = Turn()
     topics = []
@@ -181,7 +181,7 @@ def _fetch_response(
             if turn.is_over():
                 yield
         topics.append(offset_fetch.TopicResult(name=name, partitions=results))
-    reply(OffsetFetchResponse(topics=topics))
+    respond(OffsetFetchResponse(topics=topics))
 
 
 def _fetched(index: int, found: int | ErrorCode | None) -> offset_fetch.PartitionResult:

@@ -63,7 +63,7 @@ OnDrop = Callable[[], "asyncio.Future[None] | None"]
 
 @final
 class Parked:
-    """An answer to come; :meth:`resolve` gives it, once, from anywhere on the loop.
+    """An answer to come; :meth:`respond` gives it, once, from anywhere on the loop.
 
     Whoever returns one has done all that the request changes, or has it in an order that nothing
     behind can overtake (net/request_order.py says what may start meanwhile); a handler that has
@@ -103,7 +103,7 @@ class Parked:
         self.on_drop = on_drop
         self._then: Callable[[Parked], None] | None = None
 
-    def resolve(self, answer: Any) -> None:
+    def respond(self, answer: Any) -> None:
         """Give the answer: a response message, or None to send nothing (acks=0)."""
         if self.is_resolved:
             return
@@ -112,10 +112,10 @@ class Parked:
         if self._then is not None:
             self._then(self)
 
-    def then(self, told: Callable[[Parked], None]) -> None:
-        """Have ``told`` called when the answer is there, after those that asked before."""
+    def then(self, on_response: Callable[[Parked], None]) -> None:
+        """Have ``on_response`` called when the answer is there, after those that asked before."""
         earlier = self._then
-        self._then = told if earlier is None else partial(_in_turn, earlier, told)
+        self._then = on_response if earlier is None else partial(_in_turn, earlier, on_response)
 
 
 def _in_turn(

@@ -119,7 +119,7 @@ class ControlHandler:
         parked = Parked()
 
         def prepared(code: ErrorCode, remaining: list[Partition]) -> None:
-            parked.resolve(
+            parked.respond(
                 controlled_shutdown.ControlledShutdownResponse(
                     error_code=code,
                     remaining_partitions=[

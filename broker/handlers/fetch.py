@@ -151,7 +151,7 @@ class FetchHandler:
             reading.look_again()
             self._read_all(call, reading.wanted)
             self._note_unread(reading)
-            parked.resolve(self._topic_ids.tell_leaders(call, reading.answer()))
+            parked.respond(self._topic_ids.tell_leaders(call, reading.answer()))
 
         def drop() -> None:
             wait.forget()

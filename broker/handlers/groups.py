@@ -71,14 +71,14 @@ class GroupsHandler:
 
         async def commit_in_turns(call: Call) -> Answer:
             parked, caller = Parked(), caller_of(call.peer, call.client_id)
-            await to_the_end(committing(call.request, call.version, caller, parked.resolve))
+            await to_the_end(committing(call.request, call.version, caller, parked.respond))
             return await answer_of(parked)
 
         def handle(call: Call) -> Answer:
             if call.is_long:
                 return commit_in_turns(call)
             parked = Parked()
-            commit(call.request, call.version, caller_of(call.peer, call.client_id), parked.resolve)
+            commit(call.request, call.version, caller_of(call.peer, call.client_id), parked.respond)
             return parked
 
         return handle
@@ -87,7 +87,7 @@ class GroupsHandler:
         """Where a group is coordinated, as seen from the peer's listener."""
         parked = Parked()
         self._coordinator.find_coordinator(
-            call.request, call.version, call.peer.listener, parked.resolve
+            call.request, call.version, call.peer.listener, parked.respond
         )
         return parked
 
@@ -104,7 +104,7 @@ def _waiting(handler: Callable[[Call], Parked]) -> Callable[[Call], Coroutine[An
 def _adapted(method: Method) -> Callable[[Call], Parked]:
     def handle(call: Call) -> Parked:
         parked = Parked()
-        method(call.request, call.version, caller_of(call.peer, call.client_id), parked.resolve)
+        method(call.request, call.version, caller_of(call.peer, call.client_id), parked.respond)
         return parked
 
     return handle

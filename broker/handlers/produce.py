@@ -272,7 +272,7 @@ class ProduceHandler:
                     results[place].base_offset = -1
             if ErrorCode.NOT_LEADER_OR_FOLLOWER in codes.values():
                 self._tell_leaders(call, answer)
-            parked.resolve(answer)
+            parked.respond(answer)
 
         acks, until = DelayedProduce(decided), self._loop.time() + wait_s
         for place, one in waiting.items():

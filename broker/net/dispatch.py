@@ -415,11 +415,11 @@ class Dispatcher:
         try:
             answer = await serving.coroutine
             serving.may_stop = True
-            parked.resolve(await self._encoded(route, answer))
+            parked.respond(await self._encoded(route, answer))
         except CorruptRequest as problem:
-            parked.resolve(HangUp(client_id, str(problem)))
+            parked.respond(HangUp(client_id, str(problem)))
         except Exception as error:  # noqa: BLE001 - judged in one place
-            parked.resolve(_excuse(route, error, client_id))
+            parked.respond(_excuse(route, error, client_id))
 
     def stop(self) -> None:
         """Abandon what handlers wait for: a client's patience must not keep the node alive."""

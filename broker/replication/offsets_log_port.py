@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import Callable
 
 from barnabas.broker.storage.files import DiskFiles, Files
-from barnabas.coordinator.ports import OFFSETS_TOPIC, AppendDone
+from barnabas.coordinator.ports import OFFSETS_TOPIC, OnAppended
 from barnabas.protocol.errors import ErrorCode, Refused
 
 from .offsets_replica import OffsetsReplica
@@ -43,29 +43,29 @@ class OffsetsLogPort:
         leader_epoch: int,
         acks: int,
         timeout_ms: int,
-        done: AppendDone,
+        on_appended: OnAppended,
     ) -> None:
-        """Append as leader in ``leader_epoch``; ``done`` is called once, perhaps at once."""
+        """Append as leader in ``leader_epoch``; ``on_appended`` is called once, perhaps at once."""
         try:
             hosted = self._replicas.led(OFFSETS_TOPIC, partition)
             if hosted.leader_epoch != leader_epoch:
                 raise Refused(ErrorCode.NOT_LEADER_OR_FOLLOWER)
             appended = hosted.append(batch, acks=acks, is_client=False)
         except Refused as refusal:
-            done(refusal.code, -1)
+            on_appended(refusal.code, -1)
             return
         base, end = appended.base_offset, appended.last_offset + 1
         if acks != -1 or end <= hosted.high_watermark:
             if self._may_answer():
-                done(ErrorCode.NONE, base)
+                on_appended(ErrorCode.NONE, base)
             else:
-                done(ErrorCode.NOT_LEADER_OR_FOLLOWER, -1)
+                on_appended(ErrorCode.NOT_LEADER_OR_FOLLOWER, -1)
             return
-        answer = _Once(done, base, self._may_answer)
-        answer.timer = self._loop.call_later(
-            timeout_ms / 1000, answer.give, ErrorCode.REQUEST_TIMED_OUT
+        pending = _PendingAppend(on_appended, base, self._may_answer)
+        pending.timer = self._loop.call_later(
+            timeout_ms / 1000, pending.complete, ErrorCode.REQUEST_TIMED_OUT
         )
-        hosted.when_committed(end, answer.give, answer.timer.when())
+        hosted.when_committed(end, pending.complete, pending.timer.when())
 
     def batch_bytes_max(self, partition: int) -> int:
         """``max.message.bytes`` of the offsets topic, as this partition's log has it."""
@@ -89,32 +89,34 @@ class OffsetsLogPort:
         assert isinstance(hosted.watcher, OffsetsReplica)
         return hosted.watcher
 
-    def when_committed(self, partition: int, offset: int, done: Callable[[bool], None]) -> None:
-        """Call ``done`` with True once the high watermark is at ``offset``, else with False."""
+    def when_committed(
+        self, partition: int, offset: int, on_complete: Callable[[bool], None]
+    ) -> None:
+        """Call ``on_complete``: True once the high watermark is at ``offset``, else False."""
         hosted = self._replicas.get(OFFSETS_TOPIC, partition)
         if hosted is None:
-            done(False)
+            on_complete(False)
             return
-        hosted.when_committed(offset, lambda code: done(code is ErrorCode.NONE))
+        hosted.when_committed(offset, lambda code: on_complete(code is ErrorCode.NONE))
 
 
-class _Once:
+class _PendingAppend:
     """Whichever comes first decides: the high watermark, the end of leadership, or the time."""
 
-    __slots__ = ("_base", "_done", "_may_answer", "timer")
+    __slots__ = ("_base", "_may_answer", "_on_appended", "timer")
 
-    def __init__(self, done: AppendDone, base: int, may_answer: Callable[[], bool]) -> None:
-        self._done: AppendDone | None = done
+    def __init__(self, on_appended: OnAppended, base: int, may_answer: Callable[[], bool]) -> None:
+        self._on_appended: OnAppended | None = on_appended
         self._base = base
         self._may_answer = may_answer
         self.timer: asyncio.TimerHandle | None = None
 
-    def give(self, code: ErrorCode) -> None:
-        done, self._done = self._done, None
-        if done is None:
+    def complete(self, code: ErrorCode) -> None:
+        on_appended, self._on_appended = self._on_appended, None
+        if on_appended is None:
             return
         if self.timer is not None:
             self.timer.cancel()
         if code is ErrorCode.NONE and not self._may_answer():
             code = ErrorCode.NOT_LEADER_OR_FOLLOWER
-        done(code, self._base if code is ErrorCode.NONE else -1)
+        on_appended(code, self._base if code is ErrorCode.NONE else -1)

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from barnabas.coordinator.damaged_records import Damage
-from barnabas.coordinator.ports import SNAPSHOT, AppendDone, FollowerListener
+from barnabas.coordinator.ports import SNAPSHOT, FollowerListener, OnAppended
 from barnabas.protocol.errors import ErrorCode, Refused
 from barnabas.protocol.records import batch
 from barnabas.protocol.records.record import Record
@@ -208,17 +208,17 @@ class MemoryLog:
         partition = self.partition(index)
         partition.leader_epoch = -1
         waiting, partition.waiting = partition.waiting, []
-        for _, done in waiting:
-            done(False)
+        for _, on_complete in waiting:
+            on_complete(False)
 
     def replicate(self, index: int) -> None:
         """Let the high watermark reach the log end."""
         partition = self.partition(index)
         partition.high_watermark = partition.end
-        ready = [done for end, done in partition.waiting if end <= partition.end]
+        ready = [on_complete for end, on_complete in partition.waiting if end <= partition.end]
         partition.waiting = [item for item in partition.waiting if item[0] > partition.end]
-        for done in ready:
-            done(True)
+        for on_complete in ready:
+            on_complete(True)
 
     def records(self, index: int) -> list[Record]:
         """Everything that is in a partition."""
@@ -234,35 +234,37 @@ class MemoryLog:
         leader_epoch: int,
         acks: int,
         timeout_ms: int,
-        done: AppendDone,
+        on_appended: OnAppended,
     ) -> None:
         assert acks == -1
         hosted = self.partition(partition)
         if not hosted.is_led or hosted.leader_epoch != leader_epoch:
-            done(ErrorCode.NOT_LEADER_OR_FOLLOWER, -1)
+            on_appended(ErrorCode.NOT_LEADER_OR_FOLLOWER, -1)
             return
         if self.append_fails_with is not None:
-            done(self.append_fails_with, -1)
+            on_appended(self.append_fails_with, -1)
             return
         before = hosted.end
         base = hosted.append(batch)
         self.appends.append((partition, hosted.end - before))
         if self.is_replicated:
             hosted.high_watermark = hosted.end
-            done(ErrorCode.NONE, base)
+            on_appended(ErrorCode.NONE, base)
             return
-        self._wait(hosted, base, timeout_ms, done)
+        self._wait(hosted, base, timeout_ms, on_appended)
 
-    def _wait(self, hosted: MemoryPartition, base: int, timeout_ms: int, done: AppendDone) -> None:
+    def _wait(
+        self, hosted: MemoryPartition, base: int, timeout_ms: int, on_appended: OnAppended
+    ) -> None:
         entry: tuple[int, Callable[[bool], None]]
 
         def decided(is_committed: bool) -> None:
             timer.cancel()
-            done(ErrorCode.NONE if is_committed else ErrorCode.NOT_LEADER_OR_FOLLOWER, base)
+            on_appended(ErrorCode.NONE if is_committed else ErrorCode.NOT_LEADER_OR_FOLLOWER, base)
 
         def too_late() -> None:
             hosted.waiting.remove(entry)
-            done(ErrorCode.REQUEST_TIMED_OUT, -1)
+            on_appended(ErrorCode.REQUEST_TIMED_OUT, -1)
 
         timer = self.loop.call_later(timeout_ms / 1000, too_late)
         entry = (hosted.end, decided)
@@ -284,11 +286,13 @@ class MemoryLog:
             known = self._replicas[partition] = MemoryReplica(self, hosted)
         return known
 
-    def when_committed(self, partition: int, offset: int, done: Callable[[bool], None]) -> None:
+    def when_committed(
+        self, partition: int, offset: int, on_complete: Callable[[bool], None]
+    ) -> None:
         hosted = self.partition(partition)
         if not hosted.is_led:
-            done(False)
+            on_complete(False)
         elif hosted.high_watermark >= offset:
-            done(True)
+            on_complete(True)
         else:
-            hosted.waiting.append((offset, done))
+            hosted.waiting.append((offset, on_complete))

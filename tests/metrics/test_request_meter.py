@@ -63,7 +63,7 @@ async def test_a_parked_answer_is_counted_when_it_is_there_and_the_connection_is
         parked.then(told.append)
         meter = dispatcher.meters["Heartbeat"]
         assert sum(meter.buckets) == 0
-        parked.resolve(ANSWER)
+        parked.respond(ANSWER)
     assert sum(meter.buckets) == 1
     assert told == [parked]
 

@@ -42,7 +42,7 @@ class Toys:
         return list_groups.ListGroupsResponse(throttle_time_ms=7)
 
     def resolve(self, group: str, error_code: int = 0) -> None:
-        self.parked[group].resolve(heartbeat.HeartbeatResponse(error_code=error_code))
+        self.parked[group].respond(heartbeat.HeartbeatResponse(error_code=error_code))
 
 
 @dataclass

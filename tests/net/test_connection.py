@@ -247,7 +247,7 @@ async def test_nothing_behind_a_fetch_is_served_while_it_waits(start: Start) -> 
     for _ in range(3):
         await other.ask(*LIST)
     assert node.toys.seen == ["list"] * 3
-    parked.resolve(fetch.FetchResponse(session_id=5))
+    parked.respond(fetch.FetchResponse(session_id=5))
     assert (await client.receive())[1].session_id == 5
     assert (await client.receive())[0] == 1
 
@@ -278,7 +278,7 @@ async def test_an_answer_of_none_sends_nothing(start: Start) -> None:
         (leave_group.LeaveGroupRequest(), 0), (describe_groups.DescribeGroupsRequest(), 0), LIST
     )
     await (await node.connect()).ask(*LIST)
-    parked.resolve(None)
+    parked.respond(None)
     assert (await client.receive())[0] == 2
 
 

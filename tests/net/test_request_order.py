@@ -59,7 +59,7 @@ class Waiting:
     def answer(self, place: int) -> None:
         spec = api.lookup(self.begun[place])
         assert spec is not None
-        self.parked[place].resolve(spec.response())
+        self.parked[place].respond(spec.response())
 
 
 def frame_of(client: RawClient, key: ApiKey, version: int | None = None, **values: Any) -> bytes:

@@ -77,7 +77,7 @@ async def test_the_time_out_is_the_one_that_the_request_names(
     [connection] = node.listener.connections
     await until(lambda: connection.longest_waiting() is parked)
     assert parked.wait_ms == 1234
-    parked.resolve(create_topics.CreateTopicsResponse())
+    parked.respond(create_topics.CreateTopicsResponse())
     await client.receive()
     assert connection.longest_waiting() is None
 

@@ -31,7 +31,7 @@ def append(
         leader_epoch=epoch,
         acks=acks,
         timeout_ms=timeout_ms,
-        done=lambda code, offset: done.append((code, offset)),
+        on_appended=lambda code, offset: done.append((code, offset)),
     )
     return done
 
@@ -93,7 +93,7 @@ async def test_an_append_that_is_not_committed_in_time_is_timed_out_once(
         done.append((code, offset))
         late.set()
 
-    port.append(3, a_batch(), leader_epoch=0, acks=-1, timeout_ms=1, done=tell)
+    port.append(3, a_batch(), leader_epoch=0, acks=-1, timeout_ms=1, on_appended=tell)
     await late.wait()
     await shelf.flush()
     assert done == [(ErrorCode.REQUEST_TIMED_OUT, -1)]
