@@ -30,7 +30,7 @@ if not __package__:
 from barnabas.broker.replication.offsets_log_port import OffsetsLogPort
 from barnabas.broker.replication.partition import Partition
 from barnabas.broker.replication.replica_manager import ReplicaManager
-from barnabas.broker.runtime.gc_tuning import Once, spare
+from barnabas.broker.runtime.gc_tuning import FirstLoadFreeze, tune
 from barnabas.broker.settings.log_config import LogConfig
 from barnabas.broker.settings.node_config import StorageSettings
 from barnabas.broker.storage.cooperative import at_once
@@ -146,7 +146,7 @@ class Node:
             now_ms=lambda: NOW_MS,
             random=random.Random(1),
         )
-        self.coordinator.when_loaded = once = Once()
+        self.coordinator.when_loaded = once = FirstLoadFreeze()
         self.coordinator.loader.after_slice = once.after_slice
         self.coordinator.start(self.options.partitions)
 
@@ -211,7 +211,7 @@ async def load(options: argparse.Namespace) -> dict[str, float]:
     """From the election to the first answer of the last group, and the memory that it takes."""
     node = Node(options)
     await node.open()
-    spare()
+    tune()
     before, began, busy = resident_bytes(), time.perf_counter(), time.process_time()
     stalls = asyncio.create_task(longest_stall())
     await node.load()

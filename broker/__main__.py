@@ -61,7 +61,7 @@ def main(
         return MISUSED
     for warning in config.warnings:
         log.warning("%s", warning)
-    thread_switching.share_interpreter()
+    thread_switching.shorten_switch_interval()
     raise_limit()
     try:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
@@ -93,7 +93,7 @@ async def _serve(config: NodeConfig, ready_descriptor: int | None) -> None:
 
     def ready(ports: Mapping[str, int]) -> None:
         serves.set()
-        gc_tuning.spare()
+        gc_tuning.tune()
         if ready_descriptor is not None:
             words = " ".join(f"{name}:{port}" for name, port in ports.items())
             os.write(ready_descriptor, f"{words}\n".encode())

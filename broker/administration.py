@@ -20,7 +20,7 @@ from .handlers.partition_reassignments import ReassignmentsHandler
 from .metadata.metadata_cache import MetadataCache
 from .replication.replica_manager import ReplicaManager
 from .settings.config_changes import ConfigChanges
-from .settings.dynamic_node_config import NodeConfigs
+from .settings.dynamic_node_config import DynamicNodeConfig
 from .settings.node_config import NodeConfig
 from .settings.topic_configs import TopicConfigs
 from .storage.files import Files
@@ -41,7 +41,7 @@ def administration(
     metadata: MetadataCache,
     controller: Controller,
     topic_configs: TopicConfigs,
-    node_configs: NodeConfigs,
+    node_configs: DynamicNodeConfig,
     logs: LogManager,
     replicas: ReplicaManager,
     files: Files,

@@ -19,11 +19,11 @@ from barnabas.client.zookeeper import kazoo_session
 from barnabas.client.zookeeper.interface import ZooKeeper, ZooKeeperError
 from barnabas.protocol.settings import ConfigError
 
-from .lifecycle.node_identity import Identity, establish, lay_out
+from .lifecycle.node_identity import NodeIdentity, create_persistent_znodes, establish_identity
 from .lifecycle.peer_compatibility import PeerRefused
 from .lifecycle.registration import AlreadyRegistered
 from .node import Node
-from .settings.dynamic_node_config import NodeConfigs
+from .settings.dynamic_node_config import DynamicNodeConfig
 from .settings.node_config import NodeConfig
 from .settings.topic_configs import TopicConfigs
 from .storage.files import DiskFiles, Files, StorageError
@@ -82,7 +82,7 @@ async def run(
             identity = await _identified(config, zookeeper, files, chance)
             topic_configs = TopicConfigs(zookeeper, now_ms)
             await topic_configs.load()
-            node_configs = NodeConfigs(zookeeper, identity.node_id, config)
+            node_configs = DynamicNodeConfig(zookeeper, identity.node_id, config)
             await node_configs.load()
             config = node_configs.current
             settings = (topic_configs, node_configs)
@@ -135,7 +135,7 @@ async def _storage(
     config: NodeConfig,
     files: Files,
     topic_configs: TopicConfigs,
-    node_configs: NodeConfigs,
+    node_configs: DynamicNodeConfig,
     now_ms: Callable[[], int],
     chance: random.Random,
 ) -> AsyncIterator[LogManager]:
@@ -157,8 +157,8 @@ async def _storage(
 
 async def _identified(
     config: NodeConfig, zookeeper: ZooKeeper, files: Files, chance: random.Random
-) -> Identity:
-    identity = await establish(
+) -> NodeIdentity:
+    identity = await establish_identity(
         zookeeper,
         files,
         config.log_directories,
@@ -167,7 +167,7 @@ async def _identified(
         reserved_id_max=config.node.reserved_broker_max_id,
         chance=chance,
     )
-    await lay_out(zookeeper)
+    await create_persistent_znodes(zookeeper)
     return identity
 
 

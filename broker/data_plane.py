@@ -10,16 +10,16 @@ from typing import Protocol
 from barnabas.broker.storage.log_manager import LogManager
 
 from .handlers.call import Handler
-from .handlers.conversion_process import Conversions
+from .handlers.conversion_process import ConversionProcess
 from .handlers.delete_records import DeleteRecordsHandler
 from .handlers.fetch import FetchHandler
-from .handlers.fetch_sessions import FetchSessions
+from .handlers.fetch_sessions import FetchSessionCache
 from .handlers.fetch_topic_ids import FetchTopicIds
 from .handlers.leader_hints import LeaderHints
 from .handlers.list_offsets import ListOffsetsHandler
 from .handlers.offset_for_leader_epoch import LeaderEpochsHandler
 from .handlers.produce import ProduceHandler
-from .handlers.stale_leaders import ReplacedLeaders
+from .handlers.stale_leaders import StaleLeaders
 from .metadata.metadata_cache import MetadataCache
 from .replication.replica_manager import ReplicaManager
 from .settings.node_config import NodeConfig
@@ -38,17 +38,17 @@ def data_plane(
     replicas: ReplicaManager,
     metadata: MetadataCache,
     logs: LogManager,
-    conversions: Conversions,
+    conversions: ConversionProcess,
     room: Callable[[], int],
     holds_lease: Callable[[], bool],
     loop: asyncio.AbstractEventLoop,
     now_ms: Callable[[], int],
-    chance: random.Random,
+    rng: random.Random,
 ) -> Iterable[Handlers]:
     """One handler an area; ``room`` says how many bytes of answers may still be made."""
     slots = config.replication.fetch_session_slots
     leaders = LeaderHints(metadata, replicas)
-    replaced = ReplacedLeaders(holds_lease)
+    replaced = StaleLeaders(holds_lease)
     return (
         ProduceHandler(
             replicas, loop=loop, now_ms=now_ms, conversions=conversions, leaders=leaders
@@ -58,7 +58,7 @@ def data_plane(
             loop=loop,
             bytes_max=config.network.fetch_max_bytes,
             room=room,
-            sessions=FetchSessions(slots, now=loop.time, chance=chance),
+            sessions=FetchSessionCache(slots, now=loop.time, rng=rng),
             topic_ids=FetchTopicIds(metadata, leaders),
             replaced=replaced,
             conversions=conversions,

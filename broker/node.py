@@ -21,14 +21,14 @@ from .controller.control_request_latency import timed
 from .controller.controller import Controller
 from .controller.create_topics import TopicCreator
 from .controller.term import ControllerDependencies
-from .coordination.group_coordinator_host import Coordination
-from .coordination.producer_id_manager import ProducerIdBlocks
+from .coordination.group_coordinator_host import GroupCoordinatorHost
+from .coordination.producer_id_manager import ProducerIdManager
 from .data_plane import data_plane
 from .handlers import sasl
 from .handlers.acls import AclsHandler
 from .handlers.api_versions import ApiVersionsHandler
-from .handlers.control_plane import ControlHandler
-from .handlers.conversion_process import Conversions
+from .handlers.control_plane import ControlPlaneHandler
+from .handlers.conversion_process import ConversionProcess
 from .handlers.describe_cluster import ClusterHandler
 from .handlers.describe_producers import ProducersHandler
 from .handlers.groups import GroupsHandler
@@ -36,19 +36,19 @@ from .handlers.init_producer_id import ProducerIdsHandler
 from .handlers.metadata import MetadataHandler
 from .handlers.topics import TopicsHandler
 from .handlers.update_features import FeaturesHandler
-from .lifecycle.cluster_id_check import ClusterCheck
-from .lifecycle.controlled_shutdown_client import Departure
-from .lifecycle.log_dir_events import DiskNotices
-from .lifecycle.node_identity import Identity
+from .lifecycle.cluster_id_check import ClusterIdCheck
+from .lifecycle.controlled_shutdown_client import ControlledShutdownClient
+from .lifecycle.log_dir_events import LogDirEvents
+from .lifecycle.node_identity import NodeIdentity
 from .lifecycle.peer_compatibility import Peers
 from .lifecycle.registration import Registration, SessionRenewal
 from .liveness.liveness import Liveness
 from .metadata.metadata_cache import MetadataCache
-from .metrics.node_metrics import Observed, Observer
+from .metrics.node_metrics import MetricsSources, NodeMetrics
 from .net.dispatch import Dispatcher
 from .net.limits import Limits
-from .net.listener_reconfiguration import ListenerChanges
-from .net.listeners import Doors
+from .net.listener_reconfiguration import ListenerReconfiguration
+from .net.listeners import Listeners
 from .net.watchdog import Watchdog
 from .replication.damaged_replicas import DamagedReplicas
 from .replication.isr import IsrManager
@@ -57,7 +57,7 @@ from .replication.replica_manager import ReplicaManager
 from .replication.stray_replicas import StrayReplicas
 from .runtime.latency import Latency
 from .security.inter_broker_client import dialer
-from .settings.dynamic_node_config import NodeConfigs
+from .settings.dynamic_node_config import DynamicNodeConfig
 from .settings.node_config import NodeConfig
 from .settings.topic_configs import TopicConfigs
 from .storage.files import Files
@@ -76,11 +76,11 @@ class Node:
     def __init__(
         self,
         config: NodeConfig,
-        identity: Identity,
+        identity: NodeIdentity,
         zookeeper: ZooKeeper,
         logs: LogManager,
         topic_configs: TopicConfigs,
-        node_configs: NodeConfigs,
+        node_configs: DynamicNodeConfig,
         files: Files,
         now_ms: Callable[[], int],
         chance: random.Random,
@@ -98,21 +98,21 @@ class Node:
         self._loop = asyncio.get_running_loop()
         self._registration: Registration | None = None
         self._dial = dialer(config, identity.node_id)
-        self._cluster_check = ClusterCheck(zookeeper, identity.cluster_id)
+        self._cluster_id_check = ClusterIdCheck(zookeeper, identity.cluster_id)
         self._metadata = MetadataCache()
-        self._limits = Limits(config.network, config.listener_bounds)
-        self._disk_notices = DiskNotices(zookeeper, identity.node_id)
+        self._limits = Limits(config.network, config.listener_quotas)
+        self._log_dir_events = LogDirEvents(zookeeper, identity.node_id)
         self._replicas = self._build_replicas()
-        self._damaged = DamagedReplicas(self._replicas, self._disk_notices.tell)
+        self._damaged = DamagedReplicas(self._replicas, self._log_dir_events.notify)
         self._strays = StrayReplicas(
             identity.node_id, logs, self._replicas, self._metadata, zookeeper
         )
         self._liveness = self._build_liveness(lease_clock)
-        self._doors = Doors(config, self._limits, self._liveness)
-        self._listener_changes = self._build_listener_changes()
+        self._listeners = Listeners(config, self._limits, self._liveness)
+        self._listener_reconfiguration = self._build_listener_reconfiguration()
         self._writer = self._build_writer()
         self._creation = AutoTopicCreation(self._writer, config.coordinator)
-        self._coordination = Coordination(
+        self._coordinator_host = GroupCoordinatorHost(
             config,
             identity.node_id,
             zookeeper=zookeeper,
@@ -127,8 +127,8 @@ class Node:
             locate=self._internal_address,
         )
         self._cleaner = self._build_cleaner()
-        self._departure = self._build_departure()
-        self._observer = Observer(config.metrics)
+        self._controlled_shutdown = self._build_controlled_shutdown()
+        self._metrics = NodeMetrics(config.metrics)
         self._tell_each_other()
 
     def _build_writer(self) -> TopicCreator:
@@ -153,9 +153,9 @@ class Node:
             is_candidate="coordinator" in self.config.node.node_roles,
         )
 
-    def _build_departure(self) -> Departure:
+    def _build_controlled_shutdown(self) -> ControlledShutdownClient:
         """A node that shares no replica leaves without a word."""
-        return Departure(
+        return ControlledShutdownClient(
             self.identity.node_id,
             self._metadata,
             self._dial,
@@ -171,9 +171,13 @@ class Node:
         committed = self._replicas.high_watermark
         return Cleaner(self._files, self._logs, self.config.cleaner, committed, self._now_ms)
 
-    def _build_listener_changes(self) -> ListenerChanges:
-        return ListenerChanges(
-            self._zookeeper, self._node_configs, self._doors, self._limits.admission, self._now_ms
+    def _build_listener_reconfiguration(self) -> ListenerReconfiguration:
+        return ListenerReconfiguration(
+            self._zookeeper,
+            self._node_configs,
+            self._listeners,
+            self._limits.connection_quotas,
+            self._now_ms,
         )
 
     def _build_replicas(self) -> ReplicaManager:
@@ -203,13 +207,13 @@ class Node:
     async def open(self, tasks: asyncio.TaskGroup) -> None:
         """Bind every port, then take the place in ZooKeeper; nothing is served yet."""
         self._orders = Latency()
-        self._dispatcher = dispatcher = self._observer.dispatcher(tasks)
-        await self._limits.admission.resolve()
-        await self._doors.bind(dispatcher)
+        self._dispatcher = dispatcher = self._metrics.dispatcher(tasks)
+        await self._limits.connection_quotas.resolve()
+        await self._listeners.bind(dispatcher)
         self._registration = registration = Registration(
             self._zookeeper,
             self.identity.node_id,
-            self._doors.registration(self._now_ms()),
+            self._listeners.registration(self._now_ms()),
             Peers.of_node(self._zookeeper, self.identity, self.config),
             files=self._files,
             session_directory=self._logs.locked_directory,
@@ -224,7 +228,7 @@ class Node:
             self._zookeeper,
             [
                 self._forget_former_life,
-                self._cluster_check.confirm,
+                self._cluster_id_check.confirm,
                 self._register,
                 self._topic_configs.load,
                 self._node_configs.load,
@@ -232,12 +236,12 @@ class Node:
             ],
         )
         await self._register()
-        await self._coordination.offsets_topic.look()
-        await self._observer.open(self._observed())
+        await self._coordinator_host.offsets_topic.look()
+        await self._metrics.open(self._metrics_sources())
 
     async def _forget_former_life(self) -> None:
         assert self._registration is not None, "opened"
-        self._coordination.forget_former_life(self._registration.broker_epoch)
+        self._coordinator_host.forget_former_life(self._registration.broker_epoch)
 
     def background(self) -> Mapping[str, Work]:
         """What runs as long as the node does; the end of any of it ends the node."""
@@ -246,22 +250,22 @@ class Node:
         return {
             "logs": self._logs.run,
             "log compaction": self._cleaner.run,
-            "listeners": lambda: self._listener_changes.run(registration),
+            "listeners": lambda: self._listener_reconfiguration.run(registration),
             "topic settings": self._topic_configs.run,
             "topic creation": self._creation.run,
-            "groups": self._coordination.groups.run,
-            "offsets topic": self._coordination.offsets_topic.run,
+            "groups": self._coordinator_host.groups.run,
+            "offsets topic": self._coordinator_host.offsets_topic.run,
             "controller": self._controller.run,
             "session renewal": self._renewal.run,
-            "zookeeper's content": self._cluster_check.run,
-            "disk notices": self._disk_notices.run,
+            "zookeeper's content": self._cluster_id_check.run,
+            "log directory events": self._log_dir_events.run,
             "damaged replicas": self._damaged.run,
             "stray replicas": self._strays.run,
             "liveness": self._liveness.run,
             "in-sync sets": lambda: self._in_sync_sets.run(self._replicas),
             "followers": self._followings.run,
-            "metrics": self._observer.run,
-            "watchdog": Watchdog(self._doors.open_connections, self._loop.time).run,
+            "metrics": self._metrics.run,
+            "watchdog": Watchdog(self._listeners.open_connections, self._loop.time).run,
         }
 
     async def begin(self) -> Mapping[str, int]:
@@ -270,7 +274,7 @@ class Node:
         Returns when a controller has told this node what there is, or after INFORMED_S without.
         """
         self._controller.campaign()
-        ports = self._doors.serve()
+        ports = self._listeners.serve()
         log.info("serving node=%d ports=%s", self.identity.node_id, ports)
         if not await self._metadata.wait_until_informed(INFORMED_S):
             log.warning("heard of no controller yet node=%d", self.identity.node_id)
@@ -280,17 +284,17 @@ class Node:
         """Hand over what others can take."""
         assert self._registration is not None, "opened"
         self._followings.take_no_more()
-        await self._departure.announce(self._registration.broker_epoch)
+        await self._controlled_shutdown.hand_over(self._registration.broker_epoch)
         await self._liveness.leave()
         await self._controller.retire()
 
     async def close(self) -> None:
         """Stop serving, then stop the coordinator; logs and session are closed by the daemon."""
-        await self._doors.close()
-        await self._observer.close()
+        await self._listeners.close()
+        await self._metrics.close()
         self._dispatcher.stop()
         self._conversions.close()
-        await self._coordination.close()
+        await self._coordinator_host.close()
         self._liveness.close()
 
     async def _register(self) -> None:
@@ -308,16 +312,16 @@ class Node:
                 found[node] = address
         return found
 
-    def _observed(self) -> Observed:
-        return Observed(
+    def _metrics_sources(self) -> MetricsSources:
+        return MetricsSources(
             config=self.config,
             node_id=self.identity.node_id,
-            doors=self._doors,
+            listeners=self._listeners,
             replicas=self._replicas,
             in_sync_sets=self._in_sync_sets,
             logs=self._logs,
             controller=self._controller,
-            groups=self._coordination.groups,
+            groups=self._coordinator_host.groups,
             now_ms=self._now_ms,
             liveness=self._liveness,
             duties=self._duties(),
@@ -366,10 +370,10 @@ class Node:
     def _register_handlers(self, dispatcher: Dispatcher, registration: Registration) -> None:
         replicas, metadata = self._replicas, self._metadata
         topics, cluster_id = self.config.topics, self.identity.cluster_id
-        self._conversions = Conversions()
+        self._conversions = ConversionProcess()
         create = self._creation.ask if topics.auto_create_topics_enable else None
         for handler in (
-            ApiVersionsHandler(dispatcher.offered),
+            ApiVersionsHandler(dispatcher.supported_versions),
             *data_plane(
                 self.config,
                 replicas=replicas,
@@ -380,11 +384,11 @@ class Node:
                 holds_lease=self._liveness.lease.holds,
                 loop=self._loop,
                 now_ms=self._now_ms,
-                chance=self._chance,
+                rng=self._chance,
             ),
-            GroupsHandler(self._coordination.groups),
+            GroupsHandler(self._coordinator_host.groups),
             ProducersHandler(replicas),
-            ProducerIdsHandler(ProducerIdBlocks(self._zookeeper, self.identity.node_id).take),
+            ProducerIdsHandler(ProducerIdManager(self._zookeeper, self.identity.node_id).take),
             MetadataHandler(metadata, cluster_id, create=create),
             TopicsHandler(
                 self._writer,
@@ -396,7 +400,7 @@ class Node:
             ClusterHandler(metadata, cluster_id),
             FeaturesHandler(is_controller=lambda: self._controller.is_active),
             AclsHandler(),
-            ControlHandler(
+            ControlPlaneHandler(
                 replicas,
                 metadata,
                 self._topic_configs,
@@ -426,7 +430,7 @@ class Node:
 
     async def _check_listeners(self, config: NodeConfig) -> None:
         assert self._registration is not None, "opened"
-        await self._listener_changes.check(config, self._registration)
+        await self._listener_reconfiguration.check(config, self._registration)
 
     def _tell_each_other(self) -> None:
         """Settings reach the logs, deletions the offsets, full disks the controller."""
@@ -437,8 +441,8 @@ class Node:
         self._metadata.on_change.append(self._forget_deleted_topics)
         self._metadata.on_change.append(self._followings.hurry)
         self._logs.offline.append(self._replicas.directory_failed)
-        self._logs.offline.append(lambda path, failed: self._disk_notices.tell())
-        self._logs.on_room.append(self._disk_notices.tell)
+        self._logs.offline.append(lambda path, failed: self._log_dir_events.notify())
+        self._logs.on_room.append(self._log_dir_events.notify)
         self._logs.damaged.append(self._damaged.notice)
         self._logs.record_high_watermarks(self._replicas.high_watermarks)
         self._logs.bound_deletion(self._replicas.high_watermark)
@@ -449,10 +453,10 @@ class Node:
         self._logs.use_defaults(current.log_defaults)
         self._logs.use_intervals(current.storage)
         self._cleaner.reconfigure(current.cleaner)
-        self._limits.admission.reconfigure(current.network, current.listener_bounds)
+        self._limits.connection_quotas.reconfigure(current.network, current.listener_quotas)
         self._controller.settings_changed()
 
     def _forget_deleted_topics(self) -> None:
-        gone = self._coordination.forget_deleted_topics()
+        gone = self._coordinator_host.forget_deleted_topics()
         if gone:
             self._topic_configs.topics_deleted(gone)

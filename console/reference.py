@@ -15,7 +15,7 @@ from barnabas.broker.net import request_order
 from barnabas.broker.settings.dynamic_settings import scope_of
 from barnabas.broker.settings.log_config import BROKER_SYNONYMS, FOREVER, LogConfig
 from barnabas.broker.settings.node_config import SECTIONS
-from barnabas.broker.settings.unsupported_settings import KAFKA_NAMES, Scope, Treatment
+from barnabas.broker.settings.unsupported_settings import UNSUPPORTED_SETTINGS, Scope, Treatment
 from barnabas.client.consumer.consumer_config import ConsumerConfig
 from barnabas.client.consumer.fetch_config import FetchConfig
 from barnabas.client.producer.producer_config import ProducerConfig
@@ -51,8 +51,12 @@ def foreign_table() -> str:
     """Every name of Kafka's that is not acted on, sorted by what happens to it."""
     rows = ["| names | what happens |", "|---|---|"]
     for treatment, fate in FATES.items():
-        names = sorted(name for name, each in KAFKA_NAMES.items() if each.treatment is treatment)
-        marked = (f"`{name}`" + "*" * (KAFKA_NAMES[name].scope is not None) for name in names)
+        names = sorted(
+            name for name, each in UNSUPPORTED_SETTINGS.items() if each.treatment is treatment
+        )
+        marked = (
+            f"`{name}`" + "*" * (UNSUPPORTED_SETTINGS[name].scope is not None) for name in names
+        )
         rows.append(f"| {', '.join(marked)} | {fate} |")
     return "\n".join(rows)
 
@@ -78,12 +82,12 @@ def order_table() -> str:
     rows = ["| class | requests | may start while one waits | why |", "|---|---|---|---|"]
     for each in request_order.CLASSES:
         names = ", ".join(_api_name(key) for key in each.keys)
-        passing = "nothing"
-        if set(each.passing) >= request_order.MEMBERSHIP:
-            passing = "JoinGroup and SyncGroup of other members, LeaveGroup"
-        elif each.passing:
-            passing = ", ".join(_api_name(key) for key in sorted(each.passing))
-        rows.append(f"| {each.name} | {names} | {passing} | {each.reason} |")
+        allowed_behind = "nothing"
+        if set(each.allowed_behind) >= request_order.MEMBERSHIP:
+            allowed_behind = "JoinGroup and SyncGroup of other members, LeaveGroup"
+        elif each.allowed_behind:
+            allowed_behind = ", ".join(_api_name(key) for key in sorted(each.allowed_behind))
+        rows.append(f"| {each.name} | {names} | {allowed_behind} | {each.reason} |")
     return "\n".join(rows)
 
 

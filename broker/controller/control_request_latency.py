@@ -29,7 +29,7 @@ class _TimedConnection:
         """As the link does."""
         began = self._clock()
         answer = await self._link.request(message, version, timeout_ms)
-        self._latency.took(self._clock() - began)
+        self._latency.observe(self._clock() - began)
         return answer
 
     async def close(self) -> None:

@@ -263,7 +263,7 @@ class Controller:
         if self._term is None or failure_detector.epoch != epoch:
             return
         failure_detector.checked(sent)
-        self.checks.took(failure_detector.clock() - sent)
+        self.checks.observe(failure_detector.clock() - sent)
         self._events.signal("silence", self._judge_silence)
 
     async def _judge_silence(self) -> None:

@@ -32,7 +32,7 @@ Locate = Callable[[int], tuple[str, int] | None]
 Entry = tuple[bytes, bytes | None]
 
 
-class AuditTopic:
+class AuditTopicWriter:
     """Implements coordinator.ports.AuditLog; the topic is created when there is something for it.
 
     A record whose writer was not sure that it arrived is written again, and stands there twice.

@@ -23,12 +23,12 @@ from barnabas.client.zookeeper.interface import ZooKeeper
 from barnabas.coordinator.group_coordinator import GroupCoordinator
 from barnabas.coordinator.ports import OFFSETS_TOPIC
 
-from .audit_topic_writer import AuditTopic
+from .audit_topic_writer import AuditTopicWriter
 from .coordinator_ports import CoordinatorTopics, ZooKeeperOffsetsPort
 from .offsets_topic import OffsetsTopic
 
 
-class Coordination:
+class GroupCoordinatorHost:
     """Makes the coordinator, and hands it elections as soon as its node may answer for them."""
 
     def __init__(
@@ -53,7 +53,7 @@ class Coordination:
         self._liveness = liveness
         self._metadata = metadata
         self._known_topics: frozenset[str] = frozenset()
-        self._audit_topic = AuditTopic(
+        self._audit_topic = AuditTopicWriter(
             metadata, create=creation.ask, dial=dial, locate=locate, now_ms=now_ms
         )
         self.groups = GroupCoordinator(
@@ -75,7 +75,7 @@ class Coordination:
             lease_problem=liveness.problem,
             audit_log=self._audit_topic,
         )
-        self.groups.when_loaded = once = gc_tuning.Once()
+        self.groups.when_loaded = once = gc_tuning.FirstLoadFreeze()
         self.groups.loader.after_slice = once.after_slice
         self.offsets_topic = OffsetsTopic(
             zookeeper, self.groups.start, self.groups.offsets_topic_lost

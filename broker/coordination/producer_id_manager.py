@@ -19,7 +19,7 @@ _ID_MAX: Final = (1 << 63) - 1
 _ATTEMPTS: Final = 20
 
 
-class ProducerIdBlocks:
+class ProducerIdManager:
     """Takes blocks for one node; what is left of a block when the node stops is lost."""
 
     def __init__(self, zookeeper: ZooKeeper, node_id: int) -> None:

@@ -12,12 +12,12 @@ from typing import Any, Final
 from barnabas.broker.metadata.internal_topics import POLICY, refuse_loss
 from barnabas.broker.metadata.metadata_cache import MetadataCache
 from barnabas.broker.settings.config_changes import ConfigChanges, Edit, Overrides
-from barnabas.broker.settings.dynamic_node_config import NodeConfigs
+from barnabas.broker.settings.dynamic_node_config import DynamicNodeConfig
 from barnabas.broker.settings.dynamic_settings import scope_of, setting_of
 from barnabas.broker.settings.log_config import LogConfig
 from barnabas.broker.settings.node_config import NodeConfig, known_names
 from barnabas.broker.settings.topic_configs import TopicConfigs
-from barnabas.broker.settings.unsupported_settings import KAFKA_NAMES, Scope
+from barnabas.broker.settings.unsupported_settings import UNSUPPORTED_SETTINGS, Scope
 from barnabas.client.zookeeper.interface import ZooKeeperError
 from barnabas.protocol.api import ApiKey
 from barnabas.protocol.errors import ErrorCode, Refused
@@ -26,7 +26,7 @@ from barnabas.protocol.names import topic_problem
 from barnabas.protocol.settings import ConfigError, Setting, declared, suggestion
 
 from .call import Call, Handler
-from .cooperative import Turn, mapped, shortened
+from .cooperative import Turn, map_in_turns, shortened
 from .describe_configs import NODE, SETTINGS_MAX, TOPIC, as_text
 
 SET: Final = 0
@@ -51,7 +51,7 @@ class AlterConfigsHandler:
         cache: MetadataCache,
         changes: ConfigChanges,
         topics: TopicConfigs,
-        nodes: NodeConfigs,
+        nodes: DynamicNodeConfig,
         check_listeners: Callable[[NodeConfig], Awaitable[None]],
     ) -> None:
         """``check_listeners`` raises ConfigError where listeners could not be changed like that."""
@@ -130,7 +130,7 @@ class AlterConfigsHandler:
                 resource_type=key[0],
                 resource_name=key[1],
             )
-        return await mapped(
+        return await map_in_turns(
             lambda each: results[each.resource_type, each.resource_name], request.resources
         )
 
@@ -217,7 +217,7 @@ def _check_scopes(names: Iterable[str], *, is_of_all: bool) -> None:
     """Refuse what cannot be changed there while nodes run, or at all."""
     unknown = sorted(name for name in names if setting_of(name) is None)
     if unknown:
-        near = suggestion(unknown[0], {*known_names(), *KAFKA_NAMES})
+        near = suggestion(unknown[0], {*known_names(), *UNSUPPORTED_SETTINGS})
         raise _invalid(f"unknown: {', '.join(unknown)}{near}")
     fixed = sorted(name for name in names if scope_of(name) is None)
     if fixed:

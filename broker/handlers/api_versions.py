@@ -20,8 +20,8 @@ Offered = Callable[[Peer], Sequence[tuple[int, int]]]
 class ApiVersionsHandler:
     """Lists what is registered and allowed on the peer's listener."""
 
-    def __init__(self, offered: Offered) -> None:
-        self._offered = offered
+    def __init__(self, supported_versions: Offered) -> None:
+        self._offered = supported_versions
 
     def handlers(self) -> Mapping[int, Handler]:
         """What to register with the dispatcher."""

@@ -62,7 +62,7 @@ OnDrop = Callable[[], "asyncio.Future[None] | None"]
 
 
 @final
-class Parked:
+class PendingResponse:
     """An answer to come; :meth:`respond` gives it, once, from anywhere on the loop.
 
     Whoever returns one has done all that the request changes, or has it in an order that nothing
@@ -73,14 +73,14 @@ class Parked:
     """
 
     __slots__ = (
-        "_then",
+        "_done_callback",
+        "allowed_behind",
         "answer",
         "correlation_id",
         "held",
         "is_resolved",
         "members",
         "on_drop",
-        "passing",
         "route",
         "wait_ms",
     )
@@ -90,7 +90,7 @@ class Parked:
     correlation_id: int
     held: int
     """Bytes of the request that live on in what the handler keeps."""
-    passing: range | frozenset[int]
+    allowed_behind: range | frozenset[int]
     """Keys of the requests that may start while this one waits for its answer."""
     wait_ms: int
     """How long the request said, or its kind says, that it may wait."""
@@ -101,7 +101,7 @@ class Parked:
         self.answer: Any = None
         self.is_resolved = False
         self.on_drop = on_drop
-        self._then: Callable[[Parked], None] | None = None
+        self._done_callback: Callable[[PendingResponse], None] | None = None
 
     def respond(self, answer: Any) -> None:
         """Give the answer: a response message, or None to send nothing (acks=0)."""
@@ -109,33 +109,37 @@ class Parked:
             return
         self.answer = answer
         self.is_resolved = True
-        if self._then is not None:
-            self._then(self)
+        if self._done_callback is not None:
+            self._done_callback(self)
 
-    def then(self, on_response: Callable[[Parked], None]) -> None:
+    def add_done_callback(self, on_response: Callable[[PendingResponse], None]) -> None:
         """Have ``on_response`` called when the answer is there, after those that asked before."""
-        earlier = self._then
-        self._then = on_response if earlier is None else partial(_in_turn, earlier, on_response)
+        earlier = self._done_callback
+        self._done_callback = (
+            on_response if earlier is None else partial(_in_turn, earlier, on_response)
+        )
 
 
 def _in_turn(
-    earlier: Callable[[Parked], None], later: Callable[[Parked], None], parked: Parked
+    earlier: Callable[[PendingResponse], None],
+    later: Callable[[PendingResponse], None],
+    pending: PendingResponse,
 ) -> None:
-    earlier(parked)
-    later(parked)
+    earlier(pending)
+    later(pending)
 
 
-async def answer_of(parked: Parked) -> Any:
+async def response_of(pending: PendingResponse) -> Any:
     """Wait for the answer; for a handler that parks where a coroutine is called for."""
-    if not parked.is_resolved:
+    if not pending.is_resolved:
         future = asyncio.get_running_loop().create_future()
-        parked.then(lambda _: None if future.done() else future.set_result(None))
+        pending.add_done_callback(lambda _: None if future.done() else future.set_result(None))
         await future
-    return parked.answer
+    return pending.answer
 
 
 Answer = Any
-"""A response message, a Parked, or None to send nothing."""
+"""A response message, a PendingResponse, or None to send nothing."""
 
 Handler = Callable[[Call], Answer | Awaitable[Answer]]
 """Serves one API. Coroutines are for the rare ones: each costs a task."""

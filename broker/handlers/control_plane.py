@@ -31,12 +31,12 @@ from barnabas.protocol.messages import (
     update_metadata,
 )
 
-from .call import Answer, Call, Handler, Parked
+from .call import Answer, Call, Handler, PendingResponse
 
 log = logging.getLogger(__name__)
 
 
-class ControlHandler:
+class ControlPlaneHandler:
     """Takes orders of the newest controller, meant for this life of the node, and of no other.
 
     ``broker_epoch`` gives the czxid of our registration, -1 before the first.
@@ -113,13 +113,13 @@ class ControlHandler:
             self._cache.update(request)
         return update_metadata.UpdateMetadataResponse(error_code=code)
 
-    def prepare_stop(self, call: Call) -> Parked:
+    def prepare_stop(self, call: Call) -> PendingResponse:
         """Have the controller, if this is its node, move leadership from a node that stops."""
         request: controlled_shutdown.ControlledShutdownRequest = call.request
-        parked = Parked()
+        pending = PendingResponse()
 
         def prepared(code: ErrorCode, remaining: list[Partition]) -> None:
-            parked.respond(
+            pending.respond(
                 controlled_shutdown.ControlledShutdownResponse(
                     error_code=code,
                     remaining_partitions=[
@@ -132,7 +132,7 @@ class ControlHandler:
             )
 
         self._controller.prepare_shutdown(request.broker_id, request.broker_epoch, prepared)
-        return parked
+        return pending
 
     def _judge_of(
         self, request: leader_and_isr.LeaderAndIsrRequest | stop_replica.StopReplicaRequest

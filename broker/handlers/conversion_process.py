@@ -66,7 +66,7 @@ class _Refusal(NamedTuple):
     record_errors: list[RecordError] | None
 
 
-class Conversions:
+class ConversionProcess:
     """Runs conversions elsewhere, one at a time; the answers come on the loop."""
 
     def __init__(self, idle_s: float = IDLE_S) -> None:

@@ -48,7 +48,7 @@ def shortened(message: str) -> str:
     return message if len(message) <= MESSAGE_MAX else f"{message[:MESSAGE_MAX]}..."
 
 
-async def mapped(do: Callable[[T], U], items: Iterable[T], *, weight: int = 1) -> list[U]:
+async def map_in_turns(do: Callable[[T], U], items: Iterable[T], *, weight: int = 1) -> list[U]:
     """``do`` of each item, over as many turns as it takes; each is ``weight`` steps."""
     source, size = iter(items), max(1, TURN_STEPS // weight)
     done: list[U] = []
@@ -71,7 +71,7 @@ def in_turns(steps: Generator[None, None, T]) -> T | Coroutine[Any, Any, T]:
     return _go_on(steps)
 
 
-async def to_the_end(steps: Generator[None, None, T]) -> T:
+async def run_to_end(steps: Generator[None, None, T]) -> T:
     """What ``steps`` returns, having gone on once in each turn."""
     while True:
         try:
@@ -84,4 +84,4 @@ async def to_the_end(steps: Generator[None, None, T]) -> T:
 
 async def _go_on(steps: Generator[None, None, T]) -> T:
     await asyncio.sleep(0)
-    return await to_the_end(steps)
+    return await run_to_end(steps)

@@ -10,13 +10,13 @@ from dataclasses import dataclass, fields
 from typing import Any, Final, TypeVar
 
 from barnabas.broker.metadata.metadata_cache import MetadataCache
-from barnabas.broker.settings.dynamic_node_config import NodeConfigs
+from barnabas.broker.settings.dynamic_node_config import DynamicNodeConfig
 from barnabas.broker.settings.dynamic_settings import scope_of, setting_of
 from barnabas.broker.settings.log_config import BROKER_SYNONYMS, LogConfig
-from barnabas.broker.settings.name_validation import foreign_name
+from barnabas.broker.settings.name_validation import unsupported_setting
 from barnabas.broker.settings.node_config import SECTIONS, NodeConfig
 from barnabas.broker.settings.topic_configs import TopicConfigs
-from barnabas.broker.settings.unsupported_settings import KAFKA_NAMES, UNTOLD
+from barnabas.broker.settings.unsupported_settings import HIDDEN_NAMES, UNSUPPORTED_SETTINGS
 from barnabas.client.zookeeper.interface import ZooKeeperError
 from barnabas.protocol.api import ApiKey
 from barnabas.protocol.errors import ErrorCode, Refused
@@ -119,7 +119,7 @@ class ConfigsHandler:
         node_id: int,
         cache: MetadataCache,
         configs: TopicConfigs,
-        nodes: NodeConfigs,
+        nodes: DynamicNodeConfig,
     ) -> None:
         self._nodes = nodes
         self._node_id = node_id
@@ -212,7 +212,7 @@ def as_text(value: Any) -> str | None:
     return str(value)
 
 
-def _of_logs(nodes: NodeConfigs) -> Iterable[tuple[str, str, Setting, list[Value]]]:
+def _of_logs(nodes: DynamicNodeConfig) -> Iterable[tuple[str, str, Setting, list[Value]]]:
     """The settings of logs: the topics' name for it, the node's, and what the node gives it."""
     file = nodes.file
     for key, item in declared(LogConfig).items():
@@ -223,13 +223,13 @@ def _of_logs(nodes: NodeConfigs) -> Iterable[tuple[str, str, Setting, list[Value
         yield key, names[0], item, [*_dynamic(names[0], nodes), *inherited]
 
 
-def _dynamic(name: str, nodes: NodeConfigs) -> list[Value]:
+def _dynamic(name: str, nodes: DynamicNodeConfig) -> list[Value]:
     """What was set while nodes run: this one's own is stronger than that of all."""
     layers = ((NODE_SETTING, nodes.own), (ALL_NODES_SETTING, nodes.shared))
     return [(source, name, layer[name]) for source, layer in layers if name in layer]
 
 
-def _of_all_nodes(nodes: NodeConfigs) -> Iterable[Found]:
+def _of_all_nodes(nodes: DynamicNodeConfig) -> Iterable[Found]:
     """Only what is set: nothing else is the same on all."""
     found = ((name, setting_of(name), text) for name, text in nodes.shared.items())
     return [
@@ -239,7 +239,7 @@ def _of_all_nodes(nodes: NodeConfigs) -> Iterable[Found]:
     ]
 
 
-def _of_node(nodes: NodeConfigs) -> Iterable[Found]:
+def _of_node(nodes: DynamicNodeConfig) -> Iterable[Found]:
     """Every setting that is acted on, and every other one that Kafka tells or that is set."""
     file = nodes.file
     found = {}
@@ -254,8 +254,8 @@ def _of_node(nodes: NodeConfigs) -> Iterable[Found]:
             found[name] = Found(name, item, of_log)
     for item in COARSE:
         found[item.name] = _as_given(item.name, item, nodes)
-    for name, each in KAFKA_NAMES.items():
-        if name not in UNTOLD:
+    for name, each in UNSUPPORTED_SETTINGS.items():
+        if name not in HIDDEN_NAMES:
             found[name] = _as_given(name, each.setting, nodes)
     for name in (*file.values, *nodes.shared, *nodes.own):
         other = setting_of(name)
@@ -273,7 +273,7 @@ def _section(config: NodeConfig, section: type[Any]) -> Any:
     return next(part for part in parts if type(part) is section)
 
 
-def _as_given(name: str, item: Setting, nodes: NodeConfigs) -> Found:
+def _as_given(name: str, item: Setting, nodes: DynamicNodeConfig) -> Found:
     """A setting that has no field: the texts that were given for it, then Kafka's default."""
     values = _dynamic(name, nodes)
     if name in nodes.file.values:
@@ -290,7 +290,7 @@ def _config(found: Found, kind: int, request: messages.DescribeConfigsRequest) -
     """One setting as the request wants it told."""
     item = found.item
     source, _, value = found.values[0]
-    foreign = foreign_name(found.name) if kind == NODE else None
+    foreign = unsupported_setting(found.name) if kind == NODE else None
     is_secret = found.name in SECRETS or (foreign is not None and foreign.is_secret)
     meaning = item.meaning if foreign is None else f"{NOT_ENFORCED}{foreign.note}"
     return messages.Config(

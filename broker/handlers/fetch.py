@@ -20,17 +20,17 @@ from barnabas.protocol.api import ApiKey
 from barnabas.protocol.errors import ErrorCode, Refused
 from barnabas.protocol.messages import fetch as messages
 
-from .call import Answer, Call, Handler, Parked
-from .conversion_process import Conversions
-from .cooperative import TURN_STEPS, Turn, mapped
+from .call import Answer, Call, Handler, PendingResponse
+from .conversion_process import ConversionProcess
+from .cooperative import TURN_STEPS, Turn, map_in_turns
 from .fetch_sessions import (
     CONSUMER_PARTITIONS_MAX,
     FINAL_EPOCH,
     FIRST_EPOCH,
-    Asked,
-    FetchSessions,
-    Reading,
-    Wanted,
+    FetchContext,
+    FetchSessionCache,
+    PartitionRead,
+    RequestedPartition,
 )
 from .fetch_topic_ids import IDS_SINCE, FetchTopicIds
 from .follower_fetch import (
@@ -42,9 +42,9 @@ from .follower_fetch import (
     read_tail,
     refuse_follower,
 )
-from .old_format_fetch import WAIT_S_MAX, OldFetch
+from .old_format_fetch import WAIT_S_MAX, OldFormatFetch
 from .read_committed import note_aborted, wants_committed
-from .stale_leaders import ReplacedLeaders
+from .stale_leaders import StaleLeaders
 
 log = logging.getLogger(__name__)
 
@@ -73,10 +73,10 @@ class FetchHandler:
         loop: asyncio.AbstractEventLoop,
         bytes_max: int,
         room: Callable[[], int],
-        sessions: FetchSessions,
+        sessions: FetchSessionCache,
         topic_ids: FetchTopicIds,
-        replaced: ReplacedLeaders,
-        conversions: Conversions | None = None,
+        replaced: StaleLeaders,
+        conversions: ConversionProcess | None = None,
     ) -> None:
         self._replicas = replicas
         self._replaced = replaced
@@ -85,9 +85,9 @@ class FetchHandler:
         self._loop = loop
         self._bytes_max = bytes_max
         self._room = room
-        self._old = OldFetch(
+        self._old = OldFormatFetch(
             loop,
-            conversions or Conversions(),
+            conversions or ConversionProcess(),
             read=lambda call, one, limit: self._read(call, one, limit, at_least_one=True),
             led=lambda one: replicas.led(one.topic, one.partition.partition),
         )
@@ -113,7 +113,7 @@ class FetchHandler:
             return self._read_old(call, reading)
         return self._read_or_wait(call, reading)
 
-    async def _read_old(self, call: Call, reading: Reading) -> messages.FetchResponse:
+    async def _read_old(self, call: Call, reading: FetchContext) -> messages.FetchResponse:
         """For clients that know no batches."""
         await self._old.read(call, reading.wanted, min(self._bytes_max, self._room()))
         return reading.answer()
@@ -124,19 +124,19 @@ class FetchHandler:
         if request.session_epoch > FIRST_EPOCH:
             return messages.FetchResponse(error_code=ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
         request.session_epoch = FINAL_EPOCH
-        reading = Reading(self._sessions, request, None)
+        reading = FetchContext(self._sessions, request, None)
         for one in reading.wanted:
             self._refuse_one(call, one)
         return reading.answer()
 
-    def _refuse_one(self, call: Call, one: Wanted) -> None:
+    def _refuse_one(self, call: Call, one: PartitionRead) -> None:
         try:
             self._check_id(call, one)
             refuse_follower(self._replicas, one)
         except Refused as refusal:
             _refuse(one.result, refusal.code, call.version)
 
-    def _read_or_wait(self, call: Call, reading: Reading) -> Answer:
+    def _read_or_wait(self, call: Call, reading: FetchContext) -> Answer:
         request, wanted = call.request, reading.wanted
         missing = self._missing(call, reading)
         self._note_unread(reading)
@@ -144,14 +144,14 @@ class FetchHandler:
             return self._topic_ids.tell_leaders(call, reading.answer())
         for one in wanted:
             one.result.records = b""
-        parked = Parked()
+        pending = PendingResponse()
 
         def again() -> None:
             listening.stop()
             reading.look_again()
             self._read_all(call, reading.wanted)
             self._note_unread(reading)
-            parked.respond(self._topic_ids.tell_leaders(call, reading.answer()))
+            pending.respond(self._topic_ids.tell_leaders(call, reading.answer()))
 
         def drop() -> None:
             wait.forget()
@@ -163,13 +163,13 @@ class FetchHandler:
             wait_s=request.max_wait_ms / 1000,
             done=again,
         )
-        parked.on_drop = drop
-        listening = Listening(
+        pending.on_drop = drop
+        listening = FetchWatch(
             reading, request, wait, [] if reading.is_followers else self._watched(wanted)
         )
-        return parked
+        return pending
 
-    def _missing(self, call: Call, reading: Reading) -> int:
+    def _missing(self, call: Call, reading: FetchContext) -> int:
         """Read once; how many bytes more to wait for, 0 also where something went wrong."""
         wanted = reading.wanted
         self._read_all(call, wanted, is_first_time=True)
@@ -184,18 +184,18 @@ class FetchHandler:
             missing -= len(result.records or b"")
         return missing
 
-    def _check_id(self, call: Call, one: Wanted) -> None:
+    def _check_id(self, call: Call, one: PartitionRead) -> None:
         if call.version >= IDS_SINCE:
             self._topic_ids.check(one.topic, one.topic_id)
 
-    def _is_right_id(self, call: Call, one: Wanted) -> bool:
+    def _is_right_id(self, call: Call, one: PartitionRead) -> bool:
         try:
             self._check_id(call, one)
         except Refused:
             return False
         return True
 
-    def _note_positions(self, node: int, wanted: list[Wanted]) -> None:
+    def _note_positions(self, node: int, wanted: list[PartitionRead]) -> None:
         """A follower has what lies below the offsets it asks for: appends may be committed now.
 
         Before anything is read, so that the answer brings the high watermark that comes of it.
@@ -208,7 +208,7 @@ class FetchHandler:
             ):
                 partition.follower_fetched(node, asked.fetch_offset, asked.log_start_offset)
 
-    def _note_unread(self, reading: Reading) -> None:
+    def _note_unread(self, reading: FetchContext) -> None:
         """A follower's session looks at what moves, and again at what was not read to the end."""
         session = reading.session
         if session is None or not reading.is_followers:
@@ -224,11 +224,13 @@ class FetchHandler:
             if not is_read:
                 session.due[key] = None
 
-    def _watched(self, wanted: Sequence[Wanted]) -> list[Partition]:
+    def _watched(self, wanted: Sequence[PartitionRead]) -> list[Partition]:
         found = (self._replicas.get(one.topic, one.partition.partition) for one in wanted)
         return [partition for partition in found if partition is not None]
 
-    def _read_all(self, call: Call, wanted: list[Wanted], *, is_first_time: bool = False) -> None:
+    def _read_all(
+        self, call: Call, wanted: list[PartitionRead], *, is_first_time: bool = False
+    ) -> None:
         node, version = call.request.replica_id, call.version
         if is_first_time and node >= 0:
             self._note_positions(node, [one for one in wanted if self._is_right_id(call, one)])
@@ -236,7 +238,7 @@ class FetchHandler:
         self._read_some(call, wanted, left, version >= SIZE_RULES_SINCE)
 
     def _read_some(
-        self, call: Call, wanted: Sequence[Wanted], left: int, is_first: bool
+        self, call: Call, wanted: Sequence[PartitionRead], left: int, is_first: bool
     ) -> tuple[int, bool]:
         """Of ``left`` bytes, the first whole; what is left, and whether there was none yet."""
         node, version = call.request.replica_id, call.version
@@ -267,7 +269,7 @@ class FetchHandler:
         except Refused as refusal:
             return messages.FetchResponse(error_code=refusal.code)
         if is_refused:
-            await mapped(partial(self._refuse_one, call), reading.wanted)
+            await map_in_turns(partial(self._refuse_one, call), reading.wanted)
         elif call.version < MAGIC_2_SINCE:
             await self._old.read(call, reading.wanted, min(self._bytes_max, self._room()))
         else:
@@ -277,7 +279,7 @@ class FetchHandler:
 
     async def _begin_in_turns(
         self, request: messages.FetchRequest, names: Mapping[bytes, str] | None
-    ) -> Reading:
+    ) -> FetchContext:
         """Raises Refused as the sessions do, which remember no very large one of a consumer."""
         topics = request.topics
         if request.session_epoch > FIRST_EPOCH:
@@ -288,7 +290,7 @@ class FetchHandler:
             return self._sessions.begin(request, names)
         request.topics = ()
         reading = self._sessions.begin(request, names)
-        named: dict[tuple[str, int], Asked] = {}
+        named: dict[tuple[str, int], RequestedPartition] = {}
         turn = Turn()
         for topic in topics:
             for asked in topic.partitions:
@@ -299,7 +301,7 @@ class FetchHandler:
             await asyncio.sleep(0)
         return reading
 
-    async def _read_in_turns(self, call: Call, reading: Reading) -> None:
+    async def _read_in_turns(self, call: Call, reading: FetchContext) -> None:
         request: messages.FetchRequest = call.request
         deadline = self._loop.time() + min(request.max_wait_ms / 1000, WAIT_S_MAX)
         while (left_s := deadline - self._loop.time()) > 0:
@@ -307,7 +309,7 @@ class FetchHandler:
                 return
         await self._read_each(call, reading, _no_watch)
 
-    async def _found_enough(self, call: Call, reading: Reading, wait_s: float) -> bool:
+    async def _found_enough(self, call: Call, reading: FetchContext, wait_s: float) -> bool:
         """Read; where that is too little, say so once more came, or time is up.
 
         Each partition is watched from just before it is read: what comes while others are read, or
@@ -324,7 +326,7 @@ class FetchHandler:
         is_committed = wants_committed(call.request)
         watched: list[Partition] = []
 
-        def watch(some: Sequence[Wanted]) -> None:
+        def watch(some: Sequence[PartitionRead]) -> None:
             for partition in self._watched(some):
                 partition.readers.wait(wait, is_committed=is_committed)
                 watched.append(partition)
@@ -347,7 +349,7 @@ class FetchHandler:
                 partition.readers.forget(wait)
 
     async def _read_each(
-        self, call: Call, reading: Reading, watch: Callable[[Sequence[Wanted]], None]
+        self, call: Call, reading: FetchContext, watch: Callable[[Sequence[PartitionRead]], None]
     ) -> int:
         """How many bytes more to wait for; 0 also where something went wrong.
 
@@ -368,7 +370,7 @@ class FetchHandler:
 
     # -- one partition -------------------------------------------------------------------------
 
-    def _read(self, call: Call, one: Wanted, bytes_max: int, at_least_one: bool) -> None:
+    def _read(self, call: Call, one: PartitionRead, bytes_max: int, at_least_one: bool) -> None:
         """Fill in one partition's result; nothing is left of an earlier reading."""
         asked, result = one.partition, one.result
         result.error_code = ErrorCode.NONE
@@ -407,18 +409,18 @@ class FetchHandler:
                 code = ErrorCode.NOT_LEADER_OR_FOLLOWER
             _refuse(result, code, call.version)
 
-    def _is_doubtful(self, call: Call, one: Wanted) -> bool:
+    def _is_doubtful(self, call: Call, one: PartitionRead) -> bool:
         """Whether a consumer's position may be right though this node's log does not have it."""
         partition = self._replicas.get(one.topic, one.partition.partition)
         return call.request.replica_id < 0 and self._replaced.may_include(partition)
 
 
-class Listening:
+class FetchWatch:
     """What wakes a request that waits: its follower's session, or each partition it names."""
 
     def __init__(
         self,
-        reading: Reading,
+        reading: FetchContext,
         request: messages.FetchRequest,
         wait: DelayedFetch,
         watched: list[Partition],
@@ -442,7 +444,7 @@ class Listening:
             partition.readers.forget(self._wait)
 
 
-def _no_watch(_: Sequence[Wanted]) -> None:
+def _no_watch(_: Sequence[PartitionRead]) -> None:
     """Nobody waits any more."""
 
 
@@ -450,7 +452,7 @@ def _chunks(wanted: Sequence[T], size: int) -> Iterator[Sequence[T]]:
     return (wanted[start : start + size] for start in range(0, len(wanted), size))
 
 
-def is_read_to_the_end(partition: Partition, one: Wanted) -> bool:
+def is_read_to_the_end(partition: Partition, one: PartitionRead) -> bool:
     """Whether a follower was given all there is, so that only an append brings more."""
     result = one.result
     if result.error_code or result.diverging_epoch is not None:

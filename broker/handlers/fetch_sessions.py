@@ -33,14 +33,14 @@ UNKNOWN: Final = -1
 MOST: Final = 1 << 62
 READ_COMMITTED: Final = 1
 
-Key = tuple[str, int]
-Asked = tuple[str, bytes, messages.Partition]
+TopicPartition = tuple[str, int]
+RequestedPartition = tuple[str, bytes, messages.Partition]
 """Name and id of a topic, and where to read in one of its partitions."""
-Told = dict[tuple[str, bytes], list[messages.PartitionResult]]
+ResponseTopics = dict[tuple[str, bytes], list[messages.PartitionResult]]
 """What is answered, by name and id of its topic."""
 
 
-class Wanted(NamedTuple):
+class PartitionRead(NamedTuple):
     """One partition to read, and where its answer goes."""
 
     topic: str
@@ -50,7 +50,7 @@ class Wanted(NamedTuple):
     """All zeros in versions that name topics."""
 
 
-class Remembered:
+class CachedPartition:
     """One partition of a session: where it is read, and what the reader was last told.
 
     In a follower's session it listens to the partition it is about (a Waiter).
@@ -67,7 +67,7 @@ class Remembered:
     )
 
     def __init__(
-        self, session: Session, topic: str, topic_id: bytes, asked: messages.Partition
+        self, session: FetchSession, topic: str, topic_id: bytes, asked: messages.Partition
     ) -> None:
         self.topic = topic
         self.topic_id = topic_id
@@ -112,7 +112,7 @@ class Remembered:
         return is_news
 
 
-class Session:
+class FetchSession:
     """What one reader wants, in the order in which it is served."""
 
     __slots__ = (
@@ -137,10 +137,10 @@ class Session:
         self.is_follower = is_follower
         self.created_at = self.used_at = now
         self.epoch = 1
-        self.partitions: dict[Key, Remembered] = {}
-        self.due: dict[Key, None] = {}
+        self.partitions: dict[TopicPartition, CachedPartition] = {}
+        self.due: dict[TopicPartition, None] = {}
         """Partitions of a follower that moved since they were last looked at."""
-        self.unresolved: set[Key] = set()
+        self.unresolved: set[TopicPartition] = set()
         """Partitions of topics whose ids were not known here when they were named."""
         self.looked_at = 0.0
         self.wait: FetchWaiter | None = None
@@ -172,10 +172,10 @@ class Session:
                     self.unresolved.discard(key)
                     known.leave()
 
-    def remember(self, topic: str, topic_id: bytes, asked: messages.Partition) -> Remembered:
+    def remember(self, topic: str, topic_id: bytes, asked: messages.Partition) -> CachedPartition:
         """Want a partition from now on."""
         key = (topic, asked.partition)
-        known = self.partitions[key] = Remembered(self, topic, topic_id, asked)
+        known = self.partitions[key] = CachedPartition(self, topic, topic_id, asked)
         if topic.startswith(UNRESOLVED):
             self.unresolved.add(key)
         return known
@@ -192,13 +192,13 @@ class Session:
                 self.remember(name, known.topic_id, known.asked)
                 self.due[name, known.asked.partition] = None
 
-    def moved(self, key: Key, count: int) -> None:
+    def moved(self, key: TopicPartition, count: int) -> None:
         """A partition is to be looked at; wakes a request that waits for so many bytes."""
         self.due[key] = None
         if self.wait is not None:
             self.wait.grew(count)
 
-    def choose(self, now: float) -> list[Remembered]:
+    def choose(self, now: float) -> list[CachedPartition]:
         """What to look at: all that a consumer wants, and of a follower's what may have moved."""
         due, self.due = self.due, {}
         if not self.is_follower or now - self.looked_at >= LOOK_S:
@@ -211,7 +211,7 @@ class Session:
         for known in self.partitions.values():
             known.leave()
 
-    def news(self, wanted: Iterable[Wanted]) -> list[Wanted]:
+    def news(self, wanted: Iterable[PartitionRead]) -> list[PartitionRead]:
         """What the reader does not know yet; partitions with records go to the end of the line."""
         told = []
         for one in wanted:
@@ -224,11 +224,14 @@ class Session:
         return told
 
 
-class Reading:
+class FetchContext:
     """One request under way: what it wants, and how it is answered."""
 
     def __init__(
-        self, sessions: FetchSessions, request: messages.FetchRequest, session: Session | None
+        self,
+        sessions: FetchSessionCache,
+        request: messages.FetchRequest,
+        session: FetchSession | None,
     ) -> None:
         """``session`` None: everything was named, and is answered."""
         self._sessions = sessions
@@ -253,12 +256,12 @@ class Reading:
         """No partition is asked about, not even one that has not moved."""
         return not (self.wanted if self.session is None else self.session.partitions)
 
-    def _wanted(self, asked: Iterable[Asked]) -> list[Wanted]:
+    def _wanted(self, asked: Iterable[RequestedPartition]) -> list[PartitionRead]:
         aborted: list[messages.AbortedTransaction] | None = (
             [] if self._request.isolation_level == READ_COMMITTED else None
         )
         return [
-            Wanted(
+            PartitionRead(
                 topic,
                 one,
                 messages.PartitionResult(
@@ -271,7 +274,7 @@ class Reading:
             for topic, topic_id, one in asked
         ]
 
-    def add(self, asked: Iterable[Asked]) -> None:
+    def add(self, asked: Iterable[RequestedPartition]) -> None:
         """Some more is wanted."""
         self.wanted += self._wanted(asked)
 
@@ -301,7 +304,7 @@ class Reading:
         """The same, over several turns where it is of more than a session remembers."""
         if len(self.wanted) <= CONSUMER_PARTITIONS_MAX or self.is_by_follower:
             return self.answer()
-        topics: Told = {}
+        topics: ResponseTopics = {}
         turn = Turn()
         for one in self.wanted:
             topics.setdefault((one.topic, one.topic_id), []).append(one.result)
@@ -309,14 +312,14 @@ class Reading:
         return _of_topics(topics, NO_SESSION)
 
 
-class FetchSessions:
+class FetchSessionCache:
     """At most ``slots`` sessions; ``now`` gives seconds."""
 
-    def __init__(self, slots: int, *, now: Callable[[], float], chance: random.Random) -> None:
+    def __init__(self, slots: int, *, now: Callable[[], float], rng: random.Random) -> None:
         self._slots = slots
         self.now = now
-        self._chance = chance
-        self._sessions: dict[int, Session] = {}
+        self._rng = rng
+        self._sessions: dict[int, FetchSession] = {}
         """Least recently used first."""
         self._partitions = 0
 
@@ -333,7 +336,7 @@ class FetchSessions:
 
     def begin(
         self, request: messages.FetchRequest, names: Mapping[bytes, str] | None = None
-    ) -> Reading:
+    ) -> FetchContext:
         """What a request wants, whose topics have their names; ``names`` are those of the ids.
 
         ``names`` is None in versions that know no ids. Raises Refused:
@@ -343,7 +346,7 @@ class FetchSessions:
         if request.session_epoch in (FIRST_EPOCH, FINAL_EPOCH):
             if request.session_id != NO_SESSION:
                 self._forget(request.session_id)
-            reading = Reading(self, request, None)
+            reading = FetchContext(self, request, None)
             reading.uses_ids = names is not None
             return reading
         session = self._sessions.get(request.session_id)
@@ -365,9 +368,9 @@ class FetchSessions:
         is_outgrown = count > CONSUMER_PARTITIONS_MAX and not session.is_follower
         if not count or is_outgrown or self._partitions > PARTITIONS_MAX:
             self._forget(session.id)
-        return Reading(self, request, session)
+        return FetchContext(self, request, session)
 
-    def remember(self, reading: Reading) -> int:
+    def remember(self, reading: FetchContext) -> int:
         """A session that knows what was read; NO_SESSION when there is no room for it."""
         wanted, is_follower = reading.wanted, reading.is_by_follower
         most = PARTITIONS_MAX - self._partitions
@@ -377,7 +380,7 @@ class FetchSessions:
             return NO_SESSION
         if len(self._sessions) >= self._slots and not self._evict(len(wanted), is_follower):
             return NO_SESSION
-        session = Session(
+        session = FetchSession(
             self._new_id(), self.now(), is_follower=is_follower, uses_ids=reading.uses_ids
         )
         for one in wanted:
@@ -388,7 +391,7 @@ class FetchSessions:
 
     def _new_id(self) -> int:
         while True:
-            session_id = self._chance.randrange(1, 1 << 31)
+            session_id = self._rng.randrange(1, 1 << 31)
             if session_id not in self._sessions:
                 return session_id
 
@@ -423,7 +426,9 @@ class FetchSessions:
             session.id = NO_SESSION  # what an answer still on its way says
 
 
-def _asked(request: messages.FetchRequest, session: Session | None, now: float) -> Iterable[Asked]:
+def _asked(
+    request: messages.FetchRequest, session: FetchSession | None, now: float
+) -> Iterable[RequestedPartition]:
     if session is not None:
         return [(known.topic, known.topic_id, known.asked) for known in session.choose(now)]
     topics = request.topics
@@ -437,14 +442,14 @@ def _asked(request: messages.FetchRequest, session: Session | None, now: float) 
     return named.values()  # of a partition named twice the last entry counts, as in Kafka
 
 
-def _response(told: Iterable[Wanted], session_id: int) -> messages.FetchResponse:
-    topics: Told = {}
+def _response(told: Iterable[PartitionRead], session_id: int) -> messages.FetchResponse:
+    topics: ResponseTopics = {}
     for one in told:
         topics.setdefault((one.topic, one.topic_id), []).append(one.result)
     return _of_topics(topics, session_id)
 
 
-def _of_topics(topics: Told, session_id: int) -> messages.FetchResponse:
+def _of_topics(topics: ResponseTopics, session_id: int) -> messages.FetchResponse:
     return messages.FetchResponse(
         session_id=session_id,
         responses=[

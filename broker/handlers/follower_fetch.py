@@ -12,7 +12,7 @@ from barnabas.protocol.errors import ErrorCode, Refused
 from barnabas.protocol.messages import fetch as messages
 
 from .call import Call
-from .fetch_sessions import Wanted
+from .fetch_sessions import PartitionRead
 
 UNKNOWN_REPLICA = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.UNKNOWN_LEADER_EPOCH)
 """What a node is told that asks as a follower of a partition it has no replica of."""
@@ -35,7 +35,7 @@ def take_for_consumer(call: Call) -> None:
         call.request.replica_id = CONSUMER
 
 
-def refuse_follower(replicas: ReplicaManager, one: Wanted) -> None:
+def refuse_follower(replicas: ReplicaManager, one: PartitionRead) -> None:
     """Raises Refused with what Kafka tells a node without a replica, or of no such partition.
 
     A fetch says how far a follower has come, which would commit what only we have: so nobody is
@@ -96,7 +96,7 @@ def is_at_ease(partition: Partition, node: int, asked: messages.Partition) -> bo
     )
 
 
-def read_tail(replicas: ReplicaManager, node: int, one: Wanted, bytes_max: int) -> bool:
+def read_tail(replicas: ReplicaManager, node: int, one: PartitionRead, bytes_max: int) -> bool:
     """Answer a follower that is at the log's end, or before its last batch, without a file.
 
     False, and nothing is answered, when that is not so.

@@ -12,8 +12,8 @@ from barnabas.coordinator.group_coordinator import GroupCoordinator
 from barnabas.coordinator.ports import Caller
 from barnabas.protocol.api import ApiKey
 
-from .call import Answer, Call, Handler, Parked, Peer, answer_of
-from .cooperative import in_turns, to_the_end
+from .call import Answer, Call, Handler, Peer, PendingResponse, response_of
+from .cooperative import in_turns, run_to_end
 
 Method = Callable[[Any, int, Caller, Callable[[Any], None]], None]
 """Request, version, caller, and where the answer goes: exactly once, perhaps at once."""
@@ -70,42 +70,46 @@ class GroupsHandler:
         commit, committing = self._coordinator.offset_commit, self._coordinator.committing
 
         async def commit_in_turns(call: Call) -> Answer:
-            parked, caller = Parked(), caller_of(call.peer, call.client_id)
-            await to_the_end(committing(call.request, call.version, caller, parked.respond))
-            return await answer_of(parked)
+            pending, caller = PendingResponse(), caller_of(call.peer, call.client_id)
+            await run_to_end(committing(call.request, call.version, caller, pending.respond))
+            return await response_of(pending)
 
         def handle(call: Call) -> Answer:
             if call.is_long:
                 return commit_in_turns(call)
-            parked = Parked()
-            commit(call.request, call.version, caller_of(call.peer, call.client_id), parked.respond)
-            return parked
+            pending = PendingResponse()
+            commit(
+                call.request, call.version, caller_of(call.peer, call.client_id), pending.respond
+            )
+            return pending
 
         return handle
 
     def find_coordinator(self, call: Call) -> Answer:
         """Where a group is coordinated, as seen from the peer's listener."""
-        parked = Parked()
+        pending = PendingResponse()
         self._coordinator.find_coordinator(
-            call.request, call.version, call.peer.listener, parked.respond
+            call.request, call.version, call.peer.listener, pending.respond
         )
-        return parked
+        return pending
 
 
-def _waiting(handler: Callable[[Call], Parked]) -> Callable[[Call], Coroutine[Any, Any, Any]]:
+def _waiting(
+    handler: Callable[[Call], PendingResponse],
+) -> Callable[[Call], Coroutine[Any, Any, Any]]:
     """The same as a coroutine, whose answer is written over several turns where it is long."""
 
     def handle(call: Call) -> Coroutine[Any, Any, Any]:
-        return answer_of(handler(call))
+        return response_of(handler(call))
 
     return handle
 
 
-def _adapted(method: Method) -> Callable[[Call], Parked]:
-    def handle(call: Call) -> Parked:
-        parked = Parked()
-        method(call.request, call.version, caller_of(call.peer, call.client_id), parked.respond)
-        return parked
+def _adapted(method: Method) -> Callable[[Call], PendingResponse]:
+    def handle(call: Call) -> PendingResponse:
+        pending = PendingResponse()
+        method(call.request, call.version, caller_of(call.peer, call.client_id), pending.respond)
+        return pending
 
     return handle
 

@@ -17,14 +17,14 @@ from barnabas.protocol.records.batch import Buffer
 from barnabas.protocol.records.validate import Prepared, ProduceRules, prepare
 from barnabas.protocol.records.work_limit import TooMuchWork, Work
 
-from .call import Answer, Call, Parked
-from .conversion_process import Conversions, is_large_to_append
+from .call import Answer, Call, PendingResponse
+from .conversion_process import ConversionProcess, is_large_to_append
 
-Place = tuple[str, int]
+TopicPartition = tuple[str, int]
 """Topic and partition."""
 
 
-class Checked(NamedTuple):
+class ValidatedBatch(NamedTuple):
     """A batch that was checked before its turn to be appended, or why it is refused."""
 
     rules: ProduceRules
@@ -33,8 +33,8 @@ class Checked(NamedTuple):
     """It counts although the rules have changed since: what was sent is not there any more."""
 
 
-Ready = Mapping[Place, Checked]
-CheckedOf = Callable[[str, messages.Partition], Awaitable[Checked | None]]
+Ready = Mapping[TopicPartition, ValidatedBatch]
+ValidatedOf = Callable[[str, messages.Partition], Awaitable[ValidatedBatch | None]]
 RulesOf = Callable[[str, int], ProduceRules | None]
 """None where nothing can be appended: the reason is found again when that is tried."""
 
@@ -45,18 +45,18 @@ class LargeProduce:
     def __init__(
         self,
         loop: asyncio.AbstractEventLoop,
-        conversions: Conversions,
+        conversions: ConversionProcess,
         *,
         rules_of: RulesOf,
         now_ms: Callable[[], int],
-        append: Callable[[Call, CheckedOf], Awaitable[Answer]],
+        append: Callable[[Call, ValidatedOf], Awaitable[Answer]],
     ) -> None:
         self._loop = loop
         self._conversions = conversions
         self._rules_of = rules_of
         self._now_ms = now_ms
         self._append = append
-        self._last: dict[Place, asyncio.Future[None]] = {}
+        self._last: dict[TopicPartition, asyncio.Future[None]] = {}
 
     def takes(self, request: messages.ProduceRequest) -> bool:
         """Whether the request is large, or comes behind one that is."""
@@ -75,21 +75,27 @@ class LargeProduce:
         Who was before it is looked up before it enters any queue: it can never wait for itself.
         """
         turn = self._loop.create_future()
-        places = {}
+        topic_partitions = {}
         for topic in call.request.topic_data:
             for wanted in topic.partition_data:
                 if wanted.records is not None:  # whose memory is the connection's
                     wanted.records = bytes(wanted.records)
-                places[topic.name, wanted.index] = turn
-        before = {self._last[place] for place in places if place in self._last}
-        self._last.update(places)
-        checking = Checking(self, call, {place: _kept(one) for place, one in ready.items()})
+                topic_partitions[topic.name, wanted.index] = turn
+        before = {
+            self._last[topic_partition]
+            for topic_partition in topic_partitions
+            if topic_partition in self._last
+        }
+        self._last.update(topic_partitions)
+        checking = BatchValidation(
+            self, call, {topic_partition: _kept(one) for topic_partition, one in ready.items()}
+        )
         return self._serve(call, checking, turn, before)
 
     async def _serve(
         self,
         call: Call,
-        checking: Checking,
+        checking: BatchValidation,
         turn: asyncio.Future[None],
         before: set[asyncio.Future[None]],
     ) -> Answer:
@@ -102,8 +108,10 @@ class LargeProduce:
             answer = await self._append(call, checking.checked)
         finally:
             turn.set_result(None)
-            for place in [place for place, last in self._last.items() if last is turn]:
-                del self._last[place]
+            for topic_partition in [
+                topic_partition for topic_partition, last in self._last.items() if last is turn
+            ]:
+                del self._last[topic_partition]
         return await _final(answer, self._loop)
 
     async def outcome(
@@ -133,29 +141,31 @@ class LargeProduce:
         return self._rules_of(topic, index)
 
 
-class Checking:
+class BatchValidation:
     """The batches of one request, each checked by the rules of the moment."""
 
-    def __init__(self, large: LargeProduce, call: Call, ready: dict[Place, Checked]) -> None:
+    def __init__(
+        self, large: LargeProduce, call: Call, ready: dict[TopicPartition, ValidatedBatch]
+    ) -> None:
         self._large = large
         self._version = call.version
         self._ready = ready
 
-    async def checked(self, topic: str, wanted: messages.Partition) -> Checked | None:
+    async def checked(self, topic: str, wanted: messages.Partition) -> ValidatedBatch | None:
         """Waits only while the batch was not checked, or by other rules; so it may be appended
         right after this. None where nothing can be appended.
         """
-        place = topic, wanted.index
-        while (rules := self._large.rules_of(*place)) is not None:
-            known = self._ready.get(place)
+        topic_partition = topic, wanted.index
+        while (rules := self._large.rules_of(*topic_partition)) is not None:
+            known = self._ready.get(topic_partition)
             if known is not None and (known.is_final or known.rules == rules):
                 return known
             outcome = await self._large.outcome(wanted.records, self._version, rules)
-            self._ready[place] = Checked(rules, outcome)
+            self._ready[topic_partition] = ValidatedBatch(rules, outcome)
         return None
 
 
-def _kept(checked: Checked) -> Checked:
+def _kept(checked: ValidatedBatch) -> ValidatedBatch:
     """The same, in memory of its own."""
     outcome = checked.outcome
     if isinstance(outcome, Prepared):
@@ -165,10 +175,10 @@ def _kept(checked: Checked) -> Checked:
 
 async def _final(answer: Answer, loop: asyncio.AbstractEventLoop) -> Answer:
     """An answer that is still to come, awaited."""
-    if not isinstance(answer, Parked):
+    if not isinstance(answer, PendingResponse):
         return answer
     if not answer.is_resolved:
         told = loop.create_future()
-        answer.then(lambda _: told.set_result(None))
+        answer.add_done_callback(lambda _: told.set_result(None))
         await told
     return answer.answer

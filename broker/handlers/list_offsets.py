@@ -21,7 +21,7 @@ from barnabas.protocol.messages.list_offsets import PartitionResult
 from barnabas.protocol.records.work_limit import TooMuchWork, Work
 
 from .call import Answer, Call, Handler
-from .conversion_process import Conversions, Found
+from .conversion_process import ConversionProcess, Found
 from .cooperative import Turn
 from .follower_fetch import take_for_consumer
 from .read_committed import wants_committed
@@ -46,9 +46,11 @@ DEBUGGER = -2
 class ListOffsetsHandler:
     """Answers from the leader's log, no further than the asker may read."""
 
-    def __init__(self, replicas: ReplicaManager, conversions: Conversions | None = None) -> None:
+    def __init__(
+        self, replicas: ReplicaManager, conversions: ConversionProcess | None = None
+    ) -> None:
         self._replicas = replicas
-        self._conversions = conversions or Conversions()
+        self._conversions = conversions or ConversionProcess()
 
     def handlers(self) -> Mapping[int, Handler]:
         """What to register with the dispatcher."""

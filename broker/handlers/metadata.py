@@ -23,7 +23,7 @@ from barnabas.protocol.messages import metadata
 from barnabas.protocol.names import INTERNAL_TOPICS, is_internal, topic_problem
 
 from .call import Call, Handler
-from .cooperative import Turn, in_turns, to_the_end
+from .cooperative import Turn, in_turns, run_to_end
 
 LISTENER_NOT_FOUND_SINCE: Final = 6
 LOOKUP_BY_ID_SINCE: Final = 12
@@ -68,7 +68,7 @@ class MetadataHandler:
 
     async def _describe_soon(self, call: Call) -> metadata.MetadataResponse:
         await wait_for_nodes(self._cache, call)
-        return await to_the_end(self.describing(call))
+        return await run_to_end(self.describing(call))
 
     def describing(self, call: Call) -> Generator[None, None, metadata.MetadataResponse]:
         """Describe the nodes and the topics asked for; every topic when none is named.

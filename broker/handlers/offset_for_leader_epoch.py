@@ -14,13 +14,13 @@ from barnabas.protocol.messages import offset_for_leader_epoch as messages
 
 from .call import Answer, Call, Handler
 from .cooperative import Turn, in_turns
-from .stale_leaders import ReplacedLeaders
+from .stale_leaders import StaleLeaders
 
 
 class LeaderEpochsHandler:
     """Answers from the epoch cache of each leader's log."""
 
-    def __init__(self, replicas: ReplicaManager, replaced: ReplacedLeaders) -> None:
+    def __init__(self, replicas: ReplicaManager, replaced: StaleLeaders) -> None:
         self._replicas = replicas
         self._replaced = replaced
 

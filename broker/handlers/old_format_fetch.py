@@ -20,8 +20,8 @@ from barnabas.protocol.records.convert import down_convert
 from barnabas.protocol.records.work_limit import TooMuchWork, Work
 
 from .call import Call
-from .conversion_process import Conversions, is_large_to_convert
-from .fetch_sessions import Wanted
+from .conversion_process import ConversionProcess, is_large_to_convert
+from .fetch_sessions import PartitionRead
 
 WAIT_S_MAX: Final = 30.0
 """Nobody tells us that the client has gone while it waits here; it may simply ask again."""
@@ -29,20 +29,20 @@ READ_BYTES: Final = 1 << 16
 """Stored bytes read at a time; a batch larger than that comes alone."""
 
 
-Read = Callable[[Call, Wanted, int], None]
+Read = Callable[[Call, PartitionRead, int], None]
 """Fill in a partition's result with so many stored bytes, but a batch at least, or with a code."""
 
 
-class OldFetch:
+class OldFormatFetch:
     """Answers such requests; with coroutines, for conversion may take long."""
 
     def __init__(
         self,
         loop: asyncio.AbstractEventLoop,
-        conversions: Conversions,
+        conversions: ConversionProcess,
         *,
         read: Read,
-        led: Callable[[Wanted], Partition],
+        led: Callable[[PartitionRead], Partition],
     ) -> None:
         """``led`` raises Refused when a partition is led elsewhere."""
         self._loop = loop
@@ -50,7 +50,7 @@ class OldFetch:
         self._stored = read
         self._led = led
 
-    async def read(self, call: Call, wanted: Sequence[Wanted], bytes_max: int) -> None:
+    async def read(self, call: Call, wanted: Sequence[PartitionRead], bytes_max: int) -> None:
         """Fill in the results: return once enough was read, or time is up."""
         request: messages.FetchRequest = call.request
         wait_s = min(request.max_wait_ms / 1000, WAIT_S_MAX)
@@ -63,7 +63,7 @@ class OldFetch:
                 return
             await self._more(wanted, request.min_bytes - size, left)
 
-    async def _more(self, wanted: Sequence[Wanted], missing: int, wait_s: float) -> None:
+    async def _more(self, wanted: Sequence[PartitionRead], missing: int, wait_s: float) -> None:
         """Until so much came, or time is up, or a partition is led elsewhere."""
         came = self._loop.create_future()
 
@@ -86,7 +86,7 @@ class OldFetch:
             for partition in watched:
                 partition.readers.forget(wait)
 
-    async def _read_all(self, call: Call, wanted: Sequence[Wanted], bytes_max: int) -> int:
+    async def _read_all(self, call: Call, wanted: Sequence[PartitionRead], bytes_max: int) -> int:
         """The bytes that were found."""
         has_size_rules = call.version == 3
         left = min(call.request.max_bytes, bytes_max) if has_size_rules else bytes_max
@@ -101,7 +101,9 @@ class OldFetch:
             await asyncio.sleep(0)
         return total
 
-    async def _read(self, call: Call, one: Wanted, bytes_max: int, *, at_least_one: bool) -> None:
+    async def _read(
+        self, call: Call, one: PartitionRead, bytes_max: int, *, at_least_one: bool
+    ) -> None:
         self._stored(call, one, min(max(bytes_max, 1), READ_BYTES))
         result = one.result
         if result.error_code or not result.records:
@@ -116,7 +118,9 @@ class OldFetch:
         # Up to version 2 a client takes a cut entry for "ask again with a larger size".
         result.records = converted if at_least_one else converted[:bytes_max]
 
-    async def _converted(self, call: Call, one: Wanted, stored: Any, bytes_max: int) -> bytes:
+    async def _converted(
+        self, call: Call, one: PartitionRead, stored: Any, bytes_max: int
+    ) -> bytes:
         """The first batches from the offset on that an old client can be given something of."""
         magic, start = 0 if call.version < 2 else 1, one.partition.fetch_offset
         while stored:

@@ -26,10 +26,10 @@ from barnabas.protocol.records.validate import (
 )
 from barnabas.protocol.records.work_limit import TooMuchWork
 
-from .call import Answer, Call, Handler, Parked
-from .conversion_process import Conversions
+from .call import Answer, Call, Handler, PendingResponse
+from .conversion_process import ConversionProcess
 from .duplicate_partitions import each_partition_once
-from .large_produce import Checked, CheckedOf, LargeProduce, Place, Ready
+from .large_produce import LargeProduce, Ready, TopicPartition, ValidatedBatch, ValidatedOf
 from .leader_hints import LeaderHints
 from .transactional import check_transaction
 
@@ -47,21 +47,21 @@ APPEND_BYTES = 1 << 12
 
 
 @dataclass(slots=True)
-class Waiting:
+class PendingAppend:
     """An append that is not answered yet: where it is, and the offset that must be passed."""
 
     partition: Partition
     end: int
 
 
-class Outcome:
+class AppendResults:
     """How the appends of one request ended, as far as they have."""
 
     def __init__(self) -> None:
         self.topics: list[messages.TopicResult] = []
         self.results: list[messages.PartitionResult] = []
         self.has_refusals = False
-        self.waiting: dict[int, Waiting] = {}
+        self.unacknowledged: dict[int, PendingAppend] = {}
         """By index in ``results``."""
         self._answers: list[messages.PartitionResult] = []
 
@@ -70,10 +70,10 @@ class Outcome:
         self._answers = []
         self.topics.append(messages.TopicResult(name=topic, partition_responses=self._answers))
 
-    def add(self, result: messages.PartitionResult, pending: Waiting | None) -> None:
+    def add(self, result: messages.PartitionResult, pending: PendingAppend | None) -> None:
         """One partition's result, which ``pending`` may still change."""
         if pending is not None:
-            self.waiting[len(self.results)] = pending
+            self.unacknowledged[len(self.results)] = pending
         self.results.append(result)
         self._answers.append(result)
 
@@ -87,7 +87,7 @@ class ProduceHandler:
         *,
         loop: asyncio.AbstractEventLoop,
         now_ms: Callable[[], int],
-        conversions: Conversions | None = None,
+        conversions: ConversionProcess | None = None,
         leaders: LeaderHints | None = None,
     ) -> None:
         """``leaders`` None: whoever asks the wrong node is not told the right one."""
@@ -96,7 +96,7 @@ class ProduceHandler:
         self._loop = loop
         self._now_ms = now_ms
         self._rules: dict[int, tuple[LogConfig, ProduceRules]] = {}
-        conversions = conversions or Conversions()
+        conversions = conversions or ConversionProcess()
         self._inline = conversions.inline
         self._large = LargeProduce(
             loop,
@@ -117,7 +117,7 @@ class ProduceHandler:
             request.topic_data = each_partition_once(request.topic_data)
         if self._large.takes(request):
             return self._large.later(call, {})
-        ready: dict[Place, Checked] = {}
+        ready: dict[TopicPartition, ValidatedBatch] = {}
         try:
             if not _has_one_batch(request):
                 self._check_all(call, ready)
@@ -125,7 +125,7 @@ class ProduceHandler:
         except TooMuchWork:  # before anything was appended
             return self._large.later(call, ready)
 
-    def _check_all(self, call: Call, ready: dict[Place, Checked]) -> None:
+    def _check_all(self, call: Call, ready: dict[TopicPartition, ValidatedBatch]) -> None:
         """Put what comes of each batch into ``ready``; raises TooMuchWork at the first that may."""
         for topic in call.request.topic_data:
             for wanted in topic.partition_data:
@@ -135,7 +135,7 @@ class ProduceHandler:
                         outcome: Prepared | Refused | None = self._check(call, wanted, rules)
                     except Refused as refusal:
                         outcome = refusal
-                    ready[topic.name, wanted.index] = Checked(rules, outcome)
+                    ready[topic.name, wanted.index] = ValidatedBatch(rules, outcome)
 
     def _check(
         self, call: Call, wanted: messages.Partition, rules: ProduceRules
@@ -152,7 +152,7 @@ class ProduceHandler:
 
     def _append_all(self, call: Call, ready: Ready) -> Answer:
         """``ready`` has the batches that were checked already."""
-        outcome = Outcome()
+        outcome = AppendResults()
         for topic in call.request.topic_data:
             outcome.begin(topic.name)
             for wanted in topic.partition_data:
@@ -160,9 +160,9 @@ class ProduceHandler:
                 self._append_safely(call, topic.name, wanted, checked, outcome)
         return self._answer(call, outcome)
 
-    async def _append_in_turns(self, call: Call, checked_of: CheckedOf) -> Answer:
+    async def _append_in_turns(self, call: Call, checked_of: ValidatedOf) -> Answer:
         """The same for a request that may be large: others are served in between."""
-        outcome, size = Outcome(), 0
+        outcome, size = AppendResults(), 0
         for topic in call.request.topic_data:
             outcome.begin(topic.name)
             for wanted in topic.partition_data:
@@ -174,23 +174,23 @@ class ProduceHandler:
                     await asyncio.sleep(0)
         return self._answer(call, outcome)
 
-    def _answer(self, call: Call, outcome: Outcome) -> Answer:
+    def _answer(self, call: Call, outcome: AppendResults) -> Answer:
         if call.request.acks == 0:
             return self._say_nothing(outcome.results)
         answer = messages.ProduceResponse(responses=outcome.topics)
         if outcome.has_refusals:
             self._tell_leaders(call, answer)
-        if not outcome.waiting:
+        if not outcome.unacknowledged:
             return answer
-        return self._when_committed(call, answer, outcome.results, outcome.waiting)
+        return self._when_committed(call, answer, outcome.results, outcome.unacknowledged)
 
     def _append_safely(
         self,
         call: Call,
         topic: str,
         wanted: messages.Partition,
-        checked: Checked | None,
-        outcome: Outcome,
+        checked: ValidatedBatch | None,
+        outcome: AppendResults,
     ) -> None:
         pending = None
         try:
@@ -203,8 +203,8 @@ class ProduceHandler:
         outcome.add(result, pending)
 
     def _append(
-        self, call: Call, topic: str, wanted: messages.Partition, checked: Checked | None
-    ) -> tuple[messages.PartitionResult, Waiting | None]:
+        self, call: Call, topic: str, wanted: messages.Partition, checked: ValidatedBatch | None
+    ) -> tuple[messages.PartitionResult, PendingAppend | None]:
         acks = call.request.acks
         if acks not in ACKS:
             raise Refused(ErrorCode.INVALID_REQUIRED_ACKS)
@@ -229,14 +229,14 @@ class ProduceHandler:
         )
         end = appended.last_offset + 1
         is_pending = acks == -1 and end > partition.high_watermark
-        return result, Waiting(partition, end) if is_pending else None
+        return result, PendingAppend(partition, end) if is_pending else None
 
     def _prepared(
         self,
         call: Call,
         wanted: messages.Partition,
         config: LogConfig,
-        checked: Checked | None,
+        checked: ValidatedBatch | None,
     ) -> Prepared | None:
         if checked is None:
             return self._check(call, wanted, self._rules_of(config))
@@ -261,9 +261,9 @@ class ProduceHandler:
         call: Call,
         answer: messages.ProduceResponse,
         results: Sequence[messages.PartitionResult],
-        waiting: Mapping[int, Waiting],
-    ) -> Parked:
-        parked, wait_s = Parked(), call.request.timeout_ms / 1000
+        unacknowledged: Mapping[int, PendingAppend],
+    ) -> PendingResponse:
+        pending, wait_s = PendingResponse(), call.request.timeout_ms / 1000
 
         def decided(codes: dict[int, ErrorCode]) -> None:
             for place, code in codes.items():
@@ -272,13 +272,13 @@ class ProduceHandler:
                     results[place].base_offset = -1
             if ErrorCode.NOT_LEADER_OR_FOLLOWER in codes.values():
                 self._tell_leaders(call, answer)
-            parked.respond(answer)
+            pending.respond(answer)
 
         acks, until = DelayedProduce(decided), self._loop.time() + wait_s
-        for place, one in waiting.items():
+        for place, one in unacknowledged.items():
             one.partition.when_committed(one.end, acks.expect(place), until)
         acks.start(self._loop, wait_s)
-        return parked
+        return pending
 
     def _say_nothing(self, results: Sequence[messages.PartitionResult]) -> None:
         """With acks 0 a closed connection is the only way to tell of an error.

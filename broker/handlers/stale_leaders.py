@@ -15,7 +15,7 @@ from collections.abc import Callable
 from barnabas.broker.replication.partition import Partition
 
 
-class ReplacedLeaders:
+class StaleLeaders:
     """``holds_lease`` says whether nobody can have been put in this node's place."""
 
     def __init__(self, holds_lease: Callable[[], bool]) -> None:

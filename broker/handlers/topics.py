@@ -27,7 +27,7 @@ from barnabas.protocol.names import FORCE_INTERNAL_CLIENT, is_internal
 from barnabas.protocol.settings import declared
 
 from .call import Call, Handler
-from .cooperative import Turn, mapped, shortened
+from .cooperative import Turn, map_in_turns, shortened
 from .describe_configs import DEFAULT_SETTING, OWN_SETTING, SETTINGS_MAX, as_text
 
 log = logging.getLogger(__name__)
@@ -89,7 +89,7 @@ class TopicsHandler:
         if not request.validate_only:
             for name in await self._unled(made, deadline):
                 results[name] = _refused(name, late(request.timeout_ms))
-        told = await mapped(lambda topic: results[topic.name], request.topics)
+        told = await map_in_turns(lambda topic: results[topic.name], request.topics)
         return create_topics.CreateTopicsResponse(topics=told)
 
     async def delete(self, call: Call) -> delete_topics.DeleteTopicsResponse:
@@ -97,7 +97,7 @@ class TopicsHandler:
         request: delete_topics.DeleteTopicsRequest = call.request
         loop = asyncio.get_running_loop()
         deadline = loop.time() + request.timeout_ms / 1000
-        asked = request.topics or await mapped(_by_name, request.topic_names)
+        asked = request.topics or await map_in_turns(_by_name, request.topic_names)
         results, turn = [], Turn()
         marked: dict[str, delete_topics.TopicResult] = {}
         for topic in asked:

@@ -22,7 +22,7 @@ SAY_AGAIN_S: Final = 10.0
 _LOOKED_FOR: Final = (znodes.CLUSTER_ID, znodes.BROKER_IDS, znodes.BROKER_TOPICS)
 
 
-class ClusterCheck:
+class ClusterIdCheck:
     """Compares ``/cluster/id`` with what it was when this node started."""
 
     def __init__(self, zookeeper: ZooKeeper, cluster_id: str) -> None:

@@ -24,11 +24,11 @@ VERSION = 3
 WAIT_MS = 5000
 """How long one question may take, the connection included; a node that stops must not hang."""
 
-Place = tuple[str, int]
+TopicPartition = tuple[str, int]
 """Topic and index of a partition."""
 
 
-class Departure:
+class ControlledShutdownClient:
     """Leaves in order, as far as a controller is there to arrange it."""
 
     def __init__(
@@ -51,7 +51,7 @@ class Departure:
         self._internal_listener = internal_listener
         self._shares_replicas = shares_replicas
 
-    async def announce(self, broker_epoch: int) -> None:
+    async def hand_over(self, broker_epoch: int) -> None:
         """Try until nothing that others could lead is led here, or the tries are used up.
 
         What no other live node has a replica of is not waited for. Nothing is once this node is
@@ -73,10 +73,10 @@ class Departure:
     async def _ask_repeatedly(self, broker_epoch: int) -> None:
         tries = self._settings.controlled_shutdown_max_retries + 1
         for left in reversed(range(tries)):
-            remaining: Sequence[Place] = ()
+            remaining: Sequence[TopicPartition] = ()
             try:
                 async with asyncio.timeout(WAIT_MS / 1000):
-                    remaining = self._inheritable(await self._ask(broker_epoch))
+                    remaining = self._with_other_replicas(await self._ask(broker_epoch))
             except (KafkaError, OSError) as error:
                 log.warning("could not announce the shutdown tries_left=%d: %s", left, error)
             else:
@@ -87,18 +87,24 @@ class Departure:
                 log.info("leaves without handing over: no other node is registered")
                 return
 
-    def _inheritable(self, remaining: Iterable[messages.RemainingPartition]) -> list[Place]:
+    def _with_other_replicas(
+        self, remaining: Iterable[messages.RemainingPartition]
+    ) -> list[TopicPartition]:
         """Those that another live node has a replica of; a controller of Kafka names all."""
         snapshot = self._metadata.snapshot
-        places = [(each.topic_name, each.partition_index) for each in remaining]
-        return [place for place in places if self._heirs(snapshot, place)]
+        topic_partitions = [(each.topic_name, each.partition_index) for each in remaining]
+        return [
+            topic_partition
+            for topic_partition in topic_partitions
+            if self._other_live_replicas(snapshot, topic_partition)
+        ]
 
-    def _heirs(self, snapshot: Snapshot, place: Place) -> set[int]:
-        found = snapshot.partition(*place)
+    def _other_live_replicas(self, snapshot: Snapshot, topic_partition: TopicPartition) -> set[int]:
+        found = snapshot.partition(*topic_partition)
         replicas = () if found is None else set(found.replicas) - set(found.offline)
         return set(replicas) & snapshot.brokers.keys() - {self._node_id}
 
-    async def _may_change(self, remaining: Sequence[Place]) -> bool:
+    async def _may_change(self, remaining: Sequence[TopicPartition]) -> bool:
         """Wait until asking again may help, the back-off at most; False when nobody is left."""
         gone = asyncio.Event()
         try:
@@ -107,14 +113,18 @@ class Departure:
         except ZooKeeperError as error:
             log.info("could not read who is registered: %r", error)
         former = self._metadata.snapshot
-        behind = [place for place in remaining if not self._in_sync(former, place)]
+        behind = [
+            topic_partition
+            for topic_partition in remaining
+            if not self._in_sync(former, topic_partition)
+        ]
 
         def is_other(snapshot: Snapshot) -> bool:
             """Another controller, other nodes, or a replica that is in sync by now."""
             return (
                 snapshot.controller_id not in (former.controller_id, None)
                 or snapshot.brokers.keys() != former.brokers.keys()
-                or any(self._in_sync(snapshot, place) for place in behind)
+                or any(self._in_sync(snapshot, topic_partition) for topic_partition in behind)
             )
 
         backoff_s = self._settings.controlled_shutdown_retry_backoff_ms / 1000
@@ -134,9 +144,11 @@ class Departure:
         names = await self._zookeeper.children(znodes.BROKER_IDS, gone.set)
         return bool(set(names) - {str(self._node_id)})
 
-    def _in_sync(self, snapshot: Snapshot, place: Place) -> bool:
-        found = snapshot.partition(*place)
-        return found is not None and bool(self._heirs(snapshot, place) & set(found.isr))
+    def _in_sync(self, snapshot: Snapshot, topic_partition: TopicPartition) -> bool:
+        found = snapshot.partition(*topic_partition)
+        return found is not None and bool(
+            self._other_live_replicas(snapshot, topic_partition) & set(found.isr)
+        )
 
     async def _ask(self, broker_epoch: int) -> Sequence[messages.RemainingPartition]:
         snapshot = self._metadata.snapshot

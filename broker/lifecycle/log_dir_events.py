@@ -15,7 +15,7 @@ from barnabas.protocol.zookeeper import znodes
 log = logging.getLogger(__name__)
 
 
-class DiskNotices:
+class LogDirEvents:
     """Writes one note for whatever changed since the last one."""
 
     def __init__(self, zookeeper: ZooKeeper, node_id: int) -> None:
@@ -25,7 +25,7 @@ class DiskNotices:
         self._look = asyncio.Event()
         zookeeper.on_state.append(self._session_changed)
 
-    def tell(self) -> None:
+    def notify(self) -> None:
         """Have a note written soon."""
         self._is_due = True
         self._look.set()

@@ -28,14 +28,14 @@ SESSION_FILE: Final = "zookeeper-session"
 
 
 @dataclass(frozen=True, slots=True)
-class Identity:
+class NodeIdentity:
     """A node's place among all nodes of all clusters."""
 
     node_id: int
     cluster_id: str
 
 
-async def lay_out(zookeeper: ZooKeeper) -> None:
+async def create_persistent_znodes(zookeeper: ZooKeeper) -> None:
     """Create the persistent znodes that every node expects to find."""
     for path in znodes.PERSISTENT_PATHS:
         await ensure(zookeeper, path)
@@ -73,7 +73,7 @@ async def cluster_id(
         ) from None
 
 
-async def establish(
+async def establish_identity(
     zookeeper: ZooKeeper,
     files: Files,
     directories: Sequence[Path],
@@ -82,7 +82,7 @@ async def establish(
     may_generate_id: bool,
     reserved_id_max: int,
     chance: random.Random,
-) -> Identity:
+) -> NodeIdentity:
     """Find out who this node is and note it in every log directory that works.
 
     The id is the configured one, else the noted one, else a new one. Raises ConfigError when
@@ -105,8 +105,8 @@ async def establish(
         )
     for directory, note in notes.items():
         if not note:
-            write_note(files, directory, Identity(node_id, cluster))
-    return Identity(node_id, cluster)
+            write_note(files, directory, NodeIdentity(node_id, cluster))
+    return NodeIdentity(node_id, cluster)
 
 
 def read_note(files: Files, directory: Path) -> Mapping[str, str]:
@@ -130,7 +130,7 @@ def read_note(files: Files, directory: Path) -> Mapping[str, str]:
     return note
 
 
-def write_note(files: Files, directory: Path, identity: Identity) -> None:
+def write_note(files: Files, directory: Path, identity: NodeIdentity) -> None:
     """Note in a log directory whose it is."""
     text = f"version=0\nbroker.id={identity.node_id}\ncluster.id={identity.cluster_id}\n"
     files.write_atomically(directory / META_PROPERTIES, text.encode())

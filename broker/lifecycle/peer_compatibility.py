@@ -37,7 +37,7 @@ from barnabas.protocol.messages import (
 )
 from barnabas.protocol.zookeeper import znodes
 
-from .node_identity import Identity
+from .node_identity import NodeIdentity
 
 log = logging.getLogger(__name__)
 
@@ -77,7 +77,7 @@ class PeerRefused(Exception):  # noqa: N818 - what happened
     """A registered node and this one cannot work together; the text names both possible causes."""
 
 
-class Verdict(enum.Enum):
+class PeerVerdict(enum.Enum):
     """What came of asking one node."""
 
     ACCEPTED = "speaks with this node"
@@ -87,15 +87,15 @@ class Verdict(enum.Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class PeerAnswer:
     """One node's answer; ``reason`` ends the sentence "node 1 at host:port ..."."""
 
-    verdict: Verdict
+    verdict: PeerVerdict
     reason: str = ""
 
 
 @dataclass(frozen=True, slots=True)
-class Peer:
+class RegisteredPeer:
     """A registered node; ``broker_epoch`` is the czxid of its registration."""
 
     id: int
@@ -126,7 +126,7 @@ class Peers:
         self._secret = secret
 
     @classmethod
-    def of_node(cls, zookeeper: ZooKeeper, identity: Identity, config: NodeConfig) -> Self:
+    def of_node(cls, zookeeper: ZooKeeper, identity: NodeIdentity, config: NodeConfig) -> Self:
         """With the listener and the secret of a node's settings."""
         return cls(
             zookeeper,
@@ -169,7 +169,7 @@ class Peers:
         if peers:
             await self._ask_all(peers)
 
-    async def ask(self, peer: Peer) -> Answer:
+    async def ask(self, peer: RegisteredPeer) -> PeerAnswer:
         """Whether one node speaks with this one, on the listener that nodes speak on."""
         address = peer.registration.endpoints.get(self._listener)
         if address is None:
@@ -179,22 +179,22 @@ class Peers:
             link = await self._open(*address, proof)
         except AuthenticationFailed as error:
             asks_none = error.code is ErrorCode.ILLEGAL_SASL_STATE
-            return Answer(Verdict.REFUSED, _NO_SECRET_THERE if asks_none else _OTHER_SECRET)
+            return PeerAnswer(PeerVerdict.REFUSED, _NO_SECRET_THERE if asks_none else _OTHER_SECRET)
         except UnsupportedVersion:  # SaslHandshake is not served: there is nothing to prove
-            return Answer(Verdict.REFUSED, _NO_SECRET_THERE)
+            return PeerAnswer(PeerVerdict.REFUSED, _NO_SECRET_THERE)
         except KafkaError as error:
-            return Answer(Verdict.SILENT, error.message or error.name)
+            return PeerAnswer(PeerVerdict.SILENT, error.message or error.name)
         try:
             async with link:
                 return await self._ask_on(link)
         except UnsupportedVersion as error:
-            return Answer(
-                Verdict.REFUSED, f"speaks another protocol ({error.message}): {_VERSIONS}"
+            return PeerAnswer(
+                PeerVerdict.REFUSED, f"speaks another protocol ({error.message}): {_VERSIONS}"
             )
         except KafkaError as error:
-            return Answer(Verdict.SILENT, error.message or error.name)
+            return PeerAnswer(PeerVerdict.SILENT, error.message or error.name)
 
-    async def _ask_all(self, peers: Sequence[Peer]) -> list[str]:
+    async def _ask_all(self, peers: Sequence[RegisteredPeer]) -> list[str]:
         """Empty as soon as one accepts, else who is silent and why; raises PeerRefused."""
         asked = {asyncio.ensure_future(self.ask(peer)): peer for peer in peers}
         silent = []
@@ -204,9 +204,9 @@ class Peers:
                 done, waiting = await asyncio.wait(waiting, return_when="FIRST_COMPLETED")
                 for task in done:
                     peer, answer = asked[task], task.result()
-                    if answer.verdict is Verdict.ACCEPTED:
+                    if answer.verdict is PeerVerdict.ACCEPTED:
                         return []
-                    if answer.verdict is Verdict.REFUSED:
+                    if answer.verdict is PeerVerdict.REFUSED:
                         raise PeerRefused(f"{peer} {answer.reason}")
                     silent.append(f"{peer} ({answer.reason})")
         finally:
@@ -219,18 +219,20 @@ class Peers:
         name = f"node-{self._node_id}"
         return await Connection.open(host, port, client_id=name, timeout_ms=ASK_MS, sasl=proof)
 
-    async def _ask_on(self, link: Connection) -> Answer:
+    async def _ask_on(self, link: Connection) -> PeerAnswer:
         if self._secret is None and await _asks_for_proof(link):
-            return Answer(Verdict.REFUSED, _NO_SECRET_HERE)
+            return PeerAnswer(PeerVerdict.REFUSED, _NO_SECRET_HERE)
         for request, lowest in _LOWEST_SPOKEN.items():
             if (version := link.version_of(request)) < lowest:
                 raise UnsupportedVersion(f"{request.__name__} only up to {version}")
         told = await link.request(metadata.MetadataRequest(topics=[]))
         if told.cluster_id not in (None, self._cluster_id):
-            return Answer(Verdict.SILENT, f"a node of cluster {told.cluster_id} is found there")
-        return Answer(Verdict.ACCEPTED)
+            return PeerAnswer(
+                PeerVerdict.SILENT, f"a node of cluster {told.cluster_id} is found there"
+            )
+        return PeerAnswer(PeerVerdict.ACCEPTED)
 
-    async def _without_listener(self, peer: Peer) -> Answer:
+    async def _without_listener(self, peer: RegisteredPeer) -> PeerAnswer:
         """A node that names no such listener: alive if any other answers at all."""
         names = ", ".join(peer.registration.endpoints) or "none"
         reason = (
@@ -240,14 +242,14 @@ class Peers:
         for host, port in peer.registration.endpoints.values():
             try:
                 async with await self._open(host, port, None):
-                    return Answer(Verdict.REFUSED, reason)
+                    return PeerAnswer(PeerVerdict.REFUSED, reason)
             except Disconnected:
                 continue
             except KafkaError:
-                return Answer(Verdict.REFUSED, reason)
-        return Answer(Verdict.SILENT, reason)
+                return PeerAnswer(PeerVerdict.REFUSED, reason)
+        return PeerAnswer(PeerVerdict.SILENT, reason)
 
-    async def _registered(self, before: int, changed: asyncio.Event) -> list[Peer]:
+    async def _registered(self, before: int, changed: asyncio.Event) -> list[RegisteredPeer]:
         """All other nodes that registered before this epoch; ``changed`` when some come or go."""
         found = []
         names = await self._zookeeper.children(znodes.BROKER_IDS, changed.set)
@@ -266,7 +268,7 @@ class Peers:
                 log.error("ignored a registration that no session holds node=%d", node_id)
                 continue
             if stat.czxid < before:
-                found.append(Peer(node_id, stat.czxid, registration))
+                found.append(RegisteredPeer(node_id, stat.czxid, registration))
         return found
 
 

@@ -31,7 +31,7 @@ from barnabas.client.zookeeper.interface import (
 from barnabas.protocol.zookeeper import znodes
 
 from .node_identity import read_session, write_session
-from .peer_compatibility import Peer, Peers, Verdict
+from .peer_compatibility import Peers, PeerVerdict, RegisteredPeer
 
 log = logging.getLogger(__name__)
 
@@ -132,7 +132,7 @@ class Registration:
         await self._zookeeper.set(self._path, payload.to_json(), stat.version)
         log.info("told of other endpoints node=%d endpoints=%s", self._node_id, payload.endpoints)
 
-    async def _holder(self, gone: asyncio.Event) -> Peer | None:
+    async def _holder(self, gone: asyncio.Event) -> RegisteredPeer | None:
         """Who holds our id in a session that is not ours, and then ``gone`` is set as it changes.
 
         What a former life of ours left behind is removed.
@@ -148,14 +148,14 @@ class Registration:
                 continue
             except ValueError:
                 registration = znodes.BrokerRegistration(endpoints={}, timestamp=stat.ctime_ms)
-            holder = Peer(self._node_id, stat.czxid, registration)
+            holder = RegisteredPeer(self._node_id, stat.czxid, registration)
             if stat.ephemeral_owner not in self._own_sessions:
                 return holder
             if stat.ephemeral_owner == self.former_session:
                 await self._refuse_original(holder)
             await self._bury(stat)
 
-    async def _refuse_original(self, holder: Peer) -> None:
+    async def _refuse_original(self, holder: RegisteredPeer) -> None:
         """Raise AlreadyRegistered when the life before this one, as its directory says, answers.
 
         It is dead where the directory is the one it had locked. It lives where this one is a clone
@@ -169,7 +169,7 @@ class Registration:
         except AlreadyRegistered:
             return  # another node was given the port since: that one would answer
         answer = await self._peers.ask(holder)
-        if answer.verdict is not Verdict.SILENT:
+        if answer.verdict is not PeerVerdict.SILENT:
             raise AlreadyRegistered(
                 f"{self._session_directory} is a copy of the directory of a node that answers: "
                 f"{holder}. Stop that node, or give this one an id and a directory of its own."
@@ -179,7 +179,7 @@ class Registration:
         wait_ms = self._zookeeper.session_timeout_ms + self._grace_ms
         return asyncio.get_running_loop().time() + wait_ms / 1000
 
-    async def _wait_for(self, holder: Peer, gone: asyncio.Event, deadline: float) -> None:
+    async def _wait_for(self, holder: RegisteredPeer, gone: asyncio.Event, deadline: float) -> None:
         """Until another session's registration is gone; raises AlreadyRegistered.
 
         At once when the holder answers, since it lives then.
@@ -189,7 +189,7 @@ class Registration:
         is_former_life = holder.registration.endpoints == self._payload.endpoints
         if not is_former_life:  # else the ports are in our hands: who had them is gone
             answer = await self._peers.ask(holder)
-            if answer.verdict is not Verdict.SILENT:
+            if answer.verdict is not PeerVerdict.SILENT:
                 raise AlreadyRegistered(
                     f"broker.id={self._node_id} is another node's, which answers: {who}. "
                     "Give each node an id of its own (its session holds "

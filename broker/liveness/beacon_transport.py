@@ -159,7 +159,7 @@ class BeaconTransport:
             self._refuse(sender, problem)
             return
         if isinstance(message, Echo):
-            self.echoes.took(self._clock() - message.sent_us / MICROSECONDS)
+            self.echoes.observe(self._clock() - message.sent_us / MICROSECONDS)
             self.beacon_sender.take_echo(message)
         elif isinstance(message, Acknowledgement):
             self.failure_detector.take_acknowledgement(message)

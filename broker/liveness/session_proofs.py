@@ -91,4 +91,4 @@ class SessionProofs:
         sent, session_s = self._clock(), self._zookeeper.session_timeout_ms / 1000
         await self._zookeeper.multi(Check(self._path, -1))
         self._voter.proved(sent, session_s, broker_epoch)
-        self.proofs.took(self._clock() - sent)
+        self.proofs.observe(self._clock() - sent)

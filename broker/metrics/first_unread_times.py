@@ -19,44 +19,51 @@ READS_MAX: Final = 2_000
 WITHIN_MS: Final = 1_000
 """Close enough for a metric: records deep in a large batch would hold the loop up."""
 
-Place = tuple[str, TopicPartition]
+GroupPartition = tuple[str, TopicPartition]
 """A group and a partition."""
 
 
-class UnreadTimes:
+class FirstUnreadTimes:
     """Remembers what was found for as long as it is asked for."""
 
     def __init__(self) -> None:
-        self._known: dict[Place, tuple[int, int]] = {}
+        self._known: dict[GroupPartition, tuple[int, int]] = {}
         """The position that a timestamp was looked up for, and the timestamp."""
 
     async def look(
-        self, cluster: Cluster, unread: Mapping[Place, Range]
-    ) -> Mapping[Place, int | None]:
+        self, cluster: Cluster, unread: Mapping[GroupPartition, Range]
+    ) -> Mapping[GroupPartition, int | None]:
         """As :func:`first_unread_ms`, for several groups that read the same partitions."""
-        times: dict[Place, int | None] = {}
-        queues: dict[TopicPartition, list[Place]] = defaultdict(list)
+        times: dict[GroupPartition, int | None] = {}
+        queues: dict[TopicPartition, list[GroupPartition]] = defaultdict(list)
         reads = 0
-        for place, (start, end) in unread.items():
-            former = self._known.get(place)
+        for group_partition, (start, end) in unread.items():
+            former = self._known.get(group_partition)
             if start >= end:
-                times[place] = None
+                times[group_partition] = None
             elif former is not None and former[0] == start:
-                times[place] = former[1]
+                times[group_partition] = former[1]
             elif reads < READS_MAX:
                 reads += 1
-                queues[place[1]].append(place)
+                queues[group_partition[1]].append(group_partition)
         for turn in zip_longest(*queues.values()):
-            asked = {place[1]: place for place in turn if place is not None}
+            asked = {
+                group_partition[1]: group_partition
+                for group_partition in turn
+                if group_partition is not None
+            }
             found = await first_unread_ms(
                 cluster,
-                {partition: unread[place] for partition, place in asked.items()},
+                {
+                    partition: unread[group_partition]
+                    for partition, group_partition in asked.items()
+                },
                 within_ms=WITHIN_MS,
             )
             times.update((asked[partition], stamp) for partition, stamp in found.items())
         self._known = {
-            place: (unread[place].start, stamp)
-            for place, stamp in times.items()
+            group_partition: (unread[group_partition].start, stamp)
+            for group_partition, stamp in times.items()
             if stamp is not None
         }
         return times

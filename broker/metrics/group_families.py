@@ -15,12 +15,12 @@ from barnabas.coordinator.group_coordinator import GroupCoordinator
 from barnabas.coordinator.group_summary import partitions_by_load_state
 
 from .exposition import Sample, family, single
-from .group_lag_monitor import GroupStanding, PartitionStanding, Result
+from .group_lag_monitor import GroupLag, LagReport, PartitionLag
 
-Each = Callable[[PartitionStanding], int | float | None]
+Each = Callable[[PartitionLag], int | float | None]
 
 
-def coordinator_families(coordinator: GroupCoordinator, result: Result) -> Iterator[str]:
+def coordinator_families(coordinator: GroupCoordinator, result: LagReport) -> Iterator[str]:
     """The coordinator as a whole."""
     states = Counter(each.seen.state.value for each in result.groups)
     yield from family(
@@ -53,7 +53,7 @@ def coordinator_families(coordinator: GroupCoordinator, result: Result) -> Itera
         yield from single(f"barnabas_{name}", kind, meaning, value)  # type: ignore[arg-type]
 
 
-def group_families(result: Result, settings: MetricsSettings) -> Iterator[str]:
+def group_families(result: LagReport, settings: MetricsSettings) -> Iterator[str]:
     """Each group: itself, its topics and, where asked for, its partitions."""
     yield from _groups(result.groups)
     yield from _topics(result.groups)
@@ -66,7 +66,7 @@ def group_families(result: Result, settings: MetricsSettings) -> Iterator[str]:
         yield from _as_lag_exporter(result)
 
 
-def _groups(groups: Sequence[GroupStanding]) -> Iterator[str]:
+def _groups(groups: Sequence[GroupLag]) -> Iterator[str]:
     yield from family(
         "barnabas_group_state",
         "gauge",
@@ -82,12 +82,12 @@ def _groups(groups: Sequence[GroupStanding]) -> Iterator[str]:
         )
 
 
-def _lost(standing: GroupStanding) -> int:
-    return sum(each.lag.is_below_log_start for each in standing.partitions.values())
+def _lost(group: GroupLag) -> int:
+    return sum(each.lag.is_below_log_start for each in group.partitions.values())
 
 
-def _beyond(standing: GroupStanding) -> int:
-    return sum(each.lag.is_beyond_end for each in standing.partitions.values())
+def _beyond(group: GroupLag) -> int:
+    return sum(each.lag.is_beyond_end for each in group.partitions.values())
 
 
 _OF_GROUPS: Any = (
@@ -109,7 +109,7 @@ _OF_GROUPS: Any = (
 )
 
 
-def _topics(groups: Sequence[GroupStanding]) -> Iterator[str]:
+def _topics(groups: Sequence[GroupLag]) -> Iterator[str]:
     yield from family(
         "barnabas_group_lag",
         "gauge",
@@ -125,7 +125,7 @@ def _topics(groups: Sequence[GroupStanding]) -> Iterator[str]:
 
 
 def _by_topic(
-    groups: Sequence[GroupStanding], value: Each, together: Callable[[list[Any]], Any], label: str
+    groups: Sequence[GroupLag], value: Each, together: Callable[[list[Any]], Any], label: str
 ) -> Iterator[Sample]:
     for each in groups:
         found: dict[str, list[int | float]] = defaultdict(list)
@@ -144,13 +144,13 @@ _OF_PARTITIONS: tuple[tuple[str, str, Each], ...] = (
 )
 
 
-def _partitions(prefix: str, groups: Sequence[GroupStanding], label: str) -> Iterator[str]:
+def _partitions(prefix: str, groups: Sequence[GroupLag], label: str) -> Iterator[str]:
     for name, meaning, value in _OF_PARTITIONS:
         samples = _each_partition(groups, value, label)
         yield from family(f"{prefix}_{name}", "gauge", meaning, samples)
 
 
-def _each_partition(groups: Sequence[GroupStanding], value: Each, label: str) -> Iterator[Sample]:
+def _each_partition(groups: Sequence[GroupLag], value: Each, label: str) -> Iterator[Sample]:
     for each in groups:
         for place, partition in each.partitions.items():
             if (known := value(partition)) is not None:
@@ -161,11 +161,11 @@ def _labels(place: TopicPartition) -> Mapping[str, object]:
     return {"topic": place.topic, "partition": place.partition}
 
 
-def _bounds(result: Result, which: int) -> Iterator[Sample]:
+def _bounds(result: LagReport, which: int) -> Iterator[Sample]:
     return ((_labels(place), each[which]) for place, each in result.bounds.items())
 
 
-def _as_kafka_exporter(result: Result) -> Iterator[str]:
+def _as_kafka_exporter(result: LagReport) -> Iterator[str]:
     label, groups = "consumergroup", result.groups
     for name, value in (("current_offset", _committed), ("lag", _lag)):
         samples = _each_partition(groups, value, label)
@@ -187,7 +187,7 @@ def _as_kafka_exporter(result: Result) -> Iterator[str]:
         yield from family(full, "gauge", "As kafka_exporter.", _bounds(result, which))
 
 
-def _as_lag_exporter(result: Result) -> Iterator[str]:
+def _as_lag_exporter(result: LagReport) -> Iterator[str]:
     meaning, groups = "As kafka-lag-exporter.", result.groups
     for name, value in (("offset", _committed), ("lag", _lag), ("lag_seconds", _seconds)):
         samples = _each_partition(groups, value, "group")
@@ -212,7 +212,7 @@ def _as_lag_exporter(result: Result) -> Iterator[str]:
 
 
 def _by_group(
-    groups: Sequence[GroupStanding], value: Each, together: Callable[[list[Any]], Any]
+    groups: Sequence[GroupLag], value: Each, together: Callable[[list[Any]], Any]
 ) -> Iterator[Sample]:
     for each in groups:
         values = [known for one in each.partitions.values() if (known := value(one)) is not None]
@@ -220,13 +220,13 @@ def _by_group(
             yield {"group": each.seen.group_id}, together(values)
 
 
-def _committed(each: PartitionStanding) -> int:
+def _committed(each: PartitionLag) -> int:
     return each.committed
 
 
-def _lag(each: PartitionStanding) -> int:
+def _lag(each: PartitionLag) -> int:
     return each.lag.records
 
 
-def _seconds(each: PartitionStanding) -> float | None:
+def _seconds(each: PartitionLag) -> float | None:
     return each.seconds

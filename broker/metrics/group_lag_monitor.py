@@ -30,7 +30,7 @@ from barnabas.coordinator.group_registry import GroupRegistry
 from barnabas.coordinator.group_summary import GroupSummary, group_summaries
 from barnabas.coordinator.lag import Lag, lag_of, seconds_behind, unread_from
 
-from .first_unread_times import Place, UnreadTimes
+from .first_unread_times import FirstUnreadTimes, GroupPartition
 
 log = logging.getLogger(__name__)
 
@@ -41,7 +41,7 @@ OFFSETS_MAX: Final = 50_000
 
 
 @dataclass(frozen=True, slots=True)
-class PartitionStanding:
+class PartitionLag:
     """One partition of a group; ``seconds`` None when they are not known."""
 
     committed: int
@@ -51,11 +51,11 @@ class PartitionStanding:
 
 
 @dataclass(frozen=True, slots=True)
-class GroupStanding:
+class GroupLag:
     """One group; ``partitions`` has those whose ends are known."""
 
     seen: GroupSummary
-    partitions: Mapping[TopicPartition, PartitionStanding]
+    partitions: Mapping[TopicPartition, PartitionLag]
 
     @property
     def verdict(self) -> Verdict:
@@ -64,17 +64,17 @@ class GroupStanding:
 
 
 @dataclass(slots=True)
-class Result:
+class LagReport:
     """What the last round found."""
 
-    groups: Sequence[GroupStanding] = ()
+    groups: Sequence[GroupLag] = ()
     bounds: Mapping[TopicPartition, tuple[int, int]] = field(default_factory=dict)
     """Where the logs began and ended that some group reads."""
     beyond: int = 0
     """Committed offsets that were too many to have their lag found."""
 
 
-class Survey:
+class GroupLagMonitor:
     """Looks every ``interval_ms``; ``result`` is what the last look found, never half of one."""
 
     def __init__(
@@ -85,15 +85,15 @@ class Survey:
         interval_ms: int,
         now_ms: Callable[[], int],
     ) -> None:
-        self.result = Result()
+        self.result = LagReport()
         self._directory = directory
         self._admin = admin
         self._interval_s = interval_ms / 1000
         self._now_ms = now_ms
         self._clock = asyncio.get_running_loop().time
-        self._windows: CommitWindows[Place] = CommitWindows()
+        self._windows: CommitWindows[GroupPartition] = CommitWindows()
         self._ends: dict[TopicPartition, array[int]] = {}
-        self._times = UnreadTimes()
+        self._times = FirstUnreadTimes()
 
     async def run(self) -> None:
         """Look until cancelled."""
@@ -105,31 +105,37 @@ class Survey:
                     log.info("could not look at lag: %s", error)
                 await asyncio.sleep(self._interval_s)
 
-    async def round(self, admin: Admin) -> Result:
+    async def round(self, admin: Admin) -> LagReport:
         """One look at everything; raises KafkaError when leaders refuse."""
         groups, beyond = await self._look()
-        places = sorted({TopicPartition(*each) for seen in groups for each in seen.offsets})
+        topic_partitions = sorted(
+            {TopicPartition(*each) for seen in groups for each in seen.offsets}
+        )
         # first what is committed, then where logs end: the other way round lag would be too small
-        ends = await admin.end_offsets(places)
-        starts = await admin.start_offsets(places)
+        ends = await admin.end_offsets(topic_partitions)
+        starts = await admin.start_offsets(topic_partitions)
         bounds = {
-            place: (starts[place], max(starts[place], end))
-            for place, end in ends.items()
-            if place in starts
+            topic_partition: (starts[topic_partition], max(starts[topic_partition], end))
+            for topic_partition, end in ends.items()
+            if topic_partition in starts
         }
         earlier = self._earlier_ends(bounds)
         seconds = await self._seconds(admin, groups, bounds)
-        standings = []
+        lags = []
         until = self._clock() + SLICE_S
         for seen in groups:
-            standings.append(self._judged(seen, bounds, earlier, seconds))
+            lags.append(self._evaluated(seen, bounds, earlier, seconds))
             if self._clock() >= until:
                 await asyncio.sleep(0)
                 until = self._clock() + SLICE_S
         self._windows.keep(
-            {(each.seen.group_id, place) for each in standings for place in each.partitions}
+            {
+                (each.seen.group_id, topic_partition)
+                for each in lags
+                for topic_partition in each.partitions
+            }
         )
-        return Result(standings, bounds, beyond)
+        return LagReport(lags, bounds, beyond)
 
     async def _look(self) -> tuple[list[GroupSummary], int]:
         groups: list[GroupSummary] = []
@@ -151,11 +157,13 @@ class Survey:
         self, bounds: Mapping[TopicPartition, tuple[int, int]]
     ) -> Mapping[TopicPartition, Sequence[int]]:
         """Where logs ended in the rounds before this one, which is noted for the next."""
-        for place in self._ends.keys() - bounds.keys():
-            del self._ends[place]
-        earlier = {place: list(self._ends.get(place, ())) for place in bounds}
-        for place, (_, end) in bounds.items():
-            kept = self._ends.setdefault(place, array("q"))
+        for topic_partition in self._ends.keys() - bounds.keys():
+            del self._ends[topic_partition]
+        earlier = {
+            topic_partition: list(self._ends.get(topic_partition, ())) for topic_partition in bounds
+        }
+        for topic_partition, (_, end) in bounds.items():
+            kept = self._ends.setdefault(topic_partition, array("q"))
             kept.append(end)
             del kept[: -BURROW.commits]
         return earlier
@@ -165,42 +173,48 @@ class Survey:
         admin: Admin,
         groups: Sequence[GroupSummary],
         bounds: Mapping[TopicPartition, tuple[int, int]],
-    ) -> Mapping[Place, float | None]:
+    ) -> Mapping[GroupPartition, float | None]:
         """The lag in seconds, of the partitions for which it could be found."""
-        unread: dict[Place, Range] = {}
+        unread: dict[GroupPartition, Range] = {}
         for seen in groups:
             for pair, commit in seen.offsets.items():
-                if (place := TopicPartition(*pair)) in bounds:
-                    start, end = bounds[place]
-                    unread[seen.group_id, place] = Range(unread_from(commit.offset, start), end)
+                if (topic_partition := TopicPartition(*pair)) in bounds:
+                    start, end = bounds[topic_partition]
+                    unread[seen.group_id, topic_partition] = Range(
+                        unread_from(commit.offset, start), end
+                    )
         times = await self._times.look(admin.cluster, unread)
         now = self._now_ms()
-        return {place: seconds_behind(stamp, now) for place, stamp in times.items()}
+        return {
+            topic_partition: seconds_behind(stamp, now) for topic_partition, stamp in times.items()
+        }
 
-    def _judged(
+    def _evaluated(
         self,
         seen: GroupSummary,
         bounds: Mapping[TopicPartition, tuple[int, int]],
         earlier: Mapping[TopicPartition, Sequence[int]],
-        seconds: Mapping[Place, float | None],
-    ) -> GroupStanding:
+        seconds: Mapping[GroupPartition, float | None],
+    ) -> GroupLag:
         now = self._now_ms()
         partitions = {}
         for pair, commit in seen.offsets.items():
-            place = TopicPartition(*pair)
-            if place not in bounds:
+            topic_partition = TopicPartition(*pair)
+            if topic_partition not in bounds:
                 continue
-            start, end = bounds[place]
-            key = (seen.group_id, place)
+            start, end = bounds[topic_partition]
+            key = (seen.group_id, topic_partition)
             lag = lag_of(commit.offset, start, end)
             step = CommitSample(commit.offset, commit.committed_ms, lag.records)
             self._windows.saw(key, commit.record_offset, step)
             verdict = evaluate(
                 self._windows.steps(key),
                 end=end,
-                earlier_ends=earlier[place],
+                earlier_ends=earlier[topic_partition],
                 log_start=start,
                 now_ms=now,
             )
-            partitions[place] = PartitionStanding(commit.offset, lag, seconds.get(key), verdict)
-        return GroupStanding(seen, partitions)
+            partitions[topic_partition] = PartitionLag(
+                commit.offset, lag, seconds.get(key), verdict
+            )
+        return GroupLag(seen, partitions)

@@ -23,13 +23,13 @@ SLICE_S: Final = 0.002
 SCRAPES_MAX: Final = 4
 """At once."""
 HEAD_BYTES_MAX: Final = 8192
-PATIENCE_S: Final = 10.0
+REQUEST_TIMEOUT_S: Final = 10.0
 """How long a peer may take to ask, and again to read each part of the answer."""
 _END_OF_HEAD: Final = b"\r\n\r\n"
 _PATHS: Final = ("/metrics", "/metrics/")
 
 
-class MetricsDoor:
+class MetricsServer:
     """Answers scrapes with whatever ``render`` yields, one connection a scrape."""
 
     def __init__(self, render: Render) -> None:
@@ -40,7 +40,7 @@ class MetricsDoor:
     async def bind(self, host: str, port: int) -> int:
         """Listen and answer; the port that was bound. Raises OSError naming the setting."""
         try:
-            server = await asyncio.start_server(self._met, host, port, limit=HEAD_BYTES_MAX)
+            server = await asyncio.start_server(self._connected, host, port, limit=HEAD_BYTES_MAX)
         except OSError as error:
             reason = error.strerror or error
             raise OSError(f"metrics.listener={host}:{port}: {reason}") from error
@@ -57,7 +57,7 @@ class MetricsDoor:
             writer.transport.abort()
         await asyncio.gather(*self._peers, return_exceptions=True)
 
-    async def _met(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
         assert task is not None
         self._peers[task] = writer
@@ -74,14 +74,14 @@ class MetricsDoor:
             await _send(writer, _refusal(HTTPStatus.SERVICE_UNAVAILABLE))
             return
         try:
-            async with asyncio.timeout(PATIENCE_S):
+            async with asyncio.timeout(REQUEST_TIMEOUT_S):
                 head = await reader.readuntil(_END_OF_HEAD)
         except asyncio.IncompleteReadError:
             return
         except asyncio.LimitOverrunError:
             await _send(writer, _refusal(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE))
             return
-        method, path = _asked(head)
+        method, path = _request_line(head)
         if method not in ("GET", "HEAD"):
             await _send(writer, _refusal(HTTPStatus.METHOD_NOT_ALLOWED))
         elif path not in _PATHS:
@@ -89,9 +89,9 @@ class MetricsDoor:
         else:
             await _send(writer, _head(HTTPStatus.OK))
             if method == "GET":
-                await self._tell(writer)
+                await self._write_metrics(writer)
 
-    async def _tell(self, writer: asyncio.StreamWriter) -> None:
+    async def _write_metrics(self, writer: asyncio.StreamWriter) -> None:
         clock = asyncio.get_running_loop().time
         part: list[str] = []
         until = clock() + SLICE_S
@@ -105,7 +105,7 @@ class MetricsDoor:
         await _send(writer, "".join(part))
 
 
-def _asked(head: bytes) -> tuple[str, str]:
+def _request_line(head: bytes) -> tuple[str, str]:
     """Method and path, without what is asked behind the path."""
     method, _, rest = head.partition(b"\r\n")[0].decode("latin-1").partition(" ")
     return method, rest.partition(" ")[0].partition("?")[0]
@@ -125,5 +125,5 @@ def _refusal(status: HTTPStatus) -> str:
 
 async def _send(writer: asyncio.StreamWriter, text: str) -> None:
     writer.write(text.encode())
-    async with asyncio.timeout(PATIENCE_S):
+    async with asyncio.timeout(REQUEST_TIMEOUT_S):
         await writer.drain()

@@ -20,7 +20,7 @@ from barnabas.broker.runtime.latency import Latency
 from barnabas.broker.storage.log_manager import LogManager
 
 from .exposition import family, histogram, single
-from .request_meter import BOUNDS_S, Meter
+from .request_meter import BOUNDS_S, RequestMeter
 
 _PAGE_BYTES: Final = os.sysconf("SC_PAGE_SIZE")
 _NO_LEADER: Final = -1
@@ -57,7 +57,9 @@ def duty_families(duties: Mapping[str, Latency]) -> Iterator[str]:
     )
 
 
-def request_families(meters: Mapping[str, Meter], connections: Mapping[str, int]) -> Iterator[str]:
+def request_families(
+    meters: Mapping[str, RequestMeter], connections: Mapping[str, int]
+) -> Iterator[str]:
     """Requests by API, connections by listener."""
     meters = dict(sorted(meters.items()))
     yield from histogram(

@@ -13,7 +13,7 @@ from functools import partial
 from barnabas.broker.controller.controller import Controller
 from barnabas.broker.liveness.liveness import Liveness
 from barnabas.broker.net.dispatch import Dispatcher
-from barnabas.broker.net.listeners import Doors
+from barnabas.broker.net.listeners import Listeners
 from barnabas.broker.replication.isr import IsrManager
 from barnabas.broker.replication.replica_manager import ReplicaManager
 from barnabas.broker.runtime.latency import Latency, LoopLag
@@ -27,9 +27,9 @@ from barnabas.coordinator.group_coordinator import GroupCoordinator
 
 from .exposition import family
 from .group_families import coordinator_families, group_families
-from .group_lag_monitor import Survey
+from .group_lag_monitor import GroupLagMonitor
 from .liveness_families import liveness_families
-from .metrics_server import MetricsDoor
+from .metrics_server import MetricsServer
 from .node_families import (
     controller_families,
     duty_families,
@@ -38,16 +38,16 @@ from .node_families import (
     replica_families,
     request_families,
 )
-from .request_meter import Meter, MeteredDispatcher
+from .request_meter import MeteredDispatcher, RequestMeter
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Observed:
+class MetricsSources:
     """The parts of a node that have something to tell."""
 
     config: NodeConfig
     node_id: int
-    doors: Doors
+    listeners: Listeners
     replicas: ReplicaManager
     in_sync_sets: IsrManager
     logs: LogManager
@@ -58,7 +58,7 @@ class Observed:
     duties: Mapping[str, Latency]
 
 
-class Observer:
+class NodeMetrics:
     """Tells metrics where the settings ask for it; does nothing otherwise.
 
     Take its :meth:`dispatcher`, open it, run it, close it.
@@ -66,10 +66,10 @@ class Observer:
 
     def __init__(self, settings: MetricsSettings) -> None:
         self._settings = settings
-        self._door = MetricsDoor(self.render)
-        self._meters: Mapping[str, Meter] = {}
-        self._observed: Observed | None = None
-        self._survey: Survey | None = None
+        self._server = MetricsServer(self.render)
+        self._meters: Mapping[str, RequestMeter] = {}
+        self._metrics_sources: MetricsSources | None = None
+        self._lag_monitor: GroupLagMonitor | None = None
         self._loop_lag = LoopLag()
         self._is_asked = asyncio.Event()
 
@@ -81,18 +81,18 @@ class Observer:
         self._meters = metered.meters
         return metered
 
-    async def open(self, observed: Observed) -> None:
+    async def open(self, sources: MetricsSources) -> None:
         """Answer scrapes from now on. Raises OSError when the port is taken."""
         if self._settings.address is None:
             return
-        self._observed = observed
-        self._survey = Survey(
-            observed.groups.directory,
-            partial(_client, observed),
+        self._metrics_sources = sources
+        self._lag_monitor = GroupLagMonitor(
+            sources.groups.directory,
+            partial(_client, sources),
             interval_ms=self._settings.lag_interval_ms,
-            now_ms=observed.now_ms,
+            now_ms=sources.now_ms,
         )
-        await self._door.bind(*self._settings.address)
+        await self._server.bind(*self._settings.address)
 
     async def run(self) -> None:
         """Look at the loop, and from the first scrape on at groups and their lag."""
@@ -100,20 +100,20 @@ class Observer:
             if self._settings.address is not None:
                 tasks.create_task(self._loop_lag.run(), name="lag of the loop")
             await self._is_asked.wait()
-            assert self._survey is not None
-            await self._survey.run()
+            assert self._lag_monitor is not None
+            await self._lag_monitor.run()
 
     async def close(self) -> None:
         """Answer nobody any more."""
-        await self._door.close()
+        await self._server.close()
 
     def render(self) -> Iterator[str]:
         """One scrape, line by line; an empty line is a place to pause."""
-        node, survey = self._observed, self._survey
+        node, lag_monitor = self._metrics_sources, self._lag_monitor
         assert node is not None, "opened"
-        assert survey is not None, "opened"
+        assert lag_monitor is not None, "opened"
         self._is_asked.set()
-        result = survey.result
+        result = lag_monitor.result
         yield from family(
             "barnabas_node",
             "gauge",
@@ -122,7 +122,7 @@ class Observer:
         )
         yield from process_families()
         yield from duty_families({"loop": self._loop_lag.latency, **node.duties})
-        yield from request_families(self._meters, node.doors.connections())
+        yield from request_families(self._meters, node.listeners.connections())
         yield from replica_families(node.replicas, node.in_sync_sets)
         yield from log_families(node.logs)
         yield from controller_families(node.controller.context, node.controller.epoch)
@@ -131,16 +131,16 @@ class Observer:
         yield from group_families(result, self._settings)
 
 
-def _client(observed: Observed) -> Admin:
+def _client(sources: MetricsSources) -> Admin:
     """A client with the rights of a node, by the listener that nodes use."""
-    config = observed.config
+    config = sources.config
     secret = config.node.cluster_secret
-    host, port = observed.doors.address(config.inter_broker_listener)
+    host, port = sources.listeners.address(config.inter_broker_listener)
     address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
     return Admin.of(
         address,
         ClientConfig(
-            client_id=f"node-{observed.node_id}-metrics",
+            client_id=f"node-{sources.node_id}-metrics",
             sasl_username=NODE_USER if secret else None,
             sasl_password=secret,
         ),

@@ -13,14 +13,14 @@ from collections.abc import Callable, Coroutine
 from types import CoroutineType
 from typing import Any, Final
 
-from barnabas.broker.handlers.call import Call, Handler, Parked, Peer
+from barnabas.broker.handlers.call import Call, Handler, Peer, PendingResponse
 from barnabas.broker.net.dispatch import Dispatcher, Route
 
 BOUNDS_S: Final = (0.0005, 0.001, 0.005, 0.025, 0.1, 0.5, 1.0, 5.0)
-"""The last bucket of :attr:`Meter.buckets` has no bound."""
+"""The last bucket of :attr:`RequestMeter.buckets` has no bound."""
 
 
-class Meter:
+class RequestMeter:
     """What is counted of one API, over all versions and listeners."""
 
     __slots__ = ("buckets", "bytes_in", "bytes_out", "seconds")
@@ -32,7 +32,7 @@ class Meter:
         self.bytes_in = 0
         self.bytes_out = 0
 
-    def took(self, seconds: float) -> None:
+    def observe(self, seconds: float) -> None:
         """One more request was answered."""
         self.buckets[bisect_left(BOUNDS_S, seconds)] += 1
         self.seconds += seconds
@@ -45,18 +45,18 @@ class MeteredDispatcher(Dispatcher):
         self, tasks: asyncio.TaskGroup, clock: Callable[[], float] = time.perf_counter
     ) -> None:
         super().__init__(tasks)
-        self.meters: dict[str, Meter] = {}
+        self.meters: dict[str, RequestMeter] = {}
         self._clock = clock
 
     def _route(self, key_and_version: int, peer: Peer) -> Route | None:
         route = super()._route(key_and_version, peer)
         if route is not None:
-            meter = self.meters.setdefault(route.name, Meter())
+            meter = self.meters.setdefault(route.name, RequestMeter())
             route.handler = self._timed(route.handler, meter)
             _count_bytes(route, meter)
         return route
 
-    def _timed(self, handler: Handler, meter: Meter) -> Handler:
+    def _timed(self, handler: Handler, meter: RequestMeter) -> Handler:
         clock = self._clock
 
         def timed(call: Call) -> Any:
@@ -65,12 +65,12 @@ class MeteredDispatcher(Dispatcher):
             try:
                 answer = handler(call)
             finally:
-                if type(answer) is Parked and not answer.is_resolved:
-                    answer.then(lambda _: meter.took(clock() - began))
+                if type(answer) is PendingResponse and not answer.is_resolved:
+                    answer.add_done_callback(lambda _: meter.observe(clock() - began))
                 elif type(answer) is CoroutineType:
-                    answer = _awaited(answer, lambda: meter.took(clock() - began))
+                    answer = _awaited(answer, lambda: meter.observe(clock() - began))
                 else:
-                    meter.took(clock() - began)
+                    meter.observe(clock() - began)
             return answer
 
         return timed
@@ -83,7 +83,7 @@ async def _awaited(answer: Coroutine[Any, Any, Any], over: Callable[[], None]) -
         over()
 
 
-def _count_bytes(route: Route, meter: Meter) -> None:
+def _count_bytes(route: Route, meter: RequestMeter) -> None:
     decode, encode, encode_in_pieces = route.decode, route.encode, route.encode_in_pieces
     around = route.prefix_bytes + 4
 

@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from barnabas.broker.handlers.call import Parked
+from barnabas.broker.handlers.call import PendingResponse
 from barnabas.broker.security.sasl import PlainExchange, Stage
 from barnabas.protocol.errors import CorruptRequest, Refused
 
-from .dispatch import Dispatcher, Frame, Rendered
+from .dispatch import Dispatcher, Frame, ResponseFrame
 from .framing import FRAME_BYTES_MIN, LENGTH_BYTES, Framing
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 EMPTY_TOKEN = bytes(LENGTH_BYTES)
 
 
-class Gate:
+class Authenticator:
     """Lets through what strangers may ask; ``opened`` hears when the peer is none any more."""
 
     def __init__(
@@ -29,17 +29,17 @@ class Gate:
         exchange: PlainExchange,
         framing: Framing,
         dispatcher: Dispatcher,
-        opened: Callable[[], None],
+        on_authenticated: Callable[[], None],
     ) -> None:
         self._exchange = exchange
         self._framing = framing
         self._dispatcher = dispatcher
-        self._opened = opened
+        self._on_authenticated = on_authenticated
 
-    def dispatch(self, frame: Frame, peer: Connection) -> Rendered | Parked | None:
+    def dispatch(self, frame: Frame, peer: Connection) -> ResponseFrame | PendingResponse | None:
         """As the dispatcher; raises CorruptRequest for a proof that fails."""
         exchange = self._exchange
-        reply: Rendered | Parked | None = EMPTY_TOKEN
+        reply: ResponseFrame | PendingResponse | None = EMPTY_TOKEN
         if exchange.stage is Stage.BARE_TOKEN:
             try:
                 exchange.authenticate(bytes(frame[LENGTH_BYTES:]))
@@ -49,5 +49,5 @@ class Gate:
             reply = self._dispatcher.dispatch(frame, peer)
         self._framing.bytes_min = 0 if exchange.stage is Stage.BARE_TOKEN else FRAME_BYTES_MIN
         if exchange.stage is Stage.DONE:
-            self._opened()
+            self._on_authenticated()
         return reply

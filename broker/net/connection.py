@@ -11,28 +11,28 @@ from collections import deque
 from functools import partial
 from typing import Any, cast
 
-from barnabas.broker.handlers.call import Parked
+from barnabas.broker.handlers.call import PendingResponse
 from barnabas.broker.security.sasl import ANONYMOUS, Stage
 from barnabas.broker.storage.segment.file_slice import FileSlice
 from barnabas.protocol.codec.wire import Buffer
 from barnabas.protocol.errors import CorruptRequest
 
 from . import request_order
-from .authenticator import Gate
+from .authenticator import Authenticator
 from .bulk_framing import BULK_BYTES_MIN, BulkFraming, receive_in_bulk
-from .connection_scheduler import LONG_BYTES, VISIT_SHARES
-from .connection_timeouts import Patience, State
-from .dispatch import Rendered, render
-from .file_sender import FileSender, Piece
+from .connection_scheduler import LONG_BYTES, SHARES_PER_VISIT
+from .connection_timeouts import ConnectionActivity, ConnectionTimeouts
+from .dispatch import ResponseFrame, response_frame
+from .file_sender import FileSender, FramePiece
 from .framing import Framing
 from .host import Dispatch, Host
 from .limits import (
-    FREE_BYTES,
-    PARKED_MAX,
+    PENDING_RESPONSES_MAX,
+    SMALL_FRAME_BYTES_MAX,
     TINY_BYTES,
     UNAUTHENTICATED_BYTES_MAX,
     WRITE_BUFFER_MAX,
-    Budget,
+    MemoryPool,
 )
 from .small_reads import SmallReceiver
 
@@ -58,18 +58,20 @@ class Connection(asyncio.Protocol):
         self._dispatch: Dispatch = host.dispatcher.dispatch
         if self.sasl is not None:
             framing.bytes_max = min(framing.bytes_max, UNAUTHENTICATED_BYTES_MAX)
-            self._dispatch = Gate(self.sasl, framing, host.dispatcher, self._proved).dispatch
-        self._waiting: deque[Parked | Rendered] = deque()
-        self._out: list[Piece] = []
+            self._dispatch = Authenticator(
+                self.sasl, framing, host.dispatcher, self._authenticated
+            ).dispatch
+        self._waiting: deque[PendingResponse | ResponseFrame] = deque()
+        self._out: list[FramePiece] = []
         self._out_bytes = self._ready_bytes = self._charged = self._answer_bytes = 0
-        self._passing: request_order.Passing = request_order.ANYTHING
+        self._allowed_behind: request_order.ApiKeys = request_order.ALL_KEYS
         self._has_slices = False
         self._is_heard = self._is_paused = self._is_stalled = self._is_queued = False
         self._is_admitted = self._is_closing = self._is_blocked = self.is_dirty = False
-        self._woken = self._on_answer
+        self._response_ready = self._on_answer
         self._transport: asyncio.Transport
         self._sender: FileSender
-        self._patience = Patience(host, self)
+        self._timeouts = ConnectionTimeouts(host, self)
 
     @property
     def principal(self) -> str:
@@ -84,17 +86,17 @@ class Connection(asyncio.Protocol):
         self._sender = FileSender(self._host.loop, self._transport, self._on_sent)
         address = transport.get_extra_info("peername")
         self.host = str(address[0]) if address else ""
-        admission, now = self._host.limits.admission, self._host.loop.time()
-        problem = admission.problem(self.host, self.listener, is_internal=self.is_internal, now=now)
+        quotas, now = self._host.limits.connection_quotas, self._host.loop.time()
+        problem = quotas.admit(self.host, self.listener, is_internal=self.is_internal, now=now)
         self._is_admitted = problem is None
         if problem is not None:
-            self._complain(problem)
+            self._log_rejection(problem)
             self._transport.abort()
             return
         self._transport.set_write_buffer_limits(high=WRITE_BUFFER_MAX)
-        self._patience.start(is_stranger=self.sasl is not None)
+        self._timeouts.start(is_unauthenticated=self.sasl is not None)
         self._host.entered(self)
-        wait_s = admission.wait_s(self.listener, is_internal=self.is_internal, now=now)
+        wait_s = quotas.throttle_s(self.listener, is_internal=self.is_internal, now=now)
         if not self._host.is_serving or wait_s:
             self._is_blocked = True
         if wait_s:
@@ -104,10 +106,10 @@ class Connection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         """Serve every whole frame that is there now."""
         self._is_heard = True
-        framing, outbox = self._framing, self._host.outbox
-        outbox.left -= 1
+        framing, scheduler = self._framing, self._host.scheduler
+        scheduler.requests_left -= 1
         if (
-            outbox.left < 0
+            scheduler.requests_left < 0
             or not framing.is_alone(data)
             or self._waiting
             or self._is_blocked
@@ -126,15 +128,15 @@ class Connection(asyncio.Protocol):
             return
         if type(reply) is bytes:
             if len(reply) > LONG_BYTES:
-                outbox.left = 0
-            if outbox.takes_turn(self):
+                scheduler.requests_left = 0
+            if scheduler.may_write_at_once(self):
                 self._transport.write(reply)
             else:
                 self._out.append(reply)
                 self._out_bytes = len(reply)
                 self._on_answer(_NOBODY)
-        elif type(reply) is Parked:
-            self._park(reply)
+        elif type(reply) is PendingResponse:
+            self._await_response(reply)
         elif reply is not None:
             self._send(reply)
             self._settle()
@@ -156,7 +158,7 @@ class Connection(asyncio.Protocol):
 
     def _on_sent(self, problem: str) -> None:
         if problem:
-            self.overstay(problem)
+            self.time_out(problem)
         else:
             self._is_stalled = False
             self.flush()
@@ -172,10 +174,10 @@ class Connection(asyncio.Protocol):
         if not self._is_admitted:
             return
         self._is_closing = True
-        self._patience.stop()
+        self._timeouts.stop()
         self._sender.close()
         limits = self._host.limits
-        limits.admission.left(self.host, self.listener, is_internal=self.is_internal)
+        limits.connection_quotas.release(self.host, self.listener, is_internal=self.is_internal)
         self._forget_answers()
         self._drop_waiting()
         self._framing.clear()
@@ -187,11 +189,11 @@ class Connection(asyncio.Protocol):
     # --- frames in -----------------------------------------------------------------------------
 
     def _serve(self) -> None:
-        take, waiting, outbox = self._framing.next, self._waiting, self._host.outbox
-        outbox.visit = VISIT_SHARES
+        take, waiting, scheduler = self._framing.next, self._waiting, self._host.scheduler
+        scheduler.shares_left = SHARES_PER_VISIT
         try:
             while not self._is_blocked:
-                if outbox.left <= 0 and not outbox.more():
+                if scheduler.requests_left <= 0 and not scheduler.take_share():
                     self._is_blocked = True
                     self._on_answer(_NOBODY)  # goes on when others had their turn
                     break
@@ -201,10 +203,10 @@ class Connection(asyncio.Protocol):
                 frame = take()
                 if frame is None:
                     break
-                outbox.left -= 1
+                scheduler.requests_left -= 1
                 reply = self._dispatch(frame, self)
-                if type(reply) is Parked:
-                    self._park(reply)
+                if type(reply) is PendingResponse:
+                    self._await_response(reply)
                 elif reply is None:
                     continue
                 elif waiting:
@@ -222,12 +224,14 @@ class Connection(asyncio.Protocol):
         """Whether the next request may start, as net/request_order.py has it."""
         framing = self._framing
         key = framing.next_key()
-        if key not in self._passing and key >= 0:
+        if key not in self._allowed_behind and key >= 0:
             under_way = [
-                one for one in self._waiting if type(one) is Parked and not one.is_resolved
+                one for one in self._waiting if type(one) is PendingResponse and not one.is_resolved
             ]
-            self._passing = request_order.common(one.passing for one in under_way)
-            if key not in self._passing:
+            self._allowed_behind = request_order.intersection(
+                one.allowed_behind for one in under_way
+            )
+            if key not in self._allowed_behind:
                 return False
         if key not in request_order.MEMBERSHIP:
             return True
@@ -237,29 +241,33 @@ class Connection(asyncio.Protocol):
         framing.put_back(frame)
         asks = self._host.dispatcher.members(frame, self)
         return not any(
-            type(one) is Parked and not one.is_resolved and not asks.isdisjoint(one.members)
+            type(one) is PendingResponse
+            and not one.is_resolved
+            and not asks.isdisjoint(one.members)
             for one in self._waiting
         )
 
     def _refuse(self, problem: CorruptRequest) -> None:
         """Nothing behind a frame like this one can be understood."""
-        self._host.limits.complaints.refuse(self.host, problem, self._host.loop.time())
+        self._host.limits.rejection_log.request_rejected(self.host, problem, self._host.loop.time())
         self.close()
         self._settle()
 
-    def _park(self, parked: Parked) -> None:
+    def _await_response(self, pending: PendingResponse) -> None:
         """Keep the place of an answer that is to come."""
-        parked.then(self._woken)
+        pending.add_done_callback(self._response_ready)
         if not self._waiting:
-            self._passing = parked.passing
-        elif self._passing is not parked.passing:
-            self._passing = request_order.common((self._passing, parked.passing))
-        self._waiting.append(parked)
+            self._allowed_behind = pending.allowed_behind
+        elif self._allowed_behind is not pending.allowed_behind:
+            self._allowed_behind = request_order.intersection(
+                (self._allowed_behind, pending.allowed_behind)
+            )
+        self._waiting.append(pending)
         requests = self._requests
-        requests.used += parked.held
-        if parked.held > LONG_BYTES:
-            self._host.outbox.left = 0
-        if len(self._waiting) >= PARKED_MAX or requests.used > requests.bytes_max:
+        requests.used += pending.held
+        if pending.held > LONG_BYTES:
+            self._host.scheduler.requests_left = 0
+        if len(self._waiting) >= PENDING_RESPONSES_MAX or requests.used > requests.bytes_max:
             self._is_blocked = True
 
     def _must_wait(self) -> bool:
@@ -270,12 +278,12 @@ class Connection(asyncio.Protocol):
         if not waiting:
             return False
         return (
-            len(waiting) >= PARKED_MAX
+            len(waiting) >= PENDING_RESPONSES_MAX
             or self._ready_bytes >= WRITE_BUFFER_MAX
             or self._requests.is_spent
         )
 
-    def _proved(self) -> None:
+    def _authenticated(self) -> None:
         self._framing.bytes_max = self._host.limits.frame_bytes_max
         self._dispatch = self._host.dispatcher.dispatch
 
@@ -311,16 +319,16 @@ class Connection(asyncio.Protocol):
         self.read_by(SmallReceiver(self, limits))
 
     def _receive_in_bulk(self) -> None:
-        is_stranger = self._dispatch != self._host.dispatcher.dispatch
-        if not (is_stranger or self._is_closing or self._framing.data):
+        is_unauthenticated = self._dispatch != self._host.dispatcher.dispatch
+        if not (is_unauthenticated or self._is_closing or self._framing.data):
             receive_in_bulk(self, self._transport, self._framing, self._host.limits)
 
     # --- answers out ---------------------------------------------------------------------------
 
-    def _on_answer(self, _: Parked) -> None:
+    def _on_answer(self, _: PendingResponse) -> None:
         if not self.is_dirty:
             self.is_dirty = True
-            self._host.outbox.add(self)
+            self._host.scheduler.add(self)
 
     def flush(self) -> None:
         """Write the answers that are there, in order, and serve what waited behind them."""
@@ -328,7 +336,7 @@ class Connection(asyncio.Protocol):
         try:
             while waiting and not self._is_stalled:
                 head = waiting[0]
-                if type(head) is not Parked:
+                if type(head) is not PendingResponse:
                     waiting.popleft()
                     self._ready_bytes -= _size(head)
                     self._send(head)
@@ -337,11 +345,13 @@ class Connection(asyncio.Protocol):
                     break
                 waiting.popleft()
                 released += head.held
-                reply = render(head.route, head.correlation_id, head.answer)
+                reply = response_frame(head.route, head.correlation_id, head.answer)
                 if reply is not None:
                     self._send(reply)
         except CorruptRequest as problem:
-            self._host.limits.complaints.refuse(self.host, problem, self._host.loop.time())
+            self._host.limits.rejection_log.request_rejected(
+                self.host, problem, self._host.loop.time()
+            )
             self._is_closing = True
         if released:
             self._requests.give(released)
@@ -362,7 +372,7 @@ class Connection(asyncio.Protocol):
         """End the connection at once."""
         self._transport.abort()
 
-    def _send(self, reply: Rendered) -> None:
+    def _send(self, reply: ResponseFrame) -> None:
         if isinstance(reply, bytes):
             self._out.append(reply)
             self._out_bytes += len(reply)
@@ -371,7 +381,7 @@ class Connection(asyncio.Protocol):
             self._out_bytes += _size(reply)
             self._has_slices = self._has_slices or any(type(one) is FileSlice for one in reply)
         if self._out_bytes > LONG_BYTES:
-            self._host.outbox.left = 0  # it took long, perhaps
+            self._host.scheduler.requests_left = 0  # it took long, perhaps
             if self._out_bytes >= WRITE_BUFFER_MAX:
                 self._write()
 
@@ -383,7 +393,7 @@ class Connection(asyncio.Protocol):
                 self._is_stalled = self._is_blocked = True
         elif len(out) == 1:
             self._transport.write(cast("bytes", out[0]))
-        elif self._out_bytes < FREE_BYTES:
+        elif self._out_bytes < SMALL_FRAME_BYTES_MAX:
             self._transport.write(b"".join(cast("list[Buffer]", out)))
         else:
             self._transport.writelines(cast("list[Buffer]", out))
@@ -399,7 +409,7 @@ class Connection(asyncio.Protocol):
         framing = self._framing
         if framing.data or framing.partial or self._charged or self._is_paused or self._is_closing:
             self._account(framing.held)
-            if framing.missing >= BULK_BYTES_MIN and framing.held >= FREE_BYTES:
+            if framing.missing >= BULK_BYTES_MIN and framing.held >= SMALL_FRAME_BYTES_MAX:
                 self._receive_in_bulk()
 
     def _account(self, held: int) -> None:
@@ -434,11 +444,11 @@ class Connection(asyncio.Protocol):
         self._is_blocked = self._must_wait()
         self._settle()
 
-    def state(self) -> State:
+    def state(self) -> ConnectionActivity:
         """What its patience with the peer depends on; asking counts as the end of a period."""
         is_heard, self._is_heard = self._is_heard, False
-        return State(
-            is_proved=self.sasl is None or self.sasl.stage is Stage.DONE,
+        return ConnectionActivity(
+            is_authenticated=self.sasl is None or self.sasl.stage is Stage.DONE,
             is_active=is_heard or bool(self._waiting),
             is_stalled=self._is_stalled,
             is_partial=self._framing.held > 0 and not self._is_paused,
@@ -446,16 +456,16 @@ class Connection(asyncio.Protocol):
             sent=self._sender.sent,
         )
 
-    def longest_waiting(self) -> Parked | None:
+    def longest_waiting(self) -> PendingResponse | None:
         """The first request here that is not answered yet."""
         for one in self._waiting:
-            if type(one) is Parked and not one.is_resolved:
+            if type(one) is PendingResponse and not one.is_resolved:
                 return one
         return None
 
-    def overstay(self, reason: str) -> None:
+    def time_out(self, reason: str) -> None:
         """The peer has been silent, slow or a stranger for too long."""
-        self._complain(reason)
+        self._log_rejection(reason)
         self._is_closing = True
         self._transport.abort()
 
@@ -465,7 +475,7 @@ class Connection(asyncio.Protocol):
 
     def _drop_waiting(self) -> None:
         for reply in self._waiting:
-            if isinstance(reply, Parked):
+            if isinstance(reply, PendingResponse):
                 over = None
                 if reply.on_drop is not None and not reply.is_resolved:
                     over = reply.on_drop()
@@ -475,16 +485,16 @@ class Connection(asyncio.Protocol):
                     over.add_done_callback(partial(_give, self._requests, reply.held))
         self._waiting.clear()
 
-    def _complain(self, reason: str) -> None:
-        self._host.limits.complaints.make(self.host, reason)
+    def _log_rejection(self, reason: str) -> None:
+        self._host.limits.rejection_log.connection_rejected(self.host, reason)
 
 
-_NOBODY = Parked()
+_NOBODY = PendingResponse()
 
 
-def _give(requests: Budget, held: int, _: asyncio.Future[None]) -> None:
+def _give(requests: MemoryPool, held: int, _: asyncio.Future[None]) -> None:
     requests.give(held)
 
 
-def _size(reply: Rendered) -> int:
+def _size(reply: ResponseFrame) -> int:
     return len(reply) if isinstance(reply, bytes) else sum(map(len, reply))

@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
-from barnabas.broker.settings.listener_quotas import UNBOUNDED, ListenerBounds, address_bounds
+from barnabas.broker.settings.listener_quotas import UNLIMITED, ListenerQuota, parse_address_quotas
 
 if TYPE_CHECKING:
     from barnabas.broker.settings.node_config import NetworkSettings
@@ -23,9 +23,9 @@ log = logging.getLogger(__name__)
 
 BURST_S: Final = 1.0
 """So much of a rate may come at once."""
-HELD_S_MAX: Final = 30.0
+THROTTLE_S_MAX: Final = 30.0
 """A connection that would be served later than this is turned away: clients give up by then."""
-_FREE: Final = ListenerBounds()
+_NO_QUOTA: Final = ListenerQuota()
 
 
 class CreationRate:
@@ -36,21 +36,21 @@ class CreationRate:
 
     def delay_s(self, per_s: int, now: float) -> float:
         """How long one more has to wait for its turn; it is not counted yet."""
-        if per_s >= UNBOUNDED:
+        if per_s >= UNLIMITED:
             return 0.0
         return max(0.0, max(self._served_until, now - BURST_S) + 1 / per_s - now)
 
     def count(self, per_s: int, now: float) -> None:
         """One more is let in."""
-        if per_s < UNBOUNDED:
+        if per_s < UNLIMITED:
             self._served_until = max(self._served_until, now - BURST_S) + 1 / per_s
 
 
-class Admission:
+class ConnectionQuotas:
     """One for the whole node: counts connections, and says which more may come."""
 
     def __init__(
-        self, settings: NetworkSettings, listeners: Mapping[str, ListenerBounds] | None = None
+        self, settings: NetworkSettings, listeners: Mapping[str, ListenerQuota] | None = None
     ) -> None:
         self.total = 0
         """Connections on listeners of clients."""
@@ -61,18 +61,18 @@ class Admission:
         self.reconfigure(settings, listeners or {})
 
     def reconfigure(
-        self, settings: NetworkSettings, listeners: Mapping[str, ListenerBounds]
+        self, settings: NetworkSettings, listeners: Mapping[str, ListenerQuota]
     ) -> None:
         """Other bounds from now on; who is in stays. :meth:`resolve` comes after it."""
         self._settings = settings
         self._listeners = listeners
-        self._own_bounds = address_bounds(settings)
+        self._address_quotas = parse_address_quotas(settings)
 
     async def resolve(self) -> None:
         """Find the addresses of the host names that have bounds of their own."""
         loop = asyncio.get_running_loop()
-        bounds = self._own_bounds
-        for name, bound in list(bounds.items()):
+        quota = self._address_quotas
+        for name, bound in list(quota.items()):
             if _is_address(name):
                 continue
             try:
@@ -80,35 +80,35 @@ class Admission:
             except OSError as error:
                 log.warning("max.connections.per.ip.overrides: %s is not known: %s", name, error)
                 continue
-            bounds.update({str(each[4][0]): bound for each in found})
+            quota.update({str(each[4][0]): bound for each in found})
 
-    def problem(self, host: str, listener: str, *, is_internal: bool, now: float) -> str | None:
+    def admit(self, host: str, listener: str, *, is_internal: bool, now: float) -> str | None:
         """Why one more connection is turned away; None when it may come, and then it is counted."""
-        bounds = self._listeners.get(listener, _FREE)
+        quota = self._listeners.get(listener, _NO_QUOTA)
         is_full = not is_internal and self.total >= self._settings.max_connections
-        if is_full or self._by_listener[listener] >= bounds.connections_max:
+        if is_full or self._by_listener[listener] >= quota.connections_max:
             return "too many connections"
-        host_max = self._own_bounds.get(host, self._settings.max_connections_per_ip)
+        host_max = self._address_quotas.get(host, self._settings.max_connections_per_ip)
         if self._hosts[host] >= host_max:
             return "too many connections"
-        if self._delay_s(bounds, listener, is_internal=is_internal, now=now) > HELD_S_MAX:
+        if self._delay_s(quota, listener, is_internal=is_internal, now=now) > THROTTLE_S_MAX:
             return "too many connections a second"
         self.total += not is_internal
         self._hosts[host] += 1
         self._by_listener[listener] += 1
         return None
 
-    def wait_s(self, listener: str, *, is_internal: bool, now: float) -> float:
+    def throttle_s(self, listener: str, *, is_internal: bool, now: float) -> float:
         """How long a connection that was let in has to wait until it is served."""
-        bounds = self._listeners.get(listener, _FREE)
-        delay = self._delay_s(bounds, listener, is_internal=is_internal, now=now)
+        quota = self._listeners.get(listener, _NO_QUOTA)
+        delay = self._delay_s(quota, listener, is_internal=is_internal, now=now)
         if not is_internal:
             self._rate.count(self._settings.max_connection_creation_rate, now)
-        if bounds.creations_per_s < UNBOUNDED:
-            self._rates.setdefault(listener, CreationRate()).count(bounds.creations_per_s, now)
+        if quota.creations_per_s < UNLIMITED:
+            self._rates.setdefault(listener, CreationRate()).count(quota.creations_per_s, now)
         return delay
 
-    def left(self, host: str, listener: str, *, is_internal: bool) -> None:
+    def release(self, host: str, listener: str, *, is_internal: bool) -> None:
         """A connection that was let in has ended."""
         self.total -= not is_internal
         for counts, key in ((self._hosts, host), (self._by_listener, listener)):
@@ -117,10 +117,10 @@ class Admission:
                 del counts[key]
 
     def _delay_s(
-        self, bounds: ListenerBounds, listener: str, *, is_internal: bool, now: float
+        self, quota: ListenerQuota, listener: str, *, is_internal: bool, now: float
     ) -> float:
         own = self._rates.get(listener)
-        delay = own.delay_s(bounds.creations_per_s, now) if own else 0.0
+        delay = own.delay_s(quota.creations_per_s, now) if own else 0.0
         if is_internal:
             return delay
         return max(delay, self._rate.delay_s(self._settings.max_connection_creation_rate, now))

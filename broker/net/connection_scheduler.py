@@ -14,13 +14,13 @@ TURN_S: Final = 0.005
 """How long one turn of the loop serves requests before connections that have more wait."""
 TURN_REQUESTS: Final = 1_000
 """The same as a number, for a clock that stands still while a turn lasts (in simulations)."""
-SHARE: Final = 16
+SHARE_REQUESTS: Final = 16
 """Requests that are served between two looks at the clock."""
 LONG_BYTES: Final = 8 << 10
 """After a longer request or answer the clock is looked at: it may have taken a millisecond."""
-VISIT_SHARES: Final = 8
+SHARES_PER_VISIT: Final = 8
 """So many shares one connection takes before others have theirs."""
-FLUSHES: Final = 64
+FLUSHES_PER_LOOK: Final = 64
 """Connections that write between two looks at the clock."""
 
 
@@ -33,11 +33,12 @@ class Sender(Protocol):
         """Write whatever may leave now, and serve what waits."""
 
 
-class Outbox:
+class ConnectionScheduler:
     """One for each listener: however many answers a turn resolves, it costs one callback.
 
-    Who is served sets :attr:`visit`, takes one off :attr:`left` for each request, and asks for
-    :meth:`more` where there is none. Who gets no more comes again, behind those who got nothing.
+    A connection that is served sets :attr:`shares_left`, takes one off :attr:`requests_left` for
+    each request, and calls :meth:`take_share` when none is left. A connection that gets no share
+    is served in the next turn, before those that were served in this one.
     """
 
     __slots__ = (
@@ -48,17 +49,17 @@ class Outbox:
         "_served",
         "_served_last",
         "is_spent",
-        "left",
-        "visit",
+        "requests_left",
+        "shares_left",
     )
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
         self._dirty: list[Sender] = []
         self._served_last: Sender | None = None
-        self.left = 0
+        self.requests_left = 0
         """Requests that may be served before the clock is looked at."""
-        self.visit = 0
+        self.shares_left = 0
         """Shares that the connection which is served now may still take."""
         self.is_spent = False
         """So much was served in this turn that whoever has more waits for the next."""
@@ -66,10 +67,10 @@ class Outbox:
         self._served = 0
         self._ends = 0.0
 
-    def more(self) -> bool:
+    def take_share(self) -> bool:
         """Look at the clock: whether this connection may have another SHARE in this turn."""
-        self.visit -= 1
-        if self.is_spent or self.visit < 0:
+        self.shares_left -= 1
+        if self.is_spent or self.shares_left < 0:
             return False
         if not self._is_counting:
             self._is_counting = True
@@ -79,14 +80,14 @@ class Outbox:
         elif self._loop.time() >= self._ends or self._served >= TURN_REQUESTS:
             self.is_spent = True
             return False
-        self._served += SHARE
-        self.left = SHARE
+        self._served += SHARE_REQUESTS
+        self.requests_left = SHARE_REQUESTS
         return True
 
     def _renew(self) -> None:
         self._is_counting = self.is_spent = False
 
-    def takes_turn(self, sender: Sender) -> bool:
+    def may_write_at_once(self, sender: Sender) -> bool:
         """Note who asks now; True when it may write at once, since it asked last as well.
 
         Where many take turns all are read before any is answered: a write wakes a client, which
@@ -108,7 +109,7 @@ class Outbox:
         for number, sender in enumerate(dirty, 1):
             sender.is_dirty = False
             sender.flush()
-            if self.is_spent or (not number % FLUSHES and self._loop.time() >= ends):
+            if self.is_spent or (not number % FLUSHES_PER_LOOK and self._loop.time() >= ends):
                 self._put_off(dirty[number:])
                 break
 

@@ -8,13 +8,13 @@ from __future__ import annotations
 import asyncio
 from typing import NamedTuple, Protocol
 
-from .limits import AUTHENTICATION_S, FREE_BYTES, STALL_S, Limits
+from .limits import AUTHENTICATION_S, SMALL_FRAME_BYTES_MAX, STALL_S, Limits
 
 
-class State(NamedTuple):
+class ConnectionActivity(NamedTuple):
     """What a connection says of itself at the end of a period."""
 
-    is_proved: bool
+    is_authenticated: bool
     """The peer has proved who it is, where that is asked."""
     is_active: bool
     """It was heard in this period, or waits for answers."""
@@ -31,10 +31,10 @@ class State(NamedTuple):
 class Watched(Protocol):
     """A connection."""
 
-    def state(self) -> State:
+    def state(self) -> ConnectionActivity:
         """What its patience depends on, at the end of a period."""
 
-    def overstay(self, reason: str) -> None:
+    def time_out(self, reason: str) -> None:
         """Give the peer up."""
 
 
@@ -45,7 +45,7 @@ class Host(Protocol):
     loop: asyncio.AbstractEventLoop
 
 
-class Patience:
+class ConnectionTimeouts:
     """Looks at one connection every half minute at most, and compares it with the last time."""
 
     __slots__ = ("_host", "_last", "_period_s", "_quiet_s", "_timer", "_watched")
@@ -54,13 +54,13 @@ class Patience:
         self._host = host
         self._watched = watched
         self._timer: asyncio.TimerHandle | None = None
-        self._last = State(True, True, False, False, 0, 0)
+        self._last = ConnectionActivity(True, True, False, False, 0, 0)
         self._period_s = min(STALL_S, host.limits.idle_s)
         self._quiet_s = 0.0
 
-    def start(self, *, is_stranger: bool) -> None:
+    def start(self, *, is_unauthenticated: bool) -> None:
         """Look for the first time after one period, or sooner at who has to prove something."""
-        first = min(self._period_s, AUTHENTICATION_S) if is_stranger else self._period_s
+        first = min(self._period_s, AUTHENTICATION_S) if is_unauthenticated else self._period_s
         self._timer = self._host.loop.call_later(first, self._look)
 
     def stop(self) -> None:
@@ -70,19 +70,23 @@ class Patience:
 
     def _look(self) -> None:
         state = self._watched.state()
-        reason = self._overstayed(state, self._last)
+        reason = self._expired(state, self._last)
         self._last = state
         if reason:
-            self._watched.overstay(reason)
+            self._watched.time_out(reason)
             return
         self._timer = self._host.loop.call_later(self._period_s, self._look)
 
-    def _overstayed(self, state: State, last: State) -> str:
+    def _expired(self, state: ConnectionActivity, last: ConnectionActivity) -> str:
         self._quiet_s = 0.0 if state.is_active else self._quiet_s + self._period_s
-        if not state.is_proved:
+        if not state.is_authenticated:
             return "not authenticated in time"
-        if last.is_stalled and state.is_stalled and state.sent - last.sent < FREE_BYTES:
+        if last.is_stalled and state.is_stalled and state.sent - last.sent < SMALL_FRAME_BYTES_MAX:
             return "answers not read in time"
-        if last.is_partial and state.is_partial and state.growth - last.growth < FREE_BYTES:
+        if (
+            last.is_partial
+            and state.is_partial
+            and state.growth - last.growth < SMALL_FRAME_BYTES_MAX
+        ):
             return "unfinished frame"
         return "idle" if self._quiet_s >= self._host.limits.idle_s else ""

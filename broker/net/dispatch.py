@@ -14,8 +14,15 @@ from struct import error as StructError  # noqa: N812 - a class
 from types import CoroutineType
 from typing import Any
 
-from barnabas.broker.handlers.call import Call, Handler, LongCall, Parked, Peer, answer_of
-from barnabas.broker.handlers.cooperative import to_the_end
+from barnabas.broker.handlers.call import (
+    Call,
+    Handler,
+    LongCall,
+    Peer,
+    PendingResponse,
+    response_of,
+)
+from barnabas.broker.handlers.cooperative import run_to_end
 from barnabas.broker.security.sasl import Stage
 from barnabas.protocol import api
 from barnabas.protocol.codec.compiler import (
@@ -33,7 +40,7 @@ from barnabas.protocol.frame import parse_request_header, response_prefix
 from barnabas.protocol.messages import api_versions
 
 from . import request_order
-from .file_sender import Piece
+from .file_sender import FramePiece
 from .framing import LENGTH_BYTES
 from .limits import LIST_BYTES_MAX
 
@@ -42,7 +49,7 @@ log = logging.getLogger(__name__)
 Frame = bytes | memoryview
 """A request with its length; a view is only valid, and may be written into, until it is served."""
 
-Rendered = bytes | list[Piece]
+ResponseFrame = bytes | list[FramePiece]
 """A whole response frame: in one piece, or in pieces that are too large to join."""
 
 API_VERSIONS = 18
@@ -54,13 +61,13 @@ SYNC_WAIT_MS = 300_000
 UNAUTHENTICATED = frozenset({API_VERSIONS, 17, 36})
 """What a peer may ask before it has proved who it is: ApiVersions and the two SASL APIs."""
 
-AT_ONCE = frozenset({api.ApiKey.PRODUCE, *request_order.MEMBERSHIP})
+DECODED_AT_ONCE = frozenset({api.ApiKey.PRODUCE, *request_order.MEMBERSHIP})
 """Read at once however long they are: few elements, or who asks is compared with who waits."""
 
-BULKY = frozenset({api.ApiKey.PRODUCE, api.ApiKey.JOIN_GROUP, api.ApiKey.SYNC_GROUP})
+CARRIES_PAYLOAD = frozenset({api.ApiKey.PRODUCE, api.ApiKey.JOIN_GROUP, api.ApiKey.SYNC_GROUP})
 """What carries the bytes of others: records, and what the members of a group tell each other."""
 
-ASKS_OTHERS = frozenset(
+WAITS_FOR_OTHERS = frozenset(
     {
         api.ApiKey.LIST_OFFSETS,
         api.ApiKey.DESCRIBE_CONFIGS,
@@ -69,7 +76,7 @@ ASKS_OTHERS = frozenset(
 )
 """Questions whose handlers wait for the process of conversions, ZooKeeper or the controller."""
 
-MAY_STOP = request_order.QUESTIONS | {
+CANCELLABLE = request_order.QUERIES | {
     api.ApiKey.FETCH,
     api.ApiKey.OFFSET_FETCH,
     api.ApiKey.OFFSET_COMMIT,
@@ -92,7 +99,7 @@ _HEAD_BYTES = 14
 _PREFIXES = (Struct(">ii").pack, Struct(">iix").pack)
 
 
-class HangUp:
+class CloseConnection:
     """Stands for an answer that cannot be given: the connection is closed instead."""
 
     def __init__(
@@ -102,7 +109,7 @@ class HangUp:
         self.reason = reason
 
 
-class Encoded:
+class EncodedResponse:
     """Stands for an answer whose body is bytes already, or pieces of it."""
 
     __slots__ = ("body",)
@@ -111,16 +118,16 @@ class Encoded:
         self.body = body
 
 
-class Serving:
+class HandlerTask:
     """A request that a task serves."""
 
-    __slots__ = ("coroutine", "may_stop", "task")
+    __slots__ = ("coroutine", "is_cancellable", "task")
 
     coroutine: Coroutine[Any, Any, Any]
     task: asyncio.Task[None]
 
-    def __init__(self, *, may_stop: bool) -> None:
-        self.may_stop = may_stop
+    def __init__(self, *, is_cancellable: bool) -> None:
+        self.is_cancellable = is_cancellable
         """Nothing is half done where it is now."""
 
     def drop(self) -> asyncio.Task[None]:
@@ -129,7 +136,7 @@ class Serving:
         Else a peer that comes and goes would fill the memory, and a commit of its former connection
         could take effect after one that was answered on the next.
         """
-        if self.may_stop:
+        if self.is_cancellable:
             self.task.cancel()
             self.task.add_done_callback(lambda _: self.coroutine.close())  # perhaps never begun
         return self.task
@@ -139,22 +146,22 @@ class Route:
     """One API in one version: who serves it and how its bytes read."""
 
     __slots__ = (
+        "allowed_behind",
+        "allowed_behind_coroutine",
         "decode",
         "encode",
         "encode_in_pieces",
         "handler",
         "header_version",
         "holds_request",
-        "is_answered_in_lane",
+        "is_cancellable",
         "is_membership",
         "is_read_in_turns",
         "is_sent_in_pieces",
+        "is_served_under_lock",
         "key",
-        "may_stop",
         "name",
-        "needs_no_proof",
-        "passing",
-        "passing_started",
+        "needs_no_authentication",
         "prefix",
         "prefix_bytes",
         "request",
@@ -190,29 +197,31 @@ class Route:
         self.wait_field = next((name for name in WAIT_FIELDS if name in asked), "")
         """Where a request says how long it may wait; empty where it does not."""
         self.wait_ms = SYNC_WAIT_MS if spec.key == api.ApiKey.SYNC_GROUP else WAIT_MS
-        self.needs_no_proof = self.key in UNAUTHENTICATED
+        self.needs_no_authentication = self.key in UNAUTHENTICATED
         self.is_sent_in_pieces = self.key == api.ApiKey.FETCH
         """Its answer may be large: not joined."""
         self.is_membership = self.key in request_order.MEMBERSHIP
         is_between_nodes = is_internal and self.key == api.ApiKey.FETCH
         self.is_read_in_turns = not (
-            self.key in AT_ONCE or spec.is_inter_broker or is_between_nodes
+            self.key in DECODED_AT_ONCE or spec.is_inter_broker or is_between_nodes
         )
         """Whether a long one is. Orders between nodes must not overtake each other, and their
         fetches wait for no client."""
-        self.is_answered_in_lane = self.key in request_order.QUESTIONS - ASKS_OTHERS
+        self.is_served_under_lock = self.key in request_order.QUERIES - WAITS_FOR_OTHERS
         """Its handler waits for nobody else."""
-        self.may_stop = self.key in MAY_STOP
+        self.is_cancellable = self.key in CANCELLABLE
         """Whether its handler may be stopped when a peer that sent a long one is gone."""
-        self.passing = request_order.passing(self.key, version)
+        self.allowed_behind = request_order.allowed_behind(self.key, version)
         """What may start while a request like this waits for its answer."""
-        self.passing_started = self.passing if spec.is_inter_broker else request_order.NOTHING
+        self.allowed_behind_coroutine = (
+            self.allowed_behind if spec.is_inter_broker else request_order.NO_KEYS
+        )
         """The same while its handler is a coroutine, which may not have changed anything yet."""
         self.holds_request = self.key != api.ApiKey.PRODUCE
         """A parked produce request keeps nothing: its records are in the log already."""
 
 
-def render(route: Route, correlation_id: int, answer: Any) -> Rendered | None:
+def response_frame(route: Route, correlation_id: int, answer: Any) -> ResponseFrame | None:
     """The response frame for ``answer``; what may be large stays in pieces.
 
     None when nothing is to be sent. Raises CorruptRequest when the connection has to be closed
@@ -220,17 +229,19 @@ def render(route: Route, correlation_id: int, answer: Any) -> Rendered | None:
     """
     if answer is None:
         return None
-    if type(answer) is HangUp:
-        raise _named(CorruptRequest(answer.reason), route, answer.client_id)
+    if type(answer) is CloseConnection:
+        raise _with_sender(CorruptRequest(answer.reason), route, answer.client_id)
     try:
         if route.is_sent_in_pieces:
-            pieces = answer.body if type(answer) is Encoded else route.encode_in_pieces(answer)
+            pieces = (
+                answer.body if type(answer) is EncodedResponse else route.encode_in_pieces(answer)
+            )
             size = sum(map(len, pieces))
             return [route.prefix(route.prefix_bytes + size, correlation_id), *pieces]
-        body: Any = answer.body if type(answer) is Encoded else route.encode(answer)
+        body: Any = answer.body if type(answer) is EncodedResponse else route.encode(answer)
     except Exception:
         log.exception(UNENCODABLE_LINE, route.name, route.version)
-        raise _named(CorruptRequest(UNENCODABLE), route, None) from None
+        raise _with_sender(CorruptRequest(UNENCODABLE), route, None) from None
     frame: bytes = route.prefix(route.prefix_bytes + len(body), correlation_id) + body
     return frame
 
@@ -246,10 +257,10 @@ class Dispatcher:
         self._handlers: dict[int, Handler] = {}
         self._routes: dict[bool, dict[int, Route]] = {False: {}, True: {}}
         self._running: set[asyncio.Task[None]] = set()
-        self._lane = asyncio.Lock()
+        self._long_request_lock = asyncio.Lock()
         """One long request or answer at a time: each takes a hundred times its size of memory."""
-        self._asking: dict[int, AbstractAsyncContextManager[Any]] = {
-            int(key): asyncio.Lock() for key in ASKS_OTHERS
+        self._query_locks: dict[int, AbstractAsyncContextManager[Any]] = {
+            int(key): asyncio.Lock() for key in WAITS_FOR_OTHERS
         }
         """One long request at a time of each API that waits for others: outside of the lane, which
         all need, and still not as many in memory as there are connections."""
@@ -261,7 +272,7 @@ class Dispatcher:
             assert api.lookup(key) is not None, f"api key {key} is not declared"
             self._handlers[int(key)] = handler
 
-    def offered(self, peer: Peer) -> list[tuple[int, int]]:
+    def supported_versions(self, peer: Peer) -> list[tuple[int, int]]:
         """Key and highest version of each API that ``peer`` is told of, in order of key."""
         offers = []
         for key in sorted(self._handlers):
@@ -274,7 +285,7 @@ class Dispatcher:
 
     def dispatch(  # noqa: C901 - every call less is a microsecond less for each request
         self, frame: Frame, peer: Peer
-    ) -> Rendered | Parked | None:
+    ) -> ResponseFrame | PendingResponse | None:
         """Serve one frame, length included; what comes back goes out in the order of arrival.
 
         Raises CorruptRequest when the connection has to be closed.
@@ -289,36 +300,40 @@ class Dispatcher:
                 return _unknown_api_versions(correlation_id)
             is_long = len(frame) > LONG_BYTES
             if is_long or peer.sasl is not None:
-                _check_rights(route, len(frame), peer)
+                _check_permitted(route, len(frame), peer)
             client_id, start = _client_id(frame, name_length, route.header_version)
             if is_long and route.is_read_in_turns:
-                return self._long(route, frame, start, correlation_id, client_id, peer)
+                return self._serve_long_request(
+                    route, frame, start, correlation_id, client_id, peer
+                )
             request = route.decode(frame, start)
             try:
                 answer = route.handler(Call(route.key, route.version, client_id, request, peer))
             except CorruptRequest:
                 raise
             except Exception as error:  # noqa: BLE001 - judged in one place
-                answer = _excuse(route, error, client_id)
+                answer = _error_response(route, error, client_id)
         except CorruptRequest as problem:
-            _say_whose(problem, frame)
+            _identify_sender(problem, frame)
             raise
         is_started = False
         if type(answer) is CoroutineType:
-            serving = Serving(may_stop=False)
-            answer, is_started = self._started(route, answer, client_id, serving), True
-        if type(answer) is Parked:
+            handler_task = HandlerTask(is_cancellable=False)
+            answer, is_started = self._start_task(route, answer, client_id, handler_task), True
+        if type(answer) is PendingResponse:
             if not answer.is_resolved:
                 answer.route, answer.correlation_id = route, correlation_id
                 answer.held = len(frame) if route.holds_request or is_started else 0
-                answer.passing = route.passing_started if is_started else route.passing
+                answer.allowed_behind = (
+                    route.allowed_behind_coroutine if is_started else route.allowed_behind
+                )
                 answer.wait_ms = (
                     getattr(request, route.wait_field) if route.wait_field else route.wait_ms
                 )
                 answer.members = request_order.members(request) if route.is_membership else ()
                 return answer
             answer = answer.answer
-        return render(route, correlation_id, answer)
+        return response_frame(route, correlation_id, answer)
 
     def members(self, frame: Frame, peer: Peer) -> frozenset[tuple[str, ...]]:
         """Who sends a JoinGroup or SyncGroup; of others, or of bytes that are none, nobody."""
@@ -333,7 +348,7 @@ class Dispatcher:
         except (CorruptRequest, StructError):
             return frozenset()  # told when the frame is served
 
-    def _long(
+    def _serve_long_request(
         self,
         route: Route,
         frame: Frame,
@@ -341,59 +356,63 @@ class Dispatcher:
         correlation_id: int,
         client_id: str | None,
         peer: Peer,
-    ) -> Parked:
+    ) -> PendingResponse:
         """Serve a long request; nothing behind it on its connection starts before."""
-        serving = Serving(may_stop=True)
-        coroutine = self._in_turns(route, bytes(frame), start, client_id, peer, serving)
-        parked = self._started(route, coroutine, client_id, serving)
-        parked.route, parked.correlation_id, parked.held = route, correlation_id, len(frame)
-        parked.passing, parked.wait_ms, parked.members = route.passing_started, WAIT_MS, ()
-        return parked
+        handler_task = HandlerTask(is_cancellable=True)
+        coroutine = self._decode_in_turns(route, bytes(frame), start, client_id, peer, handler_task)
+        pending = self._start_task(route, coroutine, client_id, handler_task)
+        pending.route, pending.correlation_id, pending.held = route, correlation_id, len(frame)
+        pending.allowed_behind, pending.wait_ms, pending.members = (
+            route.allowed_behind_coroutine,
+            WAIT_MS,
+            (),
+        )
+        return pending
 
-    def _started(
+    def _start_task(
         self,
         route: Route,
         coroutine: Coroutine[Any, Any, Any],
         client_id: str | None,
-        serving: Serving,
-    ) -> Parked:
+        handler_task: HandlerTask,
+    ) -> PendingResponse:
         """A task, always: stepped outside of one, a coroutine could use no asyncio.timeout."""
-        serving.coroutine = coroutine
-        parked = Parked(serving.drop)
-        resolution = self._resolve(route, serving, parked, client_id)
-        serving.task = task = self._tasks.create_task(resolution, name=route.name)
+        handler_task.coroutine = coroutine
+        pending = PendingResponse(handler_task.drop)
+        resolution = self._resolve(route, handler_task, pending, client_id)
+        handler_task.task = task = self._tasks.create_task(resolution, name=route.name)
         self._running.add(task)
         task.add_done_callback(self._running.discard)
-        return parked
+        return pending
 
-    async def _in_turns(
+    async def _decode_in_turns(
         self,
         route: Route,
         frame: bytes,
         start: int,
         client_id: str | None,
         peer: Peer,
-        serving: Serving,
+        handler_task: HandlerTask,
     ) -> Any:
         """Read a long request over several turns of the loop, and serve it then.
 
         Four megabytes take a second: others are served in between. Raises CorruptRequest.
         """
-        async with self._asking.get(route.key) or nullcontext():
-            async with self._lane:
+        async with self._query_locks.get(route.key) or nullcontext():
+            async with self._long_request_lock:
                 read = request_decoder_in_turns(route.request, route.version)
-                request = await to_the_end(read(frame, start))
-                serving.may_stop = route.may_stop
+                request = await run_to_end(read(frame, start))
+                handler_task.is_cancellable = route.is_cancellable
                 answer = route.handler(LongCall(route.key, route.version, client_id, request, peer))
-                if route.is_answered_in_lane and type(answer) is CoroutineType:
+                if route.is_served_under_lock and type(answer) is CoroutineType:
                     answer = await answer
             if type(answer) is CoroutineType:
                 answer = await answer
-            return await answer_of(answer) if type(answer) is Parked else answer
+            return await response_of(answer) if type(answer) is PendingResponse else answer
 
-    async def _encoded(self, route: Route, answer: Any) -> Any:
+    async def _encode_in_turns(self, route: Route, answer: Any) -> Any:
         """The same as bytes, written over several turns where it is long."""
-        if answer is None or type(answer) is HangUp:
+        if answer is None or type(answer) is CloseConnection:
             return answer
         encoder_of = chunk_encoder_in_turns if route.is_sent_in_pieces else encoder_in_turns
         try:
@@ -401,25 +420,29 @@ class Dispatcher:
             try:
                 next(writing)
             except StopIteration as stop:
-                return Encoded(stop.value)
-            async with self._lane:
-                return Encoded(await to_the_end(writing))
+                return EncodedResponse(stop.value)
+            async with self._long_request_lock:
+                return EncodedResponse(await run_to_end(writing))
         except Exception:
             log.exception(UNENCODABLE_LINE, route.name, route.version)
-            return HangUp(None, UNENCODABLE)
+            return CloseConnection(None, UNENCODABLE)
 
     async def _resolve(
-        self, route: Route, serving: Serving, parked: Parked, client_id: str | None
+        self,
+        route: Route,
+        handler_task: HandlerTask,
+        pending: PendingResponse,
+        client_id: str | None,
     ) -> None:
         """Wait for a coroutine; whatever becomes of it, its peer alone is concerned."""
         try:
-            answer = await serving.coroutine
-            serving.may_stop = True
-            parked.respond(await self._encoded(route, answer))
+            answer = await handler_task.coroutine
+            handler_task.is_cancellable = True
+            pending.respond(await self._encode_in_turns(route, answer))
         except CorruptRequest as problem:
-            parked.respond(HangUp(client_id, str(problem)))
+            pending.respond(CloseConnection(client_id, str(problem)))
         except Exception as error:  # noqa: BLE001 - judged in one place
-            parked.respond(_excuse(route, error, client_id))
+            pending.respond(_error_response(route, error, client_id))
 
     def stop(self) -> None:
         """Abandon what handlers wait for: a client's patience must not keep the node alive."""
@@ -444,11 +467,15 @@ class Dispatcher:
         return route
 
 
-def _check_rights(route: Route, size: int, peer: Peer) -> None:
+def _check_permitted(route: Route, size: int, peer: Peer) -> None:
     """Raises CorruptRequest for what a peer may not ask yet, or not at such length."""
-    if peer.sasl is not None and peer.sasl.stage is not Stage.DONE and not route.needs_no_proof:
+    if (
+        peer.sasl is not None
+        and peer.sasl.stage is not Stage.DONE
+        and not route.needs_no_authentication
+    ):
         raise CorruptRequest("before authentication")
-    if size > LIST_BYTES_MAX and not (peer.is_internal or route.key in BULKY):
+    if size > LIST_BYTES_MAX and not (peer.is_internal or route.key in CARRIES_PAYLOAD):
         raise CorruptRequest(f"a request of {size} bytes")
 
 
@@ -482,7 +509,7 @@ def _unknown_api_versions(correlation_id: int) -> bytes:
     return response_prefix(correlation_id, 0, len(body)) + body
 
 
-def _say_whose(problem: CorruptRequest, frame: Frame) -> None:
+def _identify_sender(problem: CorruptRequest, frame: Frame) -> None:
     """Note API and client id, as far as the header can be read."""
     key = int.from_bytes(frame[LENGTH_BYTES : LENGTH_BYTES + 2], signed=True)
     spec = api.lookup(key)
@@ -494,15 +521,15 @@ def _say_whose(problem: CorruptRequest, frame: Frame) -> None:
     problem.client_id = header.client_id
 
 
-def _named(problem: CorruptRequest, route: Route, client_id: str | None) -> CorruptRequest:
+def _with_sender(problem: CorruptRequest, route: Route, client_id: str | None) -> CorruptRequest:
     problem.api, problem.client_id = route.name, client_id
     return problem
 
 
-def _excuse(route: Route, error: Exception, client_id: str | None) -> Any:
+def _error_response(route: Route, error: Exception, client_id: str | None) -> Any:
     """The answer to a request that failed: the refusal's code, or -1 after one traceback.
 
-    Where the response has no error code of its own, a HangUp: the connection is closed.
+    Where the response has no error code of its own, a CloseConnection: the connection is closed.
     """
     code, text = ErrorCode.UNKNOWN_SERVER_ERROR, ""
     if isinstance(error, Refused):
@@ -510,7 +537,7 @@ def _excuse(route: Route, error: Exception, client_id: str | None) -> Any:
     else:
         log.error("handler failed api=%s version=%d", route.name, route.version, exc_info=error)
     if "error_code" not in route.response_fields:
-        return HangUp(client_id)
+        return CloseConnection(client_id)
     if "error_message" in route.response_fields:
         return route.response(error_code=code, error_message=text or code.name)
     return route.response(error_code=code)

@@ -18,7 +18,7 @@ from typing import Final
 from barnabas.broker.storage.segment.file_slice import FileSlice, Withdrawn
 from barnabas.protocol.codec.wire import Buffer
 
-Piece = Buffer | FileSlice
+FramePiece = Buffer | FileSlice
 
 STEP_BYTES: Final = 1 << 20
 """What one system call sends at most."""
@@ -29,7 +29,8 @@ TURN_BYTES: Final = 4 << 20
 class FileSender:
     """Sends on one connection, past its transport.
 
-    ``told`` hears when what could not leave at once has left, with "", or why it never will.
+    ``on_complete`` is called when what could not leave at once has left, with "", or with the
+    reason why it never will.
     """
 
     __slots__ = (
@@ -37,9 +38,9 @@ class FileSender:
         "_fd",
         "_is_waiting",
         "_loop",
+        "_on_complete",
         "_pieces",
         "_socket",
-        "_told",
         "_transport",
         "sent",
     )
@@ -48,14 +49,14 @@ class FileSender:
         self,
         loop: asyncio.AbstractEventLoop,
         transport: asyncio.Transport,
-        told: Callable[[str], None],
+        on_complete: Callable[[str], None],
     ) -> None:
         self._loop = loop
         self._transport = transport
-        self._told = told
+        self._on_complete = on_complete
         self._socket: socket.socket | None = None
         self._fd = -1
-        self._pieces: deque[Piece] = deque()
+        self._pieces: deque[FramePiece] = deque()
         self._done = 0
         self._is_waiting = False
         self.sent = 0
@@ -66,8 +67,8 @@ class FileSender:
         """Whether something is still to be sent: then nobody else may write."""
         return bool(self._pieces)
 
-    def send(self, pieces: Iterable[Piece]) -> bool:
-        """Send all of it; False when some is left, that ``told`` will hear of.
+    def send(self, pieces: Iterable[FramePiece]) -> bool:
+        """Send all of it; False when some is left, and ``on_complete`` is called later.
 
         Where the transport has bytes of its own to send these go first: it pauses its protocol
         until they have left, and then :meth:`resume` is due.
@@ -104,7 +105,7 @@ class FileSender:
             self._socket.setblocking(False)
         return self._socket is not None
 
-    def _add(self, pieces: Iterable[Piece]) -> None:
+    def _add(self, pieces: Iterable[FramePiece]) -> None:
         heads: list[Buffer] = []
         for piece in pieces:
             if isinstance(piece, FileSlice):
@@ -134,7 +135,7 @@ class FileSender:
                 self._done = 0
         return not pieces
 
-    def _send_read(self, pieces: Iterable[Piece]) -> bool:
+    def _send_read(self, pieces: Iterable[FramePiece]) -> bool:
         """As :meth:`send`, for a transport without a socket."""
         try:
             self._transport.writelines(
@@ -147,11 +148,11 @@ class FileSender:
 
     def _writable(self) -> None:
         if self.resume():
-            self._told("")
+            self._on_complete("")
 
     def _give_up(self, problem: Exception) -> None:
         self.close()
-        self._told(str(problem))
+        self._on_complete(str(problem))
 
     def _stop_waiting(self) -> None:
         if self._is_waiting:

@@ -6,17 +6,17 @@ import asyncio
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
-from barnabas.broker.handlers.call import Parked
+from barnabas.broker.handlers.call import PendingResponse
 from barnabas.broker.security.sasl import PlainExchange
 
-from .connection_scheduler import Outbox
-from .dispatch import Dispatcher, Frame, Rendered
+from .connection_scheduler import ConnectionScheduler
+from .dispatch import Dispatcher, Frame, ResponseFrame
 from .limits import Limits
 
 if TYPE_CHECKING:
     from .connection import Connection
 
-Dispatch = Callable[[Frame, "Connection"], Rendered | Parked | None]
+Dispatch = Callable[[Frame, "Connection"], ResponseFrame | PendingResponse | None]
 
 
 class Host(Protocol):
@@ -27,7 +27,7 @@ class Host(Protocol):
     is_serving: bool
     dispatcher: Dispatcher
     limits: Limits
-    outbox: Outbox
+    scheduler: ConnectionScheduler
     loop: asyncio.AbstractEventLoop
 
     def exchange(self) -> PlainExchange | None:

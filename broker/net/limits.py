@@ -9,14 +9,14 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Protocol
 
 from .bulk_framing import ReceiveBuffers
-from .connection_quotas import Admission
-from .rejection_log import Complaints
+from .connection_quotas import ConnectionQuotas
+from .rejection_log import RejectionLog
 
 if TYPE_CHECKING:
-    from barnabas.broker.settings.listener_quotas import ListenerBounds
+    from barnabas.broker.settings.listener_quotas import ListenerQuota
     from barnabas.broker.settings.node_config import NetworkSettings
 
-FREE_BYTES = 64 << 10
+SMALL_FRAME_BYTES_MAX = 64 << 10
 """A longer frame is a large one, from its first byte."""
 TINY_BYTES = 4 << 10
 """A connection may hold so much of an unfinished frame without asking the budget."""
@@ -27,7 +27,7 @@ LIST_BYTES_MAX = 4 << 20
 
 Each byte of it costs the loop a microsecond and the memory a hundredfold while it is served.
 """
-PARKED_MAX = 256
+PENDING_RESPONSES_MAX = 256
 """Requests of one connection that may wait for their answers at once."""
 WRITE_BUFFER_MAX = 1 << 20
 """Unsent answers above which a connection is not read any more."""
@@ -44,7 +44,7 @@ class Waiting(Protocol):
         """Read again: the budget has room."""
 
 
-class Line:
+class MemoryQueue:
     """Connections that wait, in order, until no more than ``bytes_max`` is held.
 
     When everything held is unfinished nobody could ever give back, so the one that waited longest
@@ -78,7 +78,7 @@ class Line:
                 self._favoured = self._next()
                 self._favoured.resume()
 
-    def resume(self, budget: Budget) -> None:
+    def resume(self, budget: MemoryPool) -> None:
         """Resume the first, and so on while there is room."""
         while self._waiting and budget.used <= self.bytes_max:
             self._next().resume()
@@ -89,7 +89,7 @@ class Line:
         return who
 
 
-class Budget:
+class MemoryPool:
     """A bound on the bytes that all connections hold together, from the first byte of a frame.
 
     The bound is soft by one frame, by TINY_BYTES for each connection and by what the reads of one
@@ -104,8 +104,8 @@ class Budget:
         """More than half was used, and not less than a quarter since."""
         self.on_scarce: list[Callable[[], None]] = []
         """Told when it becomes so, before any other connection reads again."""
-        self._large = Line(bytes_max - bytes_max // 4)
-        self._small = Line(bytes_max)
+        self._large = MemoryQueue(bytes_max - bytes_max // 4)
+        self._small = MemoryQueue(bytes_max)
 
     @property
     def is_spent(self) -> bool:
@@ -141,7 +141,7 @@ class Budget:
         TINY_BYTES, or nothing.
         """
         line, other = self._small, self._large
-        if size > FREE_BYTES:
+        if size > SMALL_FRAME_BYTES_MAX:
             line, other = other, line
         if other.favours(who):  # until its frame is whole: else each of them would grow in turn
             return False
@@ -158,14 +158,14 @@ class Limits:
     """All of it together: one for the whole node, shared by its listeners."""
 
     def __init__(
-        self, settings: NetworkSettings, listeners: Mapping[str, ListenerBounds] | None = None
+        self, settings: NetworkSettings, listeners: Mapping[str, ListenerQuota] | None = None
     ) -> None:
         self.frame_bytes_max = settings.socket_request_max_bytes
         self.idle_s = settings.connections_max_idle_ms / 1000
-        self.requests = Budget(settings.queued_max_request_bytes)
-        self.answers = Budget(settings.queued_max_request_bytes)
-        self.admission = Admission(settings, listeners)
-        self.complaints = Complaints()
+        self.requests = MemoryPool(settings.queued_max_request_bytes)
+        self.answers = MemoryPool(settings.queued_max_request_bytes)
+        self.connection_quotas = ConnectionQuotas(settings, listeners)
+        self.rejection_log = RejectionLog()
         self.buffers = ReceiveBuffers()
         self.small_buffer = memoryview(bytearray(SMALL_READ_BYTES))
         """Where every connection reads to while memory is scarce."""

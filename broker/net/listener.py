@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from barnabas.broker.security.sasl import PlainExchange
 
 from .connection import Connection
-from .connection_scheduler import Outbox
+from .connection_scheduler import ConnectionScheduler
 from .dispatch import Dispatcher
 from .limits import Limits
 
@@ -38,7 +38,7 @@ class Listener:
         self.dispatcher = dispatcher
         self.limits = limits
         self.loop = asyncio.get_running_loop()
-        self.outbox = Outbox(self.loop)
+        self.scheduler = ConnectionScheduler(self.loop)
         self.port = 0
         self.connections: dict[Connection, None] = {}
         """In the order in which they came: one seed of a simulation gives one history."""

@@ -12,51 +12,51 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from barnabas.broker.lifecycle.registration import AlreadyRegistered, Registration
-from barnabas.broker.settings.dynamic_node_config import NodeConfigs
+from barnabas.broker.settings.dynamic_node_config import DynamicNodeConfig
 from barnabas.broker.settings.node_config import NodeConfig
 from barnabas.client.zookeeper.interface import SessionState, ZooKeeper, ZooKeeperError
 from barnabas.protocol.settings import ConfigError
 
-from .connection_quotas import Admission
-from .listeners import Doors
+from .connection_quotas import ConnectionQuotas
+from .listeners import Listeners
 
 log = logging.getLogger(__name__)
 
 
-class ListenerChanges:
+class ListenerReconfiguration:
     """Follows the node's settings; :meth:`run` is its life, from when the node is registered."""
 
     def __init__(
         self,
         zookeeper: ZooKeeper,
-        settings: NodeConfigs,
-        doors: Doors,
-        admission: Admission,
+        settings: DynamicNodeConfig,
+        listeners: Listeners,
+        connection_quotas: ConnectionQuotas,
         now_ms: Callable[[], int],
     ) -> None:
         self._settings = settings
-        self._doors = doors
-        self._admission = admission
+        self._listeners = listeners
+        self._connection_quotas = connection_quotas
         self._now_ms = now_ms
         self._due = asyncio.Event()
-        self._is_untold = False
+        self._is_unpublished = False
         settings.on_change.append(self._due.set)
         zookeeper.on_state.append(self._session_changed)
 
     async def run(self, registration: Registration) -> None:
         """Do what changed settings ask for, until cancelled."""
-        told = self._doors.registration(self._now_ms())
+        published = self._listeners.registration(self._now_ms())
         while True:
             await self._due.wait()
             self._due.clear()
-            await self._admission.resolve()
+            await self._connection_quotas.resolve()
             try:
-                await self._doors.change(self._settings.current)
+                await self._listeners.change(self._settings.current)
             except (ConfigError, OSError) as error:
                 log.error("could not change the listeners: %s", error)
-            wanted = self._doors.registration(self._now_ms())
-            if self._is_untold or replace(wanted, timestamp=told.timestamp) != told:
-                self._is_untold = True
+            wanted = self._listeners.registration(self._now_ms())
+            if self._is_unpublished or replace(wanted, timestamp=published.timestamp) != published:
+                self._is_unpublished = True
                 try:
                     await registration.update(wanted)
                 except ZooKeeperError as error:
@@ -64,12 +64,12 @@ class ListenerChanges:
                     continue
                 except AlreadyRegistered as error:
                     log.error("tells of its former endpoints only: %s", error)
-                told, self._is_untold = wanted, False
-            await self._doors.leave()
+                published, self._is_unpublished = wanted, False
+            await self._listeners.close_dropped()
 
     async def check(self, config: NodeConfig, registration: Registration) -> None:
         """Whether these listeners could be bound and told; raises ConfigError, ZooKeeperError."""
-        addresses = await self._doors.check(config)
+        addresses = await self._listeners.check(config)
         try:
             await registration.refuse_taken(addresses)
         except AlreadyRegistered as error:
@@ -77,5 +77,5 @@ class ListenerChanges:
 
     def _session_changed(self, state: SessionState) -> None:
         """What could not be told is told once ZooKeeper answers again."""
-        if state is SessionState.CONNECTED and self._is_untold:
+        if state is SessionState.CONNECTED and self._is_unpublished:
             self._due.set()

@@ -27,22 +27,22 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class _Door:
+class _BoundListener:
     """A listener and where the settings wanted it."""
 
     endpoint: Endpoint
     listener: Listener
 
 
-class Doors:
+class Listeners:
     """Every listener of a node, and the UDP port of its beacons beside the nodes' own one."""
 
     def __init__(self, config: NodeConfig, limits: Limits, liveness: Liveness) -> None:
         self._config = config
         self._limits = limits
         self._liveness = liveness
-        self._doors: dict[str, _Door] = {}
-        self._leaving: list[_Door] = []
+        self._listeners: dict[str, _BoundListener] = {}
+        self._closing: list[_BoundListener] = []
         self._endpoints: dict[str, Endpoint] = {}
         self._is_serving = False
         self._dispatcher: Dispatcher
@@ -51,10 +51,10 @@ class Doors:
         """Take every port; nothing is served yet. Raises OSError naming the listener."""
         self._dispatcher = dispatcher
         for endpoint in self._config.listeners:
-            door = await self._bound(endpoint)
-            if door.listener.is_internal:
-                await self._liveness.open(endpoint.host, door.listener.port)
-        self._endpoints = self._told_by(self._config)
+            bound = await self._bind(endpoint)
+            if bound.listener.is_internal:
+                await self._liveness.open(endpoint.host, bound.listener.port)
+        self._endpoints = self._advertised_endpoints(self._config)
 
     async def check(self, config: NodeConfig) -> set[tuple[str, int]]:
         """The addresses that would be told after :meth:`change`, where the port is known.
@@ -63,7 +63,7 @@ class Doors:
         """
         problems: list[str] = []
         addresses: set[tuple[str, int]] = set()
-        ours = {door.listener.port for door in self._doors.values()}
+        ours = {bound.listener.port for bound in self._listeners.values()}
         for endpoint in config.listeners:
             told = config.advertised.get(endpoint.listener)
             try:
@@ -71,7 +71,7 @@ class Doors:
                 if address.port:
                     addresses.add((address.host, address.port))
                 if endpoint.port and endpoint.port not in ours:
-                    await _try(endpoint)
+                    await _check_port(endpoint)
             except ConfigError as error:
                 problems += error.problems
             except OSError as error:
@@ -86,24 +86,28 @@ class Doors:
         A listener that cannot be bound is logged, and tried again at the next change.
         """
         wanted = {each.listener: each for each in config.listeners}
-        dropped = [door for door in self._doors.values() if door.endpoint != wanted.get(_of(door))]
-        for door in dropped:
-            assert not door.listener.is_internal, "the settings were judged"
-            del self._doors[_of(door)]
-        ports = {each.port for each in wanted.values() if each.listener not in self._doors}
-        in_the_way = [door for door in dropped if door.listener.port in ports]
-        self._leaving += [door for door in dropped if door not in in_the_way]
+        dropped = [
+            bound
+            for bound in self._listeners.values()
+            if bound.endpoint != wanted.get(_name(bound))
+        ]
+        for bound in dropped:
+            assert not bound.listener.is_internal, "the settings were judged"
+            del self._listeners[_name(bound)]
+        ports = {each.port for each in wanted.values() if each.listener not in self._listeners}
+        in_the_way = [bound for bound in dropped if bound.listener.port in ports]
+        self._closing += [bound for bound in dropped if bound not in in_the_way]
         await _close(in_the_way)
         for endpoint in wanted.values():
-            if endpoint.listener not in self._doors:
+            if endpoint.listener not in self._listeners:
                 await self._open(endpoint, in_the_way)
         self._config = config
-        self._endpoints = self._told_by(config)
+        self._endpoints = self._advertised_endpoints(config)
 
-    async def leave(self) -> None:
+    async def close_dropped(self) -> None:
         """Close what was dropped: its connections end once what is answered is written."""
-        leaving, self._leaving = self._leaving, []
-        await _close(leaving)
+        closing, self._closing = self._closing, []
+        await _close(closing)
 
     def registration(self, now_ms: int) -> znodes.BrokerRegistration:
         """What others are told of this node, once the ports are bound."""
@@ -124,38 +128,38 @@ class Doors:
 
     def connections(self) -> Mapping[str, int]:
         """How many are open, by listener."""
-        return {name: len(door.listener.connections) for name, door in self._doors.items()}
+        return {name: len(bound.listener.connections) for name, bound in self._listeners.items()}
 
     def open_connections(self) -> list[Connection]:
         """Every one there is now."""
-        doors = (*self._doors.values(), *self._leaving)
-        return [one for door in doors for one in door.listener.connections]
+        listeners = (*self._listeners.values(), *self._closing)
+        return [one for bound in listeners for one in bound.listener.connections]
 
     def serve(self) -> Mapping[str, int]:
         """Answer from now on; the bound port of each listener."""
         self._is_serving = True
-        for door in self._doors.values():
-            door.listener.serve()
-        return {name: door.listener.port for name, door in self._doors.items()}
+        for bound in self._listeners.values():
+            bound.listener.serve()
+        return {name: bound.listener.port for name, bound in self._listeners.items()}
 
     async def close(self) -> None:
         """Serve nobody any more."""
-        await _close([*self._doors.values(), *self._leaving])
+        await _close([*self._listeners.values(), *self._closing])
 
-    async def _open(self, endpoint: Endpoint, former: Iterable[_Door]) -> None:
+    async def _open(self, endpoint: Endpoint, former: Iterable[_BoundListener]) -> None:
         """One listener more; the one that was in its way comes back when that fails."""
         try:
-            door = await self._bound(endpoint)
+            bound = await self._bind(endpoint)
         except OSError as error:
             log.error("could not change a listener: %s", error)
-            again = [each for each in former if _of(each) == endpoint.listener]
+            again = [each for each in former if _name(each) == endpoint.listener]
             if not again:
                 return
-            door = await self._bound(again[0].endpoint)
-        door.listener.serve()
-        log.info("serving another listener=%s port=%d", door.endpoint, door.listener.port)
+            bound = await self._bind(again[0].endpoint)
+        bound.listener.serve()
+        log.info("serving another listener=%s port=%d", bound.endpoint, bound.listener.port)
 
-    async def _bound(self, endpoint: Endpoint) -> _Door:
+    async def _bind(self, endpoint: Endpoint) -> _BoundListener:
         secret = self._config.node.cluster_secret
         is_internal = endpoint.listener == self._config.inter_broker_listener
         listener = Listener(
@@ -165,31 +169,31 @@ class Doors:
             is_internal=is_internal,
             passwords={NODE_USER: secret} if is_internal and secret else None,
         )
-        door = self._doors[endpoint.listener] = _Door(endpoint, listener)
+        bound = self._listeners[endpoint.listener] = _BoundListener(endpoint, listener)
         try:
             await listener.bind(endpoint.host, endpoint.port)
         except OSError as error:
             if self._is_serving:
-                del self._doors[endpoint.listener]
+                del self._listeners[endpoint.listener]
             raise OSError(f"listeners={endpoint}: {error.strerror or error}") from error
-        return door
+        return bound
 
-    def _told_by(self, config: NodeConfig) -> dict[str, Endpoint]:
+    def _advertised_endpoints(self, config: NodeConfig) -> dict[str, Endpoint]:
         return {
-            name: advertised(config.advertised.get(name) or door.endpoint, door.listener.port)
-            for name, door in self._doors.items()
+            name: advertised(config.advertised.get(name) or bound.endpoint, bound.listener.port)
+            for name, bound in self._listeners.items()
         }
 
 
-def _of(door: _Door) -> str:
-    return door.endpoint.listener
+def _name(bound: _BoundListener) -> str:
+    return bound.endpoint.listener
 
 
-async def _close(doors: Iterable[_Door]) -> None:
-    await asyncio.gather(*(door.listener.close() for door in doors))
+async def _close(listeners: Iterable[_BoundListener]) -> None:
+    await asyncio.gather(*(bound.listener.close() for bound in listeners))
 
 
-async def _try(endpoint: Endpoint) -> None:
+async def _check_port(endpoint: Endpoint) -> None:
     """Bind and give back; raises OSError."""
     loop = asyncio.get_running_loop()
     server = await loop.create_server(asyncio.Protocol, endpoint.host or None, endpoint.port)

@@ -30,27 +30,27 @@ Kind = tuple[str, str | None, str, str]
 @dataclass(slots=True)
 class _Closings:
     count: int = 0
-    told_at_s: float | None = None
+    logged_at_s: float | None = None
 
 
-class Complaints:
+class RejectionLog:
     """Logs why connections are closed; one for the whole node."""
 
     def __init__(self) -> None:
-        self._made: set[tuple[str, str]] = set()
-        self._refused: dict[Kind, _Closings] = {}
+        self._logged: set[tuple[str, str]] = set()
+        self._rejections: dict[Kind, _Closings] = {}
         self._began_s = 0.0
-        self._lines = self._untold = 0
+        self._lines = self._suppressed = 0
 
-    def make(self, host: str, reason: str) -> None:
+    def connection_rejected(self, host: str, reason: str) -> None:
         """Log at INFO why a connection is closed, unless ``host`` was told so before."""
-        is_new = (host, reason) not in self._made and len(self._made) < KINDS_MAX
+        is_new = (host, reason) not in self._logged and len(self._logged) < KINDS_MAX
         if is_new:
-            self._made.add((host, reason))
+            self._logged.add((host, reason))
         level = logging.INFO if is_new else logging.DEBUG
         log.log(level, "closed connection host=%s reason=%.200r", host, reason)
 
-    def refuse(self, host: str, problem: CorruptRequest, now_s: float) -> None:
+    def request_rejected(self, host: str, problem: CorruptRequest, now_s: float) -> None:
         """Log at WARNING that a connection is closed for what came on it, and how often by now.
 
         Most clients connect again at once and hang in that loop for ever: the line is how an
@@ -58,17 +58,17 @@ class Complaints:
         """
         client_id = problem.client_id and problem.client_id[:TEXT_MAX]
         kind = (host, client_id, problem.api, str(problem)[:TEXT_MAX])
-        closings = self._refused.pop(kind, None)
+        closings = self._rejections.pop(kind, None)
         if closings is None:
             closings = _Closings()
-            if len(self._refused) >= KINDS_MAX:
-                del self._refused[next(iter(self._refused))]
-        self._refused[kind] = closings  # the kind heard of last is forgotten last
+            if len(self._rejections) >= KINDS_MAX:
+                del self._rejections[next(iter(self._rejections))]
+        self._rejections[kind] = closings  # the kind heard of last is forgotten last
         closings.count += 1
-        if closings.told_at_s is not None and now_s - closings.told_at_s < REPEAT_S:
+        if closings.logged_at_s is not None and now_s - closings.logged_at_s < REPEAT_S:
             return
-        if self._may_tell(now_s):
-            closings.told_at_s = now_s
+        if self._may_log(now_s):
+            closings.logged_at_s = now_s
             log.warning(
                 "closed connection host=%s client_id=%r api=%s reason=%r count=%d",
                 host,
@@ -78,14 +78,14 @@ class Complaints:
                 closings.count,
             )
 
-    def _may_tell(self, now_s: float) -> bool:
+    def _may_log(self, now_s: float) -> bool:
         """Whether another line is allowed; says first how many were not."""
         if now_s - self._began_s >= REPEAT_S:
-            if self._untold:
-                log.warning("closed connections of further kinds count=%d", self._untold)
-            self._began_s, self._lines, self._untold = now_s, 0, 0
+            if self._suppressed:
+                log.warning("closed connections of further kinds count=%d", self._suppressed)
+            self._began_s, self._lines, self._suppressed = now_s, 0, 0
         self._lines += 1
         if self._lines <= LINES_MAX:
             return True
-        self._untold += 1
+        self._suppressed += 1
         return False

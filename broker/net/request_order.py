@@ -16,11 +16,11 @@ from typing import Any, Final
 
 from barnabas.protocol.api import INTER_BROKER, ApiKey
 
-ANYTHING: Final = range(-(1 << 15), 1 << 15)
+ALL_KEYS: Final = range(-(1 << 15), 1 << 15)
 """Every key there can be, known or not."""
-NOTHING: Final = frozenset[int]()
+NO_KEYS: Final = frozenset[int]()
 
-Passing = range | frozenset[int]
+ApiKeys = range | frozenset[int]
 """Keys of the requests that may start."""
 
 MEMBERSHIP: Final = frozenset({ApiKey.JOIN_GROUP, ApiKey.SYNC_GROUP})
@@ -33,7 +33,7 @@ class RequestClass:
 
     name: str
     keys: tuple[ApiKey, ...]
-    passing: Passing = NOTHING
+    allowed_behind: ApiKeys = NO_KEYS
     """What may start behind one that has had its effect and is not answered yet."""
     reason: str = "as in Kafka"
     """Why nobody can tell, or what is different from Kafka."""
@@ -139,7 +139,7 @@ CLASSES: Final = (
     ),
 )
 
-ORDERS: Final = RequestClass(
+INTER_BROKER_REQUESTS: Final = RequestClass(
     "Orders between nodes",
     tuple(sorted(INTER_BROKER)),
     INTER_BROKER,
@@ -147,20 +147,18 @@ ORDERS: Final = RequestClass(
 )
 """Served on the inter-broker listener only, so no row of the clients' table."""
 
-QUESTIONS: Final = frozenset(
-    key for each in CLASSES if each.name == "Questions" for key in each.keys
-)
+QUERIES: Final = frozenset(key for each in CLASSES if each.name == "Questions" for key in each.keys)
 """They change nothing."""
 
-_BY_KEY: Final = {int(key): each for each in (*CLASSES, ORDERS) for key in each.keys}
+_BY_KEY: Final = {int(key): each for each in (*CLASSES, INTER_BROKER_REQUESTS) for key in each.keys}
 
 
-def passing(key: int, version: int) -> Passing:
+def allowed_behind(key: int, version: int) -> ApiKeys:
     """What may start behind a request of this kind that has had its effect but no answer."""
     found = _BY_KEY.get(key)
     if found is None or version < found.version_min:
-        return NOTHING
-    return found.passing
+        return NO_KEYS
+    return found.allowed_behind
 
 
 def members(request: Any) -> frozenset[tuple[str, ...]]:
@@ -174,9 +172,9 @@ def members(request: Any) -> frozenset[tuple[str, ...]]:
     return frozenset(known)
 
 
-def common(several: Iterable[Passing]) -> Passing:
+def intersection(several: Iterable[ApiKeys]) -> ApiKeys:
     """What may start behind all of them; anything behind none."""
-    result: Passing = ANYTHING
+    result: ApiKeys = ALL_KEYS
     for each in several:
-        result = each if result is ANYTHING else frozenset(result).intersection(each)
+        result = each if result is ALL_KEYS else frozenset(result).intersection(each)
     return result

@@ -13,7 +13,7 @@ import logging
 from collections.abc import Callable, Iterable
 from typing import Final, NamedTuple, Protocol
 
-from barnabas.broker.handlers.call import Parked
+from barnabas.broker.handlers.call import PendingResponse
 
 log = logging.getLogger(__name__)
 
@@ -28,16 +28,16 @@ class Watched(Protocol):
 
     host: str
 
-    def longest_waiting(self) -> Parked | None:
+    def longest_waiting(self) -> PendingResponse | None:
         """The request whose answer everything else of this peer waits for."""
 
 
 class Sighting(NamedTuple):
     """A request that waited when it was looked at."""
 
-    parked: Parked
+    pending: PendingResponse
     since: float
-    is_told: bool
+    is_logged: bool
 
 
 class Watchdog:
@@ -63,17 +63,17 @@ class Watchdog:
         for number, connection in enumerate(list(self._connections()), 1):
             if not number % TURN_CONNECTIONS:
                 await asyncio.sleep(0)
-            parked = connection.longest_waiting()
-            if parked is None:
+            pending = connection.longest_waiting()
+            if pending is None:
                 continue
             known = self._seen.get(connection)
-            if known is None or known.parked is not parked:
-                known = Sighting(parked, self._now(), is_told=False)
-            elif not known.is_told and self._waited_ms(known) > 2 * parked.wait_ms:
-                known = known._replace(is_told=True)
+            if known is None or known.pending is not pending:
+                known = Sighting(pending, self._now(), is_logged=False)
+            elif not known.is_logged and self._waited_ms(known) > 2 * pending.wait_ms:
+                known = known._replace(is_logged=True)
                 late += 1
                 if late <= LINES_MAX:
-                    self._tell(connection, known)
+                    self._log(connection, known)
             seen[connection] = known
         if late > LINES_MAX:
             log.warning("more requests wait longer than twice their time-out n=%d", late)
@@ -82,8 +82,8 @@ class Watchdog:
     def _waited_ms(self, sighting: Sighting) -> float:
         return (self._now() - sighting.since) * 1000
 
-    def _tell(self, connection: Watched, sighting: Sighting) -> None:
-        route = sighting.parked.route
+    def _log(self, connection: Watched, sighting: Sighting) -> None:
+        route = sighting.pending.route
         log.warning(
             "a request waits longer than twice its time-out host=%s api=%s version=%d"
             " waited_ms=%d timeout_ms=%d",
@@ -91,5 +91,5 @@ class Watchdog:
             route.name,
             route.version,
             self._waited_ms(sighting),
-            sighting.parked.wait_ms,
+            sighting.pending.wait_ms,
         )

@@ -22,7 +22,7 @@ not so many at once. 100,000 members who joined, and a load of a million offsets
 difference felt by others."""
 
 
-def spare() -> None:
+def tune() -> None:
     """Collect rarely from now on, and never look again at what is there now: what start-up made."""
     gc.collect()
     gc.freeze()
@@ -35,7 +35,7 @@ LOADING_S_MAX: Final = 60.0
 """A partition that cannot be loaded is tried for ever: the first load is over by then."""
 
 
-class Once:
+class FirstLoadFreeze:
     """Keeps what the first load makes out of all collections: a third of its time went there.
 
     Only in a process that was spared, and only once, for a bounded time: what is alive then and

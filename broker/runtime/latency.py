@@ -26,7 +26,7 @@ class Latency:
         self.seconds = 0.0
         self.worst = 0.0
 
-    def took(self, seconds: float) -> None:
+    def observe(self, seconds: float) -> None:
         """Count one more; less than nothing, by a clock that was turned back, counts as nothing."""
         seconds = max(0.0, seconds)
         self.buckets[bisect_left(BOUNDS_S, seconds)] += 1
@@ -46,4 +46,4 @@ class LoopLag:
         while True:
             due = loop.time() + LOOK_S
             await asyncio.sleep(LOOK_S)
-            self.latency.took(loop.time() - due)
+            self.latency.observe(loop.time() - due)

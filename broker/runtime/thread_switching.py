@@ -17,10 +17,10 @@ from __future__ import annotations
 import sys
 from typing import Final
 
-SWITCH_S: Final = 10e-6
+SWITCH_INTERVAL_S: Final = 10e-6
 """Python's default is 5 ms. Less brings nothing: the kernel's timers are 50 us late anyway."""
 
 
-def share_interpreter() -> None:
+def shorten_switch_interval() -> None:
     """Let other threads of this process have their turn in time; call it before they start."""
-    sys.setswitchinterval(SWITCH_S)
+    sys.setswitchinterval(SWITCH_INTERVAL_S)

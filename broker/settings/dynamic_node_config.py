@@ -23,7 +23,7 @@ Layer = Mapping[str, str]
 """Names to values as they were given."""
 
 
-class NodeConfigs:
+class DynamicNodeConfig:
     """What ZooKeeper says on top of this node's file; read again when a change is announced."""
 
     def __init__(self, zookeeper: ZooKeeper, node_id: int, file: NodeConfig) -> None:

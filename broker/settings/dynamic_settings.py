@@ -11,11 +11,11 @@ from typing import Final
 
 from barnabas.protocol.settings import Setting, declared
 
-from .listener_quotas import bound_setting, own_name
+from .listener_quotas import quota_setting, split_listener_name
 from .log_config import BROKER_SYNONYMS, LogConfig
-from .name_validation import foreign_name
+from .name_validation import unsupported_setting
 from .node_config import SECTIONS
-from .unsupported_settings import KAFKA_NAMES, Scope
+from .unsupported_settings import UNSUPPORTED_SETTINGS, Scope
 
 TOPIC_KEYS: Final[Mapping[str, str]] = {
     synonyms[0]: key for key, synonyms in BROKER_SYNONYMS.items()
@@ -50,12 +50,12 @@ def scope_of(name: str) -> Scope | None:
     """Where a setting may change while nodes run; None: not at all, or nobody knows it."""
     if name in _OF_NODES:
         return Scope.NODE
-    if name in _OF_ALL or bound_setting(name) is not None:
+    if name in _OF_ALL or quota_setting(name) is not None:
         return Scope.CLUSTER
-    if name in KAFKA_NAMES:
-        return KAFKA_NAMES[name].scope
-    foreign = foreign_name(name) if own_name(name) is not None else None
-    return foreign.scope if foreign is not None else None
+    if name in UNSUPPORTED_SETTINGS:
+        return UNSUPPORTED_SETTINGS[name].scope
+    unsupported = unsupported_setting(name) if split_listener_name(name) is not None else None
+    return unsupported.scope if unsupported is not None else None
 
 
 def setting_of(name: str) -> Setting | None:
@@ -65,8 +65,8 @@ def setting_of(name: str) -> Setting | None:
     for section in SECTIONS:
         if name in declared(section):
             return declared(section)[name]
-    foreign = foreign_name(name)
-    return bound_setting(name) or (replace(foreign.setting, name=name) if foreign else None)
+    unsupported = unsupported_setting(name)
+    return quota_setting(name) or (replace(unsupported.setting, name=name) if unsupported else None)
 
 
 def dynamic(overrides: Mapping[str, str], *, of_all: bool) -> dict[str, str]:

@@ -15,21 +15,21 @@ from barnabas.protocol.settings import ConfigError, Setting, declared, parsed
 from .node_settings import NetworkSettings
 
 LISTENER_PREFIX: Final = "listener.name."
-UNBOUNDED: Final = 2_147_483_647
+UNLIMITED: Final = 2_147_483_647
 CONNECTIONS: Final = "max.connections"
 CREATION_RATE: Final = "max.connection.creation.rate"
 OVERRIDES: Final = "max.connections.per.ip.overrides"
 
 
 @dataclass(frozen=True, slots=True)
-class ListenerBounds:
+class ListenerQuota:
     """Of one listener, beside the node's own bounds."""
 
-    connections_max: int = UNBOUNDED
-    creations_per_s: int = UNBOUNDED
+    connections_max: int = UNLIMITED
+    creations_per_s: int = UNLIMITED
 
 
-def own_name(name: str) -> tuple[str, str] | None:
+def split_listener_name(name: str) -> tuple[str, str] | None:
     """Listener, in upper case, and setting of ``listener.name.NAME.setting``; else None."""
     if not name.startswith(LISTENER_PREFIX):
         return None
@@ -37,20 +37,20 @@ def own_name(name: str) -> tuple[str, str] | None:
     return (listener.upper(), own) if dot and listener else None
 
 
-def bound_setting(name: str) -> Setting | None:
+def quota_setting(name: str) -> Setting | None:
     """The declaration behind a listener's own bound; None for any other name."""
-    found = own_name(name)
+    found = split_listener_name(name)
     if found is None or found[1] not in (CONNECTIONS, CREATION_RATE):
         return None
     return replace(declared(NetworkSettings)[found[1]], name=name)
 
 
-def listener_bounds(values: Mapping[str, str]) -> dict[str, ListenerBounds]:
+def parse_listener_quotas(values: Mapping[str, str]) -> dict[str, ListenerQuota]:
     """By listener name; raises ConfigError naming every value that is none."""
-    bounds: dict[str, ListenerBounds] = {}
+    bounds: dict[str, ListenerQuota] = {}
     problems: list[str] = []
     for name, text in values.items():
-        item, found = bound_setting(name), own_name(name)
+        item, found = quota_setting(name), split_listener_name(name)
         if item is None or found is None:
             continue
         listener, own = found
@@ -60,13 +60,13 @@ def listener_bounds(values: Mapping[str, str]) -> dict[str, ListenerBounds]:
             problems += error.problems
             continue
         field = "connections_max" if own == CONNECTIONS else "creations_per_s"
-        bounds[listener] = replace(bounds.get(listener, ListenerBounds()), **{field: value})
+        bounds[listener] = replace(bounds.get(listener, ListenerQuota()), **{field: value})
     if problems:
         raise ConfigError(*problems)
     return bounds
 
 
-def address_bounds(settings: NetworkSettings) -> dict[str, int]:
+def parse_address_quotas(settings: NetworkSettings) -> dict[str, int]:
     """Address or host name to its own bound, from ``host:count`` pairs; raises ConfigError."""
     bounds: dict[str, int] = {}
     for word in settings.max_connections_per_ip_overrides:

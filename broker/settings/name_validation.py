@@ -11,8 +11,8 @@ from typing import Final
 
 from barnabas.protocol.settings import ConfigError, suggestion
 
-from .listener_quotas import bound_setting, own_name
-from .unsupported_settings import KAFKA_NAMES, KafkaName, Treatment
+from .listener_quotas import quota_setting, split_listener_name
+from .unsupported_settings import UNSUPPORTED_SETTINGS, Treatment, UnsupportedSetting
 
 NEVER_MORE_OPEN: Final = "a node is never more open than its file says"
 _PLUGIN_PREFIXES: Final = ("rsm.config.", "rlmm.config.")
@@ -25,7 +25,7 @@ _STRAY_LIKENESS: Final = 0.85
 
 
 @dataclass(frozen=True, slots=True)
-class Judged:
+class ValidatedNames:
     """What came of it."""
 
     values: Mapping[str, str]
@@ -35,9 +35,9 @@ class Judged:
     """Each begins with the name it is about."""
 
 
-def judge(
+def validate_names(
     values: Mapping[str, str], known: Collection[str], variables: Mapping[str, str]
-) -> Judged:
+) -> ValidatedNames:
     """Judge every name; ``known`` are ours, ``variables`` tell which came from the environment."""
     kept: dict[str, str] = {}
     warnings: list[str] = []
@@ -48,52 +48,54 @@ def judge(
             if text.strip().startswith(_QUOTES) and name not in _MAY_BE_QUOTED:
                 problems.append(f"{name}={text}: leave the quotes out, they would be part of it")
             continue
-        if bound_setting(name) is not None:
+        if quota_setting(name) is not None:
             kept[name] = text
             continue
-        foreign = foreign_name(name)
-        if foreign is not None:
+        unsupported = unsupported_setting(name)
+        if unsupported is not None:
             kept[name] = text
-            warnings.append(f"{name}: {_fate(foreign.treatment)}")
-            problems += _refusals(name, foreign, text)
+            warnings.append(f"{name}: {_fate(unsupported.treatment)}")
+            problems += _refusals(name, unsupported, text)
         elif name in variables:
             warnings.append(_stray(name, variables[name], known))
         else:
-            problems.append(f"{name}: unknown{suggestion(name, {*known, *KAFKA_NAMES})}")
-    return Judged(kept, tuple(warnings), tuple(problems))
+            problems.append(f"{name}: unknown{suggestion(name, {*known, *UNSUPPORTED_SETTINGS})}")
+    return ValidatedNames(kept, tuple(warnings), tuple(problems))
 
 
-def foreign_name(name: str) -> KafkaName | None:
+def unsupported_setting(name: str) -> UnsupportedSetting | None:
     """Kafka's name that tells how to treat this one; None for a name that nobody knows."""
-    if name in KAFKA_NAMES:
-        return KAFKA_NAMES[name]
+    if name in UNSUPPORTED_SETTINGS:
+        return UNSUPPORTED_SETTINGS[name]
     if name.startswith(_PLUGIN_PREFIXES):
-        return KAFKA_NAMES["remote.log.storage.manager.class.name"]
-    found = own_name(name)
+        return UNSUPPORTED_SETTINGS["remote.log.storage.manager.class.name"]
+    found = split_listener_name(name)
     if found is None:
         return None
     _, own = found
     # Of one mechanism, for example listener.name.inside.plain.sasl.jaas.config.
     _, _, of_mechanism = own.partition(".")
     for each in (own, of_mechanism):
-        if each in KAFKA_NAMES:
-            return KAFKA_NAMES[each]
-    return KAFKA_NAMES["sasl.jaas.config"] if _SECURITY_WORDS & set(own.split(".")) else None
+        if each in UNSUPPORTED_SETTINGS:
+            return UNSUPPORTED_SETTINGS[each]
+    return (
+        UNSUPPORTED_SETTINGS["sasl.jaas.config"] if _SECURITY_WORDS & set(own.split(".")) else None
+    )
 
 
-def _refusals(name: str, foreign: KafkaName, text: str) -> Iterator[str]:
+def _refusals(name: str, unsupported: UnsupportedSetting, text: str) -> Iterator[str]:
     """At most one. The value is not told: it may be a password."""
     try:
-        is_harmless = foreign.promises_nothing(text)
+        is_harmless = unsupported.promises_nothing(text)
     except ConfigError as error:
         yield f"{name}: {str(error).rpartition(': ')[2]}"
         return
-    if is_harmless or foreign.treatment in (Treatment.IDLE, Treatment.LIMIT):
+    if is_harmless or unsupported.treatment in (Treatment.IDLE, Treatment.LIMIT):
         return
-    if foreign.treatment is Treatment.SECURITY:
-        yield f"{name}: {foreign.note}; {NEVER_MORE_OPEN}"
+    if unsupported.treatment is Treatment.SECURITY:
+        yield f"{name}: {unsupported.note}; {NEVER_MORE_OPEN}"
     else:
-        yield f"{name}: {foreign.note}"
+        yield f"{name}: {unsupported.note}"
 
 
 def _fate(treatment: Treatment) -> str:
@@ -103,5 +105,5 @@ def _fate(treatment: Treatment) -> str:
 
 
 def _stray(name: str, variable: str, known: Collection[str]) -> str:
-    near = suggestion(name, {*known, *KAFKA_NAMES}, _STRAY_LIKENESS)
+    near = suggestion(name, {*known, *UNSUPPORTED_SETTINGS}, _STRAY_LIKENESS)
     return f"{name}: unknown{near}; ignored, from the environment variable {variable}"

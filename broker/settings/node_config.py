@@ -18,11 +18,11 @@ from barnabas.protocol.settings import ConfigError, declared, parse
 
 from .cleaner_settings import CleanerSettings
 from .endpoints import LOCAL_HOST, Endpoint, parse_endpoints, parse_protocol_map
-from .listener_quotas import ListenerBounds, address_bounds, listener_bounds
+from .listener_quotas import ListenerQuota, parse_address_quotas, parse_listener_quotas
 from .liveness_settings import LivenessSettings
 from .log_config import BROKER_SYNONYMS, LogConfig
 from .metrics_settings import MetricsSettings
-from .name_validation import judge
+from .name_validation import validate_names
 from .node_settings import (
     ControllerSettings,
     NetworkSettings,
@@ -84,7 +84,7 @@ class NodeConfig:
     """What is bound: the inter-broker listener is among them."""
     advertised: Mapping[str, Endpoint]
     """By listener name, port 0 for the bound one; one missing here is advertised as bound."""
-    listener_bounds: Mapping[str, ListenerBounds]
+    listener_quotas: Mapping[str, ListenerQuota]
     """By listener name, for those that have bounds of their own."""
     values: Mapping[str, str]
     """What was given, by name; without what was ignored because nobody knows it."""
@@ -108,23 +108,23 @@ def load(values: Mapping[str, str], variables: Mapping[str, str] = _NOTHING) -> 
     ``variables`` names the environment variable of each value that came from one. A stray one is
     ignored with a warning; a name that nobody knows is refused where it came from a file.
     """
-    judged = judge(values, known_names(), variables)
-    problems = [*judged.problems, *_missing(judged.values)]
+    checked = validate_names(values, known_names(), variables)
+    problems = [*checked.problems, *_missing(checked.values)]
     parts: dict[Any, Any] = {}
     for section in SECTIONS:
         with _noted(problems):
-            parts[section] = parse(section, judged.values)
+            parts[section] = parse(section, checked.values)
     with _noted(problems):
-        parts[LogConfig] = LogConfig.from_broker(judged.values)
+        parts[LogConfig] = LogConfig.from_broker(checked.values)
     with _noted(problems):
-        listener_bounds(judged.values)
+        parse_listener_quotas(checked.values)
     for check, *needed in _CHECKS:
         if parts.keys() >= set(needed):
             with _noted(problems):
                 check(*(parts[each] for each in needed))
     if problems:
         raise ConfigError(*(_with_origin(each, variables) for each in problems))
-    return _assembled(parts, judged.values, judged.warnings)
+    return _assembled(parts, checked.values, checked.warnings)
 
 
 def known_names() -> frozenset[str]:
@@ -151,7 +151,7 @@ def _assembled(
         log_defaults=parts[LogConfig],
         listeners=listeners,
         advertised=told,
-        listener_bounds=listener_bounds(values),
+        listener_quotas=parse_listener_quotas(values),
         values=MappingProxyType(dict(values)),
         warnings=warnings,
     )
@@ -250,7 +250,7 @@ _CHECKS: Final[tuple[tuple[Callable[..., Any], *tuple[type[Any], ...]], ...]] = 
     (_check_id, NodeSettings),
     (_check_compaction, NodeSettings, CleanerSettings),
     (_endpoints, NetworkSettings, NodeSettings),
-    (address_bounds, NetworkSettings),
+    (parse_address_quotas, NetworkSettings),
     (_check_replication, ReplicationSettings),
     (_check_liveness, LivenessSettings, NodeSettings),
 )

@@ -38,7 +38,7 @@ class Scope(enum.Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class KafkaName:
+class UnsupportedSetting:
     """One name: how its value is read, and what becomes of it."""
 
     setting: Setting
@@ -50,7 +50,7 @@ class KafkaName:
     @property
     def note(self) -> str:
         """Why it is not acted on."""
-        return WHY.get(self.setting.name, self.treatment.value)
+        return REASONS.get(self.setting.name, self.treatment.value)
 
     def promises_nothing(self, text: str) -> bool:
         """Whether a value is the default, or empty; raises ConfigError when it is no value."""
@@ -299,7 +299,7 @@ remote.log.storage.system.enable bool false
 zookeeper.metadata.migration.enable bool false
 """
 
-WHY: Final[Mapping[str, str]] = {
+REASONS: Final[Mapping[str, str]] = {
     "alter.config.policy.class.name": "names a Java class, which cannot be loaded here",
     "authorizer.class.name": "promises security that is not built yet: ACLs",
     "control.plane.listener.name": "is not separate here; see inter.broker.listener.name",
@@ -321,7 +321,7 @@ WHY: Final[Mapping[str, str]] = {
 }
 """More about single names: what to say instead."""
 
-UNTOLD: Final = frozenset(
+HIDDEN_NAMES: Final = frozenset(
     """
     advertised.host.name advertised.port allow.everyone.if.no.acl.found host.name port
     quota.consumer.default quota.producer.default replica.lag.max.messages socket.nagle.disable
@@ -341,7 +341,7 @@ _KINDS: Final[Mapping[str, Any]] = {
 }
 
 
-def _read(table: str, treatment: Treatment) -> Iterator[KafkaName]:
+def _read(table: str, treatment: Treatment) -> Iterator[UnsupportedSetting]:
     for line in filter(None, table.splitlines()):
         name, kind, default, *scope = line.split()
         kind, _, least = kind.partition(">=")
@@ -350,14 +350,16 @@ def _read(table: str, treatment: Treatment) -> Iterator[KafkaName]:
             field="",
             kind=_KINDS[kind],
             default=None,
-            meaning=WHY.get(name, treatment.value),
+            meaning=REASONS.get(name, treatment.value),
             least=int(least) if least else None,
             most=None,
             choices=(),
         )
         if default != "-":
             item = replace(item, default=_default(item, default))
-        yield KafkaName(item, treatment, Scope(scope[0]) if scope else None, kind == "password")
+        yield UnsupportedSetting(
+            item, treatment, Scope(scope[0]) if scope else None, kind == "password"
+        )
 
 
 def _default(item: Setting, text: str) -> Any:
@@ -366,7 +368,7 @@ def _default(item: Setting, text: str) -> Any:
     return parsed(item, text)
 
 
-KAFKA_NAMES: Final[Mapping[str, KafkaName]] = {
+UNSUPPORTED_SETTINGS: Final[Mapping[str, UnsupportedSetting]] = {
     each.setting.name: each
     for table, treatment in (
         (_IDLE, Treatment.IDLE),

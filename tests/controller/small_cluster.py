@@ -13,8 +13,8 @@ from typing import Any
 from barnabas.broker.controller.controller import Controller
 from barnabas.broker.controller.create_topics import RequestedTopic, TopicCreator
 from barnabas.broker.controller.term import ControllerDependencies
-from barnabas.broker.lifecycle.node_identity import lay_out
-from barnabas.broker.lifecycle.peer_compatibility import Verdict
+from barnabas.broker.lifecycle.node_identity import create_persistent_znodes
+from barnabas.broker.lifecycle.peer_compatibility import PeerVerdict
 from barnabas.broker.lifecycle.registration import Registration, SessionRenewal
 from barnabas.broker.metadata.metadata_cache import MetadataCache
 from barnabas.broker.settings.log_config import LogConfig
@@ -78,7 +78,7 @@ class SmallNode:
                 timestamp=0,
                 roles=roles,
             ),
-            FixedPeers(self.zookeeper, node_id, Verdict.ACCEPTED),
+            FixedPeers(self.zookeeper, node_id, PeerVerdict.ACCEPTED),
             files=cluster.files,
             session_directory=cluster.directory(node_id),
         )
@@ -228,7 +228,7 @@ class SmallCluster:
         return SmallConnection(self, node)
 
     async def start(self, node_id: int, roles: tuple[str, ...] = BOTH) -> SmallNode:
-        await lay_out(self.observer)
+        await create_persistent_znodes(self.observer)
         node = self.nodes[node_id] = SmallNode(self, node_id, roles)
         await node.registration.register()
         for work in (node.controller.run(), node.renewal.run()):

@@ -19,7 +19,7 @@ from barnabas.broker.handlers.alter_configs import (
 )
 from barnabas.broker.handlers.describe_configs import NODE, TOPIC, ConfigsHandler
 from barnabas.broker.settings.config_changes import ConfigChanges
-from barnabas.broker.settings.dynamic_node_config import NodeConfigs
+from barnabas.broker.settings.dynamic_node_config import DynamicNodeConfig
 from barnabas.broker.settings.node_config import NodeConfig, load
 from barnabas.broker.settings.topic_configs import TopicConfigs
 from barnabas.protocol.errors import ErrorCode
@@ -46,7 +46,7 @@ class Desk:
     alter: AlterConfigsHandler
     describe: ConfigsHandler
     topics: TopicConfigs
-    nodes: NodeConfigs
+    nodes: DynamicNodeConfig
 
     async def change(
         self, kind: int, name: str, *changes: Change, validate_only: bool = False
@@ -95,7 +95,7 @@ async def desk(cluster: SmallCluster) -> Desk:
     await cluster.led("t", 0, 1)
     config = load(SETTINGS)
     topics = TopicConfigs(cluster.observer, lambda: 0)
-    nodes = NodeConfigs(cluster.observer, 1, config)
+    nodes = DynamicNodeConfig(cluster.observer, 1, config)
     return Desk(
         cluster,
         AlterConfigsHandler(
@@ -256,7 +256,7 @@ async def test_the_settings_of_nodes_hold_for_topics_that_set_nothing(desk: Desk
 
 async def test_a_change_of_nodes_is_heard_by_those_that_did_not_make_it(desk: Desk) -> None:
     heard: list[int] = []
-    other = NodeConfigs(desk.cluster.observer, 2, load(SETTINGS))
+    other = DynamicNodeConfig(desk.cluster.observer, 2, load(SETTINGS))
     other.on_change.append(lambda: heard.append(other.log_defaults.retention_ms))
     await desk.change(NODE, "", ("log.retention.ms", SET, "6"))
     await other.load()
@@ -320,7 +320,7 @@ async def test_what_means_something_is_in_force_at_once(desk: Desk) -> None:
     now = desk.nodes.current
     assert (now.cleaner.threads, now.cleaner.bytes_per_second) == (2, 5000)
     assert (now.network.max_connections, now.network.max_connection_creation_rate) == (7, 9)
-    assert now.listener_bounds["PLAINTEXT"].connections_max == 4
+    assert now.listener_quotas["PLAINTEXT"].connections_max == 4
     assert now.storage.producer_id_expiration_ms == 1000
     assert now.log_defaults.max_message_bytes == 2000
     assert now.advertised["PLAINTEXT"].host == "example.org"

@@ -9,8 +9,12 @@ from collections.abc import Callable
 
 import pytest
 
-from barnabas.broker.lifecycle.cluster_id_check import ClusterCheck
-from barnabas.broker.lifecycle.node_identity import cluster_id, establish, lay_out
+from barnabas.broker.lifecycle.cluster_id_check import ClusterIdCheck
+from barnabas.broker.lifecycle.node_identity import (
+    cluster_id,
+    create_persistent_znodes,
+    establish_identity,
+)
 from barnabas.client.zookeeper.interface import ZooKeeper
 from barnabas.protocol.settings import ConfigError
 from barnabas.protocol.zookeeper import znodes
@@ -36,7 +40,7 @@ async def test_an_empty_zookeeper_is_told_at_once_and_waited_for(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     session = SimEnsemble(asyncio.get_running_loop()).connect()
-    confirming = asyncio.create_task(ClusterCheck(session, OURS).confirm())
+    confirming = asyncio.create_task(ClusterIdCheck(session, OURS).confirm())
     await until(lambda: bool(caplog.records))
     [warning] = caplog.records
     assert warning.levelname == "WARNING"
@@ -51,7 +55,7 @@ async def test_an_empty_zookeeper_is_told_at_once_and_waited_for(
 async def test_another_cluster_in_zookeeper_is_named(caplog: pytest.LogCaptureFixture) -> None:
     session = SimEnsemble(asyncio.get_running_loop()).connect()
     await written(session, "theirs")
-    confirming = asyncio.create_task(ClusterCheck(session, OURS).confirm())
+    confirming = asyncio.create_task(ClusterIdCheck(session, OURS).confirm())
     await until(lambda: "it holds cluster theirs" in caplog.text)
     confirming.cancel()
 
@@ -61,7 +65,7 @@ async def test_the_right_cluster_is_confirmed_without_a_word(
 ) -> None:
     session = SimEnsemble(asyncio.get_running_loop()).connect()
     await written(session, OURS)
-    await ClusterCheck(session, OURS).confirm()
+    await ClusterIdCheck(session, OURS).confirm()
     assert not caplog.records
 
 
@@ -73,7 +77,7 @@ async def test_a_node_whose_data_name_a_cluster_founds_no_other_one(
     loop = asyncio.get_running_loop()
 
     async def established(zookeeper: ZooKeeper) -> str:
-        found = await establish(
+        found = await establish_identity(
             zookeeper,
             files,
             [directory],
@@ -85,7 +89,7 @@ async def test_a_node_whose_data_name_a_cluster_founds_no_other_one(
         return found.cluster_id
 
     before, after = SimEnsemble(loop).connect(), SimEnsemble(loop).connect()
-    await lay_out(before)
+    await create_persistent_znodes(before)
     ours = await established(before)
     with pytest.raises(ConfigError, match=f"belongs to cluster {ours}.*lost its data"):
         await established(after)

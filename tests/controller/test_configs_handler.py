@@ -11,10 +11,10 @@ import pytest
 
 from barnabas.broker.controller.create_topics import RequestedTopic
 from barnabas.broker.handlers.describe_configs import NODE, PROTOCOL, TOPIC, ConfigsHandler
-from barnabas.broker.settings.dynamic_node_config import NodeConfigs
+from barnabas.broker.settings.dynamic_node_config import DynamicNodeConfig
 from barnabas.broker.settings.node_config import SECTIONS, load
 from barnabas.broker.settings.topic_configs import TopicConfigs
-from barnabas.broker.settings.unsupported_settings import KAFKA_NAMES
+from barnabas.broker.settings.unsupported_settings import UNSUPPORTED_SETTINGS
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages import describe_configs as messages
 from barnabas.protocol.settings import declared
@@ -41,7 +41,7 @@ async def handler(cluster: SmallCluster) -> ConfigsHandler:
     )
     await cluster.led("t", 0, 1)
     configs = TopicConfigs(cluster.observer, lambda: 0)
-    nodes = NodeConfigs(cluster.observer, 1, load(SETTINGS))
+    nodes = DynamicNodeConfig(cluster.observer, 1, load(SETTINGS))
     return ConfigsHandler(1, node.cache, configs, nodes)
 
 
@@ -118,7 +118,7 @@ async def test_a_node_tells_every_setting_that_it_has_or_that_kafka_tells(
     assert all(found[name].read_only for name in ours - kafka.keys())
     unmeant = {name for name, each in found.items() if each.documentation[:13] == "not enforced:"}
     assert unmeant >= {"num.io.threads", "queued.max.requests", "quota.window.num"}
-    assert unmeant - {"log.preallocate", PROTOCOL.name} <= KAFKA_NAMES.keys()
+    assert unmeant - {"log.preallocate", PROTOCOL.name} <= UNSUPPORTED_SETTINGS.keys()
     assert found["sasl.jaas.config"].is_sensitive
     assert (found["num.io.threads"].value, found["num.io.threads"].config_source) == ("8", 5)
 

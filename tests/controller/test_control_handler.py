@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from barnabas.broker.handlers.call import Parked
-from barnabas.broker.handlers.control_plane import ControlHandler
+from barnabas.broker.handlers.call import PendingResponse
+from barnabas.broker.handlers.control_plane import ControlPlaneHandler
 from barnabas.broker.metadata.metadata_cache import MetadataCache
 from barnabas.broker.replication.replica_manager import ReplicaManager
 from barnabas.broker.settings.log_config import LogConfig
@@ -42,7 +42,7 @@ EPOCH = 70
 
 @dataclass
 class Receiver:
-    handler: ControlHandler
+    handler: ControlPlaneHandler
     replicas: ReplicaManager
     logs: LogManager
     zookeeper: ZooKeeper
@@ -66,7 +66,9 @@ async def receiver(cluster: SmallCluster) -> AsyncIterator[Receiver]:
     await logs.load()
     cache = MetadataCache()
     replicas = hosting(logs, lambda topic, index: True)
-    handler = ControlHandler(replicas, cache, configs, node.controller, broker_epoch=lambda: EPOCH)
+    handler = ControlPlaneHandler(
+        replicas, cache, configs, node.controller, broker_epoch=lambda: EPOCH
+    )
     yield Receiver(handler, replicas, logs, cluster.observer)
     await logs.close()
 
@@ -210,7 +212,7 @@ async def test_only_the_active_controller_prepares_a_stop(
         ErrorCode.BROKER_NOT_AVAILABLE
     )
     other = await cluster.start(2, ("broker",))
-    answer = ControlHandler(
+    answer = ControlPlaneHandler(
         receiver.replicas,
         MetadataCache(),
         TopicConfigs(cluster.observer, lambda: 1),
@@ -220,11 +222,11 @@ async def test_only_the_active_controller_prepares_a_stop(
     assert await resolved(answer) == ErrorCode.STALE_CONTROLLER_EPOCH
 
 
-async def resolved(parked: Parked) -> int:
-    if not parked.is_resolved:
+async def resolved(pending: PendingResponse) -> int:
+    if not pending.is_resolved:
         done = asyncio.Event()
-        parked.then(lambda _parked: done.set())
+        pending.add_done_callback(lambda _parked: done.set())
         async with asyncio.timeout(60):
             await done.wait()
-    code: int = parked.answer.error_code
+    code: int = pending.answer.error_code
     return code

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Iterable
 
 import pytest
 
-from barnabas.broker.coordination.audit_topic_writer import AuditTopic
+from barnabas.broker.coordination.audit_topic_writer import AuditTopicWriter
 from barnabas.broker.metadata.metadata_cache import MetadataCache
 from barnabas.client.connection.connection import Connection
 from barnabas.protocol.api import ApiKey
@@ -35,7 +35,7 @@ class Scene:
         self.asked_for: list[str] = []
         self.metadata = MetadataCache()
         self.is_located = True
-        self.topic = AuditTopic(
+        self.topic = AuditTopicWriter(
             self.metadata,
             create=self.asked_for.append,
             dial=Connection.open,

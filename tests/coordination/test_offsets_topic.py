@@ -11,7 +11,7 @@ from collections.abc import Callable
 import pytest
 
 from barnabas.broker.coordination.offsets_topic import OffsetsTopic
-from barnabas.broker.lifecycle.node_identity import lay_out
+from barnabas.broker.lifecycle.node_identity import create_persistent_znodes
 from barnabas.broker.metadata.metadata_cache import Snapshot
 from barnabas.coordinator.ports import OFFSETS_TOPIC
 from barnabas.protocol.zookeeper import znodes
@@ -23,7 +23,7 @@ SEVEN = znodes.TopicAssignment(partitions=dict.fromkeys(range(7), (1,))).to_json
 
 async def test_a_topic_that_exists_is_found_at_once() -> None:
     zookeeper = SimEnsemble(asyncio.get_running_loop()).connect()
-    await lay_out(zookeeper)
+    await create_persistent_znodes(zookeeper)
     await zookeeper.create(PATH, SEVEN)
     found: list[int] = []
     topic = OffsetsTopic(zookeeper, found.append)
@@ -35,7 +35,7 @@ async def test_a_topic_that_is_created_is_found_by_every_node_alike() -> None:
     """Also across a cut connection, which takes the watch away."""
     ensemble = SimEnsemble(asyncio.get_running_loop())
     first, second = ensemble.connect(), ensemble.connect()
-    await lay_out(first)
+    await create_persistent_znodes(first)
     found: list[int] = []
     topics = [OffsetsTopic(zookeeper, found.append) for zookeeper in (first, second)]
     for topic in topics:
@@ -77,7 +77,7 @@ OLD, NEW = b"o" * 16, b"n" * 16
 async def test_the_count_of_a_deleted_topic_is_never_that_of_the_next(is_told_first: bool) -> None:
     """Whichever is heard first, of ZooKeeper and of the controller."""
     zookeeper = SimEnsemble(asyncio.get_running_loop()).connect()
-    await lay_out(zookeeper)
+    await create_persistent_znodes(zookeeper)
     await zookeeper.create(PATH, stored(7, OLD))
     heard: list[int | None] = []
     topic = OffsetsTopic(zookeeper, heard.append, lambda: heard.append(None))
@@ -103,7 +103,7 @@ async def test_the_count_of_a_deleted_topic_is_never_that_of_the_next(is_told_fi
 async def test_a_node_that_hears_late_of_a_deletion_serves_nothing_meanwhile() -> None:
     """ZooKeeper has the next topic already, the controller's word of it is under way."""
     zookeeper = SimEnsemble(asyncio.get_running_loop()).connect()
-    await lay_out(zookeeper)
+    await create_persistent_znodes(zookeeper)
     await zookeeper.create(PATH, stored(7, OLD))
     topic = OffsetsTopic(zookeeper, lambda count: None)
     topic.take(told(OLD))
@@ -119,7 +119,7 @@ async def test_a_node_that_hears_late_of_a_deletion_serves_nothing_meanwhile() -
 
 async def test_a_zookeeper_that_lost_the_topic_ends_no_group() -> None:
     zookeeper = SimEnsemble(asyncio.get_running_loop()).connect()
-    await lay_out(zookeeper)
+    await create_persistent_znodes(zookeeper)
     await zookeeper.create(PATH, stored(7, OLD))
     topic = OffsetsTopic(zookeeper, lambda count: None)
     topic.take(told(OLD))

@@ -6,7 +6,7 @@ import inspect
 from dataclasses import dataclass
 from typing import Any
 
-from barnabas.broker.handlers.call import Call, Parked
+from barnabas.broker.handlers.call import Call, PendingResponse
 from barnabas.broker.security.sasl import ANONYMOUS, PlainExchange
 from barnabas.protocol import api
 from barnabas.protocol.codec.compiler import decode, encode
@@ -46,7 +46,7 @@ def answered(answer: Any) -> Any:
                 assert answer.send(None) is None, "it waits"
         except StopIteration as stop:
             return stop.value
-    if isinstance(answer, Parked):
+    if isinstance(answer, PendingResponse):
         assert answer.is_resolved
         return answer.answer
     return answer

@@ -19,16 +19,16 @@ from barnabas.broker.handlers.conversion_process import (
     INLINE_CONVERTED,
     INLINE_OLD_BYTES,
     INLINE_RECORDS,
-    Conversions,
+    ConversionProcess,
     is_large_to_append,
     is_large_to_convert,
 )
 from barnabas.broker.handlers.fetch import FetchHandler
-from barnabas.broker.handlers.fetch_sessions import FetchSessions
+from barnabas.broker.handlers.fetch_sessions import FetchSessionCache
 from barnabas.broker.handlers.fetch_topic_ids import FetchTopicIds
 from barnabas.broker.handlers.leader_hints import LeaderHints
 from barnabas.broker.handlers.produce import ProduceHandler
-from barnabas.broker.handlers.stale_leaders import ReplacedLeaders
+from barnabas.broker.handlers.stale_leaders import StaleLeaders
 from barnabas.broker.metadata.metadata_cache import MetadataCache
 from barnabas.broker.replication.replica_manager import ReplicaManager
 from barnabas.protocol.errors import ErrorCode, Refused
@@ -48,14 +48,14 @@ LARGE = 3000
 
 
 @pytest.fixture
-async def conversions() -> AsyncIterator[Conversions]:
-    made = Conversions()
+async def conversions() -> AsyncIterator[ConversionProcess]:
+    made = ConversionProcess()
     yield made
     made.close()
 
 
 @pytest.fixture
-async def producing(replicas: ReplicaManager, conversions: Conversions) -> ProduceHandler:
+async def producing(replicas: ReplicaManager, conversions: ConversionProcess) -> ProduceHandler:
     return ProduceHandler(
         replicas,
         loop=asyncio.get_running_loop(),
@@ -65,9 +65,9 @@ async def producing(replicas: ReplicaManager, conversions: Conversions) -> Produ
 
 
 @pytest.fixture
-async def fetching(replicas: ReplicaManager, conversions: Conversions) -> FetchHandler:
+async def fetching(replicas: ReplicaManager, conversions: ConversionProcess) -> FetchHandler:
     loop, cache = asyncio.get_running_loop(), MetadataCache()
-    sessions = FetchSessions(10, now=loop.time, chance=random.Random(1))
+    sessions = FetchSessionCache(10, now=loop.time, rng=random.Random(1))
     return FetchHandler(
         replicas,
         loop=loop,
@@ -75,12 +75,12 @@ async def fetching(replicas: ReplicaManager, conversions: Conversions) -> FetchH
         room=lambda: 50 << 20,
         sessions=sessions,
         topic_ids=FetchTopicIds(cache, LeaderHints(cache, replicas)),
-        replaced=ReplacedLeaders(lambda: True),
+        replaced=StaleLeaders(lambda: True),
         conversions=conversions,
     )
 
 
-def pids(conversions: Conversions) -> list[int]:
+def pids(conversions: ConversionProcess) -> list[int]:
     """Of the process, if there is one."""
     executor = conversions._executor
     return list(executor._processes) if executor is not None else []
@@ -116,7 +116,7 @@ async def test_large_messages_of_an_old_format_become_one_batch(
 
 
 async def test_others_are_served_while_a_large_batch_is_converted(
-    producing: ProduceHandler, replicas: ReplicaManager, conversions: Conversions
+    producing: ProduceHandler, replicas: ReplicaManager, conversions: ConversionProcess
 ) -> None:
     lead(replicas, "t")
     lead(replicas, "u")
@@ -186,7 +186,7 @@ async def test_a_large_batch_is_converted_for_an_old_client_as_a_small_one_is(
     replicas: ReplicaManager,
     version: int,
     codec: int,
-    conversions: Conversions,
+    conversions: ConversionProcess,
 ) -> None:
     lead(replicas, "t")
     pairs = [(b"k%d" % n, b"v" * 50) for n in range(LARGE)]
@@ -221,7 +221,7 @@ async def test_an_old_client_that_waits_for_long_is_answered_with_nothing(
     assert (result.error_code, result.records) == (0, b"")
 
 
-async def test_a_process_that_dies_costs_no_request(conversions: Conversions) -> None:
+async def test_a_process_that_dies_costs_no_request(conversions: ConversionProcess) -> None:
     large = old_messages(LARGE)
     arguments: dict[str, Any] = {"produce_version": 2, "rules": RULES, "now_ms": NOW_MS}
     first = await conversions.prepare(large, **arguments)
@@ -233,7 +233,7 @@ async def test_a_process_that_dies_costs_no_request(conversions: Conversions) ->
     assert await conversions.prepare(large, **arguments) == first
 
 
-async def test_refusals_come_back_as_they_were_raised(conversions: Conversions) -> None:
+async def test_refusals_come_back_as_they_were_raised(conversions: ConversionProcess) -> None:
     nulls = batch.build_batch([(b"k", b"1"), (None, b"2")], timestamp_ms=NOW_MS)
     rules = ProduceRules(is_compacted=True)
     with pytest.raises(InvalidRecords) as refused:
@@ -250,7 +250,7 @@ async def test_refusals_come_back_as_they_were_raised(conversions: Conversions) 
 
 
 async def test_an_idle_process_is_ended(replicas: ReplicaManager) -> None:
-    conversions = Conversions(idle_s=0)
+    conversions = ConversionProcess(idle_s=0)
     data = batch.build_batch([(b"k", b"1")], timestamp_ms=NOW_MS)
     await conversions.down_convert(data, 1, 0, 100)
     await turns()
@@ -289,10 +289,10 @@ def test_what_takes_long_to_convert_is_known_from_its_headers() -> None:
 def test_the_process_ends_with_the_node_however_it_dies() -> None:
     program = (
         "import asyncio\n"
-        "from barnabas.broker.handlers.conversion_process import Conversions\n"
+        "from barnabas.broker.handlers.conversion_process import ConversionProcess\n"
         "from barnabas.protocol.records.batch import build_batch\n"
         "async def run():\n"
-        "    conversions = Conversions()\n"
+        "    conversions = ConversionProcess()\n"
         "    data = build_batch([(b'k', b'v')], timestamp_ms=0)\n"
         "    await conversions.down_convert(data, 1, 0, 100)\n"
         "    print(*conversions._executor._processes, flush=True)\n"

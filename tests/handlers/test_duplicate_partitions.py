@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from barnabas.broker.handlers.conversion_process import Conversions
+from barnabas.broker.handlers.conversion_process import ConversionProcess
 from barnabas.broker.handlers.duplicate_partitions import each_partition_once
 from barnabas.broker.handlers.produce import ProduceHandler
 from barnabas.broker.replication.replica_manager import ReplicaManager
@@ -23,7 +23,7 @@ from tests.replication.logs import NOW_MS, a_batch, lead
 
 @pytest.fixture
 async def producing(replicas: ReplicaManager) -> AsyncIterator[ProduceHandler]:
-    conversions = Conversions()
+    conversions = ConversionProcess()
     yield ProduceHandler(
         replicas,
         loop=asyncio.get_running_loop(),

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from barnabas.broker.handlers.call import Parked
+from barnabas.broker.handlers.call import PendingResponse
 from barnabas.broker.handlers.fetch import FetchHandler
-from barnabas.broker.handlers.fetch_sessions import FetchSessions
+from barnabas.broker.handlers.fetch_sessions import FetchSessionCache
 from barnabas.broker.handlers.fetch_topic_ids import FetchTopicIds
 from barnabas.broker.handlers.leader_hints import LeaderHints
-from barnabas.broker.handlers.stale_leaders import ReplacedLeaders
+from barnabas.broker.handlers.stale_leaders import StaleLeaders
 from barnabas.broker.metadata.metadata_cache import MetadataCache
 from barnabas.broker.replication.replica_manager import ReplicaManager
 from barnabas.protocol.errors import ErrorCode
@@ -45,9 +45,9 @@ def serving(
         loop=loop,
         bytes_max=50 << 20,
         room=room,
-        sessions=FetchSessions(slots, now=loop.time, chance=random.Random(1)),
+        sessions=FetchSessionCache(slots, now=loop.time, rng=random.Random(1)),
         topic_ids=FetchTopicIds(cache, LeaderHints(cache, replicas)),
-        replaced=ReplacedLeaders(holds_lease),
+        replaced=StaleLeaders(holds_lease),
     )
 
 
@@ -256,23 +256,23 @@ async def test_a_failed_disk_is_named_to_those_who_know_the_code(
     assert result.error_code == code
 
 
-async def waiting(handler: FetchHandler, *topics: messages.Topic, **more: Any) -> Parked:
+async def waiting(handler: FetchHandler, *topics: messages.Topic, **more: Any) -> PendingResponse:
     more = {"max_wait_ms": 60_000, **more}
-    parked = handler.fetch(call(request(*topics, **more), 11))
-    assert isinstance(parked, Parked)
+    pending = handler.fetch(call(request(*topics, **more), 11))
+    assert isinstance(pending, PendingResponse)
     await turns()
-    assert not parked.is_resolved
-    return parked
+    assert not pending.is_resolved
+    return pending
 
 
 async def test_a_fetch_at_the_end_is_answered_when_something_comes(
     handler: FetchHandler, replicas: ReplicaManager
 ) -> None:
     lead(replicas, "t")
-    parked = await waiting(handler, wanted("t"))
+    pending = await waiting(handler, wanted("t"))
     produce(replicas, "t", 1, 2)
     await turns()
-    assert offsets(results(answered(parked))[0].records) == [0, 1, 2]
+    assert offsets(results(answered(pending))[0].records) == [0, 1, 2]
 
 
 async def test_a_fetch_waits_until_its_least_number_of_bytes_is_there(
@@ -281,13 +281,13 @@ async def test_a_fetch_waits_until_its_least_number_of_bytes_is_there(
     lead(replicas, "t")
     lead(replicas, "u")
     produce(replicas, "t", 1)
-    parked = await waiting(handler, wanted("t"), wanted("u"), min_bytes=2 * len(a_batch()) + 1)
+    pending = await waiting(handler, wanted("t"), wanted("u"), min_bytes=2 * len(a_batch()) + 1)
     produce(replicas, "u", 1)
     await turns()
-    assert not parked.is_resolved
+    assert not pending.is_resolved
     produce(replicas, "t", 1)
     await turns()
-    counts = [len(offsets(result.records)) for result in results(answered(parked))]
+    counts = [len(offsets(result.records)) for result in results(answered(pending))]
     assert counts == [2, 1]
 
 
@@ -295,35 +295,35 @@ async def test_a_fetch_is_answered_empty_when_its_time_is_up(
     handler: FetchHandler, replicas: ReplicaManager
 ) -> None:
     lead(replicas, "t")
-    parked = handler.fetch(call(request(wanted("t"), max_wait_ms=1), 11))
+    pending = handler.fetch(call(request(wanted("t"), max_wait_ms=1), 11))
     late = asyncio.Event()
-    assert isinstance(parked, Parked)
-    parked.then(lambda _: late.set())
+    assert isinstance(pending, PendingResponse)
+    pending.add_done_callback(lambda _: late.set())
     await late.wait()
-    assert results(parked.answer)[0].records == b""
+    assert results(pending.answer)[0].records == b""
 
 
 async def test_a_waiting_fetch_is_answered_when_leadership_moves(
     handler: FetchHandler, replicas: ReplicaManager
 ) -> None:
     lead(replicas, "t")
-    parked = await waiting(handler, wanted("t"))
+    pending = await waiting(handler, wanted("t"))
     follow(replicas, "t")
     await turns()
-    assert results(answered(parked))[0].error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert results(answered(pending))[0].error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
 async def test_nothing_remains_of_a_fetch_whose_peer_is_gone(
     handler: FetchHandler, replicas: ReplicaManager
 ) -> None:
     lead(replicas, "t")
-    parked = await waiting(handler, wanted("t"))
-    assert parked.on_drop is not None
-    parked.on_drop()
+    pending = await waiting(handler, wanted("t"))
+    assert pending.on_drop is not None
+    pending.on_drop()
     assert not replicas.led("t", 0).readers
     produce(replicas, "t", 1)
     await turns()
-    assert not parked.is_resolved
+    assert not pending.is_resolved
 
 
 async def test_a_consumer_that_closes_its_session_is_answered_at_once(

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from barnabas.broker.handlers.call import Parked
+from barnabas.broker.handlers.call import PendingResponse
 from barnabas.broker.handlers.fetch import FetchHandler
 from barnabas.broker.replication.followers import GIVEN_MOST
 from barnabas.broker.replication.partition import Partition
@@ -122,8 +122,8 @@ async def test_a_follower_is_woken_by_an_append_and_a_consumer_by_its_commit(
 ) -> None:
     waiting = handler.fetch(call(request(0, max_wait_ms=60_000), VERSION, peer=PEER))
     consumer = handler.fetch(call(request(0, node=-1, max_wait_ms=60_000), VERSION))
-    assert isinstance(waiting, Parked)
-    assert isinstance(consumer, Parked)
+    assert isinstance(waiting, PendingResponse)
+    assert isinstance(consumer, PendingResponse)
     append(partition)
     append(partition)
     await turns()
@@ -183,7 +183,7 @@ async def test_waiting_ends_when_the_leader_is_another(
     waiting = handler.fetch(call(request(0, max_wait_ms=60_000), VERSION, peer=PEER))
     follow(replicas, "t", epoch=5)
     await turns()
-    assert isinstance(waiting, Parked)
+    assert isinstance(waiting, PendingResponse)
     assert results(waiting.answer)[0].error_code == 6
 
 
@@ -217,7 +217,7 @@ async def test_between_two_looks_at_all_a_session_looks_at_what_moved(
     silent = request(0, session_id=session, session_epoch=1, max_wait_ms=60_000)
     silent.topics = []
     waiting = handler.fetch(call(silent, VERSION, peer=PEER))
-    assert isinstance(waiting, Parked)
+    assert isinstance(waiting, PendingResponse)
     append(other)
     await turns()
     [topic] = waiting.answer.responses
@@ -228,7 +228,7 @@ async def test_between_two_looks_at_all_a_session_looks_at_what_moved(
     assert (topic.topic, offsets(topic.partitions[0].records)) == ("t", [0])
     silent.session_epoch = 3
     waiting = handler.fetch(call(silent, VERSION, peer=PEER))
-    assert isinstance(waiting, Parked)
+    assert isinstance(waiting, PendingResponse)
     follow(replicas, "t", epoch=5)
     await turns()
     assert [one.error_code for one in results(waiting.answer)] == [6]

@@ -11,8 +11,8 @@ from barnabas.broker.handlers.fetch_sessions import (
     IDLE_S,
     NO_SESSION,
     PARTITIONS_MAX,
-    FetchSessions,
-    Reading,
+    FetchContext,
+    FetchSessionCache,
 )
 from barnabas.protocol.errors import ErrorCode, Refused
 from barnabas.protocol.messages import fetch as messages
@@ -34,8 +34,8 @@ def clock() -> Clock:
 
 
 @pytest.fixture
-def sessions(clock: Clock) -> FetchSessions:
-    return FetchSessions(2, now=clock, chance=random.Random(1))
+def sessions(clock: Clock) -> FetchSessionCache:
+    return FetchSessionCache(2, now=clock, rng=random.Random(1))
 
 
 def request(
@@ -63,7 +63,7 @@ def request(
     )
 
 
-def answered(reading: Reading, *, high_watermark: int = 5) -> messages.FetchResponse:
+def answered(reading: FetchContext, *, high_watermark: int = 5) -> messages.FetchResponse:
     """The answer when nothing but the high watermark is to be told."""
     for one in reading.wanted:
         one.result.high_watermark = high_watermark
@@ -71,7 +71,7 @@ def answered(reading: Reading, *, high_watermark: int = 5) -> messages.FetchResp
     return reading.answer()
 
 
-def served(reading: Reading, *, high_watermark: int = 5) -> list[int]:
+def served(reading: FetchContext, *, high_watermark: int = 5) -> list[int]:
     """Which partitions the reader is told of."""
     return told(answered(reading, high_watermark=high_watermark))
 
@@ -80,21 +80,21 @@ def told(answer: messages.FetchResponse) -> list[int]:
     return [one.partition_index for topic in answer.responses for one in topic.partitions]
 
 
-def begun(sessions: FetchSessions, *indexes: int, replica: int = -1) -> int:
+def begun(sessions: FetchSessionCache, *indexes: int, replica: int = -1) -> int:
     """A new session for these partitions."""
     session = answered(sessions.begin(request(*indexes, replica=replica))).session_id
     assert session != NO_SESSION
     return session
 
 
-def test_a_first_request_is_answered_whole_and_remembered(sessions: FetchSessions) -> None:
+def test_a_first_request_is_answered_whole_and_remembered(sessions: FetchSessionCache) -> None:
     reading = sessions.begin(request(0, 1))
     answer = reading.answer()
     assert told(answer) == [0, 1]
     assert answer.session_id != NO_SESSION
 
 
-def test_only_what_is_named_differently_is_read_differently(sessions: FetchSessions) -> None:
+def test_only_what_is_named_differently_is_read_differently(sessions: FetchSessionCache) -> None:
     session = begun(sessions, 0, 1, 2)
     reading = sessions.begin(request(1, session=session, epoch=1, offset=9))
     asked = {one.partition.partition: one.partition.fetch_offset for one in reading.wanted}
@@ -103,7 +103,7 @@ def test_only_what_is_named_differently_is_read_differently(sessions: FetchSessi
     assert [one.partition.partition for one in reading.wanted] == [1, 2, 3]
 
 
-def test_only_news_are_told(sessions: FetchSessions) -> None:
+def test_only_news_are_told(sessions: FetchSessionCache) -> None:
     session = begun(sessions, 0, 1)
     assert served(sessions.begin(request(session=session, epoch=1))) == []
     moved = sessions.begin(request(session=session, epoch=2))
@@ -116,7 +116,7 @@ def test_only_news_are_told(sessions: FetchSessions) -> None:
     assert told(reading.answer()) == [1]
 
 
-def test_an_error_is_told_each_time_and_its_end_as_well(sessions: FetchSessions) -> None:
+def test_an_error_is_told_each_time_and_its_end_as_well(sessions: FetchSessionCache) -> None:
     session = begun(sessions, 0)
     for epoch in (1, 2):
         reading = sessions.begin(request(session=session, epoch=epoch))
@@ -126,7 +126,7 @@ def test_an_error_is_told_each_time_and_its_end_as_well(sessions: FetchSessions)
     assert served(sessions.begin(request(session=session, epoch=4))) == []
 
 
-def test_partitions_that_had_records_are_served_last_next_time(sessions: FetchSessions) -> None:
+def test_partitions_that_had_records_are_served_last_next_time(sessions: FetchSessionCache) -> None:
     session = begun(sessions, 0, 1, 2)
     reading = sessions.begin(request(session=session, epoch=1))
     for one in reading.wanted:
@@ -137,7 +137,7 @@ def test_partitions_that_had_records_are_served_last_next_time(sessions: FetchSe
     assert [one.partition.partition for one in again.wanted] == [1, 2, 0]
 
 
-def test_an_unknown_session_and_a_wrong_epoch_are_refused(sessions: FetchSessions) -> None:
+def test_an_unknown_session_and_a_wrong_epoch_are_refused(sessions: FetchSessionCache) -> None:
     session = begun(sessions, 0)
     for asked, code in (
         (request(session=session + 1, epoch=1), ErrorCode.FETCH_SESSION_ID_NOT_FOUND),
@@ -150,7 +150,9 @@ def test_an_unknown_session_and_a_wrong_epoch_are_refused(sessions: FetchSession
     sessions.begin(request(session=session, epoch=1))
 
 
-def test_a_session_ends_when_asked_when_begun_anew_and_when_empty(sessions: FetchSessions) -> None:
+def test_a_session_ends_when_asked_when_begun_anew_and_when_empty(
+    sessions: FetchSessionCache,
+) -> None:
     session = begun(sessions, 0)
     closing = sessions.begin(request(0, session=session, epoch=-1)).answer()
     assert (closing.session_id, told(closing)) == (NO_SESSION, [0])
@@ -165,21 +167,21 @@ def test_a_session_ends_when_asked_when_begun_anew_and_when_empty(sessions: Fetc
     assert sessions._partitions == 0
 
 
-def test_the_epoch_begins_again_at_one(sessions: FetchSessions) -> None:
+def test_the_epoch_begins_again_at_one(sessions: FetchSessionCache) -> None:
     session = begun(sessions, 0)
     sessions._sessions[session].epoch = 2**31 - 1
     sessions.begin(request(session=session, epoch=2**31 - 1))
     sessions.begin(request(session=session, epoch=1))
 
 
-def test_without_room_a_reader_is_served_without_a_session(sessions: FetchSessions) -> None:
+def test_without_room_a_reader_is_served_without_a_session(sessions: FetchSessionCache) -> None:
     first, second = begun(sessions, 0), begun(sessions, 0)
     late = sessions.begin(request(0, 1, 2)).answer()
     assert (late.session_id, told(late)) == (NO_SESSION, [0, 1, 2])
     assert set(sessions._sessions) == {first, second}
 
 
-def test_a_session_idle_for_long_makes_room(sessions: FetchSessions, clock: Clock) -> None:
+def test_a_session_idle_for_long_makes_room(sessions: FetchSessionCache, clock: Clock) -> None:
     first, second = begun(sessions, 0), begun(sessions, 0)
     clock.seconds += IDLE_S + 1
     sessions.begin(request(session=first, epoch=1))
@@ -189,7 +191,7 @@ def test_a_session_idle_for_long_makes_room(sessions: FetchSessions, clock: Cloc
 
 
 def test_a_larger_session_pushes_out_an_old_smaller_one(
-    sessions: FetchSessions, clock: Clock
+    sessions: FetchSessionCache, clock: Clock
 ) -> None:
     small, large = begun(sessions, 0), begun(sessions, 0, 1, 2)
     clock.seconds += IDLE_S - 1
@@ -202,7 +204,7 @@ def test_a_larger_session_pushes_out_an_old_smaller_one(
 
 
 def test_a_follower_pushes_out_consumers_of_any_age_but_no_follower(
-    sessions: FetchSessions,
+    sessions: FetchSessionCache,
 ) -> None:
     begun(sessions, 0, 1, 2)
     one = begun(sessions, 0, replica=FOLLOWER)
@@ -212,7 +214,7 @@ def test_a_follower_pushes_out_consumers_of_any_age_but_no_follower(
 
 
 def test_all_sessions_together_remember_so_many_partitions(
-    sessions: FetchSessions, monkeypatch: pytest.MonkeyPatch
+    sessions: FetchSessionCache, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("barnabas.broker.handlers.fetch_sessions.PARTITIONS_MAX", 4)
     assert PARTITIONS_MAX > 100_000

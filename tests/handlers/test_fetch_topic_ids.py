@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from barnabas.broker.handlers.call import Parked
+from barnabas.broker.handlers.call import PendingResponse
 from barnabas.broker.handlers.fetch import FetchHandler
 from barnabas.broker.metadata.metadata_cache import MetadataCache
 from barnabas.broker.replication.replica_manager import ReplicaManager
@@ -230,6 +230,6 @@ async def test_a_follower_that_means_another_topic_of_that_name_commits_nothing(
             replica_state=messages.ReplicaState(replica_id=2),
         )
         peer = SomePeer(listener="INTERNAL", is_internal=True)
-        parked = handler.fetch(call(request, 17, peer=peer))
-        assert not isinstance(parked, Parked)
+        pending = handler.fetch(call(request, 17, peer=peer))
+        assert not isinstance(pending, PendingResponse)
         assert replicas.led("t", 0).high_watermark == mark

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import pytest
 
 from barnabas.broker.handlers import inline_work
-from barnabas.broker.handlers.conversion_process import Conversions, is_large_to_append
+from barnabas.broker.handlers.conversion_process import ConversionProcess, is_large_to_append
 from barnabas.broker.handlers.inline_work import BATCH_STEPS, TURN_STEPS, InlineWork, TurnIsSpent
 from barnabas.broker.handlers.produce import ProduceHandler
 from barnabas.broker.replication.replica_manager import ReplicaManager
@@ -51,15 +51,15 @@ class Ledger(InlineWork):
 
 
 @pytest.fixture
-async def conversions() -> AsyncIterator[Conversions]:
-    made = Conversions()
+async def conversions() -> AsyncIterator[ConversionProcess]:
+    made = ConversionProcess()
     made.inline = Ledger()
     yield made
     made.close()
 
 
 @pytest.fixture
-async def producing(replicas: ReplicaManager, conversions: Conversions) -> ProduceHandler:
+async def producing(replicas: ReplicaManager, conversions: ConversionProcess) -> ProduceHandler:
     return ProduceHandler(
         replicas,
         loop=asyncio.get_running_loop(),
@@ -68,7 +68,7 @@ async def producing(replicas: ReplicaManager, conversions: Conversions) -> Produ
     )
 
 
-def worst_turn(conversions: Conversions) -> int:
+def worst_turn(conversions: ConversionProcess) -> int:
     assert isinstance(conversions.inline, Ledger)
     return max(conversions.inline.turns)
 
@@ -81,7 +81,7 @@ def gzipped(count: int) -> bytes:
 
 @pytest.mark.parametrize("name", HOSTILE)
 async def test_a_hostile_batch_is_checked_in_the_process_and_others_are_served(
-    producing: ProduceHandler, replicas: ReplicaManager, conversions: Conversions, name: str
+    producing: ProduceHandler, replicas: ReplicaManager, conversions: ConversionProcess, name: str
 ) -> None:
     lead(replicas, "t")
     lead(replicas, "u")
@@ -95,7 +95,7 @@ async def test_a_hostile_batch_is_checked_in_the_process_and_others_are_served(
 
 
 async def test_a_request_of_many_such_batches_takes_many_turns(
-    producing: ProduceHandler, replicas: ReplicaManager, conversions: Conversions
+    producing: ProduceHandler, replicas: ReplicaManager, conversions: ConversionProcess
 ) -> None:
     topics = [f"t{number}" for number in range(12)]
     for topic in topics:
@@ -109,7 +109,7 @@ async def test_a_request_of_many_such_batches_takes_many_turns(
 
 
 async def test_many_requests_in_one_turn_of_the_loop_take_many_turns(
-    producing: ProduceHandler, replicas: ReplicaManager, conversions: Conversions
+    producing: ProduceHandler, replicas: ReplicaManager, conversions: ConversionProcess
 ) -> None:
     lead(replicas, "t")
     costly = gzipped(15)
@@ -143,7 +143,7 @@ async def test_batches_checked_before_one_that_takes_too_much_are_appended_as_th
 
 
 async def test_a_hostile_batch_is_converted_for_an_old_client_in_the_process(
-    fetching: Any, replicas: ReplicaManager, conversions: Conversions
+    fetching: Any, replicas: ReplicaManager, conversions: ConversionProcess
 ) -> None:
     lead(replicas, "t")
     for _ in range(2):

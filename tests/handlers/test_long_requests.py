@@ -11,14 +11,14 @@ import pytest
 from barnabas.broker.handlers import fetch as fetch_handler
 from barnabas.broker.handlers import fetch_sessions
 from barnabas.broker.handlers.call import Call, LongCall
-from barnabas.broker.handlers.conversion_process import Conversions
+from barnabas.broker.handlers.conversion_process import ConversionProcess
 from barnabas.broker.handlers.cooperative import TURN_STEPS
 from barnabas.broker.handlers.fetch import READ_STEPS
-from barnabas.broker.handlers.fetch_sessions import Wanted
+from barnabas.broker.handlers.fetch_sessions import PartitionRead
 from barnabas.broker.handlers.inline_work import BATCH_STEPS
 from barnabas.broker.handlers.list_offsets import MAX_TIMESTAMP, SEARCH_STEPS, ListOffsetsHandler
 from barnabas.broker.handlers.offset_for_leader_epoch import LeaderEpochsHandler
-from barnabas.broker.handlers.stale_leaders import ReplacedLeaders
+from barnabas.broker.handlers.stale_leaders import StaleLeaders
 from barnabas.broker.metadata.metadata_cache import MetadataCache
 from barnabas.broker.replication.replica_manager import ReplicaManager
 from barnabas.protocol.errors import ErrorCode, Refused
@@ -60,7 +60,7 @@ class TurnCounter:
 
 
 @pytest.fixture
-async def offsets(replicas: ReplicaManager, conversions: Conversions) -> ListOffsetsHandler:
+async def offsets(replicas: ReplicaManager, conversions: ConversionProcess) -> ListOffsetsHandler:
     return ListOffsetsHandler(replicas, conversions)
 
 
@@ -75,7 +75,7 @@ async def by_time(handler: ListOffsetsHandler, *timestamps: int) -> list[Any]:
 async def test_a_time_in_a_hostile_batch_is_found_in_the_process(
     offsets: ListOffsetsHandler,
     replicas: ReplicaManager,
-    conversions: Conversions,
+    conversions: ConversionProcess,
     name: str,
     timestamp: int,
 ) -> None:
@@ -91,7 +91,7 @@ async def test_a_time_in_a_hostile_batch_is_found_in_the_process(
 
 
 async def test_a_batch_that_cannot_be_read_is_told_alike_from_the_process(
-    offsets: ListOffsetsHandler, replicas: ReplicaManager, conversions: Conversions
+    offsets: ListOffsetsHandler, replicas: ReplicaManager, conversions: ConversionProcess
 ) -> None:
     lead(replicas, "t")
     data = bytearray(HOSTILE["gzip members"]())
@@ -205,7 +205,9 @@ async def test_what_is_appended_while_a_long_fetch_reads_ends_its_wait(
     handler = serving(replicas)
     read_some, seen = handler._read_some, list[int]()
 
-    def read(call: Call, wanted: Sequence[Wanted], left: int, is_first: bool) -> tuple[int, bool]:
+    def read(
+        call: Call, wanted: Sequence[PartitionRead], left: int, is_first: bool
+    ) -> tuple[int, bool]:
         index = wanted[0].partition.partition
         if index == 2 and index not in seen:
             if is_led_elsewhere:
@@ -300,7 +302,7 @@ async def test_the_epochs_of_very_many_partitions_take_many_turns(replicas: Repl
     )
     with TurnCounter() as counter:
         answer = await LeaderEpochsHandler(
-            replicas, ReplacedLeaders(lambda: True)
+            replicas, StaleLeaders(lambda: True)
         ).offset_for_leader_epoch(call(request, 3))
     assert counter.turns >= count // TURN_STEPS
     first, *others = answer.topics[0].partitions

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from barnabas.broker.handlers.call import Parked
+from barnabas.broker.handlers.call import PendingResponse
 from barnabas.broker.handlers.produce import ProduceHandler
 from barnabas.broker.replication.replica_manager import ReplicaManager
 from barnabas.protocol.errors import CorruptRequest, ErrorCode
@@ -198,13 +198,13 @@ async def test_acks_of_all_wait_for_the_flush_that_the_topic_asks_for(
     shelf.settings = {"flush.messages": "1"}
     for topic in ("t", "u"):
         lead(replicas, topic)
-    parked = handler.produce(call(request(("t", a_batch()), ("u", a_batch())), 9))
+    pending = handler.produce(call(request(("t", a_batch()), ("u", a_batch())), 9))
     quick = answered(handler.produce(call(request(("t", a_batch()), acks=1), 9)))
     assert results(quick)[0].base_offset == 1
-    assert isinstance(parked, Parked)
-    assert not parked.is_resolved
+    assert isinstance(pending, PendingResponse)
+    assert not pending.is_resolved
     await shelf.flush()
-    assert [result.error_code for result in results(answered(parked))] == [0, 0]
+    assert [result.error_code for result in results(answered(pending))] == [0, 0]
 
 
 async def test_acks_of_all_that_do_not_come_in_time_are_timed_out(
@@ -212,12 +212,12 @@ async def test_acks_of_all_that_do_not_come_in_time_are_timed_out(
 ) -> None:
     shelf.settings = {"flush.messages": "1"}
     lead(replicas, "t")
-    parked = handler.produce(call(request(("t", a_batch()), timeout_ms=1), 9))
-    assert isinstance(parked, Parked)
+    pending = handler.produce(call(request(("t", a_batch()), timeout_ms=1), 9))
+    assert isinstance(pending, PendingResponse)
     late = asyncio.Event()
-    parked.then(lambda _: late.set())
+    pending.add_done_callback(lambda _: late.set())
     await late.wait()
-    assert results(parked.answer)[0].error_code == ErrorCode.REQUEST_TIMED_OUT
+    assert results(pending.answer)[0].error_code == ErrorCode.REQUEST_TIMED_OUT
 
 
 async def test_acks_of_all_end_with_leadership(
@@ -225,9 +225,9 @@ async def test_acks_of_all_end_with_leadership(
 ) -> None:
     shelf.settings = {"flush.messages": "1"}
     lead(replicas, "t")
-    parked = handler.produce(call(request(("t", a_batch())), 9))
+    pending = handler.produce(call(request(("t", a_batch())), 9))
     follow(replicas, "t")
-    assert results(answered(parked))[0].error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert results(answered(pending))[0].error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
 @pytest.mark.parametrize(("version", "code"), [(3, 6), (4, 56)])

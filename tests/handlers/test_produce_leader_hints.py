@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from barnabas.broker.handlers.call import Parked
+from barnabas.broker.handlers.call import PendingResponse
 from barnabas.broker.handlers.leader_hints import LeaderHints
 from barnabas.broker.handlers.produce import ProduceHandler
 from barnabas.broker.metadata.metadata_cache import MetadataCache
@@ -64,11 +64,11 @@ async def test_a_leader_that_loses_its_place_names_the_next_one(
     handler: ProduceHandler, replicas: ReplicaManager
 ) -> None:
     lead(replicas, "t", replicas=[1, 2], isr=[1, 2])
-    parked = handler.produce(call(request("t", acks=-1), 11))
-    assert isinstance(parked, Parked)
-    assert not parked.is_resolved
+    pending = handler.produce(call(request("t", acks=-1), 11))
+    assert isinstance(pending, PendingResponse)
+    assert not pending.is_resolved
     follow(replicas, "t", epoch=3)
-    answer = over_the_wire(answered(parked), 11)
+    answer = over_the_wire(answered(pending), 11)
     [told] = answer.responses[0].partition_responses
     assert (told.error_code, told.current_leader) == (6, HINT)
     assert list(answer.node_endpoints) == [NODE]

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from barnabas.broker.handlers.call import Parked
+from barnabas.broker.handlers.call import PendingResponse
 from barnabas.broker.handlers.fetch import FetchHandler
 from barnabas.broker.handlers.list_offsets import ListOffsetsHandler
 from barnabas.broker.replication.replica_manager import ReplicaManager
@@ -89,14 +89,14 @@ async def test_a_waiting_reader_of_committed_records_is_answered_when_a_transact
     partition = replicas.led("t", 0)
     append(partition, in_transaction(7))
     asking = request(wanted("t"), isolation_level=COMMITTED, max_wait_ms=60_000)
-    parked = handler.fetch(call(asking, VERSION))
-    assert isinstance(parked, Parked)
+    pending = handler.fetch(call(asking, VERSION))
+    assert isinstance(pending, PendingResponse)
     append(partition, a_batch(4))
     await turns()
-    assert not parked.is_resolved
+    assert not pending.is_resolved
     append(partition, marker(7, Marker.ABORT))
     await turns()
-    result = results(answered(parked))[0]
+    result = results(answered(pending))[0]
     assert offsets(result.records) == [0, 1, 2, 3, 4, 5]
     assert aborted(result) == [(7, 0)]
 
@@ -107,10 +107,10 @@ async def test_nothing_is_left_of_aborted_transactions_read_before_an_error(
     partition = replicas.led("t", 0)
     append(partition, in_transaction(7), marker(7, Marker.ABORT))
     asking = request(wanted("t"), isolation_level=COMMITTED, max_wait_ms=60_000, min_bytes=1 << 20)
-    parked = handler.fetch(call(asking, VERSION))
+    pending = handler.fetch(call(asking, VERSION))
     follow(replicas, "t")
     await turns()
-    result = results(answered(parked))[0]
+    result = results(answered(pending))[0]
     assert (result.error_code, aborted(result)) == (ErrorCode.NOT_LEADER_OR_FOLLOWER, [])
 
 

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from barnabas.broker.handlers.fetch import FetchHandler
-from barnabas.broker.handlers.fetch_sessions import FetchSessions
+from barnabas.broker.handlers.fetch_sessions import FetchSessionCache
 from barnabas.broker.handlers.fetch_topic_ids import FetchTopicIds
 from barnabas.broker.handlers.leader_hints import LeaderHints
 from barnabas.broker.handlers.offset_for_leader_epoch import LeaderEpochsHandler
-from barnabas.broker.handlers.stale_leaders import ReplacedLeaders
+from barnabas.broker.handlers.stale_leaders import StaleLeaders
 from barnabas.broker.metadata.metadata_cache import MetadataCache
 from barnabas.broker.replication.replica_manager import ReplicaManager
 from barnabas.protocol.errors import ErrorCode
@@ -50,13 +50,13 @@ async def handlers(
     lead(replicas, "t", epoch=EPOCH, replicas=[1, 2, 3], isr=[1, 2])
     replicas.led("t", 0).append(a_batch(END), acks=1, is_client=True)
     loop, cache = asyncio.get_running_loop(), MetadataCache()
-    replaced = ReplacedLeaders(lease.holds)
+    replaced = StaleLeaders(lease.holds)
     reading = FetchHandler(
         replicas,
         loop=loop,
         bytes_max=1 << 20,
         room=lambda: 1 << 20,
-        sessions=FetchSessions(10, now=loop.time, chance=random.Random(1)),
+        sessions=FetchSessionCache(10, now=loop.time, rng=random.Random(1)),
         topic_ids=FetchTopicIds(cache, LeaderHints(cache, replicas)),
         replaced=replaced,
     )

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
-from barnabas.broker.lifecycle.log_dir_events import DiskNotices
-from barnabas.broker.lifecycle.node_identity import lay_out
+from barnabas.broker.lifecycle.log_dir_events import LogDirEvents
+from barnabas.broker.lifecycle.node_identity import create_persistent_znodes
 from barnabas.client.zookeeper.interface import ZooKeeper
 from barnabas.protocol.zookeeper import znodes
 from tests.sim.sim_zookeeper import SimEnsemble
@@ -25,15 +25,15 @@ async def notes(zookeeper: ZooKeeper, count: int) -> list[int]:
 async def test_a_note_is_written_for_each_change_and_after_an_outage() -> None:
     ensemble = SimEnsemble(asyncio.get_running_loop())
     observer, zookeeper = ensemble.connect(), ensemble.connect()
-    await lay_out(observer)
-    telling = DiskNotices(zookeeper, 7)
+    await create_persistent_znodes(observer)
+    telling = LogDirEvents(zookeeper, 7)
     async with asyncio.TaskGroup() as tasks:
         running = tasks.create_task(telling.run())
-        telling.tell()
-        telling.tell()
+        telling.notify()
+        telling.notify()
         assert await notes(observer, 1) == [7]
         zookeeper.suspend()
-        telling.tell()
+        telling.notify()
         zookeeper.resume()
         assert await notes(observer, 2) == [7, 7]
         running.cancel()

@@ -11,7 +11,12 @@ import pytest
 from barnabas.broker.handlers import sasl
 from barnabas.broker.handlers.api_versions import ApiVersionsHandler
 from barnabas.broker.handlers.metadata import MetadataHandler
-from barnabas.broker.lifecycle.peer_compatibility import Answer, Peer, Peers, Verdict
+from barnabas.broker.lifecycle.peer_compatibility import (
+    PeerAnswer,
+    Peers,
+    PeerVerdict,
+    RegisteredPeer,
+)
 from barnabas.broker.metadata.metadata_cache import MetadataCache
 from barnabas.broker.net.dispatch import Dispatcher
 from barnabas.broker.net.limits import Limits
@@ -44,7 +49,7 @@ async def node(
     """The inter-broker listener of a node; its port."""
     async with asyncio.TaskGroup() as tasks:
         dispatcher = Dispatcher(tasks)
-        dispatcher.register(ApiVersionsHandler(dispatcher.offered).handlers())
+        dispatcher.register(ApiVersionsHandler(dispatcher.supported_versions).handlers())
         dispatcher.register(sasl.handlers())
         dispatcher.register(MetadataHandler(MetadataCache(), cluster, create=None).handlers())
         for key in BETWEEN_NODES:
@@ -61,18 +66,18 @@ async def node(
 
 async def answer(
     port: int, *, secret: str | None = None, listener: str = "INTERNAL", theirs: str = "INTERNAL"
-) -> Answer:
+) -> PeerAnswer:
     """What comes of asking the node at this port."""
     zookeeper = SimEnsemble(asyncio.get_running_loop()).connect()
     peers = Peers(zookeeper, OURS, CLUSTER, listener=listener, secret=secret)
     registration = znodes.BrokerRegistration(endpoints={theirs: (LOOPBACK, port)}, timestamp=0)
-    return await peers.ask(Peer(THEIRS, 7, registration))
+    return await peers.ask(RegisteredPeer(THEIRS, 7, registration))
 
 
 @pytest.mark.parametrize("secret", [None, "secret"])
 async def test_nodes_of_one_secret_or_of_none_accept_each_other(secret: str | None) -> None:
     async with node(secret) as port:
-        assert await answer(port, secret=secret) == Answer(Verdict.ACCEPTED)
+        assert await answer(port, secret=secret) == PeerAnswer(PeerVerdict.ACCEPTED)
 
 
 @pytest.mark.parametrize(
@@ -88,7 +93,7 @@ async def test_a_node_that_cannot_prove_the_secret_is_refused_and_both_causes_ar
 ) -> None:
     async with node(theirs) as port:
         found = await answer(port, secret=ours)
-    assert found.verdict is Verdict.REFUSED
+    assert found.verdict is PeerVerdict.REFUSED
     assert cause in found.reason
     assert "or zookeeper.connect leads to a cluster" in found.reason
 
@@ -97,20 +102,20 @@ async def test_a_node_that_cannot_prove_the_secret_is_refused_and_both_causes_ar
 async def test_a_node_whose_protocol_does_not_fit_is_refused(lacking: ApiKey) -> None:
     async with node(lacking=lacking) as port:
         found = await answer(port)
-    assert found.verdict is Verdict.REFUSED
+    assert found.verdict is PeerVerdict.REFUSED
     assert "another protocol" in found.reason
 
 
 async def test_a_node_without_a_listener_of_our_name_is_refused_while_it_lives() -> None:
     async with node() as port:
         found = await answer(port, listener="REPLICATION")
-    assert found.verdict is Verdict.REFUSED
+    assert found.verdict is PeerVerdict.REFUSED
     assert "inter.broker.listener.name" in found.reason
-    assert (await answer(port, listener="REPLICATION")).verdict is Verdict.SILENT
+    assert (await answer(port, listener="REPLICATION")).verdict is PeerVerdict.SILENT
 
 
 async def test_a_dead_node_refuses_nobody() -> None:
-    assert (await answer(free_ports(1)[0])).verdict is Verdict.SILENT
+    assert (await answer(free_ports(1)[0])).verdict is PeerVerdict.SILENT
 
 
 async def test_somebody_else_at_the_address_of_a_node_refuses_nobody() -> None:
@@ -121,10 +126,10 @@ async def test_somebody_else_at_the_address_of_a_node_refuses_nobody() -> None:
     server = await asyncio.start_server(greet, LOOPBACK, 0)
     async with server:
         found = await answer(server.sockets[0].getsockname()[1])
-    assert found.verdict is Verdict.SILENT
+    assert found.verdict is PeerVerdict.SILENT
     async with node(cluster="another cluster") as port:
         found = await answer(port)
-    assert found.verdict is Verdict.SILENT
+    assert found.verdict is PeerVerdict.SILENT
     assert "another cluster" in found.reason
 
 

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from barnabas.broker.metrics import first_unread_times, group_lag_monitor
-from barnabas.broker.metrics.first_unread_times import UnreadTimes
-from barnabas.broker.metrics.group_lag_monitor import Survey
+from barnabas.broker.metrics.first_unread_times import FirstUnreadTimes
+from barnabas.broker.metrics.group_lag_monitor import GroupLagMonitor
 from barnabas.client.admin.time_lag import Range
 from barnabas.client.cluster import TopicPartition
 from tests.coordinator.coordinator_harness import CoordinatorHarness
@@ -45,7 +45,7 @@ async def test_groups_at_one_partition_are_asked_for_one_after_the_other(
     lookups: list[dict[TopicPartition, Range]],
 ) -> None:
     unread = {("a", P): Range(1, 9), ("b", P): Range(2, 9), ("a", Q): Range(3, 9)}
-    found = await UnreadTimes().look(NOBODY, unread)
+    found = await FirstUnreadTimes().look(NOBODY, unread)
     assert found == {("a", P): 1, ("b", P): 2, ("a", Q): 3}
     assert lookups == [{P: Range(1, 9), Q: Range(3, 9)}, {P: Range(2, 9)}]
 
@@ -53,7 +53,7 @@ async def test_groups_at_one_partition_are_asked_for_one_after_the_other(
 async def test_a_group_that_did_not_move_is_not_asked_for_again(
     lookups: list[dict[TopicPartition, Range]],
 ) -> None:
-    times = UnreadTimes()
+    times = FirstUnreadTimes()
     await times.look(NOBODY, {("a", P): Range(1, 9), ("b", P): Range(2, 9)})
     lookups.clear()
     found = await times.look(NOBODY, {("a", P): Range(1, 20), ("b", P): Range(3, 20)})
@@ -64,7 +64,7 @@ async def test_a_group_that_did_not_move_is_not_asked_for_again(
 async def test_who_is_at_the_end_costs_nothing(
     lookups: list[dict[TopicPartition, Range]],
 ) -> None:
-    assert await UnreadTimes().look(NOBODY, {("a", P): Range(9, 9)}) == {("a", P): None}
+    assert await FirstUnreadTimes().look(NOBODY, {("a", P): Range(9, 9)}) == {("a", P): None}
     assert lookups == []
 
 
@@ -72,7 +72,7 @@ async def test_more_than_a_round_may_ask_have_another_turn(
     lookups: list[dict[TopicPartition, Range]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(first_unread_times, "READS_MAX", 1)
-    times = UnreadTimes()
+    times = FirstUnreadTimes()
     unread = {("a", P): Range(1, 9), ("b", P): Range(2, 9)}
     assert await times.look(NOBODY, unread) == {("a", P): 1}
     assert await times.look(NOBODY, unread) == {("a", P): 1, ("b", P): 2}
@@ -87,7 +87,9 @@ def test_groups_beyond_the_bound_are_counted_without_their_lag(
             harness.commit(1, group=group, index=index)
 
     async def looked() -> tuple[list[int], int]:
-        made = Survey(harness.coordinator.directory, NOBODY, interval_ms=1, now_ms=lambda: 0)
+        made = GroupLagMonitor(
+            harness.coordinator.directory, NOBODY, interval_ms=1, now_ms=lambda: 0
+        )
         groups, beyond = await made._look()
         return [len(each.offsets) for each in groups], beyond
 

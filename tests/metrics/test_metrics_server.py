@@ -8,14 +8,14 @@ from collections.abc import AsyncIterator, Iterator
 
 import pytest
 
-from barnabas.broker.metrics.metrics_server import HEAD_BYTES_MAX, SCRAPES_MAX, MetricsDoor
+from barnabas.broker.metrics.metrics_server import HEAD_BYTES_MAX, SCRAPES_MAX, MetricsServer
 
 HOST = "127.0.0.1"
 
 
 @contextlib.asynccontextmanager
 async def opened(lines: Iterator[str] | None = None) -> AsyncIterator[int]:
-    door = MetricsDoor(lambda: iter(lines or ("a 1\n", "b 2\n")))
+    door = MetricsServer(lambda: iter(lines or ("a 1\n", "b 2\n")))
     port = await door.bind(HOST, 0)
     try:
         yield port
@@ -98,7 +98,7 @@ async def test_others_have_the_loop_while_a_long_answer_is_made() -> None:
 async def test_a_port_that_is_taken_names_the_setting() -> None:
     async with opened() as port:
         with pytest.raises(OSError, match=f"metrics.listener={HOST}:{port}: "):
-            await MetricsDoor(lambda: iter(())).bind(HOST, port)
+            await MetricsServer(lambda: iter(())).bind(HOST, port)
 
 
 async def test_who_is_still_asking_does_not_hold_up_the_end() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from barnabas.broker.handlers.call import Call, Handler, Parked
+from barnabas.broker.handlers.call import Call, Handler, PendingResponse
 from barnabas.broker.metrics.request_meter import BOUNDS_S, MeteredDispatcher
 from barnabas.protocol.api import ApiKey
 from barnabas.protocol.codec.compiler import encoder
@@ -55,17 +55,17 @@ async def test_an_answer_given_at_once_is_counted_with_its_bytes() -> None:
 
 
 async def test_a_parked_answer_is_counted_when_it_is_there_and_the_connection_is_told() -> None:
-    parked = Parked()
-    told: list[Parked] = []
+    pending = PendingResponse()
+    told: list[PendingResponse] = []
     async with asyncio.TaskGroup() as tasks:
-        dispatcher = metered(tasks, lambda call: parked)
-        assert dispatcher.dispatch(frame(), PEER) is parked
-        parked.then(told.append)
+        dispatcher = metered(tasks, lambda call: pending)
+        assert dispatcher.dispatch(frame(), PEER) is pending
+        pending.add_done_callback(told.append)
         meter = dispatcher.meters["Heartbeat"]
         assert sum(meter.buckets) == 0
-        parked.respond(ANSWER)
+        pending.respond(ANSWER)
     assert sum(meter.buckets) == 1
-    assert told == [parked]
+    assert told == [pending]
 
 
 async def test_a_coroutine_is_counted_when_it_ends() -> None:

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from barnabas.broker.metrics.node_metrics import Observer
+from barnabas.broker.metrics.node_metrics import NodeMetrics
 from barnabas.broker.metrics.request_meter import MeteredDispatcher
 from barnabas.broker.net.dispatch import Dispatcher
 from barnabas.broker.settings.metrics_settings import MetricsSettings
@@ -15,9 +15,9 @@ from barnabas.protocol.settings import ConfigError, parse
 
 async def test_nobody_counts_where_nobody_asks() -> None:
     async with asyncio.TaskGroup() as tasks:
-        assert type(Observer(MetricsSettings()).dispatcher(tasks)) is Dispatcher
+        assert type(NodeMetrics(MetricsSettings()).dispatcher(tasks)) is Dispatcher
         asked = MetricsSettings(listener="127.0.0.1:0")
-        assert type(Observer(asked).dispatcher(tasks)) is MeteredDispatcher
+        assert type(NodeMetrics(asked).dispatcher(tasks)) is MeteredDispatcher
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import pytest
 import uvloop
 
-from barnabas.broker.handlers.call import Call, Parked
+from barnabas.broker.handlers.call import Call, PendingResponse
 from barnabas.broker.net.dispatch import Dispatcher
 from barnabas.broker.net.limits import Limits
 from barnabas.broker.net.listener import Listener
@@ -27,22 +27,22 @@ def pytest_asyncio_loop_factories() -> dict[str, Callable[[], asyncio.AbstractEv
 class Toys:
     """Handlers whose answers the test gives: heartbeats wait, lists of groups do not."""
 
-    parked: dict[str, Parked] = field(default_factory=dict)
+    pending: dict[str, PendingResponse] = field(default_factory=dict)
     seen: list[str] = field(default_factory=list)
     dropped: list[str] = field(default_factory=list)
 
-    def heartbeat(self, call: Call) -> Parked:
+    def heartbeat(self, call: Call) -> PendingResponse:
         group = call.request.group_id
         self.seen.append(group)
-        parked = self.parked[group] = Parked(lambda: self.dropped.append(group))
-        return parked
+        pending = self.pending[group] = PendingResponse(lambda: self.dropped.append(group))
+        return pending
 
     def list_groups(self, call: Call) -> list_groups.ListGroupsResponse:
         self.seen.append("list")
         return list_groups.ListGroupsResponse(throttle_time_ms=7)
 
     def resolve(self, group: str, error_code: int = 0) -> None:
-        self.parked[group].respond(heartbeat.HeartbeatResponse(error_code=error_code))
+        self.pending[group].respond(heartbeat.HeartbeatResponse(error_code=error_code))
 
 
 @dataclass

@@ -7,9 +7,9 @@ import logging
 
 import pytest
 
-from barnabas.broker.handlers.call import Call, Parked
+from barnabas.broker.handlers.call import Call, PendingResponse
 from barnabas.broker.net.connection import Connection
-from barnabas.broker.net.limits import PARKED_MAX
+from barnabas.broker.net.limits import PENDING_RESPONSES_MAX
 from barnabas.protocol.api import ApiKey
 from barnabas.protocol.errors import ErrorCode, Refused
 from barnabas.protocol.messages import (
@@ -78,17 +78,17 @@ async def test_a_large_frame_is_put_together_from_its_pieces(start: Start) -> No
 async def test_no_more_is_served_than_may_be_parked_and_the_rest_later(start: Start) -> None:
     node = await start()
     client = await node.connect()
-    client.send(*(beat(f"g{i}") for i in range(PARKED_MAX + 10)))
+    client.send(*(beat(f"g{i}") for i in range(PENDING_RESPONSES_MAX + 10)))
     await client.writer.drain()
-    await until(lambda: len(node.toys.seen) >= PARKED_MAX)
+    await until(lambda: len(node.toys.seen) >= PENDING_RESPONSES_MAX)
     await (await node.connect()).ask(*LIST)
-    assert len(node.toys.seen) == PARKED_MAX + 1
-    for group in list(node.toys.parked):
+    assert len(node.toys.seen) == PENDING_RESPONSES_MAX + 1
+    for group in list(node.toys.pending):
         node.toys.resolve(group)
-    await until(lambda: len(node.toys.parked) >= PARKED_MAX + 10)
-    for group in node.toys.parked:
+    await until(lambda: len(node.toys.pending) >= PENDING_RESPONSES_MAX + 10)
+    for group in node.toys.pending:
         node.toys.resolve(group)
-    for number in range(PARKED_MAX + 10):
+    for number in range(PENDING_RESPONSES_MAX + 10):
         assert (await client.receive())[0] == number
 
 
@@ -239,15 +239,15 @@ async def test_what_was_answered_before_the_garbage_is_still_written(start: Star
 
 async def test_nothing_behind_a_fetch_is_served_while_it_waits(start: Start) -> None:
     node = await start()
-    parked = Parked()
-    node.dispatcher.register({ApiKey.FETCH: lambda call: parked})
+    pending = PendingResponse()
+    node.dispatcher.register({ApiKey.FETCH: lambda call: pending})
     client = await node.connect()
     client.send((fetch.FetchRequest(), 11), LIST)
     other = await node.connect()
     for _ in range(3):
         await other.ask(*LIST)
     assert node.toys.seen == ["list"] * 3
-    parked.respond(fetch.FetchResponse(session_id=5))
+    pending.respond(fetch.FetchResponse(session_id=5))
     assert (await client.receive())[1].session_id == 5
     assert (await client.receive())[0] == 1
 
@@ -269,16 +269,16 @@ async def test_records_of_a_fetch_arrive_whole(start: Start) -> None:
 
 async def test_an_answer_of_none_sends_nothing(start: Start) -> None:
     node = await start()
-    parked = Parked()
+    pending = PendingResponse()
     node.dispatcher.register(
-        {ApiKey.LEAVE_GROUP: lambda call: None, ApiKey.DESCRIBE_GROUPS: lambda call: parked}
+        {ApiKey.LEAVE_GROUP: lambda call: None, ApiKey.DESCRIBE_GROUPS: lambda call: pending}
     )
     client = await node.connect()
     client.send(
         (leave_group.LeaveGroupRequest(), 0), (describe_groups.DescribeGroupsRequest(), 0), LIST
     )
     await (await node.connect()).ask(*LIST)
-    parked.respond(None)
+    pending.respond(None)
     assert (await client.receive())[0] == 2
 
 

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from barnabas.broker.net.connection_quotas import HELD_S_MAX, Admission
+from barnabas.broker.net.connection_quotas import THROTTLE_S_MAX, ConnectionQuotas
 from barnabas.broker.settings.node_config import NetworkSettings, load
 from barnabas.protocol.messages import list_groups
 from barnabas.protocol.settings import ConfigError
@@ -16,31 +16,35 @@ LEAST = {"zookeeper.connect": "z:1", "log.dirs": "/d"}
 LIST = (list_groups.ListGroupsRequest(), 2)
 
 
-def admission(**settings: str) -> Admission:
+def connection_quotas(**settings: str) -> ConnectionQuotas:
     """Settings with ``_`` for dots; ``__`` begins the name of a listener."""
     config = load(LEAST | {name.replace("_", "."): value for name, value in settings.items()})
-    return Admission(config.network, config.listener_bounds)
+    return ConnectionQuotas(config.network, config.listener_quotas)
 
 
 def enters(
-    of: Admission, host: str, listener: str = "PLAINTEXT", now: float = 100.0, inner: bool = False
+    of: ConnectionQuotas,
+    host: str,
+    listener: str = "PLAINTEXT",
+    now: float = 100.0,
+    inner: bool = False,
 ) -> str | None:
-    problem = of.problem(host, listener, is_internal=inner, now=now)
-    if problem is None:
-        of.wait_s(listener, is_internal=inner, now=now)
-    return problem
+    admit = of.admit(host, listener, is_internal=inner, now=now)
+    if admit is None:
+        of.throttle_s(listener, is_internal=inner, now=now)
+    return admit
 
 
 def test_connections_are_counted_by_address_and_in_all() -> None:
-    bounded = admission(max_connections="3", max_connections_per_ip="2")
+    bounded = connection_quotas(max_connections="3", max_connections_per_ip="2")
     assert [enters(bounded, host) is None for host in "aaabb"] == [True, True, False, True, False]
-    bounded.left("a", "PLAINTEXT", is_internal=False)
+    bounded.release("a", "PLAINTEXT", is_internal=False)
     assert enters(bounded, "b") is None
     assert bounded.total == 3
 
 
 def test_an_address_may_have_a_bound_of_its_own() -> None:
-    bounded = admission(
+    bounded = connection_quotas(
         max_connections_per_ip="0", max_connections_per_ip_overrides="10.0.0.1:1,[::1]:2"
     )
     assert [enters(bounded, "10.0.0.1") is None for _ in range(2)] == [True, False]
@@ -49,49 +53,51 @@ def test_an_address_may_have_a_bound_of_its_own() -> None:
 
 
 async def test_a_host_name_stands_for_its_addresses() -> None:
-    bounded = admission(max_connections_per_ip_overrides="localhost:1,no.such.host.invalid:1")
+    bounded = connection_quotas(
+        max_connections_per_ip_overrides="localhost:1,no.such.host.invalid:1"
+    )
     await bounded.resolve()
     assert [enters(bounded, "127.0.0.1") is None for _ in range(2)] == [True, False]
 
 
 def test_a_listener_may_have_bounds_of_its_own() -> None:
-    bounded = admission(listener_name_inside_max_connections="1")
+    bounded = connection_quotas(listener_name_inside_max_connections="1")
     assert [enters(bounded, "a", "INSIDE") is None for _ in range(2)] == [True, False]
     assert enters(bounded, "a") is None
 
 
 def test_clients_cannot_keep_nodes_from_each_other() -> None:
-    bounded = admission(max_connections="1", max_connection_creation_rate="1")
+    bounded = connection_quotas(max_connections="1", max_connection_creation_rate="1")
     assert enters(bounded, "a") is None
     assert enters(bounded, "b") == "too many connections"
     assert enters(bounded, "n", "INTERNAL", inner=True) is None
-    assert bounded.wait_s("INTERNAL", is_internal=True, now=100.0) == 0
+    assert bounded.throttle_s("INTERNAL", is_internal=True, now=100.0) == 0
 
 
 def test_connections_beyond_the_rate_wait_for_their_turn_after_a_burst() -> None:
-    bounded = admission(max_connection_creation_rate="4")
-    waits = [bounded.wait_s("PLAINTEXT", is_internal=False, now=100.0) for _ in range(7)]
+    bounded = connection_quotas(max_connection_creation_rate="4")
+    waits = [bounded.throttle_s("PLAINTEXT", is_internal=False, now=100.0) for _ in range(7)]
     assert waits == [0, 0, 0, 0, 0.25, 0.5, 0.75]
-    assert bounded.wait_s("PLAINTEXT", is_internal=False, now=101.0) == 0
+    assert bounded.throttle_s("PLAINTEXT", is_internal=False, now=101.0) == 0
 
 
 def test_the_slower_of_two_rates_counts() -> None:
-    bounded = admission(
+    bounded = connection_quotas(
         max_connection_creation_rate="100", listener_name_a_max_connection_creation_rate="1"
     )
-    assert [bounded.wait_s("A", is_internal=False, now=100.0) for _ in range(3)] == [0, 1, 2]
-    assert bounded.wait_s("B", is_internal=False, now=100.0) == 0
+    assert [bounded.throttle_s("A", is_internal=False, now=100.0) for _ in range(3)] == [0, 1, 2]
+    assert bounded.throttle_s("B", is_internal=False, now=100.0) == 0
 
 
 def test_a_connection_that_would_wait_for_too_long_is_turned_away() -> None:
-    bounded = admission(max_connection_creation_rate="1")
+    bounded = connection_quotas(max_connection_creation_rate="1")
     let_in = sum(enters(bounded, "a") is None for _ in range(100))
-    assert let_in == HELD_S_MAX + 1
+    assert let_in == THROTTLE_S_MAX + 1
     assert enters(bounded, "a") == "too many connections a second"
 
 
 def test_other_bounds_hold_from_the_next_connection_on() -> None:
-    bounded = admission()
+    bounded = connection_quotas()
     assert [enters(bounded, "a") for _ in range(3)] == [None] * 3
     bounded.reconfigure(NetworkSettings(max_connections=3), {})
     assert enters(bounded, "a") == "too many connections"

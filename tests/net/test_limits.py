@@ -17,11 +17,11 @@ from barnabas.broker.handlers.call import Call
 from barnabas.broker.net import connection_timeouts, listener
 from barnabas.broker.net.connection import Connection
 from barnabas.broker.net.limits import (
-    FREE_BYTES,
+    SMALL_FRAME_BYTES_MAX,
     SMALL_READ_BYTES,
     TINY_BYTES,
     WRITE_BUFFER_MAX,
-    Budget,
+    MemoryPool,
 )
 from barnabas.broker.net.small_reads import SmallReceiver
 from barnabas.broker.settings.node_config import NetworkSettings
@@ -41,7 +41,7 @@ PAUSES_WRITELINES = not (
 
 
 class Someone:
-    def __init__(self, budget: Budget) -> None:
+    def __init__(self, budget: MemoryPool) -> None:
         self.budget = budget
         self.resumed = 0
 
@@ -50,7 +50,7 @@ class Someone:
 
 
 def test_whoever_waited_longest_is_resumed_first_and_only_while_there_is_room() -> None:
-    budget = Budget(100)
+    budget = MemoryPool(100)
     favoured, first, second = (Someone(budget) for _ in range(3))
     budget.take(250)
     assert [budget.must_wait(one, 0) for one in (favoured, first, second)] == [False, True, True]
@@ -61,7 +61,7 @@ def test_whoever_waited_longest_is_resumed_first_and_only_while_there_is_room() 
 
 
 def test_somebody_may_always_go_on_though_the_budget_is_spent() -> None:
-    budget = Budget(100)
+    budget = MemoryPool(100)
     favoured, first, second = (Someone(budget) for _ in range(3))
     budget.take(250)
     for one in (favoured, first, second):
@@ -75,14 +75,17 @@ def test_somebody_may_always_go_on_though_the_budget_is_spent() -> None:
 
 
 def test_a_quarter_is_kept_for_small_frames() -> None:
-    budget = Budget(100)
+    budget = MemoryPool(100)
     large, second, small = (Someone(budget) for _ in range(3))
     budget.take(90)
-    assert [budget.must_wait(one, FREE_BYTES + 1) for one in (large, second)] == [False, True]
-    assert not budget.must_wait(small, FREE_BYTES)
+    assert [budget.must_wait(one, SMALL_FRAME_BYTES_MAX + 1) for one in (large, second)] == [
+        False,
+        True,
+    ]
+    assert not budget.must_wait(small, SMALL_FRAME_BYTES_MAX)
     budget.take(20)
-    assert not budget.must_wait(small, FREE_BYTES)
-    assert budget.must_wait(Someone(budget), FREE_BYTES)
+    assert not budget.must_wait(small, SMALL_FRAME_BYTES_MAX)
+    assert budget.must_wait(Someone(budget), SMALL_FRAME_BYTES_MAX)
     budget.give(20)
     assert second.resumed == 0
     budget.give(20)
@@ -90,32 +93,32 @@ def test_a_quarter_is_kept_for_small_frames() -> None:
 
 
 def test_who_has_grown_waits_among_the_large() -> None:
-    budget = Budget(100)
+    budget = MemoryPool(100)
     favoured, growing, other = (Someone(budget) for _ in range(3))
     budget.take(200)
-    assert not budget.must_wait(favoured, FREE_BYTES)
-    assert budget.must_wait(growing, FREE_BYTES)
-    assert not budget.must_wait(other, FREE_BYTES + 1)
-    assert budget.must_wait(growing, FREE_BYTES + 1)
+    assert not budget.must_wait(favoured, SMALL_FRAME_BYTES_MAX)
+    assert budget.must_wait(growing, SMALL_FRAME_BYTES_MAX)
+    assert not budget.must_wait(other, SMALL_FRAME_BYTES_MAX + 1)
+    assert budget.must_wait(growing, SMALL_FRAME_BYTES_MAX + 1)
     budget.leave(favoured)
     budget.give(110)
     assert growing.resumed == 0
 
 
 def test_who_goes_on_regardless_does_so_until_the_frame_is_whole() -> None:
-    budget = Budget(100)
+    budget = MemoryPool(100)
     growing, other = Someone(budget), Someone(budget)
     budget.take(200)
-    assert not budget.must_wait(growing, FREE_BYTES)
-    assert budget.must_wait(other, FREE_BYTES)
-    assert not budget.must_wait(growing, FREE_BYTES + 1)
+    assert not budget.must_wait(growing, SMALL_FRAME_BYTES_MAX)
+    assert budget.must_wait(other, SMALL_FRAME_BYTES_MAX)
+    assert not budget.must_wait(growing, SMALL_FRAME_BYTES_MAX + 1)
     assert other.resumed == 0
     budget.leave(growing)
     assert other.resumed == 1
 
 
 def test_memory_is_scarce_from_one_half_until_a_quarter_and_told_each_time() -> None:
-    budget, told = Budget(100), []
+    budget, told = MemoryPool(100), []
     budget.on_scarce.append(lambda: told.append(budget.used))
     for count in (50, 1, 40):
         budget.take(count)
@@ -146,7 +149,7 @@ async def test_no_more_is_held_than_the_budget_and_one_frame(start: Start) -> No
     for client in clients:
         client.writer.write(beginning(8 * MIB, 700_000))
     await settled(node)
-    assert node.limits.requests.used <= 2 * MIB + 16 * 4 * FREE_BYTES
+    assert node.limits.requests.used <= 2 * MIB + 16 * 4 * SMALL_FRAME_BYTES_MAX
     for client in clients:
         await client.close()
     await until(lambda: len(node.listener.connections) <= 5)
@@ -190,7 +193,7 @@ async def test_small_requests_are_served_while_large_ones_have_spent_the_budget(
     await settled(node)
     client = await node.connect()
     client.send((heartbeat.HeartbeatRequest(group_id="g" * 30_000), 0), LIST)
-    await until(lambda: "g" * 30_000 in node.toys.parked)
+    await until(lambda: "g" * 30_000 in node.toys.pending)
     node.toys.resolve("g" * 30_000)
     assert [(await client.receive())[0] for _ in range(2)] == [0, 1]
 
@@ -247,7 +250,7 @@ async def test_large_frames_get_through_a_small_budget_one_after_the_other(start
     async def answer() -> None:
         told: set[str] = set()
         while len(told) < 64:
-            for group in set(node.toys.parked) - told:
+            for group in set(node.toys.pending) - told:
                 told.add(group)
                 node.toys.resolve(group)
             await asyncio.sleep(0)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from barnabas.broker.handlers.call import Call, Parked
+from barnabas.broker.handlers.call import Call, PendingResponse
 from barnabas.broker.net import dispatch
 from barnabas.broker.net.dispatch import LONG_BYTES
 from barnabas.protocol.codec.compiler import encode, request_decoder_in_turns
@@ -31,10 +31,10 @@ def a_long_frame() -> bytes:
     return request_frame(16, 4, 7, "test", body)
 
 
-async def resolved(*parked: Any) -> int:
+async def resolved(*pending: Any) -> int:
     """After how many turns of the loop all of them are."""
     turns = 0
-    while not all(type(one) is Parked and one.is_resolved for one in parked):
+    while not all(type(one) is PendingResponse and one.is_resolved for one in pending):
         turns += 1
         await asyncio.sleep(0)
     return turns
@@ -42,11 +42,11 @@ async def resolved(*parked: Any) -> int:
 
 async def test_a_long_request_is_read_over_many_turns(start: Start) -> None:
     node = await start()
-    parked = node.dispatcher.dispatch(a_long_frame(), SomePeer())
-    assert type(parked) is Parked
-    assert not parked.passing
+    pending = node.dispatcher.dispatch(a_long_frame(), SomePeer())
+    assert type(pending) is PendingResponse
+    assert not pending.allowed_behind
     assert node.toys.seen == []
-    assert await resolved(parked) >= COUNT // TURN_ELEMENTS
+    assert await resolved(pending) >= COUNT // TURN_ELEMENTS
     assert node.toys.seen == ["list"]
 
 
@@ -69,8 +69,8 @@ async def test_long_requests_are_read_one_after_the_other(
 
     monkeypatch.setattr(dispatch, "request_decoder_in_turns", noted)
     node = await start()
-    parked = [node.dispatcher.dispatch(a_long_frame(), SomePeer()) for _ in range(3)]
-    await resolved(*parked)
+    pending = [node.dispatcher.dispatch(a_long_frame(), SomePeer()) for _ in range(3)]
+    await resolved(*pending)
     assert under_way == [1, 1, 1]
 
 
@@ -108,11 +108,11 @@ async def test_a_long_answer_of_a_coroutine_is_written_over_many_turns(start: St
 
     node.dispatcher._handlers[16] = handle
     short = request_frame(16, 4, 7, "test", encode(LIST[0], 4))
-    parked = node.dispatcher.dispatch(short, SomePeer())
-    assert type(parked) is Parked
-    assert await resolved(parked) >= COUNT // TURN_ELEMENTS
-    rendered = dispatch.render(parked.route, 7, parked.answer)
-    assert rendered == dispatch.render(parked.route, 7, answer)
+    pending = node.dispatcher.dispatch(short, SomePeer())
+    assert type(pending) is PendingResponse
+    assert await resolved(pending) >= COUNT // TURN_ELEMENTS
+    rendered = dispatch.response_frame(pending.route, 7, pending.answer)
+    assert rendered == dispatch.response_frame(pending.route, 7, answer)
 
 
 async def test_an_answer_that_cannot_be_written_closes_the_connection(start: Start) -> None:
@@ -123,11 +123,11 @@ async def test_an_answer_that_cannot_be_written_closes_the_connection(start: Sta
 
     node.dispatcher._handlers[16] = handle
     short = request_frame(16, 4, 7, "test", encode(LIST[0], 4))
-    parked = node.dispatcher.dispatch(short, SomePeer())
-    assert type(parked) is Parked
-    await resolved(parked)
+    pending = node.dispatcher.dispatch(short, SomePeer())
+    assert type(pending) is PendingResponse
+    await resolved(pending)
     with pytest.raises(CorruptRequest):
-        dispatch.render(parked.route, 7, parked.answer)
+        dispatch.response_frame(pending.route, 7, pending.answer)
 
 
 LONG_NAMES = [f"{number:04}" * 50 for number in range(1_000)]
@@ -175,7 +175,7 @@ def is_over(node: Node) -> bool:
 
 async def test_a_long_request_of_a_peer_that_is_gone_is_forgotten(start: Start) -> None:
     node = await start()
-    async with node.dispatcher._lane:
+    async with node.dispatcher._long_request_lock:
         for _ in range(3):
             client = await node.connect()
             await is_under_way(node, client, LONG, 4)
@@ -190,10 +190,10 @@ async def test_a_long_request_whose_peer_goes_before_its_task_has_begun_is_forgo
     start: Start,
 ) -> None:
     node = await start()
-    parked = node.dispatcher.dispatch(a_long_frame(), SomePeer())
-    assert type(parked) is Parked
-    assert parked.on_drop is not None
-    task = parked.on_drop()
+    pending = node.dispatcher.dispatch(a_long_frame(), SomePeer())
+    assert type(pending) is PendingResponse
+    assert pending.on_drop is not None
+    task = pending.on_drop()
     assert task is not None
     await asyncio.wait([task])
     assert task.cancelled()
@@ -261,16 +261,16 @@ async def test_a_long_commit_of_a_closed_connection_has_no_effect_after_a_newer_
 
     node.dispatcher.register({8: lambda call: (commit_in_turns if call.is_long else commit)(call)})
     former, latter = await node.connect(), await node.connect()
-    await node.dispatcher._lane.acquire()
+    await node.dispatcher._long_request_lock.acquire()
     await is_under_way(node, former, *a_commit(100, 10_000))
     if is_read:
-        node.dispatcher._lane.release()
+        node.dispatcher._long_request_lock.release()
         await until(lambda: bool(checked.calls))
-        await node.dispatcher._lane.acquire()
+        await node.dispatcher._long_request_lock.acquire()
     await former.close()
     await until(lambda: len(node.listener.connections) == 1)
     await latter.ask(*a_commit(200, 1))
-    node.dispatcher._lane.release()
+    node.dispatcher._long_request_lock.release()
     checked.may_go_on.set()
     await until(lambda: is_over(node))
     assert committed == [200]

@@ -7,7 +7,7 @@ import logging
 import pytest
 
 from barnabas.broker.handlers.call import Call
-from barnabas.broker.net.rejection_log import KINDS_MAX, LINES_MAX, REPEAT_S, Complaints
+from barnabas.broker.net.rejection_log import KINDS_MAX, LINES_MAX, REPEAT_S, RejectionLog
 from barnabas.protocol.api import ApiKey
 from barnabas.protocol.errors import CorruptRequest
 from barnabas.protocol.messages import fetch, list_groups
@@ -28,9 +28,9 @@ def messages(caplog: pytest.LogCaptureFixture) -> list[str]:
 def test_a_client_that_comes_back_for_ever_leaves_a_line_a_minute_with_its_count(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    complaints = Complaints()
+    rejections = RejectionLog()
     for step in range(10_000):
-        complaints.refuse("10.0.0.1", problem(), step / 50)
+        rejections.request_rejected("10.0.0.1", problem(), step / 50)
     about = "closed connection host=10.0.0.1 client_id='app' api=Fetch reason='it is wrong' count="
     counts = [1 + minute * int(REPEAT_S * 50) for minute in range(4)]
     assert messages(caplog) == [about + str(count) for count in counts]
@@ -39,18 +39,18 @@ def test_a_client_that_comes_back_for_ever_leaves_a_line_a_minute_with_its_count
 def test_strangers_who_change_their_names_can_fill_neither_the_log_nor_the_memory(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    complaints = Complaints()
+    rejections = RejectionLog()
     for step in range(3 * KINDS_MAX):
-        complaints.refuse("10.0.0.1", problem(client_id=f"{step}\n" + "x" * 10_000), 0.0)
+        rejections.request_rejected("10.0.0.1", problem(client_id=f"{step}\n" + "x" * 10_000), 0.0)
     assert len(messages(caplog)) == LINES_MAX
     assert all(len(line) < 400 and "\n" not in line for line in messages(caplog))
     caplog.clear()
-    complaints.refuse("10.0.0.2", problem(), REPEAT_S)
+    rejections.request_rejected("10.0.0.2", problem(), REPEAT_S)
     assert messages(caplog) == [
         f"closed connections of further kinds count={3 * KINDS_MAX - LINES_MAX}",
         "closed connection host=10.0.0.2 client_id='app' api=Fetch reason='it is wrong' count=1",
     ]
-    assert len(complaints._refused) == KINDS_MAX
+    assert len(rejections._rejections) == KINDS_MAX
 
 
 @pytest.mark.parametrize(
@@ -101,14 +101,14 @@ async def test_a_failure_that_has_no_code_to_be_told_with_names_the_client_as_we
 async def test_a_handler_that_closes_the_connection_has_its_reason_told(
     start: Start, caplog: pytest.LogCaptureFixture, is_coroutine: bool
 ) -> None:
-    def refuse(call: Call) -> None:
+    def request_rejected(call: Call) -> None:
         raise CorruptRequest("without acks: NOT_LEADER_OR_FOLLOWER")
 
     async def refuse_later(call: Call) -> None:
-        refuse(call)
+        request_rejected(call)
 
     node = await start()
-    node.dispatcher.register({ApiKey.FETCH: refuse_later if is_coroutine else refuse})
+    node.dispatcher.register({ApiKey.FETCH: refuse_later if is_coroutine else request_rejected})
     client = await node.connect()
     client.send((fetch.FetchRequest(), 11))
     assert await client.is_closed()

@@ -7,8 +7,14 @@ from typing import Any
 
 import pytest
 
-from barnabas.broker.handlers.call import Call, Parked
-from barnabas.broker.net.request_order import ANYTHING, CLASSES, NOTHING, common, passing
+from barnabas.broker.handlers.call import Call, PendingResponse
+from barnabas.broker.net.request_order import (
+    ALL_KEYS,
+    CLASSES,
+    NO_KEYS,
+    allowed_behind,
+    intersection,
+)
 from barnabas.protocol import api
 from barnabas.protocol.api import ApiKey
 from barnabas.protocol.messages import join_group, list_groups
@@ -37,7 +43,7 @@ class Waiting:
 
     def __init__(self, node: Node) -> None:
         self.begun: list[int] = []
-        self.parked: list[Parked] = []
+        self.pending: list[PendingResponse] = []
         self.node = node
         handlers = node.dispatcher._handlers
         for each in CLASSES:
@@ -46,10 +52,10 @@ class Waiting:
                     handlers.pop(key, None)
                     node.dispatcher.register({key: self.park})
 
-    def park(self, call: Call) -> Parked:
+    def park(self, call: Call) -> PendingResponse:
         self.begun.append(call.key)
-        self.parked.append(Parked())
-        return self.parked[-1]
+        self.pending.append(PendingResponse())
+        return self.pending[-1]
 
     async def turn(self) -> None:
         """Let whatever can begin do so."""
@@ -59,7 +65,7 @@ class Waiting:
     def answer(self, place: int) -> None:
         spec = api.lookup(self.begun[place])
         assert spec is not None
-        self.parked[place].respond(spec.response())
+        self.pending[place].respond(spec.response())
 
 
 def frame_of(client: RawClient, key: ApiKey, version: int | None = None, **values: Any) -> bytes:
@@ -100,21 +106,21 @@ def test_the_table_says_what_was_decided_and_no_more() -> None:
         for each in CLASSES
         for first in each.keys
         for second in ApiKey
-        if second in each.passing
+        if second in each.allowed_behind
     }
     assert said == TOGETHER
 
 
 def test_nothing_passes_what_zookeeper_is_asked_for() -> None:
-    assert passing(ApiKey.OFFSET_COMMIT, 0) is NOTHING
-    assert passing(ApiKey.OFFSET_COMMIT, 1) != NOTHING
-    assert passing(4711, 0) == NOTHING
+    assert allowed_behind(ApiKey.OFFSET_COMMIT, 0) is NO_KEYS
+    assert allowed_behind(ApiKey.OFFSET_COMMIT, 1) != NO_KEYS
+    assert allowed_behind(4711, 0) == NO_KEYS
 
 
 def test_what_may_pass_several_is_what_may_pass_each() -> None:
-    assert common([]) is ANYTHING
-    assert common([frozenset({1, 2}), frozenset({2, 3})]) == frozenset({2})
-    assert common([frozenset({1, 2}), NOTHING]) == NOTHING
+    assert intersection([]) is ALL_KEYS
+    assert intersection([frozenset({1, 2}), frozenset({2, 3})]) == frozenset({2})
+    assert intersection([frozenset({1, 2}), NO_KEYS]) == NO_KEYS
 
 
 @pytest.mark.parametrize("key", REPRESENTATIVES, ids=lambda key: key.name)
@@ -194,7 +200,7 @@ async def test_a_request_that_is_held_back_is_served_whole_however_large(
     waiting = Waiting(node)
     seen: list[bytes] = []
 
-    def park(call: Call) -> Parked:
+    def park(call: Call) -> PendingResponse:
         seen.append(call.request.protocols[0].metadata)
         return waiting.park(call)
 
@@ -248,4 +254,4 @@ async def test_nothing_behind_an_error_that_closes_is_served(start: Start) -> No
 
 def test_orders_between_nodes_wait_for_no_other() -> None:
     for key in api.INTER_BROKER:
-        assert set(passing(key, 0)) == set(api.INTER_BROKER)
+        assert set(allowed_behind(key, 0)) == set(api.INTER_BROKER)

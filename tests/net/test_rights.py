@@ -39,7 +39,7 @@ def plain_token(name: str, password: str) -> bytes:
 
 
 @dataclass
-class Doors:
+class StartedListeners:
     """The listeners of one node: for clients, for nodes, and for nodes with a secret."""
 
     client: Listener
@@ -49,7 +49,7 @@ class Doors:
 
 
 @pytest.fixture
-async def doors() -> AsyncIterator[Doors]:
+async def listeners() -> AsyncIterator[StartedListeners]:
     async with asyncio.TaskGroup() as tasks:
         dispatcher, limits = Dispatcher(tasks), Limits(NetworkSettings())
         principals: list[str] = []
@@ -58,7 +58,7 @@ async def doors() -> AsyncIterator[Doors]:
             principals.append(call.peer.principal)
             return list_groups.ListGroupsResponse()
 
-        dispatcher.register(ApiVersionsHandler(dispatcher.offered).handlers())
+        dispatcher.register(ApiVersionsHandler(dispatcher.supported_versions).handlers())
         dispatcher.register(sasl_handlers.handlers())
         dispatcher.register(
             {
@@ -66,7 +66,7 @@ async def doors() -> AsyncIterator[Doors]:
                 ApiKey.STOP_REPLICA: lambda call: stop_replica.StopReplicaResponse(error_code=11),
             }
         )
-        opened = Doors(
+        opened = StartedListeners(
             Listener("CLIENT", dispatcher, limits),
             Listener("INTERNAL", dispatcher, limits, is_internal=True),
             Listener("INTERNAL", dispatcher, limits, is_internal=True, passwords=SECRET),
@@ -80,7 +80,7 @@ async def doors() -> AsyncIterator[Doors]:
             await listener.close()
 
 
-async def offered(client: RawClient) -> dict[int, tuple[int, int]]:
+async def supported_versions(client: RawClient) -> dict[int, tuple[int, int]]:
     answer = await client.ask(api_versions.ApiVersionsRequest(), 3)
     return {one.api_key: (one.min_version, one.max_version) for one in answer.api_keys}
 
@@ -92,64 +92,70 @@ async def authenticated(client: RawClient, name: str, password: str) -> int:
 
 
 async def test_control_requests_are_served_on_the_inter_broker_listener_only(
-    doors: Doors,
+    listeners: StartedListeners,
 ) -> None:
-    inside, outside = await RawClient.open(doors.internal.port), None
+    inside, outside = await RawClient.open(listeners.internal.port), None
     assert (await inside.ask(*STOP)).error_code == 11
-    outside = await RawClient.open(doors.client.port)
+    outside = await RawClient.open(listeners.client.port)
     outside.send(STOP)
     assert await outside.is_closed()
     await inside.close()
     await outside.close()
 
 
-async def test_lists_of_megabytes_are_served_to_nodes_only(doors: Doors) -> None:
+async def test_lists_of_megabytes_are_served_to_nodes_only(listeners: StartedListeners) -> None:
     long_list = list_groups.ListGroupsRequest(states_filter=["Stable" * 1000] * 700)
     assert len(encode(long_list, 4)) > LIST_BYTES_MAX
-    inside = await RawClient.open(doors.internal.port)
+    inside = await RawClient.open(listeners.internal.port)
     assert (await inside.ask(long_list, 4)).error_code == 0
-    outside = await RawClient.open(doors.client.port)
+    outside = await RawClient.open(listeners.client.port)
     outside.send((long_list, 4))
     assert await outside.is_closed()
     await inside.close()
     await outside.close()
 
 
-async def test_each_listener_tells_what_it_serves_and_nothing_else(doors: Doors) -> None:
+async def test_each_listener_tells_what_it_serves_and_nothing_else(
+    listeners: StartedListeners,
+) -> None:
     plain = {16: (0, 5), 17: (0, 1), 18: (0, 4), 36: (0, 2)}
     expected = [
-        (doors.client, plain),
-        (doors.internal, {5: (0, 4), **plain}),
-        (doors.secret, {5: (0, 4), **plain}),
+        (listeners.client, plain),
+        (listeners.internal, {5: (0, 4), **plain}),
+        (listeners.secret, {5: (0, 4), **plain}),
     ]
     for listener, apis in expected:
         client = await RawClient.open(listener.port)
-        told = await offered(client)
+        told = await supported_versions(client)
         assert {key: told[key][0] for key in told} == dict.fromkeys(apis, 0)
         assert set(told) == set(apis)
         await client.close()
 
 
-async def test_nothing_is_served_to_a_peer_that_has_not_proved_who_it_is(doors: Doors) -> None:
-    client = await RawClient.open(doors.secret.port)
+async def test_nothing_is_served_to_a_peer_that_has_not_proved_who_it_is(
+    listeners: StartedListeners,
+) -> None:
+    client = await RawClient.open(listeners.secret.port)
     client.send((list_groups.ListGroupsRequest(), 0))
     assert await client.is_closed()
-    assert doors.principals == []
+    assert listeners.principals == []
     await client.close()
 
 
-async def test_the_cluster_secret_opens_the_inter_broker_listener(doors: Doors) -> None:
-    client = await RawClient.open(doors.secret.port)
-    assert 17 in await offered(client)
+async def test_the_cluster_secret_opens_the_inter_broker_listener(
+    listeners: StartedListeners,
+) -> None:
+    client = await RawClient.open(listeners.secret.port)
+    assert 17 in await supported_versions(client)
     assert await authenticated(client, "barnabas", "s3cret") == 0
     await client.ask(list_groups.ListGroupsRequest(), 0)
-    assert doors.principals == ["User:barnabas"]
+    assert listeners.principals == ["User:barnabas"]
     assert (await client.ask(*STOP)).error_code == 11
     await client.close()
 
 
-async def test_a_bare_token_after_the_old_handshake_does_too(doors: Doors) -> None:
-    client = await RawClient.open(doors.secret.port)
+async def test_a_bare_token_after_the_old_handshake_does_too(listeners: StartedListeners) -> None:
+    client = await RawClient.open(listeners.secret.port)
     await client.ask(sasl_handshake.SaslHandshakeRequest(mechanism="PLAIN"), 0)
     token = plain_token("barnabas", "s3cret")
     client.writer.write(struct.pack(">i", len(token)) + token)
@@ -159,48 +165,54 @@ async def test_a_bare_token_after_the_old_handshake_does_too(doors: Doors) -> No
 
 
 @pytest.mark.parametrize("token", [b"\0barnabas\0wrong", b"", b"\0" * 2])
-async def test_a_wrong_bare_token_closes_the_connection(doors: Doors, token: bytes) -> None:
-    client = await RawClient.open(doors.secret.port)
+async def test_a_wrong_bare_token_closes_the_connection(
+    listeners: StartedListeners, token: bytes
+) -> None:
+    client = await RawClient.open(listeners.secret.port)
     await client.ask(sasl_handshake.SaslHandshakeRequest(mechanism="PLAIN"), 0)
     client.writer.write(struct.pack(">i", len(token)) + token)
     assert await client.is_closed()
     await client.close()
 
 
-async def test_a_wrong_password_is_answered_58_and_the_connection_closed(doors: Doors) -> None:
-    client = await RawClient.open(doors.secret.port)
+async def test_a_wrong_password_is_answered_58_and_the_connection_closed(
+    listeners: StartedListeners,
+) -> None:
+    client = await RawClient.open(listeners.secret.port)
     assert await authenticated(client, "barnabas", "guess") == 58
     assert await client.is_closed()
     await client.close()
 
 
-async def test_an_unknown_mechanism_is_answered_33_with_those_there_are(doors: Doors) -> None:
-    client = await RawClient.open(doors.secret.port)
+async def test_an_unknown_mechanism_is_answered_33_with_those_there_are(
+    listeners: StartedListeners,
+) -> None:
+    client = await RawClient.open(listeners.secret.port)
     answer = await client.ask(sasl_handshake.SaslHandshakeRequest(mechanism="GSSAPI"), 1)
     assert (answer.error_code, list(answer.mechanisms)) == (33, ["PLAIN"])
     assert await client.is_closed()
     await client.close()
 
 
-async def test_a_listener_that_asks_for_no_proof_takes_none(doors: Doors) -> None:
-    client = await RawClient.open(doors.client.port)
+async def test_a_listener_that_asks_for_no_proof_takes_none(listeners: StartedListeners) -> None:
+    client = await RawClient.open(listeners.client.port)
     answer = await client.ask(sasl_handshake.SaslHandshakeRequest(mechanism="PLAIN"), 1)
     assert answer.error_code == ErrorCode.ILLEGAL_SASL_STATE
     await client.close()
 
 
-async def test_a_stranger_may_not_send_large_frames(doors: Doors) -> None:
-    client = await RawClient.open(doors.secret.port)
+async def test_a_stranger_may_not_send_large_frames(listeners: StartedListeners) -> None:
+    client = await RawClient.open(listeners.secret.port)
     client.writer.write(struct.pack(">ihhih", 600 << 10, 36, 0, 0, -1))
     assert await client.is_closed()
     await client.close()
 
 
 async def test_a_stranger_has_to_authenticate_in_time(
-    doors: Doors, monkeypatch: pytest.MonkeyPatch
+    listeners: StartedListeners, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(connection_timeouts, "AUTHENTICATION_S", 0.01)
-    client = await RawClient.open(doors.secret.port)
+    client = await RawClient.open(listeners.secret.port)
     assert await client.is_closed()
     await client.close()
 

@@ -9,7 +9,13 @@ from typing import cast
 import pytest
 
 from barnabas.broker.net import connection, connection_scheduler
-from barnabas.broker.net.connection_scheduler import FLUSHES, SHARE, TURN_S, VISIT_SHARES, Outbox
+from barnabas.broker.net.connection_scheduler import (
+    FLUSHES_PER_LOOK,
+    SHARE_REQUESTS,
+    SHARES_PER_VISIT,
+    TURN_S,
+    ConnectionScheduler,
+)
 from barnabas.protocol.messages import list_groups
 from tests.net.client import until
 from tests.net.conftest import Start
@@ -37,7 +43,7 @@ async def test_a_turn_serves_no_more_requests_than_its_share_and_one_connections
     for client in clients:
         assert [(await client.receive())[0] for _ in range(30)] == list(range(30))
     await asyncio.sleep(0)
-    assert not node.listener.outbox.is_spent
+    assert not node.listener.scheduler.is_spent
     assert node.limits.requests.used == 0
 
 
@@ -63,30 +69,30 @@ class Loop:
 class Greedy:
     """A connection that always has more to serve, each request taking so many seconds."""
 
-    def __init__(self, box: Outbox, loop: Loop, request_s: float) -> None:
-        self.box, self.loop, self.request_s = box, loop, request_s
+    def __init__(self, scheduler: ConnectionScheduler, loop: Loop, request_s: float) -> None:
+        self.scheduler, self.loop, self.request_s = scheduler, loop, request_s
         self.served = 0
         self.is_dirty = False
 
     def flush(self) -> None:
-        self.box.visit = VISIT_SHARES
+        self.scheduler.shares_left = SHARES_PER_VISIT
         while True:
-            if self.box.left <= 0 and not self.box.more():
+            if self.scheduler.requests_left <= 0 and not self.scheduler.take_share():
                 break
-            self.box.left -= 1
+            self.scheduler.requests_left -= 1
             self.served += 1
             self.loop.now += self.request_s
         self.is_dirty = True
-        self.box.add(self)
+        self.scheduler.add(self)
 
 
 def greedy(count: int, request_s: float) -> tuple[Loop, list[Greedy]]:
     loop = Loop()
-    box = Outbox(cast("asyncio.AbstractEventLoop", loop))
-    connections = [Greedy(box, loop, request_s) for _ in range(count)]
+    scheduler = ConnectionScheduler(cast("asyncio.AbstractEventLoop", loop))
+    connections = [Greedy(scheduler, loop, request_s) for _ in range(count)]
     for each in connections:
         each.is_dirty = True
-        box.add(each)
+        scheduler.add(each)
     return loop, connections
 
 
@@ -95,7 +101,7 @@ def test_a_turn_ends_with_its_time_however_slow_requests_are() -> None:
     for _ in range(50):
         began = loop.now
         loop.turn()
-        assert loop.now - began <= TURN_S + SHARE * 0.002
+        assert loop.now - began <= TURN_S + SHARE_REQUESTS * 0.002
 
 
 def test_connections_that_always_have_more_are_served_in_turn() -> None:
@@ -103,12 +109,12 @@ def test_connections_that_always_have_more_are_served_in_turn() -> None:
     for _ in range(1000):
         loop.turn()
     served = [each.served for each in connections]
-    assert max(served) - min(served) <= 2 * VISIT_SHARES * SHARE
+    assert max(served) - min(served) <= 2 * SHARES_PER_VISIT * SHARE_REQUESTS
 
 
 def test_writing_to_very_many_connections_takes_many_turns() -> None:
     loop, _ = greedy(0, 0.0)
-    box = Outbox(cast("asyncio.AbstractEventLoop", loop))
+    scheduler = ConnectionScheduler(cast("asyncio.AbstractEventLoop", loop))
 
     class Slow:
         is_dirty = True
@@ -117,14 +123,14 @@ def test_writing_to_very_many_connections_takes_many_turns() -> None:
             loop.now += 0.001
 
     for _ in range(1000):
-        box.add(Slow())
+        scheduler.add(Slow())
     worst = 0.0
     while loop.soon:
         began = loop.now
         loop.turn()
         worst = max(worst, loop.now - began)
     assert loop.now == pytest.approx(1.0)
-    assert worst <= FLUSHES * 0.001 + 1e-9
+    assert worst <= FLUSHES_PER_LOOK * 0.001 + 1e-9
 
 
 async def test_one_connection_with_very_much_to_ask_leaves_turns_to_others(start: Start) -> None:
@@ -142,13 +148,13 @@ async def test_after_a_long_answer_the_clock_is_looked_at(
     start: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     looks: list[int] = []
-    more = Outbox.more
+    take_share = ConnectionScheduler.take_share
 
-    def look(box: Outbox) -> bool:
-        looks.append(box.left)
-        return more(box)
+    def look(scheduler: ConnectionScheduler) -> bool:
+        looks.append(scheduler.requests_left)
+        return take_share(scheduler)
 
-    monkeypatch.setattr(Outbox, "more", look)
+    monkeypatch.setattr(ConnectionScheduler, "take_share", look)
     node = await start()
     client = await node.connect()
     monkeypatch.setattr(connection, "LONG_BYTES", 1 << 20)

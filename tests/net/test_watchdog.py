@@ -6,7 +6,7 @@ import logging
 
 import pytest
 
-from barnabas.broker.handlers.call import Call, Parked
+from barnabas.broker.handlers.call import Call, PendingResponse
 from barnabas.broker.net import watchdog
 from barnabas.broker.net.dispatch import WAIT_MS
 from barnabas.broker.net.watchdog import LINES_MAX, Watchdog
@@ -44,7 +44,7 @@ async def test_a_request_that_waits_twice_its_time_out_is_logged_once(
     node = await start()
     client = await node.connect()
     client.send(beat("g"), LIST)
-    await until(lambda: "g" in node.toys.parked)
+    await until(lambda: "g" in node.toys.pending)
     dog = watching(node, clock)
     with caplog.at_level(logging.WARNING):
         await dog.look()
@@ -66,18 +66,18 @@ async def test_the_time_out_is_the_one_that_the_request_names(
     start: Start, clock: Clock, caplog: pytest.LogCaptureFixture
 ) -> None:
     node = await start()
-    parked = Parked()
+    pending = PendingResponse()
 
-    def create(call: Call) -> Parked:
-        return parked
+    def create(call: Call) -> PendingResponse:
+        return pending
 
     node.dispatcher.register({ApiKey.CREATE_TOPICS: create})
     client = await node.connect()
     client.send((create_topics.CreateTopicsRequest(topics=[], timeout_ms=1234), 4))
     [connection] = node.listener.connections
-    await until(lambda: connection.longest_waiting() is parked)
-    assert parked.wait_ms == 1234
-    parked.respond(create_topics.CreateTopicsResponse())
+    await until(lambda: connection.longest_waiting() is pending)
+    assert pending.wait_ms == 1234
+    pending.respond(create_topics.CreateTopicsResponse())
     await client.receive()
     assert connection.longest_waiting() is None
 
@@ -90,7 +90,7 @@ async def test_a_request_that_takes_the_place_of_another_starts_anew(
     dog = watching(node, clock)
     for group in "abc":
         client.send(beat(group))
-        await until(lambda group=group: group in node.toys.parked)  # type: ignore[misc]
+        await until(lambda group=group: group in node.toys.pending)  # type: ignore[misc]
         await dog.look()
         clock.now += 1.5 * WAIT_MS / 1000
         await dog.look()
@@ -110,7 +110,7 @@ async def test_many_are_told_of_in_few_lines(
     for number in range(2 * LINES_MAX):
         client = await node.connect()
         client.send(beat(f"g{number}"))
-    await until(lambda: len(node.toys.parked) == 2 * LINES_MAX)
+    await until(lambda: len(node.toys.pending) == 2 * LINES_MAX)
     dog = watching(node, clock)
     with caplog.at_level(logging.WARNING):
         await dog.look()

@@ -19,14 +19,14 @@ from barnabas.protocol.errors import ErrorCode
 def test_a_latency_is_counted_by_size_and_the_worst_is_kept() -> None:
     found = Latency()
     for seconds in (0.0005, BOUNDS_S[0], 0.3, 60.0):
-        found.took(seconds)
+        found.observe(seconds)
     assert (found.buckets[0], found.buckets[-1], sum(found.buckets)) == (2, 1, 4)
     assert found.worst == 60.0
 
 
 def test_a_clock_that_was_turned_back_counts_as_no_time() -> None:
     found = Latency()
-    found.took(-5.0)
+    found.observe(-5.0)
     assert (found.buckets[0], found.seconds, found.worst) == (1, 0.0, 0.0)
 
 
@@ -83,7 +83,7 @@ async def test_control_requests_that_were_answered_are_timed() -> None:
 
 def test_metrics_tell_every_duty_with_its_worst() -> None:
     found = Latency()
-    found.took(0.2)
+    found.observe(0.2)
     lines = "".join(duty_families({"authority_check": found}))
     assert 'barnabas_duty_seconds_bucket{duty="authority_check",le="0.1"} 0\n' in lines
     assert 'barnabas_duty_seconds_bucket{duty="authority_check",le="0.25"} 1\n' in lines

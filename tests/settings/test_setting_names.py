@@ -13,7 +13,11 @@ import pytest
 
 from barnabas.broker.settings.node_config import known_names, load
 from barnabas.broker.settings.properties import from_environment, variables
-from barnabas.broker.settings.unsupported_settings import KAFKA_NAMES, UNTOLD, Treatment
+from barnabas.broker.settings.unsupported_settings import (
+    HIDDEN_NAMES,
+    UNSUPPORTED_SETTINGS,
+    Treatment,
+)
 from barnabas.protocol.settings import ConfigError, parsed
 
 LEAST: Final = {"zookeeper.connect": "127.0.0.1:2181", "log.dirs": "/data"}
@@ -27,25 +31,25 @@ IDLE, LIMIT, SECURITY, MISLEADING = Treatment
 
 def other_value(name: str) -> str:
     """Something that this setting may be and that is not its default."""
-    item = KAFKA_NAMES[name].setting
+    item = UNSUPPORTED_SETTINGS[name].setting
     if item.kind is bool:
         return str(not item.default).lower()
     return OTHER_VALUES.get(item.kind, SECRET)
 
 
-@pytest.mark.parametrize("name", sorted(KAFKA_NAMES))
+@pytest.mark.parametrize("name", sorted(UNSUPPORTED_SETTINGS))
 def test_a_name_that_is_not_acted_on_may_have_its_default(name: str) -> None:
-    default = KAFKA_NAMES[name].setting.default
+    default = UNSUPPORTED_SETTINGS[name].setting.default
     text = ",".join(default) if isinstance(default, tuple) else str(default or "")
     (warning,) = load(LEAST | {name: text.lower() if isinstance(default, bool) else text}).warnings
     assert warning.startswith(f"{name}: ")
-    assert ("not enforced" in warning) is (KAFKA_NAMES[name].treatment is LIMIT)
+    assert ("not enforced" in warning) is (UNSUPPORTED_SETTINGS[name].treatment is LIMIT)
 
 
-@pytest.mark.parametrize("name", sorted(KAFKA_NAMES))
+@pytest.mark.parametrize("name", sorted(UNSUPPORTED_SETTINGS))
 def test_another_value_is_refused_where_it_promises_what_is_not_kept(name: str) -> None:
     values = LEAST | {name: other_value(name)}
-    if KAFKA_NAMES[name].treatment in (IDLE, LIMIT):
+    if UNSUPPORTED_SETTINGS[name].treatment in (IDLE, LIMIT):
         assert len(load(values).warnings) == 1
         return
     with pytest.raises(ConfigError) as refused:
@@ -108,16 +112,16 @@ KNOWN_EXCEPTIONS: Final = {
 
 def test_no_name_that_speaks_of_security_is_only_warned_of() -> None:
     named = {name for name in KAFKA if SECURITY_WORDS & set(name.split("."))}
-    treated = {name for name, each in KAFKA_NAMES.items() if each.treatment is SECURITY}
+    treated = {name for name, each in UNSUPPORTED_SETTINGS.items() if each.treatment is SECURITY}
     assert named - treated <= KNOWN_EXCEPTIONS.keys()
 
 
 def test_every_name_that_kafka_tells_is_known_with_its_kind_and_default() -> None:
-    assert KAFKA.keys() - known_names() == KAFKA_NAMES.keys() - UNTOLD
-    assert not known_names() & KAFKA_NAMES.keys()
-    for name in KAFKA.keys() & KAFKA_NAMES.keys():
+    assert KAFKA.keys() - known_names() == UNSUPPORTED_SETTINGS.keys() - HIDDEN_NAMES
+    assert not known_names() & UNSUPPORTED_SETTINGS.keys()
+    for name in KAFKA.keys() & UNSUPPORTED_SETTINGS.keys():
         kind, default, scope = KAFKA[name]
-        each = KAFKA_NAMES[name]
+        each = UNSUPPORTED_SETTINGS[name]
         wanted = default if default in (None, "") else parsed(each.setting, default)
         assert each.setting.default == (() if (default, kind) == ("", "list") else wanted), name
         assert (each.scope.value if each.scope else None) == scope, name

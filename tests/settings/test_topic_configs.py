@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from barnabas.broker.lifecycle.node_identity import lay_out
+from barnabas.broker.lifecycle.node_identity import create_persistent_znodes
 from barnabas.broker.settings.topic_configs import TopicConfigs
 from barnabas.protocol.zookeeper import znodes
 from tests.sim.sim_zookeeper import SimEnsemble
@@ -28,7 +28,7 @@ async def ensemble() -> SimEnsemble:
 async def configs(ensemble: SimEnsemble) -> AsyncIterator[TopicConfigs]:
     """Follows a cluster in which two topics set something themselves."""
     session = ensemble.connect()
-    await lay_out(session)
+    await create_persistent_znodes(session)
     for topic in ("kept", "gone"):
         await session.create(znodes.topic_config_path(topic), payload(segment_bytes="77"))
     configs = TopicConfigs(session, lambda: 0)

@@ -154,7 +154,7 @@ async def warmed_up(cluster: Cluster) -> None:
     await cluster.start()
     for machine in cluster.machines.values():
         assert machine.node is not None
-        standbys = machine.node._coordination.groups.standbys
+        standbys = machine.node._coordinator_host.groups.standbys
         standbys.tail_min = standbys.tail_max = 1
     await created(cluster)
     for group in GROUPS:

@@ -8,7 +8,7 @@ from typing import cast
 
 import pytest
 
-from barnabas.broker.coordination.producer_id_manager import BLOCK_SIZE, ProducerIdBlocks
+from barnabas.broker.coordination.producer_id_manager import BLOCK_SIZE, ProducerIdManager
 from barnabas.broker.handlers.call import Call
 from barnabas.broker.handlers.init_producer_id import ProducerIdsHandler
 from barnabas.protocol.errors import Refused
@@ -34,7 +34,7 @@ class Nodes:
 
     def _started(self, number: int) -> tuple[SimZooKeeper, ProducerIdsHandler]:
         session = self.ensemble.connect()
-        return session, ProducerIdsHandler(ProducerIdBlocks(session, number).take)
+        return session, ProducerIdsHandler(ProducerIdManager(session, number).take)
 
     async def ask(self) -> None:
         call = cast(Call, SimpleNamespace(request=InitProducerIdRequest(transactional_id=None)))

@@ -53,7 +53,7 @@ async def story(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> int:
     assert len(cluster.up()) == len(NODES) - 1
     for machine in cluster.up():
         assert machine.node is not None
-        standbys = machine.node._coordination.groups.standbys
+        standbys = machine.node._coordinator_host.groups.standbys
         followed = [
             each.index
             for each in machine.node._replicas

@@ -17,12 +17,12 @@ import pytest
 
 from barnabas.broker.lifecycle.node_identity import (
     SESSION_FILE,
-    Identity,
-    establish,
-    lay_out,
+    NodeIdentity,
+    create_persistent_znodes,
+    establish_identity,
     read_note,
 )
-from barnabas.broker.lifecycle.peer_compatibility import PeerRefused, Verdict
+from barnabas.broker.lifecycle.peer_compatibility import PeerRefused, PeerVerdict
 from barnabas.broker.lifecycle.registration import (
     GRACE_MS,
     AlreadyRegistered,
@@ -45,7 +45,7 @@ def registration(
     *,
     port: int | None = None,
     grace_ms: int = GRACE_MS,
-    others: Verdict = Verdict.SILENT,
+    others: PeerVerdict = PeerVerdict.SILENT,
 ) -> Registration:
     directory.mkdir(exist_ok=True)
     return Registration(
@@ -63,11 +63,11 @@ def registration(
 
 async def identity(
     zookeeper: ZooKeeper, *directories: Path, configured_id: int = -1, may_generate: bool = True
-) -> Identity:
-    await lay_out(zookeeper)
+) -> NodeIdentity:
+    await create_persistent_znodes(zookeeper)
     for directory in directories:
         directory.mkdir(exist_ok=True)
-    return await establish(
+    return await establish_identity(
         zookeeper,
         DiskFiles(),
         directories,
@@ -81,7 +81,7 @@ async def identity(
 async def test_the_broker_epoch_is_the_creation_of_the_znode(
     session: ZooKeeper, tmp_path: Path
 ) -> None:
-    await lay_out(session)
+    await create_persistent_znodes(session)
     node = registration(session, 1, tmp_path / "a")
     await node.register()
     stat = await session.exists("/brokers/ids/1")
@@ -96,7 +96,7 @@ async def test_the_payload_has_the_types_that_others_expect(
     session: ZooKeeper, tmp_path: Path
 ) -> None:
     """docs/spec/cluster.md §1.11 check Z6."""
-    await lay_out(session)
+    await create_persistent_znodes(session)
     await registration(session, 1, tmp_path / "a").register()
     await identity(session, tmp_path / "a", configured_id=1)
     record = json.loads((await session.get("/brokers/ids/1"))[0])
@@ -111,7 +111,7 @@ async def test_the_payload_has_the_types_that_others_expect(
 async def test_a_second_node_with_the_same_id_is_refused(sessions: Connect, tmp_path: Path) -> None:
     """docs/spec/cluster.md §1.11 check Z1."""
     first, second = await sessions(), await sessions()
-    await lay_out(first)
+    await create_persistent_znodes(first)
     await registration(first, 1, tmp_path / "a").register()
     before = await first.get("/brokers/ids/1")
     twin = registration(
@@ -126,9 +126,9 @@ async def test_the_id_of_a_node_that_answers_is_refused_at_once_and_its_holder_n
     sessions: Connect, tmp_path: Path
 ) -> None:
     first, second = await sessions(), await sessions()
-    await lay_out(first)
+    await create_persistent_znodes(first)
     await registration(first, 1, tmp_path / "a").register()
-    twin = registration(second, 1, tmp_path / "b", port=9999, others=Verdict.REFUSED)
+    twin = registration(second, 1, tmp_path / "b", port=9999, others=PeerVerdict.REFUSED)
     with pytest.raises(
         AlreadyRegistered, match=r"another node's.*127\.0\.0\.1:9001, registered at"
     ):
@@ -142,7 +142,7 @@ async def test_who_holds_the_id_is_told_before_its_session_is_waited_for(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     former, session = await sessions(), await sessions()
-    await lay_out(session)
+    await create_persistent_znodes(session)
     await registration(former, 1, tmp_path / "a").register()
     node = registration(session, 1, tmp_path / "b", port=9999)
     registered = asyncio.create_task(node.register())
@@ -157,9 +157,9 @@ async def test_who_a_registered_node_refuses_is_not_registered(
     sessions: Connect, tmp_path: Path
 ) -> None:
     first, second = await sessions(), await sessions()
-    await lay_out(first)
+    await create_persistent_znodes(first)
     await registration(first, 1, tmp_path / "a").register()
-    stranger = registration(second, 2, tmp_path / "b", others=Verdict.REFUSED)
+    stranger = registration(second, 2, tmp_path / "b", others=PeerVerdict.REFUSED)
     with pytest.raises(PeerRefused, match=r"node 1 at 127\.0\.0\.1:9001"):
         await stranger.register()
     assert await first.children("/brokers/ids") == ["1"]
@@ -173,9 +173,9 @@ async def test_a_node_waits_for_the_sessions_of_registered_nodes_that_do_not_ans
 ) -> None:
     """They may be dead, and they may know another secret."""
     silent, session = await sessions(), await sessions()
-    await lay_out(session)
+    await create_persistent_znodes(session)
     await registration(silent, 1, tmp_path / "a").register()
-    node = registration(session, 2, tmp_path / "b", others=Verdict.SILENT)
+    node = registration(session, 2, tmp_path / "b", others=PeerVerdict.SILENT)
     registered = asyncio.create_task(node.register())
     while "waiting for a registered node" not in caplog.text:
         assert not registered.done()
@@ -191,15 +191,15 @@ async def test_nodes_that_were_killed_together_do_not_wait_for_the_sessions_of_e
 ) -> None:
     """Each takes its own former registration away before it looks for those of others."""
     former, one, two = [await sessions() for _ in range(3)]
-    await lay_out(former)
+    await create_persistent_znodes(former)
     await registration(former, 1, tmp_path / "a").register()
-    await registration(former, 2, tmp_path / "b", others=Verdict.ACCEPTED).register()
-    peers = FixedPeers(one, 1, Verdict.SILENT)
+    await registration(former, 2, tmp_path / "b", others=PeerVerdict.ACCEPTED).register()
+    peers = FixedPeers(one, 1, PeerVerdict.SILENT)
     first = registration(one, 1, tmp_path / "a")
     first._peers = peers
     registered = asyncio.create_task(first.register())
-    await registration(two, 2, tmp_path / "b", others=Verdict.ACCEPTED).register()
-    peers.verdict = Verdict.ACCEPTED
+    await registration(two, 2, tmp_path / "b", others=PeerVerdict.ACCEPTED).register()
+    peers.verdict = PeerVerdict.ACCEPTED
     await registered
     owners = [await former.exists(f"/brokers/ids/{node}") for node in (1, 2)]
     assert [stat.ephemeral_owner for stat in owners if stat] == [one.session_id, two.session_id]
@@ -210,8 +210,8 @@ async def test_of_two_that_register_at_the_same_moment_the_later_asks_the_earlie
 ) -> None:
     """Neither saw the other before: so the later must ask again before it serves."""
     first, second = await sessions(), await sessions()
-    await lay_out(first)
-    late = registration(second, 2, tmp_path / "b", others=Verdict.REFUSED)
+    await create_persistent_znodes(first)
+    late = registration(second, 2, tmp_path / "b", others=PeerVerdict.REFUSED)
     attempt = late._attempt
 
     async def overtaken() -> bool:
@@ -226,17 +226,17 @@ async def test_of_two_that_register_at_the_same_moment_the_later_asks_the_earlie
 async def test_a_node_that_comes_back_from_a_lost_session_waits_for_nobody_but_hears_a_refusal(
     session: ZooKeeper, sessions: Connect, server: EmbeddedZooKeeper, tmp_path: Path
 ) -> None:
-    await lay_out(session)
+    await create_persistent_znodes(session)
     node = registration(session, 1, tmp_path / "a")
     await node.register()
-    await registration(await sessions(), 2, tmp_path / "b", others=Verdict.ACCEPTED).register()
+    await registration(await sessions(), 2, tmp_path / "b", others=PeerVerdict.ACCEPTED).register()
     await asyncio.to_thread(expire, session, server)
     async with asyncio.timeout(60):
         while True:
             with contextlib.suppress(SessionExpired, ConnectionLost):
                 await node.register()
                 break
-    node._peers.verdict = Verdict.REFUSED  # type: ignore[attr-defined]
+    node._peers.verdict = PeerVerdict.REFUSED  # type: ignore[attr-defined]
     with pytest.raises(PeerRefused):
         await node.register()
 
@@ -244,7 +244,7 @@ async def test_a_node_that_comes_back_from_a_lost_session_waits_for_nobody_but_h
 async def test_two_nodes_cannot_be_known_by_one_address(sessions: Connect, tmp_path: Path) -> None:
     """docs/spec/cluster.md §1.11 check Z2."""
     first, second = await sessions(), await sessions()
-    await lay_out(first)
+    await create_persistent_znodes(first)
     await registration(first, 1, tmp_path / "a", port=9092).register()
     with pytest.raises(AlreadyRegistered, match=r"127.0.0.1:9092 is already registered by node 1"):
         await registration(second, 2, tmp_path / "b", port=9092).register()
@@ -255,7 +255,7 @@ async def test_a_former_life_that_has_not_timed_out_is_waited_for(
     sessions: Connect, server: EmbeddedZooKeeper, tmp_path: Path
 ) -> None:
     former, session = await sessions(), await sessions()
-    await lay_out(session)
+    await create_persistent_znodes(session)
     await registration(former, 1, tmp_path / "a").register()
     node = registration(session, 1, tmp_path / "elsewhere")
     registered = asyncio.create_task(node.register())
@@ -270,7 +270,7 @@ async def test_a_former_life_in_the_same_directory_is_buried_at_once(
     sessions: Connect, tmp_path: Path
 ) -> None:
     former, session = await sessions(), await sessions()
-    await lay_out(session)
+    await create_persistent_znodes(session)
     first = registration(former, 1, tmp_path / "a")
     await first.register()
     second = registration(session, 1, tmp_path / "a")
@@ -281,20 +281,20 @@ async def test_a_former_life_in_the_same_directory_is_buried_at_once(
 
 async def test_a_copied_data_directory_buries_nobody(sessions: Connect, tmp_path: Path) -> None:
     first, second = await sessions(), await sessions()
-    await lay_out(first)
+    await create_persistent_znodes(first)
     await registration(first, 1, tmp_path / "a").register()
     shutil.copytree(tmp_path / "a", tmp_path / "copy")
     assert registration(second, 1, tmp_path / "copy").former_session is None
     assert registration(second, 1, tmp_path / "a").former_session == first.session_id
 
 
-@pytest.mark.parametrize("answer", [Verdict.ACCEPTED, Verdict.REFUSED])
+@pytest.mark.parametrize("answer", [PeerVerdict.ACCEPTED, PeerVerdict.REFUSED])
 async def test_a_cloned_volume_buries_no_node_that_answers(
-    sessions: Connect, tmp_path: Path, answer: Verdict
+    sessions: Connect, tmp_path: Path, answer: PeerVerdict
 ) -> None:
     """The clone is mounted at the same path elsewhere: only the network tells it from a restart."""
     first, second = await sessions(), await sessions()
-    await lay_out(first)
+    await create_persistent_znodes(first)
     await registration(first, 1, tmp_path / "a").register()
     before = await first.get("/brokers/ids/1")
     clone = registration(second, 1, tmp_path / "a", port=9999, others=answer)
@@ -308,7 +308,7 @@ async def test_a_node_that_comes_back_at_another_address_buries_its_silent_forme
     sessions: Connect, tmp_path: Path
 ) -> None:
     former, session = await sessions(), await sessions()
-    await lay_out(session)
+    await create_persistent_znodes(session)
     await registration(former, 1, tmp_path / "a").register()
     node = registration(session, 1, tmp_path / "a", port=9999)
     await node.register()
@@ -319,13 +319,13 @@ async def test_who_answers_at_the_former_address_and_is_another_node_refuses_not
     sessions: Connect, tmp_path: Path
 ) -> None:
     former, other, session = await sessions(), await sessions(), await sessions()
-    await lay_out(session)
+    await create_persistent_znodes(session)
     await registration(former, 1, tmp_path / "a", port=9500).register()
-    stranger = registration(other, 2, tmp_path / "b", port=9600, others=Verdict.ACCEPTED)
+    stranger = registration(other, 2, tmp_path / "b", port=9600, others=PeerVerdict.ACCEPTED)
     await stranger.register()
     data, stat = await other.get("/brokers/ids/2")
     await other.set("/brokers/ids/2", data.replace(b"9600", b"9500"), stat.version)
-    node = registration(session, 1, tmp_path / "a", port=9999, others=Verdict.ACCEPTED)
+    node = registration(session, 1, tmp_path / "a", port=9999, others=PeerVerdict.ACCEPTED)
     await node.register()
     assert node.broker_epoch > 0
 
@@ -334,7 +334,7 @@ async def test_an_expired_registration_comes_back_with_a_larger_epoch(
     session: ZooKeeper, server: EmbeddedZooKeeper, tmp_path: Path
 ) -> None:
     """docs/spec/cluster.md §1.11 check Z5."""
-    await lay_out(session)
+    await create_persistent_znodes(session)
     node = registration(session, 1, tmp_path / "a")
     await node.register()
     before = node.broker_epoch
@@ -407,9 +407,9 @@ async def test_a_note_that_is_nonsense_is_named(session: ZooKeeper, tmp_path: Pa
 async def test_a_directory_that_fails_leaves_the_others(session: ZooKeeper, tmp_path: Path) -> None:
     broken, sound = tmp_path / "a file" / "logs", tmp_path / "b"
     broken.parent.touch()
-    await lay_out(session)
+    await create_persistent_znodes(session)
     for _ in range(2):
-        found = await establish(
+        found = await establish_identity(
             session,
             DiskFiles(),
             [broken, sound],
@@ -420,7 +420,7 @@ async def test_a_directory_that_fails_leaves_the_others(session: ZooKeeper, tmp_
         )
         assert found.node_id == 7
     with pytest.raises(StorageError):
-        await establish(
+        await establish_identity(
             session,
             DiskFiles(),
             [broken],
@@ -437,7 +437,7 @@ async def test_a_session_note_is_a_help_and_no_condition(
     (tmp_path / SESSION_FILE).write_bytes(b"\xff\xfe")
     gone = tmp_path / "gone"
     assert registration(session, 1, tmp_path).former_session is None
-    await lay_out(session)
+    await create_persistent_znodes(session)
     registering = registration(session, 1, gone)
     gone.rmdir()
     await registering.register()

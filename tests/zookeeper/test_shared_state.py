@@ -12,8 +12,8 @@ from functools import partial
 import pytest
 
 from barnabas.broker.coordination.coordinator_ports import ZooKeeperOffsetsPort
-from barnabas.broker.coordination.producer_id_manager import ProducerIdBlocks
-from barnabas.broker.lifecycle.node_identity import lay_out
+from barnabas.broker.coordination.producer_id_manager import ProducerIdManager
+from barnabas.broker.lifecycle.node_identity import create_persistent_znodes
 from barnabas.broker.settings.topic_configs import NOTE_AGE_MS_MAX, TopicConfigs
 from barnabas.client.zookeeper.interface import NodeExists, ZooKeeper
 from barnabas.protocol.errors import ErrorCode, Refused
@@ -43,7 +43,7 @@ def settled_on_29(configs: TopicConfigs, done: asyncio.Event, topic: str) -> Non
 
 async def test_a_burst_of_changes_ends_with_the_last_value_everywhere(sessions: Connect) -> None:
     writer, *readers = [await sessions() for _ in range(3)]
-    await lay_out(writer)
+    await create_persistent_znodes(writer)
     followers = [TopicConfigs(reader, lambda: 0) for reader in readers]
     settled = [asyncio.Event() for _ in followers]
     async with asyncio.TaskGroup() as tasks:
@@ -63,7 +63,7 @@ async def test_a_burst_of_changes_ends_with_the_last_value_everywhere(sessions: 
 
 
 async def test_settings_that_were_there_before_are_loaded(session: ZooKeeper) -> None:
-    await lay_out(session)
+    await create_persistent_znodes(session)
     await set_config(session, "t", segment_bytes="1000")
     await announce(session, "t")
     configs = TopicConfigs(session, lambda: 0)
@@ -75,7 +75,7 @@ async def test_settings_that_were_there_before_are_loaded(session: ZooKeeper) ->
 
 
 async def test_old_announcements_are_deleted_and_nonsense_is_ignored(session: ZooKeeper) -> None:
-    await lay_out(session)
+    await create_persistent_znodes(session)
     stat = await session.exists(znodes.CONFIG_CHANGES)
     assert stat is not None
     configs = TopicConfigs(session, lambda: stat.ctime_ms + NOTE_AGE_MS_MAX + 60_000)
@@ -98,8 +98,8 @@ async def test_old_announcements_are_deleted_and_nonsense_is_ignored(session: Zo
 
 async def test_no_two_nodes_get_the_same_producer_ids(sessions: Connect) -> None:
     nodes = [await sessions() for _ in range(3)]
-    await lay_out(nodes[0])
-    takers = [ProducerIdBlocks(session, number) for number, session in enumerate(nodes)]
+    await create_persistent_znodes(nodes[0])
+    takers = [ProducerIdManager(session, number) for number, session in enumerate(nodes)]
     blocks = await asyncio.gather(*(taker.take() for taker in takers * 3))
     assert sorted(block.start for block in blocks) == [1000 * number for number in range(9)]
     assert {len(block) for block in blocks} == {1000}
@@ -108,7 +108,7 @@ async def test_no_two_nodes_get_the_same_producer_ids(sessions: Connect) -> None
 
 
 async def test_kafka_finds_no_text_where_no_block_was_taken(sessions: Connect, hosts: str) -> None:
-    await lay_out(await sessions())
+    await create_persistent_znodes(await sessions())
     with znode_session(hosts) as client:
         assert client.get(znodes.PRODUCER_ID_BLOCK)[0] is None
 
@@ -116,7 +116,7 @@ async def test_kafka_finds_no_text_where_no_block_was_taken(sessions: Connect, h
 async def test_without_zookeeper_there_are_no_producer_ids(sessions: Connect) -> None:
     session = await sessions()
     with pytest.raises(Refused) as refused:
-        await ProducerIdBlocks(session, 1).take()
+        await ProducerIdManager(session, 1).take()
     assert refused.value.code is ErrorCode.COORDINATOR_NOT_AVAILABLE
 
 

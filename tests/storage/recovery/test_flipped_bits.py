@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from barnabas.broker.lifecycle.node_identity import Identity, read_note, write_note
+from barnabas.broker.lifecycle.node_identity import NodeIdentity, read_note, write_note
 from barnabas.broker.storage.checkpoints import (
     HIGH_WATERMARKS,
     LOG_STARTS,
@@ -248,7 +248,7 @@ async def test_a_flipped_bit_in_the_cleaners_checkpoint_hides_no_record(tmp_path
 
 
 def test_no_flipped_bit_in_meta_properties_lets_a_node_take_a_new_id(tmp_path: Path) -> None:
-    write_note(DiskFiles(), tmp_path, Identity(7, "x" * 22))
+    write_note(DiskFiles(), tmp_path, NodeIdentity(7, "x" * 22))
     path = tmp_path / "meta.properties"
     whole = path.read_bytes()
     for place in range(len(whole)):
