@@ -13,7 +13,7 @@ from typing import Final, TypeVar
 
 from barnabas.broker.replication.partition import Partition
 from barnabas.broker.replication.replica_manager import ReplicaManager
-from barnabas.broker.storage.log.log_search import LongBatch, Search
+from barnabas.broker.storage.log.log_reader import LongBatch, Search
 from barnabas.protocol.api import ApiKey
 from barnabas.protocol.errors import ErrorCode, Refused
 from barnabas.protocol.messages import list_offsets as messages

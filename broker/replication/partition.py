@@ -10,8 +10,7 @@ import logging
 from collections.abc import Collection, Sequence
 from math import inf
 
-from barnabas.broker.storage.log.log import Log
-from barnabas.broker.storage.log.log_parts import Appended
+from barnabas.broker.storage.log.log import Appended, Log
 from barnabas.protocol.errors import ErrorCode, Refused
 
 from .commit_waits import CommitWaits

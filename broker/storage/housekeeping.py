@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol
 
 from barnabas.broker.settings.log_config import FOREVER
-from barnabas.broker.storage.log.stored_log import StoredLog
+from barnabas.broker.storage.log.log import Log
 from barnabas.broker.storage.recovery.damage_inspection import Inspection
 from barnabas.broker.storage.recovery.index_repair import IndexRepair
 from barnabas.protocol.errors import Refused
@@ -22,8 +22,7 @@ from .checkpoints import HIGH_WATERMARKS, LOG_STARTS, RECOVERY_POINTS, Offsets
 from .cooperative import in_slices, uninterrupted
 from .files import Files, StorageError
 from .log_directory import LogDirectory
-from .retention import load_policy
-from .retention_pass import RetentionPass
+from .retention import RetentionPass, load_policy
 
 if TYPE_CHECKING:
     from barnabas.broker.storage.log.log import Log
@@ -101,9 +100,9 @@ class Housekeeping:
         self._keeper = keeper
         self._intervals = intervals
         self._now_ms = now_ms
-        self._due: dict[StoredLog, None] = {}
+        self._due: dict[Log, None] = {}
         """In the order in which it was asked for: one seed of a simulation gives one history."""
-        self._flushing: set[StoredLog] = set()
+        self._flushing: set[Log] = set()
         self._wake = asyncio.Event()
         self._points_fell = asyncio.Event()
         self._failed = asyncio.Event()
@@ -159,13 +158,13 @@ class Housekeeping:
 
     # Flushes
 
-    def flush_soon(self, flushed: StoredLog) -> None:
+    def flush_soon(self, flushed: Log) -> None:
         """Flush a log as soon as its flush under way has ended."""
         if flushed not in self._due:
             self._due[flushed] = None
             self._wake.set()
 
-    def forget(self, gone: StoredLog) -> None:
+    def forget(self, gone: Log) -> None:
         """A log was deleted."""
         self._points_fell.set()
         self._due.pop(gone, None)
@@ -181,7 +180,7 @@ class Housekeeping:
                 self._flushing.add(each)
                 tasks.create_task(self._flush(each))
 
-    async def _flush(self, flushed: StoredLog) -> None:
+    async def _flush(self, flushed: Log) -> None:
         try:
             await flushed.flush()
         except Refused as refusal:

@@ -15,9 +15,7 @@ from random import Random
 
 from barnabas.broker.settings.log_config import LogConfig
 from barnabas.broker.storage.log.log import Log
-from barnabas.broker.storage.log.log_parts import LogParts
-from barnabas.broker.storage.log.stored_log import StoredLog
-from barnabas.broker.storage.recovery.loading import load_log, new_log
+from barnabas.broker.storage.recovery.loading import LoadedLog, load_log, new_log
 from barnabas.broker.storage.segment.segment import Segment
 from barnabas.protocol.errors import ErrorCode, Refused
 from barnabas.protocol.settings import ConfigError
@@ -196,7 +194,7 @@ class LogManager:
         return self._add(key, path, parts, config, read_topic_id(self._files, path))
 
     def _add(
-        self, key: Key, path: Path, parts: LogParts, config: LogConfig, topic_id: bytes | None
+        self, key: Key, path: Path, parts: LoadedLog, config: LogConfig, topic_id: bytes | None
     ) -> Log:
         added = self._logs[key] = Log(
             *key,
@@ -449,30 +447,30 @@ class LogManager:
 
     # What logs ask for
 
-    def schedule_flush(self, log: StoredLog) -> None:
+    def schedule_flush(self, log: Log) -> None:
         """Flush a log soon; :meth:`run` does it."""
         self._keeping.flush_soon(log)
 
-    def repair(self, log: StoredLog, segment: Segment) -> None:
+    def repair(self, log: Log, segment: Segment) -> None:
         """Make the indexes of a segment again; :meth:`run` does it."""
         self._keeping.repair.ask(log, segment)
 
-    def inspect(self, log: StoredLog) -> None:
+    def inspect(self, log: Log) -> None:
         """Look at suspect segments; :meth:`run` does it."""
         self._keeping.inspection.ask(log)
 
-    def _damage_found(self, log: StoredLog) -> None:
+    def _damage_found(self, log: Log) -> None:
         for told in tuple(self.damaged):
             told()
 
-    def listed_recovery_point(self, log: StoredLog) -> int:
+    def listed_recovery_point(self, log: Log) -> int:
         """The greatest recovery point of a log that a start may find."""
         for directory in self.directories:
             if directory.path == log.directory.parent:
                 return directory.listed_point((log.topic, log.partition))
         return 0
 
-    def storage_failed(self, log: StoredLog, error: StorageError) -> None:
+    def storage_failed(self, log: Log, error: StorageError) -> None:
         """Take the directory of a log offline, with all that is in it."""
         for directory in self.directories:
             if directory.path == log.directory.parent:

@@ -15,7 +15,7 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from barnabas.broker.storage.log.stored_log import StoredLog
+from barnabas.broker.storage.log.log import Log
 from barnabas.protocol.errors import ErrorCode, Refused
 from barnabas.protocol.names import uuid_bytes, uuid_text
 
@@ -57,7 +57,7 @@ def read_topic_id(files: Files, directory: Path) -> bytes | None:
     return None
 
 
-def identify(files: Files, found: StoredLog, topic_id: bytes) -> bool:
+def identify(files: Files, found: Log, topic_id: bytes) -> bool:
     """Write ``topic_id`` down where a log has none, or a damaged one; True when that was done.
 
     Raises Refused(INCONSISTENT_TOPIC_ID) when the log belongs to another topic of that name, and

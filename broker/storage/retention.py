@@ -1,21 +1,34 @@
-"""Which segments of a log may go: the rules, and the policy that a node can replace.
+"""Retention: which segments of a log may go, and the regular look for them at all logs of a node.
 
 A policy is a class without arguments, named by ``log.retention.policy.class`` as module:Class.
 It sees closed and active segments and names how many of the oldest are to go; that a log never
 starts above its high watermark, and that what lies below its start goes in any case, is not left
-to it. Source: docs/spec/log.md §4.1; §9 pitfalls P17 and P43.
+to it. Source: docs/spec/log.md §4.1; §9 pitfalls P13, P17, P26 and P43.
 """
 
 from __future__ import annotations
 
+import asyncio
 import importlib
-from collections.abc import Sequence
+import logging
+from collections.abc import Callable, Iterable, Sequence
 from itertools import takewhile
-from typing import Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from barnabas.broker.settings.log_config import LogConfig
-from barnabas.broker.storage.log.segments import SegmentView
+from barnabas.protocol.errors import Refused
 from barnabas.protocol.settings import ConfigError
+
+from .cooperative import SLICE_SECONDS
+
+if TYPE_CHECKING:
+    from .log.log import Log
+    from .log.segments import SegmentView
+
+log = logging.getLogger(__name__)
+
+_SEGMENTS_MAX: Final = 16
+"""So many are renamed before others get their turn."""
 
 
 class SegmentFacts(Protocol):
@@ -78,7 +91,7 @@ def _beyond_size(segments: Sequence[SegmentFacts], bytes_max: int) -> int:
 def _beyond_age(segments: Sequence[SegmentFacts], age_ms_max: int, now_ms: int) -> int:
     if age_ms_max < 0:
         return 0
-    old = takewhile(lambda each: now_ms - each.largest_timestamp > age_ms_max, segments)
+    old = takewhile(lambda segment: now_ms - segment.largest_timestamp > age_ms_max, segments)
     return sum(1 for _ in old)
 
 
@@ -120,3 +133,66 @@ def load_policy(name: str) -> RetentionPolicy:
         raise ConfigError(f"log.retention.policy.class={name}: has no method expired")
     loaded: RetentionPolicy = policy
     return loaded
+
+
+class RetentionPass:
+    """Deletes what the policy lets go. ``high_watermark`` says how far a log is committed."""
+
+    def __init__(
+        self,
+        policy: RetentionPolicy,
+        now_ms: Callable[[], int],
+        high_watermark: Callable[[Log], int],
+    ) -> None:
+        self._policy = policy
+        self._now_ms = now_ms
+        self._high_watermark = high_watermark
+        self._from_the_future: dict[tuple[str, int], int] = {}
+
+    async def run(self, logs: Iterable[Log]) -> None:
+        """One look at each log; one whose deletion fails does not hinder the others."""
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + SLICE_SECONDS
+        future: dict[tuple[str, int], int] = {}
+        for one in logs:
+            try:
+                await self._look_at(one)
+                self._note_future(one, future)
+            except Refused as refusal:
+                log.warning("could not delete old segments log=%s: %s", one, refusal)
+            except Exception:  # a policy's own mistake keeps its segments, and nothing else
+                log.exception("could not ask the retention policy log=%s", one)
+            if loop.time() >= deadline:
+                await asyncio.sleep(0)
+                deadline = loop.time() + SLICE_SECONDS
+        self._from_the_future = future
+
+    async def _look_at(self, one: Log) -> None:
+        while self._count(one):
+            async with one.flusher.quiet:
+                count = min(self._count(one), _SEGMENTS_MAX)  # anything may have happened
+                first = one.segments.view.bases[0]
+                if count:
+                    one.delete_oldest(count)
+                if one.segments.view.bases[0] == first:
+                    return  # on a full disk the last segment has to stay
+            await asyncio.sleep(0)
+
+    def _count(self, one: Log) -> int:
+        if one.is_offline or one.is_being_cleaned:
+            return 0
+        return one.count_deletable(self._policy, self._high_watermark(one), self._now_ms())
+
+    def _note_future(self, one: Log, noted: dict[tuple[str, int], int]) -> None:
+        """A segment with a timestamp still to come is kept too long: say so once."""
+        oldest, key = one.segments.view.segments[0], (one.topic, one.partition)
+        timestamp = oldest.indexes.max_timestamp
+        if timestamp <= self._now_ms() or one.config.retention_ms < 0:
+            return
+        noted[key] = oldest.base_offset
+        if self._from_the_future.get(key) != oldest.base_offset:
+            log.warning(
+                "found records from the future, retention.ms counts from there log=%s base=%d "
+                "timestamp=%d",
+                *(one, oldest.base_offset, timestamp),
+            )

@@ -27,8 +27,7 @@ from barnabas.broker.storage.compaction.worker import LoopWorker
 from barnabas.broker.storage.files import DiskFiles
 from barnabas.broker.storage.log.log import Log
 from barnabas.broker.storage.log_manager import LogManager
-from barnabas.broker.storage.retention import TimeAndSize
-from barnabas.broker.storage.retention_pass import RetentionPass
+from barnabas.broker.storage.retention import RetentionPass, TimeAndSize
 from barnabas.broker.storage.segment.batch_headers import entry_at
 from barnabas.protocol.errors import Refused
 from barnabas.protocol.records.batch import build_batch, iterate, next_offset, records

@@ -200,7 +200,7 @@ PLANTS: Final = (
         "ack-before-fsync",
         "With flush.messages=1, records count as durable when they are written, before the fsync.",
         "power-cut",
-        "broker.storage.log.stored_log:StoredLog.durable_offset",
+        "broker.storage.log.log:Log.durable_offset",
         _written_is_durable,
     ),
     _one(

@@ -13,7 +13,6 @@ from barnabas.broker.settings.log_config import LogConfig
 from barnabas.broker.settings.node_config import StorageSettings
 from barnabas.broker.storage.files import DiskFiles, Files, StorageError
 from barnabas.broker.storage.log.log import Appended, Log
-from barnabas.broker.storage.log.stored_log import StoredLog
 from barnabas.broker.storage.log_manager import LogManager
 from barnabas.broker.storage.recovery.loading import load_log, new_log
 from barnabas.broker.storage.segment.batch_headers import entry_at
@@ -37,25 +36,25 @@ class Keeper:
     """A log's owner that only remembers what it was asked."""
 
     def __init__(self) -> None:
-        self.flushes: list[StoredLog] = []
+        self.flushes: list[Log] = []
         self.failures: list[StorageError] = []
         self.discarded: list[Path] = []
-        self.inspected: list[StoredLog] = []
+        self.inspected: list[Log] = []
         self.repairs: list[Segment] = []
 
-    def schedule_flush(self, log: StoredLog) -> None:
+    def schedule_flush(self, log: Log) -> None:
         self.flushes.append(log)
 
-    def repair(self, log: StoredLog, segment: Segment) -> None:
+    def repair(self, log: Log, segment: Segment) -> None:
         self.repairs.append(segment)
 
-    def inspect(self, log: StoredLog) -> None:
+    def inspect(self, log: Log) -> None:
         self.inspected.append(log)
 
-    def listed_recovery_point(self, log: StoredLog) -> int:
+    def listed_recovery_point(self, log: Log) -> int:
         return 0
 
-    def storage_failed(self, log: StoredLog, error: StorageError) -> None:
+    def storage_failed(self, log: Log, error: StorageError) -> None:
         self.failures.append(error)
         log.take_offline(str(error))
 

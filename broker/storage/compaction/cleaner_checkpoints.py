@@ -15,7 +15,6 @@ from typing import Final, Protocol
 from barnabas.broker.storage.checkpoints import BadCheckpoint, Offsets, read_offsets
 from barnabas.broker.storage.files import Files, StorageError
 from barnabas.broker.storage.log.log import Log
-from barnabas.broker.storage.log.stored_log import StoredLog
 from barnabas.broker.storage.log_directory import LogDirectory
 
 from .dirty_ratio import clamped
@@ -36,7 +35,7 @@ class LogKeeper(Protocol):
     def high_watermark(self, topic: str, partition: int) -> int:
         """As last written down."""
 
-    def storage_failed(self, log: StoredLog, error: StorageError) -> None:
+    def storage_failed(self, log: Log, error: StorageError) -> None:
         """The directory of a log cannot be trusted any more."""
 
     def directory_failed(self, directory: LogDirectory, error: StorageError) -> None:

@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Final
 from barnabas.broker.storage.segment.gaps import Gap
 
 if TYPE_CHECKING:
-    from barnabas.broker.storage.log.stored_log import StoredLog
+    from barnabas.broker.storage.log.log import Log
     from barnabas.broker.storage.segment.segment import Segment
 
 DATA_BYTES_MAX: Final = 1 << 20
 """More damaged bytes than that are not handed out."""
 
 
-def damaged_parts(log: StoredLog) -> Iterator[tuple[Segment, Gap]]:
+def damaged_parts(log: Log) -> Iterator[tuple[Segment, Gap]]:
     """What cannot be read at the log's start or above it, in order."""
     for segment in log.segments.view.segments:
         for gap in segment.gaps:
@@ -26,17 +26,17 @@ def damaged_parts(log: StoredLog) -> Iterator[tuple[Segment, Gap]]:
                 yield segment, gap
 
 
-def is_damaged(log: StoredLog) -> bool:
+def is_damaged(log: Log) -> bool:
     """Whether some of it cannot be read."""
     return next(damaged_parts(log), None) is not None
 
 
-def damaged_offsets(log: StoredLog) -> str:
+def damaged_offsets(log: Log) -> str:
     """For people: ``8..9,20..23``."""
     return ",".join(f"{gap.first_offset}..{gap.next_offset - 1}" for _, gap in damaged_parts(log))
 
 
-def damage_at(log: StoredLog, offset: int) -> tuple[Gap, bytes] | None:
+def damage_at(log: Log, offset: int) -> tuple[Gap, bytes] | None:
     """The damage that holds ``offset``, and its bytes: none when they are too many."""
     for segment, gap in damaged_parts(log):
         if gap.first_offset <= offset < gap.next_offset:
@@ -45,7 +45,7 @@ def damage_at(log: StoredLog, offset: int) -> tuple[Gap, bytes] | None:
     return None
 
 
-def suspect(log: StoredLog, offset: int) -> None:
+def suspect(log: Log, offset: int) -> None:
     """A reader found the batch that holds ``offset`` damaged: have the segment verified."""
     view = log.segments.view
     view.segments[max(0, view.floor(offset))].is_suspect = True

@@ -19,7 +19,7 @@ from barnabas.broker.storage.segment.segment import Segment
 from .quarantine import Note, find_gaps, report, write_notes
 
 if TYPE_CHECKING:
-    from barnabas.broker.storage.log.stored_log import StoredLog
+    from barnabas.broker.storage.log.log import Log
 
 log = logging.getLogger(__name__)
 
@@ -29,11 +29,11 @@ class Inspection:
 
     def __init__(self, files: Files) -> None:
         self._files = files
-        self.found: Callable[[StoredLog], None] = lambda owner: None
+        self.found: Callable[[Log], None] = lambda owner: None
         """Told of a log in which damage was looked for, whatever was found."""
-        self._asked: asyncio.Queue[StoredLog] = asyncio.Queue()
+        self._asked: asyncio.Queue[Log] = asyncio.Queue()
 
-    def ask(self, owner: StoredLog) -> None:
+    def ask(self, owner: Log) -> None:
         """A segment of ``owner`` is suspect; said again by each reader that meets it."""
         self._asked.put_nowait(owner)
 
@@ -46,7 +46,7 @@ class Inspection:
             except StorageError as error:
                 owner.note_failure(error)
 
-    async def inspect(self, owner: StoredLog) -> None:
+    async def inspect(self, owner: Log) -> None:
         """Quarantine what is bad in the suspect segments of a log. Raises StorageError."""
         view = owner.segments.view
         uppers = (view.upper(index, owner.end_offset) for index in range(len(view.segments)))
@@ -62,7 +62,7 @@ class Inspection:
             )
             self.found(owner)
 
-    async def _verify(self, owner: StoredLog, segment: Segment, upper: int) -> None:
+    async def _verify(self, owner: Log, segment: Segment, upper: int) -> None:
         size = segment.size
         segment.is_suspect = False
         segment.hold()

@@ -16,7 +16,7 @@ from barnabas.broker.storage.files import Files, StorageError
 from barnabas.broker.storage.segment.segment import Segment
 
 if TYPE_CHECKING:
-    from barnabas.broker.storage.log.stored_log import StoredLog
+    from barnabas.broker.storage.log.log import Log
 
 log = logging.getLogger(__name__)
 
@@ -26,10 +26,10 @@ class IndexRepair:
 
     def __init__(self, files: Files) -> None:
         self._files = files
-        self._asked: asyncio.Queue[tuple[StoredLog, Segment]] = asyncio.Queue()
+        self._asked: asyncio.Queue[tuple[Log, Segment]] = asyncio.Queue()
         self._waiting: set[Segment] = set()
 
-    def ask(self, owner: StoredLog, segment: Segment) -> None:
+    def ask(self, owner: Log, segment: Segment) -> None:
         """Repair a segment of ``owner``; each reader that meets it asks again."""
         if segment not in self._waiting:
             self._waiting.add(segment)
@@ -46,7 +46,7 @@ class IndexRepair:
             finally:
                 self._waiting.discard(segment)
 
-    async def _repair(self, owner: StoredLog, segment: Segment) -> None:
+    async def _repair(self, owner: Log, segment: Segment) -> None:
         began = asyncio.get_running_loop().time()
         if not _has(owner, segment) or not await in_slices(segment.repair()):
             return  # truncated or deleted meanwhile: who reads it next asks again
@@ -63,7 +63,7 @@ class IndexRepair:
         )
 
 
-def _has(owner: StoredLog, segment: Segment) -> bool:
+def _has(owner: Log, segment: Segment) -> bool:
     return not owner.is_offline and segment in owner.segments.view.segments
 
 

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import logging
 from bisect import bisect_right
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
+from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
@@ -17,7 +18,6 @@ from barnabas.broker.storage.checkpoints import BadCheckpoint
 from barnabas.broker.storage.cooperative import in_slices, uninterrupted
 from barnabas.broker.storage.files import Files, StorageError
 from barnabas.broker.storage.leader_epochs import FILE_NAME, LeaderEpochs
-from barnabas.broker.storage.log.log_parts import LogParts
 from barnabas.broker.storage.producers.producer_replay import replay_producers
 from barnabas.broker.storage.producers.producer_snapshots import SUFFIX as SNAPSHOT_SUFFIX
 from barnabas.broker.storage.producers.producer_snapshots import ProducerSnapshots
@@ -38,6 +38,20 @@ log = logging.getLogger(__name__)
 _ENTRIES_A_SLICE = 500
 
 
+@dataclass(slots=True, kw_only=True)
+class LoadedLog:
+    """A log as loading found it on disk."""
+
+    segments: Sequence[Segment]
+    """Ascending, at least one."""
+    start_offset: int
+    end_offset: int
+    recovery_point: int
+    epochs: LeaderEpochs
+    producers: Producers
+    snapshots: ProducerSnapshots
+
+
 async def load_log(
     files: Files,
     directory: Path,
@@ -48,7 +62,7 @@ async def load_log(
     start_offset: int,
     now_ms: int,
     producer_idle_ms: int,
-) -> LogParts:
+) -> LoadedLog:
     """The log in ``directory``; after an unclean stop its tail is verified and made durable.
 
     ``recovery_point`` and ``start_offset`` are what the checkpoints say; None and 0 when they say
@@ -68,9 +82,9 @@ async def load_log(
             await in_slices(split_overflow(files, directory, overflow.base_offset, config))
 
 
-def new_log(files: Files, directory: Path, now_ms: int) -> LogParts:
+def new_log(files: Files, directory: Path, now_ms: int) -> LoadedLog:
     """An empty log in an empty directory. Raises StorageError."""
-    return LogParts(
+    return LoadedLog(
         segments=[Segment.create(files, directory, 0, now_ms)],
         start_offset=0,
         end_offset=0,
@@ -317,7 +331,7 @@ class _Loading:
             for suffix in (*SUFFIXES, SNAPSHOT_SUFFIX):
                 self._files.unlink(segment.path(suffix))
 
-    async def parts(self, start_offset: int, *, is_clean: bool) -> LogParts:
+    async def parts(self, start_offset: int, *, is_clean: bool) -> LoadedLog:
         """Bounds, epochs and producers, once the segments are in order and safe."""
         self._changed += await in_slices(
             self._transactions.find(self._segments, self._snapshots, start_offset, self._end_offset)
@@ -355,7 +369,7 @@ class _Loading:
             await uninterrupted(
                 self._files.off_loop(lambda: self._files.sync_directory(self._directory))
             )
-        return LogParts(
+        return LoadedLog(
             segments=self._segments,
             start_offset=start_offset,
             end_offset=end_offset,

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from barnabas.broker.storage.log.log import Log
-from barnabas.broker.storage.log.log_search import offsets_before
+from barnabas.broker.storage.log.log_reader import offsets_before
 from barnabas.protocol.errors import ErrorCode, Refused
 from barnabas.protocol.records.batch import Record, build_batch_of
 from tests.storage.rig import T0, Rig, batch
