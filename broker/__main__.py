@@ -20,7 +20,7 @@ import uvloop
 
 from barnabas.broker.storage.segment.open_files import raise_limit
 from barnabas.client.option_parser import OptionParser
-from barnabas.client.os_errors import in_words
+from barnabas.client.os_errors import describe_os_error
 from barnabas.protocol.settings import ConfigError
 
 from . import daemon
@@ -57,7 +57,7 @@ def main(
         sys.stderr.write(f"barnabas: {chosen.file} is no text in UTF-8\n")
         return MISUSED
     except OSError as error:
-        sys.stderr.write(f"barnabas: {in_words(error)}\n")
+        sys.stderr.write(f"barnabas: {describe_os_error(error)}\n")
         return MISUSED
     for warning in config.warnings:
         log.warning("%s", warning)

@@ -198,7 +198,7 @@ class SyncConsumer:
                 if self._reached is None or self._reached[0] is not chunk:
                     break  # somebody moved away
                 if time.monotonic() - told_at > _TOLD_S:
-                    if not self._run(self._consumer.goes_on(chunk)):
+                    if not self._run(self._consumer.may_continue(chunk)):
                         break
                     told_at = time.monotonic()
 
@@ -207,34 +207,34 @@ class SyncConsumer:
         self._run(self._consumer.commit(offsets))
 
     def committed(
-        self, places: Iterable[TopicPartition] | None = None
+        self, topic_partitions: Iterable[TopicPartition] | None = None
     ) -> dict[TopicPartition, CommittedOffset]:
-        """What the group has committed, in ``places`` or everywhere."""
-        return self._run(self._consumer.committed(places))
+        """What the group has committed, in ``topic_partitions`` or everywhere."""
+        return self._run(self._consumer.committed(topic_partitions))
 
     def assign(
-        self, places: Iterable[TopicPartition] | Mapping[TopicPartition, int | None]
+        self, topic_partitions: Iterable[TopicPartition] | Mapping[TopicPartition, int | None]
     ) -> None:
         """Read exactly these."""
-        self._run(self._consumer.assign(places))
+        self._run(self._consumer.assign(topic_partitions))
         self._reached = None
 
-    def seek(self, place: TopicPartition, offset: int) -> None:
+    def seek(self, topic_partition: TopicPartition, offset: int) -> None:
         """Read on at ``offset``."""
-        self._run(_called(self._consumer.seek, place, offset))
+        self._run(_called(self._consumer.seek, topic_partition, offset))
         self._reached = None
 
-    def position(self, place: TopicPartition) -> int | None:
+    def position(self, topic_partition: TopicPartition) -> int | None:
         """The offset of the next record; None while nobody knows it."""
-        return self._run(_called(self._consumer.position, place))
+        return self._run(_called(self._consumer.position, topic_partition))
 
-    def pause(self, *places: TopicPartition) -> None:
+    def pause(self, *topic_partitions: TopicPartition) -> None:
         """Hand out nothing of these until :meth:`resume`."""
-        self._run(_called(self._consumer.pause, *places))
+        self._run(_called(self._consumer.pause, *topic_partitions))
 
-    def resume(self, *places: TopicPartition) -> None:
+    def resume(self, *topic_partitions: TopicPartition) -> None:
         """Undo :meth:`pause`."""
-        self._run(_called(self._consumer.resume, *places))
+        self._run(_called(self._consumer.resume, *topic_partitions))
 
     def to_arrow(self, max_records: int, *, timeout_s: float = TIMEOUT_S) -> pyarrow.Table:
         """The next records as a pyarrow table."""
@@ -266,7 +266,7 @@ class SyncConsumer:
 
     async def _told(self, work: Coroutine[Any, Any, T]) -> T:
         if self._reached is not None:
-            self._consumer.reach(*self._reached)
+            self._consumer.mark_delivered(*self._reached)
         return await work
 
 

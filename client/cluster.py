@@ -26,7 +26,7 @@ __all__ = ["Cluster", "Codes", "Node", "TopicPartition", "Unreachable", "parse_a
 Codes = Callable[[Any], Iterable[int]]
 """The error codes in an answer that decide whether the call is tried again."""
 
-Line = tuple[str, int, str]
+ConnectionKey = tuple[str, int, str]
 """Host, port, and what the connection is for: who may be kept waiting has one of its own."""
 
 _GROUP: Final = 0
@@ -62,11 +62,11 @@ class Cluster:
         self.topology = Topology()
         """What brokers told last: read it without waiting, mistrust it."""
         self._coordinators: dict[str, Node] = {}
-        self._connections: dict[Line, Connection] = {}
-        self._opening: dict[Line, asyncio.Lock] = {}
+        self._connections: dict[ConnectionKey, Connection] = {}
+        self._opening: dict[ConnectionKey, asyncio.Lock] = {}
         self._is_closed = False
 
-    def ask_first(self, bootstrap: str | Sequence[str]) -> None:
+    def set_bootstrap(self, bootstrap: str | Sequence[str]) -> None:
         """Other addresses for when no broker that is known answers; they replace the first ones."""
         self._bootstrap = parse_addresses(bootstrap)
 
@@ -91,7 +91,7 @@ class Cluster:
 
     async def to_any(self, message: Any, codes: Codes | None = None) -> Any:
         """Ask whichever broker is connected."""
-        return await self._retried(self._any, lambda: None, message, codes or _no_codes)
+        return await self._retried(self._any_connection, lambda: None, message, codes or _no_codes)
 
     async def to_node(self, node_id: int, message: Any, codes: Codes | None = None) -> Any:
         """Ask one broker; raises BROKER_NOT_AVAILABLE when the cluster has no such broker."""
@@ -111,14 +111,17 @@ class Cluster:
         """Ask the coordinator of ``group``, wherever it moves, while it loads included."""
 
         return await self._retried(
-            lambda: self._coordinator(group), lambda: self.forget_coordinator(group), message, codes
+            lambda: self._coordinator_connection(group),
+            lambda: self.forget_coordinator(group),
+            message,
+            codes,
         )
 
     async def to_leader(self, partition: TopicPartition, message: Any, codes: Codes) -> Any:
         """Ask the leader of ``partition``."""
 
         return await self._retried(
-            lambda: self._leader(partition),
+            lambda: self._leader_connection(partition),
             lambda: self.forget_leaders([partition]),
             message,
             codes,
@@ -132,34 +135,40 @@ class Cluster:
         Calls on one ``channel`` are answered in their order; a fetch that waits for data or a
         group that waits for its members belongs on a channel where nobody else is in a hurry.
         """
-        return await self._asked(await self.connection_to(node_id, channel), message, timeout_ms)
+        return await self._sent(await self.connection_to(node_id, channel), message, timeout_ms)
 
     async def ask_coordinator(
         self, group: str, message: Any, *, channel: str = "", timeout_ms: int | None = None
     ) -> Any:
         """Ask the coordinator of ``group`` once; see :meth:`ask`."""
         node = await self.coordinator_of(group)
-        connection = await self._connected((node.host, node.port, channel))
-        return await self._asked(connection, message, timeout_ms)
+        connection = await self._connection((node.host, node.port, channel))
+        return await self._sent(connection, message, timeout_ms)
 
     async def connection_to(self, node_id: int, channel: str = "") -> Connection:
         """An open connection to one broker, for requests that are pipelined."""
         nodes = self.topology.nodes
         if node_id not in nodes:
-            await self._asked(await self._any(), MetadataRequest(topics=[]))
+            await self._sent(await self._any_connection(), MetadataRequest(topics=[]))
             nodes = self.topology.nodes
         if node_id not in nodes:
             raise KafkaError(ErrorCode.BROKER_NOT_AVAILABLE, f"no broker {node_id} is up")
-        return await self._connected((nodes[node_id].host, nodes[node_id].port, channel))
+        return await self._connection((nodes[node_id].host, nodes[node_id].port, channel))
 
     async def leaders(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """The broker that leads each of ``partitions``; those without a leader are left out."""
         partitions = list(partitions)
         known = self.topology.leaders
-        unknown = {place.topic for place in partitions if place not in known}
+        unknown = {
+            topic_partition.topic for topic_partition in partitions if topic_partition not in known
+        }
         if unknown:
             await self.metadata(sorted(unknown))
-        return {place: known[place] for place in partitions if place in known}
+        return {
+            topic_partition: known[topic_partition]
+            for topic_partition in partitions
+            if topic_partition in known
+        }
 
     def forget_leaders(self, partitions: Iterable[TopicPartition]) -> None:
         """Ask again who leads these, before they are used next."""
@@ -180,7 +189,7 @@ class Cluster:
         wanted = list(groups)
         unknown = [group for group in wanted if group not in self._coordinators]
         for start in range(0, len(unknown), _KEYS_AT_ONCE):
-            connection = await self._any()
+            connection = await self._any_connection()
             version = connection.version_of(find_coordinator.FindCoordinatorRequest)
             if version < _KEYS_SINCE:
                 break
@@ -191,7 +200,7 @@ class Cluster:
             for found in answer.coordinators:
                 if not found.error_code:
                     self._coordinators[found.key] = Node(found.node_id, found.host, found.port)
-        return {each: self._coordinators[each] for each in wanted if each in self._coordinators}
+        return {group: self._coordinators[group] for group in wanted if group in self._coordinators}
 
     def forget_coordinator(self, group: str) -> None:
         """Find out again who coordinates ``group`` before it is asked next."""
@@ -229,7 +238,7 @@ class Cluster:
         attempts = Attempts(self.config, self.random, clock())
         while True:
             try:
-                answer = await self._asked(await route(), message)
+                answer = await self._sent(await route(), message)
                 step, why = remedy(known_code(code) for code in codes(answer))
                 if step is Remedy.GIVE_UP:
                     return answer
@@ -248,7 +257,7 @@ class Cluster:
                 raise failure
             await asyncio.sleep(pause_s)
 
-    async def _asked(
+    async def _sent(
         self, connection: Connection, message: Any, timeout_ms: int | None = None
     ) -> Any:
         version = version_for(connection, type(message))
@@ -260,23 +269,23 @@ class Cluster:
 
     async def _controller_connection(self) -> Connection:
         if self.topology.controller is None:
-            await self._asked(await self._any(), MetadataRequest(topics=[]))
+            await self._sent(await self._any_connection(), MetadataRequest(topics=[]))
         if self.topology.controller is None:
             raise KafkaError(ErrorCode.NOT_CONTROLLER, "the cluster has no controller now")
         return await self.connection_to(self.topology.controller)
 
-    async def _coordinator(self, group: str) -> Connection:
+    async def _coordinator_connection(self, group: str) -> Connection:
         node = await self.coordinator_of(group)
-        return await self._connected((node.host, node.port, ""))
+        return await self._connection((node.host, node.port, ""))
 
-    async def _leader(self, partition: TopicPartition) -> Connection:
+    async def _leader_connection(self, partition: TopicPartition) -> Connection:
         if partition not in self.topology.leaders:
             await self._learn_leader(partition)
         return await self.connection_to(self.topology.leaders[partition])
 
     async def _find_coordinator(self, group: str) -> None:
         request = find_coordinator.FindCoordinatorRequest(key=group, key_type=_GROUP)
-        found = await self._asked(await self._any(), request)
+        found = await self._sent(await self._any_connection(), request)
         raise_for(found.error_code, found.error_message)
         self._coordinators[group] = Node(found.node_id, found.host, found.port)
 
@@ -284,16 +293,16 @@ class Cluster:
         request = MetadataRequest(
             topics=[Topic(name=partition.topic)], allow_auto_topic_creation=False
         )
-        answer: MetadataResponse = await self._asked(await self._any(), request)
+        answer: MetadataResponse = await self._sent(await self._any_connection(), request)
         raise_for(answer.topics[0].error_code, partition.topic)
-        found = {each.partition_index: each for each in answer.topics[0].partitions}
+        found = {partition.partition_index: partition for partition in answer.topics[0].partitions}
         where = f"{partition.topic}-{partition.partition}"
         if partition.partition not in found:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, where)
         if partition not in self.topology.leaders:
             raise KafkaError(ErrorCode.LEADER_NOT_AVAILABLE, where)
 
-    async def _any(self) -> Connection:
+    async def _any_connection(self) -> Connection:
         for (_, _, channel), connection in self._connections.items():
             if not connection.is_closed and not channel:
                 return connection
@@ -301,25 +310,25 @@ class Cluster:
         failures = []
         for host, port in [*known, *self._bootstrap]:
             try:
-                return await self._connected((host, port, ""))
+                return await self._connection((host, port, ""))
             except Disconnected as error:
                 failures.append(error.message)
         raise (Disconnected if known else Unreachable)("; ".join(failures))
 
-    async def _connected(self, line: Line) -> Connection:
-        async with self._opening.setdefault(line, asyncio.Lock()):
-            connection = self._connections.get(line)
+    async def _connection(self, key: ConnectionKey) -> Connection:
+        async with self._opening.setdefault(key, asyncio.Lock()):
+            connection = self._connections.get(key)
             if connection is None or connection.is_closed:
                 if self._is_closed:
                     raise Disconnected("this client was closed")
                 connection = await Connection.open(
-                    line[0],
-                    line[1],
+                    key[0],
+                    key[1],
                     client_id=self.config.client_id,
                     timeout_ms=self.config.connect_timeout_ms,
                     sasl=self.config.sasl,
                 )
-                self._connections[line] = connection
+                self._connections[key] = connection
                 if self._is_closed:
                     await connection.close()
             return connection

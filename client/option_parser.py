@@ -95,13 +95,13 @@ class OptionParser(argparse.ArgumentParser):
     def _strike(self, words: list[str], name: str | None) -> bool:
         """Take the option that cannot be read from ``words``; False when it is not found."""
         names = (name or "").split("/")
-        for place, word in enumerate(words):
+        for index, word in enumerate(words):
             option, is_joined, _ = word.partition("=")
             if option in names:
                 action = self._option_string_actions.get(option)
                 has_value = action is not None and action.nargs != 0 and not is_joined
-                following = words[place + 1 : place + 2]
+                following = words[index + 1 : index + 2]
                 is_value_next = has_value and following and not following[0].startswith("-")
-                del words[place : place + (2 if is_value_next else 1)]
+                del words[index : index + (2 if is_value_next else 1)]
                 return True
         return False

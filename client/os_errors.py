@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 
-def in_words(error: OSError) -> str:
+def describe_os_error(error: OSError) -> str:
     """``FILE: no such file or directory``; without a file the reason alone."""
     reason = _reason(error)
     named = [os.fsdecode(name) for name in (error.filename, error.filename2) if _is_path(name)]

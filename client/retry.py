@@ -64,7 +64,7 @@ def remedy(codes: Iterable[ErrorCode]) -> tuple[Remedy, ErrorCode]:
     return chosen, why
 
 
-def may_pass(error: KafkaError) -> bool:
+def may_succeed_later(error: KafkaError) -> bool:
     """Whether trying again, perhaps elsewhere, may help; a broker that is down may be back."""
     return error.retriable or error.code is ErrorCode.BROKER_NOT_AVAILABLE
 

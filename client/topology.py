@@ -38,7 +38,7 @@ class Topology:
         self.leaders: dict[TopicPartition, int] = {}
         self.counts: dict[str, int] = {}
         """How many partitions a topic has, leaderless ones included."""
-        self.refusals: dict[str, ErrorCode] = {}
+        self.topic_errors: dict[str, ErrorCode] = {}
         """Topics that were asked for and answered with an error."""
         self._epochs: dict[TopicPartition, int] = {}
 
@@ -53,31 +53,34 @@ class Topology:
             if topic.name is None:
                 continue
             if topic.error_code:
-                self.refusals[topic.name] = known_code(topic.error_code)
+                self.topic_errors[topic.name] = known_code(topic.error_code)
                 self.counts.pop(topic.name, None)
             else:
-                self.refusals.pop(topic.name, None)
+                self.topic_errors.pop(topic.name, None)
                 self.counts[topic.name] = len(topic.partitions)
                 self._learn_leaders(topic.name, topic.partitions)
 
-    def leader_epoch(self, place: TopicPartition) -> int:
+    def leader_epoch(self, topic_partition: TopicPartition) -> int:
         """The epoch of the leader as last told; -1 when no broker told one."""
-        return self._epochs.get(place, -1)
+        return self._epochs.get(topic_partition, -1)
 
-    def led(self, topic: str) -> list[int]:
+    def available_partitions(self, topic: str) -> list[int]:
         """The partitions of ``topic`` that have a leader, in order."""
         count = self.counts.get(topic, 0)
         return [number for number in range(count) if (topic, number) in self.leaders]
 
-    def forget_leaders(self, places: Iterable[TopicPartition]) -> None:
+    def forget_leaders(self, topic_partitions: Iterable[TopicPartition]) -> None:
         """Drop who leads these: whatever is told next is believed, a topic made anew included."""
-        for place in places:
-            self.leaders.pop(place, None)
+        for topic_partition in topic_partitions:
+            self.leaders.pop(topic_partition, None)
 
     def _learn_leaders(self, topic: str, partitions: Iterable[Partition]) -> None:
-        for each in partitions:
-            place = TopicPartition(topic, each.partition_index)
-            is_stale = place in self.leaders and 0 <= each.leader_epoch < self.leader_epoch(place)
-            if each.leader_id >= 0 and not is_stale:
-                self.leaders[place] = each.leader_id
-                self._epochs[place] = each.leader_epoch
+        for partition in partitions:
+            topic_partition = TopicPartition(topic, partition.partition_index)
+            is_stale = (
+                topic_partition in self.leaders
+                and 0 <= partition.leader_epoch < self.leader_epoch(topic_partition)
+            )
+            if partition.leader_id >= 0 and not is_stale:
+                self.leaders[topic_partition] = partition.leader_id
+                self._epochs[topic_partition] = partition.leader_epoch

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from barnabas.client.errors import KafkaError
-from barnabas.client.os_errors import in_words
+from barnabas.client.os_errors import describe_os_error
 from barnabas.console.command_line.command_parser import CommandParser, add_command
 from barnabas.console.command_line.failure import Failure, Misuse
 from barnabas.console.command_line.output import note
@@ -47,7 +47,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         _write_nowhere()
         return _FAILED
     except OSError as refusal:  # a directory that cannot be written, a file that is none
-        note(f"barnabas: {in_words(refusal)}")
+        note(f"barnabas: {describe_os_error(refusal)}")
         return _FAILED
     except KeyboardInterrupt:
         return _INTERRUPTED

@@ -104,14 +104,14 @@ class Admin(GroupAdmin):
 def _topic(topic: metadata.TopicResult) -> TopicDescription:
     partitions = [
         PartitionDescription(
-            partition=each.partition_index,
-            leader=each.leader_id if each.leader_id >= 0 else None,
-            replicas=list(each.replica_nodes),
-            in_sync=list(each.isr_nodes),
+            partition=partition.partition_index,
+            leader=partition.leader_id if partition.leader_id >= 0 else None,
+            replicas=list(partition.replica_nodes),
+            in_sync=list(partition.isr_nodes),
         )
-        for each in topic.partitions
+        for partition in topic.partitions
     ]
-    partitions.sort(key=lambda each: each.partition)
+    partitions.sort(key=lambda description: description.partition)
     return TopicDescription(
         name=topic.name or "", is_internal=topic.is_internal, partitions=partitions
     )
@@ -124,4 +124,4 @@ def _codes_of_topics(answer: Any) -> Iterable[int]:
 def _codes_of_deletion(answer: Any) -> Iterable[int]:
     """What the controller does not know will not come by waiting."""
     unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    return (each.error_code for each in answer.responses if each.error_code != unknown)
+    return (response.error_code for response in answer.responses if response.error_code != unknown)

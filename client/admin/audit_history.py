@@ -10,7 +10,7 @@ import logging
 from collections.abc import AsyncIterator, Callable
 
 from barnabas.client.cluster import Cluster, TopicPartition
-from barnabas.client.consumer.single_fetch import entries, fetched
+from barnabas.client.consumer.single_fetch import entries, fetch_batches
 from barnabas.client.errors import KafkaError
 from barnabas.protocol.audit_topic import AUDIT_TOPIC, AuditRecord, parse_audit_value
 from barnabas.protocol.errors import CorruptRequest, ErrorCode
@@ -34,17 +34,33 @@ async def read_audit(
     (topic,) = answer.topics
     if topic.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
         return []
-    places = [TopicPartition(AUDIT_TOPIC, each.partition_index) for each in topic.partitions]
-    starts = await admin.start_offsets(places)
+    topic_partitions = [
+        TopicPartition(AUDIT_TOPIC, partition.partition_index) for partition in topic.partitions
+    ]
+    starts = await admin.start_offsets(topic_partitions)
     if since_ms is not None:
-        found = await admin.offsets_at(places, max(0, since_ms))
-        starts = {place: starts[place] if at is None else at for place, at in found.items()}
-    ends = await admin.end_offsets(places)
-    for place in places:
-        if place not in starts or place not in ends:
-            raise KafkaError(ErrorCode.LEADER_NOT_AVAILABLE, f"{AUDIT_TOPIC}-{place.partition}")
+        found = await admin.offsets_at(topic_partitions, max(0, since_ms))
+        starts = {
+            topic_partition: starts[topic_partition] if at is None else at
+            for topic_partition, at in found.items()
+        }
+    ends = await admin.end_offsets(topic_partitions)
+    for topic_partition in topic_partitions:
+        if topic_partition not in starts or topic_partition not in ends:
+            raise KafkaError(
+                ErrorCode.LEADER_NOT_AVAILABLE, f"{AUDIT_TOPIC}-{topic_partition.partition}"
+            )
     parts = await asyncio.gather(
-        *(_read(admin.cluster, place, starts[place], ends[place], wanted) for place in places)
+        *(
+            _read(
+                admin.cluster,
+                topic_partition,
+                starts[topic_partition],
+                ends[topic_partition],
+                wanted,
+            )
+            for topic_partition in topic_partitions
+        )
     )
     records = [
         record
@@ -57,20 +73,22 @@ async def read_audit(
 
 async def _read(
     cluster: Cluster,
-    place: TopicPartition,
+    topic_partition: TopicPartition,
     start: int,
     end: int,
     wanted: Callable[[AuditRecord], bool],
 ) -> list[AuditRecord]:
-    return [record async for record in _records(cluster, place, start, end) if wanted(record)]
+    return [
+        record async for record in _records(cluster, topic_partition, start, end) if wanted(record)
+    ]
 
 
 async def _records(
-    cluster: Cluster, place: TopicPartition, start: int, end: int
+    cluster: Cluster, topic_partition: TopicPartition, start: int, end: int
 ) -> AsyncIterator[AuditRecord]:
     position = start
     while position < end:
-        data = await fetched(cluster, place, position)
+        data = await fetch_batches(cluster, topic_partition, position)
         before = position
         for entry, record in entries(data, position).records(position):
             position = entry.last_offset + 1

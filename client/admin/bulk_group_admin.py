@@ -48,8 +48,8 @@ class GroupState(NamedTuple):
         return f"{self.state} with {self.members} {'member' if self.members == 1 else 'members'}"
 
 
-class ManyGroups:
-    """Reads and writes of many groups; what fails for one is told as a KafkaError in its place."""
+class BulkGroupAdmin:
+    """Reads and writes of many groups; what fails for one is told as a KafkaError in its stead."""
 
     def __init__(self, admin: Admin) -> None:
         self._admin = admin
@@ -73,11 +73,14 @@ class ManyGroups:
         return await _each(offsets, lambda group: self._admin.alter_offsets(group, offsets[group]))
 
     async def forget(
-        self, places: Mapping[str, Collection[TopicPartition]]
+        self, topic_partitions: Mapping[str, Collection[TopicPartition]]
     ) -> dict[str, Codes | KafkaError]:
         """Delete what groups have committed there; see ``Admin.delete_offsets``."""
-        await self._nodes(places)
-        return await _each(places, lambda group: self._admin.delete_offsets(group, places[group]))
+        await self._nodes(topic_partitions)
+        return await _each(
+            topic_partitions,
+            lambda group: self._admin.delete_offsets(group, topic_partitions[group]),
+        )
 
     def release(self, groups: Iterable[str]) -> None:
         """Keep nothing about these: for who goes through more groups than memory may hold."""
@@ -104,7 +107,7 @@ class ManyGroups:
                 return {}
 
         found: dict[str, T] = {}
-        for its in await asyncio.gather(*(asked(*each) for each in packs)):
+        for its in await asyncio.gather(*(asked(*pack) for pack in packs)):
             found.update(its)
         return found
 
@@ -129,18 +132,18 @@ class ManyGroups:
         )
         answer = await connection.request(request, version)
         return {
-            each.group_id: committed_in(each.topics)
-            for each in answer.groups
-            if not each.error_code and not any(_codes(each.topics))
+            group.group_id: committed_in(group.topics)
+            for group in answer.groups
+            if not group.error_code and not any(_codes(group.topics))
         }
 
     async def _described(self, node: int, groups: list[str]) -> Mapping[str, GroupState]:
         request = describe_groups.DescribeGroupsRequest(groups=groups)
         answer = await self._cluster.ask(node, request)
         return {
-            each.group_id: GroupState(each.group_state, len(each.members))
-            for each in answer.groups
-            if not each.error_code
+            group.group_id: GroupState(group.group_state, len(group.members))
+            for group in answer.groups
+            if not group.error_code
         }
 
     async def _state(self, group: str) -> GroupState:
@@ -155,7 +158,7 @@ def _packs(groups: Iterable[str]) -> Iterable[list[str]]:
 
 
 def _codes(topics: Iterable[Any]) -> Iterable[int]:
-    return (each.error_code for topic in topics for each in topic.partitions)
+    return (partition.error_code for topic in topics for partition in topic.partitions)
 
 
 async def _each(

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from barnabas.client.cluster import Cluster, TopicPartition
-from barnabas.client.consumer.single_fetch import entries, fetched
+from barnabas.client.consumer.single_fetch import entries, fetch_batches
 from barnabas.client.errors import KafkaError
 from barnabas.protocol.hashing import group_partition
 from barnabas.protocol.messages import list_offsets
@@ -98,12 +98,12 @@ class _Fold:
         history = self.histories.get(key.group)
         if history is None:
             return
-        place = TopicPartition(key.topic, key.partition)
+        topic_partition = TopicPartition(key.topic, key.partition)
         if record.value is None:
-            history.commits.pop(place, None)
+            history.commits.pop(topic_partition, None)
             return
         value = parse_offset_value(record.value)
-        seen = history.commits.setdefault(place, deque(maxlen=self._most))
+        seen = history.commits.setdefault(topic_partition, deque(maxlen=self._most))
         seen.append(SeenCommit(value.offset, value.commit_timestamp))
 
 
@@ -121,20 +121,25 @@ async def read_histories(
         by_place[TopicPartition(OFFSETS_TOPIC, group_partition(group, count))].append(group)
     starts, ends = await admin.start_offsets(by_place), await admin.end_offsets(by_place)
     found: dict[str, History] = {}
-    for place, its in by_place.items():
-        start, end = starts.get(place, 0), ends.get(place, 0)
+    for topic_partition, its in by_place.items():
+        start, end = starts.get(topic_partition, 0), ends.get(topic_partition, 0)
         fold = _Fold(its, commits)
-        await _read(admin.cluster, place, fold, start, max(start, end - records_max), end)
+        await _read(admin.cluster, topic_partition, fold, start, max(start, end - records_max), end)
         found.update(fold.histories)
     return found
 
 
 async def _read(
-    cluster: Cluster, place: TopicPartition, fold: _Fold, start: int, position: int, end: int
+    cluster: Cluster,
+    topic_partition: TopicPartition,
+    fold: _Fold,
+    start: int,
+    position: int,
+    end: int,
 ) -> None:
     is_whole = position == start
     while position < end:
-        data = await fetched(cluster, place, position)
+        data = await fetch_batches(cluster, topic_partition, position)
         before = position
         for entry in entries(data, position):
             if not is_whole:
@@ -154,21 +159,21 @@ async def ends_at(
     None where nothing was written since, or where nobody could be asked: the log ends there now.
     """
     found: dict[TopicPartition, list[int | None]] = {
-        place: [None] * len(asked) for place, asked in times.items()
+        topic_partition: [None] * len(asked) for topic_partition, asked in times.items()
     }
     leaders = await cluster.leaders(times)
     rounds = max(map(len, times.values()), default=0)
     requests = []
     for turn in range(rounds):  # a request may name a partition only once
         by_leader: dict[int, dict[TopicPartition, int]] = defaultdict(dict)
-        for place, asked in times.items():
-            if turn < len(asked) and place in leaders:
-                by_leader[leaders[place]][place] = asked[turn]
+        for topic_partition, asked in times.items():
+            if turn < len(asked) and topic_partition in leaders:
+                by_leader[leaders[topic_partition]][topic_partition] = asked[turn]
         requests += [(turn, leader, asked_at) for leader, asked_at in by_leader.items()]
-    answers = await asyncio.gather(*(_looked_up(cluster, *each[1:]) for each in requests))
+    answers = await asyncio.gather(*(_looked_up(cluster, *request[1:]) for request in requests))
     for (turn, _, _), offsets in zip(requests, answers, strict=True):
-        for place, offset in offsets.items():
-            found[place][turn] = offset
+        for topic_partition, offset in offsets.items():
+            found[topic_partition][turn] = offset
     return found
 
 
@@ -176,13 +181,18 @@ async def _looked_up(
     cluster: Cluster, leader: int, times: Mapping[TopicPartition, int]
 ) -> dict[TopicPartition, int]:
     topics: dict[str, list[list_offsets.Partition]] = defaultdict(list)
-    for place, time in times.items():
-        topics[place.topic].append(
-            list_offsets.Partition(partition_index=place.partition, timestamp=max(0, time))
+    for topic_partition, time in times.items():
+        topics[topic_partition.topic].append(
+            list_offsets.Partition(
+                partition_index=topic_partition.partition, timestamp=max(0, time)
+            )
         )
     request = list_offsets.ListOffsetsRequest(
         replica_id=-1,
-        topics=[list_offsets.Topic(name=name, partitions=each) for name, each in topics.items()],
+        topics=[
+            list_offsets.Topic(name=name, partitions=partitions)
+            for name, partitions in topics.items()
+        ],
     )
     try:
         answer = await cluster.ask(leader, request)
@@ -191,8 +201,8 @@ async def _looked_up(
             raise
         return {}
     return {
-        TopicPartition(topic.name, each.partition_index): each.offset
+        TopicPartition(topic.name, partition.partition_index): partition.offset
         for topic in answer.topics
-        for each in topic.partitions
-        if not each.error_code and each.offset >= 0
+        for partition in topic.partitions
+        if not partition.error_code and partition.offset >= 0
     }

@@ -53,7 +53,7 @@ class GroupAdmin(LogOffsets):
         """One group and its members; a group that does not exist is described as Dead."""
         request = describe_groups.DescribeGroupsRequest(groups=[group])
         answer = await self.cluster.to_coordinator(
-            group, request, lambda answer: (each.error_code for each in answer.groups)
+            group, request, lambda answer: (group.error_code for group in answer.groups)
         )
         found = answer.groups[0]
         raise_for(found.error_code, group)
@@ -73,7 +73,7 @@ class GroupAdmin(LogOffsets):
         """
         request = delete_groups.DeleteGroupsRequest(groups_names=[group])
         answer = await self.cluster.to_coordinator(
-            group, request, lambda answer: (each.error_code for each in answer.results)
+            group, request, lambda answer: (result.error_code for result in answer.results)
         )
         return known_code(answer.results[0].error_code)
 
@@ -94,21 +94,21 @@ class GroupAdmin(LogOffsets):
         may be committed all the same.
         """
         found: dict[TopicPartition, ErrorCode] = {}
-        for places in _chunks(list(offsets)):
+        for topic_partitions in _chunks(list(offsets)):
             asked = [
                 offset_commit.Topic(
                     name=name,
                     partitions=[
                         offset_commit.Partition(
-                            partition_index=place.partition,
-                            committed_offset=offsets[place].offset,
-                            committed_leader_epoch=offsets[place].leader_epoch,
-                            committed_metadata=offsets[place].metadata,
+                            partition_index=topic_partition.partition,
+                            committed_offset=offsets[topic_partition].offset,
+                            committed_leader_epoch=offsets[topic_partition].leader_epoch,
+                            committed_metadata=offsets[topic_partition].metadata,
                         )
-                        for place in its
+                        for topic_partition in its
                     ],
                 )
-                for name, its in _by_topic(places).items()
+                for name, its in _by_topic(topic_partitions).items()
             ]
             request = offset_commit.OffsetCommitRequest(
                 group_id=group,
@@ -129,15 +129,16 @@ class GroupAdmin(LogOffsets):
         a whole, such as GROUP_ID_NOT_FOUND.
         """
         found: dict[TopicPartition, ErrorCode] = {}
-        for places in _chunks(list(partitions)):
+        for topic_partitions in _chunks(list(partitions)):
             asked = [
                 offset_delete.Topic(
                     name=name,
                     partitions=[
-                        offset_delete.Partition(partition_index=place.partition) for place in its
+                        offset_delete.Partition(partition_index=topic_partition.partition)
+                        for topic_partition in its
                     ],
                 )
-                for name, its in _by_topic(places).items()
+                for name, its in _by_topic(topic_partitions).items()
             ]
             request = offset_delete.OffsetDeleteRequest(group_id=group, topics=asked)
             answer = await self.cluster.to_coordinator(
@@ -153,21 +154,27 @@ class GroupAdmin(LogOffsets):
         In the order of topics and partitions; members without a partition come last.
         """
         committed = await self.committed_offsets(group.group)
-        owners = {place: member for member in group.members for place in member.assignment}
-        places = sorted({*committed, *owners})
-        ends = await self.end_offsets(places)
-        starts = await self.start_offsets(places)
+        owners = {
+            topic_partition: member
+            for member in group.members
+            for topic_partition in member.assignment
+        }
+        topic_partitions = sorted({*committed, *owners})
+        ends = await self.end_offsets(topic_partitions)
+        starts = await self.start_offsets(topic_partitions)
         rows = [
             Progress(
                 group=group.group,
-                topic=place.topic,
-                partition=place.partition,
-                current_offset=committed[place].offset if place in committed else None,
-                log_start_offset=starts.get(place),
-                log_end_offset=ends.get(place),
-                member=owners.get(place),
+                topic=topic_partition.topic,
+                partition=topic_partition.partition,
+                current_offset=committed[topic_partition].offset
+                if topic_partition in committed
+                else None,
+                log_start_offset=starts.get(topic_partition),
+                log_end_offset=ends.get(topic_partition),
+                member=owners.get(topic_partition),
             )
-            for place in places
+            for topic_partition in topic_partitions
         ]
         idle = [member for member in group.members if not member.assignment]
         return rows + [Progress(group=group.group, member=member) for member in idle]
@@ -180,46 +187,49 @@ class GroupAdmin(LogOffsets):
         raise_for(answer.error_code)
         return [
             GroupListing(
-                group=each.group_id,
-                protocol_type=each.protocol_type,
-                state=each.group_state,
+                group=group.group_id,
+                protocol_type=group.protocol_type,
+                state=group.group_state,
                 coordinator=node_id,
-                group_type=each.group_type,
+                group_type=group.group_type,
             )
-            for each in answer.groups
+            for group in answer.groups
         ]
 
 
 def committed_in(topics: Iterable[offset_fetch.TopicResult]) -> dict[TopicPartition, Committed]:
     """The offsets that an answer to OffsetFetch has for one group."""
     return {
-        TopicPartition(topic.name, each.partition_index): Committed(
-            offset=each.committed_offset,
-            metadata=each.metadata or "",
-            leader_epoch=each.committed_leader_epoch,
+        TopicPartition(topic.name, partition.partition_index): Committed(
+            offset=partition.committed_offset,
+            metadata=partition.metadata or "",
+            leader_epoch=partition.committed_leader_epoch,
         )
         for topic in topics
-        for each in topic.partitions
-        if each.committed_offset != _NO_OFFSET and not each.error_code
+        for partition in topic.partitions
+        if partition.committed_offset != _NO_OFFSET and not partition.error_code
     }
 
 
-def _chunks(places: list[TopicPartition]) -> Iterable[list[TopicPartition]]:
-    return (places[start : start + _AT_ONCE] for start in range(0, len(places), _AT_ONCE))
+def _chunks(topic_partitions: list[TopicPartition]) -> Iterable[list[TopicPartition]]:
+    return (
+        topic_partitions[start : start + _AT_ONCE]
+        for start in range(0, len(topic_partitions), _AT_ONCE)
+    )
 
 
-def _by_topic(places: Iterable[TopicPartition]) -> dict[str, list[TopicPartition]]:
+def _by_topic(topic_partitions: Iterable[TopicPartition]) -> dict[str, list[TopicPartition]]:
     topics: dict[str, list[TopicPartition]] = defaultdict(list)
-    for place in places:
-        topics[place.topic].append(place)
+    for topic_partition in topic_partitions:
+        topics[topic_partition.topic].append(topic_partition)
     return topics
 
 
 def _partition_codes(answer: Any) -> dict[TopicPartition, ErrorCode]:
     return {
-        TopicPartition(topic.name, each.partition_index): known_code(each.error_code)
+        TopicPartition(topic.name, partition.partition_index): known_code(partition.error_code)
         for topic in answer.topics
-        for each in topic.partitions
+        for partition in topic.partitions
     }
 
 
@@ -233,15 +243,15 @@ def _member(member: describe_groups.Member, protocol_type: str) -> MemberDescrip
         client_id=member.client_id,
         host=member.client_host,
         assignment=sorted(
-            TopicPartition(each.topic, partition)
-            for each in assigned
-            for partition in each.partitions
+            TopicPartition(of_topic.topic, partition)
+            for of_topic in assigned
+            for partition in of_topic.partitions
         ),
     )
 
 
 def _codes_of_partitions(answer: Any) -> Iterable[int]:
-    return (each.error_code for topic in answer.topics for each in topic.partitions)
+    return (partition.error_code for topic in answer.topics for partition in topic.partitions)
 
 
 def _codes_of_known_partitions(answer: Any) -> Iterable[int]:

@@ -43,7 +43,10 @@ class LogOffsets:
         """The first record stamped ``timestamp_ms`` or later; None where there is none."""
         assert timestamp_ms >= 0, timestamp_ms
         found = await self._offsets(partitions, timestamp_ms)
-        return {place: None if offset == _NO_OFFSET else offset for place, offset in found.items()}
+        return {
+            topic_partition: None if offset == _NO_OFFSET else offset
+            for topic_partition, offset in found.items()
+        }
 
     async def _offsets(
         self, partitions: Iterable[TopicPartition], timestamp: int
@@ -53,26 +56,33 @@ class LogOffsets:
         found: dict[TopicPartition, int] = {}
         for _ in range(_ROUNDS):
             by_leader: dict[int, list[TopicPartition]] = defaultdict(list)
-            for place, leader in (await self.cluster.leaders(missing)).items():
-                by_leader[leader].append(place)
-            asked = (self._offsets_of(*each, timestamp) for each in by_leader.items())
+            for topic_partition, leader in (await self.cluster.leaders(missing)).items():
+                by_leader[leader].append(topic_partition)
+            asked = (self._offsets_of(*asked_of, timestamp) for asked_of in by_leader.items())
             for offsets in await asyncio.gather(*asked):
                 found.update(offsets)
-            missing = [place for place in missing if place not in found]
+            missing = [
+                topic_partition for topic_partition in missing if topic_partition not in found
+            ]
             if not missing:
                 break
             self.cluster.forget_leaders(missing)
         return found
 
     async def _offsets_of(
-        self, leader: int, places: Sequence[TopicPartition], timestamp: int
+        self, leader: int, topic_partitions: Sequence[TopicPartition], timestamp: int
     ) -> dict[TopicPartition, int]:
         topics: dict[str, list[list_offsets.Partition]] = defaultdict(list)
-        for place in places:
-            topics[place.topic].append(
-                list_offsets.Partition(partition_index=place.partition, timestamp=timestamp)
+        for topic_partition in topic_partitions:
+            topics[topic_partition.topic].append(
+                list_offsets.Partition(
+                    partition_index=topic_partition.partition, timestamp=timestamp
+                )
             )
-        asked = [list_offsets.Topic(name=name, partitions=each) for name, each in topics.items()]
+        asked = [
+            list_offsets.Topic(name=name, partitions=partitions)
+            for name, partitions in topics.items()
+        ]
         request = list_offsets.ListOffsetsRequest(replica_id=-1, topics=asked)
         try:
             answer = await self.cluster.ask(leader, request)
@@ -81,8 +91,8 @@ class LogOffsets:
                 raise
             return {}
         return {
-            TopicPartition(topic.name, each.partition_index): each.offset
+            TopicPartition(topic.name, partition.partition_index): partition.offset
             for topic in answer.topics
-            for each in topic.partitions
-            if not each.error_code
+            for partition in topic.partitions
+            if not partition.error_code
         }

@@ -22,7 +22,7 @@ class Spot(NamedTuple):
     """Where a classic group keeps an offset."""
 
     group: str
-    place: TopicPartition
+    topic_partition: TopicPartition
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,7 +30,7 @@ class Held:
     """What both stores hold of one partition of a group; None for nothing."""
 
     group: str
-    place: TopicPartition
+    topic_partition: TopicPartition
     zookeeper: int | None = None
     kafka: int | None = None
 
@@ -87,7 +87,7 @@ class MigrationPlan:
             "time_ms": self.time_ms,
             "source_wins": self.source_wins,
             "groups": {
-                group: [row(each, self.to, source_wins=self.source_wins) for each in held]
+                group: [row(pair, self.to, source_wins=self.source_wins) for pair in held]
                 for group, held in self.held.items()
             },
         }
@@ -107,11 +107,11 @@ class MigrationPlan:
                 group: [
                     Held(
                         group=group,
-                        place=TopicPartition(each["topic"], each["partition"]),
-                        zookeeper=each["zookeeper"],
-                        kafka=each["kafka"],
+                        topic_partition=TopicPartition(fields["topic"], fields["partition"]),
+                        zookeeper=fields["zookeeper"],
+                        kafka=fields["kafka"],
                     )
-                    for each in rows
+                    for fields in rows
                 ]
                 for group, rows in document["groups"].items()
             },
@@ -122,8 +122,8 @@ def row(held: Held, to: str, *, source_wins: bool = False) -> dict[str, Any]:
     """One partition for people and programs."""
     step, offset = held.step(to, source_wins=source_wins)
     return {
-        "topic": held.place.topic,
-        "partition": held.place.partition,
+        "topic": held.topic_partition.topic,
+        "partition": held.topic_partition.partition,
         "zookeeper": held.zookeeper,
         "kafka": held.kafka,
         "step": step,
@@ -164,18 +164,25 @@ def joined(
     known: Collection[TopicPartition] | None = None,
 ) -> list[Held]:
     """Both stores side by side, in the order of partitions; of ``known`` partitions only."""
-    places: Iterable[TopicPartition] = zookeeper.keys() | kafka.keys()
+    topic_partitions: Iterable[TopicPartition] = zookeeper.keys() | kafka.keys()
     return [
-        Held(group=group, place=place, zookeeper=zookeeper.get(place), kafka=kafka.get(place))
-        for place in sorted(places)
-        if known is None or place in known
+        Held(
+            group=group,
+            topic_partition=topic_partition,
+            zookeeper=zookeeper.get(topic_partition),
+            kafka=kafka.get(topic_partition),
+        )
+        for topic_partition in sorted(topic_partitions)
+        if known is None or topic_partition in known
     ]
 
 
 def moved(plan: Sequence[Held], now: Sequence[Held], store: str) -> list[TopicPartition]:
     """The partitions whose offset in ``store`` is another than the plan found."""
-    then = {each.place: each.at(store) for each in plan}
-    found = {each.place: each.at(store) for each in now}
+    then = {pair.topic_partition: pair.at(store) for pair in plan}
+    found = {pair.topic_partition: pair.at(store) for pair in now}
     return sorted(
-        place for place in then.keys() | found.keys() if then.get(place) != found.get(place)
+        topic_partition
+        for topic_partition in then.keys() | found.keys()
+        if then.get(topic_partition) != found.get(topic_partition)
     )

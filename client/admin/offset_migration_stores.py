@@ -19,7 +19,7 @@ from barnabas.client.zookeeper.interface import NoNode, ZooKeeper, read_if_any
 from barnabas.protocol.zookeeper import znodes
 
 from .admin import Admin
-from .bulk_group_admin import Codes, GroupState, ManyGroups, Offsets
+from .bulk_group_admin import BulkGroupAdmin, Codes, GroupState, Offsets
 from .descriptions import Committed
 from .offset_migration import KAFKA, Held, Spot, classic_activity, joined, number_in
 
@@ -46,7 +46,7 @@ class BothStores:
     def __init__(self, zookeeper: ZooKeeper, admin: Admin) -> None:
         self._zookeeper = zookeeper
         self._admin = admin
-        self._many = ManyGroups(admin)
+        self._many = BulkGroupAdmin(admin)
         self._slots = asyncio.Semaphore(_UNDER_WAY)
 
     async def classic_groups(self) -> list[str]:
@@ -56,9 +56,9 @@ class BothStores:
     async def known_partitions(self) -> set[TopicPartition]:
         """Every partition there is: nobody can commit elsewhere."""
         return {
-            TopicPartition(topic.name, each.partition)
+            TopicPartition(topic.name, partition.partition)
             for topic in await self._admin.list_topics()
-            for each in topic.partitions
+            for partition in topic.partitions
         }
 
     async def held(
@@ -70,13 +70,15 @@ class BothStores:
         by_group: dict[str, dict[TopicPartition, int]] = defaultdict(dict)
         for spot, znode in kept.items():
             if znode.offset is not None:
-                by_group[spot.group][spot.place] = znode.offset
+                by_group[spot.group][spot.topic_partition] = znode.offset
         found = {}
         for group in groups:
             offsets = committed[group]
             if isinstance(offsets, KafkaError):
                 raise offsets
-            kafka = {place: each.offset for place, each in offsets.items()}
+            kafka = {
+                topic_partition: committed.offset for topic_partition, committed in offsets.items()
+            }
             found[group] = joined(group, by_group[group], kafka, known)
         return found
 
@@ -88,7 +90,7 @@ class BothStores:
         """What ZooKeeper holds there; spots without a znode are left out."""
         spots = list(spots)
         found = await asyncio.gather(*map(self._read, spots))
-        return {spot: each for spot, each in zip(spots, found, strict=True) if each is not None}
+        return {spot: value for spot, value in zip(spots, found, strict=True) if value is not None}
 
     async def signs_of_life(self, groups: Collection[str]) -> dict[str, str | KafkaError | None]:
         """Who may commit while we write, in words; None where nobody is there."""
@@ -104,10 +106,10 @@ class BothStores:
         return await self._many.commit(offsets)
 
     async def forget(
-        self, places: Mapping[str, Collection[TopicPartition]]
+        self, topic_partitions: Mapping[str, Collection[TopicPartition]]
     ) -> dict[str, Codes | KafkaError]:
         """Delete commits at the coordinators; a code for each offset."""
-        return await self._many.forget(places)
+        return await self._many.forget(topic_partitions)
 
     async def write_znode(self, spot: Spot, offset: int | None, held: Znode | None) -> None:
         """Write, make or remove a znode, unless somebody wrote it since it was read as ``held``.
@@ -128,7 +130,10 @@ class BothStores:
     async def write(self, group: str, to: str, offsets: Mapping[TopicPartition, int]) -> None:
         """Store all; raises KafkaError for the first that was refused, and ZooKeeperError."""
         if to == KAFKA:
-            wanted = {place: Committed(offset=offset) for place, offset in offsets.items()}
+            wanted = {
+                topic_partition: Committed(offset=offset)
+                for topic_partition, offset in offsets.items()
+            }
             codes = (await self.commit({group: wanted}))[group]
             if isinstance(codes, KafkaError):
                 raise codes
@@ -136,10 +141,12 @@ class BothStores:
                 if code:
                     raise KafkaError(code, f"offset of {topic}-{partition} was not stored")
             return
-        held = await self.znodes(Spot(group, place) for place in offsets)
+        held = await self.znodes(Spot(group, topic_partition) for topic_partition in offsets)
         writes = (
-            self.write_znode(Spot(group, place), offset, held.get(Spot(group, place)))
-            for place, offset in offsets.items()
+            self.write_znode(
+                Spot(group, topic_partition), offset, held.get(Spot(group, topic_partition))
+            )
+            for topic_partition, offset in offsets.items()
         )
         for problem in await asyncio.gather(*writes, return_exceptions=True):
             if problem is not None:
@@ -199,7 +206,9 @@ class BothStores:
 
 
 def _path(spot: Spot) -> str:
-    return znodes.consumer_offset_path(spot.group, spot.place.topic, spot.place.partition)
+    return znodes.consumer_offset_path(
+        spot.group, spot.topic_partition.topic, spot.topic_partition.partition
+    )
 
 
 def _activity_of(state: GroupState | KafkaError) -> str | KafkaError | None:

@@ -50,23 +50,23 @@ async def first_unread_ms(
     open_ranges = dict(unread)
     bytes_max = _BYTES_FIRST
     for _ in range(_ROUNDS):
-        for place, (start, end) in list(open_ranges.items()):
+        for topic_partition, (start, end) in list(open_ranges.items()):
             if start >= end:
-                found[place] = None
-                del open_ranges[place]
+                found[topic_partition] = None
+                del open_ranges[topic_partition]
         if not open_ranges:
             break
         by_leader: dict[int, dict[TopicPartition, Range]] = defaultdict(dict)
-        for place, leader in (await cluster.leaders(open_ranges)).items():
-            by_leader[leader][place] = open_ranges[place]
-        looks = (_look(cluster, *each, bytes_max, within_ms) for each in by_leader.items())
+        for topic_partition, leader in (await cluster.leaders(open_ranges)).items():
+            by_leader[leader][topic_partition] = open_ranges[topic_partition]
+        looks = (_look(cluster, *led, bytes_max, within_ms) for led in by_leader.items())
         for times, others in await asyncio.gather(*looks):
             found.update(times)
-            for place, rest in others.items():
-                del open_ranges[place]  # behind those that had no turn yet
-                open_ranges[place] = rest
-            for place in times:
-                del open_ranges[place]
+            for topic_partition, rest in others.items():
+                del open_ranges[topic_partition]  # behind those that had no turn yet
+                open_ranges[topic_partition] = rest
+            for topic_partition in times:
+                del open_ranges[topic_partition]
         bytes_max = min(bytes_max * _GROWTH, _BYTES_MOST)
     return found
 
@@ -89,17 +89,17 @@ async def _look(
         cluster.forget_leaders(ranges)
         return times, others
     for topic in answer.responses:
-        for each in topic.partitions:
-            place = TopicPartition(topic.topic, each.partition_index)
-            if each.error_code:
-                cluster.forget_leaders([place])
-            elif place in ranges and each.records:
+        for partition in topic.partitions:
+            topic_partition = TopicPartition(topic.topic, partition.partition_index)
+            if partition.error_code:
+                cluster.forget_leaders([topic_partition])
+            elif topic_partition in ranges and partition.records:
                 await asyncio.sleep(0)
-                told = _first(bytes(each.records), ranges[place], within_ms)
-                if isinstance(told, Range):
-                    others[place] = told
+                found = _first(bytes(partition.records), ranges[topic_partition], within_ms)
+                if isinstance(found, Range):
+                    others[topic_partition] = found
                 else:
-                    times[place] = told
+                    times[topic_partition] = found
     return times, others
 
 
@@ -110,9 +110,9 @@ def _first(data: bytes, unread: Range, within_ms: int = 0) -> int | Range:
     try:
         for entry in entries(data, start):
             if not _is_control(entry):
-                told = _told_by_header(entry, unread, within_ms)
-                if told is not None:
-                    return told
+                found = _time_from_header(entry, unread, within_ms)
+                if found is not None:
+                    return found
                 for record in batch.records(entry.data):
                     if record.offset >= start:
                         return record.timestamp if record.offset < end else Range(end, end)
@@ -122,7 +122,7 @@ def _first(data: bytes, unread: Range, within_ms: int = 0) -> int | Range:
     return Range(last + 1, end)
 
 
-def _told_by_header(entry: Entry, unread: Range, within_ms: int) -> int | None:
+def _time_from_header(entry: Entry, unread: Range, within_ms: int) -> int | None:
     if not within_ms or entry.magic != _MAGIC_WITH_CONTROL or entry.base_offset >= unread.end:
         return None
     head = batch.header(entry.data)
@@ -137,10 +137,12 @@ def _is_control(entry: Entry) -> bool:
 
 def _request(ranges: Mapping[TopicPartition, Range], bytes_max: int) -> fetch.FetchRequest:
     topics: dict[str, list[fetch.Partition]] = defaultdict(list)
-    for place, (start, _) in ranges.items():
-        topics[place.topic].append(
+    for topic_partition, (start, _) in ranges.items():
+        topics[topic_partition.topic].append(
             fetch.Partition(
-                partition=place.partition, fetch_offset=start, partition_max_bytes=bytes_max
+                partition=topic_partition.partition,
+                fetch_offset=start,
+                partition_max_bytes=bytes_max,
             )
         )
     return fetch.FetchRequest(

@@ -52,7 +52,7 @@ async def describe_settings(
             if result.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
                 continue
             raise_for(result.error_code, result.error_message or result.resource_name)
-            settings = sorted(map(_setting, result.configs), key=lambda each: each.name)
+            settings = sorted(map(_setting, result.configs), key=lambda setting: setting.name)
             found[result.resource_name] = settings
     return found
 

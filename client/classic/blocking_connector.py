@@ -27,9 +27,9 @@ class SyncKafkaStream:
         self._thread = thread
 
     @property
-    def places(self) -> frozenset[TopicPartition]:
+    def topic_partitions(self) -> frozenset[TopicPartition]:
         """The partitions that feed this stream now."""
-        return self.stream.places
+        return self.stream.topic_partitions
 
     def __iter__(self) -> Self:
         """Itself."""
@@ -78,7 +78,7 @@ class SyncConsumerConnector:
         """So many streams of each topic; returns when partitions are ours."""
         found = self._thread.run(self._connector.create_message_streams(topic_counts))
         return {
-            topic: [SyncKafkaStream(each, self._thread) for each in streams]
+            topic: [SyncKafkaStream(stream, self._thread) for stream in streams]
             for topic, streams in found.items()
         }
 
@@ -89,11 +89,11 @@ class SyncConsumerConnector:
         found = self._thread.run(
             self._connector.create_message_streams_by_filter(topic_filter, count)
         )
-        return [SyncKafkaStream(each, self._thread) for each in found]
+        return [SyncKafkaStream(stream, self._thread) for stream in found]
 
     def commit_offsets(self, *streams: SyncKafkaStream) -> None:
         """Commit all messages consumed so far, those in hand of ``streams`` (all) included."""
-        inner = [each.stream for each in streams]
+        inner = [stream.stream for stream in streams]
         self._thread.run(self._connector.commit_offsets(*inner))
 
     def shutdown(self) -> None:

@@ -21,12 +21,12 @@ from barnabas.protocol.zookeeper import znodes
 from barnabas.protocol.zookeeper.znodes import ConsumerRegistration
 
 from .classic_config import ClassicConfig
-from .fetcher_manager import Feed
+from .fetcher_manager import FetcherManager
 from .group_view import GroupView, view_group
 from .kafka_stream import KafkaStream, Position
 from .offset_stores import Failures, OffsetStore
 from .partition_assignment import STRATEGIES, Owners
-from .partition_ownership import AlreadyRegistered, ClaimRefused, Ownership
+from .partition_ownership import AlreadyRegistered, ClaimRefused, PartitionOwnership
 
 log = logging.getLogger(__name__)
 
@@ -70,7 +70,7 @@ class ClassicMember:
         registration: ConsumerRegistration,
         find_stream: StreamFinder,
         store: OffsetStore,
-        feed: Feed,
+        fetchers: FetcherManager,
         listener: ClassicListener,
     ) -> None:
         self.problem: str | None = None
@@ -82,11 +82,11 @@ class ClassicMember:
         self._registration = registration
         self._find_stream = find_stream
         self._store = store
-        self._feed = feed
+        self._fetchers = fetchers
         self._listener = listener
         self._changed = asyncio.Event()
         self._reads = WatchedReads(zookeeper, self._changed.set)
-        self._ownership = Ownership(zookeeper, config.group_id, consumer_id)
+        self._ownership = PartitionOwnership(zookeeper, config.group_id, consumer_id)
         self._positions: dict[TopicPartition, Position] = {}
         self._lock = asyncio.Lock()
         zookeeper.on_state.append(self._session_changed)
@@ -166,20 +166,24 @@ class ClassicMember:
             raise ZooKeeperError("our registration is gone")
         if not view.brokers:
             return  # nobody to read from; whoever comes is watched for
-        self._feed.meet([f"{host}:{port}" for host, port in view.brokers.values()])
+        self._fetchers.set_brokers([f"{host}:{port}" for host, port in view.brokers.values()])
         owners = STRATEGIES[self._config.partition_assignment_strategy](
             view.partitions, view.threads
         )
         ours = self._ours(view, owners)
         held = self._ownership.claimed
         lost = [
-            place
-            for place, thread in held.items()
-            if ours.get(place) != thread or not self._is_read(place)
+            topic_partition
+            for topic_partition, thread in held.items()
+            if ours.get(topic_partition) != thread or not self._is_read(topic_partition)
         ]
         if lost:
             await self._give_up(lost)
-        gained = {place: thread for place, thread in ours.items() if place not in held}
+        gained = {
+            topic_partition: thread
+            for topic_partition, thread in ours.items()
+            if topic_partition not in held
+        }
         if gained:
             await self._take_over(gained, owners)
         self.rebalances += bool(lost or gained)
@@ -187,35 +191,43 @@ class ClassicMember:
     def _ours(self, view: GroupView, owners: Owners) -> Owners:
         count = max(view.members[self._consumer_id].values(), default=0)
         threads = {f"{self._consumer_id}-{number}" for number in range(count)}
-        return {place: thread for place, thread in owners.items() if thread in threads}
+        return {
+            topic_partition: thread
+            for topic_partition, thread in owners.items()
+            if thread in threads
+        }
 
-    async def _give_up(self, places: Collection[TopicPartition]) -> None:
+    async def _give_up(self, topic_partitions: Collection[TopicPartition]) -> None:
         """Stop reading, commit while they are still ours, then let go: the heir reads it so."""
-        self._stop_reading(places)
+        self._stop_reading(topic_partitions)
         if self._config.auto_commit_enable:
             try:
-                await self._commit(places, self._patience_ms)
+                await self._commit(topic_partitions, self._patience_ms)
             except (KafkaError, ZooKeeperError) as error:
                 log.warning("gave up partitions without a commit: %s", error)
-        self._listener.before_releasing_partitions(places)
+        self._listener.before_releasing_partitions(topic_partitions)
         try:
-            await self._ownership.release(places)
+            await self._ownership.release(topic_partitions)
         finally:
-            for place in set(places) - self._ownership.claimed.keys():
-                self._positions.pop(place, None)
-        log.info("gave up partitions consumer=%s count=%d", self._consumer_id, len(places))
+            for topic_partition in set(topic_partitions) - self._ownership.claimed.keys():
+                self._positions.pop(topic_partition, None)
+        log.info(
+            "gave up partitions consumer=%s count=%d", self._consumer_id, len(topic_partitions)
+        )
 
     async def _take_over(self, gained: Owners, owners: Owners) -> None:
         """Claim first: what the former owner commits before it lets go must not be missed."""
         try:
             await self._ownership.claim(gained)
         except ClaimRefused as refusal:
-            await self._watch_owner(refusal.place)
+            await self._watch_owner(refusal.topic_partition)
             raise
         try:
             offsets = await self._store.fetch(gained)
-            missing = [place for place in gained if place not in offsets]
-            offsets |= await self._feed.ends(missing)
+            missing = [
+                topic_partition for topic_partition in gained if topic_partition not in offsets
+            ]
+            offsets |= await self._fetchers.reset_offsets(missing)
         except Exception:
             await self._ownership.release(gained)
             raise
@@ -226,49 +238,65 @@ class ClassicMember:
         log.info("took over partitions consumer=%s count=%d", self._consumer_id, len(gained))
 
     def _read(self, gained: Owners, offsets: Mapping[TopicPartition, int]) -> None:
-        self._feed.add({place: offsets[place] for place in gained if place in offsets})
-        for place in gained:
-            position = Position(place, offsets.get(place))
-            self._positions[place] = position
-            self._stream(place).give(self._feed, [position])
-            if place not in offsets:
-                self._stream(place).fail(OffsetOutOfRange(*place, None))
+        self._fetchers.add(
+            {
+                topic_partition: offsets[topic_partition]
+                for topic_partition in gained
+                if topic_partition in offsets
+            }
+        )
+        for topic_partition in gained:
+            position = Position(topic_partition, offsets.get(topic_partition))
+            self._positions[topic_partition] = position
+            self._stream(topic_partition).give(self._fetchers, [position])
+            if topic_partition not in offsets:
+                self._stream(topic_partition).fail(OffsetOutOfRange(*topic_partition, None))
 
-    async def _commit(self, places: Iterable[TopicPartition], patience_ms: int) -> Failures:
-        ours = await self._ownership.still_ours(places)
-        lost = [place for place in places if place in self._positions and place not in ours]
+    async def _commit(
+        self, topic_partitions: Iterable[TopicPartition], patience_ms: int
+    ) -> Failures:
+        ours = await self._ownership.still_ours(topic_partitions)
+        lost = [
+            topic_partition
+            for topic_partition in topic_partitions
+            if topic_partition in self._positions and topic_partition not in ours
+        ]
         if lost:
             log.warning("partitions are others' consumer=%s count=%d", self._consumer_id, len(lost))
             self._stop_reading(lost)
             self._changed.set()
-        positions = [self._positions[place] for place in ours if place in self._positions]
+        positions = [
+            self._positions[topic_partition]
+            for topic_partition in ours
+            if topic_partition in self._positions
+        ]
         offsets = {
-            position.place: position.consumed
+            position.topic_partition: position.consumed
             for position in positions
             if position.consumed is not None
         }
         failures = await self._store.commit(offsets, patience_ms=patience_ms)
         return failures | dict.fromkeys(lost, ErrorCode.UNKNOWN_MEMBER_ID)
 
-    async def _watch_owner(self, place: TopicPartition) -> None:
+    async def _watch_owner(self, topic_partition: TopicPartition) -> None:
         """Be woken when a partition that was refused is let go."""
         group = self._config.group_id
-        path = znodes.consumer_owner_path(group, place.topic, place.partition)
+        path = znodes.consumer_owner_path(group, topic_partition.topic, topic_partition.partition)
         if await self._reads.data(path) is None:
             self._changed.set()
 
-    def _is_read(self, place: TopicPartition) -> bool:
+    def _is_read(self, topic_partition: TopicPartition) -> bool:
         """False for what an attempt that failed halfway left: claimed, and fed to no stream."""
-        position = self._positions.get(place)
+        position = self._positions.get(topic_partition)
         return position is not None and position.is_ours
 
-    def _stream(self, place: TopicPartition) -> KafkaStream:
-        return self._find_stream(place.topic, self._ownership.claimed[place])
+    def _stream(self, topic_partition: TopicPartition) -> KafkaStream:
+        return self._find_stream(topic_partition.topic, self._ownership.claimed[topic_partition])
 
-    def _stop_reading(self, places: Collection[TopicPartition]) -> None:
-        for place in places:
-            self._stream(place).take_away([place])
-        self._feed.remove(places)
+    def _stop_reading(self, topic_partitions: Collection[TopicPartition]) -> None:
+        for topic_partition in topic_partitions:
+            self._stream(topic_partition).take_away([topic_partition])
+        self._fetchers.remove(topic_partitions)
 
     def _drop(self) -> None:
         self._stop_reading(list(self._positions))

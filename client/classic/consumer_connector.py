@@ -27,11 +27,11 @@ from barnabas.protocol.zookeeper.znodes import ConsumerRegistration
 
 from .classic_config import ClassicConfig
 from .classic_member import ClassicListener, ClassicMember, ConsumerRebalanceFailed, StreamFinder
-from .fetcher_manager import Feed
+from .fetcher_manager import FetcherManager
 from .group_view import STATIC, live_brokers
 from .kafka_stream import KafkaStream
 from .offset_manager import OffsetManager
-from .offset_stores import BothOffsets, KafkaOffsets, OffsetStore, ZooKeeperOffsets
+from .offset_stores import DualCommitOffsets, KafkaOffsets, OffsetStore, ZooKeeperOffsets
 from .topic_filter import TopicFilter
 
 log = logging.getLogger(__name__)
@@ -65,7 +65,7 @@ class ConsumerConnector:
         self._store: OffsetStore | None = None
         self._stores: dict[str, ZooKeeperOffsets | KafkaOffsets] = {}
         self._random = random or Random()  # noqa: S311 - spreads retries, keeps no secret
-        self._feed = Feed(config, self._random)
+        self._fetchers = FetcherManager(config, self._random)
         self._tasks = Tasks(self._fail)
         self._is_shut_down = False
 
@@ -137,7 +137,7 @@ class ConsumerConnector:
         await self._join(
             STATIC,
             topic_counts,
-            [stream for each in streams.values() for stream in each],
+            [stream for of_topic in streams.values() for stream in of_topic],
             lambda topic, thread_id: found[topic, thread_id],
         )
         return streams
@@ -185,7 +185,7 @@ class ConsumerConnector:
             stream.end()
         if self._member is not None:
             await self._member.leave(commit=self.config.auto_commit_enable)
-        await self._feed.close()
+        await self._fetchers.close()
         if self._store is not None:
             await self._store.close()
         if self._session is not None:
@@ -216,7 +216,7 @@ class ConsumerConnector:
             else:
                 self._stores[name] = KafkaOffsets(self._offset_manager(session))
         first, *others = self._stores.values()
-        return BothOffsets(first, others[0]) if others else first
+        return DualCommitOffsets(first, others[0]) if others else first
 
     def _offset_manager(self, session: ZooKeeper) -> OffsetManager:
         reads = WatchedReads(session, lambda: None)
@@ -244,7 +244,7 @@ class ConsumerConnector:
         return KafkaStream(
             f"{self.consumer_id}-{number}",
             None if timeout_ms < 0 else timeout_ms / 1000,
-            self._feed.reset,
+            self._fetchers.reset,
         )
 
     async def _join(
@@ -269,7 +269,7 @@ class ConsumerConnector:
             registration,
             find_stream,
             self._store,
-            self._feed,
+            self._fetchers,
             self._listener,
         )
         await self._member.rebalance()

@@ -26,7 +26,7 @@ log = logging.getLogger(__name__)
 _TIMES = {"earliest": EARLIEST, "latest": LATEST}
 
 
-class Feed:
+class FetcherManager:
     """Reads from the brokers that ZooKeeper names; begins with the first partition."""
 
     def __init__(self, config: ClassicConfig, random: Random) -> None:
@@ -35,11 +35,11 @@ class Feed:
         self._cluster: Cluster | None = None
         self._fetcher: Fetcher | None = None
 
-    def meet(self, brokers: Sequence[str]) -> None:
+    def set_brokers(self, brokers: Sequence[str]) -> None:
         """Where brokers are now, as ``host:port``."""
         assert brokers, "nobody to ask"
         if self._cluster is not None:
-            self._cluster.ask_first(brokers)
+            self._cluster.set_bootstrap(brokers)
             return
         config = self._config
         self._cluster = Cluster(
@@ -65,34 +65,36 @@ class Feed:
         )
         self._fetcher.start()
 
-    async def ends(self, places: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+    async def reset_offsets(
+        self, topic_partitions: Iterable[TopicPartition]
+    ) -> dict[TopicPartition, int]:
         """Where to begin without an offset; nothing when ``auto.offset.reset`` is none.
 
         Raises KafkaError when the leaders cannot be asked.
         """
-        places = list(places)
-        if not places or self._config.reset not in _TIMES:
+        topic_partitions = list(topic_partitions)
+        if not topic_partitions or self._config.reset not in _TIMES:
             return {}
         assert self._cluster is not None, "no broker was met"
         time = _TIMES[self._config.reset]
-        return await offsets_for(self._cluster, dict.fromkeys(places, time))
+        return await offsets_for(self._cluster, dict.fromkeys(topic_partitions, time))
 
     def add(self, offsets: Mapping[TopicPartition, int]) -> None:
         """Fetch from there."""
         assert self._fetcher is not None, "no broker was met"
         self._fetcher.add(offsets)
 
-    def remove(self, places: Iterable[TopicPartition]) -> None:
+    def remove(self, topic_partitions: Iterable[TopicPartition]) -> None:
         """Fetch no more; what is ready is dropped."""
         if self._fetcher is not None:
-            self._fetcher.remove(places)
+            self._fetcher.remove(topic_partitions)
 
     async def take(
-        self, places: Collection[TopicPartition], *, timeout_s: float | None
+        self, topic_partitions: Collection[TopicPartition], *, timeout_s: float | None
     ) -> Chunk | None:
         """The next chunk of these; None when time is up or :meth:`wake` was called."""
         assert self._fetcher is not None, "no broker was met"
-        return await self._fetcher.take(places, timeout_s=timeout_s)
+        return await self._fetcher.take(topic_partitions, timeout_s=timeout_s)
 
     def wake(self) -> None:
         """Have every take that waits return."""
@@ -101,14 +103,19 @@ class Feed:
 
     async def reset(self, position: Position, error: OffsetOutOfRange) -> None:
         """Go on where ``auto.offset.reset`` says; raises ``error`` when it says nothing."""
-        found = await self.ends([position.place])
+        found = await self.reset_offsets([position.topic_partition])
         if not found:
             raise error
-        offset = found[position.place]
+        offset = found[position.topic_partition]
         if position.is_ours:
-            log.warning("reset position place=%s-%d offset=%d: %s", *position.place, offset, error)
+            log.warning(
+                "reset position partition=%s-%d offset=%d: %s",
+                *position.topic_partition,
+                offset,
+                error,
+            )
             position.consumed = offset
-            self.add({position.place: offset})
+            self.add({position.topic_partition: offset})
 
     async def close(self) -> None:
         """Stop, and close the connections."""

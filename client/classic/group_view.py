@@ -62,7 +62,7 @@ async def view_group(
     """
     registrations = await _registrations(reads, group)
     topics: list[str] = []
-    if any(each.pattern != STATIC for each in registrations.values()):
+    if any(registration.pattern != STATIC for registration in registrations.values()):
         topics = await reads.children(znodes.BROKER_TOPICS)
     members = {
         consumer: topic_counts(registration, topics, exclude_internal=exclude_internal)
@@ -123,7 +123,7 @@ async def _registrations(reads: WatchedReads, group: str) -> dict[str, ConsumerR
             return consumer, None
 
     found = await asyncio.gather(*map(of, await reads.children(znodes.consumer_ids_path(group))))
-    return {consumer: each for consumer, each in found if each is not None}
+    return {consumer: registration for consumer, registration in found if registration is not None}
 
 
 def _address(registration: BrokerRegistration) -> tuple[str, int] | None:

@@ -25,10 +25,10 @@ class ConsumerTimeout(Exception):  # noqa: N818 - named as Kafka names it
 class Position:
     """How far one partition is, while it is ours."""
 
-    __slots__ = ("consumed", "is_ours", "place")
+    __slots__ = ("consumed", "is_ours", "topic_partition")
 
-    def __init__(self, place: TopicPartition, consumed: int | None) -> None:
-        self.place = place
+    def __init__(self, topic_partition: TopicPartition, consumed: int | None) -> None:
+        self.topic_partition = topic_partition
         self.consumed = consumed
         """The next offset to read after a restart: what a commit stores. None for unknown."""
         self.is_ours = True
@@ -38,7 +38,7 @@ class Source(Protocol):
     """Where chunks come from; the fetcher's side of a stream."""
 
     async def take(
-        self, places: Collection[TopicPartition], *, timeout_s: float | None
+        self, topic_partitions: Collection[TopicPartition], *, timeout_s: float | None
     ) -> Chunk | None:
         """The next chunk of these partitions; None when time is up or :meth:`wake` was called."""
         ...
@@ -75,7 +75,7 @@ class KafkaStream:
         self._failures: deque[Exception] = deque()
 
     @property
-    def places(self) -> frozenset[TopicPartition]:
+    def topic_partitions(self) -> frozenset[TopicPartition]:
         """The partitions that feed this stream now."""
         return frozenset(self._positions)
 
@@ -115,14 +115,14 @@ class KafkaStream:
     def give(self, source: Source, positions: Iterable[Position]) -> None:
         """Read these partitions too."""
         self._source = source
-        self._positions |= {position.place: position for position in positions}
+        self._positions |= {position.topic_partition: position for position in positions}
         self._changed.notify()
         source.wake()
 
-    def take_away(self, places: Iterable[TopicPartition]) -> None:
+    def take_away(self, topic_partitions: Iterable[TopicPartition]) -> None:
         """Read these no more: nothing else of them is handed out."""
-        for place in places:
-            position = self._positions.pop(place, None)
+        for topic_partition in topic_partitions:
+            position = self._positions.pop(topic_partition, None)
             if position is not None:
                 position.is_ours = False
         self._wake()
@@ -184,14 +184,16 @@ class KafkaStream:
             return
         if chunk is None:
             return
-        position = self._positions.get(chunk.place)
+        position = self._positions.get(chunk.topic_partition)
         if position is None:
             return
         try:
             self._records.extend(chunk.records())
         except CorruptRecords as error:
-            del self._positions[chunk.place]  # still ours, and never read beyond this
-            raise DecodingFailed(*chunk.place, position.consumed or 0, str(error)) from error
+            del self._positions[chunk.topic_partition]  # still ours, and never read beyond this
+            raise DecodingFailed(
+                *chunk.topic_partition, position.consumed or 0, str(error)
+            ) from error
         self._reading = position
         self._next_offset = chunk.next_offset
         if not self._records:  # nothing in it was for readers

@@ -38,7 +38,9 @@ _MOVED: Final = (
 class OffsetStore(Protocol):
     """One place, or several that count as one. Commits must not overlap."""
 
-    async def fetch(self, places: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+    async def fetch(
+        self, topic_partitions: Collection[TopicPartition]
+    ) -> dict[TopicPartition, int]:
         """The offset of each partition that has one; waits as long as nobody can tell."""
         ...
 
@@ -63,24 +65,44 @@ class ZooKeeperOffsets:
         self._group = group
         self._last: dict[TopicPartition, int] = {}
 
-    async def fetch(self, places: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+    async def fetch(
+        self, topic_partitions: Collection[TopicPartition]
+    ) -> dict[TopicPartition, int]:
         """What stands there; a text that is no number is passed over with a warning."""
-        found = dict(zip(places, await asyncio.gather(*map(self._read, places)), strict=True))
-        self._last = {place: offset for place, offset in found.items() if offset is not None}
+        found = dict(
+            zip(
+                topic_partitions,
+                await asyncio.gather(*map(self._read, topic_partitions)),
+                strict=True,
+            )
+        )
+        self._last = {
+            topic_partition: offset
+            for topic_partition, offset in found.items()
+            if offset is not None
+        }
         return dict(self._last)
 
     async def commit(self, offsets: Offsets, *, patience_ms: int = 0) -> Failures:
         """Write what differs from what is known to stand there."""
-        news = {place: at for place, at in offsets.items() if self._last.get(place) != at}
+        news = {
+            topic_partition: at
+            for topic_partition, at in offsets.items()
+            if self._last.get(topic_partition) != at
+        }
         results = await asyncio.gather(
-            *(self._write(*each) for each in news.items()), return_exceptions=True
+            *(
+                self._write(*topic_partition_and_offset)
+                for topic_partition_and_offset in news.items()
+            ),
+            return_exceptions=True,
         )
-        for (place, offset), result in zip(news.items(), results, strict=True):
+        for (topic_partition, offset), result in zip(news.items(), results, strict=True):
             if result is None:
-                self._last[place] = offset
+                self._last[topic_partition] = offset
                 self.writes += 1
             else:
-                self._last.pop(place, None)
+                self._last.pop(topic_partition, None)
         for result in results:
             if result is not None:
                 raise result
@@ -89,8 +111,10 @@ class ZooKeeperOffsets:
     async def close(self) -> None:
         """Nothing: the session is its owner's."""
 
-    async def _read(self, place: TopicPartition) -> int | None:
-        path = znodes.consumer_offset_path(self._group, place.topic, place.partition)
+    async def _read(self, topic_partition: TopicPartition) -> int | None:
+        path = znodes.consumer_offset_path(
+            self._group, topic_partition.topic, topic_partition.partition
+        )
         try:
             data, _ = await self._zookeeper.get(path)
             return int(data)
@@ -100,8 +124,10 @@ class ZooKeeperOffsets:
             log.warning("passed over an offset that is no number path=%s", path)
             return None
 
-    async def _write(self, place: TopicPartition, offset: int) -> None:
-        path = znodes.consumer_offset_path(self._group, place.topic, place.partition)
+    async def _write(self, topic_partition: TopicPartition, offset: int) -> None:
+        path = znodes.consumer_offset_path(
+            self._group, topic_partition.topic, topic_partition.partition
+        )
         data = str(offset).encode()
         try:
             await self._zookeeper.set(path, data)
@@ -124,24 +150,29 @@ class KafkaOffsets:
         """How many offsets were accepted."""
         self._manager = manager
 
-    async def fetch(self, places: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+    async def fetch(
+        self, topic_partitions: Collection[TopicPartition]
+    ) -> dict[TopicPartition, int]:
         """What was committed; waits while the coordinator loads, moves or is away."""
-        if not places:
+        if not topic_partitions:
             return {}
         topics = [
-            offset_fetch.Topic(name=topic, partition_indexes=[each.partition for each in of_topic])
-            for topic, of_topic in _by_topic(places).items()
+            offset_fetch.Topic(
+                name=topic,
+                partition_indexes=[topic_partition.partition for topic_partition in of_topic],
+            )
+            for topic, of_topic in _by_topic(topic_partitions).items()
         ]
         request = offset_fetch.OffsetFetchRequest(group_id=self._manager.group, topics=topics)
         answer = await self._manager.ask(request, _codes_of_fetch, patience_ms=None)
         raise_for(answer.error_code, self._manager.group)
         found = {}
         for topic in answer.topics:
-            for each in topic.partitions:
-                raise_for(each.error_code, f"{topic.name}-{each.partition_index}")
-                if each.committed_offset >= 0:
-                    place = TopicPartition(topic.name, each.partition_index)
-                    found[place] = each.committed_offset
+            for partition in topic.partitions:
+                raise_for(partition.error_code, f"{topic.name}-{partition.partition_index}")
+                if partition.committed_offset >= 0:
+                    topic_partition = TopicPartition(topic.name, partition.partition_index)
+                    found[topic_partition] = partition.committed_offset
         return found
 
     async def commit(self, offsets: Offsets, *, patience_ms: int = 0) -> Failures:
@@ -153,11 +184,11 @@ class KafkaOffsets:
                 name=topic,
                 partitions=[
                     offset_commit.Partition(
-                        partition_index=each.partition,
-                        committed_offset=offsets[each],
+                        partition_index=topic_partition.partition,
+                        committed_offset=offsets[topic_partition],
                         committed_metadata="",
                     )
-                    for each in of_topic
+                    for topic_partition in of_topic
                 ],
             )
             for topic, of_topic in _by_topic(offsets).items()
@@ -165,10 +196,10 @@ class KafkaOffsets:
         request = offset_commit.OffsetCommitRequest(group_id=self._manager.group, topics=topics)
         answer = await self._manager.ask(request, _codes_of_commit, patience_ms=patience_ms)
         failures = {
-            TopicPartition(topic.name, each.partition_index): known_code(each.error_code)
+            TopicPartition(topic.name, partition.partition_index): known_code(partition.error_code)
             for topic in answer.topics
-            for each in topic.partitions
-            if each.error_code
+            for partition in topic.partitions
+            if partition.error_code
         }
         self.writes += len(offsets) - len(failures)
         return failures
@@ -178,7 +209,7 @@ class KafkaOffsets:
         await self._manager.close()
 
 
-class BothOffsets:
+class DualCommitOffsets:
     """Two stores: written one after the other, read as the larger of what they hold.
 
     What the first did not store is not written to the second, so the second is never ahead.
@@ -188,27 +219,38 @@ class BothOffsets:
         self._first = first
         self._second = second
 
-    async def fetch(self, places: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+    async def fetch(
+        self, topic_partitions: Collection[TopicPartition]
+    ) -> dict[TopicPartition, int]:
         """The larger offset of each partition that has one in either store.
 
         What a store lacks is written to it here and now: whoever later reads that store alone,
         in the next step of a migration, need not wait for a commit. So only the owner of the
         partitions may ask, who has nobody commit beside it.
         """
-        found = await self._first.fetch(places)
-        others = await self._second.fetch(places)
+        found = await self._first.fetch(topic_partitions)
+        others = await self._second.fetch(topic_partitions)
         larger = {
-            place: max(found.get(place, -1), others.get(place, -1)) for place in {*found, *others}
+            topic_partition: max(found.get(topic_partition, -1), others.get(topic_partition, -1))
+            for topic_partition in {*found, *others}
         }
         for store, held in ((self._first, found), (self._second, others)):
-            behind = {place: at for place, at in larger.items() if held.get(place) != at}
+            behind = {
+                topic_partition: at
+                for topic_partition, at in larger.items()
+                if held.get(topic_partition) != at
+            }
             await _level(store, behind)
         return larger
 
     async def commit(self, offsets: Offsets, *, patience_ms: int = 0) -> Failures:
         """Store in the first, then what that took in the second."""
         failures = await self._first.commit(offsets, patience_ms=patience_ms)
-        stored = {place: at for place, at in offsets.items() if place not in failures}
+        stored = {
+            topic_partition: at
+            for topic_partition, at in offsets.items()
+            if topic_partition not in failures
+        }
         return failures | await self._second.commit(stored, patience_ms=patience_ms)
 
     async def close(self) -> None:
@@ -224,32 +266,32 @@ async def _level(store: OffsetStore, behind: Offsets) -> None:
     except (KafkaError, ZooKeeperError) as error:
         log.warning("could not bring a store up to the other: %s", error)
         return
-    for place, code in failures.items():
-        log.warning("could not bring %s-%d up to the other store: %s", *place, code.name)
+    for topic_partition, code in failures.items():
+        log.warning("could not bring %s-%d up to the other store: %s", *topic_partition, code.name)
 
 
-def _by_topic(places: Iterable[TopicPartition]) -> dict[str, list[TopicPartition]]:
+def _by_topic(topic_partitions: Iterable[TopicPartition]) -> dict[str, list[TopicPartition]]:
     topics: dict[str, list[TopicPartition]] = defaultdict(list)
-    for place in places:
-        topics[place.topic].append(place)
+    for topic_partition in topic_partitions:
+        topics[topic_partition.topic].append(topic_partition)
     return topics
 
 
 def _codes_of_fetch(answer: Any) -> Iterable[int]:
     yield answer.error_code
     yield from (
-        each.error_code
+        partition.error_code
         for topic in answer.topics
-        for each in topic.partitions
-        if each.error_code in _MOVED
+        for partition in topic.partitions
+        if partition.error_code in _MOVED
     )
 
 
 def _codes_of_commit(answer: Any) -> Iterable[int]:
     """Only what concerns the request as a whole: anything else is one partition's own."""
     return (
-        each.error_code
+        partition.error_code
         for topic in answer.topics
-        for each in topic.partitions
-        if each.error_code in _MOVED
+        for partition in topic.partitions
+        if partition.error_code in _MOVED
     )

@@ -44,28 +44,35 @@ def _ranges(topic: str, numbers: list[int], threads: list[str]) -> Owners:
     return owners
 
 
-def assign_in_turn(partitions: Partitions, threads: Threads) -> Owners:
+def assign_round_robin(partitions: Partitions, threads: Threads) -> Owners:
     """All topics together: partitions in the order of their hashes go to the threads in turn.
 
     A thread that does not consume the partition's topic loses its turn. Hashed is the text
     ``topic-partition`` of Kafka 1.0; that of 0.8.2 to 0.11 was another, so groups must not mix.
     """
-    places = [
+    topic_partitions = [
         TopicPartition(topic, number)
         for topic, numbers in partitions.items()
         if threads.get(topic)
         for number in numbers
     ]
-    places.sort(key=lambda place: (java_hash(f"{place.topic}-{place.partition}"), place))
-    turns = cycle(sorted({thread for each in threads.values() for thread in each}))
+    topic_partitions.sort(
+        key=lambda topic_partition: (
+            java_hash(f"{topic_partition.topic}-{topic_partition.partition}"),
+            topic_partition,
+        )
+    )
+    turns = cycle(sorted({thread for of_topic in threads.values() for thread in of_topic}))
     return {
-        place: next(thread for thread in turns if thread in threads[place.topic])
-        for place in places
+        topic_partition: next(
+            thread for thread in turns if thread in threads[topic_partition.topic]
+        )
+        for topic_partition in topic_partitions
     }
 
 
 STRATEGIES: Final[Mapping[str, Callable[[Partitions, Threads], Owners]]] = {
     "range": assign_ranges,
-    "roundrobin": assign_in_turn,
+    "roundrobin": assign_round_robin,
 }
 """By the names that ``partition.assignment.strategy`` may have."""

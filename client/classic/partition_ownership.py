@@ -35,12 +35,12 @@ class AlreadyRegistered(Exception):  # noqa: N818 - says what is wrong
 class ClaimRefused(Exception):  # noqa: N818
     """A partition still has its former owner; nothing of the claim was kept."""
 
-    def __init__(self, place: TopicPartition, holder: str) -> None:
-        self.place = place
-        super().__init__(f"{place.topic}-{place.partition} belongs to {holder}")
+    def __init__(self, topic_partition: TopicPartition, holder: str) -> None:
+        self.topic_partition = topic_partition
+        super().__init__(f"{topic_partition.topic}-{topic_partition.partition} belongs to {holder}")
 
 
-class Ownership:
+class PartitionOwnership:
     """What one consumer holds in its group. ``claimed`` is ours until released or the session ends.
 
     Calls must not overlap.
@@ -86,72 +86,87 @@ class Ownership:
         assert not owners.keys() & self.claimed.keys(), "release first"
         life = self._lives
         results = await asyncio.gather(
-            *(self._claim(place, thread) for place, thread in owners.items()),
+            *(self._claim(topic_partition, thread) for topic_partition, thread in owners.items()),
             return_exceptions=True,
         )
         if life != self._lives:
             raise SessionExpired("the session ended while partitions were claimed")
-        failures = [each for each in results if isinstance(each, BaseException)]
+        failures = [failure for failure in results if isinstance(failure, BaseException)]
         perhaps = [
-            place
-            for place, each in zip(owners, results, strict=True)
-            if not isinstance(each, ClaimRefused)
+            topic_partition
+            for topic_partition, result in zip(owners, results, strict=True)
+            if not isinstance(result, ClaimRefused)
         ]
-        self.claimed |= {place: owners[place] for place in perhaps}
+        self.claimed |= {topic_partition: owners[topic_partition] for topic_partition in perhaps}
         if failures:
             await self.release(perhaps)
             raise failures[0]
 
-    async def release(self, places: Iterable[TopicPartition]) -> None:
+    async def release(self, topic_partitions: Iterable[TopicPartition]) -> None:
         """Give up partitions; one that is another's by now is left alone.
 
         Raises ZooKeeperError, and then keeps those that may still be ours.
         """
-        places = [place for place in places if place in self.claimed]
+        topic_partitions = [
+            topic_partition
+            for topic_partition in topic_partitions
+            if topic_partition in self.claimed
+        ]
         results = await asyncio.gather(
-            *(self._release(place, self.claimed[place]) for place in places),
+            *(
+                self._release(topic_partition, self.claimed[topic_partition])
+                for topic_partition in topic_partitions
+            ),
             return_exceptions=True,
         )
-        for place, result in zip(places, results, strict=True):
+        for topic_partition, result in zip(topic_partitions, results, strict=True):
             if result is None:
-                self.claimed.pop(place, None)
+                self.claimed.pop(topic_partition, None)
         for result in results:
             if result is not None:
                 raise result
 
-    async def still_ours(self, places: Iterable[TopicPartition]) -> set[TopicPartition]:
-        """Which of ``places`` are ours beyond doubt: a session of others cannot have them.
+    async def still_ours(self, topic_partitions: Iterable[TopicPartition]) -> set[TopicPartition]:
+        """Which of these are ours beyond doubt: a session of others cannot have them.
 
         A process that slept past its session learns here that others went on without it. Asked
         of ZooKeeper only when the last answer is older than a third of the session timeout.
         """
         clock = asyncio.get_running_loop().time
-        places = [place for place in places if place in self.claimed]
+        topic_partitions = [
+            topic_partition
+            for topic_partition in topic_partitions
+            if topic_partition in self.claimed
+        ]
         session = self._zookeeper.session_id
         asked = clock()
         if self._sure_in == session and asked < self._sure_until:
-            return set(places)
-        holders = await asyncio.gather(*(self._holder(self._path(place)) for place in places))
+            return set(topic_partitions)
+        holders = await asyncio.gather(
+            *(self._holder(self._path(topic_partition)) for topic_partition in topic_partitions)
+        )
         ours = {
-            place
-            for place, holder in zip(places, holders, strict=True)
-            if holder is not None and holder == (self.claimed.get(place), session)
+            topic_partition
+            for topic_partition, holder in zip(topic_partitions, holders, strict=True)
+            if holder is not None and holder == (self.claimed.get(topic_partition), session)
         }
-        if len(ours) == len(places):
+        if len(ours) == len(topic_partitions):
             self._sure_in = session
             self._sure_until = asked + self._zookeeper.session_timeout_ms / 3000
         return ours
 
-    def _path(self, place: TopicPartition) -> str:
-        return znodes.consumer_owner_path(self._group, place.topic, place.partition)
+    def _path(self, topic_partition: TopicPartition) -> str:
+        return znodes.consumer_owner_path(
+            self._group, topic_partition.topic, topic_partition.partition
+        )
 
-    async def _claim(self, place: TopicPartition, thread: str) -> None:
-        holder = await self._take(self._path(place), thread.encode())
+    async def _claim(self, topic_partition: TopicPartition, thread: str) -> None:
+        holder = await self._take(self._path(topic_partition), thread.encode())
         if holder is not None:
-            raise ClaimRefused(place, holder[0])
+            raise ClaimRefused(topic_partition, holder[0])
 
-    async def _release(self, place: TopicPartition, thread: str) -> None:
-        path = self._path(place)
+    async def _release(self, topic_partition: TopicPartition, thread: str) -> None:
+        path = self._path(topic_partition)
         holder = await self._holder(path)
         if holder is not None and holder[0] == thread:
             with contextlib.suppress(NoNode):

@@ -24,14 +24,14 @@ from barnabas.protocol.errors import CorruptRequest, ErrorCode
 from barnabas.protocol.frame import parse_response_header, request_frame
 from barnabas.protocol.messages import api_versions, sasl_authenticate, sasl_handshake
 
-from .in_flight_requests import Answers
+from .in_flight_requests import InFlightRequests
 
-Range = tuple[int, int]
+VersionRange = tuple[int, int]
 """The lowest and the highest version of an API, both inclusive."""
 
-_ANSWER_BYTES_MAX: Final = 256 << 20
-_CORRELATIONS: Final = 1 << 31
-_NO_ANSWER_ACKS: Final = 0
+_RESPONSE_BYTES_MAX: Final = 256 << 20
+_CORRELATION_IDS: Final = 1 << 31
+_NO_RESPONSE_ACKS: Final = 0
 
 
 class Connection:
@@ -42,12 +42,14 @@ class Connection:
     its answer is thrown away. Use from one loop only.
     """
 
-    def __init__(self, answers: Answers, peer: str, client_id: str, timeout_ms: int) -> None:
+    def __init__(
+        self, in_flight: InFlightRequests, peer: str, client_id: str, timeout_ms: int
+    ) -> None:
         self.peer = peer
         """Host and port as they were dialled, for messages."""
-        self.versions: Mapping[int, Range] = {}
+        self.versions: Mapping[int, VersionRange] = {}
         """What the broker serves, by API key."""
-        self._answers = answers
+        self._in_flight = in_flight
         self._client_id = client_id
         self._timeout_ms = timeout_ms
         self._correlation_id = 0
@@ -69,26 +71,26 @@ class Connection:
         """
         peer = f"{host}:{port}"
         loop = asyncio.get_running_loop()
-        answers = Answers(loop, peer, answer_bytes_max=_ANSWER_BYTES_MAX)
-        connection = cls(answers, peer, client_id, timeout_ms)
+        in_flight = InFlightRequests(loop, peer, response_bytes_max=_RESPONSE_BYTES_MAX)
+        connection = cls(in_flight, peer, client_id, timeout_ms)
         try:
             async with asyncio.timeout(timeout_ms / 1000):
-                await loop.create_connection(lambda: answers, host, port)
+                await loop.create_connection(lambda: in_flight, host, port)
                 await connection._agree_on_versions()
                 if sasl is not None:
                     await connection._authenticate(*sasl)
         except (OSError, OverflowError, ValueError) as error:  # the last two: no such address
-            await answers.close()
+            await in_flight.close()
             raise Disconnected(f"no connection to {peer}: {_reason(error, timeout_ms)}") from error
         except BaseException:
-            await answers.close()
+            await in_flight.close()
             raise
         return connection
 
     @property
     def is_closed(self) -> bool:
         """It ended, from whichever side: every request will raise Disconnected."""
-        return self._answers.is_closed
+        return self._in_flight.is_closed
 
     def version_of(self, message_class: type, most: int | None = None) -> int:
         """The highest version of a request that both sides speak, not above ``most``.
@@ -121,11 +123,11 @@ class Connection:
         message_class = type(message)
         chosen = self.version_of(message_class) if version is None else version
         limit_ms = self._timeout_ms if timeout_ms is None else timeout_ms
-        if self._answers.is_paused:
+        if self._in_flight.is_paused:
             await self._drained(limit_ms)
-        if _wants_no_answer(message):
+        if _expects_no_response(message):
             spec = api.spec_of(message_class)
-            self._answers.tell(
+            self._in_flight.send_without_response(
                 self._frame(spec.key, chosen, encoder(message_class, chosen)(message))
             )
             return None
@@ -140,7 +142,7 @@ class Connection:
         message_class = type(message)
         body = encoder(message_class, version)(message)
         frame = self._frame(api.spec_of(message_class).key, version, body)
-        return self._answers.ask(self._correlation_id, frame, timeout_ms / 1000)
+        return self._in_flight.send(self._correlation_id, frame, timeout_ms / 1000)
 
     def read(self, message_class: type, version: int, frame: bytes) -> Any:
         """The answer to a request of this class; raises Disconnected when it is corrupt."""
@@ -148,7 +150,7 @@ class Connection:
 
     async def close(self) -> None:
         """End the connection; requests under way raise Disconnected. Closing twice is allowed."""
-        await self._answers.close()
+        await self._in_flight.close()
 
     async def __aenter__(self) -> Self:
         """The open connection."""
@@ -166,14 +168,14 @@ class Connection:
     async def _drained(self, limit_ms: int) -> None:
         try:
             async with asyncio.timeout(limit_ms / 1000):
-                await self._answers.drained()
+                await self._in_flight.drained()
         except TimeoutError as error:
             failure = RequestTimedOut(f"{self.peer} took nothing for {limit_ms} ms")
-            self._answers.fail(failure)
+            self._in_flight.fail(failure)
             raise failure from error
 
     def _frame(self, key: int, version: int, body: bytes) -> bytes:
-        self._correlation_id = (self._correlation_id + 1) % _CORRELATIONS
+        self._correlation_id = (self._correlation_id + 1) % _CORRELATION_IDS
         return request_frame(key, version, self._correlation_id, self._client_id, body)
 
     def _decoded(self, spec: api.ApiSpec, version: int, frame: bytes) -> Any:
@@ -183,7 +185,7 @@ class Connection:
             return decoder(spec.response, version)(frame, start)
         except CorruptRequest as error:
             failure = Disconnected(f"{self.peer} sent a corrupt {spec.name} answer: {error}")
-            self._answers.fail(failure)
+            self._in_flight.fail(failure)
             raise failure from error
 
     async def _agree_on_versions(self) -> None:
@@ -195,17 +197,17 @@ class Connection:
         version = spec.versions[1]
         frame = await self._raw(request, version)
         if _error_code(frame) == ErrorCode.UNSUPPORTED_VERSION:
-            offered = _ranges(self._decoded(spec, 0, frame))
+            offered = _version_ranges(self._decoded(spec, 0, frame))
             version = min(version, offered.get(spec.key, (0, 0))[1])
             frame = await self._raw(request, version)
         answer = self._decoded(spec, version, frame)
         raise_for(answer.error_code)
-        self.versions = _ranges(answer)
+        self.versions = _version_ranges(answer)
 
     async def _raw(self, request: api_versions.ApiVersionsRequest, version: int) -> bytes:
         body = encoder(type(request), version)(request)
         frame = self._frame(api.spec_of(type(request)).key, version, body)
-        return await self._answers.ask(self._correlation_id, frame, self._timeout_ms / 1000)
+        return await self._in_flight.send(self._correlation_id, frame, self._timeout_ms / 1000)
 
     async def _authenticate(self, user: str, password: str) -> None:
         handshake = await self.request(sasl_handshake.SaslHandshakeRequest(mechanism="PLAIN"))
@@ -232,9 +234,9 @@ def _error_code(frame: bytes) -> int:
     return int.from_bytes(frame[4:6], signed=True)
 
 
-def _ranges(answer: Any) -> dict[int, Range]:
+def _version_ranges(answer: Any) -> dict[int, VersionRange]:
     return {item.api_key: (item.min_version, item.max_version) for item in answer.api_keys}
 
 
-def _wants_no_answer(message: Any) -> bool:
-    return getattr(message, "acks", None) == _NO_ANSWER_ACKS
+def _expects_no_response(message: Any) -> bool:
+    return getattr(message, "acks", None) == _NO_RESPONSE_ACKS

@@ -17,7 +17,7 @@ _SIZE: Final = struct.Struct(">i")
 _SIZE_AND_CORRELATION: Final = struct.Struct(">ii")
 
 
-class _Awaited:
+class _InFlightRequest:
     """A request on its way: which answer ends it, who waits, until when."""
 
     __slots__ = ("correlation_id", "future", "timer")
@@ -30,36 +30,36 @@ class _Awaited:
         self.timer = timer
 
 
-class Answers(asyncio.Protocol):
+class InFlightRequests(asyncio.Protocol):
     """Matches the frames that arrive with the requests that were sent.
 
-    An answer that is late, out of order or larger than ``answer_bytes_max`` ends the connection,
+    An answer that is late, out of order or larger than ``response_bytes_max`` ends the connection,
     because nothing behind it can be trusted; all who wait are told why.
     """
 
     def __init__(
-        self, loop: asyncio.AbstractEventLoop, peer: str, *, answer_bytes_max: int
+        self, loop: asyncio.AbstractEventLoop, peer: str, *, response_bytes_max: int
     ) -> None:
         self.is_closed = False
         self._loop = loop
         self._peer = peer
-        self._answer_bytes_max = answer_bytes_max
+        self._response_bytes_max = response_bytes_max
         self._transport: asyncio.Transport | None = None
         self._received = bytearray()
-        self._awaited: deque[_Awaited] = deque()
+        self._in_flight: deque[_InFlightRequest] = deque()
         self._failure: KafkaError | None = None
         self._writable: asyncio.Future[None] | None = None
-        self._gone: asyncio.Future[None] = loop.create_future()
+        self._disconnected: asyncio.Future[None] = loop.create_future()
 
-    def ask(self, correlation_id: int, frame: bytes, timeout_s: float) -> asyncio.Future[bytes]:
+    def send(self, correlation_id: int, frame: bytes, timeout_s: float) -> asyncio.Future[bytes]:
         """Write ``frame`` and promise its answer: a frame without its size."""
         future: asyncio.Future[bytes] = self._loop.create_future()
         timer = self._loop.call_later(timeout_s, self._expire, timeout_s)
-        self._awaited.append(_Awaited(correlation_id, future, timer))
-        self.tell(frame)
+        self._in_flight.append(_InFlightRequest(correlation_id, future, timer))
+        self.send_without_response(frame)
         return future
 
-    def tell(self, frame: bytes) -> None:
+    def send_without_response(self, frame: bytes) -> None:
         """Write ``frame``, to which no answer comes."""
         if self._failure is not None:
             raise Disconnected(self._failure.message)
@@ -80,7 +80,7 @@ class Answers(asyncio.Protocol):
         """End the connection and return when it is gone; who still waits gets Disconnected."""
         self.fail(Disconnected(f"connection to {self._peer} was closed"))
         if self._transport is not None:
-            await asyncio.shield(self._gone)
+            await asyncio.shield(self._disconnected)
 
     def fail(self, error: KafkaError) -> None:
         """End the connection because of ``error``, which all who wait receive."""
@@ -88,11 +88,11 @@ class Answers(asyncio.Protocol):
             return
         self._failure = error
         self.is_closed = True
-        while self._awaited:
-            awaited = self._awaited.popleft()
-            awaited.timer.cancel()
-            if not awaited.future.done():
-                awaited.future.set_exception(error)
+        while self._in_flight:
+            request = self._in_flight.popleft()
+            request.timer.cancel()
+            if not request.future.done():
+                request.future.set_exception(error)
         self.resume_writing()
         if self._transport is not None:
             self._transport.abort()
@@ -105,8 +105,8 @@ class Answers(asyncio.Protocol):
         """Tell all who wait."""
         reason = f": {exc}" if exc is not None else ""
         self.fail(Disconnected(f"{self._peer} closed the connection{reason}"))
-        if not self._gone.done():
-            self._gone.set_result(None)
+        if not self._disconnected.done():
+            self._disconnected.set_result(None)
 
     def pause_writing(self) -> None:
         """Let :meth:`drained` wait: the peer reads slower than we write."""
@@ -125,25 +125,25 @@ class Answers(asyncio.Protocol):
         position = 0
         while len(received) - position >= _SIZE_AND_CORRELATION.size:
             size, correlation_id = _SIZE_AND_CORRELATION.unpack_from(received, position)
-            if not _SIZE.size <= size <= self._answer_bytes_max:
+            if not _SIZE.size <= size <= self._response_bytes_max:
                 self.fail(Disconnected(f"{self._peer} sent a frame of {size} bytes"))
                 return
             end = position + _SIZE.size + size
             if len(received) < end:
                 break
             frame = bytes(memoryview(received)[position + _SIZE.size : end])
-            self._answer(correlation_id, frame)
+            self._complete(correlation_id, frame)
             position = end
         del received[:position]
 
-    def _answer(self, correlation_id: int, frame: bytes) -> None:
-        if not self._awaited or self._awaited[0].correlation_id != correlation_id:
+    def _complete(self, correlation_id: int, frame: bytes) -> None:
+        if not self._in_flight or self._in_flight[0].correlation_id != correlation_id:
             self.fail(Disconnected(f"{self._peer} answered what nobody asked: {correlation_id}"))
             return
-        awaited = self._awaited.popleft()
-        awaited.timer.cancel()
-        if not awaited.future.done():
-            awaited.future.set_result(frame)
+        request = self._in_flight.popleft()
+        request.timer.cancel()
+        if not request.future.done():
+            request.future.set_result(frame)
 
     def _expire(self, timeout_s: float) -> None:
         self.fail(RequestTimedOut(f"{self._peer} did not answer within {timeout_s:g} s"))

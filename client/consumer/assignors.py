@@ -80,9 +80,11 @@ class RoundRobinAssignor:
         """Deal out in turns."""
         found: Assigned = {member.member_id: [] for member in members}
         turns = cycle(_ordered(members))
-        for place in _places(members, counts):
-            member = next(each for each in turns if place.topic in each.topics)
-            found[member.member_id].append(place)
+        for topic_partition in _topic_partitions(members, counts):
+            member = next(
+                candidate for candidate in turns if topic_partition.topic in candidate.topics
+            )
+            found[member.member_id].append(topic_partition)
         return found
 
 
@@ -99,9 +101,11 @@ class CooperativeStickyAssignor:
         """Deal out, and hold back what its owner has still to give up."""
         owners = _owners(members, counts)
         found = self.balance(members, counts, owners)
-        for member_id, places in found.items():
+        for member_id, topic_partitions in found.items():
             found[member_id] = [
-                place for place in places if owners.get(place, member_id) == member_id
+                topic_partition
+                for topic_partition in topic_partitions
+                if owners.get(topic_partition, member_id) == member_id
             ]
         return found
 
@@ -117,24 +121,27 @@ class CooperativeStickyAssignor:
         }
         readers = _readers(members, counts)
         homeless = []
-        for place in _places(members, counts):
-            if place in owners:
-                shares[owners[place]][place] = None
+        for topic_partition in _topic_partitions(members, counts):
+            if topic_partition in owners:
+                shares[owners[topic_partition]][topic_partition] = None
             else:
-                homeless.append(place)
-        homeless.sort(key=lambda place: len(readers[place.topic]))
-        for place in homeless:
-            least = min(readers[place.topic], key=lambda member_id: len(shares[member_id]))
-            shares[least][place] = None
+                homeless.append(topic_partition)
+        homeless.sort(key=lambda topic_partition: len(readers[topic_partition.topic]))
+        for topic_partition in homeless:
+            least = min(
+                readers[topic_partition.topic], key=lambda member_id: len(shares[member_id])
+            )
+            shares[least][topic_partition] = None
         while move := _move(shares, readers):
-            place, source, target = move
-            del shares[source][place]
-            shares[target][place] = None
+            topic_partition, source, target = move
+            del shares[source][topic_partition]
+            shares[target][topic_partition] = None
         return {member_id: sorted(share) for member_id, share in shares.items()}
 
 
 ASSIGNORS: Final[Mapping[str, Assignor]] = {
-    each.name: each for each in (RangeAssignor(), RoundRobinAssignor(), CooperativeStickyAssignor())
+    assignor.name: assignor
+    for assignor in (RangeAssignor(), RoundRobinAssignor(), CooperativeStickyAssignor())
 }
 
 
@@ -161,49 +168,54 @@ def candidate(member_id: str, instance_id: str | None, data: bytes) -> Candidate
     if generation < 0 and len(user_data) == _GENERATION_BYTES:
         generation = int.from_bytes(user_data, "big", signed=True)
     owned = [
-        TopicPartition(each.topic, number)
-        for each in said.owned_partitions
-        for number in each.partitions
+        TopicPartition(of_topic.topic, number)
+        for of_topic in said.owned_partitions
+        for number in of_topic.partitions
     ]
     return Candidate(member_id, instance_id, frozenset(said.topics), tuple(owned), generation)
 
 
-def assignment_bytes(places: Iterable[TopicPartition]) -> bytes:
+def assignment_bytes(topic_partitions: Iterable[TopicPartition]) -> bytes:
     """What the leader sends to one member."""
     return consumer_protocol.build_assignment(
-        consumer_protocol.Assignment(assigned_partitions=_by_topic(places)), 1
+        consumer_protocol.Assignment(assigned_partitions=_by_topic(topic_partitions)), 1
     )
 
 
-def assigned_places(data: bytes) -> set[TopicPartition]:
+def assigned_topic_partitions(data: bytes) -> set[TopicPartition]:
     """What a member was given; raises CorruptRequest."""
     if not data:
         return set()
     given = consumer_protocol.parse_assignment(data)
-    if any(number < 0 for each in given.assigned_partitions for number in each.partitions):
+    if any(number < 0 for of_topic in given.assigned_partitions for number in of_topic.partitions):
         raise CorruptRequest("an assignment of a negative partition")
     return {
-        TopicPartition(each.topic, number)
-        for each in given.assigned_partitions
-        for number in each.partitions
+        TopicPartition(of_topic.topic, number)
+        for of_topic in given.assigned_partitions
+        for number in of_topic.partitions
     }
 
 
-def _by_topic(places: Iterable[TopicPartition]) -> list[TopicPartitions]:
+def _by_topic(topic_partitions: Iterable[TopicPartition]) -> list[TopicPartitions]:
     topics: dict[str, list[int]] = defaultdict(list)
-    for topic, partition in sorted(places):
+    for topic, partition in sorted(topic_partitions):
         topics[topic].append(partition)
-    return [TopicPartitions(topic=name, partitions=each) for name, each in topics.items()]
+    return [
+        TopicPartitions(topic=name, partitions=partitions) for name, partitions in topics.items()
+    ]
 
 
 def _ordered(members: Iterable[Candidate]) -> list[Candidate]:
     """Static members first, by the name that outlives them."""
     return sorted(
-        members, key=lambda each: (each.instance_id is None, each.instance_id or each.member_id)
+        members,
+        key=lambda member: (member.instance_id is None, member.instance_id or member.member_id),
     )
 
 
-def _places(members: Iterable[Candidate], counts: Mapping[str, int]) -> list[TopicPartition]:
+def _topic_partitions(
+    members: Iterable[Candidate], counts: Mapping[str, int]
+) -> list[TopicPartition]:
     """Every partition that somebody wants to read."""
     wanted = frozenset[str]().union(*(member.topics for member in members))
     return [
@@ -228,15 +240,17 @@ def _owners(members: Iterable[Candidate], counts: Mapping[str, int]) -> dict[Top
     """
     claims: dict[TopicPartition, list[tuple[int, str]]] = defaultdict(list)
     for member in members:
-        for place in member.owned:
-            if place.topic in member.topics and place.partition < counts.get(place.topic, 0):
-                claims[place].append((member.generation, member.member_id))
+        for topic_partition in member.owned:
+            if topic_partition.topic in member.topics and topic_partition.partition < counts.get(
+                topic_partition.topic, 0
+            ):
+                claims[topic_partition].append((member.generation, member.member_id))
     found = {}
-    for place, claimed in claims.items():
+    for topic_partition, claimed in claims.items():
         newest = max(generation for generation, _ in claimed)
         owners = [member_id for generation, member_id in claimed if generation == newest]
         if len(owners) == 1:
-            found[place] = owners[0]
+            found[topic_partition] = owners[0]
     return found
 
 
@@ -246,9 +260,9 @@ def _move(
     """One partition whose move makes shares more alike; None when there is none."""
     sizes = {member_id: len(share) for member_id, share in shares.items()}
     for source in sorted(sizes, key=lambda member_id: -sizes[member_id]):
-        last_of = {place.topic: place for place in shares[source]}
-        for topic, place in last_of.items():
+        last_of = {topic_partition.topic: topic_partition for topic_partition in shares[source]}
+        for topic, topic_partition in last_of.items():
             target = min(readers[topic], key=lambda member_id: sizes[member_id])
             if sizes[source] - sizes[target] > 1:
-                return place, source, target
+                return topic_partition, source, target
     return None

@@ -29,7 +29,7 @@ class ConsumedRecord(NamedTuple):
 class RecordSource(Protocol):
     """What can become records; fetched_batches.py has the one that reads bytes."""
 
-    def records(self, place: TopicPartition) -> Sequence[ConsumedRecord]:
+    def records(self, topic_partition: TopicPartition) -> Sequence[ConsumedRecord]:
         """All of them; raises DecodingFailed."""
         ...
 
@@ -37,7 +37,7 @@ class RecordSource(Protocol):
         """Only the values."""
         ...
 
-    def iterate(self, place: TopicPartition) -> Iterator[ConsumedRecord]:
+    def iterate(self, topic_partition: TopicPartition) -> Iterator[ConsumedRecord]:
         """One after the other, none kept; raises DecodingFailed."""
         ...
 
@@ -59,25 +59,25 @@ class Chunk:
         "high_watermark",
         "leader_epoch",
         "next_offset",
-        "place",
-        "turn",
+        "seek_id",
+        "topic_partition",
     )
 
     def __init__(
         self,
-        place: TopicPartition,
+        topic_partition: TopicPartition,
         source: RecordSource,
         next_offset: int,
         leader_epoch: int = -1,
         high_watermark: int = -1,
-        turn: int = -1,
+        seek_id: int = -1,
     ) -> None:
-        self.place = place
+        self.topic_partition = topic_partition
         self.next_offset = next_offset
         self.leader_epoch = leader_epoch
         """Of the last batch read; commit it with ``next_offset``. -1 for unknown."""
         self.high_watermark = high_watermark
-        self.turn = turn
+        self.seek_id = seek_id
         """Which way through the partition it belongs to: a seek begins another."""
         self._source: RecordSource | None = source
         self._records: Sequence[ConsumedRecord] = ()
@@ -85,17 +85,17 @@ class Chunk:
     @property
     def topic(self) -> str:
         """The topic that was read."""
-        return self.place.topic
+        return self.topic_partition.topic
 
     @property
     def partition(self) -> int:
         """The partition that was read."""
-        return self.place.partition
+        return self.topic_partition.partition
 
     def records(self) -> Sequence[ConsumedRecord]:
         """The records in order; raises DecodingFailed when their bytes are none."""
         if self._source is not None:
-            self._records, self._source = self._source.records(self.place), None
+            self._records, self._source = self._source.records(self.topic_partition), None
         return self._records
 
     def values(self) -> list[Any]:
@@ -125,12 +125,17 @@ class Chunk:
         """The records in order; they are decoded as they are asked for, and not kept."""
         if self._source is None:
             return iter(self._records)
-        return self._source.iterate(self.place)
+        return self._source.iterate(self.topic_partition)
 
     def _part(self, records: Sequence[ConsumedRecord], next_offset: int) -> Chunk:
         source = _Ready(records)
         return Chunk(
-            self.place, source, next_offset, self.leader_epoch, self.high_watermark, self.turn
+            self.topic_partition,
+            source,
+            next_offset,
+            self.leader_epoch,
+            self.high_watermark,
+            self.seek_id,
         )
 
 
@@ -138,13 +143,13 @@ class _Ready:
     def __init__(self, records: Sequence[ConsumedRecord]) -> None:
         self._records = records
 
-    def records(self, place: TopicPartition) -> Sequence[ConsumedRecord]:
+    def records(self, topic_partition: TopicPartition) -> Sequence[ConsumedRecord]:
         return self._records
 
     def values(self) -> list[Any]:
         return [record[5] for record in self._records]
 
-    def iterate(self, place: TopicPartition) -> Iterator[ConsumedRecord]:
+    def iterate(self, topic_partition: TopicPartition) -> Iterator[ConsumedRecord]:
         return iter(self._records)
 
     def count(self) -> int:

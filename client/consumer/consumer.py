@@ -20,14 +20,14 @@ from barnabas.client.topology import TopicPartition
 from .consumed_records import Chunk, ConsumedRecord
 from .consumer_batch import Batch
 from .consumer_config import ConsumerConfig, parse_consumer
-from .consumer_rebalance import GroupConsumer, Places, RebalanceListener
+from .consumer_rebalance import GroupConsumer, PartitionSet, RebalanceListener
 from .dataframes import arrow_table, pandas_frame
 from .fetch_config import FetchConfig
 from .fetcher import Fetcher
 from .group_offsets import CommittedOffset
 from .list_offsets import EARLIEST, LATEST, offsets_for
-from .offset_commits import Commits, Offsets
-from .subscription_state import Hands
+from .offset_commits import OffsetCommitter, Offsets
+from .subscription_state import SubscriptionState
 
 if TYPE_CHECKING:
     import pandas
@@ -67,11 +67,11 @@ class Consumer:
         self._listener = listener or RebalanceListener()
         self._topics = frozenset(topics)
         self._pattern = pattern
-        self._hands = Hands()
-        self._places: set[TopicPartition] = set()
+        self._subscription = SubscriptionState()
+        self._topic_partitions: set[TopicPartition] = set()
         self._tasks = Tasks(lambda error: None)
         self._member: GroupConsumer | None = None
-        self._commits: Commits | None = None
+        self._committer: OffsetCommitter | None = None
         self._is_started = self._is_closed = False
 
     async def start(self) -> None:
@@ -91,11 +91,11 @@ class Consumer:
                 self._fetcher,
                 listener=self._listener,
                 before_revoke=self._before_revoke,
-                forget=self._hands.forget,
+                forget=self._subscription.forget,
             )
-            self._commits = Commits(self.config, self._member, self._hands)
+            self._committer = OffsetCommitter(self.config, self._member, self._subscription)
             if self.config.auto_commit:
-                self._tasks.spawn(self._commits.commit_now_and_then(), "auto commit")
+                self._tasks.spawn(self._committer.commit_now_and_then(), "auto commit")
         if self._topics or self._pattern is not None:
             await self.subscribe(*self._topics, pattern=self._pattern)
 
@@ -109,63 +109,73 @@ class Consumer:
         counts = self.cluster.topology.counts
         for topic in topics:
             if topic not in counts:
-                raise KafkaError(self.cluster.topology.refusals[topic], topic)
-        places = [TopicPartition(topic, i) for topic in topics for i in range(counts[topic])]
-        await self.assign(places)
+                raise KafkaError(self.cluster.topology.topic_errors[topic], topic)
+        topic_partitions = [
+            TopicPartition(topic, i) for topic in topics for i in range(counts[topic])
+        ]
+        await self.assign(topic_partitions)
 
     async def assign(
-        self, places: Iterable[TopicPartition] | Mapping[TopicPartition, int | None]
+        self, topic_partitions: Iterable[TopicPartition] | Mapping[TopicPartition, int | None]
     ) -> None:
         """Read exactly these, from the given offsets, or from the committed ones if there are any.
 
         No member of the group then, if there is one: its offsets may be committed only while it
         has no members.
         """
-        positions = dict(places) if isinstance(places, Mapping) else dict.fromkeys(places)
-        unknown = [place for place, offset in positions.items() if offset is None]
+        positions = (
+            dict(topic_partitions)
+            if isinstance(topic_partitions, Mapping)
+            else dict.fromkeys(topic_partitions)
+        )
+        unknown = [
+            topic_partition for topic_partition, offset in positions.items() if offset is None
+        ]
         if self._member is not None and unknown:
             committed = await self._member.offsets.fetch(unknown)
-            positions |= {place: each.offset for place, each in committed.items()}
-        self._hands.forget(self._places - positions.keys())
-        self._fetcher.remove(self._places - positions.keys())
+            positions |= {
+                topic_partition: offset.offset for topic_partition, offset in committed.items()
+            }
+        self._subscription.forget(self._topic_partitions - positions.keys())
+        self._fetcher.remove(self._topic_partitions - positions.keys())
         self._fetcher.add(positions)
-        self._places = set(positions)
+        self._topic_partitions = set(positions)
 
     @property
-    def assignment(self) -> Places:
+    def assignment(self) -> PartitionSet:
         """The partitions that are read now."""
         return frozenset(self._open)
 
     @property
-    def paused(self) -> Places:
+    def paused(self) -> PartitionSet:
         """Those that wait for :meth:`resume`."""
         return self._fetcher.paused
 
-    def pause(self, *places: TopicPartition) -> None:
+    def pause(self, *topic_partitions: TopicPartition) -> None:
         """Hand out nothing of these until :meth:`resume`."""
-        self._fetcher.pause(places)
+        self._fetcher.pause(topic_partitions)
 
-    def resume(self, *places: TopicPartition) -> None:
+    def resume(self, *topic_partitions: TopicPartition) -> None:
         """Undo :meth:`pause`."""
-        self._fetcher.resume(places)
+        self._fetcher.resume(topic_partitions)
 
-    def position(self, place: TopicPartition) -> int | None:
+    def position(self, topic_partition: TopicPartition) -> int | None:
         """The offset of the next record that will be handed out; None while nobody knows it."""
-        waiting = self._hands.position(place)
-        return self._fetcher.position(place) if waiting is None else waiting
+        waiting = self._subscription.position(topic_partition)
+        return self._fetcher.position(topic_partition) if waiting is None else waiting
 
-    def seek(self, place: TopicPartition, offset: int) -> None:
+    def seek(self, topic_partition: TopicPartition, offset: int) -> None:
         """Read on at ``offset``; raises KeyError for a partition that is not read."""
-        self._fetcher.seek(place, offset)
-        self._hands.forget([place])
+        self._fetcher.seek(topic_partition, offset)
+        self._subscription.forget([topic_partition])
 
-    async def seek_to_beginning(self, *places: TopicPartition) -> None:
+    async def seek_to_beginning(self, *topic_partitions: TopicPartition) -> None:
         """Read these, or everything, from the first record that is still kept."""
-        await self._seek_to(EARLIEST, places)
+        await self._seek_to(EARLIEST, topic_partitions)
 
-    async def seek_to_end(self, *places: TopicPartition) -> None:
+    async def seek_to_end(self, *topic_partitions: TopicPartition) -> None:
         """Read only what is written from now on."""
-        await self._seek_to(LATEST, places)
+        await self._seek_to(LATEST, topic_partitions)
 
     async def offsets_for_times(
         self, times: Mapping[TopicPartition, int]
@@ -180,15 +190,17 @@ class Consumer:
 
         Raises CommitFailed when the group went on without us: nothing was stored then.
         """
-        assert self._commits is not None, "only a consumer with a group commits"
-        await self._commits.commit(self._hands.given() if offsets is None else offsets)
+        assert self._committer is not None, "only a consumer with a group commits"
+        await self._committer.commit(
+            self._subscription.handed_out() if offsets is None else offsets
+        )
 
     async def committed(
-        self, places: Iterable[TopicPartition] | None = None
+        self, topic_partitions: Iterable[TopicPartition] | None = None
     ) -> dict[TopicPartition, CommittedOffset]:
-        """What the group has committed, in ``places`` or everywhere."""
+        """What the group has committed, in ``topic_partitions`` or everywhere."""
         assert self._member is not None, "only a consumer with a group has committed"
-        return await self._member.offsets.fetch(places)
+        return await self._member.offsets.fetch(topic_partitions)
 
     async def batches(
         self, max_records: int = RECORDS_MAX, timeout_s: float = TIMEOUT_S
@@ -225,7 +237,7 @@ class Consumer:
         while chunk is not None:
             part, rest = chunk.split(max_records - count)
             if rest is not None:
-                self._hands.left.appendleft(rest)
+                self._subscription.pending.appendleft(rest)
             chunks.append(part)
             count += len(part)
             if count >= max_records:
@@ -234,7 +246,7 @@ class Consumer:
         chunks = self._still_ours(chunks)
         if not chunks:
             return await self.next_batch(max_records, timeout_s=timeout_s, gather_s=gather_s)
-        self._hands.give(chunks)
+        self._subscription.hand_out(chunks)
         self._fill()
         return Batch(chunks, self._commit_batch)
 
@@ -253,9 +265,9 @@ class Consumer:
         while True:
             chunk = await self.next_chunk()
             for index, record in enumerate(chunk.records()):
-                self._hands.reach(chunk, index)
+                self._subscription.mark_delivered(chunk, index)
                 yield record
-                if not await self.goes_on(chunk):
+                if not await self.may_continue(chunk):
                     break
 
     async def next_chunk(self) -> Chunk:
@@ -263,24 +275,24 @@ class Consumer:
         await self._ask()
         chunk = await self._take(None)
         assert chunk is not None, "no limit, but nothing came"
-        self._hands.take(chunk)
+        self._subscription.begin_chunk(chunk)
         self._fill()
         return chunk
 
-    def reach(self, chunk: Chunk, index: int) -> None:
+    def mark_delivered(self, chunk: Chunk, index: int) -> None:
         """The application has the record ``index`` of ``chunk`` in hand now."""
-        self._hands.reach(chunk, index)
+        self._subscription.mark_delivered(chunk, index)
 
-    async def goes_on(self, chunk: Chunk) -> bool:
+    async def may_continue(self, chunk: Chunk) -> bool:
         """Let a rebalance that waits go on; whether the rest of ``chunk`` is still ours to read."""
-        if self._hands.is_elsewhere(chunk):
+        if self._subscription.has_left(chunk):
             return False
         if self._member is not None and self._member.is_waiting:
-            self._hands.ask_record()
-            await self._give_way()
-            if chunk.place not in self._member.open:
+            self._subscription.finish_record()
+            await self._let_rebalance_run()
+            if chunk.topic_partition not in self._member.open:
                 return False
-            self._member.fill_hands()
+            self._member.note_handed_out()
         return True
 
     async def close(self) -> None:
@@ -311,10 +323,14 @@ class Consumer:
         self._is_closed = True
         await self._tasks.close()
         try:
-            if self._member is not None and self._commits is not None:
+            if self._member is not None and self._committer is not None:
                 if self.config.auto_commit and self._is_started:
-                    done = self._hands.given() if is_clean else self._hands.finished()
-                    await self._commits.commit_quietly(done)
+                    done = (
+                        self._subscription.handed_out()
+                        if is_clean
+                        else self._subscription.finished()
+                    )
+                    await self._committer.commit_quietly(done)
                 await self._member.close()
         finally:
             await self._fetcher.close()
@@ -322,31 +338,31 @@ class Consumer:
 
     @property
     def _open(self) -> Collection[TopicPartition]:
-        if self._member is not None and not self._places:
+        if self._member is not None and not self._topic_partitions:
             return self._member.open
-        return self._places
+        return self._topic_partitions
 
     async def _ask(self) -> None:
         """The application wants more: it is done with what it had."""
         assert self._is_started, "use the consumer in `async with`, or start it"
-        self._hands.empty()
-        await self._give_way()
+        self._subscription.finish_all()
+        await self._let_rebalance_run()
 
-    async def _give_way(self) -> None:
-        """Hands are free; a rebalance that waits for it runs as far as closing what it takes."""
+    async def _let_rebalance_run(self) -> None:
+        """The application holds nothing now: a rebalance that waits for that runs first."""
         if self._member is not None:
-            self._member.hands_free.set()
+            self._member.holds_nothing.set()
             if self._member.is_waiting:
                 await asyncio.sleep(0)
 
     def _fill(self) -> None:
         if self._member is not None:
-            self._member.fill_hands()
+            self._member.note_handed_out()
 
     async def _take(self, timeout_s: float | None) -> Chunk | None:
         """The next chunk that may be handed out, one that was split first."""
-        if self._hands.left:
-            left = self._hands.next_left(self._may_give)
+        if self._subscription.pending:
+            left = self._subscription.next_pending(self._may_give)
             if left is not None:
                 return left
         loop = asyncio.get_running_loop()
@@ -361,32 +377,38 @@ class Consumer:
 
     def _may_give(self, chunk: Chunk) -> bool:
         """Whether nobody took the chunk's partition, moved in it or paused it meanwhile."""
-        place = chunk.place
-        is_ours = place in self._open and self._fetcher.is_current(chunk)
-        return is_ours and place not in self._fetcher.paused
+        topic_partition = chunk.topic_partition
+        is_ours = topic_partition in self._open and self._fetcher.is_current(chunk)
+        return is_ours and topic_partition not in self._fetcher.paused
 
     def _still_ours(self, chunks: Sequence[Chunk]) -> list[Chunk]:
         """Those that may be given still; those that were paused meanwhile are kept for later."""
         for chunk in reversed(chunks):
-            if chunk.place in self._fetcher.paused and self._fetcher.is_current(chunk):
-                self._hands.left.appendleft(chunk)
+            if chunk.topic_partition in self._fetcher.paused and self._fetcher.is_current(chunk):
+                self._subscription.pending.appendleft(chunk)
         return [chunk for chunk in chunks if self._may_give(chunk)]
 
-    async def _before_revoke(self, places: Places) -> None:
-        if self.config.auto_commit and self._commits is not None:
-            finished = self._hands.finished()
-            due = {place: finished[place] for place in places if place in finished}
-            await self._commits.commit_quietly(due)
-        self._hands.forget(places)
+    async def _before_revoke(self, topic_partitions: PartitionSet) -> None:
+        if self.config.auto_commit and self._committer is not None:
+            finished = self._subscription.finished()
+            due = {
+                topic_partition: finished[topic_partition]
+                for topic_partition in topic_partitions
+                if topic_partition in finished
+            }
+            await self._committer.commit_quietly(due)
+        self._subscription.forget(topic_partitions)
 
     async def _commit_batch(self, offsets: dict[TopicPartition, CommittedOffset]) -> None:
-        assert self._commits is not None, "only a consumer with a group commits"
-        await self._commits.commit_handed_out(offsets)
+        assert self._committer is not None, "only a consumer with a group commits"
+        await self._committer.commit_handed_out(offsets)
 
-    async def _seek_to(self, time: int, places: Collection[TopicPartition]) -> None:
-        chosen = list(places or self._open)
-        for place, offset in (await self.offsets_for_times(dict.fromkeys(chosen, time))).items():
-            self.seek(place, offset)
+    async def _seek_to(self, time: int, topic_partitions: Collection[TopicPartition]) -> None:
+        chosen = list(topic_partitions or self._open)
+        for topic_partition, offset in (
+            await self.offsets_for_times(dict.fromkeys(chosen, time))
+        ).items():
+            self.seek(topic_partition, offset)
 
     async def _gathered(self, max_records: int, timeout_s: float) -> list[ConsumedRecord]:
         found: list[ConsumedRecord] = []

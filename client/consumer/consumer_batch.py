@@ -37,7 +37,7 @@ class Batch:
     def offsets(self) -> dict[TopicPartition, CommittedOffset]:
         """Where to read on after this batch, by partition."""
         return {
-            chunk.place: CommittedOffset(chunk.next_offset, "", chunk.leader_epoch)
+            chunk.topic_partition: CommittedOffset(chunk.next_offset, "", chunk.leader_epoch)
             for chunk in self.chunks
         }
 

@@ -16,12 +16,18 @@ from typing import Final
 from barnabas.client.background import Tasks
 from barnabas.client.cluster import Cluster
 from barnabas.client.errors import KafkaError
-from barnabas.client.retry import may_pass
+from barnabas.client.retry import may_succeed_later
 from barnabas.client.topology import TopicPartition
 from barnabas.protocol.errors import CorruptRequest, ErrorCode
 from barnabas.protocol.messages.join_group import JoinGroupResponse
 
-from .assignors import ASSIGNORS, assigned_places, assignment_bytes, candidate, subscription_bytes
+from .assignors import (
+    ASSIGNORS,
+    assigned_topic_partitions,
+    assignment_bytes,
+    candidate,
+    subscription_bytes,
+)
 from .consumer_config import ConsumerConfig
 from .fetcher import Fetcher
 from .group_member import GroupMember, MustRejoin, listed
@@ -29,7 +35,7 @@ from .group_offsets import GroupOffsets
 
 log = logging.getLogger(__name__)
 
-Places = frozenset[TopicPartition]
+PartitionSet = frozenset[TopicPartition]
 _UNKNOWN_TOPIC_S: Final = 1.0
 _NO_GENERATION: Final = -1
 
@@ -37,13 +43,13 @@ _NO_GENERATION: Final = -1
 class RebalanceListener:
     """Told when partitions come and go; inherit and override what is wanted."""
 
-    async def on_revoked(self, places: Places) -> None:
+    async def on_revoked(self, topic_partitions: PartitionSet) -> None:
         """These are about to be given up; their offsets can still be committed."""
 
-    async def on_assigned(self, places: Places) -> None:
+    async def on_assigned(self, topic_partitions: PartitionSet) -> None:
         """These came; seek here to begin elsewhere than at the committed offset."""
 
-    async def on_lost(self, places: Places) -> None:
+    async def on_lost(self, topic_partitions: PartitionSet) -> None:
         """These are somebody else's already: the group went on without us."""
 
 
@@ -58,8 +64,8 @@ class GroupConsumer:
         fetcher: Fetcher,
         *,
         listener: RebalanceListener,
-        before_revoke: Callable[[Places], Awaitable[None]],
-        forget: Callable[[Places], None],
+        before_revoke: Callable[[PartitionSet], Awaitable[None]],
+        forget: Callable[[PartitionSet], None],
     ) -> None:
         self.member = GroupMember(cluster, group, config)
         self.offsets = GroupOffsets(cluster, group)
@@ -67,11 +73,11 @@ class GroupConsumer:
         """What may be handed out now."""
         self.failure: BaseException | None = None
         """Why the group will never give us anything again."""
-        self.hands_free = asyncio.Event()
+        self.holds_nothing = asyncio.Event()
         """Set while the application holds nothing that was handed out."""
-        self.hands_full_at = 0.0
+        self.handed_out_at = 0.0
         self.is_waiting = False
-        """A rebalance waits for free hands."""
+        """A rebalance waits for the application's next poll."""
         self.is_settled = asyncio.Event()
         """Set while no rebalance is wanted or under way."""
         self._cluster = cluster
@@ -82,13 +88,13 @@ class GroupConsumer:
         self._forget = forget
         self._topics: frozenset[str] = frozenset()
         self._pattern: re.Pattern[str] | None = None
-        self._assignment: Places = frozenset()
+        self._assignment: PartitionSet = frozenset()
         self._counts_used: dict[str, int] = {}
         self._is_joining = False
         self._is_wanted = asyncio.Event()
         self._tasks = Tasks(self._fail)
         self._loop = asyncio.get_running_loop()
-        self.hands_free.set()
+        self.holds_nothing.set()
 
     @property
     def is_subscribed(self) -> bool:
@@ -96,7 +102,7 @@ class GroupConsumer:
         return bool(self._topics) or self._pattern is not None
 
     @property
-    def assignment(self) -> Places:
+    def assignment(self) -> PartitionSet:
         """What the group gave us last."""
         return self._assignment
 
@@ -112,19 +118,19 @@ class GroupConsumer:
             self._tasks.spawn(self._watch(), "topics of the group")
 
     def rejoin(self) -> None:
-        """Take part in another rebalance as soon as hands are free."""
+        """Take part in another rebalance at the application's next poll."""
         self.is_settled.clear()
         self._is_wanted.set()
 
-    def fill_hands(self) -> None:
+    def note_handed_out(self) -> None:
         """The application was given something."""
-        if self.hands_free.is_set():
-            self.hands_free.clear()
-            self.hands_full_at = self._loop.time()
+        if self.holds_nothing.is_set():
+            self.holds_nothing.clear()
+            self.handed_out_at = self._loop.time()
 
     def held_for_s(self) -> float:
-        """How long ago the application was given what it has in hand; 0 for free hands."""
-        return 0.0 if self.hands_free.is_set() else self._loop.time() - self.hands_full_at
+        """How long ago the application was given what it holds; 0 when it holds nothing."""
+        return 0.0 if self.holds_nothing.is_set() else self._loop.time() - self.handed_out_at
 
     async def close(self) -> None:
         """Give up what we have, committed by the caller, and leave."""
@@ -146,14 +152,14 @@ class GroupConsumer:
     async def _run(self) -> None:
         while True:
             await self._is_wanted.wait()
-            await self._free_hands()
+            await self._await_next_poll()
             try:
                 await self._rebalance()
             except MustRejoin as rejoin:
                 log.info("rejoins group=%s reason=%s", self.member.group, rejoin.code.name)
                 self.rejoin()
             except KafkaError as error:
-                if not may_pass(error):
+                if not may_succeed_later(error):
                     log.error("cannot join group=%s reason=%s", self.member.group, error)
                     self._fail(error)
                     return
@@ -163,11 +169,11 @@ class GroupConsumer:
             if not self._is_wanted.is_set():
                 self.is_settled.set()
 
-    async def _free_hands(self) -> None:
+    async def _await_next_poll(self) -> None:
         """Return when the application asks for more; nothing is handed out before we await."""
         self.is_waiting = True
         try:
-            await self.hands_free.wait()
+            await self.holds_nothing.wait()
         finally:
             self.is_waiting = False
 
@@ -197,7 +203,7 @@ class GroupConsumer:
             protocol,
         )
         try:
-            await self._adopt(frozenset(assigned_places(data)))
+            await self._adopt(frozenset(assigned_topic_partitions(data)))
         except CorruptRequest as bad:
             text = f"the leader of group {self.member.group} sent no assignment: {bad}"
             raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, text) from bad
@@ -205,7 +211,7 @@ class GroupConsumer:
     async def _assignments(self, answer: JoinGroupResponse) -> dict[str, bytes]:
         """What we, as leader, give everyone."""
         try:
-            members = [candidate(*each) for each in listed(answer)]
+            members = [candidate(*member) for member in listed(answer)]
         except CorruptRequest as bad:
             text = f"a member of group {self.member.group} sent no subscription: {bad}"
             raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, text) from bad
@@ -214,31 +220,39 @@ class GroupConsumer:
         self._counts_used = self._counts(topics)
         assignor = ASSIGNORS[answer.protocol_name or ""]
         shares = assignor.assign(members, self._counts_used)
-        return {member_id: assignment_bytes(places) for member_id, places in shares.items()}
+        return {
+            member_id: assignment_bytes(topic_partitions)
+            for member_id, topic_partitions in shares.items()
+        }
 
-    async def _adopt(self, assigned: Places) -> None:
+    async def _adopt(self, assigned: PartitionSet) -> None:
         revoked, added = self._assignment - assigned, assigned - self._assignment
         if revoked:
-            await self._free_hands()
+            await self._await_next_poll()
             await self._give_up(revoked)
             self.rejoin()
         self._assignment = assigned
         if added:
             committed = await self.offsets.fetch(added, require_stable=True)
             self._fetcher.add(
-                {place: committed[place].offset if place in committed else None for place in added}
+                {
+                    topic_partition: committed[topic_partition].offset
+                    if topic_partition in committed
+                    else None
+                    for topic_partition in added
+                }
             )
         await self._listener.on_assigned(added)
         self.open |= added
         self._fetcher.wake()
 
-    async def _give_up(self, places: Places) -> None:
-        self.open -= places
-        if places:
-            await self._before_revoke(places)
-            await self._listener.on_revoked(places)
-        self._fetcher.remove(places)
-        self._assignment -= places
+    async def _give_up(self, topic_partitions: PartitionSet) -> None:
+        self.open -= topic_partitions
+        if topic_partitions:
+            await self._before_revoke(topic_partitions)
+            await self._listener.on_revoked(topic_partitions)
+        self._fetcher.remove(topic_partitions)
+        self._assignment -= topic_partitions
 
     async def _lose(self) -> None:
         """Drop everything without a commit, which would be refused."""
@@ -269,7 +283,7 @@ class GroupConsumer:
                     self.member.act_on(rejoin.code)
                     self.rejoin()
             except KafkaError as error:
-                if before == self.member.identity and not may_pass(error):
+                if before == self.member.identity and not may_succeed_later(error):
                     self._fail(error)
                     return
 

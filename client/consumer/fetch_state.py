@@ -23,7 +23,7 @@ from .fetched_batches import find_batches
 
 _NO_SESSION: Final = -1
 _GROWTH: Final = 2
-_TURNS: Final = count()
+_SEEK_IDS: Final = count()
 _IDS: Final = frozenset(
     {
         ErrorCode.UNKNOWN_TOPIC_ID,
@@ -33,7 +33,7 @@ _IDS: Final = frozenset(
 )
 
 
-class PartitionState:
+class PartitionFetchState:
     """One partition that is read; times are of the loop's clock, in seconds."""
 
     __slots__ = (
@@ -44,22 +44,22 @@ class PartitionState:
         "is_fetched",
         "is_paused",
         "is_stopped",
-        "place",
         "position",
         "queue",
         "retry_at",
-        "turn",
+        "seek_id",
+        "topic_partition",
     )
 
-    def __init__(self, place: TopicPartition, offset: int | None, bytes_max: int) -> None:
-        self.place = place
+    def __init__(self, topic_partition: TopicPartition, offset: int | None, bytes_max: int) -> None:
+        self.topic_partition = topic_partition
         self.fetch_offset = offset
         """Where the next fetch begins; None: the reset policy has to tell."""
         self.position = offset
         """The next offset that will be handed out."""
         self.queue: deque[Chunk] = deque()
         self.bytes_max = bytes_max
-        self.turn = next(_TURNS)
+        self.seek_id = next(_SEEK_IDS)
         """Another with each seek: answers to older questions are thrown away."""
         self.retry_at = 0.0
         self.is_fetched = False
@@ -74,7 +74,7 @@ class PartitionState:
 
     def seek(self, offset: int | None) -> None:
         """Go on at ``offset``, and forget what came from elsewhere."""
-        self.turn = next(_TURNS)
+        self.seek_id = next(_SEEK_IDS)
         self.queue.clear()
         self.fetch_offset = self.position = offset
         self.retry_at, self.is_fetched, self.is_eager = 0.0, False, True
@@ -121,7 +121,7 @@ class PartitionState:
                 buffer, self.fetch_offset, check_crcs=config.check_crcs, aborted=aborted
             )
         except CorruptRecords as bad:
-            self.stop(DecodingFailed(*self.place, self.fetch_offset, bad.message))
+            self.stop(DecodingFailed(*self.topic_partition, self.fetch_offset, bad.message))
             return Remedy.GIVE_UP
         end = result.last_stable_offset if config.read_committed else result.high_watermark
         needed = found.bytes_needed
@@ -133,12 +133,12 @@ class PartitionState:
         self.fetch_offset = found.next_offset
         if found.source is not None:
             chunk = Chunk(
-                self.place,
+                self.topic_partition,
                 found.source,
                 found.next_offset,
                 found.leader_epoch,
                 result.high_watermark,
-                self.turn,
+                self.seek_id,
             )
             self.queue.append(chunk)
         elif not self.queue:
@@ -151,7 +151,7 @@ class PartitionState:
         self.is_eager = False
         if error is ErrorCode.OFFSET_OUT_OF_RANGE:
             if config.reset == "none":
-                self.stop(OffsetOutOfRange(*self.place, self.fetch_offset))
+                self.stop(OffsetOutOfRange(*self.topic_partition, self.fetch_offset))
             else:
                 self.fetch_offset = None
             return Remedy.GIVE_UP
@@ -161,14 +161,14 @@ class PartitionState:
         if remedy is Remedy.GIVE_UP and error.retriable:
             return Remedy.WAIT
         if remedy is Remedy.GIVE_UP:
-            topic, partition = self.place
+            topic, partition = self.topic_partition
             self.stop(KafkaError(error, f"{topic}-{partition} at offset {self.fetch_offset}"))
         return remedy
 
     def _grow(self, needed: int, config: FetchConfig) -> Remedy:
         """Ask for more: a single message is larger than what was asked for."""
         if self.bytes_max >= config.partition_max_bytes_limit:
-            topic, partition = self.place
+            topic, partition = self.topic_partition
             self.stop(
                 KafkaError(
                     ErrorCode.MESSAGE_TOO_LARGE,
@@ -183,7 +183,7 @@ class PartitionState:
 
 
 def fetch_request(
-    chosen: Sequence[PartitionState],
+    chosen: Sequence[PartitionFetchState],
     config: FetchConfig,
     epoch_of: Callable[[TopicPartition], int],
     wait_ms: int,
@@ -192,10 +192,10 @@ def fetch_request(
     topics: dict[str, list[fetch.Partition]] = defaultdict(list)
     for state in chosen:
         assert state.fetch_offset is not None, "asked without an offset"
-        topics[state.place.topic].append(
+        topics[state.topic_partition.topic].append(
             fetch.Partition(
-                partition=state.place.partition,
-                current_leader_epoch=epoch_of(state.place),
+                partition=state.topic_partition.partition,
+                current_leader_epoch=epoch_of(state.topic_partition),
                 fetch_offset=state.fetch_offset,
                 partition_max_bytes=state.bytes_max,
             )
@@ -206,5 +206,7 @@ def fetch_request(
         max_bytes=max(config.max_bytes, max(state.bytes_max for state in chosen)),
         isolation_level=int(config.read_committed),
         session_epoch=_NO_SESSION,
-        topics=[fetch.Topic(topic=name, partitions=each) for name, each in topics.items()],
+        topics=[
+            fetch.Topic(topic=name, partitions=partitions) for name, partitions in topics.items()
+        ],
     )

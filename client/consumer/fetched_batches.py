@@ -35,7 +35,7 @@ from .record_decoder import consumed_records, record_values
 _SIZE_AT: Final = 8
 
 
-class Found(NamedTuple):
+class FoundBatches(NamedTuple):
     """What an answer held for one partition."""
 
     source: BatchBytes | None
@@ -50,20 +50,22 @@ class Found(NamedTuple):
 class BatchBytes:
     """Whole batches in the buffer they arrived in, none below ``start_offset`` to be shown."""
 
-    __slots__ = ("_buffer", "_places", "_start_offset")
+    __slots__ = ("_buffer", "_positions", "_start_offset")
 
-    def __init__(self, buffer: batch.Buffer, places: Sequence[int], start_offset: int) -> None:
+    def __init__(self, buffer: batch.Buffer, positions: Sequence[int], start_offset: int) -> None:
         self._buffer = buffer
-        self._places = places
+        self._positions = positions
         self._start_offset = start_offset
 
-    def records(self, place: TopicPartition) -> list[ConsumedRecord]:
+    def records(self, topic_partition: TopicPartition) -> list[ConsumedRecord]:
         """Decode all batches; raises DecodingFailed."""
-        return list(self.iterate(place))
+        return list(self.iterate(topic_partition))
 
-    def iterate(self, place: TopicPartition) -> Iterator[ConsumedRecord]:
+    def iterate(self, topic_partition: TopicPartition) -> Iterator[ConsumedRecord]:
         """Decode batch by batch, so that records may go while later ones come."""
-        records = chain.from_iterable(self._decoded(each, place) for each in self._places)
+        records = chain.from_iterable(
+            self._decoded(position, topic_partition) for position in self._positions
+        )
         if self._begins_earlier:
             start = self._start_offset
             return (record for record in records if record.offset >= start)
@@ -72,16 +74,18 @@ class BatchBytes:
     def count(self) -> int | None:
         """How many records, as far as the headers tell."""
         buffer = self._buffer
-        if self._begins_earlier or any(buffer[each + MAGIC_AT] < 2 for each in self._places):
+        if self._begins_earlier or any(
+            buffer[position + MAGIC_AT] < 2 for position in self._positions
+        ):
             return None
-        return sum(batch.record_count(buffer, each) for each in self._places)
+        return sum(batch.record_count(buffer, position) for position in self._positions)
 
     def values(self) -> list[Any]:
         """The values alone."""
         if self._begins_earlier:
             return [record.value for record in self.records(TopicPartition("", 0))]
         found: list[Any] = []
-        for position in self._places:
+        for position in self._positions:
             section, head = self._section(position)
             if head is None or not record_values(section, head.record_count, found):
                 records = batch.records(self._buffer, position)
@@ -91,15 +95,15 @@ class BatchBytes:
     @property
     def _begins_earlier(self) -> bool:
         """Whether the first batch holds records that are not to be shown."""
-        buffer, first = self._buffer, self._places[0]
+        buffer, first = self._buffer, self._positions[0]
         return buffer[first + MAGIC_AT] < 2 or batch.base_offset(buffer, first) < self._start_offset
 
-    def _decoded(self, position: int, place: TopicPartition) -> list[ConsumedRecord]:
-        topic, partition = place
+    def _decoded(self, position: int, topic_partition: TopicPartition) -> list[ConsumedRecord]:
+        topic, partition = topic_partition
         found: list[ConsumedRecord] = []
         try:
             section, head = self._section(position)
-            if head is None or not consumed_records(section, head, place, found):
+            if head is None or not consumed_records(section, head, topic_partition, found):
                 found += [
                     ConsumedRecord(topic, partition, *record)
                     for record in batch.records(self._buffer, position)
@@ -127,12 +131,12 @@ def find_batches(
     *,
     check_crcs: bool = True,
     aborted: Iterable[AbortedTransaction] | None = None,
-) -> Found:
+) -> FoundBatches:
     """Walk over an answer; ``aborted`` None shows the records of aborted transactions as well.
 
     Raises CorruptRecords when a size, a magic or a checksum is wrong.
     """
-    places: list[int] = []
+    positions: list[int] = []
     next_offset, leader_epoch, last = fetch_offset, -1, 0
     ended = None if aborted is None else _Aborted(aborted)
     for position, size in batch.iterate(buffer):
@@ -149,9 +153,9 @@ def find_batches(
         if after > fetch_offset:
             next_offset, leader_epoch = after, batch.leader_epoch(buffer, position)
             if is_shown:
-                places.append(position)
-    source = BatchBytes(buffer, places, fetch_offset) if places else None
-    return Found(source, next_offset, leader_epoch, _cut(buffer, last))
+                positions.append(position)
+    source = BatchBytes(buffer, positions, fetch_offset) if positions else None
+    return FoundBatches(source, next_offset, leader_epoch, _cut(buffer, last))
 
 
 def _cut(buffer: batch.Buffer, last: int) -> int:
@@ -167,7 +171,9 @@ class _Aborted:
     """Which batches belong to transactions that were aborted, told in the order of the log."""
 
     def __init__(self, aborted: Iterable[AbortedTransaction]) -> None:
-        self._begin = sorted(aborted, key=lambda each: each.first_offset, reverse=True)
+        self._begin = sorted(
+            aborted, key=lambda transaction: transaction.first_offset, reverse=True
+        )
         self._open: set[int] = set()
 
     def shows(self, buffer: batch.Buffer, position: int) -> bool:

@@ -18,13 +18,13 @@ from typing import Final, Self
 from barnabas.client.background import Signal, Tasks
 from barnabas.client.cluster import Cluster
 from barnabas.client.errors import KafkaError, OffsetOutOfRange
-from barnabas.client.retry import Remedy, may_pass
+from barnabas.client.retry import Remedy, may_succeed_later
 from barnabas.client.topology import TopicPartition
 from barnabas.protocol.messages import fetch
 
 from .consumed_records import Chunk
 from .fetch_config import FetchConfig
-from .fetch_state import PartitionState, fetch_request
+from .fetch_state import PartitionFetchState, fetch_request
 from .list_offsets import EARLIEST, LATEST, ask_leaders
 
 log = logging.getLogger(__name__)
@@ -44,13 +44,13 @@ class Fetcher:
     def __init__(self, cluster: Cluster, config: FetchConfig | None = None) -> None:
         self.config = config or FetchConfig()
         self._cluster = cluster
-        self._states: dict[TopicPartition, PartitionState] = {}
+        self._states: dict[TopicPartition, PartitionFetchState] = {}
         self._ready: dict[TopicPartition, None] = {}
         self._failed: dict[TopicPartition, None] = {}
         self._serving: dict[int, asyncio.Task[None]] = {}
         self._polled: set[int] = set()
         self._changed = Signal()
-        self._is_astray = asyncio.Event()
+        self._needs_routing = asyncio.Event()
         self._arrived = Signal()
         self._wakes = 0
         self._tasks = Tasks(self._fail)
@@ -61,66 +61,70 @@ class Fetcher:
         self._tasks.spawn(self._route(), "fetch routes")
 
     @property
-    def places(self) -> frozenset[TopicPartition]:
+    def topic_partitions(self) -> frozenset[TopicPartition]:
         """The partitions that are read, paused ones included."""
         return frozenset(self._states)
 
     @property
     def paused(self) -> frozenset[TopicPartition]:
         """The partitions that wait for :meth:`resume`."""
-        return frozenset(place for place, state in self._states.items() if state.is_paused)
+        return frozenset(
+            topic_partition for topic_partition, state in self._states.items() if state.is_paused
+        )
 
     def add(self, positions: Mapping[TopicPartition, int | None]) -> None:
         """Read these from the given offsets, None being where the reset policy says.
 
         A partition that is read already goes on at its new offset.
         """
-        for place, offset in positions.items():
-            state = self._states.get(place)
+        for topic_partition, offset in positions.items():
+            state = self._states.get(topic_partition)
             if state is None:
                 bytes_max = self.config.partition_max_bytes
-                self._states[place] = PartitionState(place, offset, bytes_max)
+                self._states[topic_partition] = PartitionFetchState(
+                    topic_partition, offset, bytes_max
+                )
             else:
-                self._ready.pop(place, None)
-                self._failed.pop(place, None)
+                self._ready.pop(topic_partition, None)
+                self._failed.pop(topic_partition, None)
                 state.seek(offset)
-        self._is_astray.set()
+        self._needs_routing.set()
         self._changed.notify()
 
-    def remove(self, places: Iterable[TopicPartition]) -> None:
+    def remove(self, topic_partitions: Iterable[TopicPartition]) -> None:
         """Read these no more; what was ready of them is dropped."""
-        for place in places:
-            self._ready.pop(place, None)
-            self._failed.pop(place, None)
-            self._states.pop(place, None)
+        for topic_partition in topic_partitions:
+            self._ready.pop(topic_partition, None)
+            self._failed.pop(topic_partition, None)
+            self._states.pop(topic_partition, None)
         self._changed.notify()
 
-    def seek(self, place: TopicPartition, offset: int | None) -> None:
+    def seek(self, topic_partition: TopicPartition, offset: int | None) -> None:
         """Go on at ``offset``, None being where the reset policy says; KeyError if not read."""
-        self._states[place]
-        self.add({place: offset})
+        self._states[topic_partition]
+        self.add({topic_partition: offset})
 
-    def pause(self, places: Iterable[TopicPartition]) -> None:
+    def pause(self, topic_partitions: Iterable[TopicPartition]) -> None:
         """Hand out nothing of these until :meth:`resume`; what is ready is kept."""
-        for place in places:
-            self._states[place].is_paused = True
+        for topic_partition in topic_partitions:
+            self._states[topic_partition].is_paused = True
 
-    def resume(self, places: Iterable[TopicPartition]) -> None:
+    def resume(self, topic_partitions: Iterable[TopicPartition]) -> None:
         """Undo :meth:`pause`."""
-        for place in places:
-            self._states[place].is_paused = False
+        for topic_partition in topic_partitions:
+            self._states[topic_partition].is_paused = False
         self._changed.notify()
         self._arrived.notify()
 
-    def position(self, place: TopicPartition) -> int | None:
+    def position(self, topic_partition: TopicPartition) -> int | None:
         """The next offset that :meth:`take` will hand out; None while nobody knows it."""
-        state = self._states.get(place)
+        state = self._states.get(topic_partition)
         return None if state is None else state.position
 
     def is_current(self, chunk: Chunk) -> bool:
         """Whether its partition is still read, and nobody moved in it since."""
-        state = self._states.get(chunk.place)
-        return state is not None and state.turn == chunk.turn
+        state = self._states.get(chunk.topic_partition)
+        return state is not None and state.seek_id == chunk.seek_id
 
     def wake(self) -> None:
         """Let every :meth:`take` that waits return what there is, or None."""
@@ -128,7 +132,10 @@ class Fetcher:
         self._arrived.notify()
 
     async def take(
-        self, places: Collection[TopicPartition] | None = None, *, timeout_s: float | None = None
+        self,
+        topic_partitions: Collection[TopicPartition] | None = None,
+        *,
+        timeout_s: float | None = None,
     ) -> Chunk | None:
         """The next chunk, of these partitions if named; None after ``timeout_s``, or a wake.
 
@@ -139,25 +146,29 @@ class Fetcher:
         deadline = None if timeout_s is None else loop.time() + timeout_s
         wakes = self._wakes
         while True:
-            chunk = self.take_ready(places)
+            chunk = self.take_ready(topic_partitions)
             if chunk is not None:
                 return chunk
             left_s = None if deadline is None else deadline - loop.time()
             if not await self._arrived.wait(left_s) or wakes != self._wakes:
-                return self.take_ready(places)
+                return self.take_ready(topic_partitions)
 
-    def take_ready(self, places: Collection[TopicPartition] | None = None) -> Chunk | None:
+    def take_ready(
+        self, topic_partitions: Collection[TopicPartition] | None = None
+    ) -> Chunk | None:
         """The next chunk that need not be waited for; raises as :meth:`take` does."""
         if self._failed or self._failure is not None:
-            self._raise_failure(places)
-        for place in self._ready:
-            state = self._states[place]
-            if state.is_paused or (places is not None and place not in places):
+            self._raise_failure(topic_partitions)
+        for topic_partition in self._ready:
+            state = self._states[topic_partition]
+            if state.is_paused or (
+                topic_partitions is not None and topic_partition not in topic_partitions
+            ):
                 continue
-            del self._ready[place]
+            del self._ready[topic_partition]
             chunk = state.take()
             if state.queue:
-                self._ready[place] = None
+                self._ready[topic_partition] = None
             self._changed.notify()
             return chunk
         return None
@@ -184,13 +195,15 @@ class Fetcher:
         """Close."""
         await self.close()
 
-    def _raise_failure(self, places: Collection[TopicPartition] | None) -> None:
+    def _raise_failure(self, topic_partitions: Collection[TopicPartition] | None) -> None:
         if self._failure is not None:
             raise RuntimeError("the fetcher failed") from self._failure
-        for place in self._failed:
-            state = self._states[place]
-            if not state.queue and (places is None or place in places):
-                del self._failed[place]
+        for topic_partition in self._failed:
+            state = self._states[topic_partition]
+            if not state.queue and (
+                topic_partitions is None or topic_partition in topic_partitions
+            ):
+                del self._failed[topic_partition]
                 failure, state.failure = state.failure, None
                 assert failure is not None, "failed without a failure"
                 raise failure
@@ -204,25 +217,25 @@ class Fetcher:
     async def _route(self) -> None:
         backoff_s = max(self.config.refresh_leader_backoff_ms, 1) / 1000
         while True:
-            self._is_astray.clear()
+            self._needs_routing.clear()
             try:
                 is_complete = await self._find_offsets()
                 is_complete &= await self._find_leaders()
             except KafkaError as error:
                 log.warning("could not find leaders reason=%s", error)
                 is_complete = False
-                if not may_pass(error):
+                if not may_succeed_later(error):
                     self._stop_all(error)
             if not is_complete:
                 await asyncio.sleep(backoff_s)
                 continue
             with contextlib.suppress(TimeoutError):  # others share the cluster, and learn leaders
                 async with asyncio.timeout(_LEADERS_AGE_S):
-                    await self._is_astray.wait()
+                    await self._needs_routing.wait()
 
-    def _stop(self, state: PartitionState, error: KafkaError) -> None:
+    def _stop(self, state: PartitionFetchState, error: KafkaError) -> None:
         state.stop(error)
-        self._failed[state.place] = None
+        self._failed[state.topic_partition] = None
         self._arrived.notify()
 
     def _stop_all(self, error: KafkaError) -> None:
@@ -234,15 +247,15 @@ class Fetcher:
     async def _find_offsets(self) -> bool:
         """Ask for the offsets of partitions that have none; False when some could not be had."""
         asked = {
-            place: (state, state.turn)
-            for place, state in self._states.items()
+            topic_partition: (state, state.seek_id)
+            for topic_partition, state in self._states.items()
             if state.fetch_offset is None and not state.is_stopped
         }
         if not asked:
             return True
         if self.config.reset == "none":
             for state, _ in asked.values():
-                self._stop(state, OffsetOutOfRange(*state.place, None))
+                self._stop(state, OffsetOutOfRange(*state.topic_partition, None))
             return True
         time = EARLIEST if self.config.reset == "earliest" else LATEST
         found: dict[TopicPartition, int] = {}
@@ -252,15 +265,15 @@ class Fetcher:
             found,
             read_committed=self.config.read_committed,
         )
-        turns = {place: turn for place, (_, turn) in asked.items()}
-        for state in self._still(turns):
-            place = state.place
-            offset, error = found.get(place), failures.get(place)
+        seek_ids = {topic_partition: seek_id for topic_partition, (_, seek_id) in asked.items()}
+        for state in self._still(seek_ids):
+            topic_partition = state.topic_partition
+            offset, error = found.get(topic_partition), failures.get(topic_partition)
             if offset is not None:
-                log.info("reset position place=%s-%d offset=%d", *place, offset)
+                log.info("reset position partition=%s-%d offset=%d", *topic_partition, offset)
                 state.reset_to(offset)
-            elif error is not None and may_pass(error):
-                self._cluster.forget_leaders([place])
+            elif error is not None and may_succeed_later(error):
+                self._cluster.forget_leaders([topic_partition])
             elif error is not None:
                 self._stop(state, error)
         self._changed.notify()
@@ -268,16 +281,25 @@ class Fetcher:
 
     async def _find_leaders(self) -> bool:
         """See that somebody serves every leader; False when a partition has none."""
-        wanted = [place for place, state in self._states.items() if not state.is_stopped]
+        wanted = [
+            topic_partition
+            for topic_partition, state in self._states.items()
+            if not state.is_stopped
+        ]
         leaders = await self._cluster.leaders(wanted)
         for leader in set(leaders.values()) - self._serving.keys():
             self._serving[leader] = self._tasks.spawn(self._serve(leader), f"fetch from {leader}")
-            self._tasks.spawn(self._hurry(leader), f"fetch at once from {leader}")
-        for place in wanted:
-            refusal = self._cluster.topology.refusals.get(place.topic)
-            state = self._states.get(place)
-            if place not in leaders and refusal is not None and not refusal.retriable and state:
-                self._stop(state, KafkaError(refusal, place.topic))
+            self._tasks.spawn(self._serve_express(leader), f"fetch at once from {leader}")
+        for topic_partition in wanted:
+            refusal = self._cluster.topology.topic_errors.get(topic_partition.topic)
+            state = self._states.get(topic_partition)
+            if (
+                topic_partition not in leaders
+                and refusal is not None
+                and not refusal.retriable
+                and state
+            ):
+                self._stop(state, KafkaError(refusal, topic_partition.topic))
         return len(leaders) == len(wanted)
 
     # Serving one leader.
@@ -286,24 +308,30 @@ class Fetcher:
         """Fetch from one broker until it leads nothing that is read here."""
         loop = asyncio.get_running_loop()
         try:
-            while led := self._led_by(leader):
+            while available_partitions := self._led_by(leader):
                 now = loop.time()
                 chosen = [
-                    state for state in led if state.may_fetch(now, self.config.queued_chunks_max)
+                    state
+                    for state in available_partitions
+                    if state.may_fetch(now, self.config.queued_chunks_max)
                 ]
                 if chosen:
                     self._polled.add(leader)
                     await self._fetch(leader, chosen, CHANNEL, self.config.max_wait_ms)
                     self._polled.discard(leader)
                 else:
-                    later = [state.retry_at - now for state in led if state.retry_at > now]
+                    later = [
+                        state.retry_at - now
+                        for state in available_partitions
+                        if state.retry_at > now
+                    ]
                     await self._changed.wait(min(later, default=None))
         finally:
             self._polled.discard(leader)
             del self._serving[leader]
             self._changed.notify()
 
-    async def _hurry(self, leader: int) -> None:
+    async def _serve_express(self, leader: int) -> None:
         """Fetch what has data, most likely, while the other request waits for some."""
         loop = asyncio.get_running_loop()
         while leader in self._serving:
@@ -315,14 +343,18 @@ class Fetcher:
             else:
                 await self._changed.wait()
 
-    def _led_by(self, leader: int) -> list[PartitionState]:
+    def _led_by(self, leader: int) -> list[PartitionFetchState]:
         leaders = self._cluster.topology.leaders
-        return [state for place, state in self._states.items() if leaders.get(place) == leader]
+        return [
+            state
+            for topic_partition, state in self._states.items()
+            if leaders.get(topic_partition) == leader
+        ]
 
     async def _fetch(
-        self, leader: int, chosen: Sequence[PartitionState], channel: str, wait_ms: int
+        self, leader: int, chosen: Sequence[PartitionFetchState], channel: str, wait_ms: int
     ) -> None:
-        turns = {state.place: state.turn for state in chosen}
+        seek_ids = {state.topic_partition: state.seek_id for state in chosen}
         for state in chosen:
             state.is_fetched = True
         epoch_of = self._cluster.topology.leader_epoch
@@ -334,49 +366,55 @@ class Fetcher:
                 raise KafkaError(answer.error_code)
         except KafkaError as error:
             log.info("fetch failed leader=%d reason=%s", leader, error)
-            for state in self._still(turns):
-                if may_pass(error):
+            for state in self._still(seek_ids):
+                if may_succeed_later(error):
                     self._retry(state, Remedy.LOOK_AGAIN)
                 else:
                     self._stop(state, error)
         else:
-            self._accept(answer, turns)
+            self._accept(answer, seek_ids)
         finally:
-            for state in self._still(turns):
+            for state in self._still(seek_ids):
                 state.is_fetched = False
             self._changed.notify()
             self._arrived.notify()
 
-    def _accept(self, answer: fetch.FetchResponse, turns: Mapping[TopicPartition, int]) -> None:
-        filled = sum(bool(each.records) for topic in answer.responses for each in topic.partitions)
+    def _accept(self, answer: fetch.FetchResponse, seek_ids: Mapping[TopicPartition, int]) -> None:
+        filled = sum(
+            bool(partition.records) for topic in answer.responses for partition in topic.partitions
+        )
         for topic in answer.responses:
-            for each in topic.partitions:
-                place = TopicPartition(topic.topic, each.partition_index)
-                state = self._states.get(place)
-                if state is None or state.turn != turns.get(place):
+            for partition in topic.partitions:
+                topic_partition = TopicPartition(topic.topic, partition.partition_index)
+                state = self._states.get(topic_partition)
+                if state is None or state.seek_id != seek_ids.get(topic_partition):
                     continue
-                if each.error_code:
-                    self._retry(state, state.refuse(each.error_code, self.config))
+                if partition.error_code:
+                    self._retry(state, state.refuse(partition.error_code, self.config))
                 else:
-                    state.accept(each, self.config, is_alone=not filled)
+                    state.accept(partition, self.config, is_alone=not filled)
                 if state.queue:
-                    self._ready.setdefault(place)
+                    self._ready.setdefault(topic_partition)
                 if state.failure is not None:
-                    self._failed[place] = None
-                if each.records:  # the next answer begins with those that had nothing in this
-                    self._states[place] = self._states.pop(place)
+                    self._failed[topic_partition] = None
+                if partition.records:  # the next answer begins with those that had nothing in this
+                    self._states[topic_partition] = self._states.pop(topic_partition)
 
-    def _retry(self, state: PartitionState, remedy: Remedy) -> None:
+    def _retry(self, state: PartitionFetchState, remedy: Remedy) -> None:
         if remedy is not Remedy.WAIT:
-            self._is_astray.set()
+            self._needs_routing.set()
         if remedy is Remedy.GIVE_UP:
             return
         now = asyncio.get_running_loop().time()
         state.retry_at = now + self.config.refresh_leader_backoff_ms / 1000
         if remedy is Remedy.LOOK_AGAIN:
-            self._cluster.forget_leaders([state.place])
+            self._cluster.forget_leaders([state.topic_partition])
 
-    def _still(self, turns: Mapping[TopicPartition, int]) -> list[PartitionState]:
+    def _still(self, seek_ids: Mapping[TopicPartition, int]) -> list[PartitionFetchState]:
         """Those that nobody moved or removed meanwhile."""
-        states = (self._states.get(place) for place in turns)
-        return [each for each in states if each is not None and each.turn == turns[each.place]]
+        states = (self._states.get(topic_partition) for topic_partition in seek_ids)
+        return [
+            state
+            for state in states
+            if state is not None and state.seek_id == seek_ids[state.topic_partition]
+        ]

@@ -46,7 +46,7 @@ class MustRejoin(Exception):  # noqa: N818 - no failure: what the group asks for
         self.code = code
 
 
-class Identity(NamedTuple):
+class MemberIdentity(NamedTuple):
     """Who commits, at one moment."""
 
     member_id: str
@@ -66,15 +66,15 @@ class GroupMember:
         self.member_id = ""
         self.generation = _NO_GENERATION
         """-1 while in no generation."""
-        self.joined_as = Identity("", _NO_GENERATION, config.group_instance_id)
+        self.joined_as = MemberIdentity("", _NO_GENERATION, config.group_instance_id)
         """Who we were in the last generation that had us, for messages."""
         self._cluster = cluster
         self._config = config
 
     @property
-    def identity(self) -> Identity:
+    def identity(self) -> MemberIdentity:
         """For commits; that of a moment, so that a later generation does not commit for it."""
-        return Identity(self.member_id, self.generation, self._config.group_instance_id)
+        return MemberIdentity(self.member_id, self.generation, self._config.group_instance_id)
 
     async def join(self, protocols: Mapping[str, bytes]) -> JoinGroupResponse:
         """Return when the group has a new generation with us in it.
@@ -203,4 +203,6 @@ class GroupMember:
 
 def listed(answer: JoinGroupResponse) -> Sequence[tuple[str, str | None, bytes]]:
     """The members that the leader of a group is told of."""
-    return [(each.member_id, each.group_instance_id, each.metadata) for each in answer.members]
+    return [
+        (member.member_id, member.group_instance_id, member.metadata) for member in answer.members
+    ]

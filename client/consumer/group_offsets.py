@@ -34,7 +34,7 @@ class CommittedOffset(NamedTuple):
     leader_epoch: int = -1
 
 
-class Identity(Protocol):
+class MemberIdentity(Protocol):
     """Who commits, when it is a member of the group."""
 
     @property
@@ -65,7 +65,9 @@ class GroupOffsets:
         self._cluster = cluster
 
     async def commit(
-        self, offsets: Mapping[TopicPartition, CommittedOffset], member: Identity | None = None
+        self,
+        offsets: Mapping[TopicPartition, CommittedOffset],
+        member: MemberIdentity | None = None,
     ) -> None:
         """Store ``offsets``; returns when every replica of the manager has them.
 
@@ -73,7 +75,7 @@ class GroupOffsets:
         alone. Raises KafkaError with the code of the first partition that cannot be stored:
         ILLEGAL_GENERATION, UNKNOWN_MEMBER_ID, REBALANCE_IN_PROGRESS are for the member to act on.
         """
-        assert all(each.offset >= 0 for each in offsets.values()), "a position nobody knows"
+        assert all(offset.offset >= 0 for offset in offsets.values()), "a position nobody knows"
         missing = dict(offsets)
         loop = asyncio.get_running_loop()
         attempts = Attempts(self._cluster.config, self._cluster.random, loop.time())
@@ -91,25 +93,28 @@ class GroupOffsets:
             await asyncio.sleep(pause_s)
 
     async def fetch(
-        self, places: Iterable[TopicPartition] | None = None, *, require_stable: bool = False
+        self,
+        topic_partitions: Iterable[TopicPartition] | None = None,
+        *,
+        require_stable: bool = False,
     ) -> dict[TopicPartition, CommittedOffset]:
-        """What was committed in ``places``, or everywhere; partitions without are left out.
+        """What was committed in these, or everywhere; partitions without an offset are left out.
 
         ``require_stable`` waits for transactions that may still change it. Never says that there
         is no offset while the manager loads or moves. Raises KafkaError.
         """
         topics: dict[str, list[int]] | None = None
-        if places is not None:
+        if topic_partitions is not None:
             topics = defaultdict(list)
-            for place in places:
-                topics[place.topic].append(place.partition)
+            for topic_partition in topic_partitions:
+                topics[topic_partition.topic].append(topic_partition.partition)
         request = offset_fetch.OffsetFetchRequest(
             group_id=self.group,
             topics=None
             if topics is None
             else [
-                offset_fetch.Topic(name=name, partition_indexes=each)
-                for name, each in topics.items()
+                offset_fetch.Topic(name=name, partition_indexes=partitions)
+                for name, partitions in topics.items()
             ],
             require_stable=require_stable,
         )
@@ -118,16 +123,18 @@ class GroupOffsets:
             if code:
                 raise KafkaError(code, self.group)
         return {
-            TopicPartition(topic.name, each.partition_index): CommittedOffset(
-                each.committed_offset, each.metadata or "", each.committed_leader_epoch
+            TopicPartition(topic.name, partition.partition_index): CommittedOffset(
+                partition.committed_offset,
+                partition.metadata or "",
+                partition.committed_leader_epoch,
             )
             for topic in answer.topics
-            for each in topic.partitions
-            if each.committed_offset != _NO_OFFSET
+            for partition in topic.partitions
+            if partition.committed_offset != _NO_OFFSET
         }
 
     async def _try_commit(
-        self, missing: dict[TopicPartition, CommittedOffset], member: Identity | None
+        self, missing: dict[TopicPartition, CommittedOffset], member: MemberIdentity | None
     ) -> tuple[KafkaError | None, Remedy]:
         """One request; takes out of ``missing`` what was stored."""
         try:
@@ -138,28 +145,30 @@ class GroupOffsets:
             return error, REMEDIES.get(error.code, Remedy.GIVE_UP)
         failure, chosen = None, Remedy.GIVE_UP
         for topic in answer.topics:
-            for each in topic.partitions:
-                place = TopicPartition(topic.name, each.partition_index)
-                code = known_code(each.error_code)
+            for partition in topic.partitions:
+                topic_partition = TopicPartition(topic.name, partition.partition_index)
+                code = known_code(partition.error_code)
                 if not code:
-                    missing.pop(place, None)
+                    missing.pop(topic_partition, None)
                     continue
                 step = _AGAIN.get(code) or REMEDIES.get(code, Remedy.GIVE_UP)
                 if failure is None or step is Remedy.GIVE_UP:
-                    failure = KafkaError(code, f"{self.group} {place.topic}-{place.partition}")
+                    failure = KafkaError(
+                        code, f"{self.group} {topic_partition.topic}-{topic_partition.partition}"
+                    )
                     chosen = step
         if failure is None and missing:
             failure = KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "the answer lacks partitions")
         return failure, chosen
 
     def _request(
-        self, offsets: Mapping[TopicPartition, CommittedOffset], member: Identity | None
+        self, offsets: Mapping[TopicPartition, CommittedOffset], member: MemberIdentity | None
     ) -> offset_commit.OffsetCommitRequest:
         topics: dict[str, list[offset_commit.Partition]] = defaultdict(list)
-        for place, committed in offsets.items():
-            topics[place.topic].append(
+        for topic_partition, committed in offsets.items():
+            topics[topic_partition.topic].append(
                 offset_commit.Partition(
-                    partition_index=place.partition,
+                    partition_index=topic_partition.partition,
                     committed_offset=committed.offset,
                     committed_leader_epoch=committed.leader_epoch,
                     committed_metadata=committed.metadata,
@@ -171,12 +180,13 @@ class GroupOffsets:
             member_id="" if member is None else member.member_id,
             group_instance_id=None if member is None else member.instance_id,
             topics=[
-                offset_commit.Topic(name=name, partitions=each) for name, each in topics.items()
+                offset_commit.Topic(name=name, partitions=partitions)
+                for name, partitions in topics.items()
             ],
         )
 
 
 def _codes(answer: Any) -> list[int]:
     codes = [answer.error_code]
-    codes += [each.error_code for topic in answer.topics for each in topic.partitions]
+    codes += [partition.error_code for topic in answer.topics for partition in topic.partitions]
     return codes

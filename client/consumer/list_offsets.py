@@ -40,12 +40,19 @@ async def offsets_for(
     missing = dict(times)
     while True:
         failures = await ask_leaders(cluster, missing, found, read_committed=read_committed)
-        missing = {place: time for place, time in missing.items() if place not in found}
+        missing = {
+            topic_partition: time
+            for topic_partition, time in missing.items()
+            if topic_partition not in found
+        }
         if not missing:
             return found
-        for place, error in failures.items():
+        for topic_partition, error in failures.items():
             if remedy([error.code])[0] is Remedy.GIVE_UP and not error.retriable:
-                raise KafkaError(error.code, f"{place.topic}-{place.partition} {error.message}")
+                raise KafkaError(
+                    error.code,
+                    f"{topic_partition.topic}-{topic_partition.partition} {error.message}",
+                )
         cluster.forget_leaders(missing)
         why = next(iter(failures.values()), None) or _leaderless(missing)
         pause_s = attempts.pause_after(why.code, loop.time())
@@ -67,39 +74,46 @@ async def ask_leaders(
     """
     failures: dict[TopicPartition, KafkaError] = {}
     by_leader: dict[int, list[TopicPartition]] = defaultdict(list)
-    for place, leader in (await cluster.leaders(times)).items():
-        by_leader[leader].append(place)
+    for topic_partition, leader in (await cluster.leaders(times)).items():
+        by_leader[leader].append(topic_partition)
 
-    async def ask(leader: int, places: list[TopicPartition]) -> None:
+    async def ask(leader: int, topic_partitions: list[TopicPartition]) -> None:
         try:
-            answer = await cluster.ask(leader, _request(times, places, read_committed))
+            answer = await cluster.ask(leader, _request(times, topic_partitions, read_committed))
         except KafkaError as error:
-            failures.update(dict.fromkeys(places, error))
+            failures.update(dict.fromkeys(topic_partitions, error))
             return
         for topic in answer.topics:
-            for each in topic.partitions:
-                place = TopicPartition(topic.name, each.partition_index)
-                if each.error_code:
-                    failures[place] = KafkaError(each.error_code)
+            for partition in topic.partitions:
+                topic_partition = TopicPartition(topic.name, partition.partition_index)
+                if partition.error_code:
+                    failures[topic_partition] = KafkaError(partition.error_code)
                 else:
-                    found[place] = _offset(each)
+                    found[topic_partition] = _offset(partition)
 
-    await asyncio.gather(*(ask(leader, places) for leader, places in by_leader.items()))
+    await asyncio.gather(
+        *(ask(leader, topic_partitions) for leader, topic_partitions in by_leader.items())
+    )
     return failures
 
 
 def _request(
-    times: Times, places: Iterable[TopicPartition], read_committed: bool
+    times: Times, topic_partitions: Iterable[TopicPartition], read_committed: bool
 ) -> ListOffsetsRequest:
     topics: dict[str, list[list_offsets.Partition]] = defaultdict(list)
-    for place in places:
-        topics[place.topic].append(
-            list_offsets.Partition(partition_index=place.partition, timestamp=times[place])
+    for topic_partition in topic_partitions:
+        topics[topic_partition.topic].append(
+            list_offsets.Partition(
+                partition_index=topic_partition.partition, timestamp=times[topic_partition]
+            )
         )
     return ListOffsetsRequest(
         replica_id=-1,
         isolation_level=int(read_committed),
-        topics=[list_offsets.Topic(name=name, partitions=each) for name, each in topics.items()],
+        topics=[
+            list_offsets.Topic(name=name, partitions=partitions)
+            for name, partitions in topics.items()
+        ],
     )
 
 
@@ -108,6 +122,6 @@ def _offset(result: list_offsets.PartitionResult) -> int:
     return result.old_style_offsets[0] if result.old_style_offsets else result.offset
 
 
-def _leaderless(places: Times) -> KafkaError:
-    named = ", ".join(f"{topic}-{partition}" for topic, partition in list(places)[:3])
+def _leaderless(topic_partitions: Times) -> KafkaError:
+    named = ", ".join(f"{topic}-{partition}" for topic, partition in list(topic_partitions)[:3])
     return KafkaError(known_code(ErrorCode.LEADER_NOT_AVAILABLE), named)

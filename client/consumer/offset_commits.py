@@ -16,9 +16,9 @@ from barnabas.protocol.errors import ErrorCode
 
 from .consumer_config import ConsumerConfig
 from .consumer_rebalance import GroupConsumer
-from .group_member import Identity
+from .group_member import MemberIdentity
 from .group_offsets import CommittedOffset
-from .subscription_state import Hands
+from .subscription_state import SubscriptionState
 
 log = logging.getLogger(__name__)
 
@@ -35,13 +35,15 @@ _LAST_COMMIT_S: Final = 5.0
 """How long a rebalance or a close waits for the offsets to be stored."""
 
 
-class Commits:
+class OffsetCommitter:
     """Stores offsets for one member, and says what is wrong when the group moved on."""
 
-    def __init__(self, config: ConsumerConfig, member: GroupConsumer, hands: Hands) -> None:
+    def __init__(
+        self, config: ConsumerConfig, member: GroupConsumer, subscription: SubscriptionState
+    ) -> None:
         self._config = config
         self._member = member
-        self._hands = hands
+        self._subscription = subscription
 
     async def commit(self, offsets: Offsets) -> None:
         """Store ``offsets``; raises CommitFailed, or KafkaError.
@@ -49,8 +51,10 @@ class Commits:
         When only a rebalance is in the way it is waited for: what is still ours is stored then.
         """
         due = {
-            place: each if isinstance(each, CommittedOffset) else CommittedOffset(each)
-            for place, each in offsets.items()
+            topic_partition: offset
+            if isinstance(offset, CommittedOffset)
+            else CommittedOffset(offset)
+            for topic_partition, offset in offsets.items()
         }
         if not due:
             return
@@ -61,7 +65,7 @@ class Commits:
             if error.code not in _VOID:
                 raise
             await self._commit_again(due, identity, error)
-        self._hands.committed.update(due)
+        self._subscription.committed.update(due)
 
     async def commit_handed_out(self, offsets: Mapping[TopicPartition, CommittedOffset]) -> None:
         """Store the offsets of a batch, unless its partitions are somebody else's by now."""
@@ -82,18 +86,18 @@ class Commits:
         """Store what the application is done with, every ``auto.commit.interval.ms``."""
         while True:
             await asyncio.sleep(self._config.auto_commit_interval_ms / 1000)
-            await self.commit_quietly(self._hands.finished())
+            await self.commit_quietly(self._subscription.finished())
 
     @property
     def _group(self) -> str:
         return self._member.member.group
 
-    async def _identity(self) -> Identity | None:
+    async def _identity(self) -> MemberIdentity | None:
         """None for who reads what it chose itself."""
         if not self._member.is_subscribed:
             return None
         identity = self._member.member.identity
-        if identity.generation < 0 and self._member.hands_free.is_set():
+        if identity.generation < 0 and self._member.holds_nothing.is_set():
             await self._member.is_settled.wait()
             identity = self._member.member.identity
         if identity.generation < 0:
@@ -104,7 +108,7 @@ class Commits:
     async def _commit_again(
         self,
         due: dict[TopicPartition, CommittedOffset],
-        identity: Identity | None,
+        identity: MemberIdentity | None,
         error: KafkaError,
     ) -> None:
         if identity is None:
@@ -114,7 +118,7 @@ class Commits:
             self._member.member.act_on(error.code)
             self._member.rejoin()
         may_wait = (
-            error.code is ErrorCode.REBALANCE_IN_PROGRESS and self._member.hands_free.is_set()
+            error.code is ErrorCode.REBALANCE_IN_PROGRESS and self._member.holds_nothing.is_set()
         )
         if may_wait:
             await self._member.is_settled.wait()
@@ -123,7 +127,7 @@ class Commits:
                 return
         raise self._failed(error, identity) from error
 
-    def _failed(self, error: KafkaError, identity: Identity) -> CommitFailed:
+    def _failed(self, error: KafkaError, identity: MemberIdentity) -> CommitFailed:
         held_s = self._member.held_for_s()
         return CommitFailed(
             error.code,

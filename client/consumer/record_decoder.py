@@ -16,10 +16,10 @@ from .consumed_records import ConsumedRecord
 
 
 def consumed_records(  # noqa: C901 - hot loop
-    data: bytes, head: Header, place: TopicPartition, found: list[ConsumedRecord]
+    data: bytes, head: Header, topic_partition: TopicPartition, found: list[ConsumedRecord]
 ) -> bool:
     """Append the records of one batch; ``data`` is its record section, decompressed."""
-    topic, partition = place
+    topic, partition = topic_partition
     base_offset, base_time, append_time = head.base_offset, head.base_timestamp, head.append_time
     cls, make, add = ConsumedRecord, tuple.__new__, found.append
     before, position = len(found), 0
@@ -31,24 +31,24 @@ def consumed_records(  # noqa: C901 - hot loop
             elif (high := data[position + 1]) < 0x80:
                 size, position = size & 0x7F | high << 7, position + 2
             else:
-                size, position = _wide(data, position)
+                size, position = _varint(data, position)
             stop = position + (size >> 1)
             stamp = data[position + 1]
             position += 2
             if stamp >= 0x80:
-                stamp, position = _wide(data, position - 1)
+                stamp, position = _varint(data, position - 1)
             delta = data[position]
             if delta < 0x80:
                 position += 1
             elif (high := data[position + 1]) < 0x80:
                 delta, position = delta & 0x7F | high << 7, position + 2
             else:
-                delta, position = _wide(data, position)
+                delta, position = _varint(data, position)
             key_size = data[position]
             if key_size < 0x80:
                 position += 1
             else:
-                key_size, position = _wide(data, position)
+                key_size, position = _varint(data, position)
             key: bytes | None = None
             if key_size != 1:
                 start, position = position, position + (key_size >> 1)
@@ -59,7 +59,7 @@ def consumed_records(  # noqa: C901 - hot loop
             elif (high := data[position + 1]) < 0x80:
                 value_size, position = value_size & 0x7F | high << 7, position + 2
             else:
-                value_size, position = _wide(data, position)
+                value_size, position = _varint(data, position)
             start, position = position, position + (value_size >> 1)
             # Odd is negative: a null, or what no producer of today writes.
             if (size | stamp | delta) & 1 or data[position] or position + 1 != stop:
@@ -87,7 +87,7 @@ def record_values(data: bytes, count: int, found: list[Any]) -> bool:
             if size < 0x80:
                 position += 1
             else:
-                size, position = _wide(data, position)
+                size, position = _varint(data, position)
             stop = position + (size >> 1)
             position += 1
             while data[position] >= 0x80:
@@ -95,10 +95,10 @@ def record_values(data: bytes, count: int, found: list[Any]) -> bool:
             position += 1
             while data[position] >= 0x80:
                 position += 1
-            key_size, position = _wide(data, position + 1)
+            key_size, position = _varint(data, position + 1)
             if key_size != 1:
                 position += key_size >> 1
-            value_size, position = _wide(data, position)
+            value_size, position = _varint(data, position)
             start, position = position, position + (value_size >> 1)
             if size & 1 or data[position] or position + 1 != stop:
                 break
@@ -113,7 +113,7 @@ def record_values(data: bytes, count: int, found: list[Any]) -> bool:
     return False
 
 
-def _wide(data: bytes, position: int) -> tuple[int, int]:
+def _varint(data: bytes, position: int) -> tuple[int, int]:
     """A number of any length as it is written, its sign still in the lowest bit."""
     number = shift = 0
     while True:

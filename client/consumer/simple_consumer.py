@@ -106,17 +106,21 @@ class SimpleConsumer:
     ) -> list[Chunk | KafkaError]:
         """Several partitions in one request; results in the order of ``fetches``."""
         found: dict[int, Chunk | KafkaError] = {}
-        sizes = [each.max_bytes or self.buffer_bytes for each in fetches]
+        sizes = [fetch.max_bytes or self.buffer_bytes for fetch in fetches]
         missing = list(range(len(fetches)))
         while missing:
-            places = [TopicPartition(fetches[i].topic, fetches[i].partition) for i in missing]
-            round_, left = _distinct(missing, places)
+            topic_partitions = [
+                TopicPartition(fetches[i].topic, fetches[i].partition) for i in missing
+            ]
+            round_, left = _distinct(missing, topic_partitions)
             results = await self._fetch(
                 [(fetches[i], sizes[i]) for i in round_], max_wait_ms, min_bytes
             )
             for i in round_:
-                place = TopicPartition(fetches[i].topic, fetches[i].partition)
-                chunk, needed = _chunk(place, fetches[i].offset, results.get(place))
+                topic_partition = TopicPartition(fetches[i].topic, fetches[i].partition)
+                chunk, needed = _chunk(
+                    topic_partition, fetches[i].offset, results.get(topic_partition)
+                )
                 if needed and sizes[i] < _BYTES_MAX:
                     sizes[i] = min(max(needed, _GROWTH * sizes[i]), _BYTES_MAX)
                     left.append(i)
@@ -154,10 +158,10 @@ class SimpleConsumer:
         stores, and only the group's coordinator may be asked.
         """
         topics: dict[str, list[offset_commit.Partition]] = defaultdict(list)
-        for place, committed in offsets.items():
-            topics[place.topic].append(
+        for topic_partition, committed in offsets.items():
+            topics[topic_partition.topic].append(
                 offset_commit.Partition(
-                    partition_index=place.partition,
+                    partition_index=topic_partition.partition,
                     committed_offset=committed.offset,
                     committed_metadata=committed.metadata,
                     committed_leader_epoch=committed.leader_epoch,
@@ -166,18 +170,19 @@ class SimpleConsumer:
         request = offset_commit.OffsetCommitRequest(
             group_id=group,
             topics=[
-                offset_commit.Topic(name=name, partitions=each) for name, each in topics.items()
+                offset_commit.Topic(name=name, partitions=partitions)
+                for name, partitions in topics.items()
             ],
         )
         answer = await self._ask(request, version)
         return {
-            TopicPartition(topic.name, each.partition_index): known_code(each.error_code)
+            TopicPartition(topic.name, partition.partition_index): known_code(partition.error_code)
             for topic in answer.topics
-            for each in topic.partitions
+            for partition in topic.partitions
         }
 
     async def fetch_offsets(
-        self, group: str, places: Iterable[TopicPartition], *, version: int = 0
+        self, group: str, topic_partitions: Iterable[TopicPartition], *, version: int = 0
     ) -> dict[TopicPartition, CommittedOffset | KafkaError]:
         """What ``group`` has committed; offset -1 where it has nothing (version 1 and later).
 
@@ -185,21 +190,21 @@ class SimpleConsumer:
         broker refuses the whole question.
         """
         topics: dict[str, list[int]] = defaultdict(list)
-        for place in places:
-            topics[place.topic].append(place.partition)
+        for topic_partition in topic_partitions:
+            topics[topic_partition.topic].append(topic_partition.partition)
         request = offset_fetch.OffsetFetchRequest(
             group_id=group,
             topics=[
-                offset_fetch.Topic(name=name, partition_indexes=each)
-                for name, each in topics.items()
+                offset_fetch.Topic(name=name, partition_indexes=partitions)
+                for name, partitions in topics.items()
             ],
         )
         answer = await self._ask(request, version)
         raise_for(answer.error_code, group)
         return {
-            TopicPartition(topic.name, each.partition_index): _committed(each)
+            TopicPartition(topic.name, partition.partition_index): _committed(partition)
             for topic in answer.topics
-            for each in topic.partitions
+            for partition in topic.partitions
         }
 
     async def metadata(self, topics: Sequence[str] | None = None) -> MetadataResponse:
@@ -237,24 +242,27 @@ class SimpleConsumer:
         self, asked: Sequence[tuple[Fetch, int]], max_wait_ms: int, min_bytes: int
     ) -> dict[TopicPartition, fetching.PartitionResult]:
         topics: dict[str, list[fetching.Partition]] = defaultdict(list)
-        for each, size in asked:
-            topics[each.topic].append(
+        for fetch, size in asked:
+            topics[fetch.topic].append(
                 fetching.Partition(
-                    partition=each.partition, fetch_offset=each.offset, partition_max_bytes=size
+                    partition=fetch.partition, fetch_offset=fetch.offset, partition_max_bytes=size
                 )
             )
         request = fetching.FetchRequest(
             max_wait_ms=max_wait_ms,
             min_bytes=min_bytes,
             session_epoch=_NO_SESSION,
-            topics=[fetching.Topic(topic=name, partitions=each) for name, each in topics.items()],
+            topics=[
+                fetching.Topic(topic=name, partitions=partitions)
+                for name, partitions in topics.items()
+            ],
         )
         answer = await self._ask(request, wait_ms=max_wait_ms)
         raise_for(answer.error_code)
         return {
-            TopicPartition(topic.topic, each.partition_index): each
+            TopicPartition(topic.topic, partition.partition_index): partition
             for topic in answer.responses
-            for each in topic.partitions
+            for partition in topic.partitions
         }
 
     async def _list_offsets(
@@ -296,13 +304,13 @@ class SimpleConsumer:
 class _Nothing:
     """No records: the end of the log, or markers only."""
 
-    def records(self, place: TopicPartition) -> Sequence[Any]:
+    def records(self, topic_partition: TopicPartition) -> Sequence[Any]:
         return ()
 
     def values(self) -> list[Any]:
         return []
 
-    def iterate(self, place: TopicPartition) -> Iterator[Any]:
+    def iterate(self, topic_partition: TopicPartition) -> Iterator[Any]:
         return iter(())
 
     def count(self) -> int:
@@ -313,31 +321,31 @@ _NOTHING: Final[RecordSource] = _Nothing()
 
 
 def _distinct(
-    missing: Sequence[int], places: Sequence[TopicPartition]
+    missing: Sequence[int], topic_partitions: Sequence[TopicPartition]
 ) -> tuple[list[int], list[int]]:
     """Those for this request, and those for later: a request names a partition once."""
     first: dict[TopicPartition, int] = {}
-    for i, place in zip(missing, places, strict=True):
-        first.setdefault(place, i)
+    for i, topic_partition in zip(missing, topic_partitions, strict=True):
+        first.setdefault(topic_partition, i)
     now = sorted(first.values())
     return now, [i for i in missing if i not in now]
 
 
 def _chunk(
-    place: TopicPartition, offset: int, result: fetching.PartitionResult | None
+    topic_partition: TopicPartition, offset: int, result: fetching.PartitionResult | None
 ) -> tuple[Chunk | KafkaError, int]:
     """What came for one partition, and how many bytes more room would have to hold."""
     if result is None:
         return KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "the broker left out a partition"), 0
     if result.error_code:
-        where = f"{place.topic}-{place.partition} at offset {offset}"
+        where = f"{topic_partition.topic}-{topic_partition.partition} at offset {offset}"
         return KafkaError(result.error_code, where), 0
     try:
         found = find_batches(result.records or b"", offset)
     except CorruptRecords as bad:
-        return DecodingFailed(*place, offset, bad.message), 0
+        return DecodingFailed(*topic_partition, offset, bad.message), 0
     chunk = Chunk(
-        place,
+        topic_partition,
         found.source or _NOTHING,
         found.next_offset,
         found.leader_epoch,

@@ -16,14 +16,14 @@ from barnabas.protocol.records.walk import Walk
 _BYTES_MAX: Final = 4 << 20
 
 
-async def fetched(cluster: Cluster, place: TopicPartition, offset: int) -> bytes:
+async def fetch_batches(cluster: Cluster, topic_partition: TopicPartition, offset: int) -> bytes:
     """Batches as they are stored, 4 MiB or one batch; the first may begin before ``offset``.
 
     Empty at the end of the log. Raises KafkaError.
     """
-    request = fetch_of(place, offset, bytes_max=_BYTES_MAX)
-    found = result_of(await cluster.to_leader(place, request, _codes))
-    raise_for(found.error_code, f"{place.topic}-{place.partition}")
+    request = fetch_request_of(topic_partition, offset, bytes_max=_BYTES_MAX)
+    found = partition_result_of(await cluster.to_leader(topic_partition, request, _codes))
+    raise_for(found.error_code, f"{topic_partition.topic}-{topic_partition.partition}")
     return bytes(found.records or b"")
 
 
@@ -32,26 +32,31 @@ def entries(data: bytes, offset: int) -> Walk:
     return Walk(data, base_offset=offset, previous_offset=-1)
 
 
-def fetch_of(
-    place: TopicPartition, offset: int, *, bytes_max: int, wait_ms: int = 0, isolation: int = 0
+def fetch_request_of(
+    topic_partition: TopicPartition,
+    offset: int,
+    *,
+    bytes_max: int,
+    wait_ms: int = 0,
+    isolation: int = 0,
 ) -> fetch.FetchRequest:
     """Ask for what one partition has from ``offset`` on, at least one batch of it.
 
     At its end the broker waits ``wait_ms`` for more to come.
     """
     partition = fetch.Partition(
-        partition=place.partition, fetch_offset=offset, partition_max_bytes=bytes_max
+        partition=topic_partition.partition, fetch_offset=offset, partition_max_bytes=bytes_max
     )
     return fetch.FetchRequest(
         max_wait_ms=wait_ms,
         min_bytes=1 if wait_ms else 0,
         max_bytes=bytes_max,
         isolation_level=isolation,
-        topics=[fetch.Topic(topic=place.topic, partitions=[partition])],
+        topics=[fetch.Topic(topic=topic_partition.topic, partitions=[partition])],
     )
 
 
-def result_of(answer: fetch.FetchResponse) -> fetch.PartitionResult:
+def partition_result_of(answer: fetch.FetchResponse) -> fetch.PartitionResult:
     """What came of such a request; raises KafkaError when the answer as a whole is an error."""
     raise_for(answer.error_code)
     return answer.responses[0].partitions[0]
@@ -59,4 +64,6 @@ def result_of(answer: fetch.FetchResponse) -> fetch.PartitionResult:
 
 def _codes(answer: fetch.FetchResponse) -> Iterable[int]:
     yield answer.error_code
-    yield from (each.error_code for topic in answer.responses for each in topic.partitions)
+    yield from (
+        partition.error_code for topic in answer.responses for partition in topic.partitions
+    )

@@ -18,7 +18,7 @@ from .group_offsets import CommittedOffset
 Offsets = dict[TopicPartition, CommittedOffset]
 
 
-class Hands:
+class SubscriptionState:
     """Positions of the application; chunks that were split wait here for their turn."""
 
     def __init__(self) -> None:
@@ -26,93 +26,99 @@ class Hands:
         """Finished, since the last question."""
         self.committed: Offsets = {}
         """Stored by us, so that the same is not stored again and again."""
-        self.left: deque[Chunk] = deque()
-        self._given: Offsets = {}
+        self.pending: deque[Chunk] = deque()
+        self._handed_out: Offsets = {}
         self._chunk: Chunk | None = None
         """Given out record by record, as far as ``_index``."""
         self._index = 0
         self._is_record_done = self._is_first = False
 
-    def give(self, chunks: Iterable[Chunk]) -> None:
-        """These are in hand now."""
+    def hand_out(self, chunks: Iterable[Chunk]) -> None:
+        """Note that the application holds these now."""
         for chunk in chunks:
-            self._given[chunk.place] = CommittedOffset(chunk.next_offset, "", chunk.leader_epoch)
+            self._handed_out[chunk.topic_partition] = CommittedOffset(
+                chunk.next_offset, "", chunk.leader_epoch
+            )
 
-    def take(self, chunk: Chunk) -> None:
-        """The first record of ``chunk`` is in hand now; the others follow, one by one."""
+    def begin_chunk(self, chunk: Chunk) -> None:
+        """The application holds the first record of ``chunk`` now; the others follow."""
         self._chunk, self._index, self._is_record_done = chunk, 0, False
 
-    def reach(self, chunk: Chunk, index: int) -> None:
-        """This record is in hand now, and all before it in its chunk are done with."""
+    def mark_delivered(self, chunk: Chunk, index: int) -> None:
+        """The application holds this record now, and is done with all before it in its chunk."""
         if self._chunk is chunk:
             self._index, self._is_record_done = index, False
 
-    def ask_record(self) -> None:
+    def finish_record(self) -> None:
         """The application asks for the next record: it is done with the last one."""
         self._is_record_done = True
 
-    def empty(self) -> None:
+    def finish_all(self) -> None:
         """The application asks for more: what it had is done with, the rest of a chunk waits."""
-        self.done.update(self._given)
-        self._given.clear()
+        self.done.update(self._handed_out)
+        self._handed_out.clear()
         if self._chunk is not None:
             read, rest = self._chunk.split(self._index + 1)
-            self.done[read.place] = CommittedOffset(read.next_offset, "", read.leader_epoch)
+            self.done[read.topic_partition] = CommittedOffset(
+                read.next_offset, "", read.leader_epoch
+            )
             if rest is not None:
-                self.left.appendleft(rest)
+                self.pending.appendleft(rest)
             self._chunk = None
 
-    def given(self) -> Offsets:
-        """Behind everything handed out, what is in hand included."""
-        found = {**self.done, **self._given}
+    def handed_out(self) -> Offsets:
+        """The offsets behind everything handed out, what the application still holds included."""
+        found = {**self.done, **self._handed_out}
         if self._chunk is not None:
-            found[self._chunk.place] = self._behind(self._chunk, self._index + 1)
+            found[self._chunk.topic_partition] = self._offset_after(self._chunk, self._index + 1)
         return found
 
     def finished(self) -> Offsets:
-        """Behind everything that is done with, as far as it is not committed."""
+        """The offsets behind everything that is done with and not committed yet."""
         if self._chunk is not None and self._index + self._is_record_done:
             count = self._index + self._is_record_done
-            self.done[self._chunk.place] = self._behind(self._chunk, count)
+            self.done[self._chunk.topic_partition] = self._offset_after(self._chunk, count)
         return {
-            place: offset
-            for place, offset in self.done.items()
-            if self.committed.get(place) != offset
+            topic_partition: offset
+            for topic_partition, offset in self.done.items()
+            if self.committed.get(topic_partition) != offset
         }
 
-    def forget(self, places: Collection[TopicPartition]) -> None:
+    def forget(self, topic_partitions: Collection[TopicPartition]) -> None:
         """These are read from elsewhere now, or not at all."""
-        for place in places:
-            self.done.pop(place, None)
-            self._given.pop(place, None)
-            self.committed.pop(place, None)
-        if self._chunk is not None and self._chunk.place in places:
+        for topic_partition in topic_partitions:
+            self.done.pop(topic_partition, None)
+            self._handed_out.pop(topic_partition, None)
+            self.committed.pop(topic_partition, None)
+        if self._chunk is not None and self._chunk.topic_partition in topic_partitions:
             self._chunk = None
-        if self.left:
-            self.left = deque(chunk for chunk in self.left if chunk.place not in places)
+        if self.pending:
+            self.pending = deque(
+                chunk for chunk in self.pending if chunk.topic_partition not in topic_partitions
+            )
 
-    def is_elsewhere(self, chunk: Chunk) -> bool:
+    def has_left(self, chunk: Chunk) -> bool:
         """Whether somebody moved away from ``chunk`` since its last record was given."""
         return self._chunk is not chunk
 
-    def position(self, place: TopicPartition) -> int | None:
-        """The next record of ``place`` that is here and not handed out; None when none is."""
-        if self._chunk is not None and self._chunk.place == place:
-            return self._behind(self._chunk, self._index + 1).offset
-        for chunk in self.left:
-            if chunk.place == place and len(chunk):
+    def position(self, topic_partition: TopicPartition) -> int | None:
+        """The offset of the next record kept here and not handed out; None without one."""
+        if self._chunk is not None and self._chunk.topic_partition == topic_partition:
+            return self._offset_after(self._chunk, self._index + 1).offset
+        for chunk in self.pending:
+            if chunk.topic_partition == topic_partition and len(chunk):
                 return chunk.records()[0].offset
         return None
 
-    def next_left(self, may_give: Callable[[Chunk], bool]) -> Chunk | None:
+    def next_pending(self, may_give: Callable[[Chunk], bool]) -> Chunk | None:
         """A chunk that was split and may be handed out."""
-        for index, chunk in enumerate(self.left):
+        for index, chunk in enumerate(self.pending):
             if may_give(chunk):
-                del self.left[index]
+                del self.pending[index]
                 return chunk
         return None
 
-    def _behind(self, chunk: Chunk, count: int) -> CommittedOffset:
+    def _offset_after(self, chunk: Chunk, count: int) -> CommittedOffset:
         """Where to read on after the first ``count`` records."""
         records = chunk.records()
         offset = records[count - 1].offset + 1 if count < len(records) else chunk.next_offset

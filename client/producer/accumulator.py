@@ -1,7 +1,7 @@
 """Records that wait to be sent: encoded at once, gathered by partition, bounded in memory.
 
-A lane is one partition's line: batches that wait, batches under way, and the sequence numbers
-that keep a retry from becoming a duplicate. Source: docs/spec/coordinator.md §7.3;
+A partition queue has the batches that wait, the batches in flight, and the sequence numbers that
+keep a retry from becoming a duplicate. Source: docs/spec/coordinator.md §7.3;
 docs/spec/log.md §1.4 and §1.5; KIP-98 (sequences).
 """
 
@@ -39,17 +39,17 @@ class RecordMetadata(NamedTuple):
     """Milliseconds since 1970: the producer's, or the broker's if the topic has its stamp."""
 
 
-class ProducerIdentity(NamedTuple):
+class ProducerIdAndEpoch(NamedTuple):
     """What a broker knows an idempotent producer by."""
 
     producer_id: int
     epoch: int
 
 
-NOBODY: Final = ProducerIdentity(-1, -1)
+NO_PRODUCER_ID: Final = ProducerIdAndEpoch(-1, -1)
 
 
-class Batch:
+class ProducerBatch:
     """Records of one partition that travel together."""
 
     __slots__ = (
@@ -61,24 +61,24 @@ class Batch:
         "deadline",
         "done",
         "error",
-        "is_in_doubt",
         "is_open",
         "linger_until",
         "max_timestamp",
+        "may_be_logged",
         "parts",
-        "place",
         "sequence",
+        "topic_partition",
     )
 
     def __init__(
         self,
-        place: TopicPartition,
+        topic_partition: TopicPartition,
         done: asyncio.Future[int],
         timestamp_ms: int,
         linger_until: float,
         deadline: float,
     ) -> None:
-        self.place = place
+        self.topic_partition = topic_partition
         self.done = done
         """Ends with the broker's timestamp, -1 for none."""
         self.base_timestamp = self.max_timestamp = timestamp_ms
@@ -90,7 +90,7 @@ class Batch:
         self.is_open = True
         self.sequence = -1
         self.attempts = 0
-        self.is_in_doubt = False
+        self.may_be_logged = False
         """The last try was not answered: the records may be in the log or not."""
         self.error: KafkaError | None = None
         """Why the last try failed."""
@@ -135,7 +135,7 @@ class Batch:
         if timestamp_ms > self.max_timestamp:
             self.max_timestamp = timestamp_ms
 
-    def encode(self, codec: int, identity: ProducerIdentity) -> bytearray:
+    def encode(self, codec: int, producer_id: ProducerIdAndEpoch) -> bytearray:
         """The bytes for the broker; the batch is closed by it."""
         self.is_open = False
         if len(self.parts) > 1:
@@ -147,8 +147,8 @@ class Batch:
             self.count - 1,
             self.base_timestamp,
             self.max_timestamp,
-            identity.producer_id,
-            identity.epoch,
+            producer_id.producer_id,
+            producer_id.epoch,
             self.sequence,
             self.count,
         )
@@ -171,12 +171,12 @@ class Delivery:
     def __init__(self) -> None:
         self.is_accepted = False
         """The producer has it, and will say what becomes of it."""
-        self._batch: Batch | None = None
+        self._batch: ProducerBatch | None = None
         self._error: Exception | None = None
         self._waiter: asyncio.Future[None] | None = None
         self._index = self._timestamp = 0
 
-    def join(self, batch: Batch, timestamp_ms: int) -> None:
+    def join(self, batch: ProducerBatch, timestamp_ms: int) -> None:
         """The record is the next one of ``batch``."""
         self.is_accepted = True
         self._batch, self._index, self._timestamp = batch, batch.count, timestamp_ms
@@ -209,36 +209,36 @@ class Delivery:
             yield from asyncio.shield(batch.done).__await__()
         append_time, offset = batch.done.result(), batch.base_offset
         return RecordMetadata(
-            *batch.place,
+            *batch.topic_partition,
             offset if offset < 0 else offset + self._index,
             self._timestamp if append_time < 0 else append_time,
         )
 
 
-class Lane:
+class PartitionQueue:
     """One partition: batches that wait, and those that are under way, in order."""
 
     __slots__ = (
-        "flying",
-        "identity",
-        "is_known",
+        "in_flight",
+        "is_producer_known",
         "is_retrying",
-        "needs_identity",
+        "needs_producer_id",
         "next_sequence",
-        "place",
+        "producer_id",
         "retry_at",
+        "topic_partition",
         "waiting",
     )
 
-    def __init__(self, place: TopicPartition) -> None:
-        self.place = place
-        self.waiting: deque[Batch] = deque()
-        self.flying: deque[Batch] = deque()
-        self.identity: ProducerIdentity | None = None
-        """The producer's own unless this lane had to take another."""
-        self.needs_identity = False
+    def __init__(self, topic_partition: TopicPartition) -> None:
+        self.topic_partition = topic_partition
+        self.waiting: deque[ProducerBatch] = deque()
+        self.in_flight: deque[ProducerBatch] = deque()
+        self.producer_id: ProducerIdAndEpoch | None = None
+        """The producer's own unless this partition had to take another."""
+        self.needs_producer_id = False
         self.next_sequence = 0
-        self.is_known = False
+        self.is_producer_known = False
         """A batch was acknowledged since the last failure: the replicas know the producer.
 
         A leader takes any sequence from one that it does not know. A node that turns a batch away
@@ -249,18 +249,20 @@ class Lane:
         """Something under way failed: nothing more leaves until all has been answered."""
         self.retry_at = 0.0
 
-    def is_ready(self, now: float, flying_max: int, *, is_flushing: bool) -> bool:
+    def is_ready(self, now: float, in_flight_max: int, *, is_flushing: bool) -> bool:
         """Whether its first batch may leave."""
-        if not self.waiting or self.is_retrying or self.needs_identity:
+        if not self.waiting or self.is_retrying or self.needs_producer_id:
             return False
-        if len(self.flying) >= (flying_max if self.is_known else min(flying_max, 1)):
+        if len(self.in_flight) >= (
+            in_flight_max if self.is_producer_known else min(in_flight_max, 1)
+        ):
             return False
         if self.retry_at > now:
             return False
         head = self.waiting[0]
         return is_flushing or not head.is_open or head.linger_until <= now
 
-    def depart(self, *, is_numbered: bool) -> Batch:
+    def drain_first(self, *, is_numbered: bool) -> ProducerBatch:
         """Take the first batch out, numbered unless it has its numbers already."""
         batch = self.waiting.popleft()
         batch.is_open = False
@@ -269,41 +271,41 @@ class Lane:
         if is_numbered and batch.sequence < 0:
             batch.sequence = self.next_sequence
             self.next_sequence = (self.next_sequence + batch.count) & SEQUENCE_MASK
-        self.flying.append(batch)
+        self.in_flight.append(batch)
         return batch
 
-    def return_failed(self, failed: Sequence[Batch], retry_at: float) -> None:
+    def reenqueue(self, failed: Sequence[ProducerBatch], retry_at: float) -> None:
         """Put batches back in front, in their order, once nothing is under way any more."""
-        assert not self.flying, "an older batch could overtake a younger one"
+        assert not self.in_flight, "an older batch could overtake a younger one"
         self.waiting.extendleft(reversed(failed))
         self.is_retrying, self.retry_at = False, retry_at
 
-    def number_from(self, sequence: int) -> None:
+    def rewind_sequence(self, sequence: int) -> None:
         """The batch that had ``sequence`` is not in the log: the next one takes its place."""
         self.next_sequence = sequence
         for batch in self.waiting:
             if (batch.sequence - sequence) & SEQUENCE_MASK <= SEQUENCE_MASK // 2:
                 batch.sequence = -1
 
-    def begin(self, identity: ProducerIdentity) -> None:
+    def renumber(self, producer_id: ProducerIdAndEpoch) -> None:
         """Number what waits from 0 under another identity; none of it may be in the log."""
-        self.identity = identity
-        self.needs_identity = self.is_known = False
+        self.producer_id = producer_id
+        self.needs_producer_id = self.is_producer_known = False
         self.next_sequence = 0
         for batch in self.waiting:
             batch.sequence = -1
 
 
-class Accumulator:
-    """All lanes, and the memory they share."""
+class RecordAccumulator:
+    """The queues of all partitions, and the memory that they share."""
 
     def __init__(self, config: ProducerConfig, loop: asyncio.AbstractEventLoop) -> None:
-        self.lanes: dict[tuple[str, int], Lane] = {}
-        self.active: dict[TopicPartition, Lane] = {}
+        self.queues: dict[tuple[str, int], PartitionQueue] = {}
+        self.active: dict[TopicPartition, PartitionQueue] = {}
         """Those with batches that wait."""
         self.bytes = 0
         """Held by batches that are not acknowledged."""
-        self.outstanding: set[asyncio.Future[int]] = set()
+        self.incomplete: set[asyncio.Future[int]] = set()
         self._config = config
         self._record_bytes_max = config.request_bytes_max - HEADER_BYTES
         self._buffer_bytes = config.buffer_bytes
@@ -319,14 +321,14 @@ class Accumulator:
 
     def add(
         self,
-        place: tuple[str, int],
+        topic_partition: tuple[str, int],
         key: bytes | None,
         value: bytes | None,
         headers: Sequence[HeaderPair],
         timestamp_ms: int,
         delivery: Delivery,
     ) -> bool:
-        """Put a record into its lane; True when it is the first of a new batch.
+        """Append a record to its partition's queue; True when it is the first of a new batch.
 
         Raises QueueFull without room, and KafkaError(MESSAGE_TOO_LARGE) for what no request
         could hold.
@@ -340,16 +342,16 @@ class Accumulator:
             size += sum(len(_encoded([header])) + _HEADER_OVERHEAD for header in headers)
         if size > self._record_bytes_max or self.bytes >= self._buffer_bytes:
             self._refuse(size)
-        lane = self.lanes.get(place)
-        if lane is None:
-            lane = self.lanes[place] = Lane(TopicPartition(*place))
-        waiting = lane.waiting
+        queue = self.queues.get(topic_partition)
+        if queue is None:
+            queue = self.queues[topic_partition] = PartitionQueue(TopicPartition(*topic_partition))
+        waiting = queue.waiting
         batch = waiting[-1] if waiting else None
         is_new = batch is None or not batch.is_open or batch.bytes + size > self._batch_bytes
         if is_new:
             if batch is not None:
                 batch.is_open = False
-            batch = self._open(lane, timestamp_ms)
+            batch = self._open(queue, timestamp_ms)
         assert batch is not None, "opened if there was none"
         before = batch.bytes
         delivery.join(batch, timestamp_ms)
@@ -357,11 +359,13 @@ class Accumulator:
         self.bytes += batch.bytes - before
         return is_new
 
-    def settle(self, batch: Batch, append_time: int, error: KafkaError | None = None) -> None:
+    def complete(
+        self, batch: ProducerBatch, append_time: int, error: KafkaError | None = None
+    ) -> None:
         """Tell everybody who waits how a batch ended, and free its memory."""
         self.bytes -= batch.bytes - HEADER_BYTES
         batch.parts = []
-        self.outstanding.discard(batch.done)
+        self.incomplete.discard(batch.done)
         if batch.done.done():
             return
         if error is None:
@@ -379,16 +383,16 @@ class Accumulator:
             )
         raise QueueFull(f"{self.bytes} bytes wait, buffer.memory={self._buffer_bytes}")
 
-    def _open(self, lane: Lane, timestamp_ms: int) -> Batch:
+    def _open(self, queue: PartitionQueue, timestamp_ms: int) -> ProducerBatch:
         now = self._loop.time()
-        batch = Batch(
-            lane.place,
+        batch = ProducerBatch(
+            queue.topic_partition,
             self._loop.create_future(),
             timestamp_ms,
             now + self._config.linger_ms / 1000,
             now + self._config.delivery_timeout_ms / 1000,
         )
-        lane.waiting.append(batch)
-        self.active[lane.place] = lane
-        self.outstanding.add(batch.done)
+        queue.waiting.append(batch)
+        self.active[queue.topic_partition] = queue
+        self.incomplete.add(batch.done)
         return batch

@@ -51,7 +51,7 @@ class Murmur2Partitioner:
         return (_murmur2(data) & 0x7FFFFFFF) % partitions
 
 
-class Spread:
+class StickyPartitioner:
     """Where records without a key go: one partition until its batch is gone, then another."""
 
     def __init__(self, topology: Topology, random: Random) -> None:
@@ -65,12 +65,12 @@ class Spread:
         chosen = self._chosen.get(topic)
         if chosen is None or (topic, chosen) not in self._topology.leaders:
             count = self._topology.counts[topic]
-            chosen = self._random.choice(self._topology.led(topic) or range(count))
+            chosen = self._random.choice(self._topology.available_partitions(topic) or range(count))
             self._chosen[topic] = chosen
             self._unused.add(topic)
         return chosen
 
-    def began_batch(self, topic: str) -> None:
+    def on_new_batch(self, topic: str) -> None:
         """The record just added began a batch: its first here, or the last one is gone."""
         if topic in self._unused:
             self._unused.remove(topic)

@@ -20,9 +20,9 @@ from barnabas.client.retry import Attempts
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.records.record import HeaderPair
 
-from .accumulator import Accumulator, Delivery, RecordMetadata
+from .accumulator import Delivery, RecordAccumulator, RecordMetadata
 from .encoders import Encode, encoder_of
-from .partitioner import HashPartitioner, Murmur2Partitioner, Partitioner, Spread
+from .partitioner import HashPartitioner, Murmur2Partitioner, Partitioner, StickyPartitioner
 from .producer_config import ProducerConfig, client_config
 from .producer_queue import (
     CallbackHandler,
@@ -76,11 +76,11 @@ class Producer:
         self._callbacks = callback_handler or CallbackHandler()
         self._now_ms = now_ms
         self._counts = self.cluster.topology.counts
-        self._spread = Spread(self.cluster.topology, self.cluster.random)
+        self._sticky_partitioner = StickyPartitioner(self.cluster.topology, self.cluster.random)
         self._early: dict[str, list[Item]] = defaultdict(list)
         self._early_done: dict[str, asyncio.Task[None]] = {}
         self._tasks = Tasks(lambda error: None)
-        self._accumulator: Accumulator | None = None
+        self._accumulator: RecordAccumulator | None = None
         self._sender: Sender | None = None
         self._queue: ProducerQueue | None = None
         self._is_closed = False
@@ -89,7 +89,7 @@ class Producer:
         """Begin to send; nothing is connected before the first record."""
         assert self._accumulator is None, "started twice"
         loop = asyncio.get_running_loop()
-        self._accumulator = Accumulator(self.config, loop)
+        self._accumulator = RecordAccumulator(self.config, loop)
         self._sender = Sender(self.cluster, self.config, self._accumulator)
         self._sender.start()
         if self.config.producer_type == "async":
@@ -175,7 +175,7 @@ class Producer:
         accumulator = self._started()
         assert self._sender is not None, "started without a sender"
         while not accumulator.has_room():
-            await self._sender.room.wait()
+            await self._sender.memory_freed.wait()
 
     async def flush(self) -> None:
         """Return when every record sent so far is acknowledged, or has failed."""
@@ -183,14 +183,14 @@ class Producer:
         assert self._sender is not None, "started without a sender"
         if self._queue is not None:
             await self._queue.flush()
-        self._sender.is_flushing += 1
+        self._sender.flushing += 1
         try:
             await asyncio.gather(*self._early_done.values(), return_exceptions=True)
             self._sender.wake()
-            outstanding = list(accumulator.outstanding)
-            await asyncio.gather(*map(asyncio.shield, outstanding), return_exceptions=True)
+            incomplete = list(accumulator.incomplete)
+            await asyncio.gather(*map(asyncio.shield, incomplete), return_exceptions=True)
         finally:
-            self._sender.is_flushing -= 1
+            self._sender.flushing -= 1
 
     async def partitions_for(self, topic: str) -> int:
         """How many partitions ``topic`` has; makes it where brokers make topics by themselves."""
@@ -242,9 +242,9 @@ class Producer:
             try:
                 return self._send(item)
             except QueueFull:
-                await self._sender.room.wait()
+                await self._sender.memory_freed.wait()
 
-    def _started(self) -> Accumulator:
+    def _started(self) -> RecordAccumulator:
         if self._is_closed:
             raise Disconnected("the producer was closed")
         assert self._accumulator is not None, "use the producer in `async with`, or start it"
@@ -272,14 +272,14 @@ class Producer:
             assert self._sender is not None, "started without a sender"
             self._sender.wake()
             if partition is None and item.key is None:
-                self._spread.began_batch(topic)
+                self._sticky_partitioner.on_new_batch(topic)
         return delivery
 
     def _partition(self, topic: str, partition: int | None, key: Any) -> int:
         count = self._counts[topic]
         if partition is None:
             if key is None:
-                return self._spread.partition(topic)
+                return self._sticky_partitioner.partition(topic)
             partition = self._partitioner.partition(key, count)
         if not 0 <= partition < count:
             raise ValueError(f"partition {partition} of {topic}, which has {count}")
@@ -311,7 +311,7 @@ class Producer:
             except Exception as error:  # noqa: BLE001 - an application's encoder may raise anything
                 item.delivery.refuse(error)
         assert self._sender is not None, "started without a sender"
-        self._sender.room.notify()
+        self._sender.memory_freed.notify()
 
     async def _learn(self, topic: str) -> None:
         """Find out the partitions of a topic; raises KafkaError when there is none."""
@@ -321,8 +321,8 @@ class Producer:
             await self.cluster.metadata([topic], create=True)
             if topic in self._counts:
                 return
-            refusals = self.cluster.topology.refusals
-            why = refusals.get(topic, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            topic_errors = self.cluster.topology.topic_errors
+            why = topic_errors.get(topic, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
             if not why.retriable:
                 raise KafkaError(why, topic)
             pause_s = attempts.pause_after(why, loop.time())

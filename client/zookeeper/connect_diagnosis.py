@@ -22,13 +22,13 @@ TRY_S: Final = 1.0
 """How long one server may take to accept a connection."""
 
 
-async def tell_while_waiting(servers: Sequence[Server], patience_s: float) -> None:
+async def log_while_waiting(servers: Sequence[Server], patience_s: float) -> None:
     """Say for whom this process waits, and again, until cancelled."""
     loop = asyncio.get_running_loop()
     began = loop.time()
     await asyncio.sleep(NOTICE_S)
     while True:
-        reason = await why_silent(servers)
+        reason = await diagnose(servers)
         log.warning(
             "waiting for a session with ZooKeeper for %.0f s, giving up after %.0f s: %s",
             loop.time() - began,
@@ -38,21 +38,21 @@ async def tell_while_waiting(servers: Sequence[Server], patience_s: float) -> No
         await asyncio.sleep(NOTICE_AGAIN_S)
 
 
-async def why_silent(servers: Sequence[Server]) -> str:
+async def diagnose(servers: Sequence[Server]) -> str:
     """What comes of connecting to each of the servers."""
     found = await asyncio.gather(*(_tried(host, port) for host, port in servers))
     return "; ".join(found)
 
 
 async def _tried(host: str, port: int) -> str:
-    place = f"{host}:{port}"
+    address = f"{host}:{port}"
     try:
         async with asyncio.timeout(TRY_S):
             _, writer = await asyncio.open_connection(host, port)
     except TimeoutError:
-        return f"{place} does not answer"
+        return f"{address} does not answer"
     except OSError as error:
         number = error.errno or 0
-        return f"{place}: {os.strerror(number) if number > 0 else error.strerror or error}"
+        return f"{address}: {os.strerror(number) if number > 0 else error.strerror or error}"
     writer.close()
-    return f"{place} accepts connections, but gives no session"
+    return f"{address} accepts connections, but gives no session"

@@ -15,7 +15,7 @@ from kazoo import exceptions as kazoo_errors
 from kazoo.client import KazooClient
 from kazoo.protocol.states import KazooState
 
-from .connect_diagnosis import tell_while_waiting, why_silent
+from .connect_diagnosis import diagnose, log_while_waiting
 from .interface import (
     PAYLOAD_BYTES_MAX,
     BadVersion,
@@ -159,7 +159,9 @@ class KazooSession:
     async def start(self, timeout_ms: int) -> None:
         """Connect; raises ConnectionLost, and leaves no thread behind, when nobody answers."""
         self._client.start_async()
-        telling = self._loop.create_task(tell_while_waiting(self._client.hosts, timeout_ms / 1000))
+        logging_task = self._loop.create_task(
+            log_while_waiting(self._client.hosts, timeout_ms / 1000)
+        )
         try:
             async with asyncio.timeout(timeout_ms / 1000):
                 await self._connected.wait()
@@ -169,14 +171,14 @@ class KazooSession:
             await self.close()
             raise ConnectionLost(
                 f"no session with ZooKeeper within {timeout_ms} ms: "
-                f"{await why_silent(self._client.hosts)}"
+                f"{await diagnose(self._client.hosts)}"
             ) from error
         except asyncio.CancelledError:
             await self.close()
             raise
         finally:
-            telling.cancel()
-            await asyncio.gather(telling, return_exceptions=True)
+            logging_task.cancel()
+            await asyncio.gather(logging_task, return_exceptions=True)
 
     async def get(self, path: str, watch: Watch | None = None) -> tuple[bytes, Stat]:
         """Data of a znode; raises NoNode, and then watches nothing."""
@@ -241,7 +243,7 @@ class KazooSession:
         except NoNode:
             return None
         except TimeoutError:
-            raise ConnectionLost(await why_silent(fresh._client.hosts)) from None
+            raise ConnectionLost(await diagnose(fresh._client.hosts)) from None
         finally:
             await fresh.close()
 
@@ -361,8 +363,8 @@ class KazooSession:
         self._state = state
         level = logging.DEBUG if self._is_quiet else logging.INFO
         log.log(level, "session with zookeeper %s session=0x%x", state.value, self._session_id)
-        for told in list(self.on_state):
-            told(state)
+        for on_state in list(self.on_state):
+            on_state(state)
 
     def _learn_negotiated_timeout(self) -> None:
         """kazoo keeps what was asked; two thirds of what was granted is its read timeout."""

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from barnabas.client.cluster import Cluster, TopicPartition
-from barnabas.client.consumer.single_fetch import fetched
+from barnabas.client.consumer.single_fetch import fetch_batches
 from barnabas.client.errors import raise_for
 from barnabas.protocol import consumer_protocol
 from barnabas.protocol.errors import ErrorCode
@@ -54,7 +54,7 @@ async def send(
 
 async def read(cluster: Cluster, place: TopicPartition, offset: int) -> list[bytes]:
     """The values of the records from ``offset`` to the end, or the first 4 MiB of them."""
-    data = await fetched(cluster, place, offset)
+    data = await fetch_batches(cluster, place, offset)
     found = (record for position, _ in iterate(data) for record in records(data, position))
     return [record.value or b"" for record in found if record.offset >= offset]
 

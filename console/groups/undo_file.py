@@ -19,7 +19,7 @@ from typing import Any, Final
 
 from barnabas.client.admin.descriptions import Committed
 from barnabas.client.cluster import TopicPartition
-from barnabas.client.os_errors import in_words
+from barnabas.client.os_errors import describe_os_error
 from barnabas.console.command_line.failure import Failure
 from barnabas.console.command_line.input_files import document_of, malformed
 
@@ -53,7 +53,7 @@ def write_undo_file(
         raise Failure(f"nothing was changed: the undo file {path} is there already") from None
     except OSError as error:
         raise Failure(
-            f"nothing was changed: no undo file can be written: {in_words(error)}"
+            f"nothing was changed: no undo file can be written: {describe_os_error(error)}"
         ) from None
 
 

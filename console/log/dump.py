@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from barnabas.client.os_errors import in_words
+from barnabas.client.os_errors import describe_os_error
 from barnabas.console.command_line.output import note
 from barnabas.protocol.errors import CorruptRequest
 from barnabas.protocol.log_files.aborted_transactions import BadTransactionIndex, parse_aborted
@@ -70,7 +70,7 @@ class Dump:
         except BrokenPipeError:
             raise  # of the reader of what we print
         except OSError as refusal:  # one file that cannot be read keeps no other from it
-            self.complain(in_words(refusal))
+            self.complain(describe_os_error(refusal))
 
     def finish(self) -> int:
         """Tell where indexes and logs disagree; the exit code."""

@@ -144,12 +144,20 @@ class _Mover:
         refusal = None if self._even_if_live else await self._refusal(group, to, planned, held)
         if refusal is not None:
             return Outcome(group=group, state="refused", why=refusal)
-        steps = {each.place: each.step(to, source_wins=source_wins)[1] for each in held}
-        offsets = {place: offset for place, offset in steps.items() if offset is not None}
+        steps = {each.topic_partition: each.step(to, source_wins=source_wins)[1] for each in held}
+        offsets = {
+            topic_partition: offset
+            for topic_partition, offset in steps.items()
+            if offset is not None
+        }
         self._journal.begin(group, to, held, _now_ms())
         await self._stores.write(group, to, offsets)
-        after = {each.place: each.at(to) for each in await self._held_of(group)}
-        wrong = [place for place, offset in offsets.items() if after.get(place) != offset]
+        after = {each.topic_partition: each.at(to) for each in await self._held_of(group)}
+        wrong = [
+            topic_partition
+            for topic_partition, offset in offsets.items()
+            if after.get(topic_partition) != offset
+        ]
         if wrong:
             named = ", ".join(f"{topic}-{partition}" for topic, partition in wrong[:3])
             why = f"somebody else commits too: {named} hold other offsets than were written"

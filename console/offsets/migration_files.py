@@ -62,7 +62,11 @@ class Journal:
     def begin(self, group: str, to: str, held: Sequence[Held], time_ms: int) -> None:
         """Before the first write: what the store holds that is about to be written."""
         before = [
-            {"topic": each.place.topic, "partition": each.place.partition, "offset": each.at(to)}
+            {
+                "topic": each.topic_partition.topic,
+                "partition": each.topic_partition.partition,
+                "offset": each.at(to),
+            }
             for each in held
         ]
         self._add(

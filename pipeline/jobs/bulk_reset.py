@@ -24,7 +24,7 @@ from barnabas.client.admin.bulk_group_admin import Codes, GroupState, Offsets
 from barnabas.client.admin.descriptions import Committed
 from barnabas.client.cluster import TopicPartition
 from barnabas.client.errors import KafkaError
-from barnabas.client.os_errors import in_words
+from barnabas.client.os_errors import describe_os_error
 from barnabas.pipeline.cluster_calls import offsets_at
 from barnabas.pipeline.jobs import inputs, times
 from barnabas.pipeline.jobs.group_work import Chunk, Doors, Row, Sessions, for_each_group, why
@@ -101,7 +101,7 @@ def configured(chosen: argparse.Namespace) -> BulkResetConfig:
         try:
             text = chosen.groups_file.read_text(encoding="utf-8")
         except OSError as error:
-            raise inputs.UsageProblem(in_words(error)) from None
+            raise inputs.UsageProblem(describe_os_error(error)) from None
         except UnicodeDecodeError:
             raise inputs.UsageProblem(f"{chosen.groups_file} is no text in UTF-8") from None
         names = [line.strip() for line in text.splitlines()]

@@ -19,7 +19,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from barnabas.client.admin.admin import Admin
-from barnabas.client.admin.bulk_group_admin import ManyGroups
+from barnabas.client.admin.bulk_group_admin import BulkGroupAdmin
 from barnabas.client.client_config import ClientConfig
 from barnabas.client.errors import KafkaError
 from barnabas.client.zookeeper.interface import ZooKeeper
@@ -53,7 +53,7 @@ class Doors:
     """What a task has open."""
 
     admin: Admin
-    groups: ManyGroups
+    groups: BulkGroupAdmin
     zookeeper: ZooKeeper | None
 
     @property
@@ -123,7 +123,7 @@ async def _open(sessions: Sessions) -> Doors:
     if sessions.zookeeper:
         zookeeper = await connect(sessions.zookeeper, connection_timeout_ms=_ZOOKEEPER_TIMEOUT_MS)
     admin = Admin.of(sessions.address.bootstrap, config)
-    return Doors(admin, ManyGroups(admin), zookeeper)
+    return Doors(admin, BulkGroupAdmin(admin), zookeeper)
 
 
 async def _close(doors: Doors) -> None:

@@ -18,7 +18,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 from barnabas.client.cluster import TopicPartition
-from barnabas.client.os_errors import in_words
+from barnabas.client.os_errors import describe_os_error
 from barnabas.pipeline.cluster_calls import offsets_at, partitions_of
 from barnabas.pipeline.jobs.as_of import Logs
 from barnabas.pipeline.jobs.as_of import logs_of as logs_of_records
@@ -152,7 +152,7 @@ def bootstrap_of(chosen: argparse.Namespace) -> str:
     try:
         return str(json.loads(description.read_text())["bootstrap"])
     except OSError as error:
-        raise UsageProblem(in_words(error)) from None
+        raise UsageProblem(describe_os_error(error)) from None
     except (ValueError, KeyError, TypeError, RecursionError):
         raise UsageProblem(f"{description} is no description of a cluster") from None
 

@@ -17,7 +17,7 @@ from types import ModuleType
 from typing import Any, Final
 
 from barnabas.client.option_parser import OptionParser
-from barnabas.client.os_errors import in_words
+from barnabas.client.os_errors import describe_os_error
 
 from .page import write_html
 from .report import FAILED, INTERRUPTED, USAGE, Report, write_json
@@ -109,7 +109,7 @@ def _run(job: str, module: ModuleType, chosen: argparse.Namespace) -> int:
     except UsageProblem as problem:
         return _failed(job, str(problem), USAGE)
     except OSError as problem:
-        return _failed(job, in_words(problem), FAILED)
+        return _failed(job, describe_os_error(problem), FAILED)
     except KeyboardInterrupt:
         return INTERRUPTED
     except Exception as problem:

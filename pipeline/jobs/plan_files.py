@@ -14,7 +14,7 @@ from typing import Any, Final
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
-from barnabas.client.os_errors import in_words
+from barnabas.client.os_errors import describe_os_error
 
 from .inputs import UsageProblem
 from .report import replace_file
@@ -44,7 +44,7 @@ class PlanFiles:
         try:
             found: dict[str, Any] = json.loads(path.read_text())
         except OSError as error:
-            raise UsageProblem(f"{self._root} holds no plan: {in_words(error)}") from None
+            raise UsageProblem(f"{self._root} holds no plan: {describe_os_error(error)}") from None
         except (ValueError, RecursionError):
             raise UsageProblem(f"{path} is no JSON, hence no plan") from None
         if not isinstance(found, dict):

@@ -86,29 +86,31 @@ class Planning:
     def _held(
         self, group: str, rows: Sequence[Row], committed: Mapping[TopicPartition, Committed]
     ) -> Iterable[Held]:
-        in_zookeeper = {_place(row): row["offset"] for row in rows}
+        in_zookeeper = {_topic_partition(row): row["offset"] for row in rows}
         wanted = re.compile(self.topics)
         in_kafka = {
-            place: each.offset for place, each in committed.items() if wanted.search(place.topic)
+            topic_partition: each.offset
+            for topic_partition, each in committed.items()
+            if wanted.search(topic_partition.topic)
         }
-        for place in sorted(in_zookeeper.keys() | in_kafka.keys()):
+        for topic_partition in sorted(in_zookeeper.keys() | in_kafka.keys()):
             yield Held(
                 group=group,
-                place=place,
-                zookeeper=in_zookeeper.get(place),
-                kafka=in_kafka.get(place),
+                topic_partition=topic_partition,
+                zookeeper=in_zookeeper.get(topic_partition),
+                kafka=in_kafka.get(topic_partition),
             )
 
     def _row(self, held: Held) -> Row:
         row = {
             **dict.fromkeys(SCHEMA.names),
             "group": held.group,
-            "topic": held.place.topic,
-            "partition": held.place.partition,
+            "topic": held.topic_partition.topic,
+            "partition": held.topic_partition.partition,
             "zk_offset": held.zookeeper,
             "kafka_offset": held.kafka,
         }
-        if held.place.partition >= self.partitions.get(held.place.topic, 0):
+        if held.topic_partition.partition >= self.partitions.get(held.topic_partition.topic, 0):
             return row | {"state": "gone", "action": SKIP, "error": "there is no such partition"}
         store, target = held.levelling()
         if target is None:
@@ -204,13 +206,13 @@ class Writing:
         for row in rows:
             offset = self._wanted(row)
             if offset is None:
-                removals[row["group"]].append(_place(row))
+                removals[row["group"]].append(_topic_partition(row))
             else:
-                commits[row["group"]][_place(row)] = Committed(offset=offset)
+                commits[row["group"]][_topic_partition(row)] = Committed(offset=offset)
         committed, removed = await stores.commit(commits), await stores.forget(removals)
         for row in rows:
             answers = removed if self._wanted(row) is None else committed
-            problem = _problem(answers[row["group"]], _place(row))
+            problem = _problem(answers[row["group"]], _topic_partition(row))
             _tell([row], self._said if problem is None else "failed", problem)
 
     async def _write_znode(self, stores: BothStores, row: Row, now: _Now) -> None:
@@ -252,10 +254,10 @@ class _Now:
         offsets = self.committed[row["group"]]
         if isinstance(offsets, KafkaError):
             return offsets
-        znode, committed = self.znodes.get(_spot(row)), offsets.get(_place(row))
+        znode, committed = self.znodes.get(_spot(row)), offsets.get(_topic_partition(row))
         return Held(
             group=row["group"],
-            place=_place(row),
+            topic_partition=_topic_partition(row),
             zookeeper=None if znode is None else znode.offset,
             kafka=None if committed is None else committed.offset,
         )
@@ -266,11 +268,11 @@ def _tell(rows: Iterable[Row], state: str, error: str | None) -> None:
         row["state"], row["error"] = state, error
 
 
-def _problem(codes: Codes | KafkaError, place: TopicPartition) -> str | None:
+def _problem(codes: Codes | KafkaError, topic_partition: TopicPartition) -> str | None:
     """What went wrong with one offset of a group; None for nothing."""
     if isinstance(codes, KafkaError):
         return why(codes)
-    code = codes.get(place, ErrorCode.UNKNOWN_SERVER_ERROR)
+    code = codes.get(topic_partition, ErrorCode.UNKNOWN_SERVER_ERROR)
     return why(KafkaError(code)) if code else None
 
 
@@ -285,8 +287,8 @@ def _store(row: Row) -> str:
 
 
 def _spot(row: Row) -> Spot:
-    return Spot(row["group"], _place(row))
+    return Spot(row["group"], _topic_partition(row))
 
 
-def _place(row: Row) -> TopicPartition:
+def _topic_partition(row: Row) -> TopicPartition:
     return TopicPartition(row["topic"], row["partition"])

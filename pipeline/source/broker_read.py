@@ -12,7 +12,7 @@ from random import Random
 from typing import Final
 
 from barnabas.client.cluster import Cluster, TopicPartition
-from barnabas.client.consumer.single_fetch import fetch_of, result_of
+from barnabas.client.consumer.single_fetch import fetch_request_of, partition_result_of
 from barnabas.client.errors import KafkaError
 from barnabas.client.retry import Attempts
 from barnabas.pipeline.cluster_calls import offsets_at
@@ -134,14 +134,14 @@ class _Reader:
         leaders = await self._cluster.leaders([self._place])
         if self._place not in leaders:
             raise KafkaError(ErrorCode.LEADER_NOT_AVAILABLE)
-        request = fetch_of(
+        request = fetch_request_of(
             self._place,
             offset,
             bytes_max=bytes_max,
             wait_ms=_WAIT_MS,
             isolation=self._options.isolation,
         )
-        result = result_of(await self._cluster.ask(leaders[self._place], request))
+        result = partition_result_of(await self._cluster.ask(leaders[self._place], request))
         if result.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
             return await self._moved(offset, result)
         if result.error_code:

@@ -52,14 +52,14 @@ class Log:
         self.append(batch.build_batch(pairs, timestamp_ms=1_000, **options))
 
     def read(self, offset: int, bytes_max: int) -> bytes:
-        wanted = [each for each in self.batches if batch.next_offset(each) > offset]
+        wanted = [stored for stored in self.batches if batch.next_offset(stored) > offset]
         return b"".join(wanted)[:bytes_max]
 
     def records(self) -> list[Record]:
-        return [record for each in self.batches for record in batch.records(each)]
+        return [record for stored in self.batches for record in batch.records(stored)]
 
 
-class SmallCluster:
+class ScriptedCluster:
     """Brokers 1 to n, all of one mind about who leads what."""
 
     def __init__(self, brokers: Sequence[ScriptedBroker]) -> None:
@@ -91,14 +91,14 @@ class SmallCluster:
 
     def topic(self, name: str, partitions: int = 1) -> list[TopicPartition]:
         """Create a topic whose leaders take turns."""
-        places = [TopicPartition(name, number) for number in range(partitions)]
-        for place in places:
-            self.leaders[place] = place.partition % len(self.brokers) + 1
-        return places
+        topic_partitions = [TopicPartition(name, number) for number in range(partitions)]
+        for topic_partition in topic_partitions:
+            self.leaders[topic_partition] = topic_partition.partition % len(self.brokers) + 1
+        return topic_partitions
 
-    def move(self, place: TopicPartition, leader: int) -> None:
-        self.leaders[place] = leader
-        self.epochs[place] += 1
+    def move(self, topic_partition: TopicPartition, leader: int) -> None:
+        self.leaders[topic_partition] = leader
+        self.epochs[topic_partition] += 1
 
     def asked(self, key: ApiKey) -> list[Any]:
         """Every request of this kind, broker by broker."""
@@ -112,16 +112,16 @@ class SmallCluster:
     def _at(self, number: int, answer: Callable[[int, Any, int], Any]) -> Answer:
         return lambda request, version: answer(number, request, version)
 
-    def _refusal(self, number: int, place: TopicPartition) -> int:
-        if place not in self.leaders:
+    def _refusal(self, number: int, topic_partition: TopicPartition) -> int:
+        if topic_partition not in self.leaders:
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        if self.leaders[place] != number:
+        if self.leaders[topic_partition] != number:
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
-        codes = self.logs[place].codes
+        codes = self.logs[topic_partition].codes
         return codes.pop(0) if codes else 0
 
     def answer_metadata(self, request: Any, version: int) -> metadata.MetadataResponse:
-        names = sorted({place.topic for place in self.leaders})
+        names = sorted({topic_partition.topic for topic_partition in self.leaders})
         if request.topics is not None:
             names = [topic.name for topic in request.topics]
         return metadata.MetadataResponse(
@@ -134,17 +134,19 @@ class SmallCluster:
         )
 
     def _topic(self, name: str) -> metadata.TopicResult:
-        places = [place for place in self.leaders if place.topic == name]
+        topic_partitions = [
+            topic_partition for topic_partition in self.leaders if topic_partition.topic == name
+        ]
         return metadata.TopicResult(
             name=name,
-            error_code=0 if places else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+            error_code=0 if topic_partitions else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
             partitions=[
                 metadata.Partition(
-                    partition_index=place.partition,
-                    leader_id=self.leaders[place],
-                    leader_epoch=self.epochs[place],
+                    partition_index=topic_partition.partition,
+                    leader_id=self.leaders[topic_partition],
+                    leader_epoch=self.epochs[topic_partition],
                 )
-                for place in places
+                for topic_partition in topic_partitions
             ],
         )
 
@@ -158,7 +160,9 @@ class SmallCluster:
         """What there is at once, else what comes within the time to wait."""
         answer = self._fetched(number, request)
         if not any(
-            each.error_code or each.records for t in answer.responses for each in t.partitions
+            partition.error_code or partition.records
+            for t in answer.responses
+            for partition in t.partitions
         ):
             self.grown.clear()
             try:
@@ -174,15 +178,17 @@ class SmallCluster:
             responses=[
                 fetch.TopicResult(
                     topic=topic.topic,
-                    partitions=[self._read(number, topic.topic, each) for each in topic.partitions],
+                    partitions=[
+                        self._read(number, topic.topic, partition) for partition in topic.partitions
+                    ],
                 )
                 for topic in request.topics
             ]
         )
 
     def _read(self, number: int, topic: str, asked: fetch.Partition) -> fetch.PartitionResult:
-        place = TopicPartition(topic, asked.partition)
-        log, code = self.logs[place], self._refusal(number, place)
+        topic_partition = TopicPartition(topic, asked.partition)
+        log, code = self.logs[topic_partition], self._refusal(number, topic_partition)
         if not code and not log.start <= asked.fetch_offset <= log.end:
             code = ErrorCode.OFFSET_OUT_OF_RANGE
         return fetch.PartitionResult(
@@ -198,11 +204,11 @@ class SmallCluster:
         self, number: int, request: Any, version: int
     ) -> list_offsets.ListOffsetsResponse:
         def found(topic: str, asked: list_offsets.Partition) -> list_offsets.PartitionResult:
-            place = TopicPartition(topic, asked.partition_index)
-            log, code = self.logs[place], self._refusal(number, place)
+            topic_partition = TopicPartition(topic, asked.partition_index)
+            log, code = self.logs[topic_partition], self._refusal(number, topic_partition)
             offset = log.start if asked.timestamp == EARLIEST else log.end
             return list_offsets.PartitionResult(
-                partition_index=place.partition,
+                partition_index=topic_partition.partition,
                 error_code=code,
                 offset=-1 if code else offset,
                 old_style_offsets=[offset, log.start][: asked.max_num_offsets],
@@ -212,7 +218,7 @@ class SmallCluster:
             topics=[
                 list_offsets.TopicResult(
                     name=topic.name,
-                    partitions=[found(topic.name, each) for each in topic.partitions],
+                    partitions=[found(topic.name, partition) for partition in topic.partitions],
                 )
                 for topic in request.topics
             ]
@@ -224,16 +230,18 @@ class SmallCluster:
         self.on_produce(number, request)
 
         def done(topic: str, sent: produce.Partition) -> produce.PartitionResult:
-            place = TopicPartition(topic, sent.index)
-            code = self._refusal(number, place)
+            topic_partition = TopicPartition(topic, sent.index)
+            code = self._refusal(number, topic_partition)
             assert sent.records is not None
-            base = -1 if code else self.logs[place].append(bytes(sent.records))
+            base = -1 if code else self.logs[topic_partition].append(bytes(sent.records))
             return produce.PartitionResult(index=sent.index, error_code=code, base_offset=base)
 
         responses = [
             produce.TopicResult(
                 name=topic.name,
-                partition_responses=[done(topic.name, each) for each in topic.partition_data],
+                partition_responses=[
+                    done(topic.name, partition) for partition in topic.partition_data
+                ],
             )
             for topic in request.topic_data
         ]
@@ -253,9 +261,9 @@ class SmallCluster:
 
         def done(topic: str, each: offset_commit.Partition) -> offset_commit.PartitionResult:
             if not code:
-                place = TopicPartition(topic, each.partition_index)
+                topic_partition = TopicPartition(topic, each.partition_index)
                 epoch, words = each.committed_leader_epoch, each.committed_metadata or ""
-                self.committed[place] = (each.committed_offset, words, epoch)
+                self.committed[topic_partition] = (each.committed_offset, words, epoch)
             return offset_commit.PartitionResult(
                 partition_index=each.partition_index, error_code=code
             )
@@ -264,7 +272,7 @@ class SmallCluster:
             topics=[
                 offset_commit.TopicResult(
                     name=topic.name,
-                    partitions=[done(topic.name, each) for each in topic.partitions],
+                    partitions=[done(topic.name, partition) for partition in topic.partitions],
                 )
                 for topic in request.topics
             ]
@@ -276,8 +284,8 @@ class SmallCluster:
         code = self.coordinator_codes.pop(0) if self.coordinator_codes else 0
 
         def one(topic: str, partition: int) -> offset_fetch.PartitionResult:
-            place = TopicPartition(topic, partition)
-            offset, words, epoch = self.committed.get(place, (-1, "", -1))
+            topic_partition = TopicPartition(topic, partition)
+            offset, words, epoch = self.committed.get(topic_partition, (-1, "", -1))
             return offset_fetch.PartitionResult(
                 partition_index=partition,
                 committed_offset=-1 if code else offset,
@@ -291,7 +299,9 @@ class SmallCluster:
             topics=[
                 offset_fetch.TopicResult(
                     name=topic.name,
-                    partitions=[one(topic.name, each) for each in topic.partition_indexes],
+                    partitions=[
+                        one(topic.name, partition) for partition in topic.partition_indexes
+                    ],
                 )
                 for topic in request.topics or []
             ],
@@ -299,9 +309,9 @@ class SmallCluster:
 
 
 @asynccontextmanager
-async def small_cluster(count: int = 1, **script: Any) -> AsyncIterator[SmallCluster]:
+async def small_cluster(count: int = 1, **script: Any) -> AsyncIterator[ScriptedCluster]:
     async with AsyncExitStack() as stack:
         brokers = [await stack.enter_async_context(scripted_broker(**script)) for _ in range(count)]
-        town = SmallCluster(brokers)
-        yield town
-        town.grown.set()
+        cluster = ScriptedCluster(brokers)
+        yield cluster
+        cluster.grown.set()

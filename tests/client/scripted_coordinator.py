@@ -17,31 +17,35 @@ from barnabas.protocol.messages.leave_group import LeaveGroupResponse
 from barnabas.protocol.messages.sync_group import SyncGroupResponse
 
 from .scripted_broker import Answer
-from .scripted_cluster import SmallCluster
+from .scripted_cluster import ScriptedCluster
 
 
-class SmallGroup:
+class ScriptedCoordinator:
     """Every broker knows the group; only the coordinator serves it."""
 
-    def __init__(self, town: SmallCluster, places: Sequence[TopicPartition]) -> None:
-        self.town = town
-        self.places = list(places)
+    def __init__(
+        self, cluster: ScriptedCluster, topic_partitions: Sequence[TopicPartition]
+    ) -> None:
+        self.cluster = cluster
+        self.topic_partitions = list(topic_partitions)
         self.codes: dict[ApiKey, list[int]] = defaultdict(list)
         """By request, the codes to answer with before it is served."""
         self.generation = 0
         self.ids = 0
         self.times: list[tuple[float, int, ApiKey, int]] = []
         """When which broker was asked what, and the code it answered with."""
-        for number, broker in town.brokers.items():
+        for number, broker in cluster.brokers.items():
             broker.answers = {
                 **broker.answers,
                 ApiKey.JOIN_GROUP: self._served(number, ApiKey.JOIN_GROUP),
                 ApiKey.SYNC_GROUP: self._served(number, ApiKey.SYNC_GROUP),
                 ApiKey.HEARTBEAT: self._served(number, ApiKey.HEARTBEAT),
                 ApiKey.LEAVE_GROUP: self._served(number, ApiKey.LEAVE_GROUP),
-                ApiKey.OFFSET_COMMIT: self._coded(number, ApiKey.OFFSET_COMMIT, town.answer_commit),
+                ApiKey.OFFSET_COMMIT: self._coded(
+                    number, ApiKey.OFFSET_COMMIT, cluster.answer_commit
+                ),
                 ApiKey.OFFSET_FETCH: self._coded(
-                    number, ApiKey.OFFSET_FETCH, town.answer_fetch_committed
+                    number, ApiKey.OFFSET_FETCH, cluster.answer_fetch_committed
                 ),
                 ApiKey.FIND_COORDINATOR: self._found(number),
             }
@@ -53,13 +57,13 @@ class SmallGroup:
     def _found(self, number: int) -> Answer:
         def find(request: Any, version: int) -> Any:
             self._note(number, ApiKey.FIND_COORDINATOR, 0)
-            return self.town.answer_find(request, version)
+            return self.cluster.answer_find(request, version)
 
         return find
 
     def _code(self, number: int, key: ApiKey) -> int:
         code = 0
-        if number != self.town.coordinator:
+        if number != self.cluster.coordinator:
             code = ErrorCode.NOT_COORDINATOR
         elif self.codes[key]:
             code = self.codes[key].pop(0)
@@ -72,7 +76,7 @@ class SmallGroup:
     def _coded(self, number: int, key: ApiKey, answer: Answer) -> Answer:
         def coded(request: Any, version: int) -> Any:
             code = self._code(number, key)
-            self.town.coordinator_codes = [code] if code else []
+            self.cluster.coordinator_codes = [code] if code else []
             return answer(request, version)
 
         return coded
@@ -108,7 +112,7 @@ class SmallGroup:
             error_code=code,
             protocol_type="consumer",
             protocol_name=request.protocol_name,
-            assignment=b"" if code else assignment_bytes(self.places),
+            assignment=b"" if code else assignment_bytes(self.topic_partitions),
         )
 
     def _answer_heartbeat(self, request: Any, code: int) -> HeartbeatResponse:

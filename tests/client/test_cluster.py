@@ -118,81 +118,83 @@ def _code(answer: heartbeat.HeartbeatResponse) -> list[int]:
 
 
 @pytest.fixture
-async def town() -> AsyncIterator[Town]:
+async def brokers() -> AsyncIterator[Town]:
     async with AsyncExitStack() as stack:
         brokers = [await stack.enter_async_context(scripted_broker()) for _ in range(3)]
         yield Town(brokers)
 
 
 @pytest.fixture
-async def cluster(town: Town) -> AsyncIterator[Cluster]:
-    async with Cluster(town.bootstrap, CONFIG) as cluster:
+async def cluster(brokers: Town) -> AsyncIterator[Cluster]:
+    async with Cluster(brokers.bootstrap, CONFIG) as cluster:
         yield cluster
 
 
-async def test_a_request_goes_to_the_coordinator_of_the_group(town: Town, cluster: Cluster) -> None:
-    town.coordinator = 3
+async def test_a_request_goes_to_the_coordinator_of_the_group(
+    brokers: Town, cluster: Cluster
+) -> None:
+    brokers.coordinator = 3
     await cluster.to_coordinator("g", heartbeat.HeartbeatRequest(group_id="g"), _code)
-    assert town.calls(3, ApiKey.HEARTBEAT) == 1
+    assert brokers.calls(3, ApiKey.HEARTBEAT) == 1
 
 
-async def test_a_coordinator_is_looked_for_once(town: Town, cluster: Cluster) -> None:
+async def test_a_coordinator_is_looked_for_once(brokers: Town, cluster: Cluster) -> None:
     for _ in range(5):
         await cluster.to_coordinator("g", heartbeat.HeartbeatRequest(group_id="g"), _code)
-    assert sum(town.calls(number, ApiKey.FIND_COORDINATOR) for number in (1, 2, 3)) == 1
+    assert sum(brokers.calls(number, ApiKey.FIND_COORDINATOR) for number in (1, 2, 3)) == 1
 
 
-async def test_a_coordinator_that_moved_is_found_again(town: Town, cluster: Cluster) -> None:
+async def test_a_coordinator_that_moved_is_found_again(brokers: Town, cluster: Cluster) -> None:
     request = heartbeat.HeartbeatRequest(group_id="g")
     await cluster.to_coordinator("g", request, _code)
-    town.coordinator = 2
+    brokers.coordinator = 2
     answer = await cluster.to_coordinator("g", request, _code)
     assert answer.error_code == 0
-    assert town.calls(2, ApiKey.HEARTBEAT) == 1
+    assert brokers.calls(2, ApiKey.HEARTBEAT) == 1
 
 
 async def test_a_loading_coordinator_is_asked_again_and_not_looked_for(
-    town: Town, cluster: Cluster
+    brokers: Town, cluster: Cluster
 ) -> None:
-    town.coordinator_codes = [ErrorCode.COORDINATOR_LOAD_IN_PROGRESS] * 3
+    brokers.coordinator_codes = [ErrorCode.COORDINATOR_LOAD_IN_PROGRESS] * 3
     request = heartbeat.HeartbeatRequest(group_id="g")
     answer = await cluster.to_coordinator("g", request, _code)
     assert answer.error_code == 0
-    assert town.calls(1, ApiKey.HEARTBEAT) == 4
-    assert sum(town.calls(number, ApiKey.FIND_COORDINATOR) for number in (1, 2, 3)) == 1
+    assert brokers.calls(1, ApiKey.HEARTBEAT) == 4
+    assert sum(brokers.calls(number, ApiKey.FIND_COORDINATOR) for number in (1, 2, 3)) == 1
 
 
 async def test_an_answer_that_no_retry_mends_comes_back_as_it_is(
-    town: Town, cluster: Cluster
+    brokers: Town, cluster: Cluster
 ) -> None:
-    town.coordinator_codes = [ErrorCode.ILLEGAL_GENERATION]
+    brokers.coordinator_codes = [ErrorCode.ILLEGAL_GENERATION]
     request = heartbeat.HeartbeatRequest(group_id="g")
     answer = await cluster.to_coordinator("g", request, _code)
     assert answer.error_code == ErrorCode.ILLEGAL_GENERATION
-    assert town.calls(1, ApiKey.HEARTBEAT) == 1
+    assert brokers.calls(1, ApiKey.HEARTBEAT) == 1
 
 
-async def test_what_never_mends_is_raised_when_the_time_is_over(town: Town) -> None:
-    town.coordinator_codes = [ErrorCode.COORDINATOR_LOAD_IN_PROGRESS] * 10_000
+async def test_what_never_mends_is_raised_when_the_time_is_over(brokers: Town) -> None:
+    brokers.coordinator_codes = [ErrorCode.COORDINATOR_LOAD_IN_PROGRESS] * 10_000
     config = ClientConfig(retry_backoff_ms=1, retry_backoff_ms_max=1, api_timeout_ms=1_500)
-    async with Cluster(town.bootstrap, config) as cluster:
+    async with Cluster(brokers.bootstrap, config) as cluster:
         with pytest.raises(KafkaError) as failure:
             await cluster.to_coordinator("g", heartbeat.HeartbeatRequest(), _code)
     assert failure.value.code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
 
 
-async def test_a_broken_connection_is_opened_again(town: Town, cluster: Cluster) -> None:
+async def test_a_broken_connection_is_opened_again(brokers: Town, cluster: Cluster) -> None:
     request = heartbeat.HeartbeatRequest(group_id="g")
     await cluster.to_coordinator("g", request, _code)
-    for writer in town.brokers[1].writers:
+    for writer in brokers.brokers[1].writers:
         writer.close()
     answer = await cluster.to_coordinator("g", request, _code)
     assert answer.error_code == 0
 
 
-async def test_the_first_address_may_be_dead(town: Town) -> None:
+async def test_the_first_address_may_be_dead(brokers: Town) -> None:
     (port,) = free_ports(1)
-    async with Cluster(f"127.0.0.1:{port},{town.bootstrap}", CONFIG) as cluster:
+    async with Cluster(f"127.0.0.1:{port},{brokers.bootstrap}", CONFIG) as cluster:
         assert [node.id for node in await cluster.nodes()] == [1, 2, 3]
 
 
@@ -209,12 +211,12 @@ async def test_a_broker_the_cluster_does_not_have_cannot_be_asked(cluster: Clust
     assert failure.value.code is ErrorCode.BROKER_NOT_AVAILABLE
 
 
-async def test_leaders_are_asked_again_after_a_move(town: Town, cluster: Cluster) -> None:
+async def test_leaders_are_asked_again_after_a_move(brokers: Town, cluster: Cluster) -> None:
     admin = Admin(cluster)
     assert await admin.end_offsets([TOPIC]) == {TOPIC: 42}
-    town.leader = 3
+    brokers.leader = 3
     assert await admin.end_offsets([TOPIC]) == {TOPIC: 42}
-    assert town.calls(3, ApiKey.LIST_OFFSETS) == 1
+    assert brokers.calls(3, ApiKey.LIST_OFFSETS) == 1
 
 
 async def test_a_partition_of_a_deleted_topic_has_no_end_offset(cluster: Cluster) -> None:
@@ -222,31 +224,35 @@ async def test_a_partition_of_a_deleted_topic_has_no_end_offset(cluster: Cluster
     assert await Admin(cluster).end_offsets([gone, TOPIC]) == {TOPIC: 42}
 
 
-async def test_a_partition_without_a_leader_has_no_end_offset(town: Town, cluster: Cluster) -> None:
-    town.leader = -1
+async def test_a_partition_without_a_leader_has_no_end_offset(
+    brokers: Town, cluster: Cluster
+) -> None:
+    brokers.leader = -1
     assert await Admin(cluster).end_offsets([TOPIC]) == {}
 
 
 async def test_a_partition_never_committed_is_not_among_the_offsets(cluster: Cluster) -> None:
     committed = await Admin(cluster).committed_offsets("g")
-    assert {place: each.offset for place, each in committed.items()} == {TOPIC: 40}
+    assert {topic_partition: offset.offset for topic_partition, offset in committed.items()} == {
+        TOPIC: 40
+    }
 
 
 async def test_deleting_an_unknown_topic_fails_without_waiting(
-    town: Town, cluster: Cluster
+    brokers: Town, cluster: Cluster
 ) -> None:
     with pytest.raises(KafkaError) as failure:
         await Admin(cluster).delete_topics(["x"])
     assert failure.value.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    assert town.calls(1, ApiKey.DELETE_TOPICS) == 1
+    assert brokers.calls(1, ApiKey.DELETE_TOPICS) == 1
 
 
-async def test_a_controller_that_moved_is_found_again(town: Town, cluster: Cluster) -> None:
+async def test_a_controller_that_moved_is_found_again(brokers: Town, cluster: Cluster) -> None:
     await cluster.nodes()
-    town.controller = 2
+    brokers.controller = 2
     with pytest.raises(KafkaError):
         await Admin(cluster).delete_topics(["x"])
-    assert town.calls(2, ApiKey.DELETE_TOPICS) == 1
+    assert brokers.calls(2, ApiKey.DELETE_TOPICS) == 1
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from barnabas.client.os_errors import in_words
+from barnabas.client.os_errors import describe_os_error
 from barnabas.console.__main__ import _VERBS, _parser, main
 from barnabas.console.command_line.command_parser import CommandParser, sentence
 from barnabas.console.command_line.failure import Failure
@@ -268,7 +268,7 @@ def given_cluster() -> Iterator[Cluster]:
     ],
 )
 def test_what_the_system_refuses_is_told_in_words(error: OSError, words: str) -> None:
-    assert in_words(error) == words
+    assert describe_os_error(error) == words
 
 
 def test_a_directory_without_a_file_of_a_log_is_no_success(

@@ -26,7 +26,7 @@ from barnabas.client import (
     SyncProducer,
     TopicPartition,
 )
-from barnabas.client.consumer.consumer_rebalance import Places
+from barnabas.client.consumer.consumer_rebalance import PartitionSet
 from barnabas.client.consumer.list_offsets import EARLIEST, LATEST, offsets_for
 from barnabas.protocol.errors import ErrorCode
 from tests.harness.deployments import KafkaCluster
@@ -208,9 +208,9 @@ async def test_cooperative_members_keep_what_stays_theirs(
 ) -> None:
     class Noting(RebalanceListener):
         def __init__(self) -> None:
-            self.revoked: list[Places] = []
+            self.revoked: list[PartitionSet] = []
 
-        async def on_revoked(self, places: Places) -> None:
+        async def on_revoked(self, places: PartitionSet) -> None:
             self.revoked.append(places)
 
     config = ConsumerConfig(

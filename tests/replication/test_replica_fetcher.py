@@ -21,7 +21,7 @@ from barnabas.broker.replication.replica_fetcher import (
 from barnabas.broker.replication.replica_manager import ReplicaManager
 from barnabas.broker.settings.node_config import ReplicationSettings
 from barnabas.client.connection.connection import Connection
-from barnabas.client.connection.in_flight_requests import Answers
+from barnabas.client.connection.in_flight_requests import InFlightRequests
 from barnabas.protocol.codec.compiler import encoder, request_decoder
 from barnabas.protocol.errors import ErrorCode, Refused
 from barnabas.protocol.frame import parse_request_header, response_prefix
@@ -37,7 +37,7 @@ class Wire:
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.sent: list[bytes] = []
-        self.answers = Answers(loop, "leader", answer_bytes_max=1 << 20)
+        self.answers = InFlightRequests(loop, "leader", response_bytes_max=1 << 20)
         self.answers.connection_made(self)  # type: ignore[arg-type]
 
     def write(self, data: bytes) -> None:

@@ -57,38 +57,40 @@ class Journal:
 
     def starts(self, who: str, offsets: Mapping[TopicPartition, int], asked: Any) -> None:
         """A consumer begins to read: never before what was acknowledged, in whichever store."""
-        for place in asked:
-            least = self.acknowledged.get(place, -1)
-            start = offsets.get(place, -1)
+        for topic_partition in asked:
+            least = self.acknowledged.get(topic_partition, -1)
+            start = offsets.get(topic_partition, -1)
             if start < least:
-                self.unexcused.append(f"{who} starts {place} at {start}, acknowledged was {least}")
-            again = {offset for offset in self._latest.pop(place, ()) if offset >= start}
-            if len(again) > 1 and place not in self._open:
-                self.unexcused.append(f"{who} reads {place} from {start}, again {again}")
-            self._open.discard(place)
+                self.unexcused.append(
+                    f"{who} starts {topic_partition} at {start}, acknowledged was {least}"
+                )
+            again = {offset for offset in self._latest.pop(topic_partition, ()) if offset >= start}
+            if len(again) > 1 and topic_partition not in self._open:
+                self.unexcused.append(f"{who} reads {topic_partition} from {start}, again {again}")
+            self._open.discard(topic_partition)
 
     def committed(self, who: str, offsets: Mapping[TopicPartition, int]) -> None:
-        for place, offset in offsets.items():
-            least = self.acknowledged.get(place, -1)
+        for topic_partition, offset in offsets.items():
+            least = self.acknowledged.get(topic_partition, -1)
             if offset < least:
-                self.unexcused.append(f"{who} commits {place} at {offset}, after {least}")
-            self.acknowledged[place] = offset
+                self.unexcused.append(f"{who} commits {topic_partition} at {offset}, after {least}")
+            self.acknowledged[topic_partition] = offset
 
-    def excuse(self, places: Collection[TopicPartition]) -> None:
+    def excuse(self, topic_partitions: Collection[TopicPartition]) -> None:
         """The owner died, or no store could be asked: what it had not committed comes again."""
-        self._open.update(places)
+        self._open.update(topic_partitions)
 
-    def process(self, place: TopicPartition, offset: int) -> None:
-        self.duplicates += offset in self.processed[place]
-        self.processed[place].add(offset)
-        self._latest[place].append(offset)
+    def process(self, topic_partition: TopicPartition, offset: int) -> None:
+        self.duplicates += offset in self.processed[topic_partition]
+        self.processed[topic_partition].add(offset)
+        self._latest[topic_partition].append(offset)
 
-    def hand_out(self, consumer: Consumer, place: TopicPartition) -> None:
+    def hand_out(self, consumer: Consumer, topic_partition: TopicPartition) -> None:
         """Only its owner reads a partition: as long as it has a session, ZooKeeper says so."""
         tree = self._cluster.ensemble.tree
         if consumer.session.session_id not in self._cluster.ensemble.alive:
             return
-        path = znodes.consumer_owner_path(GROUP, place.topic, place.partition)
+        path = znodes.consumer_owner_path(GROUP, topic_partition.topic, topic_partition.partition)
         holder = tree.nodes[path].data.decode() if path in tree.nodes else "nobody"
         assert holder.startswith(consumer.connector.consumer_id), f"{consumer.name}: {holder}"
 
@@ -101,9 +103,11 @@ class NotedOffsets:
         self._store = store
         self._journal = journal
 
-    async def fetch(self, places: Collection[TopicPartition]) -> dict[TopicPartition, int]:
-        found = await self._store.fetch(places)
-        self._journal.starts(self._who, found, places)
+    async def fetch(
+        self, topic_partitions: Collection[TopicPartition]
+    ) -> dict[TopicPartition, int]:
+        found = await self._store.fetch(topic_partitions)
+        self._journal.starts(self._who, found, topic_partitions)
         return found
 
     async def commit(
@@ -111,7 +115,11 @@ class NotedOffsets:
     ) -> Failures:
         self._journal.excuse(offsets)  # until it is known to be done
         failures = await self._store.commit(offsets, patience_ms=patience_ms)
-        stored = {place: at for place, at in offsets.items() if place not in failures}
+        stored = {
+            topic_partition: at
+            for topic_partition, at in offsets.items()
+            if topic_partition not in failures
+        }
         self._journal.committed(self._who, stored)
         self._journal._open.difference_update(stored)
         return failures
@@ -186,7 +194,7 @@ class Consumer:
         await asyncio.wait(self._work)
         await self.connector._tasks.close()
         self._world.cluster.loop.network.kill(self.name)
-        await self.connector._feed.close()
+        await self.connector._fetchers.close()
         assert self.connector._store is not None
         await self.connector._store.close()
 
@@ -199,10 +207,10 @@ class Consumer:
     async def _process(self, stream: KafkaStream) -> None:
         chance = self._world.cluster.loop.random
         async for message in stream:
-            place = TopicPartition(message.topic, message.partition)
-            self._world.journal.hand_out(self, place)
+            topic_partition = TopicPartition(message.topic, message.partition)
+            self._world.journal.hand_out(self, topic_partition)
             await asyncio.sleep(chance.uniform(0, 0.03))
-            self._world.journal.process(place, message.offset)
+            self._world.journal.process(topic_partition, message.offset)
 
 
 class ClassicWorld:
@@ -284,8 +292,8 @@ class ClassicWorld:
                 request = list_offsets.ListOffsetsRequest(replica_id=-1, topics=[topic])
                 answer = await self.cluster.ask(node, request, 4)
                 if answer is not None and not answer.topics[0].partitions[0].error_code:
-                    place = TopicPartition(TOPIC, partition)
-                    found[place] = answer.topics[0].partitions[0].offset
+                    topic_partition = TopicPartition(TOPIC, partition)
+                    found[topic_partition] = answer.topics[0].partitions[0].offset
             return found if len(found) == self.partitions else None
 
         return await eventually(ask)
@@ -304,24 +312,33 @@ class ClassicWorld:
 
         async def ask() -> bool | None:
             done = self.journal.processed
-            return True if all(done[place] == set(range(ends[place])) for place in ends) else None
+            return (
+                True
+                if all(
+                    done[topic_partition] == set(range(ends[topic_partition]))
+                    for topic_partition in ends
+                )
+                else None
+            )
 
         await eventually(ask)
 
     def _is_settled(self) -> bool:
         tree = self.cluster.ensemble.tree
         claimed = {
-            place: thread
+            topic_partition: thread
             for consumer in self.consumers.values()
-            for place, thread in consumer.connector.owned.items()
+            for topic_partition, thread in consumer.connector.owned.items()
         }
-        places = [TopicPartition(TOPIC, number) for number in range(self.partitions)]
+        topic_partitions = [TopicPartition(TOPIC, number) for number in range(self.partitions)]
         return all(
-            tree.nodes[path].data.decode() == claimed.get(place)
-            if (path := znodes.consumer_owner_path(GROUP, *place)) in tree.nodes
+            tree.nodes[path].data.decode() == claimed.get(topic_partition)
+            if (path := znodes.consumer_owner_path(GROUP, *topic_partition)) in tree.nodes
             else False
-            for place in places
-        ) and sum(len(each.connector.owned) for each in self.consumers.values()) == len(places)
+            for topic_partition in topic_partitions
+        ) and sum(len(each.connector.owned) for each in self.consumers.values()) == len(
+            topic_partitions
+        )
 
     async def _leaders(self) -> dict[int, int]:
         request = metadata.MetadataRequest(topics=[metadata.Topic(name=TOPIC)])

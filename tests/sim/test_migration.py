@@ -88,8 +88,10 @@ async def in_kafka(cluster: Cluster) -> dict[TopicPartition, int] | None:
     return None
 
 
-def in_zookeeper(cluster: Cluster, place: TopicPartition) -> int:
-    return int(cluster.ensemble.tree.nodes[znodes.consumer_offset_path(GROUP, *place)].data)
+def in_zookeeper(cluster: Cluster, topic_partition: TopicPartition) -> int:
+    return int(
+        cluster.ensemble.tree.nodes[znodes.consumer_offset_path(GROUP, *topic_partition)].data
+    )
 
 
 async def migration(cluster: Cluster) -> None:
@@ -122,9 +124,9 @@ async def first_step(cluster: Cluster) -> None:
         least = dict(world.journal.acknowledged)
         committed = await eventually(lambda: in_kafka(cluster))
         assert len(least) == world.partitions
-        for place, offset in least.items():
-            assert committed[place] >= offset
-            assert in_zookeeper(cluster, place) >= offset
+        for topic_partition, offset in least.items():
+            assert committed[topic_partition] >= offset
+            assert in_zookeeper(cluster, topic_partition) >= offset
 
 
 def test_after_the_first_bounce_both_stores_hold_all_that_was_acknowledged() -> None:

@@ -33,8 +33,8 @@ async def admin(kafka: KafkaCluster) -> AsyncIterator[Admin]:
 async def test_a_created_topic_is_described(admin: Admin) -> None:
     await admin.create_topics([NewTopic(name="made", partitions=3)])
     (topic,) = await admin.describe_topics(["made"])
-    assert [each.partition for each in topic.partitions] == [0, 1, 2]
-    assert {each.leader for each in topic.partitions} == {1}
+    assert [partition.partition for partition in topic.partitions] == [0, 1, 2]
+    assert {partition.leader for partition in topic.partitions} == {1}
 
 
 async def test_a_topic_cannot_be_created_twice(admin: Admin) -> None:
@@ -62,8 +62,8 @@ async def test_a_group_nobody_used_is_dead(admin: Admin) -> None:
 
 async def test_a_new_topic_ends_where_it_starts(admin: Admin) -> None:
     await admin.create_topics([NewTopic(name="blank", partitions=2)])
-    places = [TopicPartition("blank", 0), TopicPartition("blank", 1)]
-    assert await admin.end_offsets(places) == await admin.start_offsets(places)
+    topic_partitions = [TopicPartition("blank", 0), TopicPartition("blank", 1)]
+    assert await admin.end_offsets(topic_partitions) == await admin.start_offsets(topic_partitions)
 
 
 async def test_the_demonstration_is_a_true_story_on_kafka_as_well(
@@ -71,7 +71,7 @@ async def test_the_demonstration_is_a_true_story_on_kafka_as_well(
 ) -> None:
     assert await first_half(kafka.bootstrap) == 1
     await second_half(kafka.bootstrap)
-    (group,) = [each for each in await admin.list_groups() if each.group == "billing"]
+    (group,) = [group for group in await admin.list_groups() if group.group == "billing"]
     assert (group.state, group.protocol_type) == ("Empty", "consumer")
     rows = await admin.progress(await admin.describe_group("billing"))
     assert [(row.current_offset, row.lag) for row in rows] == [(100, 0)] * 3

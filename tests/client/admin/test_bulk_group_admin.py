@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from barnabas.client.admin.admin import Admin
-from barnabas.client.admin.bulk_group_admin import GroupState, ManyGroups
+from barnabas.client.admin.bulk_group_admin import BulkGroupAdmin, GroupState
 from barnabas.client.admin.descriptions import Committed
 from barnabas.client.client_config import ClientConfig
 from barnabas.client.errors import KafkaError
@@ -70,11 +70,11 @@ class Scene:
             return offset_fetch.OffsetFetchResponse(topics=self.topics(request.group_id))
         groups = [
             offset_fetch.GroupResult(
-                group_id=each.group_id,
-                topics=self.topics(each.group_id),
-                error_code=ErrorCode.NOT_COORDINATOR if each.group_id in self.moving else 0,
+                group_id=group.group_id,
+                topics=self.topics(group.group_id),
+                error_code=ErrorCode.NOT_COORDINATOR if group.group_id in self.moving else 0,
             )
-            for each in request.groups
+            for group in request.groups
         ]
         return offset_fetch.OffsetFetchResponse(groups=groups)
 
@@ -133,7 +133,7 @@ async def admin(scene: Scene) -> AsyncIterator[Admin]:
 async def test_hundreds_of_groups_are_found_and_read_with_a_request_for_two_hundred(
     scene: Scene, admin: Admin
 ) -> None:
-    many = ManyGroups(admin)
+    many = BulkGroupAdmin(admin)
     wanted = {group: {T: Committed(offset=at)} for at, group in enumerate(GROUPS)}
     assert await many.commit(wanted) == {group: {T: ErrorCode.NONE} for group in GROUPS}
     assert await many.committed(GROUPS) == wanted
@@ -148,7 +148,7 @@ async def test_a_group_whose_coordinator_moves_is_asked_alone(scene: Scene, admi
     scene.offsets = dict.fromkeys(GROUPS, 7)
     scene.moving = {GROUPS[3]}
     scene.broker.ranges[ApiKey.OFFSET_FETCH] = (0, 8)
-    found = await ManyGroups(admin).committed(GROUPS[:10])
+    found = await BulkGroupAdmin(admin).committed(GROUPS[:10])
     assert found == {group: {T: Committed(offset=7)} for group in GROUPS[:10]}
     assert scene.asked["fetch"] == 2
 
@@ -159,7 +159,7 @@ async def test_brokers_that_know_one_group_a_request_are_asked_for_each(
     scene.offsets = dict.fromkeys(GROUPS, 7)
     scene.broker.ranges[ApiKey.OFFSET_FETCH] = (0, 7)
     scene.broker.ranges[ApiKey.FIND_COORDINATOR] = (0, 3)
-    found = await ManyGroups(admin).committed(GROUPS[:10])
+    found = await BulkGroupAdmin(admin).committed(GROUPS[:10])
     assert found == {group: {T: Committed(offset=7)} for group in GROUPS[:10]}
     assert scene.asked == {"find": 10, "fetch": 10}
 
@@ -168,7 +168,7 @@ async def test_what_is_refused_for_one_group_is_told_in_its_place(
     scene: Scene, admin: Admin
 ) -> None:
     scene.refused = {GROUPS[1]}
-    found = await ManyGroups(admin).states(GROUPS[:3])
+    found = await BulkGroupAdmin(admin).states(GROUPS[:3])
     failure = found.pop(GROUPS[1])
     assert isinstance(failure, KafkaError)
     assert failure.code is ErrorCode.GROUP_AUTHORIZATION_FAILED

@@ -43,8 +43,8 @@ class Scene:
         self.group_codes: list[ErrorCode] = []
         self.offsets: dict[TopicPartition, int] = {}
 
-    def code_of(self, place: TopicPartition) -> ErrorCode:
-        codes = self.codes.get(place, [])
+    def code_of(self, topic_partition: TopicPartition) -> ErrorCode:
+        codes = self.codes.get(topic_partition, [])
         return codes.pop(0) if codes else ErrorCode.NONE
 
     def find(self, request: object, version: int) -> find_coordinator.FindCoordinatorResponse:
@@ -72,13 +72,15 @@ class Scene:
         topics = []
         for topic in request.topics:
             results = []
-            for each in topic.partitions:
-                place = TopicPartition(topic.name, each.partition_index)
-                code = self.code_of(place)
+            for partition in topic.partitions:
+                topic_partition = TopicPartition(topic.name, partition.partition_index)
+                code = self.code_of(topic_partition)
                 if not code:
-                    self.offsets[place] = each.committed_offset
+                    self.offsets[topic_partition] = partition.committed_offset
                 results.append(
-                    offset_commit.PartitionResult(partition_index=place.partition, error_code=code)
+                    offset_commit.PartitionResult(
+                        partition_index=topic_partition.partition, error_code=code
+                    )
                 )
             topics.append(offset_commit.TopicResult(name=topic.name, partitions=results))
         return offset_commit.OffsetCommitResponse(topics=topics)
@@ -93,10 +95,12 @@ class Scene:
                 name=topic.name,
                 partitions=[
                     offset_delete.PartitionResult(
-                        partition_index=each.partition_index,
-                        error_code=self.code_of(TopicPartition(topic.name, each.partition_index)),
+                        partition_index=partition.partition_index,
+                        error_code=self.code_of(
+                            TopicPartition(topic.name, partition.partition_index)
+                        ),
                     )
-                    for each in topic.partitions
+                    for partition in topic.partitions
                 ],
             )
             for topic in request.topics
@@ -119,9 +123,10 @@ class Scene:
                 name=topic.name,
                 partitions=[
                     list_offsets.PartitionResult(
-                        partition_index=each.partition_index, offset=7 if topic.name == "t" else -1
+                        partition_index=partition.partition_index,
+                        offset=7 if topic.name == "t" else -1,
                     )
-                    for each in topic.partitions
+                    for partition in topic.partitions
                 ],
             )
             for topic in request.topics
@@ -180,7 +185,9 @@ async def test_many_partitions_go_in_several_requests(scene: Scene, admin: Admin
     codes = await admin.alter_offsets("g", wanted)
     assert len(codes) == len(wanted)
     assert scene.asked["commit"] == 3
-    assert scene.offsets == {place: each.offset for place, each in wanted.items()}
+    assert scene.offsets == {
+        topic_partition: committed.offset for topic_partition, committed in wanted.items()
+    }
 
 
 async def test_nothing_to_change_asks_nobody(scene: Scene, admin: Admin) -> None:

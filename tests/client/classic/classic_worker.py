@@ -42,21 +42,26 @@ class NotedOffsets:
         self._store = store
         self._diary = diary
 
-    async def fetch(self, places: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+    async def fetch(
+        self, topic_partitions: Collection[TopicPartition]
+    ) -> dict[TopicPartition, int]:
         asked = time.monotonic_ns()
-        found = await self._store.fetch(places)
-        starts = {place.partition: found.get(place, -1) for place in places}
+        found = await self._store.fetch(topic_partitions)
+        starts = {
+            topic_partition.partition: found.get(topic_partition, -1)
+            for topic_partition in topic_partitions
+        }
         self._diary.note("starts", starts, asked)
         return found
 
     async def commit(
         self, offsets: Mapping[TopicPartition, int], *, patience_ms: int = 0
     ) -> Failures:
-        wanted = {place.partition: offset for place, offset in offsets.items()}
+        wanted = {topic_partition.partition: offset for topic_partition, offset in offsets.items()}
         self._diary.note("commits", wanted)
         failures = await self._store.commit(offsets, patience_ms=patience_ms)
-        for place in failures:
-            del wanted[place.partition]
+        for topic_partition in failures:
+            del wanted[topic_partition.partition]
         self._diary.note("committed", wanted)
         return failures
 

@@ -88,7 +88,7 @@ async def journey(
 
     async with ConsumerConnector(settings) as connector, Producer(cluster.bootstrap) as producer:
         streams = (await connector.create_message_streams({topic: STREAMS}))[topic]
-        reading = [asyncio.create_task(read(each)) for each in streams]
+        reading = [asyncio.create_task(read(stream)) for stream in streams]
 
         async def write(part: int) -> None:
             for number in range(part * EACH, (part + 1) * EACH):

@@ -38,7 +38,9 @@ def kafka() -> Iterator[KafkaCluster]:
 
 
 async def drained(stream: KafkaStream, count: int) -> list[tuple[int, int]]:
-    return [(each.partition, each.offset) for each in [await anext(stream) for _ in range(count)]]
+    return [
+        (record.partition, record.offset) for record in [await anext(stream) for _ in range(count)]
+    ]
 
 
 async def test_two_members_share_a_topic_and_take_its_offsets_over_and_back(
@@ -61,13 +63,13 @@ async def test_two_members_share_a_topic_and_take_its_offsets_over_and_back(
                 ConsumerConnector(common | step) as two,
             ):
                 streams = [
-                    (await each.create_message_streams({"orders": 1}))["orders"][0]
-                    for each in (one, two)
+                    (await consumer.create_message_streams({"orders": 1}))["orders"][0]
+                    for consumer in (one, two)
                 ]
                 async with asyncio.timeout(120):  # the first claims its share beside the second
-                    while [len(each.owned) for each in (one, two)] != [2, 2]:  # noqa: ASYNC110
+                    while [len(consumer.owned) for consumer in (one, two)] != [2, 2]:  # noqa: ASYNC110
                         await asyncio.sleep(0.02)
-                for found in await asyncio.gather(*(drained(each, 10) for each in streams)):
+                for found in await asyncio.gather(*(drained(stream, 10) for stream in streams)):
                     seen += found
                 await one.commit_offsets()
                 await two.commit_offsets()
@@ -77,6 +79,6 @@ async def test_two_members_share_a_topic_and_take_its_offsets_over_and_back(
         assert len(seen) == len(everything)
         assert set(seen) == everything
         committed = await admin.committed_offsets("movers")
-        assert {place: each.offset for place, each in committed.items()} == {
-            TopicPartition("orders", partition): 20 for partition in range(PARTITIONS)
-        }
+        assert {
+            topic_partition: offset.offset for topic_partition, offset in committed.items()
+        } == {TopicPartition("orders", partition): 20 for partition in range(PARTITIONS)}

@@ -79,7 +79,9 @@ async def write(cluster: Cluster, topic: str, count: int, partitions: int) -> No
 
 
 async def drained(stream: KafkaStream, count: int) -> list[tuple[int, int]]:
-    return [(each.partition, each.offset) for each in [await anext(stream) for _ in range(count)]]
+    return [
+        (record.partition, record.offset) for record in [await anext(stream) for _ in range(count)]
+    ]
 
 
 @six_partitions
@@ -89,11 +91,11 @@ async def test_members_join_one_by_one_and_every_partition_has_one_living_owner(
     members: list[ConsumerConnector] = []
 
     async def is_settled() -> bool:
-        claimed = [each for member in members for each in member.owned.items()]
+        claimed = [owned for member in members for owned in member.owned.items()]
         found = await owners(zookeeper, kafka_group, kafka_topic)
         shares = [len(member.owned) for member in members]
         return shares == [6 // len(members)] * len(members) and found == {
-            place.partition: thread for place, thread in claimed
+            topic_partition.partition: thread for topic_partition, thread in claimed
         }
 
     for _ in range(3):
@@ -194,17 +196,22 @@ async def test_a_new_topic_that_passes_the_filter_is_read_without_a_restart(
     ):
         [stream] = await one.create_message_streams_by_filter(whitelist(white))
         await two.create_message_streams_by_filter(blacklist(black), 2)
-        assert {place.topic for place in one.owned} == {kafka_topic}
+        assert {topic_partition.topic for topic_partition in one.owned} == {kafka_topic}
         created = [f"{kafka_topic}-more", f"{kafka_topic}-other"]
         for name in created:
             kafka_cluster.create_topic(name)
 
         async def is_read() -> bool:
-            mine, theirs = ({place.topic for place in each.owned} for each in (one, two))
+            mine, theirs = (
+                {topic_partition.topic for topic_partition in consumer.owned}
+                for consumer in (one, two)
+            )
             return created[0] in mine and created[0] in theirs
 
         await eventually(is_read)
-        assert not any(place.topic == created[1] for place in (*one.owned, *two.owned))
+        assert not any(
+            topic_partition.topic == created[1] for topic_partition in (*one.owned, *two.owned)
+        )
         await write(kafka_cluster, created[0], 3, 1)
         assert await drained(stream, 3) == [(0, 0), (0, 1), (0, 2)]
         await admin.delete_topics(created)
@@ -216,17 +223,17 @@ async def test_both_stores_are_read_as_the_larger_and_written_alike(
     await write(kafka_cluster, kafka_topic, 120, 1)
     path = f"/consumers/{kafka_group}/offsets/{kafka_topic}/0"
     await zookeeper.create(path, b"100", parents=True)
-    place = TopicPartition(kafka_topic, 0)
+    topic_partition = TopicPartition(kafka_topic, 0)
     async with Admin.of(kafka_cluster.bootstrap) as admin:
         config = a_config(kafka_cluster, kafka_group, offsets_storage="kafka")
         committed = GroupOffsets(admin.cluster, kafka_group)
-        await committed.commit({place: CommittedOffset(90)})
+        await committed.commit({topic_partition: CommittedOffset(90)})
         async with ConsumerConnector(config) as connector:
             streams = await connector.create_message_streams({kafka_topic: 1})
             assert await drained(streams[kafka_topic][0], 7) == [(0, 100 + n) for n in range(7)]
             await connector.commit_offsets()
             assert (await zookeeper.get(path))[0] == b"107"
-            assert (await committed.fetch([place]))[place].offset == 107
+            assert (await committed.fetch([topic_partition]))[topic_partition].offset == 107
             assert connector.writes == {"kafka": 2, "zookeeper": 1}
 
 
@@ -359,7 +366,7 @@ async def test_streams_without_await_may_each_have_a_thread(
 
     with SyncConsumerConnector(a_config(kafka_cluster, kafka_group)) as connector:
         streams = connector.create_message_streams({kafka_topic: 2})[kafka_topic]
-        threads = [threading.Thread(target=consume, args=(each,)) for each in streams]
+        threads = [threading.Thread(target=consume, args=(stream,)) for stream in streams]
         for thread in threads:
             thread.start()
         assert await asyncio.to_thread(is_all.wait, 120)

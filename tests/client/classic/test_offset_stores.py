@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from barnabas.client.classic.offset_manager import OffsetManager
-from barnabas.client.classic.offset_stores import BothOffsets, KafkaOffsets, ZooKeeperOffsets
+from barnabas.client.classic.offset_stores import DualCommitOffsets, KafkaOffsets, ZooKeeperOffsets
 from barnabas.client.client_config import ClientConfig
 from barnabas.client.errors import KafkaError
 from barnabas.client.topology import TopicPartition
@@ -58,14 +58,14 @@ class OffsetManagers:
     def commit(self, request: Any, code: int) -> Any:
         results = []
         for topic in request.topics:
-            for each in topic.partitions:
-                place = TopicPartition(topic.name, each.partition_index)
-                found = code or self.refused.get(place, 0)
+            for partition in topic.partitions:
+                topic_partition = TopicPartition(topic.name, partition.partition_index)
+                found = code or self.refused.get(topic_partition, 0)
                 if not found:
-                    self.offsets[place] = each.committed_offset
+                    self.offsets[topic_partition] = partition.committed_offset
                 results.append(
                     offset_commit.PartitionResult(
-                        partition_index=each.partition_index, error_code=found
+                        partition_index=partition.partition_index, error_code=found
                     )
                 )
         return offset_commit.OffsetCommitResponse(
@@ -118,8 +118,8 @@ async def session() -> SimZooKeeper:
     return SimEnsemble(asyncio.get_running_loop()).connect()
 
 
-async def text(session: SimZooKeeper, place: TopicPartition) -> bytes | None:
-    path = f"/consumers/g/offsets/{place.topic}/{place.partition}"
+async def text(session: SimZooKeeper, topic_partition: TopicPartition) -> bytes | None:
+    path = f"/consumers/g/offsets/{topic_partition.topic}/{topic_partition.partition}"
     return (await session.get(path))[0] if await session.exists(path) else None
 
 
@@ -239,10 +239,10 @@ async def test_reading_both_takes_the_larger_and_levels_them(
     zookeeper = ZooKeeperOffsets(session, "g")
     await zookeeper.commit({A: 100, B: 7})
     managers.offsets = {A: 90, B: 70}
-    both = BothOffsets(kafka, zookeeper)
+    both = DualCommitOffsets(kafka, zookeeper)
     assert await both.fetch([A, B]) == {A: 100, B: 70}
     assert managers.offsets == {A: 100, B: 70}
-    assert [await text(session, place) for place in (A, B)] == [b"100", b"70"]
+    assert [await text(session, topic_partition) for topic_partition in (A, B)] == [b"100", b"70"]
     await both.commit({A: 101, B: 71})
     assert managers.offsets == {A: 101, B: 71}
     assert await text(session, A) == b"101"
@@ -252,17 +252,17 @@ async def test_what_the_first_store_refuses_is_not_written_to_the_second(
     session: SimZooKeeper, kafka: KafkaOffsets, managers: OffsetManagers
 ) -> None:
     managers.refused = {A: ErrorCode.TOPIC_AUTHORIZATION_FAILED}
-    both = BothOffsets(kafka, ZooKeeperOffsets(session, "g"))
+    both = DualCommitOffsets(kafka, ZooKeeperOffsets(session, "g"))
     failures = await both.commit({A: 5, B: 6})
     assert failures == {A: ErrorCode.TOPIC_AUTHORIZATION_FAILED}
-    assert [await text(session, place) for place in (A, B)] == [None, b"6"]
+    assert [await text(session, topic_partition) for topic_partition in (A, B)] == [None, b"6"]
 
 
 async def test_a_commit_that_found_no_offset_manager_writes_nothing(
     session: SimZooKeeper, kafka: KafkaOffsets, managers: OffsetManagers
 ) -> None:
     managers.codes = [15]
-    both = BothOffsets(kafka, ZooKeeperOffsets(session, "g"))
+    both = DualCommitOffsets(kafka, ZooKeeperOffsets(session, "g"))
     with pytest.raises(KafkaError, match="COORDINATOR_NOT_AVAILABLE"):
         await both.commit({A: 5})
     assert await text(session, A) is None

@@ -25,7 +25,7 @@ def _named(case: Mapping[str, Any]) -> str:
 
 
 @pytest.mark.parametrize(
-    "case", [each for each in GOLDEN if each["strategy"] == "range"], ids=_named
+    "case", [vector for vector in GOLDEN if vector["strategy"] == "range"], ids=_named
 )
 def test_ranges_are_those_that_kafka_computes(case: Mapping[str, Any]) -> None:
     topic = case["topic"]
@@ -39,14 +39,14 @@ def test_ranges_are_those_that_kafka_computes(case: Mapping[str, Any]) -> None:
 
 
 @pytest.mark.parametrize(
-    "case", [each for each in GOLDEN if each.get("era", "").startswith("1.0")], ids=_named
+    "case", [vector for vector in GOLDEN if vector.get("era", "").startswith("1.0")], ids=_named
 )
 def test_turns_are_those_that_kafka_computes(case: Mapping[str, Any]) -> None:
     owners = STRATEGIES["roundrobin"](case["partitions"], case["consumers_for_topic"])
     expected = {
         TopicPartition(topic, number): thread
-        for thread, places in case["assignment"].items()
-        for topic, number in places
+        for thread, topic_partitions in case["assignment"].items()
+        for topic, number in topic_partitions
     }
     assert owners == expected
 
@@ -81,7 +81,9 @@ def test_every_partition_has_exactly_one_owner_who_asked_for_its_topic(
         if threads.get(topic)
         for number in numbers
     }
-    assert all(thread in threads[place.topic] for place, thread in owners.items())
+    assert all(
+        thread in threads[topic_partition.topic] for topic_partition, thread in owners.items()
+    )
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
@@ -97,7 +99,7 @@ def test_members_that_read_the_group_in_another_order_compute_the_same_owners(
         return drawn
 
     others = {topic: shuffled(numbers) for topic, numbers in shuffled(partitions.items())}
-    members = {topic: shuffled(each) for topic, each in shuffled(threads_of(group).items())}
+    members = {topic: shuffled(ids) for topic, ids in shuffled(threads_of(group).items())}
     assert STRATEGIES[strategy](others, members) == STRATEGIES[strategy](
         partitions, threads_of(group)
     )

@@ -10,7 +10,11 @@ import asyncio
 import pytest
 
 from barnabas.client.classic.group_view import GroupView, view_group
-from barnabas.client.classic.partition_ownership import AlreadyRegistered, ClaimRefused, Ownership
+from barnabas.client.classic.partition_ownership import (
+    AlreadyRegistered,
+    ClaimRefused,
+    PartitionOwnership,
+)
 from barnabas.client.topology import TopicPartition
 from barnabas.client.zookeeper.znode_watches import WatchedReads
 from barnabas.protocol.zookeeper import znodes
@@ -37,13 +41,13 @@ async def ensemble() -> SimEnsemble:
     return ensemble
 
 
-def a_member(ensemble: SimEnsemble, name: str) -> tuple[SimZooKeeper, Ownership]:
+def a_member(ensemble: SimEnsemble, name: str) -> tuple[SimZooKeeper, PartitionOwnership]:
     session = ensemble.connect()
-    return session, Ownership(session, "g", name)
+    return session, PartitionOwnership(session, "g", name)
 
 
-async def owner(session: SimZooKeeper, place: TopicPartition) -> bytes | None:
-    path = znodes.consumer_owner_path("g", place.topic, place.partition)
+async def owner(session: SimZooKeeper, topic_partition: TopicPartition) -> bytes | None:
+    path = znodes.consumer_owner_path("g", topic_partition.topic, topic_partition.partition)
     return (await session.get(path))[0] if await session.exists(path) else None
 
 
@@ -79,9 +83,9 @@ async def test_what_a_former_session_of_ours_left_behind_is_taken_over(
 ) -> None:
     _, before = a_member(ensemble, "g_one")
     session, after = a_member(ensemble, "g_one")
-    for each in (before, after):
-        await each.register(REGISTRATION)
-        await each.claim({A: "g_one-0"})
+    for ownership in (before, after):
+        await ownership.register(REGISTRATION)
+        await ownership.claim({A: "g_one-0"})
     _, stat = await session.get("/consumers/g/owners/t/0")
     assert stat.ephemeral_owner == session.session_id
 
@@ -93,7 +97,11 @@ async def test_the_loser_of_a_claim_keeps_nothing_of_it(ensemble: SimEnsemble) -
     with pytest.raises(ClaimRefused, match="t-1 belongs to g_w-0"):
         await loser.claim({A: "g_l-0", B: "g_l-0", C: "g_l-1"})
     assert loser.claimed == {}
-    assert [await owner(session, place) for place in (A, B, C)] == [None, b"g_w-0", None]
+    assert [await owner(session, topic_partition) for topic_partition in (A, B, C)] == [
+        None,
+        b"g_w-0",
+        None,
+    ]
 
 
 async def test_a_claim_whose_answer_was_lost_is_ours(ensemble: SimEnsemble) -> None:
@@ -112,7 +120,10 @@ async def test_what_is_released_can_be_claimed_by_others(ensemble: SimEnsemble) 
     await first.release([A])
     await second.claim({A: "g_2-0"})
     assert first.claimed == {B: "g_1-1"}
-    assert [await owner(session, place) for place in (A, B)] == [b"g_2-0", b"g_1-1"]
+    assert [await owner(session, topic_partition) for topic_partition in (A, B)] == [
+        b"g_2-0",
+        b"g_1-1",
+    ]
 
 
 async def test_a_session_that_ended_owns_nothing_and_releases_nothing_of_others(

@@ -130,7 +130,10 @@ class Group:
             while True:
                 new = self.entries()[begin:]
                 committed = {
-                    place for _, _, what, about in new if what == "committed" for place in about
+                    topic_partition
+                    for _, _, what, about in new
+                    if what == "committed"
+                    for topic_partition in about
                 }
                 if len(committed) == PARTITIONS:
                     return
@@ -204,7 +207,7 @@ class Audit:
     def _start(self, partition: int, offset: int, former: int | None) -> None:
         least = self._acknowledged.get(partition, -1)
         assert offset >= least, f"{partition} starts at {offset}, acknowledged was {least}"
-        again = {each for each in self._since.pop(partition, ()) if each >= offset}
+        again = {committed for committed in self._since.pop(partition, ()) if committed >= offset}
         is_excused = former in self._killed or partition in self._excused
         assert len(again) <= 1 or is_excused, f"{partition} from {offset} again: {again}"
         self._excused.discard(partition)
@@ -238,14 +241,17 @@ async def journey(
         await group.verify_health()
         await group.migrate(steps)
     async with Admin.of(cluster.bootstrap) as admin:
-        places = [TopicPartition(group.topic, number) for number in range(PARTITIONS)]
-        ends = await admin.end_offsets(places)
+        topic_partitions = [TopicPartition(group.topic, number) for number in range(PARTITIONS)]
+        ends = await admin.end_offsets(topic_partitions)
         await group.all_processed(ends)
         for worker in group.workers:
             await worker.end(signal.SIGTERM)
         if steps[-1]["offsets_storage"] == "kafka":
             committed = await admin.committed_offsets(group.name)
-            assert all(ends[place] - committed[place].offset <= 1 for place in places)
+            assert all(
+                ends[topic_partition] - committed[topic_partition].offset <= 1
+                for topic_partition in topic_partitions
+            )
     return ends
 
 
@@ -262,8 +268,8 @@ async def a_pause(cluster: Cluster, group: Group) -> dict[TopicPartition, int]:
         await group.verify_health()
         await group.heard_of(sleeper)
     async with Admin.of(cluster.bootstrap) as admin:
-        places = [TopicPartition(group.topic, number) for number in range(PARTITIONS)]
-        ends = await admin.end_offsets(places)
+        topic_partitions = [TopicPartition(group.topic, number) for number in range(PARTITIONS)]
+        ends = await admin.end_offsets(topic_partitions)
     await group.all_processed(ends)
     for worker in group.workers:
         await worker.end(signal.SIGTERM)
@@ -281,7 +287,9 @@ async def tell(group: Group, story: Awaitable[dict[TopicPartition, int]]) -> Non
     Audit(group.killed).read(entries)
     processed = {tuple(about) for _, _, what, about in entries if what == "did"}
     assert processed == {
-        (place.partition, number) for place, end in ends.items() for number in range(end)
+        (topic_partition.partition, number)
+        for topic_partition, end in ends.items()
+        for number in range(end)
     }
 
 

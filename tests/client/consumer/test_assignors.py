@@ -17,7 +17,7 @@ from barnabas.client.consumer.assignors import (
     CooperativeStickyAssignor,
     RangeAssignor,
     RoundRobinAssignor,
-    assigned_places,
+    assigned_topic_partitions,
     assignment_bytes,
     candidate,
     subscription_bytes,
@@ -33,10 +33,12 @@ all_subscribed = st.integers(1, 7).map(
 )
 some_subscribed = st.lists(
     st.frozensets(st.sampled_from(TOPICS), min_size=1), min_size=1, max_size=7
-).map(lambda each: [Candidate(f"m{number}", None, topics) for number, topics in enumerate(each)])
+).map(
+    lambda member: [Candidate(f"m{number}", None, topics) for number, topics in enumerate(member)]
+)
 
 
-def places(**counts: Sequence[int]) -> list[TopicPartition]:
+def topic_partitions(**counts: Sequence[int]) -> list[TopicPartition]:
     return [TopicPartition(topic, number) for topic in counts for number in counts[topic]]
 
 
@@ -46,7 +48,9 @@ def all_of(assigned: Assigned) -> list[TopicPartition]:
 
 def wanted(members: Sequence[Candidate], counts: Mapping[str, int]) -> list[TopicPartition]:
     topics = frozenset[str]().union(*(member.topics for member in members))
-    return places(**{name: range(count) for name, count in counts.items() if name in topics})
+    return topic_partitions(
+        **{name: range(count) for name, count in counts.items() if name in topics}
+    )
 
 
 def after(members: Sequence[Candidate], assigned: Assigned, generation: int) -> list[Candidate]:
@@ -80,7 +84,9 @@ def test_every_partition_has_exactly_one_owner_that_subscribed(
     assigned = ASSIGNORS[name].assign(members, counts)
     assert all_of(assigned) == sorted(wanted(members, counts))
     for member in members:
-        assert {place.topic for place in assigned[member.member_id]} <= member.topics
+        assert {
+            topic_partition.topic for topic_partition in assigned[member.member_id]
+        } <= member.topics
 
 
 @given(members=some_subscribed, counts=counts_of_topics)
@@ -89,7 +95,9 @@ def test_sticky_members_own_everything_once_when_moves_have_ended(
 ) -> None:
     settled_members, assigned = settled(members, counts)
     for member in settled_members:
-        assert {place.topic for place in assigned[member.member_id]} <= member.topics
+        assert {
+            topic_partition.topic for topic_partition in assigned[member.member_id]
+        } <= member.topics
 
 
 @given(members=all_subscribed, counts=counts_of_topics)
@@ -107,9 +115,9 @@ def test_no_single_move_would_make_shares_more_alike(
 ) -> None:
     _, assigned = settled(members, counts)
     for source in members:
-        for place in assigned[source.member_id]:
+        for topic_partition in assigned[source.member_id]:
             for target in members:
-                if place.topic in target.topics:
+                if topic_partition.topic in target.topics:
                     gap = len(assigned[source.member_id]) - len(assigned[target.member_id])
                     assert gap <= 1
 
@@ -122,7 +130,7 @@ def test_nothing_moves_while_nothing_changes(
     assert STICKY.assign(settled_members, counts) == assigned
 
 
-@given(members=all_subscribed.filter(lambda each: len(each) > 1), counts=counts_of_topics)
+@given(members=all_subscribed.filter(lambda member: len(member) > 1), counts=counts_of_topics)
 def test_when_a_member_leaves_the_others_keep_what_they_have(
     members: list[Candidate], counts: dict[str, int]
 ) -> None:
@@ -158,13 +166,13 @@ def test_a_partition_is_given_out_only_after_its_owner_gave_it_up(
         for member in settled_members
     ]
     owners = {
-        place: member.member_id
+        topic_partition: member.member_id
         for member in now
-        for place in assigned[member.member_id]
-        if place.topic in member.topics
+        for topic_partition in assigned[member.member_id]
+        if topic_partition.topic in member.topics
     }
     for member_id, share in STICKY.assign(now, counts).items():
-        assert all(owners.get(place, member_id) == member_id for place in share)
+        assert all(owners.get(topic_partition, member_id) == member_id for topic_partition in share)
 
 
 def test_of_two_claims_the_newer_generation_counts() -> None:
@@ -184,8 +192,8 @@ def test_two_claims_of_one_generation_are_none() -> None:
 def test_ranges_are_neighbours_and_the_first_members_get_one_more() -> None:
     members = [Candidate(name, None, frozenset({"a", "b"})) for name in ("x", "y")]
     assert RangeAssignor().assign(members, {"a": 3, "b": 3}) == {
-        "x": places(a=[0, 1], b=[0, 1]),
-        "y": places(a=[2], b=[2]),
+        "x": topic_partitions(a=[0, 1], b=[0, 1]),
+        "y": topic_partitions(a=[2], b=[2]),
     }
 
 
@@ -195,14 +203,14 @@ def test_turns_go_around_and_leave_out_who_did_not_subscribe() -> None:
         Candidate("y", None, frozenset({"a", "b"})),
     ]
     assert RoundRobinAssignor().assign(members, {"a": 3, "b": 1}) == {
-        "x": places(a=[0, 2]),
-        "y": places(a=[1], b=[0]),
+        "x": topic_partitions(a=[0, 2]),
+        "y": topic_partitions(a=[1], b=[0]),
     }
 
 
 def test_static_members_are_ordered_by_the_name_that_outlives_them() -> None:
     members = [Candidate("a-1", "z", frozenset({"a"})), Candidate("b-9", "y", frozenset({"a"}))]
-    assert RangeAssignor().assign(members, {"a": 1}) == {"a-1": [], "b-9": places(a=[0])}
+    assert RangeAssignor().assign(members, {"a": 1}) == {"a-1": [], "b-9": topic_partitions(a=[0])}
 
 
 def test_a_large_group_is_dealt_out_in_moments() -> None:
@@ -219,7 +227,7 @@ def test_a_large_group_is_dealt_out_in_moments() -> None:
 def test_a_subscription_is_read_as_it_was_written(
     topics: frozenset[str], owned: frozenset[tuple[str, int]], generation: int
 ) -> None:
-    mine = [TopicPartition(*each) for each in owned]
+    mine = [TopicPartition(*member) for member in owned]
     read = candidate("m", None, subscription_bytes(topics, mine, generation))
     assert read.topics == topics
     assert set(read.owned) == set(mine)
@@ -227,11 +235,11 @@ def test_a_subscription_is_read_as_it_was_written(
 
 
 def test_an_assignment_is_read_as_it_was_written() -> None:
-    given_places = places(a=[0, 2], b=[1])
-    assert assigned_places(assignment_bytes(given_places)) == set(given_places)
-    assert assigned_places(b"") == set()
+    given_places = topic_partitions(a=[0, 2], b=[1])
+    assert assigned_topic_partitions(assignment_bytes(given_places)) == set(given_places)
+    assert assigned_topic_partitions(b"") == set()
 
 
 def test_bytes_that_are_no_assignment_are_refused() -> None:
     with pytest.raises(CorruptRequest):
-        assigned_places(b"\x00\x00\xff")
+        assigned_topic_partitions(b"\x00\x00\xff")

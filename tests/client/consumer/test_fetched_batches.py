@@ -100,7 +100,7 @@ def test_a_chunk_is_split_without_losing_or_repeating_a_record(
     chunk = Chunk(PLACE, found.source, found.next_offset, 7, 99, 5)
     first, rest = chunk.split(count)
     assert len(first) == min(count, len(records))
-    assert (first.leader_epoch, first.high_watermark, first.turn) == (7, 99, 5)
+    assert (first.leader_epoch, first.high_watermark, first.seek_id) == (7, 99, 5)
     together = list(first) + ([] if rest is None else list(rest))
     assert together == expected(records)
     if rest is not None:
@@ -115,7 +115,7 @@ def test_messages_older_than_batches_are_read(magic: int, codec: int) -> None:
     data = bytes(encode_messages(records, magic, codec=codec))
     found = find_batches(data, 2)
     assert found.source is not None
-    assert [each.value for each in found.source.records(PLACE)] == [b"2", b"3", b"4"]
+    assert [record.value for record in found.source.records(PLACE)] == [b"2", b"3", b"4"]
     assert found.source.values() == [b"2", b"3", b"4"]
     assert found.next_offset == 5
 

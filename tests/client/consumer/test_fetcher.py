@@ -17,7 +17,7 @@ from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.fetch import AbortedTransaction
 from barnabas.protocol.records.batch import build_batch
 from barnabas.protocol.records.control import Marker, encode_marker
-from tests.client.scripted_cluster import SmallCluster, small_cluster
+from tests.client.scripted_cluster import ScriptedCluster, small_cluster
 
 CLIENT = ClientConfig(retry_backoff_ms=1, retry_backoff_ms_max=5, api_timeout_ms=60_000)
 QUICK = FetchConfig(max_wait_ms=50, refresh_leader_backoff_ms=5, reset="earliest")
@@ -25,14 +25,14 @@ SOON_S = 90.0
 
 
 @pytest.fixture
-async def town() -> AsyncIterator[SmallCluster]:
-    async with small_cluster(2) as town:
-        yield town
+async def brokers() -> AsyncIterator[ScriptedCluster]:
+    async with small_cluster(2) as brokers:
+        yield brokers
 
 
 @pytest.fixture
-async def cluster(town: SmallCluster) -> AsyncIterator[Cluster]:
-    async with Cluster(town.bootstrap, CLIENT) as cluster:
+async def cluster(brokers: ScriptedCluster) -> AsyncIterator[Cluster]:
+    async with Cluster(brokers.bootstrap, CLIENT) as cluster:
         yield cluster
 
 
@@ -47,42 +47,46 @@ async def values(fetcher: Fetcher, count: int) -> list[bytes | None]:
 
 
 async def test_records_come_in_order_from_where_one_asks(
-    town: SmallCluster, cluster: Cluster
+    brokers: ScriptedCluster, cluster: Cluster
 ) -> None:
-    (place,) = town.topic("t")
-    town.logs[place].add(b"0", b"1", b"2")
-    town.logs[place].add(b"3")
+    (topic_partition,) = brokers.topic("t")
+    brokers.logs[topic_partition].add(b"0", b"1", b"2")
+    brokers.logs[topic_partition].add(b"3")
     async with Fetcher(cluster, QUICK) as fetcher:
-        fetcher.add({place: 1})
+        fetcher.add({topic_partition: 1})
         chunk = await fetcher.take(timeout_s=SOON_S)
         assert chunk is not None
-        assert [(each.offset, each.value) for each in chunk] == [(1, b"1"), (2, b"2"), (3, b"3")]
-        assert (chunk.next_offset, fetcher.position(place)) == (4, 4)
+        assert [(record.offset, record.value) for record in chunk] == [
+            (1, b"1"),
+            (2, b"2"),
+            (3, b"3"),
+        ]
+        assert (chunk.next_offset, fetcher.position(topic_partition)) == (4, 4)
 
 
 async def test_partitions_of_two_leaders_are_read_at_once(
-    town: SmallCluster, cluster: Cluster
+    brokers: ScriptedCluster, cluster: Cluster
 ) -> None:
-    places = town.topic("t", 4)
-    for place in places:
-        town.logs[place].add(b"%d" % place.partition)
+    topic_partitions = brokers.topic("t", 4)
+    for topic_partition in topic_partitions:
+        brokers.logs[topic_partition].add(b"%d" % topic_partition.partition)
     async with Fetcher(cluster, QUICK) as fetcher:
-        fetcher.add(dict.fromkeys(places, 0))
+        fetcher.add(dict.fromkeys(topic_partitions, 0))
         assert sorted(await values(fetcher, 4)) == [b"0", b"1", b"2", b"3"]  # type: ignore[type-var]
-    first = town.brokers[1].seen
-    (request,) = [each for header, each in first if header.key == ApiKey.FETCH][:1]
-    assert [each.partition for each in request.topics[0].partitions] == [0, 2]
+    first = brokers.brokers[1].seen
+    (request,) = [batch for header, batch in first if header.key == ApiKey.FETCH][:1]
+    assert [partition.partition for partition in request.topics[0].partitions] == [0, 2]
 
 
-async def test_a_moved_leader_is_found_again(town: SmallCluster, cluster: Cluster) -> None:
-    (place,) = town.topic("t")
-    town.logs[place].add(b"before")
+async def test_a_moved_leader_is_found_again(brokers: ScriptedCluster, cluster: Cluster) -> None:
+    (topic_partition,) = brokers.topic("t")
+    brokers.logs[topic_partition].add(b"before")
     async with Fetcher(cluster, QUICK) as fetcher:
-        fetcher.add({place: 0})
+        fetcher.add({topic_partition: 0})
         assert await values(fetcher, 1) == [b"before"]
-        town.move(place, 2)
-        town.logs[place].add(b"after")
-        town.grown.set()
+        brokers.move(topic_partition, 2)
+        brokers.logs[topic_partition].add(b"after")
+        brokers.grown.set()
         assert await values(fetcher, 1) == [b"after"]
 
 
@@ -102,22 +106,22 @@ async def test_a_moved_leader_is_found_again(town: SmallCluster, cluster: Cluste
     ],
 )
 async def test_a_partition_that_refuses_for_now_is_asked_again(
-    town: SmallCluster, cluster: Cluster, code: ErrorCode
+    brokers: ScriptedCluster, cluster: Cluster, code: ErrorCode
 ) -> None:
-    (place,) = town.topic("t")
-    town.logs[place].add(b"v")
-    town.logs[place].codes = [code, code]
+    (topic_partition,) = brokers.topic("t")
+    brokers.logs[topic_partition].add(b"v")
+    brokers.logs[topic_partition].codes = [code, code]
     async with Fetcher(cluster, QUICK) as fetcher:
-        fetcher.add({place: 0})
+        fetcher.add({topic_partition: 0})
         assert await values(fetcher, 1) == [b"v"]
 
 
 async def test_a_partition_that_refuses_for_good_is_told_once_and_hinders_no_other(
-    town: SmallCluster, cluster: Cluster
+    brokers: ScriptedCluster, cluster: Cluster
 ) -> None:
-    closed, opened = town.topic("t", 2)
-    town.logs[closed].codes = [ErrorCode.TOPIC_AUTHORIZATION_FAILED] * 99
-    town.logs[opened].add(b"v")
+    closed, opened = brokers.topic("t", 2)
+    brokers.logs[closed].codes = [ErrorCode.TOPIC_AUTHORIZATION_FAILED] * 99
+    brokers.logs[opened].add(b"v")
     async with Fetcher(cluster, QUICK) as fetcher:
         fetcher.add({closed: 0})
         with pytest.raises(KafkaError) as failure:
@@ -129,130 +133,130 @@ async def test_a_partition_that_refuses_for_good_is_told_once_and_hinders_no_oth
 
 @pytest.mark.parametrize(("reset", "expected"), [("earliest", b"old"), ("latest", b"new")])
 async def test_an_offset_off_the_log_is_replaced_by_the_policy(
-    town: SmallCluster, cluster: Cluster, reset: str, expected: bytes
+    brokers: ScriptedCluster, cluster: Cluster, reset: str, expected: bytes
 ) -> None:
-    (place,) = town.topic("t")
-    town.logs[place].add(b"old")
+    (topic_partition,) = brokers.topic("t")
+    brokers.logs[topic_partition].add(b"old")
     async with Fetcher(cluster, FetchConfig(max_wait_ms=50, reset=reset)) as fetcher:
-        fetcher.add({place: 77})
-        while fetcher.position(place) == 77:
+        fetcher.add({topic_partition: 77})
+        while fetcher.position(topic_partition) == 77:
             await fetcher.take([], timeout_s=0.01)
-        town.logs[place].add(b"new")
-        town.grown.set()
+        brokers.logs[topic_partition].add(b"new")
+        brokers.grown.set()
         assert (await values(fetcher, 1))[0] == expected
 
 
 @pytest.mark.parametrize("offset", [77, None])
 async def test_without_a_policy_an_offset_off_the_log_is_the_callers_to_act_on(
-    town: SmallCluster, cluster: Cluster, offset: int | None
+    brokers: ScriptedCluster, cluster: Cluster, offset: int | None
 ) -> None:
-    (place,) = town.topic("t")
-    town.logs[place].add(b"v")
+    (topic_partition,) = brokers.topic("t")
+    brokers.logs[topic_partition].add(b"v")
     async with Fetcher(cluster, FetchConfig(max_wait_ms=50, reset="none")) as fetcher:
-        fetcher.add({place: offset})
+        fetcher.add({topic_partition: offset})
         with pytest.raises(OffsetOutOfRange) as failure:
             await fetcher.take(timeout_s=SOON_S)
         assert failure.value.offset == offset
-        fetcher.seek(place, 0)
+        fetcher.seek(topic_partition, 0)
         assert await values(fetcher, 1) == [b"v"]
 
 
 async def test_the_read_buffer_grows_for_a_larger_message(
-    town: SmallCluster, cluster: Cluster
+    brokers: ScriptedCluster, cluster: Cluster
 ) -> None:
-    (place,) = town.topic("t")
-    town.logs[place].add(b"x" * 10_000)
+    (topic_partition,) = brokers.topic("t")
+    brokers.logs[topic_partition].add(b"x" * 10_000)
     small = FetchConfig(max_wait_ms=50, partition_max_bytes=100)
     async with Fetcher(cluster, small) as fetcher:
-        fetcher.add({place: 0})
+        fetcher.add({topic_partition: 0})
         assert await values(fetcher, 1) == [b"x" * 10_000]
 
 
 async def test_a_message_beyond_every_buffer_stops_the_partition(
-    town: SmallCluster, cluster: Cluster
+    brokers: ScriptedCluster, cluster: Cluster
 ) -> None:
-    (place,) = town.topic("t")
-    town.logs[place].add(b"x" * 10_000)
+    (topic_partition,) = brokers.topic("t")
+    brokers.logs[topic_partition].add(b"x" * 10_000)
     small = FetchConfig(max_wait_ms=50, partition_max_bytes=100, partition_max_bytes_limit=1_000)
     async with Fetcher(cluster, small) as fetcher:
-        fetcher.add({place: 0})
+        fetcher.add({topic_partition: 0})
         with pytest.raises(KafkaError, match=r"fetch\.growth\.max\.bytes=1000") as failure:
             await fetcher.take(timeout_s=SOON_S)
         assert failure.value.code is ErrorCode.MESSAGE_TOO_LARGE
 
 
 async def test_bytes_that_are_no_records_are_told_with_their_place(
-    town: SmallCluster, cluster: Cluster
+    brokers: ScriptedCluster, cluster: Cluster
 ) -> None:
-    (place,) = town.topic("t")
-    town.logs[place].add(b"v")
-    town.logs[place].batches[0] = town.logs[place].batches[0][:-1] + b"\7"
+    (topic_partition,) = brokers.topic("t")
+    brokers.logs[topic_partition].add(b"v")
+    brokers.logs[topic_partition].batches[0] = brokers.logs[topic_partition].batches[0][:-1] + b"\7"
     async with Fetcher(cluster, QUICK) as fetcher:
-        fetcher.add({place: 0})
+        fetcher.add({topic_partition: 0})
         with pytest.raises(DecodingFailed, match="t-0 at offset 0: checksum"):
             await fetcher.take(timeout_s=SOON_S)
 
 
 async def test_no_more_is_kept_ready_than_was_asked_for(
-    town: SmallCluster, cluster: Cluster
+    brokers: ScriptedCluster, cluster: Cluster
 ) -> None:
-    (place,) = town.topic("t")
+    (topic_partition,) = brokers.topic("t")
     for number in range(20):
-        town.logs[place].add(b"%d" % number * 100)
+        brokers.logs[topic_partition].add(b"%d" % number * 100)
     one_batch = FetchConfig(max_wait_ms=50, partition_max_bytes=200, queued_chunks_max=3)
     async with Fetcher(cluster, one_batch) as fetcher:
-        fetcher.add({place: 0})
+        fetcher.add({topic_partition: 0})
         await values(fetcher, 1)
         while await fetcher.take([], timeout_s=0.1):
             raise AssertionError("nothing was asked for")
-        assert len(town.asked(ApiKey.FETCH)) <= 5
+        assert len(brokers.asked(ApiKey.FETCH)) <= 5
         assert len(await values(fetcher, 19)) == 19
 
 
 async def test_what_was_read_before_a_seek_is_not_handed_out_after_it(
-    town: SmallCluster, cluster: Cluster
+    brokers: ScriptedCluster, cluster: Cluster
 ) -> None:
-    (place,) = town.topic("t")
-    town.logs[place].add(b"0", b"1", b"2")
+    (topic_partition,) = brokers.topic("t")
+    brokers.logs[topic_partition].add(b"0", b"1", b"2")
     async with Fetcher(cluster, QUICK) as fetcher:
-        fetcher.add({place: 0})
+        fetcher.add({topic_partition: 0})
         await values(fetcher, 3)
-        fetcher.seek(place, 1)
+        fetcher.seek(topic_partition, 1)
         assert await values(fetcher, 2) == [b"1", b"2"]
 
 
 async def test_a_paused_partition_gives_nothing_until_it_is_resumed(
-    town: SmallCluster, cluster: Cluster
+    brokers: ScriptedCluster, cluster: Cluster
 ) -> None:
-    (place,) = town.topic("t")
-    town.logs[place].add(b"v")
+    (topic_partition,) = brokers.topic("t")
+    brokers.logs[topic_partition].add(b"v")
     async with Fetcher(cluster, QUICK) as fetcher:
-        fetcher.add({place: 0})
-        fetcher.pause([place])
+        fetcher.add({topic_partition: 0})
+        fetcher.pause([topic_partition])
         assert await fetcher.take(timeout_s=0.2) is None
-        assert fetcher.paused == {place}
-        fetcher.resume([place])
+        assert fetcher.paused == {topic_partition}
+        fetcher.resume([topic_partition])
         assert await values(fetcher, 1) == [b"v"]
 
 
 async def test_a_partition_that_comes_back_is_not_given_old_answers(
-    town: SmallCluster, cluster: Cluster
+    brokers: ScriptedCluster, cluster: Cluster
 ) -> None:
-    (place,) = town.topic("t")
-    town.logs[place].add(b"0", b"1")
+    (topic_partition,) = brokers.topic("t")
+    brokers.logs[topic_partition].add(b"0", b"1")
     async with Fetcher(cluster, QUICK) as fetcher:
-        fetcher.add({place: 0})
+        fetcher.add({topic_partition: 0})
         await fetcher.take([], timeout_s=0.05)
-        fetcher.remove([place])
-        fetcher.add({place: 1})
+        fetcher.remove([topic_partition])
+        fetcher.add({topic_partition: 1})
         assert await values(fetcher, 1) == [b"1"]
 
 
 async def test_a_reader_of_committed_records_sees_no_aborted_ones(
-    town: SmallCluster, cluster: Cluster
+    brokers: ScriptedCluster, cluster: Cluster
 ) -> None:
-    (place,) = town.topic("t")
-    log = town.logs[place]
+    (topic_partition,) = brokers.topic("t")
+    log = brokers.logs[topic_partition]
     mine: dict[str, Any] = {
         "producer_id": 7,
         "producer_epoch": 0,
@@ -278,15 +282,15 @@ async def test_a_reader_of_committed_records_sees_no_aborted_ones(
     ):
         config = FetchConfig(max_wait_ms=50, isolation_level=level)
         async with Fetcher(cluster, config) as fetcher:
-            fetcher.add({place: 0})
+            fetcher.add({topic_partition: 0})
             assert await values(fetcher, len(expected)) == expected
 
 
 async def test_takers_of_different_partitions_wait_side_by_side(
-    town: SmallCluster, cluster: Cluster
+    brokers: ScriptedCluster, cluster: Cluster
 ) -> None:
-    first, second = town.topic("t", 2)
-    town.logs[first].add(b"first")
+    first, second = brokers.topic("t", 2)
+    brokers.logs[first].add(b"first")
     async with Fetcher(cluster, QUICK) as fetcher:
         fetcher.add({first: 0, second: 0})
         assert await fetcher.take([second], timeout_s=0.1) is None
@@ -296,37 +300,37 @@ async def test_takers_of_different_partitions_wait_side_by_side(
 
 
 async def test_a_topic_that_is_made_later_is_read_then(
-    town: SmallCluster, cluster: Cluster
+    brokers: ScriptedCluster, cluster: Cluster
 ) -> None:
-    place = TopicPartition("later", 0)
+    topic_partition = TopicPartition("later", 0)
     async with Fetcher(cluster, QUICK) as fetcher:
-        fetcher.add({place: None})
+        fetcher.add({topic_partition: None})
         assert await fetcher.take(timeout_s=0.05) is None
-        town.topic("later")
-        town.logs[place].add(b"v")
+        brokers.topic("later")
+        brokers.logs[topic_partition].add(b"v")
         assert await values(fetcher, 1) == [b"v"]
 
 
 async def test_a_seek_need_not_wait_for_the_end_of_a_poll(
-    town: SmallCluster, cluster: Cluster
+    brokers: ScriptedCluster, cluster: Cluster
 ) -> None:
-    (place,) = town.topic("t")
-    town.logs[place].add(b"0", b"1")
+    (topic_partition,) = brokers.topic("t")
+    brokers.logs[topic_partition].add(b"0", b"1")
     for_ever = FetchConfig(max_wait_ms=3_600_000)
     async with Fetcher(cluster, for_ever) as fetcher:
-        fetcher.add({place: 0})
+        fetcher.add({topic_partition: 0})
         assert await values(fetcher, 2) == [b"0", b"1"]
         assert await fetcher.take(timeout_s=0.05) is None
-        fetcher.seek(place, 1)
+        fetcher.seek(topic_partition, 1)
         assert await values(fetcher, 1) == [b"1"]
 
 
 async def test_a_partition_with_room_again_need_not_wait_for_another_that_is_idle(
-    town: SmallCluster, cluster: Cluster
+    brokers: ScriptedCluster, cluster: Cluster
 ) -> None:
-    busy, _, idle = town.topic("t", 3)
+    busy, _, idle = brokers.topic("t", 3)
     for number in range(20):
-        town.logs[busy].add(b"%02d" % number * 50)
+        brokers.logs[busy].add(b"%02d" % number * 50)
     config = FetchConfig(max_wait_ms=3_600_000, partition_max_bytes=200, queued_chunks_max=1)
     async with Fetcher(cluster, config) as fetcher:
         fetcher.add({busy: 0, idle: 0})

@@ -35,7 +35,7 @@ def _filled(bootstrap: str, topic: str) -> TopicPartition:
 async def test_a_loop_goes_on_where_the_one_before_was_left(
     kafka_cluster: Cluster, kafka_topic: str, kafka_group: str
 ) -> None:
-    place = _filled(kafka_cluster.bootstrap, kafka_topic)
+    topic_partition = _filled(kafka_cluster.bootstrap, kafka_topic)
     seen: list[bytes] = []
     async with Consumer(
         kafka_cluster.bootstrap, kafka_topic, group=kafka_group, config=FIRST
@@ -46,18 +46,18 @@ async def test_a_loop_goes_on_where_the_one_before_was_left(
         async for record in consumer:
             seen.append(record.value)
             break
-        assert consumer.position(place) == 2
+        assert consumer.position(topic_partition) == 2
         batch = await consumer.next_batch(3, timeout_s=None, gather_s=60)
         assert batch is not None
         seen += batch.values()
     assert seen == VALUES[:5]
-    assert kafka_cluster.committed(kafka_group) == {place: 5}
+    assert kafka_cluster.committed(kafka_group) == {topic_partition: 5}
 
 
 async def test_what_was_read_of_a_lost_partition_is_never_committed_later(
     kafka_cluster: Cluster, kafka_topic: str, kafka_group: str
 ) -> None:
-    place = _filled(kafka_cluster.bootstrap, kafka_topic)
+    topic_partition = _filled(kafka_cluster.bootstrap, kafka_topic)
     config = {**FIRST, "heartbeat.interval.ms": 20, "auto.commit.interval.ms": 3_600_000}
     async with (
         Consumer(
@@ -74,15 +74,15 @@ async def test_what_was_read_of_a_lost_partition_is_never_committed_later(
             members=[Member(member_id=member.member_id)],
         )
         await admin.cluster.to_coordinator(kafka_group, leave, lambda answer: [answer.error_code])
-        await admin.alter_offsets(kafka_group, {place: Committed(offset=8)})
+        await admin.alter_offsets(kafka_group, {topic_partition: Committed(offset=8)})
         assert consumer._member is not None
-        assert consumer._commits is not None
+        assert consumer._committer is not None
         while not consumer._member.is_waiting:  # noqa: ASYNC110 - heartbeats tell nobody
             await asyncio.sleep(0.01)
         assert (await anext(records)).value == VALUES[8]
-        await consumer._commits.commit_quietly(consumer._hands.finished())
-        assert await consumer.committed([place]) == {place: CommittedOffset(8)}
-    assert kafka_cluster.committed(kafka_group) == {place: 9}
+        await consumer._committer.commit_quietly(consumer._subscription.finished())
+        assert await consumer.committed([topic_partition]) == {topic_partition: CommittedOffset(8)}
+    assert kafka_cluster.committed(kafka_group) == {topic_partition: 9}
 
 
 async def test_an_older_iterator_goes_on_behind_what_others_were_given(
@@ -91,14 +91,14 @@ async def test_an_older_iterator_goes_on_behind_what_others_were_given(
     _filled(kafka_cluster.bootstrap, kafka_topic)
     async with Consumer(kafka_cluster.bootstrap, kafka_topic, config=FIRST) as consumer:
         older, younger = aiter(consumer), aiter(consumer)
-        seen = [(await anext(each)).value for each in (older, younger, older, younger)]
+        seen = [(await anext(consumer)).value for consumer in (older, younger, older, younger)]
     assert seen == VALUES[:4]
 
 
 def test_the_blocking_loop_commits_what_it_gave_out_and_no_more(
     kafka_cluster: Cluster, kafka_topic: str, kafka_group: str
 ) -> None:
-    place = _filled(kafka_cluster.bootstrap, kafka_topic)
+    topic_partition = _filled(kafka_cluster.bootstrap, kafka_topic)
     seen: list[bytes] = []
     with SyncConsumer(
         kafka_cluster.bootstrap, kafka_topic, group=kafka_group, config=FIRST
@@ -108,7 +108,7 @@ def test_the_blocking_loop_commits_what_it_gave_out_and_no_more(
             if len(seen) == 3:
                 break
         consumer.commit()
-        assert kafka_cluster.committed(kafka_group) == {place: 3}
+        assert kafka_cluster.committed(kafka_group) == {topic_partition: 3}
         for record in consumer:
             seen.append(record.value)
             if len(seen) == 5:
@@ -117,13 +117,13 @@ def test_the_blocking_loop_commits_what_it_gave_out_and_no_more(
         assert batch is not None
         seen += [record.value for record in batch]
     assert seen == VALUES[:7]
-    assert kafka_cluster.committed(kafka_group) == {place: 7}
+    assert kafka_cluster.committed(kafka_group) == {topic_partition: 7}
 
 
 def test_a_record_that_was_in_hand_when_the_loop_failed_is_not_committed(
     kafka_cluster: Cluster, kafka_topic: str, kafka_group: str
 ) -> None:
-    place = _filled(kafka_cluster.bootstrap, kafka_topic)
+    topic_partition = _filled(kafka_cluster.bootstrap, kafka_topic)
     try:
         with SyncConsumer(
             kafka_cluster.bootstrap, kafka_topic, group=kafka_group, config=FIRST
@@ -132,19 +132,19 @@ def test_a_record_that_was_in_hand_when_the_loop_failed_is_not_committed(
                 assert record.value != VALUES[4], "this one cannot be worked on"
     except AssertionError:
         pass
-    assert kafka_cluster.committed(kafka_group) == {place: 4}
+    assert kafka_cluster.committed(kafka_group) == {topic_partition: 4}
 
 
 def test_a_seek_inside_of_the_blocking_loop_is_heard_at_once(
     kafka_cluster: Cluster, kafka_topic: str
 ) -> None:
-    place = _filled(kafka_cluster.bootstrap, kafka_topic)
+    topic_partition = _filled(kafka_cluster.bootstrap, kafka_topic)
     seen: list[bytes] = []
     with SyncConsumer(kafka_cluster.bootstrap, kafka_topic, config=FIRST) as consumer:
         for record in consumer:
             seen.append(record.value)
             if len(seen) == 2:
-                consumer.seek(place, 8)
+                consumer.seek(topic_partition, 8)
             if len(seen) == 4:
                 break
     assert seen == [VALUES[0], VALUES[1], VALUES[8], VALUES[9]]

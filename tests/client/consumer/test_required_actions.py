@@ -20,8 +20,8 @@ from barnabas.client.errors import CommitFailed, KafkaError
 from barnabas.client.topology import TopicPartition
 from barnabas.protocol.api import ApiKey
 from barnabas.protocol.errors import ErrorCode
-from tests.client.scripted_cluster import SmallCluster, small_cluster
-from tests.client.scripted_coordinator import SmallGroup
+from tests.client.scripted_cluster import ScriptedCluster, small_cluster
+from tests.client.scripted_coordinator import ScriptedCoordinator
 
 SESSION_MS = 60_000
 CONFIG = ConsumerConfig(
@@ -47,20 +47,20 @@ FATAL = [
 
 
 @pytest.fixture
-async def town() -> AsyncIterator[SmallCluster]:
-    async with small_cluster(2) as town:
-        town.topic("t")
-        yield town
+async def cluster() -> AsyncIterator[ScriptedCluster]:
+    async with small_cluster(2) as cluster:
+        cluster.topic("t")
+        yield cluster
 
 
 @pytest.fixture
-def group(town: SmallCluster) -> SmallGroup:
-    return SmallGroup(town, [PLACE])
+def group(cluster: ScriptedCluster) -> ScriptedCoordinator:
+    return ScriptedCoordinator(cluster, [PLACE])
 
 
-def consumer_of(town: SmallCluster, **changes: Any) -> Consumer:
+def consumer_of(cluster: ScriptedCluster, **changes: Any) -> Consumer:
     options = {"config": CONFIG, "fetch": QUICK, "client": CLIENT, **changes}
-    return Consumer(town.bootstrap, "t", group="g", **options)
+    return Consumer(cluster.bootstrap, "t", group="g", **options)
 
 
 async def until(holds: Callable[[], Any]) -> None:
@@ -74,39 +74,41 @@ def is_asked_to_give_way(consumer: Consumer) -> bool:
     return consumer._member is not None and consumer._member.is_waiting
 
 
-async def joined(consumer: Consumer, group: SmallGroup, generation: int = 1) -> None:
+async def joined(consumer: Consumer, group: ScriptedCoordinator, generation: int = 1) -> None:
     await until(lambda: group.generation >= generation and consumer.assignment)
 
 
-def follows(group: SmallGroup, code: int, first: ApiKey, then: ApiKey) -> tuple[float, int]:
+def follows(
+    group: ScriptedCoordinator, code: int, first: ApiKey, then: ApiKey
+) -> tuple[float, int]:
     """How long after ``first`` was answered with ``code`` came ``then``, and at which broker."""
     for index, (at, _, key, answered) in enumerate(group.times):
         if key == first and answered == code:
-            later = [each for each in group.times[index + 1 :] if each[2] == then]
+            later = [time for time in group.times[index + 1 :] if time[2] == then]
             return later[0][0] - at, later[0][1]
     raise AssertionError(f"{first.name} was not answered with {code}: {group.times}")
 
 
 @pytest.mark.parametrize("key", [ApiKey.JOIN_GROUP, ApiKey.OFFSET_FETCH])
 async def test_a_coordinator_that_loads_is_asked_again(
-    town: SmallCluster, group: SmallGroup, key: ApiKey
+    cluster: ScriptedCluster, group: ScriptedCoordinator, key: ApiKey
 ) -> None:
     loading = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
     group.codes[key] = [loading]
-    async with consumer_of(town) as consumer:
+    async with consumer_of(cluster) as consumer:
         await joined(consumer, group)
     wait_s, broker = follows(group, loading, key, key)
     assert wait_s < ACTION_S
-    assert broker == town.coordinator
+    assert broker == cluster.coordinator
 
 
 @pytest.mark.parametrize("code", MOVED)
 @pytest.mark.parametrize("key", [ApiKey.JOIN_GROUP, ApiKey.SYNC_GROUP, ApiKey.OFFSET_FETCH])
 async def test_a_coordinator_that_moved_is_looked_for(
-    town: SmallCluster, group: SmallGroup, key: ApiKey, code: ErrorCode
+    cluster: ScriptedCluster, group: ScriptedCoordinator, key: ApiKey, code: ErrorCode
 ) -> None:
     group.codes[key] = [code]
-    async with consumer_of(town) as consumer:
+    async with consumer_of(cluster) as consumer:
         await joined(consumer, group)
     assert follows(group, code, key, ApiKey.FIND_COORDINATOR)[0] < ACTION_S
     assert follows(group, code, key, key)[0] < ACTION_S
@@ -114,11 +116,11 @@ async def test_a_coordinator_that_moved_is_looked_for(
 
 @pytest.mark.parametrize("code", MOVED)
 async def test_a_heartbeat_finds_the_new_coordinator_and_stays_a_member(
-    town: SmallCluster, group: SmallGroup, code: ErrorCode
+    cluster: ScriptedCluster, group: ScriptedCoordinator, code: ErrorCode
 ) -> None:
-    async with consumer_of(town) as consumer:
+    async with consumer_of(cluster) as consumer:
         await joined(consumer, group)
-        town.coordinator = 2
+        cluster.coordinator = 2
         await until(lambda: any(node == 2 for _, node, _ in group.asked(ApiKey.HEARTBEAT)))
         assert group.generation == 1
     moved = ErrorCode.NOT_COORDINATOR
@@ -126,11 +128,11 @@ async def test_a_heartbeat_finds_the_new_coordinator_and_stays_a_member(
 
 
 async def test_a_lost_connection_to_the_coordinator_is_replaced(
-    town: SmallCluster, group: SmallGroup
+    cluster: ScriptedCluster, group: ScriptedCoordinator
 ) -> None:
-    async with consumer_of(town) as consumer:
+    async with consumer_of(cluster) as consumer:
         await joined(consumer, group)
-        for writer in town.brokers[1].writers:
+        for writer in cluster.brokers[1].writers:
             writer.close()
         before = len(group.asked(ApiKey.HEARTBEAT))
         await until(lambda: len(group.asked(ApiKey.HEARTBEAT)) > before)
@@ -138,15 +140,19 @@ async def test_a_lost_connection_to_the_coordinator_is_replaced(
 
 
 async def test_a_rebalance_is_joined_with_the_same_member_id(
-    town: SmallCluster, group: SmallGroup
+    cluster: ScriptedCluster, group: ScriptedCoordinator
 ) -> None:
-    async with consumer_of(town) as consumer:
+    async with consumer_of(cluster) as consumer:
         await joined(consumer, group)
         group.codes[ApiKey.HEARTBEAT] = [ErrorCode.REBALANCE_IN_PROGRESS]
         await joined(consumer, group, generation=2)
     wait_s, _ = follows(group, ErrorCode.REBALANCE_IN_PROGRESS, ApiKey.HEARTBEAT, ApiKey.JOIN_GROUP)
     assert wait_s < ACTION_S
-    assert [request.member_id for request in town.asked(ApiKey.JOIN_GROUP)] == ["", "id-1", "id-1"]
+    assert [request.member_id for request in cluster.asked(ApiKey.JOIN_GROUP)] == [
+        "",
+        "id-1",
+        "id-1",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -158,29 +164,33 @@ async def test_a_rebalance_is_joined_with_the_same_member_id(
 )
 @pytest.mark.parametrize("key", [ApiKey.HEARTBEAT, ApiKey.SYNC_GROUP])
 async def test_a_member_that_is_unknown_joins_anew_and_one_of_an_old_generation_again(
-    town: SmallCluster, group: SmallGroup, key: ApiKey, code: ErrorCode, expected: list[str]
+    cluster: ScriptedCluster,
+    group: ScriptedCoordinator,
+    key: ApiKey,
+    code: ErrorCode,
+    expected: list[str],
 ) -> None:
     group.codes[key] = [code]
-    async with consumer_of(town) as consumer:
+    async with consumer_of(cluster) as consumer:
         await joined(consumer, group, generation=2)
     assert follows(group, code, key, ApiKey.JOIN_GROUP)[0] < ACTION_S
-    assert [request.member_id for request in town.asked(ApiKey.JOIN_GROUP)] == expected
+    assert [request.member_id for request in cluster.asked(ApiKey.JOIN_GROUP)] == expected
 
 
 async def test_a_join_that_is_told_its_member_is_unknown_joins_anew(
-    town: SmallCluster, group: SmallGroup
+    cluster: ScriptedCluster, group: ScriptedCoordinator
 ) -> None:
     group.codes[ApiKey.JOIN_GROUP] = [0, ErrorCode.UNKNOWN_MEMBER_ID]
-    async with consumer_of(town) as consumer:
+    async with consumer_of(cluster) as consumer:
         await joined(consumer, group)
-    ids = [request.member_id for request in town.asked(ApiKey.JOIN_GROUP)]
+    ids = [request.member_id for request in cluster.asked(ApiKey.JOIN_GROUP)]
     assert ids == ["", "id-1", "", "id-2"]
 
 
 async def test_a_member_id_handed_out_is_used_at_once(
-    town: SmallCluster, group: SmallGroup
+    cluster: ScriptedCluster, group: ScriptedCoordinator
 ) -> None:
-    async with consumer_of(town) as consumer:
+    async with consumer_of(cluster) as consumer:
         await joined(consumer, group)
     wait_s, _ = follows(
         group, 0, ApiKey.JOIN_GROUP, ApiKey.JOIN_GROUP
@@ -190,10 +200,10 @@ async def test_a_member_id_handed_out_is_used_at_once(
 
 @pytest.mark.parametrize("code", FATAL)
 async def test_what_no_repetition_helps_against_is_told_the_caller(
-    town: SmallCluster, group: SmallGroup, code: ErrorCode
+    cluster: ScriptedCluster, group: ScriptedCoordinator, code: ErrorCode
 ) -> None:
     group.codes[ApiKey.JOIN_GROUP] = [code]
-    async with consumer_of(town) as consumer:
+    async with consumer_of(cluster) as consumer:
         with pytest.raises(KafkaError) as failure:
             await consumer.next_batch(timeout_s=SOON_S)
     assert failure.value.code is code
@@ -201,9 +211,9 @@ async def test_what_no_repetition_helps_against_is_told_the_caller(
 
 
 async def test_a_fenced_member_is_told_by_its_heartbeat(
-    town: SmallCluster, group: SmallGroup
+    cluster: ScriptedCluster, group: ScriptedCoordinator
 ) -> None:
-    async with consumer_of(town) as consumer:
+    async with consumer_of(cluster) as consumer:
         await joined(consumer, group)
         group.codes[ApiKey.HEARTBEAT] = [ErrorCode.FENCED_INSTANCE_ID]
         with pytest.raises(KafkaError) as failure:
@@ -221,13 +231,13 @@ async def test_a_fenced_member_is_told_by_its_heartbeat(
     ],
 )
 async def test_a_commit_is_tried_again_until_it_is_stored(
-    town: SmallCluster, group: SmallGroup, code: ErrorCode
+    cluster: ScriptedCluster, group: ScriptedCoordinator, code: ErrorCode
 ) -> None:
-    async with consumer_of(town) as consumer:
+    async with consumer_of(cluster) as consumer:
         await joined(consumer, group)
         group.codes[ApiKey.OFFSET_COMMIT] = [code]
         await consumer.commit({PLACE: 7})
-    assert town.committed[PLACE][0] == 7
+    assert cluster.committed[PLACE][0] == 7
     assert follows(group, code, ApiKey.OFFSET_COMMIT, ApiKey.OFFSET_COMMIT)[0] < ACTION_S
     if code in (*MOVED, ErrorCode.REQUEST_TIMED_OUT):
         wait_s, _ = follows(group, code, ApiKey.OFFSET_COMMIT, ApiKey.FIND_COORDINATOR)
@@ -238,9 +248,9 @@ async def test_a_commit_is_tried_again_until_it_is_stored(
     "code", [ErrorCode.OFFSET_METADATA_TOO_LARGE, ErrorCode.INVALID_COMMIT_OFFSET_SIZE]
 )
 async def test_a_commit_that_can_never_be_stored_is_not_tried_again(
-    town: SmallCluster, group: SmallGroup, code: ErrorCode
+    cluster: ScriptedCluster, group: ScriptedCoordinator, code: ErrorCode
 ) -> None:
-    async with consumer_of(town) as consumer:
+    async with consumer_of(cluster) as consumer:
         await joined(consumer, group)
         group.codes[ApiKey.OFFSET_COMMIT] = [code]
         with pytest.raises(KafkaError) as failure:
@@ -251,9 +261,9 @@ async def test_a_commit_that_can_never_be_stored_is_not_tried_again(
 
 @pytest.mark.parametrize("code", [ErrorCode.ILLEGAL_GENERATION, ErrorCode.UNKNOWN_MEMBER_ID])
 async def test_a_commit_of_a_member_left_behind_fails_and_the_member_joins_again(
-    town: SmallCluster, group: SmallGroup, code: ErrorCode
+    cluster: ScriptedCluster, group: ScriptedCoordinator, code: ErrorCode
 ) -> None:
-    async with consumer_of(town) as consumer:
+    async with consumer_of(cluster) as consumer:
         await joined(consumer, group)
         group.codes[ApiKey.OFFSET_COMMIT] = [code]
         with pytest.raises(CommitFailed, match="id-1 of generation 1") as failure:
@@ -264,43 +274,43 @@ async def test_a_commit_of_a_member_left_behind_fails_and_the_member_joins_again
 
 
 async def test_a_commit_during_a_rebalance_is_stored_after_it(
-    town: SmallCluster, group: SmallGroup
+    cluster: ScriptedCluster, group: ScriptedCoordinator
 ) -> None:
-    async with consumer_of(town) as consumer:
+    async with consumer_of(cluster) as consumer:
         await joined(consumer, group)
         group.codes[ApiKey.OFFSET_COMMIT] = [ErrorCode.REBALANCE_IN_PROGRESS]
         await consumer.commit({PLACE: 7})
         assert group.generation == 2
-    assert town.committed[PLACE][0] == 7
+    assert cluster.committed[PLACE][0] == 7
 
 
 async def test_offsets_that_a_transaction_may_change_are_asked_for_again(
-    town: SmallCluster, group: SmallGroup
+    cluster: ScriptedCluster, group: ScriptedCoordinator
 ) -> None:
     unstable = ErrorCode.UNSTABLE_OFFSET_COMMIT
     group.codes[ApiKey.OFFSET_FETCH] = [unstable]
-    async with consumer_of(town) as consumer:
+    async with consumer_of(cluster) as consumer:
         await joined(consumer, group)
     assert follows(group, unstable, ApiKey.OFFSET_FETCH, ApiKey.OFFSET_FETCH)[0] < ACTION_S
-    assert all(request.require_stable for request in town.asked(ApiKey.OFFSET_FETCH))
+    assert all(request.require_stable for request in cluster.asked(ApiKey.OFFSET_FETCH))
 
 
 async def test_a_member_leaves_when_it_is_closed_and_a_static_one_does_not(
-    town: SmallCluster, group: SmallGroup
+    cluster: ScriptedCluster, group: ScriptedCoordinator
 ) -> None:
-    async with consumer_of(town) as consumer:
+    async with consumer_of(cluster) as consumer:
         await joined(consumer, group)
     assert len(group.asked(ApiKey.LEAVE_GROUP)) == 1
     static = ConsumerConfig(
         group_instance_id="me", heartbeat_interval_ms=20, session_timeout_ms=SESSION_MS
     )
-    async with consumer_of(town, config=static) as consumer:
+    async with consumer_of(cluster, config=static) as consumer:
         await joined(consumer, group, generation=2)
     assert len(group.asked(ApiKey.LEAVE_GROUP)) == 1
 
 
 async def test_what_is_in_hand_is_not_committed_by_itself(
-    town: SmallCluster, group: SmallGroup
+    cluster: ScriptedCluster, group: ScriptedCoordinator
 ) -> None:
     config = ConsumerConfig(
         heartbeat_interval_ms=20,
@@ -308,22 +318,24 @@ async def test_what_is_in_hand_is_not_committed_by_itself(
         auto_offset_reset="earliest",
         auto_commit_interval_ms=10,
     )
-    town.logs[PLACE].add(b"0", b"1", b"2")
-    async with consumer_of(town, config=config) as consumer:
+    cluster.logs[PLACE].add(b"0", b"1", b"2")
+    async with consumer_of(cluster, config=config) as consumer:
         batch = await consumer.next_batch(2, timeout_s=SOON_S)
         assert batch is not None
         beats = len(group.asked(ApiKey.HEARTBEAT))
         await until(lambda: len(group.asked(ApiKey.HEARTBEAT)) > beats + 3)
-        assert PLACE not in town.committed
+        assert PLACE not in cluster.committed
         await consumer.next_batch(2, timeout_s=SOON_S)
-        await until(lambda: PLACE in town.committed)
-        assert town.committed[PLACE][0] == 2
-    assert town.committed[PLACE] == (3, "", 0)
+        await until(lambda: PLACE in cluster.committed)
+        assert cluster.committed[PLACE][0] == 2
+    assert cluster.committed[PLACE] == (3, "", 0)
 
 
-async def test_a_rebalance_waits_for_what_is_in_hand(town: SmallCluster, group: SmallGroup) -> None:
-    town.logs[PLACE].add(b"0", b"1", b"2")
-    async with consumer_of(town) as consumer:
+async def test_a_rebalance_waits_for_what_is_in_hand(
+    cluster: ScriptedCluster, group: ScriptedCoordinator
+) -> None:
+    cluster.logs[PLACE].add(b"0", b"1", b"2")
+    async with consumer_of(cluster) as consumer:
         batch = await consumer.next_batch(2, timeout_s=SOON_S)
         assert batch is not None
         group.codes[ApiKey.HEARTBEAT] = [ErrorCode.REBALANCE_IN_PROGRESS] * 3
@@ -336,11 +348,11 @@ async def test_a_rebalance_waits_for_what_is_in_hand(town: SmallCluster, group: 
 
 
 async def test_records_one_by_one_make_way_for_a_rebalance(
-    town: SmallCluster, group: SmallGroup
+    cluster: ScriptedCluster, group: ScriptedCoordinator
 ) -> None:
-    town.logs[PLACE].add(*(b"%d" % number for number in range(100)))
+    cluster.logs[PLACE].add(*(b"%d" % number for number in range(100)))
     seen = []
-    async with consumer_of(town) as consumer:
+    async with consumer_of(cluster) as consumer:
         async for record in consumer:
             seen.append(record.offset)
             if len(seen) == 10:
@@ -361,12 +373,12 @@ IMPATIENT = ConsumerConfig(
 
 
 async def test_who_leaves_the_group_gives_out_nothing_that_others_may_read_by_then(
-    town: SmallCluster, group: SmallGroup
+    cluster: ScriptedCluster, group: ScriptedCoordinator
 ) -> None:
-    town.logs[PLACE].add(b"0", b"1")
+    cluster.logs[PLACE].add(b"0", b"1")
     open_then: list[set[TopicPartition]] = []
-    async with consumer_of(town, config=IMPATIENT) as consumer:
-        member, coordinator = consumer._member, town.brokers[town.coordinator]
+    async with consumer_of(cluster, config=IMPATIENT) as consumer:
+        member, coordinator = consumer._member, cluster.brokers[cluster.coordinator]
         assert member is not None
         leave = coordinator.answers[ApiKey.LEAVE_GROUP]
 
@@ -381,10 +393,10 @@ async def test_who_leaves_the_group_gives_out_nothing_that_others_may_read_by_th
 
 
 async def test_an_application_that_never_asks_again_loses_its_place(
-    town: SmallCluster, group: SmallGroup
+    cluster: ScriptedCluster, group: ScriptedCoordinator
 ) -> None:
-    town.logs[PLACE].add(b"0", b"1")
-    async with consumer_of(town, config=IMPATIENT) as consumer:
+    cluster.logs[PLACE].add(b"0", b"1")
+    async with consumer_of(cluster, config=IMPATIENT) as consumer:
         batch = await consumer.next_batch(1, timeout_s=SOON_S)
         assert batch is not None
         await until(lambda: group.asked(ApiKey.LEAVE_GROUP))

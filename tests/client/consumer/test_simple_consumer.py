@@ -17,79 +17,84 @@ from barnabas.client.errors import DecodingFailed, Disconnected, KafkaError
 from barnabas.client.topology import TopicPartition
 from barnabas.protocol.api import ApiKey
 from barnabas.protocol.errors import ErrorCode
-from tests.client.scripted_cluster import SmallCluster, small_cluster
+from tests.client.scripted_cluster import ScriptedCluster, small_cluster
 
 
 @pytest.fixture
-async def town() -> AsyncIterator[SmallCluster]:
-    async with small_cluster(1) as town:
-        yield town
+async def cluster() -> AsyncIterator[ScriptedCluster]:
+    async with small_cluster(1) as cluster:
+        yield cluster
 
 
 @pytest.fixture
-async def consumer(town: SmallCluster) -> AsyncIterator[SimpleConsumer]:
-    async with SimpleConsumer("127.0.0.1", town.brokers[1].port) as consumer:
+async def consumer(cluster: ScriptedCluster) -> AsyncIterator[SimpleConsumer]:
+    async with SimpleConsumer("127.0.0.1", cluster.brokers[1].port) as consumer:
         yield consumer
 
 
 async def test_a_fetch_begins_at_the_offset_asked_for(
-    town: SmallCluster, consumer: SimpleConsumer
+    cluster: ScriptedCluster, consumer: SimpleConsumer
 ) -> None:
-    (place,) = town.topic("t")
-    town.logs[place].add(b"0", b"1", b"2")
+    (topic_partition,) = cluster.topic("t")
+    cluster.logs[topic_partition].add(b"0", b"1", b"2")
     chunk = await consumer.fetch("t", 0, 1)
     assert chunk.values() == [b"1", b"2"]
     assert (chunk.next_offset, chunk.high_watermark) == (3, 3)
 
 
 async def test_a_fetch_at_the_end_gives_nothing(
-    town: SmallCluster, consumer: SimpleConsumer
+    cluster: ScriptedCluster, consumer: SimpleConsumer
 ) -> None:
-    (place,) = town.topic("t")
-    town.logs[place].add(b"0")
+    (topic_partition,) = cluster.topic("t")
+    cluster.logs[topic_partition].add(b"0")
     chunk = await consumer.fetch("t", 0, 1)
     assert (len(chunk), chunk.values(), chunk.next_offset) == (0, [], 1)
 
 
 async def test_a_buffer_too_small_for_one_message_is_doubled_until_it_fits(
-    town: SmallCluster, consumer: SimpleConsumer
+    cluster: ScriptedCluster, consumer: SimpleConsumer
 ) -> None:
-    (place,) = town.topic("t")
-    town.logs[place].add(b"x" * 5_000)
+    (topic_partition,) = cluster.topic("t")
+    cluster.logs[topic_partition].add(b"x" * 5_000)
     chunk = await consumer.fetch("t", 0, 0, max_bytes=10)
     assert chunk.values() == [b"x" * 5_000]
-    sizes = [each.topics[0].partitions[0].partition_max_bytes for each in town.asked(ApiKey.FETCH)]
+    sizes = [
+        request.topics[0].partitions[0].partition_max_bytes
+        for request in cluster.asked(ApiKey.FETCH)
+    ]
     assert sizes[0] == 10
     assert sizes == sorted(sizes)
 
 
 async def test_a_fetch_off_the_log_raises_its_code(
-    town: SmallCluster, consumer: SimpleConsumer
+    cluster: ScriptedCluster, consumer: SimpleConsumer
 ) -> None:
-    town.topic("t")
+    cluster.topic("t")
     with pytest.raises(KafkaError) as failure:
         await consumer.fetch("t", 0, 9)
     assert failure.value.code is ErrorCode.OFFSET_OUT_OF_RANGE
 
 
 async def test_damaged_bytes_raise_with_their_place(
-    town: SmallCluster, consumer: SimpleConsumer
+    cluster: ScriptedCluster, consumer: SimpleConsumer
 ) -> None:
-    (place,) = town.topic("t")
-    town.logs[place].add(b"v")
-    town.logs[place].batches[0] = town.logs[place].batches[0][:-1] + b"\7"
+    (topic_partition,) = cluster.topic("t")
+    cluster.logs[topic_partition].add(b"v")
+    cluster.logs[topic_partition].batches[0] = cluster.logs[topic_partition].batches[0][:-1] + b"\7"
     with pytest.raises(DecodingFailed, match="t-0 at offset 0"):
         await consumer.fetch("t", 0, 0)
 
 
 async def test_a_multifetch_answers_in_the_order_of_its_questions(
-    town: SmallCluster, consumer: SimpleConsumer
+    cluster: ScriptedCluster, consumer: SimpleConsumer
 ) -> None:
-    for place in town.topic("t", 3):
-        town.logs[place].add(b"%d" % place.partition)
+    for topic_partition in cluster.topic("t", 3):
+        cluster.logs[topic_partition].add(b"%d" % topic_partition.partition)
     asked = [Fetch("t", 2, 0), Fetch("t", 0, 0), Fetch("t", 9, 0), Fetch("t", 2, 1)]
     results = await consumer.multifetch(asked)
-    assert [each if isinstance(each, KafkaError) else each.values() for each in results[:2]] == [
+    assert [
+        chunk if isinstance(chunk, KafkaError) else chunk.values() for chunk in results[:2]
+    ] == [
         [b"2"],
         [b"0"],
     ]
@@ -100,10 +105,10 @@ async def test_a_multifetch_answers_in_the_order_of_its_questions(
 
 
 async def test_offsets_before_a_time_come_newest_first(
-    town: SmallCluster, consumer: SimpleConsumer
+    cluster: ScriptedCluster, consumer: SimpleConsumer
 ) -> None:
-    (place,) = town.topic("t")
-    town.logs[place].add(b"0", b"1")
+    (topic_partition,) = cluster.topic("t")
+    cluster.logs[topic_partition].add(b"0", b"1")
     assert await consumer.get_offsets_before("t", 0, LATEST_TIME, 2) == [2, 0]
     assert await consumer.get_offsets_before("t", 0, EARLIEST_TIME, 1) == [0]
     assert await consumer.earliest_or_latest_offset("t", 0, LATEST_TIME) == 2
@@ -111,23 +116,27 @@ async def test_offsets_before_a_time_come_newest_first(
 
 @pytest.mark.parametrize("version", [0, 1, 8])
 async def test_offsets_are_committed_and_fetched_in_the_version_asked_for(
-    town: SmallCluster, consumer: SimpleConsumer, version: int
+    cluster: ScriptedCluster, consumer: SimpleConsumer, version: int
 ) -> None:
-    (place,) = town.topic("t")
-    codes = await consumer.commit_offsets("g", {place: CommittedOffset(7, "m")}, version=version)
-    assert codes == {place: ErrorCode.NONE}
-    found = await consumer.fetch_offsets("g", [place], version=min(version, 7))
-    assert found == {place: CommittedOffset(7, "m")}
-    (header,) = [header for header, _ in town.brokers[1].seen if header.key == ApiKey.OFFSET_COMMIT]
+    (topic_partition,) = cluster.topic("t")
+    codes = await consumer.commit_offsets(
+        "g", {topic_partition: CommittedOffset(7, "m")}, version=version
+    )
+    assert codes == {topic_partition: ErrorCode.NONE}
+    found = await consumer.fetch_offsets("g", [topic_partition], version=min(version, 7))
+    assert found == {topic_partition: CommittedOffset(7, "m")}
+    (header,) = [
+        header for header, _ in cluster.brokers[1].seen if header.key == ApiKey.OFFSET_COMMIT
+    ]
     assert header.version == version
 
 
 async def test_a_broken_connection_is_replaced_once(
-    town: SmallCluster, consumer: SimpleConsumer
+    cluster: ScriptedCluster, consumer: SimpleConsumer
 ) -> None:
-    town.topic("t")
+    cluster.topic("t")
     await consumer.metadata(["t"])
-    broker = town.brokers[1]
+    broker = cluster.brokers[1]
     broker.writers[0].close()
     answer = await consumer.metadata(["t"])
     assert [topic.name for topic in answer.topics] == ["t"]
@@ -135,9 +144,9 @@ async def test_a_broken_connection_is_replaced_once(
 
 
 async def test_a_connection_that_breaks_twice_is_told(
-    town: SmallCluster, consumer: SimpleConsumer
+    cluster: ScriptedCluster, consumer: SimpleConsumer
 ) -> None:
-    broker = town.brokers[1]
+    broker = cluster.brokers[1]
 
     def hang_up(request: object, version: int) -> None:
         broker.writers[-1].close()
@@ -149,16 +158,16 @@ async def test_a_connection_that_breaks_twice_is_told(
 
 
 async def test_the_coordinator_of_a_group_is_found(
-    town: SmallCluster, consumer: SimpleConsumer
+    cluster: ScriptedCluster, consumer: SimpleConsumer
 ) -> None:
     node = await consumer.find_coordinator("g")
-    assert (node.id, node.port) == (1, town.brokers[1].port)
+    assert (node.id, node.port) == (1, cluster.brokers[1].port)
 
 
 async def test_unknown_offsets_of_zookeeper_are_an_error_by_partition(
-    town: SmallCluster, consumer: SimpleConsumer
+    cluster: ScriptedCluster, consumer: SimpleConsumer
 ) -> None:
-    place = TopicPartition("t", 0)
-    town.coordinator_codes = [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
-    found = await consumer.fetch_offsets("g", [place], version=0)
-    assert isinstance(found[place], KafkaError)
+    topic_partition = TopicPartition("t", 0)
+    cluster.coordinator_codes = [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+    found = await consumer.fetch_offsets("g", [topic_partition], version=0)
+    assert isinstance(found[topic_partition], KafkaError)

@@ -11,18 +11,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from barnabas.client.producer.accumulator import (
-    Accumulator,
-    Batch,
     Delivery,
-    Lane,
-    ProducerIdentity,
+    PartitionQueue,
+    ProducerBatch,
+    ProducerIdAndEpoch,
+    RecordAccumulator,
 )
 from barnabas.client.producer.producer_config import ProducerConfig
 from barnabas.client.topology import TopicPartition
 from barnabas.protocol.records import batch
 from barnabas.protocol.records.header import SEQUENCE_MASK
 
-IDENTITY = ProducerIdentity(7, 1)
+IDENTITY = ProducerIdAndEpoch(7, 1)
 PLACE = TopicPartition("t", 0)
 fields = st.none() | st.binary(max_size=90)
 headers = st.lists(st.tuples(st.text(max_size=5), st.none() | st.binary(max_size=5)), max_size=2)
@@ -47,25 +47,25 @@ def test_every_record_is_in_one_batch_of_its_partition_in_order(
     batch_bytes: int,
     codec: int,
 ) -> None:
-    accumulator = Accumulator(ProducerConfig(batch_bytes=batch_bytes), loop)
+    accumulator = RecordAccumulator(ProducerConfig(batch_bytes=batch_bytes), loop)
     expected = defaultdict(list)
     for partition, key, value, told, stamp in given_records:
         accumulator.add(("t", partition), key, value, told, stamp, Delivery())
         expected[partition].append((stamp, key, value, tuple(told)))
-    for (_, partition), lane in accumulator.lanes.items():
+    for (_, partition), queue in accumulator.queues.items():
         found = []
-        for each in lane.waiting:
-            assert each.count == 1 or each.bytes <= batch_bytes
-            data = each.encode(codec, IDENTITY)
+        for waiting in queue.waiting:
+            assert waiting.count == 1 or waiting.bytes <= batch_bytes
+            data = waiting.encode(codec, IDENTITY)
             assert batch.crc_is_valid(data, 0, len(data))
-            assert batch.max_timestamp(data) == each.max_timestamp
+            assert batch.max_timestamp(data) == waiting.max_timestamp
             found += [record[1:] for record in batch.records(data)]
         assert found == expected[partition]
-    for lane in accumulator.lanes.values():
-        for each in lane.waiting:
-            accumulator.settle(each, -1)
+    for queue in accumulator.queues.values():
+        for waiting in queue.waiting:
+            accumulator.complete(waiting, -1)
     assert accumulator.bytes == 0
-    assert not accumulator.outstanding
+    assert not accumulator.incomplete
 
 
 @given(
@@ -76,73 +76,73 @@ def test_sequences_have_no_gap_whatever_returns(
     loop: asyncio.AbstractEventLoop, counts: list[int], fails: list[bool]
 ) -> None:
     """Batches that fail go again with the numbers they had; the log then has all, in order."""
-    lane = Lane(PLACE)
+    queue = PartitionQueue(PLACE)
     for count in counts:
-        made = Batch(PLACE, loop.create_future(), 0, 0.0, 0.0)
+        made = ProducerBatch(PLACE, loop.create_future(), 0, 0.0, 0.0)
         made.count = count
-        lane.waiting.append(made)
+        queue.waiting.append(made)
     taken: list[tuple[int, int]] = []
     due = 0
     answers = deque(fails)
-    while lane.waiting:
-        while lane.waiting and len(lane.flying) < 5:
-            lane.depart(is_numbered=True)
-        failed: list[Batch] = []
-        while lane.flying:
-            flying = lane.flying.popleft()
-            if failed or (answers and answers.popleft() and flying.sequence == due):
-                failed.append(flying)
+    while queue.waiting:
+        while queue.waiting and len(queue.in_flight) < 5:
+            queue.drain_first(is_numbered=True)
+        failed: list[ProducerBatch] = []
+        while queue.in_flight:
+            in_flight = queue.in_flight.popleft()
+            if failed or (answers and answers.popleft() and in_flight.sequence == due):
+                failed.append(in_flight)
             else:
-                assert flying.sequence == due, "a gap, or a batch twice"
-                due += flying.count
-                taken.append((flying.sequence, flying.count))
-        lane.return_failed(failed, 0.0)
+                assert in_flight.sequence == due, "a gap, or a batch twice"
+                due += in_flight.count
+                taken.append((in_flight.sequence, in_flight.count))
+        queue.reenqueue(failed, 0.0)
     assert [count for _, count in taken] == counts
 
 
 def test_a_lane_waits_for_its_retry_for_what_lingers_and_for_room_under_way(
     loop: asyncio.AbstractEventLoop,
 ) -> None:
-    lane = Lane(PLACE)
-    assert not lane.is_ready(1.0, 5, is_flushing=False)
-    made = Batch(PLACE, loop.create_future(), 0, linger_until=2.0, deadline=9.0)
-    lane.waiting.append(made)
-    assert not lane.is_ready(1.0, 5, is_flushing=False)
-    assert lane.is_ready(1.0, 5, is_flushing=True)
-    assert lane.is_ready(2.0, 5, is_flushing=False)
+    queue = PartitionQueue(PLACE)
+    assert not queue.is_ready(1.0, 5, is_flushing=False)
+    made = ProducerBatch(PLACE, loop.create_future(), 0, linger_until=2.0, deadline=9.0)
+    queue.waiting.append(made)
+    assert not queue.is_ready(1.0, 5, is_flushing=False)
+    assert queue.is_ready(1.0, 5, is_flushing=True)
+    assert queue.is_ready(2.0, 5, is_flushing=False)
     made.is_open = False
-    assert lane.is_ready(1.0, 5, is_flushing=False)
-    assert not lane.is_ready(1.0, 0, is_flushing=False)
-    lane.retry_at = 3.0
-    assert not lane.is_ready(2.0, 5, is_flushing=False)
-    lane.is_retrying = True
-    assert not lane.is_ready(4.0, 5, is_flushing=False)
+    assert queue.is_ready(1.0, 5, is_flushing=False)
+    assert not queue.is_ready(1.0, 0, is_flushing=False)
+    queue.retry_at = 3.0
+    assert not queue.is_ready(2.0, 5, is_flushing=False)
+    queue.is_retrying = True
+    assert not queue.is_ready(4.0, 5, is_flushing=False)
 
 
 def test_batches_go_one_by_one_until_the_replicas_know_the_producer(
     loop: asyncio.AbstractEventLoop,
 ) -> None:
-    lane = Lane(PLACE)
+    queue = PartitionQueue(PLACE)
     for _ in range(2):
-        made = Batch(PLACE, loop.create_future(), 0, linger_until=0.0, deadline=9.0)
+        made = ProducerBatch(PLACE, loop.create_future(), 0, linger_until=0.0, deadline=9.0)
         made.is_open = False
-        lane.waiting.append(made)
-    lane.depart(is_numbered=True)
-    assert not lane.is_ready(1.0, 5, is_flushing=False)
-    lane.is_known = True
-    assert lane.is_ready(1.0, 5, is_flushing=False)
-    lane.begin(ProducerIdentity(7, 0))
-    assert not lane.is_ready(1.0, 5, is_flushing=False)
+        queue.waiting.append(made)
+    queue.drain_first(is_numbered=True)
+    assert not queue.is_ready(1.0, 5, is_flushing=False)
+    queue.is_producer_known = True
+    assert queue.is_ready(1.0, 5, is_flushing=False)
+    queue.renumber(ProducerIdAndEpoch(7, 0))
+    assert not queue.is_ready(1.0, 5, is_flushing=False)
 
 
 def test_a_gap_in_the_sequence_moves_only_what_stands_behind_it(
     loop: asyncio.AbstractEventLoop,
 ) -> None:
-    lane = Lane(PLACE)
+    queue = PartitionQueue(PLACE)
     for sequence in (SEQUENCE_MASK - 1, 1, 3, -1):
-        made = Batch(PLACE, loop.create_future(), 0, linger_until=0.0, deadline=9.0)
+        made = ProducerBatch(PLACE, loop.create_future(), 0, linger_until=0.0, deadline=9.0)
         made.sequence = sequence
-        lane.waiting.append(made)
-    lane.number_from(1)
-    assert [made.sequence for made in lane.waiting] == [SEQUENCE_MASK - 1, -1, -1, -1]
-    assert lane.next_sequence == 1
+        queue.waiting.append(made)
+    queue.rewind_sequence(1)
+    assert [made.sequence for made in queue.waiting] == [SEQUENCE_MASK - 1, -1, -1, -1]
+    assert queue.next_sequence == 1

@@ -10,7 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from barnabas.client.cluster import TopicPartition
-from barnabas.client.producer.partitioner import HashPartitioner, Murmur2Partitioner, Spread
+from barnabas.client.producer.partitioner import (
+    HashPartitioner,
+    Murmur2Partitioner,
+    StickyPartitioner,
+)
 from barnabas.client.topology import Topology
 from tests.protocol.golden import document
 
@@ -47,38 +51,38 @@ def test_murmur2_takes_text_as_its_bytes(key: str, partitions: int) -> None:
     assert 0 <= chosen < partitions
 
 
-def topology(partitions: int, led: set[int]) -> Topology:
+def topology(partitions: int, available_partitions: set[int]) -> Topology:
     made = Topology()
     made.counts["t"] = partitions
-    made.leaders.update({TopicPartition("t", number): 1 for number in led})
+    made.leaders.update({TopicPartition("t", number): 1 for number in available_partitions})
     return made
 
 
 def test_a_record_without_a_key_goes_where_a_leader_is() -> None:
-    spread = Spread(topology(5, {1, 3}), Random(1))
+    spread = StickyPartitioner(topology(5, {1, 3}), Random(1))
     seen = set()
     for _ in range(50):
         seen.add(spread.partition("t"))
-        spread.began_batch("t")
+        spread.on_new_batch("t")
     assert seen == {1, 3}
 
 
 def test_without_any_leader_a_record_waits_for_one_somewhere() -> None:
-    assert 0 <= Spread(topology(5, set()), Random(1)).partition("t") < 5
+    assert 0 <= StickyPartitioner(topology(5, set()), Random(1)).partition("t") < 5
 
 
 def test_records_without_a_key_stay_together_until_their_batch_is_gone() -> None:
-    spread = Spread(topology(50, set(range(50))), Random(2))
+    spread = StickyPartitioner(topology(50, set(range(50))), Random(2))
     first = spread.partition("t")
-    spread.began_batch("t")
+    spread.on_new_batch("t")
     assert {spread.partition("t") for _ in range(20)} == {first}
-    spread.began_batch("t")
+    spread.on_new_batch("t")
     assert spread.partition("t") != first
 
 
 def test_a_partition_that_lost_its_leader_is_left() -> None:
     there = topology(2, {0, 1})
-    spread = Spread(there, Random(3))
+    spread = StickyPartitioner(there, Random(3))
     first = spread.partition("t")
     there.forget_leaders([TopicPartition("t", first)])
     assert spread.partition("t") == 1 - first

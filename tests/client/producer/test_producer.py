@@ -17,58 +17,60 @@ from barnabas.console.ports import free_ports
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.records import batch
 from barnabas.protocol.settings import ConfigError
-from tests.client.scripted_cluster import SmallCluster, small_cluster
+from tests.client.scripted_cluster import ScriptedCluster, small_cluster
 
 CLIENT = ClientConfig(retry_backoff_ms=1, retry_backoff_ms_max=5, api_timeout_ms=10_000)
 QUICK = ProducerConfig(retry_backoff_ms=2)
 
 
 @pytest.fixture
-async def town() -> AsyncIterator[SmallCluster]:
-    async with small_cluster(2) as town:
-        yield town
+async def cluster() -> AsyncIterator[ScriptedCluster]:
+    async with small_cluster(2) as cluster:
+        yield cluster
 
 
 @pytest.fixture
-async def producer(town: SmallCluster) -> AsyncIterator[Producer]:
-    async with Producer(town.bootstrap, QUICK, client=CLIENT) as producer:
+async def producer(cluster: ScriptedCluster) -> AsyncIterator[Producer]:
+    async with Producer(cluster.bootstrap, QUICK, client=CLIENT) as producer:
         yield producer
 
 
-def values(town: SmallCluster, place: TopicPartition) -> list[bytes | None]:
-    return [record.value for record in town.logs[place].records()]
+def values(cluster: ScriptedCluster, topic_partition: TopicPartition) -> list[bytes | None]:
+    return [record.value for record in cluster.logs[topic_partition].records()]
 
 
-async def test_a_record_comes_back_with_its_place(town: SmallCluster, producer: Producer) -> None:
-    (place,) = town.topic("t")
-    town.logs[place].add(b"before")
+async def test_a_record_comes_back_with_its_place(
+    cluster: ScriptedCluster, producer: Producer
+) -> None:
+    (topic_partition,) = cluster.topic("t")
+    cluster.logs[topic_partition].add(b"before")
     sent = await producer.send("t", b"v", key=b"k", headers=[("h", b"1")], timestamp_ms=1_234)
     assert sent == ("t", 0, 1, 1_234)
-    record = town.logs[place].records()[1]
+    record = cluster.logs[topic_partition].records()[1]
     assert record == (1, 1_234, b"k", b"v", (("h", b"1"),))
 
 
 async def test_records_sent_in_one_turn_travel_together(
-    town: SmallCluster, producer: Producer
+    cluster: ScriptedCluster, producer: Producer
 ) -> None:
-    (place,) = town.topic("t")
+    (topic_partition,) = cluster.topic("t")
     await producer.partitions_for("t")
     deliveries = [producer.send_soon("t", b"%d" % number) for number in range(500)]
     await producer.flush()
-    assert [(await each).offset for each in deliveries] == list(range(500))
-    assert len(town.logs[place].batches) == 1
+    assert [(await delivery).offset for delivery in deliveries] == list(range(500))
+    assert len(cluster.logs[topic_partition].batches) == 1
 
 
 async def test_records_sent_before_the_topic_is_known_keep_their_order(
-    town: SmallCluster, producer: Producer
+    cluster: ScriptedCluster, producer: Producer
 ) -> None:
-    (place,) = town.topic("t")
+    (topic_partition,) = cluster.topic("t")
     deliveries = [producer.send_soon("t", b"%d" % number) for number in range(5)]
-    assert [(await each).offset for each in deliveries] == list(range(5))
-    assert values(town, place) == [b"0", b"1", b"2", b"3", b"4"]
+    assert [(await delivery).offset for delivery in deliveries] == list(range(5))
+    assert values(cluster, topic_partition) == [b"0", b"1", b"2", b"3", b"4"]
 
 
-async def test_a_topic_nobody_makes_is_told(town: SmallCluster, producer: Producer) -> None:
+async def test_a_topic_nobody_makes_is_told(cluster: ScriptedCluster, producer: Producer) -> None:
     with pytest.raises(KafkaError) as failure:
         await producer.send("nowhere", b"v")
     assert failure.value.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -76,106 +78,108 @@ async def test_a_topic_nobody_makes_is_told(town: SmallCluster, producer: Produc
         await producer.send_soon("nowhere", b"v")
 
 
-async def test_without_acknowledgements_no_offset_is_told(town: SmallCluster) -> None:
-    (place,) = town.topic("t")
+async def test_without_acknowledgements_no_offset_is_told(cluster: ScriptedCluster) -> None:
+    (topic_partition,) = cluster.topic("t")
     async with Producer(
-        town.bootstrap, {"request.required.acks": 0, "retry.backoff.ms": 2}, client=CLIENT
+        cluster.bootstrap, {"request.required.acks": 0, "retry.backoff.ms": 2}, client=CLIENT
     ) as producer:
         assert (await producer.send("t", b"v")).offset == -1
-        await town.grown.wait()
-    assert values(town, place) == [b"v"]
+        await cluster.grown.wait()
+    assert values(cluster, topic_partition) == [b"v"]
 
 
-async def test_a_full_buffer_refuses_or_waits(town: SmallCluster) -> None:
-    town.topic("t")
+async def test_a_full_buffer_refuses_or_waits(cluster: ScriptedCluster) -> None:
+    cluster.topic("t")
     config = ProducerConfig(buffer_bytes=2_000)
-    async with Producer(town.bootstrap, config, client=CLIENT) as producer:
+    async with Producer(cluster.bootstrap, config, client=CLIENT) as producer:
         await producer.partitions_for("t")
         while producer.has_room:
             producer.send_soon("t", b"x" * 100)
         with pytest.raises(QueueFull, match=r"buffer\.memory=2000"):
             producer.send_soon("t", b"x" * 100)
         sent = await producer.send_all("t", [b"x" * 100] * 100)
-        assert len({each.offset for each in sent}) == 100
+        assert len({record.offset for record in sent}) == 100
 
 
 async def test_a_record_beyond_the_largest_request_is_refused_before_it_is_sent(
-    town: SmallCluster, producer: Producer
+    cluster: ScriptedCluster, producer: Producer
 ) -> None:
-    town.topic("t")
+    cluster.topic("t")
     with pytest.raises(KafkaError, match=r"max\.request\.size") as failure:
         await producer.send("t", b"x" * 2_000_000)
     assert failure.value.code is ErrorCode.MESSAGE_TOO_LARGE
 
 
 @pytest.mark.parametrize("codec", ["gzip", "snappy", "lz4", "zstd"])
-async def test_batches_are_compressed_for_the_topics_named(town: SmallCluster, codec: str) -> None:
-    squeezed, plain = town.topic("squeezed")[0], town.topic("plain")[0]
+async def test_batches_are_compressed_for_the_topics_named(
+    cluster: ScriptedCluster, codec: str
+) -> None:
+    squeezed, plain = cluster.topic("squeezed")[0], cluster.topic("plain")[0]
     config = {"compression.codec": codec, "compressed.topics": "squeezed"}
-    async with Producer(town.bootstrap, config, client=CLIENT) as producer:
+    async with Producer(cluster.bootstrap, config, client=CLIENT) as producer:
         await producer.send("squeezed", b"x" * 1_000)
         await producer.send("plain", b"x" * 1_000)
-    assert values(town, squeezed) == values(town, plain) == [b"x" * 1_000]
-    assert batch.codec(town.logs[plain].batches[0]) == 0
-    assert batch.codec(town.logs[squeezed].batches[0]) != 0
+    assert values(cluster, squeezed) == values(cluster, plain) == [b"x" * 1_000]
+    assert batch.codec(cluster.logs[plain].batches[0]) == 0
+    assert batch.codec(cluster.logs[squeezed].batches[0]) != 0
 
 
-async def test_a_partitioner_outside_of_the_topic_raises(town: SmallCluster) -> None:
-    town.topic("t", 3)
+async def test_a_partitioner_outside_of_the_topic_raises(cluster: ScriptedCluster) -> None:
+    cluster.topic("t", 3)
 
     class Beyond:
         def partition(self, key: Any, partitions: int) -> int:
             return partitions
 
-    async with Producer(town.bootstrap, QUICK, client=CLIENT, partitioner=Beyond()) as producer:
+    async with Producer(cluster.bootstrap, QUICK, client=CLIENT, partitioner=Beyond()) as producer:
         with pytest.raises(ValueError, match="partition 3 of t, which has 3"):
             await producer.send("t", b"v", key=b"k")
 
 
 async def test_keys_stay_and_records_without_one_spread(
-    town: SmallCluster, producer: Producer
+    cluster: ScriptedCluster, producer: Producer
 ) -> None:
-    places = town.topic("t", 4)
+    topic_partitions = cluster.topic("t", 4)
     assert len({(await producer.send("t", b"v", key="same")).partition for _ in range(8)}) == 1
     await producer.send_all("t", [b"first"])
     for _ in range(60):
         await producer.send("t", b"v")
-    assert all(values(town, place) for place in places)
+    assert all(values(cluster, topic_partition) for topic_partition in topic_partitions)
 
 
 async def test_an_encoder_makes_the_bytes_and_its_error_is_the_callers(
-    town: SmallCluster,
+    cluster: ScriptedCluster,
 ) -> None:
-    (place,) = town.topic("t")
+    (topic_partition,) = cluster.topic("t")
 
     class Upper:
         def to_message(self, value: str) -> bytes:
             return value.upper().encode()
 
-    async with Producer(town.bootstrap, QUICK, client=CLIENT, encoder=Upper()) as producer:
+    async with Producer(cluster.bootstrap, QUICK, client=CLIENT, encoder=Upper()) as producer:
         await producer.send("t", "loud")
         with pytest.raises(AttributeError):
             await producer.send("t", 3)
-    assert values(town, place) == [b"LOUD"]
+    assert values(cluster, topic_partition) == [b"LOUD"]
 
 
 async def test_values_that_are_no_bytes_ask_for_an_encoder(
-    town: SmallCluster, producer: Producer
+    cluster: ScriptedCluster, producer: Producer
 ) -> None:
-    town.topic("t")
+    cluster.topic("t")
     with pytest.raises(TypeError, match="give the producer an encoder"):
         await producer.send("t", {"a": 1})
 
 
-async def test_close_sends_what_is_left_and_ends_the_producer(town: SmallCluster) -> None:
-    (place,) = town.topic("t")
-    producer = Producer(town.bootstrap, ProducerConfig(linger_ms=60_000), client=CLIENT)
+async def test_close_sends_what_is_left_and_ends_the_producer(cluster: ScriptedCluster) -> None:
+    (topic_partition,) = cluster.topic("t")
+    producer = Producer(cluster.bootstrap, ProducerConfig(linger_ms=60_000), client=CLIENT)
     await producer.start()
     for number in range(10):
         producer.send_soon("t", b"%d" % number)
     await producer.close()
     await producer.close()
-    assert len(values(town, place)) == 10
+    assert len(values(cluster, topic_partition)) == 10
     with pytest.raises(Disconnected):
         await producer.send("t", b"late")
 
@@ -217,9 +221,9 @@ def test_both_generations_of_names_mean_the_same() -> None:
 
 
 async def test_many_who_send_at_once_are_served_in_their_order(
-    town: SmallCluster, producer: Producer
+    cluster: ScriptedCluster, producer: Producer
 ) -> None:
-    (place,) = town.topic("t")
+    (topic_partition,) = cluster.topic("t")
     expected = [b"%d" % number for number in range(50)]
     await asyncio.gather(*(producer.send("t", value) for value in expected))
-    assert values(town, place) == expected
+    assert values(cluster, topic_partition) == expected

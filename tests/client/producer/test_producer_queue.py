@@ -13,7 +13,7 @@ from barnabas.client.errors import QueueFull
 from barnabas.client.producer.producer import Producer
 from barnabas.client.producer.producer_config import ProducerConfig
 from barnabas.client.producer.producer_queue import CallbackHandler, Item, Sending
-from tests.client.scripted_cluster import SmallCluster, small_cluster
+from tests.client.scripted_cluster import ScriptedCluster, small_cluster
 
 CLIENT = ClientConfig(retry_backoff_ms=1, retry_backoff_ms_max=5)
 LONG_MS = 3_600_000
@@ -70,20 +70,20 @@ def config(**changes: Any) -> ProducerConfig:
 
 
 @pytest.fixture
-async def town() -> AsyncIterator[SmallCluster]:
-    async with small_cluster(1) as town:
-        yield town
+async def cluster() -> AsyncIterator[ScriptedCluster]:
+    async with small_cluster(1) as cluster:
+        yield cluster
 
 
-def values(town: SmallCluster) -> list[bytes | None]:
-    return [record.value for record in town.logs[town.topic("t")[0]].records()]
+def values(cluster: ScriptedCluster) -> list[bytes | None]:
+    return [record.value for record in cluster.logs[cluster.topic("t")[0]].records()]
 
 
 async def test_a_full_batch_goes_at_once_and_one_short_waits_for_its_time(
-    town: SmallCluster,
+    cluster: ScriptedCluster,
 ) -> None:
     handler = Keeping()
-    async with Producer(town.bootstrap, config(), event_handler=handler) as producer:
+    async with Producer(cluster.bootstrap, config(), event_handler=handler) as producer:
         for number in range(5):
             producer.send_soon("t", number)
         await handler.arrived.wait()
@@ -92,20 +92,20 @@ async def test_a_full_batch_goes_at_once_and_one_short_waits_for_its_time(
     assert handler.is_closed
 
 
-async def test_time_hands_over_what_there_is(town: SmallCluster) -> None:
+async def test_time_hands_over_what_there_is(cluster: ScriptedCluster) -> None:
     handler = Keeping()
     late = config(batch_size=100, queue_time_ms=20)
-    async with Producer(town.bootstrap, late, event_handler=handler) as producer:
+    async with Producer(cluster.bootstrap, late, event_handler=handler) as producer:
         producer.send_soon("t", 1)
         await handler.arrived.wait()
         assert handler.batches == [[1]]
 
 
-async def test_a_full_queue_refuses_and_tells_the_callback(town: SmallCluster) -> None:
+async def test_a_full_queue_refuses_and_tells_the_callback(cluster: ScriptedCluster) -> None:
     callbacks = Noting()
     full = config(queue_size=3, enqueue_timeout_ms=0)
     async with Producer(
-        town.bootstrap, full, event_handler=Keeping(), callback_handler=callbacks
+        cluster.bootstrap, full, event_handler=Keeping(), callback_handler=callbacks
     ) as producer:
         for number in range(3):
             producer.send_soon("t", number)
@@ -116,18 +116,18 @@ async def test_a_full_queue_refuses_and_tells_the_callback(town: SmallCluster) -
             await producer.send("t", 4)
 
 
-async def test_a_full_queue_waits_where_it_is_told_to(town: SmallCluster) -> None:
-    town.topic("t")
-    async with Producer(town.bootstrap, config(queue_size=3), client=CLIENT) as producer:
+async def test_a_full_queue_waits_where_it_is_told_to(cluster: ScriptedCluster) -> None:
+    cluster.topic("t")
+    async with Producer(cluster.bootstrap, config(queue_size=3), client=CLIENT) as producer:
         sent = await producer.send_all("t", [b"%d" % number for number in range(20)])
-    assert [each.offset for each in sent] == list(range(20))
+    assert [record.offset for record in sent] == list(range(20))
 
 
-async def test_callbacks_are_shown_every_step_and_closed_last(town: SmallCluster) -> None:
-    town.topic("t")
+async def test_callbacks_are_shown_every_step_and_closed_last(cluster: ScriptedCluster) -> None:
+    cluster.topic("t")
     callbacks = Noting()
     async with Producer(
-        town.bootstrap, config(batch_size=2), client=CLIENT, callback_handler=callbacks
+        cluster.bootstrap, config(batch_size=2), client=CLIENT, callback_handler=callbacks
     ) as producer:
         await asyncio.gather(producer.send("t", b"a"), producer.send("t", b"b"))
     assert callbacks.seen == [
@@ -142,20 +142,22 @@ async def test_callbacks_are_shown_every_step_and_closed_last(town: SmallCluster
         ("sending", 1),
         ("close", None),
     ]
-    assert values(town) == [b"a", b"b", b"last"]
+    assert values(cluster) == [b"a", b"b", b"last"]
 
 
-async def test_close_delivers_everything_queued(town: SmallCluster) -> None:
-    town.topic("t")
-    async with Producer(town.bootstrap, config(batch_size=1_000), client=CLIENT) as producer:
+async def test_close_delivers_everything_queued(cluster: ScriptedCluster) -> None:
+    cluster.topic("t")
+    async with Producer(cluster.bootstrap, config(batch_size=1_000), client=CLIENT) as producer:
         for number in range(100):
             producer.send_soon("t", b"%d" % number)
-    assert values(town) == [b"%d" % number for number in range(100)]
+    assert values(cluster) == [b"%d" % number for number in range(100)]
 
 
-async def test_what_cannot_be_encoded_is_dropped_and_the_others_go(town: SmallCluster) -> None:
-    town.topic("t")
-    async with Producer(town.bootstrap, config(), client=CLIENT) as producer:
+async def test_what_cannot_be_encoded_is_dropped_and_the_others_go(
+    cluster: ScriptedCluster,
+) -> None:
+    cluster.topic("t")
+    async with Producer(cluster.bootstrap, config(), client=CLIENT) as producer:
         bad = producer.send_soon("t", 7)
         good = producer.send_soon("t", b"good")
         await producer.flush()
@@ -164,23 +166,23 @@ async def test_what_cannot_be_encoded_is_dropped_and_the_others_go(town: SmallCl
         assert (await good).offset == 0
 
 
-async def test_a_record_the_handler_does_not_send_fails(town: SmallCluster) -> None:
-    async with Producer(town.bootstrap, config(), event_handler=Keeping()) as producer:
+async def test_a_record_the_handler_does_not_send_fails(cluster: ScriptedCluster) -> None:
+    async with Producer(cluster.bootstrap, config(), event_handler=Keeping()) as producer:
         kept = producer.send_soon("t", b"v")
         await producer.flush()
         with pytest.raises(QueueFull, match="did not send"):
             await kept
 
 
-async def test_a_callback_may_send_something_else(town: SmallCluster) -> None:
-    town.topic("t")
+async def test_a_callback_may_send_something_else(cluster: ScriptedCluster) -> None:
+    cluster.topic("t")
 
     class Doubling(CallbackHandler):
         def after_dequeuing_existing_data(self, item: Item | None) -> Sequence[Item]:
             return () if item is None else (item, item._replace(delivery=None))
 
     async with Producer(
-        town.bootstrap, config(), client=CLIENT, callback_handler=Doubling()
+        cluster.bootstrap, config(), client=CLIENT, callback_handler=Doubling()
     ) as producer:
         producer.send_soon("t", b"v")
-    assert values(town) == [b"v", b"v"]
+    assert values(cluster) == [b"v", b"v"]

@@ -17,26 +17,26 @@ from barnabas.protocol.api import ApiKey
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages import produce
 from barnabas.protocol.records import batch
-from tests.client.scripted_cluster import SmallCluster, small_cluster
+from tests.client.scripted_cluster import ScriptedCluster, small_cluster
 
 CLIENT = ClientConfig(retry_backoff_ms=1, retry_backoff_ms_max=5, api_timeout_ms=10_000)
 QUICK = ProducerConfig(retry_backoff_ms=2)
 
 
 @pytest.fixture
-async def town() -> AsyncIterator[SmallCluster]:
-    async with small_cluster(2) as town:
-        yield town
+async def cluster() -> AsyncIterator[ScriptedCluster]:
+    async with small_cluster(2) as cluster:
+        yield cluster
 
 
 @pytest.fixture
-async def producer(town: SmallCluster) -> AsyncIterator[Producer]:
-    async with Producer(town.bootstrap, QUICK, client=CLIENT) as producer:
+async def producer(cluster: ScriptedCluster) -> AsyncIterator[Producer]:
+    async with Producer(cluster.bootstrap, QUICK, client=CLIENT) as producer:
         yield producer
 
 
-def values(town: SmallCluster, place: TopicPartition) -> list[bytes | None]:
-    return [record.value for record in town.logs[place].records()]
+def values(cluster: ScriptedCluster, topic_partition: TopicPartition) -> list[bytes | None]:
+    return [record.value for record in cluster.logs[topic_partition].records()]
 
 
 @pytest.mark.parametrize(
@@ -56,10 +56,10 @@ def values(town: SmallCluster, place: TopicPartition) -> list[bytes | None]:
     ],
 )
 async def test_what_may_pass_is_tried_again(
-    town: SmallCluster, producer: Producer, code: ErrorCode
+    cluster: ScriptedCluster, producer: Producer, code: ErrorCode
 ) -> None:
-    (place,) = town.topic("t")
-    town.logs[place].codes = [code, code]
+    (topic_partition,) = cluster.topic("t")
+    cluster.logs[topic_partition].codes = [code, code]
     assert (await producer.send("t", b"v")).offset == 0
 
 
@@ -73,10 +73,10 @@ async def test_what_may_pass_is_tried_again(
     ],
 )
 async def test_what_cannot_pass_is_told_at_once(
-    town: SmallCluster, producer: Producer, code: ErrorCode
+    cluster: ScriptedCluster, producer: Producer, code: ErrorCode
 ) -> None:
-    (place,) = town.topic("t")
-    town.logs[place].codes = [code]
+    (topic_partition,) = cluster.topic("t")
+    cluster.logs[topic_partition].codes = [code]
     with pytest.raises(KafkaError) as failure:
         await producer.send("t", b"bad")
     assert failure.value.code is code
@@ -85,50 +85,51 @@ async def test_what_cannot_pass_is_told_at_once(
 
 
 async def test_after_a_moved_leader_only_the_moved_partition_is_sent_again(
-    town: SmallCluster, producer: Producer
+    cluster: ScriptedCluster, producer: Producer
 ) -> None:
-    stays, moves = town.topic("t", 2)
+    stays, moves = cluster.topic("t", 2)
     await producer.partitions_for("t")
-    town.move(moves, 1)
+    cluster.move(moves, 1)
     deliveries = [
-        producer.send_soon("t", b"v", partition=place.partition) for place in (stays, moves)
+        producer.send_soon("t", b"v", partition=topic_partition.partition)
+        for topic_partition in (stays, moves)
     ]
     for delivery in deliveries:
         await delivery
     sent = [
-        each.index
-        for request in town.asked(ApiKey.PRODUCE)
+        partition.index
+        for request in cluster.asked(ApiKey.PRODUCE)
         for topic in request.topic_data
-        for each in topic.partition_data
+        for partition in topic.partition_data
     ]
     assert sorted(sent) == [0, 1, 1]
-    assert values(town, stays) == values(town, moves) == [b"v"]
+    assert values(cluster, stays) == values(cluster, moves) == [b"v"]
 
 
 async def test_order_is_kept_through_failures_of_batches_under_way(
-    town: SmallCluster, producer: Producer
+    cluster: ScriptedCluster, producer: Producer
 ) -> None:
-    (place,) = town.topic("t")
+    (topic_partition,) = cluster.topic("t")
     await producer.partitions_for("t")
-    sequences = _check_sequences(town)
-    town.logs[place].codes = [ErrorCode.NOT_LEADER_OR_FOLLOWER]
+    sequences = _check_sequences(cluster)
+    cluster.logs[topic_partition].codes = [ErrorCode.NOT_LEADER_OR_FOLLOWER]
     deliveries = []
     for number in range(40):
         deliveries.append(producer.send_soon("t", b"%d" % number))
         await asyncio.sleep(0)
     for delivery in deliveries:
         await delivery
-    assert values(town, place) == [b"%d" % number for number in range(40)]
-    assert sequences[place][1] == 40
+    assert values(cluster, topic_partition) == [b"%d" % number for number in range(40)]
+    assert sequences[topic_partition][1] == 40
 
 
 async def test_a_refused_batch_leaves_no_gap_in_the_sequence(
-    town: SmallCluster, producer: Producer
+    cluster: ScriptedCluster, producer: Producer
 ) -> None:
-    (place,) = town.topic("t")
+    (topic_partition,) = cluster.topic("t")
     await producer.send("t", b"first")
-    _check_sequences(town, {place: (4_001, 1)})
-    town.logs[place].codes = [ErrorCode.INVALID_RECORD]
+    _check_sequences(cluster, {topic_partition: (4_001, 1)})
+    cluster.logs[topic_partition].codes = [ErrorCode.INVALID_RECORD]
     refused = producer.send_soon("t", b"refused")
     for _ in range(3):
         await asyncio.sleep(0)
@@ -136,122 +137,122 @@ async def test_a_refused_batch_leaves_no_gap_in_the_sequence(
     with pytest.raises(KafkaError):
         await refused
     assert (await behind).offset == 1
-    assert values(town, place) == [b"first", b"behind"]
+    assert values(cluster, topic_partition) == [b"first", b"behind"]
 
 
 def _check_sequences(
-    town: SmallCluster, known: dict[TopicPartition, tuple[int, int]] | None = None
+    cluster: ScriptedCluster, known: dict[TopicPartition, tuple[int, int]] | None = None
 ) -> dict[TopicPartition, tuple[int, int]]:
     """Let the scripted brokers refuse what Kafka refuses; producer and next sequence by place."""
     expected = known or {}
-    plain = town._refusal
+    plain = cluster._refusal
 
-    def refusal(number: int, place: TopicPartition) -> int:
-        code = plain(number, place)
-        if code or place not in sent:
+    def refusal(number: int, topic_partition: TopicPartition) -> int:
+        code = plain(number, topic_partition)
+        if code or topic_partition not in sent:
             return code
-        producer_id, sequence, count = sent.pop(place)
-        known_id, due = expected.get(place, (producer_id, 0))
+        producer_id, sequence, count = sent.pop(topic_partition)
+        known_id, due = expected.get(topic_partition, (producer_id, 0))
         if sequence != (due if known_id == producer_id else 0):
             return ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
-        expected[place] = (producer_id, sequence + count)
+        expected[topic_partition] = (producer_id, sequence + count)
         return 0
 
     sent: dict[TopicPartition, tuple[int, int, int]] = {}
 
     def note(number: int, request: produce.ProduceRequest) -> None:
         for topic in request.topic_data:
-            for each in topic.partition_data:
-                assert each.records is not None
-                head = batch.header(each.records)
-                place = TopicPartition(topic.name, each.index)
-                sent[place] = (head.producer_id, head.base_sequence, head.record_count)
+            for partition in topic.partition_data:
+                assert partition.records is not None
+                head = batch.header(partition.records)
+                topic_partition = TopicPartition(topic.name, partition.index)
+                sent[topic_partition] = (head.producer_id, head.base_sequence, head.record_count)
 
-    town._refusal = refusal  # type: ignore[method-assign]
-    town.on_produce = note
+    cluster._refusal = refusal  # type: ignore[method-assign]
+    cluster.on_produce = note
     return expected
 
 
 async def test_a_sequence_the_leader_does_not_know_leads_to_a_new_identity(
-    town: SmallCluster, producer: Producer
+    cluster: ScriptedCluster, producer: Producer
 ) -> None:
-    (place,) = town.topic("t")
+    (topic_partition,) = cluster.topic("t")
     await producer.send("t", b"first")
-    _check_sequences(town, {place: (4_001, 99)})
+    _check_sequences(cluster, {topic_partition: (4_001, 99)})
     with pytest.raises(KafkaError) as failure:
         await producer.send("t", b"lost")
     assert failure.value.code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
     assert (await producer.send("t", b"goes on")).offset == 1
-    assert town.producers == 2
+    assert cluster.producers == 2
 
 
-async def test_a_duplicate_is_a_success(town: SmallCluster, producer: Producer) -> None:
-    (place,) = town.topic("t")
-    town.logs[place].codes = [ErrorCode.DUPLICATE_SEQUENCE_NUMBER]
+async def test_a_duplicate_is_a_success(cluster: ScriptedCluster, producer: Producer) -> None:
+    (topic_partition,) = cluster.topic("t")
+    cluster.logs[topic_partition].codes = [ErrorCode.DUPLICATE_SEQUENCE_NUMBER]
     assert (await producer.send("t", b"v")).offset == -1
 
 
 async def test_a_retry_carries_the_sequence_of_the_first_try(
-    town: SmallCluster, producer: Producer
+    cluster: ScriptedCluster, producer: Producer
 ) -> None:
-    (place,) = town.topic("t")
-    town.logs[place].codes = [ErrorCode.REQUEST_TIMED_OUT]
+    (topic_partition,) = cluster.topic("t")
+    cluster.logs[topic_partition].codes = [ErrorCode.REQUEST_TIMED_OUT]
     await producer.send("t", b"v")
     heads = [
         batch.header(request.topic_data[0].partition_data[0].records)
-        for request in town.asked(ApiKey.PRODUCE)
+        for request in cluster.asked(ApiKey.PRODUCE)
     ]
     assert [(head.producer_id, head.base_sequence) for head in heads] == [(4_001, 0)] * 2
 
 
 async def test_without_idempotence_one_batch_of_a_partition_is_under_way(
-    town: SmallCluster,
+    cluster: ScriptedCluster,
 ) -> None:
-    (place,) = town.topic("t")
+    (topic_partition,) = cluster.topic("t")
     config = ProducerConfig(required_acks=1, retry_backoff_ms=2)
-    async with Producer(town.bootstrap, config, client=CLIENT) as producer:
-        town.logs[place].codes = [ErrorCode.NOT_LEADER_OR_FOLLOWER]
+    async with Producer(cluster.bootstrap, config, client=CLIENT) as producer:
+        cluster.logs[topic_partition].codes = [ErrorCode.NOT_LEADER_OR_FOLLOWER]
         for number in range(10):
             producer.send_soon("t", b"%d" % number)
             await asyncio.sleep(0)
         await producer.flush()
-    assert values(town, place) == [b"%d" % number for number in range(10)]
-    assert not town.asked(ApiKey.INIT_PRODUCER_ID)
+    assert values(cluster, topic_partition) == [b"%d" % number for number in range(10)]
+    assert not cluster.asked(ApiKey.INIT_PRODUCER_ID)
 
 
-async def test_retries_end_with_their_number(town: SmallCluster) -> None:
-    (place,) = town.topic("t")
+async def test_retries_end_with_their_number(cluster: ScriptedCluster) -> None:
+    (topic_partition,) = cluster.topic("t")
     config = {"message.send.max.retries": 2, "retry.backoff.ms": 1}
-    async with Producer(town.bootstrap, config, client=CLIENT) as producer:
-        town.logs[place].codes = [ErrorCode.NOT_ENOUGH_REPLICAS] * 3
+    async with Producer(cluster.bootstrap, config, client=CLIENT) as producer:
+        cluster.logs[topic_partition].codes = [ErrorCode.NOT_ENOUGH_REPLICAS] * 3
         with pytest.raises(KafkaError) as failure:
             await producer.send("t", b"v")
         assert failure.value.retriable
         assert (await producer.send("t", b"next")).offset == 0
 
 
-async def test_retries_end_with_their_time(town: SmallCluster) -> None:
-    (place,) = town.topic("t")
-    town.logs[place].codes = [ErrorCode.NOT_ENOUGH_REPLICAS] * 10_000
+async def test_retries_end_with_their_time(cluster: ScriptedCluster) -> None:
+    (topic_partition,) = cluster.topic("t")
+    cluster.logs[topic_partition].codes = [ErrorCode.NOT_ENOUGH_REPLICAS] * 10_000
     config = ProducerConfig(delivery_timeout_ms=1_500, retry_backoff_ms=5)
-    async with Producer(town.bootstrap, config, client=CLIENT) as producer:
+    async with Producer(cluster.bootstrap, config, client=CLIENT) as producer:
         with pytest.raises(KafkaError) as failure:
             await producer.send("t", b"v")
     assert failure.value.code is ErrorCode.NOT_ENOUGH_REPLICAS
 
 
 async def test_a_lost_connection_is_replaced_and_nothing_is_lost(
-    town: SmallCluster, producer: Producer
+    cluster: ScriptedCluster, producer: Producer
 ) -> None:
-    (place,) = town.topic("t")
+    (topic_partition,) = cluster.topic("t")
     await producer.send("t", b"0")
 
     def hang_up(number: int, request: Any) -> None:
-        town.on_produce = lambda number, request: None
-        for writer in town.brokers[number].writers:
+        cluster.on_produce = lambda number, request: None
+        for writer in cluster.brokers[number].writers:
             writer.close()
         raise ConnectionResetError
 
-    town.on_produce = hang_up
+    cluster.on_produce = hang_up
     assert (await producer.send("t", b"1")).offset == 1
-    assert values(town, place) == [b"0", b"1"]
+    assert values(cluster, topic_partition) == [b"0", b"1"]

@@ -25,7 +25,7 @@ from barnabas.protocol.errors import ErrorCode, Refused
 from barnabas.protocol.messages import produce
 from barnabas.protocol.records import batch
 from barnabas.protocol.records.header import sequence_after
-from tests.client.scripted_cluster import SmallCluster, small_cluster
+from tests.client.scripted_cluster import ScriptedCluster, small_cluster
 
 CLIENT = ClientConfig(retry_backoff_ms=1, retry_backoff_ms_max=5, api_timeout_ms=10_000)
 QUICK = ProducerConfig(retry_backoff_ms=1, batch_bytes=200)
@@ -41,15 +41,15 @@ UNTOLD = (
 class Judges:
     """Lets the brokers of a small cluster judge producers, and fail as ``random`` says."""
 
-    def __init__(self, town: SmallCluster, random: Random, faults: float) -> None:
+    def __init__(self, cluster: ScriptedCluster, random: Random, faults: float) -> None:
         self.faults = faults
         self.random = random
-        self.town = town
+        self.cluster = cluster
         self.producers: dict[TopicPartition, Producers] = defaultdict(Producers)
-        for number, broker in town.brokers.items():
+        for number, broker in cluster.brokers.items():
             broker.answers = {
                 **broker.answers,
-                ApiKey.PRODUCE: town._at(number, self.answer),
+                ApiKey.PRODUCE: cluster._at(number, self.answer),
             }
 
     def answer(
@@ -59,14 +59,14 @@ class Judges:
             produce.TopicResult(
                 name=topic.name,
                 partition_responses=[
-                    self.judge(number, TopicPartition(topic.name, each.index), each)
-                    for each in topic.partition_data
+                    self.judge(number, TopicPartition(topic.name, partition.index), partition)
+                    for partition in topic.partition_data
                 ],
             )
             for topic in request.topic_data
         ]
         if self.strikes():
-            for writer in self.town.brokers[number].writers:
+            for writer in self.cluster.brokers[number].writers:
                 writer.close()
             raise ConnectionResetError
         return produce.ProduceResponse(responses=results)
@@ -75,26 +75,26 @@ class Judges:
         return self.random.random() < self.faults
 
     def judge(
-        self, number: int, place: TopicPartition, sent: produce.Partition
+        self, number: int, topic_partition: TopicPartition, sent: produce.Partition
     ) -> produce.PartitionResult:
         assert sent.records is not None
         try:
-            if self.town.leaders[place] != number:
+            if self.cluster.leaders[topic_partition] != number:
                 raise Refused(ErrorCode.NOT_LEADER_OR_FOLLOWER)
             if self.strikes():
                 raise Refused(self.random.choice(TURNED_AWAY))
-            base = self.append(place, bytes(sent.records))
+            base = self.append(topic_partition, bytes(sent.records))
             if self.strikes():
-                self.town.move(place, self.random.choice(list(self.town.brokers)))
+                self.cluster.move(topic_partition, self.random.choice(list(self.cluster.brokers)))
             if self.strikes():
                 raise Refused(self.random.choice(UNTOLD))
         except Refused as refusal:
             return produce.PartitionResult(index=sent.index, error_code=refusal.code)
         return produce.PartitionResult(index=sent.index, base_offset=base)
 
-    def append(self, place: TopicPartition, data: bytes) -> int:
-        head, log = batch.header(data), self.town.logs[place]
-        repeated = self.producers[place].check(
+    def append(self, topic_partition: TopicPartition, data: bytes) -> int:
+        head, log = batch.header(data), self.cluster.logs[topic_partition]
+        repeated = self.producers[topic_partition].check(
             head.producer_id,
             head.producer_epoch,
             head.base_sequence,
@@ -105,29 +105,32 @@ class Judges:
         if repeated is not None:
             return repeated.base_offset
         base = log.append(data)
-        self.producers[place].note(entry_at(log.batches[-1]), log.batches[-1])
+        self.producers[topic_partition].note(entry_at(log.batches[-1]), log.batches[-1])
         return base
 
 
-def logged(town: SmallCluster, place: TopicPartition) -> list[bytes]:
-    return [record.value or b"" for record in town.logs[place].records()]
+def logged(cluster: ScriptedCluster, topic_partition: TopicPartition) -> list[bytes]:
+    return [record.value or b"" for record in cluster.logs[topic_partition].records()]
 
 
 async def test_a_node_that_becomes_leader_between_two_batches_gets_them_in_order() -> None:
-    async with small_cluster(1) as town, Producer(town.bootstrap, QUICK, client=CLIENT) as producer:
-        (place,) = town.topic("t")
+    async with (
+        small_cluster(1) as cluster,
+        Producer(cluster.bootstrap, QUICK, client=CLIENT) as producer,
+    ):
+        (topic_partition,) = cluster.topic("t")
         await producer.partitions_for("t")
-        judges = Judges(town, Random(0), 0)
-        town.leaders[place] = 2
+        judges = Judges(cluster, Random(0), 0)
+        cluster.leaders[topic_partition] = 2
 
         def turn_away(number: int, request: Any, version: int) -> produce.ProduceResponse:
             turned_away = judges.answer(number, request, version)
-            town.leaders[place] = 1  # as a node that hears late of a new topic
+            cluster.leaders[topic_partition] = 1  # as a node that hears late of a new topic
             return turned_away
 
-        town.brokers[1].answers = {
-            **town.brokers[1].answers,
-            ApiKey.PRODUCE: town._at(1, turn_away),
+        cluster.brokers[1].answers = {
+            **cluster.brokers[1].answers,
+            ApiKey.PRODUCE: cluster._at(1, turn_away),
         }
         deliveries = []
         for number in range(40):
@@ -135,43 +138,46 @@ async def test_a_node_that_becomes_leader_between_two_batches_gets_them_in_order
             await asyncio.sleep(0)
         for delivery in deliveries:
             await delivery
-        assert logged(town, place) == [b"value %d" % number for number in range(40)]
+        assert logged(cluster, topic_partition) == [b"value %d" % number for number in range(40)]
 
 
 async def test_the_numbers_of_what_may_be_in_the_log_are_not_used_again() -> None:
     config = ProducerConfig(retry_backoff_ms=1, retries=0)
     async with (
-        small_cluster(1) as town,
-        Producer(town.bootstrap, config, client=CLIENT) as producer,
+        small_cluster(1) as cluster,
+        Producer(cluster.bootstrap, config, client=CLIENT) as producer,
     ):
-        (place,) = town.topic("t")
-        judges = Judges(town, Random(0), 0)
+        (topic_partition,) = cluster.topic("t")
+        judges = Judges(cluster, Random(0), 0)
         await producer.send("t", b"first")
 
         def lose_leadership(number: int, request: Any, version: int) -> produce.ProduceResponse:
             answer = judges.answer(number, request, version)
             answer.responses[0].partition_responses[0].error_code = ErrorCode.NOT_LEADER_OR_FOLLOWER
-            town.brokers[1].answers = {
-                **town.brokers[1].answers,
-                ApiKey.PRODUCE: town._at(1, judges.answer),
+            cluster.brokers[1].answers = {
+                **cluster.brokers[1].answers,
+                ApiKey.PRODUCE: cluster._at(1, judges.answer),
             }
             return answer
 
-        town.brokers[1].answers = {
-            **town.brokers[1].answers,
-            ApiKey.PRODUCE: town._at(1, lose_leadership),
+        cluster.brokers[1].answers = {
+            **cluster.brokers[1].answers,
+            ApiKey.PRODUCE: cluster._at(1, lose_leadership),
         }
         with pytest.raises(KafkaError):
             await producer.send("t", b"in doubt")
         await producer.send("t", b"acknowledged")
-        assert logged(town, place) == [b"first", b"in doubt", b"acknowledged"]
+        assert logged(cluster, topic_partition) == [b"first", b"in doubt", b"acknowledged"]
 
 
 async def test_records_may_come_while_a_partition_gets_another_identity() -> None:
-    async with small_cluster(1) as town, Producer(town.bootstrap, QUICK, client=CLIENT) as producer:
-        one, other = town.topic("t", 2)
+    async with (
+        small_cluster(1) as cluster,
+        Producer(cluster.bootstrap, QUICK, client=CLIENT) as producer,
+    ):
+        one, other = cluster.topic("t", 2)
         await producer.send("t", b"first", partition=0)
-        town.logs[one].codes = [ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER]
+        cluster.logs[one].codes = [ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER]
         with pytest.raises(KafkaError):
             await producer.send("t", b"refused", partition=0)
         asked, answered = asyncio.Event(), asyncio.Event()
@@ -179,16 +185,19 @@ async def test_records_may_come_while_a_partition_gets_another_identity() -> Non
         async def late(request: Any, version: int) -> Any:
             asked.set()
             await answered.wait()
-            return town.answer_init_producer_id(request, version)
+            return cluster.answer_init_producer_id(request, version)
 
-        town.brokers[1].answers = {**town.brokers[1].answers, ApiKey.INIT_PRODUCER_ID: late}
+        cluster.brokers[1].answers = {**cluster.brokers[1].answers, ApiKey.INIT_PRODUCER_ID: late}
         waiting = producer.send_soon("t", b"second", partition=0)
         await asked.wait()
         beside = producer.send_soon("t", b"beside", partition=1)
         answered.set()
         await waiting
         await beside
-        assert (logged(town, one), logged(town, other)) == ([b"first", b"second"], [b"beside"])
+        assert (logged(cluster, one), logged(cluster, other)) == (
+            [b"first", b"second"],
+            [b"beside"],
+        )
 
 
 @pytest.mark.parametrize("retries", [None, 1], ids=["patient", "one-retry"])
@@ -198,33 +207,33 @@ async def test_what_is_acknowledged_is_in_the_log_once_and_in_order(
 ) -> None:
     random = Random(seed)
     config = ProducerConfig(retry_backoff_ms=1, batch_bytes=200, retries=retries)
-    async with small_cluster(2) as town:
-        places = town.topic("t", 2)
-        judges = Judges(town, random, 0.1)
+    async with small_cluster(2) as cluster:
+        topic_partitions = cluster.topic("t", 2)
+        judges = Judges(cluster, random, 0.1)
         acknowledged: dict[TopicPartition, list[bytes]] = defaultdict(list)
         failed: list[KafkaError] = []
-        async with Producer(town.bootstrap, config, client=CLIENT) as producer:
+        async with Producer(cluster.bootstrap, config, client=CLIENT) as producer:
             sent = []
             for number in range(150):
-                value, place = b"value %d" % number, random.choice(places)
-                delivery = producer.send_soon("t", value, partition=place.partition)
-                sent.append((place, value, delivery))
+                value, topic_partition = b"value %d" % number, random.choice(topic_partitions)
+                delivery = producer.send_soon("t", value, partition=topic_partition.partition)
+                sent.append((topic_partition, value, delivery))
                 await asyncio.sleep(random.choice((0, 0, 0.0005)))
-            for place, value, delivery in sent:
+            for topic_partition, value, delivery in sent:
                 try:
                     await delivery
-                    acknowledged[place].append(value)
+                    acknowledged[topic_partition].append(value)
                 except KafkaError as error:
                     failed.append(error)
             judges.faults = 0
-            for place in places:  # whatever came before, the producer goes on
-                await producer.send("t", b"last", partition=place.partition)
-                acknowledged[place].append(b"last")
-        for place in places:
-            found = logged(town, place)
+            for topic_partition in topic_partitions:  # whatever came before, the producer goes on
+                await producer.send("t", b"last", partition=topic_partition.partition)
+                acknowledged[topic_partition].append(b"last")
+        for topic_partition in topic_partitions:
+            found = logged(cluster, topic_partition)
             assert len(set(found)) == len(found), "a record is there twice"
-            assert [each for each in found if each in set(acknowledged[place])] == acknowledged[
-                place
-            ]
+            assert [
+                outcome for outcome in found if outcome in set(acknowledged[topic_partition])
+            ] == acknowledged[topic_partition]
         if retries is None:
             assert not failed

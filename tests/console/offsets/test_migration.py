@@ -36,8 +36,8 @@ three_partitions = pytest.mark.kafka_topic(partitions=3)
 A = TopicPartition("t", 0)
 
 
-def held(zookeeper: int | None, kafka: int | None, place: TopicPartition = A) -> Held:
-    return Held(group="g", place=place, zookeeper=zookeeper, kafka=kafka)
+def held(zookeeper: int | None, kafka: int | None, topic_partition: TopicPartition = A) -> Held:
+    return Held(group="g", topic_partition=topic_partition, zookeeper=zookeeper, kafka=kafka)
 
 
 @pytest.mark.parametrize(
@@ -147,9 +147,9 @@ class Town:
         return await asyncio.to_thread(main, words)
 
     async def keep(self, group: str, *offsets: int) -> None:
-        places = [TopicPartition(self.topic, number) for number in range(len(offsets))]
+        topic_partitions = [TopicPartition(self.topic, number) for number in range(len(offsets))]
         store = ZooKeeperOffsets(self.zookeeper, group)
-        await store.commit(dict(zip(places, offsets, strict=True)))
+        await store.commit(dict(zip(topic_partitions, offsets, strict=True)))
 
     async def commit(self, group: str, *offsets: int) -> None:
         wanted = {
@@ -163,12 +163,12 @@ class Town:
 
     async def in_kafka(self, group: str) -> list[int]:
         found = await self.admin.committed_offsets(group)
-        return [found[place].offset for place in sorted(found)]
+        return [found[topic_partition].offset for topic_partition in sorted(found)]
 
     async def in_zookeeper(self, group: str) -> list[int]:
-        places = [TopicPartition(self.topic, number) for number in range(3)]
-        found = await ZooKeeperOffsets(self.zookeeper, group).fetch(places)
-        return [found[place] for place in sorted(found)]
+        topic_partitions = [TopicPartition(self.topic, number) for number in range(3)]
+        found = await ZooKeeperOffsets(self.zookeeper, group).fetch(topic_partitions)
+        return [found[topic_partition] for topic_partition in sorted(found)]
 
 
 @pytest.fixture
