@@ -182,7 +182,7 @@ async def node(directory: Path, audit: str = "none") -> AsyncIterator[Node]:
     async with asyncio.TaskGroup() as tasks:
         running = tasks.create_task(coordinator.run())
         at_once(replicas.apply_leader_and_isr(_leads_all(), lambda: ErrorCode.NONE))
-        await until(lambda: not coordinator.directory.is_loading)
+        await until(lambda: not coordinator.registry.is_loading)
         dispatcher = Dispatcher(tasks)
         dispatcher.register(GroupsHandler(coordinator).handlers())
         listener = Listener("CLIENT", dispatcher, Limits(NetworkSettings()))

@@ -155,9 +155,9 @@ class Node:
         self.running = asyncio.create_task(self.coordinator.run())
         for partition in self.partitions:
             self.coordinator.on_elected(partition.index, partition.leader_epoch)
-        terms = self.coordinator.directory.terms()
-        while any(term.standing is not LoadState.OWNED for term in terms):
-            assert not any(term.standing is LoadState.FAILED for term in terms)
+        terms = self.coordinator.registry.terms()
+        while any(term.load_state is not LoadState.OWNED for term in terms):
+            assert not any(term.load_state is LoadState.FAILED for term in terms)
             await asyncio.sleep(0.001)
 
     async def close(self) -> None:

@@ -98,8 +98,8 @@ class DamagedRecords:
             return True
         name = group_id.encode()
         return any(
-            len(each) == len(name) and (each not in self._known or _is_near(each, name))
-            for each in names
+            len(lost) == len(name) and (lost not in self._known or _is_near(lost, name))
+            for lost in names
         )
 
     def withholds(
@@ -123,7 +123,7 @@ class DamagedRecords:
     def __str__(self) -> str:
         if self._concerns_all:
             return "all that committed nothing since"
-        names = sorted(each.decode() for each in self._names | self._metadata)
+        names = sorted(name.decode() for name in self._names | self._metadata)
         return ",".join(names[:NAMED_MOST]) + (",..." if len(names) > NAMED_MOST else "")
 
 

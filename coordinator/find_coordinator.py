@@ -81,11 +81,11 @@ class FindCoordinatorHandler:
     """Serves FindCoordinator; any node does, coordinator or not."""
 
     def __init__(
-        self, topics: Topics, loop: asyncio.AbstractEventLoop, slices: CooperativeScheduler
+        self, topics: Topics, loop: asyncio.AbstractEventLoop, scheduler: CooperativeScheduler
     ) -> None:
         self._topics = topics
         self._loop = loop
-        self._slices = slices
+        self._scheduler = scheduler
         self._waiting: dict[_Lookup, asyncio.TimerHandle] = {}
         self._is_closed = False
 
@@ -99,64 +99,62 @@ class FindCoordinatorHandler:
         keys = request.coordinator_keys if version >= KEYS_SINCE else [request.key]
         self._look_up(_Lookup(keys, request.key_type, version, listener, respond))
 
-    def look_again(self) -> None:
+    def retry_pending(self) -> None:
         """The metadata changed: who waits may be answered now."""
-        for question in list(self._waiting):
-            self._look_up(question)
+        for lookup in list(self._waiting):
+            self._look_up(lookup)
 
     def close(self) -> None:
         """Let nobody wait from now on."""
         self._is_closed = True
-        for question in list(self._waiting):
-            self._give_up(question)
+        for lookup in list(self._waiting):
+            self._expire(lookup)
 
-    def _give_up(self, question: _Lookup) -> None:
-        self._waiting.pop(question).cancel()
-        question.is_last_time = True
-        self._look_up(question)
+    def _expire(self, lookup: _Lookup) -> None:
+        self._waiting.pop(lookup).cancel()
+        lookup.is_last_time = True
+        self._look_up(lookup)
 
-    def _look_up(self, question: _Lookup) -> None:
+    def _look_up(self, lookup: _Lookup) -> None:
         """Look for the coordinator of each key, for very many or long ones in several turns."""
-        if question.is_looked_up:
-            question.is_outdated = True
+        if lookup.is_looked_up:
+            lookup.is_outdated = True
             return
-        question.is_looked_up = True
-        question.is_outdated = False
+        lookup.is_looked_up = True
+        lookup.is_outdated = False
         found: list[Coordinator] = []
-        self._slices.run(
-            question.keys,
-            lambda key: found.append(self._found(key, question)),
-            lambda: self._looked_up(question, found),
+        self._scheduler.run(
+            lookup.keys,
+            lambda key: found.append(self._found(key, lookup)),
+            lambda: self._looked_up(lookup, found),
             _weight,
         )
 
-    def _looked_up(self, question: _Lookup, found: list[Coordinator]) -> None:
+    def _looked_up(self, lookup: _Lookup, found: list[Coordinator]) -> None:
         """Reply, unless a coordinator is missing and that may change."""
-        question.is_looked_up = False
+        lookup.is_looked_up = False
         missing = ErrorCode.COORDINATOR_NOT_AVAILABLE
-        may_change = (
-            question.key_type == GROUP and not question.is_last_time and not self._is_closed
-        )
+        may_change = lookup.key_type == GROUP and not lookup.is_last_time and not self._is_closed
         if may_change and any(one.error_code == missing for one in found):
-            if question not in self._waiting:
-                timer = self._loop.call_later(ANSWER_WAIT_S, self._give_up, question)
-                self._waiting[question] = timer
-            if question.is_outdated:
-                self._look_up(question)
+            if lookup not in self._waiting:
+                timer = self._loop.call_later(ANSWER_WAIT_S, self._expire, lookup)
+                self._waiting[lookup] = timer
+            if lookup.is_outdated:
+                self._look_up(lookup)
             return
-        timer_or_none = self._waiting.pop(question, None)
+        timer_or_none = self._waiting.pop(lookup, None)
         if timer_or_none is not None:
             timer_or_none.cancel()
-        if question.version >= KEYS_SINCE:
-            question.respond(FindCoordinatorResponse(coordinators=found))
+        if lookup.version >= KEYS_SINCE:
+            lookup.respond(FindCoordinatorResponse(coordinators=found))
         else:
-            question.respond(_single(found[0]))
+            lookup.respond(_single(found[0]))
 
-    def _found(self, key: str, question: _Lookup) -> Coordinator:
-        key_type = question.key_type
+    def _found(self, key: str, lookup: _Lookup) -> Coordinator:
+        key_type = lookup.key_type
         if key_type == TRANSACTION:
             return _none(key, NO_TRANSACTIONS, "transactions are not served")
-        if key_type == SHARE and question.version >= SHARE_SINCE:
+        if key_type == SHARE and lookup.version >= SHARE_SINCE:
             return _none(key, ErrorCode.COORDINATOR_NOT_AVAILABLE, "share groups are not served")
         if key_type != GROUP:
             return _none(key, ErrorCode.INVALID_REQUEST, f"no key type {key_type}")
@@ -164,9 +162,7 @@ class FindCoordinatorHandler:
         if count is None:
             self._topics.create_offsets_topic()
             return _none(key, ErrorCode.COORDINATOR_NOT_AVAILABLE, "the offsets topic is new")
-        endpoint = self._topics.coordinator_endpoint(
-            question.partition(key, count), question.listener
-        )
+        endpoint = self._topics.coordinator_endpoint(lookup.partition(key, count), lookup.listener)
         if endpoint is None:
             return _none(key, ErrorCode.COORDINATOR_NOT_AVAILABLE, "no leader")
         node_id, host, port = endpoint

@@ -95,14 +95,14 @@ class Member:
         return self.instance_id is not None
 
     @property
-    def is_parked(self) -> bool:
+    def has_pending_request(self) -> bool:
         """Whether a request of it is kept here."""
         return self.join is not None or self.sync is not None
 
     @property
-    def waits(self) -> bool:
+    def is_waiting(self) -> bool:
         """Whether it waits for us, so that its silence means nothing: its answer may be due."""
-        return self.is_answer_due or self.is_parked
+        return self.is_answer_due or self.has_pending_request
 
     def metadata(self, protocol: str | None) -> bytes:
         """What it sent along with ``protocol``; empty when it does not offer it."""
@@ -114,17 +114,16 @@ class Group:
 
     ``since_ms`` is the wall time of the last change of state, None when a log did not tell;
     ``commits`` counts the requests that were served since this node coordinates the group, and
-    ``farewells`` the members that were removed since its last generation began.
+    ``removals`` the members that were removed since its last generation began.
     """
 
     __slots__ = (
         "_joined",
         "_offers",
         "commits",
-        "farewells",
         "generation",
-        "grew",
         "group_id",
+        "has_grown",
         "initial_remaining_ms",
         "is_delayed",
         "join_timer",
@@ -136,6 +135,7 @@ class Group:
         "pending_syncs",
         "protocol",
         "protocol_type",
+        "removals",
         "rules",
         "since_ms",
         "state",
@@ -178,9 +178,9 @@ class Group:
         self.subscribed: frozenset[str] | None = None
         self.offsets = Offsets()
         self.commits = 0
-        self.farewells = 0
+        self.removals = 0
         self.is_delayed = False
-        self.grew = False
+        self.has_grown = False
         self.lacks_metadata = False
         """What it was may have been lost (damaged_records.py), and nobody has joined since."""
         self.initial_remaining_ms = 0
@@ -195,8 +195,8 @@ class Group:
         self.since_ms = now_ms
         if self.lacks_metadata:
             self.lacks_metadata = False
-            assert self.term.unread is not None
-            self.term.unread.learned(self.group_id)
+            assert self.term.damaged is not None
+            self.term.damaged.learned(self.group_id)
 
     # -- members -----------------------------------------------------------------------------
 
@@ -215,7 +215,7 @@ class Group:
 
     def remove(self, member: Member) -> None:
         """Drop a member; whoever is left and came first leads if it led."""
-        assert not member.is_parked, "its requests must be answered before"
+        assert not member.has_pending_request, "its requests must be answered before"
         del self.members[member.member_id]
         self.pending_syncs.pop(member.member_id, None)
         if member.instance_id is not None:
@@ -292,7 +292,7 @@ class Group:
 
     # -- joining -----------------------------------------------------------------------------
 
-    def park_join(self, member: Member, waiting: PendingRequest) -> PendingRequest | None:
+    def await_join(self, member: Member, waiting: PendingRequest) -> PendingRequest | None:
         """Keep a JoinGroup until the rebalance completes; gives back the one it replaces."""
         superseded = member.join
         member.join = waiting

@@ -67,26 +67,26 @@ class GroupAdministration:
 
     def __init__(
         self,
-        directory: GroupRegistry,
+        registry: GroupRegistry,
         topics: Topics,
         journal: Journal,
         rebalancer: Rebalancer,
-        trail: AuditTrail,
-        slices: CooperativeScheduler,
+        audit_trail: AuditTrail,
+        scheduler: CooperativeScheduler,
     ) -> None:
-        self._slices = slices
-        self._directory = directory
+        self._scheduler = scheduler
+        self._registry = registry
         self._topics = topics
         self._journal = journal
         self._rebalancer = rebalancer
-        self._trail = trail
+        self._audit_trail = audit_trail
 
     def _find(self, group_id: str) -> tuple[ErrorCode, Group | None]:
         """The group, or the code of the gate, or neither when it is owned but unknown."""
-        group = self._directory.groups.get(group_id)
+        group = self._registry.groups.get(group_id)
         if group is not None:
             return ErrorCode.NONE, group
-        return self._directory.problem(group_id), None
+        return self._registry.ownership_problem(group_id), None
 
     def _find_described(self, group_id: str) -> tuple[ErrorCode, Group | None]:
         """As :meth:`_find`; a group whose metadata may have been lost is not known yet."""
@@ -94,8 +94,8 @@ class GroupAdministration:
         if group is not None:
             is_unknown = group.lacks_metadata
         else:
-            unread = None if code else self._directory.unread(group_id)
-            is_unknown = unread is not None and unread.lacks_metadata(group_id)
+            damaged = None if code else self._registry.damaged(group_id)
+            is_unknown = damaged is not None and damaged.lacks_metadata(group_id)
         return (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, None) if is_unknown else (code, group)
 
     # -- seeing ------------------------------------------------------------------------------
@@ -120,11 +120,11 @@ class GroupAdministration:
                 respond(DescribeGroupsResponse(groups=list(described.values())))
 
             def list_members() -> None:
-                self._slices.run(listings, _list_member, answer)
+                self._scheduler.run(listings, _list_member, answer)
 
-            self._slices.run(request.groups, describe, list_members)
+            self._scheduler.run(request.groups, describe, list_members)
 
-        self._slices.in_line(begin)
+        self._scheduler.in_line(begin)
 
     def _described(self, group_id: str, listings: list[_Listing]) -> describing.Group:
         """A group without its members, who come into ``listings``: there may be very many."""
@@ -155,17 +155,17 @@ class GroupAdministration:
 
         In a new cluster no group was ever used and so there are none, as Kafka says.
         """
-        directory = self._directory
-        if not directory.is_active:
+        registry = self._registry
+        if not registry.is_active:
             is_new = self._topics.lacks_offsets_topic()
             code = ErrorCode.NONE if is_new else ErrorCode.COORDINATOR_NOT_AVAILABLE
             respond(ListGroupsResponse(error_code=code))
             return
-        self._slices.drive(self._listed(request, respond))
+        self._scheduler.drive(self._listed(request, respond))
 
     def _listed(self, request: ListGroupsRequest, respond: Respond) -> Steps[None]:
         """Those that are known when the groups are gone through, each as it is by then."""
-        directory, turn = self._directory, Turn()
+        registry, turn = self._registry, Turn()
         states: set[str] = set()
         types: set[str] = set()
         for found, wanted in ((states, request.states_filter), (types, request.types_filter)):
@@ -174,7 +174,7 @@ class GroupAdministration:
                 if turn.is_over():
                     yield
         groups = []
-        for group in directory:
+        for group in registry:
             if turn.is_over():
                 yield
             if (states and group.state.value.lower() not in states) or (
@@ -190,7 +190,7 @@ class GroupAdministration:
                 )
             )
         loading = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
-        code = loading if directory.is_loading else ErrorCode.NONE
+        code = loading if registry.is_loading else ErrorCode.NONE
         respond(ListGroupsResponse(error_code=code, groups=groups))
 
     # -- deleting ----------------------------------------------------------------------------
@@ -204,7 +204,7 @@ class GroupAdministration:
         """
         held = HeldResponse(respond)
         results: list[GroupResult] = []
-        change = self._trail.change_of(caller)
+        change = self._audit_trail.change_of(caller)
         undecided = 1  # and each group whose tombstones are
 
         def decided() -> None:
@@ -212,11 +212,11 @@ class GroupAdministration:
             undecided -= 1
             if not undecided:
                 held(DeleteGroupsResponse(results=results))
-                self._trail.answer(held)
+                self._audit_trail.answer(held)
 
         def gone(group_id: str, removed: Removed, *, is_written: bool) -> None:
             if is_written:
-                self._trail.note_removed(caller, DELETE, change, group_id, removed, held)
+                self._audit_trail.note_removed(caller, DELETE, change, group_id, removed, held)
             decided()
 
         named: set[str] = set()
@@ -232,7 +232,7 @@ class GroupAdministration:
                 decided()
             results.append(GroupResult(group_id=group_id, error_code=code))
 
-        self._slices.run(request.groups_names, delete, decided)
+        self._scheduler.run(request.groups_names, delete, decided)
 
     def _delete(self, group_id: str, gone: _Gone) -> ErrorCode:
         code, group = self._find_described(group_id)
@@ -244,20 +244,20 @@ class GroupAdministration:
         # what is still on its way is deleted too: its record comes before the tombstone
         entries = tombstones(group, sorted(group.offsets.partitions())) + group_tombstone(group)
         removed = sorted(group.offsets.committed.items(), key=_by_partition)
-        self._directory.evict(group)
-        self._rebalancer.bury(group, ErrorCode.NOT_COORDINATOR)
-        erasure = TombstoneWrite(
-            lambda _: gone(group_id, removed, is_written=erasure.may_be_written)
+        self._registry.evict(group)
+        self._rebalancer.mark_dead(group, ErrorCode.NOT_COORDINATOR)
+        tombstone_write = TombstoneWrite(
+            lambda _: gone(group_id, removed, is_written=tombstone_write.may_be_written)
         )
-        erasure.write(self._journal, group, entries)
-        erasure.close()
+        tombstone_write.write(self._journal, group, entries)
+        tombstone_write.close()
         return ErrorCode.NONE
 
     def offset_delete(
         self, request: OffsetDeleteRequest, _version: int, caller: Caller, respond: Respond
     ) -> None:
         """Delete offsets of topics that nobody in the group subscribes to."""
-        self._slices.drive(self._deleted(request, caller, respond))
+        self._scheduler.drive(self._deleted(request, caller, respond))
 
     def _deleted(
         self, request: OffsetDeleteRequest, caller: Caller, respond: Respond
@@ -267,9 +267,9 @@ class GroupAdministration:
         if code or group is None:
             respond(OffsetDeleteResponse(error_code=code))
             return
-        doomed = self._judge(group, known)
+        to_delete = self._judge(group, known)
         served = group.offsets.committed
-        removed = [(each, served[each]) for each in doomed if each in served]
+        removed = [(partition, served[partition]) for partition in to_delete if partition in served]
         held = HeldResponse(respond)
 
         def done(code: ErrorCode) -> None:
@@ -277,13 +277,15 @@ class GroupAdministration:
                 held(OffsetDeleteResponse(error_code=COMMIT_ERRORS.get(code, code)))
             else:
                 held(OffsetDeleteResponse(topics=topics))
-                change = self._trail.change_of(caller)
-                self._trail.note_removed(caller, FORGET, change, request.group_id, removed, held)
-            self._trail.answer(held)
+                change = self._audit_trail.change_of(caller)
+                self._audit_trail.note_removed(
+                    caller, FORGET, change, request.group_id, removed, held
+                )
+            self._audit_trail.answer(held)
 
-        erasure = TombstoneWrite(done)
-        self._forget(group, doomed, erasure)
-        erasure.close()
+        tombstone_write = TombstoneWrite(done)
+        self._forget(group, to_delete, tombstone_write)
+        tombstone_write.close()
 
     def _deletable(self, group_id: str) -> tuple[ErrorCode, Group | None]:
         """The group whose offsets may be deleted, or why not."""
@@ -305,17 +307,17 @@ class GroupAdministration:
         named: dict[str, dict[int, None]] = {}
         turn = Turn()
         for topic in request.topics:
-            each_once = named.setdefault(topic.name, {})
+            indexes_of_topic = named.setdefault(topic.name, {})
             for asked in topic.partitions:
-                each_once[asked.partition_index] = None
+                indexes_of_topic[asked.partition_index] = None
                 if turn.is_over():
                     yield
             if turn.is_over():
                 yield
-        for name, each_once in named.items():
+        for name, indexes_of_topic in named.items():
             count = self._topics.partition_count(name) or 0
             results = []
-            for index in each_once:
+            for index in indexes_of_topic:
                 is_known = 0 <= index < count
                 code = ErrorCode.NONE if is_known else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
                 results.append(PartitionResult(partition_index=index, error_code=code))
@@ -329,7 +331,7 @@ class GroupAdministration:
     @staticmethod
     def _judge(group: Group, topics: Iterable[TopicResult]) -> list[TopicPartition]:
         """Give a code to each partition that exists; gives those to delete."""
-        doomed: list[TopicPartition] = []
+        to_delete: list[TopicPartition] = []
         stored = group.offsets.partitions()
         for topic in topics:
             is_subscribed = _is_subscribed(group, topic.name)
@@ -339,33 +341,33 @@ class GroupAdministration:
                 if is_subscribed:
                     result.error_code = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
                 elif (topic.name, result.partition_index) in stored:
-                    doomed.append((topic.name, result.partition_index))
-        return doomed
+                    to_delete.append((topic.name, result.partition_index))
+        return to_delete
 
     def topics_deleted(self, names: Collection[str]) -> None:
         """Remove the offsets of deleted topics from every group, at once and without retention.
 
         Partitions that are loading are cleaned when they are loaded.
         """
-        for term in self._directory.terms():
-            if term.standing is not LoadState.OWNED:
+        for term in self._registry.terms():
+            if term.load_state is not LoadState.OWNED:
                 term.deleted_topics.update(names)
             self.clean(term.groups.values(), names)
 
     def clean(self, groups: Iterable[Group], names: Collection[str]) -> None:
         """Remove the offsets of deleted topics from these groups."""
         for group in list(groups):  # some of them may go with their last offset
-            doomed = group.offsets.of_topics(names)
-            if doomed:
-                erasure = TombstoneWrite(lambda _code: None)
-                self._forget(group, doomed, erasure)
-                erasure.close()
+            to_delete = group.offsets.of_topics(names)
+            if to_delete:
+                tombstone_write = TombstoneWrite(lambda _code: None)
+                self._forget(group, to_delete, tombstone_write)
+                tombstone_write.close()
 
     def _forget(
-        self, group: Group, partitions: Collection[TopicPartition], erasure: TombstoneWrite
+        self, group: Group, partitions: Collection[TopicPartition], tombstone_write: TombstoneWrite
     ) -> None:
-        entries = remove_offsets(group, partitions, self._directory, self._rebalancer)
-        erasure.write(self._journal, group, entries)
+        entries = remove_offsets(group, partitions, self._registry, self._rebalancer)
+        tombstone_write.write(self._journal, group, entries)
 
 
 def _by_partition(item: tuple[TopicPartition, Commit]) -> TopicPartition:

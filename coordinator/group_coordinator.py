@@ -70,21 +70,21 @@ class GroupCoordinator:
         self.config = config
         self.when_loaded: Callable[[], None] = lambda: None
         """Called each time when nothing is left to be loaded."""
-        self.directory = GroupRegistry(topics.may_lead)
-        self._deadlines = TimerQueue(loop)
+        self.registry = GroupRegistry(topics.may_lead)
+        self._timers = TimerQueue(loop)
         self._journal = Journal(log, config, loop, now_ms)
-        self._slices = slices = CooperativeScheduler(loop)
+        self._scheduler = scheduler = CooperativeScheduler(loop)
         self._rebalancer = Rebalancer(
-            config, self.directory, self._deadlines, self._journal, now_ms, slices
+            config, self.registry, self._timers, self._journal, now_ms, scheduler
         )
-        self.loader = Loader(log, self.directory, config, loop, now_ms, self._loaded)
-        self.standbys = Standbys(log, self.directory, config, loop)
-        self.expiry = OffsetExpiration(
-            self.directory, self._rebalancer, self._journal, config, loop, now_ms
+        self.loader = Loader(log, self.registry, config, loop, now_ms, self._loaded)
+        self.standbys = Standbys(log, self.registry, config, loop)
+        self.expiration = OffsetExpiration(
+            self.registry, self._rebalancer, self._journal, config, loop, now_ms
         )
-        self._zookeeper = ZooKeeperOffsetsHandler(zookeeper_offsets, topics, config, slices)
-        self._discovery = FindCoordinatorHandler(topics, loop, slices)
-        self.trail = AuditTrail(audit_log, config, loop, now_ms, random)
+        self._zookeeper = ZooKeeperOffsetsHandler(zookeeper_offsets, topics, config, scheduler)
+        self._discovery = FindCoordinatorHandler(topics, loop, scheduler)
+        self.audit_trail = AuditTrail(audit_log, config, loop, now_ms, random)
         self._serve(topics, now_ms, random, lease_problem)
 
     def _serve(
@@ -95,36 +95,34 @@ class GroupCoordinator:
         lease_problem: Callable[[], ErrorCode],
     ) -> None:
         """Give every API its attribute."""
-        directory, rebalancer = self.directory, self._rebalancer
+        registry, rebalancer = self.registry, self._rebalancer
         self.find_coordinator = self._discovery.find_coordinator
         commits = OffsetCommitHandler(
-            directory,
+            registry,
             topics,
             self._journal,
             rebalancer,
             self.config,
             now_ms,
             self._zookeeper,
-            self.trail,
+            self.audit_trail,
         )
         self.offset_commit = commits.offset_commit
-        self.committing = commits.committing
+        self.offset_commit_in_turns = commits.offset_commit_in_turns
         """The same of very many partitions: work in turns, to be driven to its end."""
-        fetches = OffsetFetchHandler(directory, self._zookeeper, lease_problem)
+        fetches = OffsetFetchHandler(registry, self._zookeeper, lease_problem)
         self.offset_fetch = fetches.offset_fetch
-        self.answer_offset_fetch = fetches.answer
+        self.offset_fetch_now = fetches.answer
         """The same without waiting, from version 1 on: ``(request, version)`` gives the answer."""
-        self.answering_offset_fetch = fetches.answering
+        self.offset_fetch_in_turns = fetches.answering
         """The same of very many groups or partitions: work in turns that returns the answer."""
-        self.join_group = JoinGroupHandler(
-            directory, rebalancer, self.config, randomness
-        ).join_group
-        membership = MembershipHandler(directory, rebalancer, self._slices)
+        self.join_group = JoinGroupHandler(registry, rebalancer, self.config, randomness).join_group
+        membership = MembershipHandler(registry, rebalancer, self._scheduler)
         self.sync_group = membership.sync_group
         self.heartbeat = membership.heartbeat
         self.leave_group = membership.leave_group
         self._administration = GroupAdministration(
-            directory, topics, self._journal, rebalancer, self.trail, self._slices
+            registry, topics, self._journal, rebalancer, self.audit_trail, self._scheduler
         )
         self.describe_groups = self._administration.describe_groups
         self.list_groups = self._administration.list_groups
@@ -139,9 +137,9 @@ class GroupCoordinator:
         The count is that of the offsets topic; it never changes, or groups would move without
         their offsets, but when the topic is deleted (:meth:`offsets_topic_lost`).
         """
-        self.directory.start(partition_count)
+        self.registry.start(partition_count)
         log.info("started coordinator node=%d partitions=%d", self.node_id, partition_count)
-        self._discovery.look_again()
+        self._discovery.retry_pending()
 
     def offsets_topic_lost(self) -> None:
         """It was deleted: every group is over, 15 is answered until the next :meth:`start`.
@@ -149,29 +147,29 @@ class GroupCoordinator:
         Leader epochs of the next topic of this name begin at 0 again.
         """
         self.resign()
-        self.directory.stop()
-        self.directory.forget_epochs()
+        self.registry.stop()
+        self.registry.forget_epochs()
         log.warning("lost the offsets topic: all groups and their offsets are gone")
 
     def topics_changed(self) -> None:
         """The node knows more than before, or may answer again for what it leads."""
-        self._discovery.look_again()
+        self._discovery.retry_pending()
 
     async def run(self) -> None:
         """Load, expire and serve the oldest versions until cancelled; fails if any part does."""
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self.loader.run(), name="offsets loader")
             tasks.create_task(self.standbys.run(), name="offsets standby")
-            tasks.create_task(self.expiry.run(), name="offsets expiry")
+            tasks.create_task(self.expiration.run(), name="offsets expiry")
             tasks.create_task(self._zookeeper.run(), name="offsets in zookeeper")
-            tasks.create_task(self.trail.run(), name="audit trail")
+            tasks.create_task(self.audit_trail.run(), name="audit trail")
 
     async def save(self) -> None:
         """Before a stop in order: write snapshots where the next start would have much to read.
 
         What is noted of changes is written before, while the other nodes still listen.
         """
-        await self.trail.drain()
+        await self.audit_trail.drain()
         await self.standbys.save()
 
     def stop(self) -> None:
@@ -180,15 +178,15 @@ class GroupCoordinator:
         self._discovery.close()
         self.standbys.close()
         self.resign()
-        self.directory.stop()
-        self._deadlines.close()
+        self.registry.stop()
+        self._timers.close()
         log.info("stopped coordinator node=%d", self.node_id)
 
     # -- elections ---------------------------------------------------------------------------
 
     def on_elected(self, partition: int, leader_epoch: int) -> None:
         """This node leads an offsets partition: 14 for its groups until it is loaded."""
-        term = self.directory.elected(partition, leader_epoch)
+        term = self.registry.elected(partition, leader_epoch)
         if term is not None:
             log.debug("elected partition=%d epoch=%d", partition, leader_epoch)
             self.loader.begin(term, self.standbys.take(partition))
@@ -199,20 +197,20 @@ class GroupCoordinator:
         ``leader_epoch`` is None when the replica was deleted, which is never outdated. Said also
         of a partition that was never led: the standby asks the log what the replica is now.
         """
-        term = self.directory.resigned(partition, leader_epoch)
-        self.standbys.review(partition, None if term is None else self.loader.end(partition))
+        term = self.registry.resigned(partition, leader_epoch)
+        self.standbys.role_changed(partition, None if term is None else self.loader.end(partition))
         if term is None:
             return
         level = logging.INFO if term.groups else logging.DEBUG
         log.log(level, "resigned partition=%d groups=%d", partition, len(term.groups))
         groups, term.groups = term.groups, {}  # no cycle: freed at once, without the collector
         for group in groups.values():
-            self._rebalancer.bury(group, ErrorCode.NOT_COORDINATOR)
+            self._rebalancer.mark_dead(group, ErrorCode.NOT_COORDINATOR)
             group.offsets = Offsets()  # members and their timers hold the group in cycles
 
     def resign(self) -> None:
         """Lead nothing until the next elections."""
-        for term in self.directory.terms():
+        for term in self.registry.terms():
             self.on_resigned(term.partition, None)
 
     def topics_deleted(self, names: Collection[str]) -> None:
@@ -220,7 +218,7 @@ class GroupCoordinator:
         self._administration.topics_deleted(names)
 
     def _loaded(self, term: LeadershipTerm, groups: list[Group]) -> None:
-        self.directory.install(term, groups)
+        self.registry.install(term, groups)
         if not self.loader:
             self.when_loaded()
         for group in groups:

@@ -73,7 +73,7 @@ def evaluate(
     lately, in any order (Burrow keeps ``commits`` of them, END_EVERY_MS apart; the earliest alone
     does).
     """
-    steps = [CommitSample(*each) for each in window[-rules.commits :]]
+    steps = [CommitSample(*sample) for sample in window[-rules.commits :]]
     if not steps:
         return Verdict.NOTFOUND
     last = steps[-1]
@@ -81,7 +81,7 @@ def evaluate(
         return Verdict.OK
     if lag_of(last.offset, log_start, end).records <= rules.allowed_lag:
         return Verdict.OK
-    if _has_stopped(steps, now_ms) and all(each > last.offset for each in earlier_ends):
+    if _has_stopped(steps, now_ms) and all(earlier > last.offset for earlier in earlier_ends):
         return Verdict.STOP
     if _is_rewound(steps):
         return Verdict.REWIND

@@ -44,14 +44,14 @@ class LeadershipTerm:
 
     __slots__ = (
         "attempts",
+        "damaged",
         "deleted_topics",
         "groups",
         "leader_epoch",
+        "load_state",
         "loaded_end",
         "partition",
         "problem",
-        "standing",
-        "unread",
     )
 
     def __init__(self, partition: int, leader_epoch: int) -> None:
@@ -62,16 +62,16 @@ class LeadershipTerm:
         self.groups: dict[str, Group] = {}
         self.loaded_end = 0
         """Where the log ended that was loaded: records below are of earlier terms."""
-        self.unread: DamagedRecords | None = None
+        self.damaged: DamagedRecords | None = None
         """What was damaged and could not be loaded; None when all was."""
-        self.standing = LoadState.LOADING
-        self.problem = PROBLEMS[self.standing]
+        self.load_state = LoadState.LOADING
+        self.problem = PROBLEMS[self.load_state]
 
-    def become(self, standing: LoadState) -> None:
+    def become(self, load_state: LoadState) -> None:
         """Change the standing; a term that is over stays so."""
-        assert self.standing is not LoadState.OVER
-        self.standing = standing
-        self.problem = PROBLEMS[standing]
+        assert self.load_state is not LoadState.OVER
+        self.load_state = load_state
+        self.problem = PROBLEMS[load_state]
 
 
 class GroupRegistry:
@@ -115,7 +115,7 @@ class GroupRegistry:
         """The offsets partition of a group (docs/spec/coordinator.md §1.1); only while started."""
         return group_partition(group_id, self._partition_count)
 
-    def problem(self, group_id: str) -> ErrorCode:
+    def ownership_problem(self, group_id: str) -> ErrorCode:
         """What the gate answers to a group that is not in the directory; NONE when owned here."""
         if not self._partition_count:
             return ErrorCode.COORDINATOR_NOT_AVAILABLE
@@ -127,17 +127,17 @@ class GroupRegistry:
         is_early = self._may_lead(partition)
         return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if is_early else ErrorCode.NOT_COORDINATOR
 
-    def unread(self, group_id: str) -> DamagedRecords | None:
+    def damaged(self, group_id: str) -> DamagedRecords | None:
         """What could not be loaded of the partition of a group that is not in the directory."""
         if not self._partition_count:
             return None
         term = self._terms.get(self.partition_of(group_id))
-        return None if term is None else term.unread
+        return None if term is None else term.damaged
 
     def term_of(self, group_id: str) -> LeadershipTerm:
         """The term in which a new group of this id is made; the gate was passed."""
         term = self._terms[self.partition_of(group_id)]
-        assert term.standing is LoadState.OWNED
+        assert term.load_state is LoadState.OWNED
         return term
 
     # -- elections ---------------------------------------------------------------------------
@@ -148,7 +148,7 @@ class GroupRegistry:
             return None
         self._epochs[partition] = leader_epoch
         term = self._terms.get(partition)
-        if term is not None and term.standing is LoadState.OWNED:
+        if term is not None and term.load_state is LoadState.OWNED:
             term.leader_epoch = leader_epoch
             return None
         if term is not None and term.leader_epoch == leader_epoch:
@@ -185,7 +185,7 @@ class GroupRegistry:
     @property
     def is_loading(self) -> bool:
         """Whether some partition is not ready yet."""
-        return any(term.standing is LoadState.LOADING for term in self._terms.values())
+        return any(term.load_state is LoadState.LOADING for term in self._terms.values())
 
     # -- groups ------------------------------------------------------------------------------
 
@@ -202,9 +202,9 @@ class GroupRegistry:
         assert group.group_id not in self.groups
         group.term.groups[group.group_id] = group
         self.groups[group.group_id] = group
-        unread = group.term.unread
-        if unread is not None:
-            group.lacks_metadata = unread.lacks_metadata(group.group_id)
+        damaged = group.term.damaged
+        if damaged is not None:
+            group.lacks_metadata = damaged.lacks_metadata(group.group_id)
 
     def evict(self, group: Group) -> None:
         """A group is dead: its id may be used anew."""

@@ -43,13 +43,13 @@ def summarize(group: Group) -> GroupSummary:
     return GroupSummary(group.group_id, group.state, len(group.members), group.commits, offsets)
 
 
-def group_summaries(directory: GroupRegistry) -> Iterator[GroupSummary]:
+def group_summaries(registry: GroupRegistry) -> Iterator[GroupSummary]:
     """Every group that is served here, one a step; those that end meanwhile are left out."""
-    for group in directory:
+    for group in registry:
         if group.state is not GroupState.DEAD:
             yield summarize(group)
 
 
-def partitions_by_load_state(directory: GroupRegistry) -> Counter[LoadState]:
+def partitions_by_load_state(registry: GroupRegistry) -> Counter[LoadState]:
     """How many offsets partitions are loading, owned and failed."""
-    return Counter(term.standing for term in directory.terms())
+    return Counter(term.load_state for term in registry.terms())

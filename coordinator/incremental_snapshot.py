@@ -236,4 +236,4 @@ class Applying(Body):
         if content.prefix:
             self.replay.put_commits(content.prefix, content.offsets, content.keys, content.values)
         else:
-            self.replay.put_by(content.records())
+            self.replay.defer(content.records())

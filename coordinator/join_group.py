@@ -64,12 +64,12 @@ class JoinGroupHandler:
 
     def __init__(
         self,
-        directory: GroupRegistry,
+        registry: GroupRegistry,
         rebalancer: Rebalancer,
         config: CoordinatorConfig,
         randomness: random.Random,
     ) -> None:
-        self._directory = directory
+        self._registry = registry
         self._rebalancer = rebalancer
         self._config = config
         self._random = randomness
@@ -78,13 +78,13 @@ class JoinGroupHandler:
         self, request: JoinGroupRequest, version: int, caller: Caller, respond: Respond
     ) -> None:
         """Answer at once with a refusal or a member id, or when the rebalance completes."""
-        code = self._gate(request)
+        code = self._request_problem(request)
         if code:
             respond(rebalance_responses.join_refused(code, version, request.member_id))
             return
-        group = self._directory.groups.get(request.group_id)
+        group = self._registry.groups.get(request.group_id)
         if group is None:
-            group = self._rebalancer.found(request.group_id)
+            group = self._rebalancer.create_group(request.group_id)
         terms = _JoinTerms.asked(request, version)
         if not self._has_room(group, request):
             member = group.members.get(request.member_id)
@@ -99,11 +99,11 @@ class JoinGroupHandler:
         else:
             self._unknown(group, request, terms, caller, PendingRequest(version, respond))
 
-    def _gate(self, request: JoinGroupRequest) -> ErrorCode:
+    def _request_problem(self, request: JoinGroupRequest) -> ErrorCode:
         if not request.group_id:
             return ErrorCode.INVALID_GROUP_ID
-        is_known = request.group_id in self._directory.groups
-        code = ErrorCode.NONE if is_known else self._directory.problem(request.group_id)
+        is_known = request.group_id in self._registry.groups
+        code = ErrorCode.NONE if is_known else self._registry.ownership_problem(request.group_id)
         if code:
             return code
         config = self._config
@@ -127,8 +127,8 @@ class JoinGroupHandler:
             return True
         member = group.members.get(request.member_id)
         if group.state is GroupState.PREPARING:
-            is_parked = member is not None and member.join is not None
-            return is_parked or group.joined < self._config.group_members_max
+            has_pending_request = member is not None and member.join is not None
+            return has_pending_request or group.joined < self._config.group_members_max
         is_return = request.group_instance_id in group.static_members
         has_room = len(group.members) < self._config.group_members_max
         return member is not None or is_return or has_room
@@ -153,7 +153,7 @@ class JoinGroupHandler:
             else:
                 self._replace(group, predecessor, member_id, terms, caller, waiting)
         elif waiting.version >= HANDSHAKE_SINCE:
-            self._rebalancer.promise(group, member_id, request.session_timeout_ms)
+            self._rebalancer.add_pending_member(group, member_id, request.session_timeout_ms)
             code = ErrorCode.MEMBER_ID_REQUIRED
             waiting.respond(rebalance_responses.join_refused(code, waiting.version, member_id))
         else:
@@ -177,7 +177,7 @@ class JoinGroupHandler:
             rebalance_timeout_ms=terms.rebalance_timeout_ms,
             protocols=terms.protocols,
         )
-        self._rebalancer.admit(group, member, request.protocol_type, waiting)
+        self._rebalancer.add_member(group, member, request.protocol_type, waiting)
 
     def _new_id(self, prefix: str) -> str:
         return f"{prefix}-{uuid.UUID(int=self._random.getrandbits(128), version=4)}"
@@ -203,12 +203,12 @@ class JoinGroupHandler:
             return
         member = group.members[member_id]
         if self._changes_nothing(group, member, terms):
-            self._rebalancer.alive(member)
+            self._rebalancer.renew_session(member)
             waiting.respond(rebalance_responses.joined(group, member))
             return
         terms.hold_for(group, member)
-        self._rebalancer.park_join(group, member, waiting)
-        self._rebalancer.trigger(group, f"member {member_id} joined again")
+        self._rebalancer.await_join(group, member, waiting)
+        self._rebalancer.maybe_prepare_rebalance(group, f"member {member_id} joined again")
 
     @staticmethod
     def _changes_nothing(group: Group, member: Member, terms: _JoinTerms) -> bool:
@@ -235,18 +235,20 @@ class JoinGroupHandler:
     ) -> None:
         """A new process takes the place of ``member``; the old id is fenced from here on."""
         before, old_id, old_leader = _JoinTerms.of(member), member.member_id, group.leader_id
-        self._rebalancer.dismiss(group, member, ErrorCode.FENCED_INSTANCE_ID)
+        self._rebalancer.fail_pending_requests(group, member, ErrorCode.FENCED_INSTANCE_ID)
         group.rename(member, member_id)
         terms.hold_for(group, member)
-        self._rebalancer.park_join(group, member, waiting)
-        self._rebalancer.alive(member)
+        self._rebalancer.await_join(group, member, waiting)
+        self._rebalancer.renew_session(member)
         if group.state is GroupState.STABLE and group.select_protocol() == group.protocol:
             on_committed = partial(
                 self._returned, group, member, waiting, before, old_id, old_leader or ""
             )
-            self._rebalancer.store(group, group.assignments(), on_committed)
+            self._rebalancer.store_group(group, group.assignments(), on_committed)
         else:
-            self._rebalancer.trigger(group, f"static member {member.instance_id} came back")
+            self._rebalancer.maybe_prepare_rebalance(
+                group, f"static member {member.instance_id} came back"
+            )
 
     def _returned(
         self,
@@ -263,7 +265,7 @@ class JoinGroupHandler:
         if member.join is not waiting or group.state is not GroupState.STABLE:
             return  # answered meanwhile, or part of a rebalance that answers it
         group.take_join(member)
-        self._rebalancer.alive(member)
+        self._rebalancer.renew_session(member)
         version = waiting.version
         if code:
             group.rename(member, old_id)

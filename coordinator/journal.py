@@ -145,7 +145,7 @@ class Journal:
 
     def _append(self, batch: _Batch, now_ms: int) -> None:
         term, config = batch.term, self._config
-        if term.standing is _OVER:
+        if term.load_state is _OVER:
             batch.on_appended(ErrorCode.NOT_LEADER_OR_FOLLOWER, -1)
             return
         entries, codec = batch.entries, config.offsets_compression_codec

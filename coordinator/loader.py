@@ -41,18 +41,18 @@ class _LeadershipLost(Exception):  # noqa: N818 - what happened, not an error
 class _Load:
     """How far the load of one term has come."""
 
-    __slots__ = ("began", "shadow", "steps", "term")
+    __slots__ = ("began", "state", "steps", "term")
 
-    def __init__(self, term: LeadershipTerm, began: float, shadow: StandbyState | None) -> None:
+    def __init__(self, term: LeadershipTerm, began: float, state: StandbyState | None) -> None:
         self.term = term
         self.began = began
-        self.shadow = shadow
+        self.state = state
         self.steps: Steps | None = None
         """None while it waits: for the high watermark, or for another try."""
 
     @property
     def remaining(self) -> int:
-        return 0 if self.shadow is None else self.shadow.remaining
+        return 0 if self.state is None else self.state.remaining
 
 
 def _without_metadata(group: Group, now_ms: int) -> Group:
@@ -76,14 +76,14 @@ class Loader:
     def __init__(
         self,
         offsets_log: OffsetsLog,
-        directory: GroupRegistry,
+        registry: GroupRegistry,
         config: CoordinatorConfig,
         loop: asyncio.AbstractEventLoop,
         now_ms: Callable[[], int],
         loaded: Loaded,
     ) -> None:
         self._log = offsets_log
-        self._directory = directory
+        self._registry = registry
         self._config = config
         self._loop = loop
         self._now_ms = now_ms
@@ -100,13 +100,13 @@ class Loader:
     def __len__(self) -> int:
         return len(self._loads)
 
-    def begin(self, term: LeadershipTerm, shadow: StandbyState | None = None) -> None:
+    def begin(self, term: LeadershipTerm, state: StandbyState | None = None) -> None:
         """Load a term that just began, from where its ``shadow`` has come to.
 
         An earlier term of the same leadership hands over what it has read.
         """
         former = self.end(term.partition)
-        load = _Load(term, self._loop.time(), shadow or former)
+        load = _Load(term, self._loop.time(), state or former)
         self._loads[term.partition] = load
         self._go_on(load)
 
@@ -117,7 +117,7 @@ class Loader:
             return None
         if load.steps is not None:
             load.steps.close()
-        return load.shadow
+        return load.state
 
     async def run(self) -> None:
         """Load whatever is there to be loaded, for ever."""
@@ -158,26 +158,26 @@ class Loader:
     def _steps(self, load: _Load) -> Steps:
         """Read to the log's end, then have the result served once all of it is committed."""
         term = load.term
-        shadow = self._shadow_for(load)
-        yield from shadow.advance(is_to_end=True)
-        end = shadow.position
+        state = self._state_for(load)
+        yield from state.advance(is_to_end=True)
+        end = state.position
         groups = []
-        for group in shadow.replay.groups(term, self._now_ms()):
+        for group in state.replay.groups(term, self._now_ms()):
             groups.append(group)
             if not len(groups) % RECORDS_BETWEEN_LOOKS:
                 yield
         on_complete = partial(self._committed, load, end, groups)
         self._log.when_committed(term.partition, end, on_complete)
 
-    def _shadow_for(self, load: _Load) -> StandbyState:
+    def _state_for(self, load: _Load) -> StandbyState:
         partition = load.term.partition
         replica = self._log.replica(partition)
         if replica is None or self._log.bounds(partition) is None:
             raise _LeadershipLost
-        shadow = load.shadow
-        if shadow is None or shadow.replica is not replica:
-            shadow = load.shadow = StandbyState(replica, self._config.load_buffer_bytes)
-        return shadow
+        state = load.state
+        if state is None or state.replica is not replica:
+            state = load.state = StandbyState(replica, self._config.load_buffer_bytes)
+        return state
 
     def _committed(self, load: _Load, end: int, groups: list[Group], is_committed: bool) -> None:
         """The high watermark passed what was read: serve it, all at once."""
@@ -190,7 +190,7 @@ class Loader:
         elif bounds[2] > end:
             self._go_on(load)  # somebody else appended meanwhile: the groups are outdated
         else:
-            assert load.shadow is not None
+            assert load.state is not None
             seconds = self._loop.time() - load.began
             self.loads += 1
             self.seconds += seconds
@@ -201,39 +201,39 @@ class Loader:
                 term.partition,
                 term.leader_epoch,
                 len(groups),
-                load.shadow.replay.count,
+                load.state.replay.count,
                 seconds * 1000,
             )
             del self._loads[term.partition]
-            self._take_unread(term, load.shadow, groups)
+            self._note_damaged(term, load.state, groups)
             term.loaded_end = end
             self._loaded(term, groups)
 
-    def _take_unread(self, term: LeadershipTerm, shadow: StandbyState, groups: list[Group]) -> None:
+    def _note_damaged(self, term: LeadershipTerm, state: StandbyState, groups: list[Group]) -> None:
         """Groups that the damage may concern are told to come again, all others are served."""
-        unread = term.unread = shadow.unread
-        if unread is not None:
-            described = (shadow.replay.described_at or {}).items()
-            unread.loaded(
+        damaged = term.damaged = state.damaged
+        if damaged is not None:
+            described = (state.replay.group_record_offsets or {}).items()
+            damaged.loaded(
                 {group.group_id for group in groups},
-                [group_id for group_id, at in described if at >= unread.next_offset],
+                [group_id for group_id, at in described if at >= damaged.next_offset],
             )
-            for place, group in enumerate(groups):
-                if unread.lacks_metadata(group.group_id):
-                    groups[place] = _without_metadata(group, self._now_ms())
+            for index, group in enumerate(groups):
+                if damaged.lacks_metadata(group.group_id):
+                    groups[index] = _without_metadata(group, self._now_ms())
             log.error(
                 "serves an offsets partition without its damaged records partition=%d: answers "
                 "COORDINATOR_LOAD_IN_PROGRESS of groups=%s, to fetches of what they have not "
                 "committed since, and to whoever describes or deletes one before it is joined "
                 "again, until `barnabas log repair` says that the records are lost",
-                *(term.partition, unread),
+                *(term.partition, damaged),
             )
 
     def _failed(self, load: _Load, why: str) -> None:
         """Do not own what could not be read whole; try again, from the start, while it is led."""
         term = load.term
-        load.shadow = None
-        if term.standing is not LoadState.FAILED:
+        load.state = None
+        if term.load_state is not LoadState.FAILED:
             term.become(LoadState.FAILED)
         log.error("offsets partition not served partition=%d: %s", term.partition, why)
         self._again(load)

@@ -35,18 +35,22 @@ class MembershipHandler:
     """Serves SyncGroup, Heartbeat and LeaveGroup."""
 
     def __init__(
-        self, directory: GroupRegistry, rebalancer: Rebalancer, slices: CooperativeScheduler
+        self, registry: GroupRegistry, rebalancer: Rebalancer, scheduler: CooperativeScheduler
     ) -> None:
-        self._slices = slices
-        self._directory = directory
-        self._groups = directory.groups
+        self._scheduler = scheduler
+        self._registry = registry
+        self._groups = registry.groups
         self._rebalancer = rebalancer
 
-    def _gate(self, group_id: str) -> ErrorCode:
+    def _ownership_problem(self, group_id: str) -> ErrorCode:
         """The common gate; an id that is owned but unknown passes."""
         if not group_id:
             return ErrorCode.INVALID_GROUP_ID
-        return ErrorCode.NONE if group_id in self._groups else self._directory.problem(group_id)
+        return (
+            ErrorCode.NONE
+            if group_id in self._groups
+            else self._registry.ownership_problem(group_id)
+        )
 
     # -- SyncGroup ---------------------------------------------------------------------------
 
@@ -61,23 +65,23 @@ class MembershipHandler:
         group = self._groups[request.group_id]
         member = group.members[request.member_id]
         if group.state is GroupState.STABLE:
-            self._rebalancer.synced(group, member)
-            self._rebalancer.alive(member)
+            self._rebalancer.sync_received(group, member)
+            self._rebalancer.renew_session(member)
             respond(rebalance_responses.synced(group, member))
             return
         assert group.state is GroupState.COMPLETING
         superseded, member.sync = member.sync, PendingRequest(version, respond)
         if superseded is not None:
             superseded.respond(rebalance_responses.sync_refused(ErrorCode.NOT_COORDINATOR))
-        self._rebalancer.synced(group, member)
+        self._rebalancer.sync_received(group, member)
         if group.leader_id == member.member_id:
-            decided = ((item.member_id, bytes(item.assignment)) for item in request.assignments)
-            self._rebalancer.assign(group, decided)
+            assignments = ((item.member_id, bytes(item.assignment)) for item in request.assignments)
+            self._rebalancer.store_assignment(group, assignments)
 
     def _sync_problem(self, request: SyncGroupRequest, version: int) -> ErrorCode:
         if version >= PROTOCOL_SINCE and None in (request.protocol_type, request.protocol_name):
             return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
-        code = self._gate(request.group_id)
+        code = self._ownership_problem(request.group_id)
         if code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
             return ErrorCode.REBALANCE_IN_PROGRESS  # the client joins again, and is told 14 there
         if code:
@@ -112,7 +116,7 @@ class MembershipHandler:
         """
         group = self._groups.get(request.group_id) if request.group_id else None
         if group is None:
-            code = self._gate(request.group_id) or ErrorCode.UNKNOWN_MEMBER_ID
+            code = self._ownership_problem(request.group_id) or ErrorCode.UNKNOWN_MEMBER_ID
             if code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
                 code = ErrorCode.NONE
             respond(HeartbeatResponse(error_code=code))
@@ -121,7 +125,7 @@ class MembershipHandler:
             request.member_id, request.group_instance_id, request.generation_id
         )
         if not code:
-            self._rebalancer.alive(group.members[request.member_id])
+            self._rebalancer.renew_session(group.members[request.member_id])
             code = group.rules.heartbeat
         respond(HeartbeatResponse(error_code=code))
 
@@ -131,7 +135,7 @@ class MembershipHandler:
         self, request: LeaveGroupRequest, version: int, _caller: Caller, respond: Respond
     ) -> None:
         """Let members go at once; by instance id alone an administrator removes a static one."""
-        code = self._gate(request.group_id)
+        code = self._ownership_problem(request.group_id)
         if code:
             respond(LeaveGroupResponse(error_code=code))
             return
@@ -154,7 +158,7 @@ class MembershipHandler:
             )
 
         def answer() -> None:
-            code = self._gate(request.group_id)
+            code = self._ownership_problem(request.group_id)
             if code:  # the group went elsewhere meanwhile
                 respond(LeaveGroupResponse(error_code=code))
             elif version >= MEMBERS_SINCE:
@@ -162,7 +166,7 @@ class MembershipHandler:
             else:
                 respond(LeaveGroupResponse(error_code=results[0].error_code))
 
-        self._slices.run(asked, leave, answer)
+        self._scheduler.run(asked, leave, answer)
 
     def _leave(self, group: Group, asked: Member) -> ErrorCode:
         member_id, instance_id = asked.member_id, asked.group_instance_id
@@ -173,7 +177,7 @@ class MembershipHandler:
             self._rebalancer.remove(group, static, asked.reason or "removed by instance id")
             return ErrorCode.NONE
         if instance_id is None and member_id in group.pending_members:
-            self._rebalancer.forget_promise(group, member_id)
+            self._rebalancer.remove_pending_member(group, member_id)
             return ErrorCode.NONE
         code = group.identity_problem(member_id, instance_id)
         if not code:

@@ -116,25 +116,25 @@ class OffsetCommitHandler:
 
     def __init__(
         self,
-        directory: GroupRegistry,
+        registry: GroupRegistry,
         topics: Topics,
         journal: Journal,
         rebalancer: Rebalancer,
         config: CoordinatorConfig,
         now_ms: Callable[[], int],
         zookeeper: ZooKeeperOffsetsHandler,
-        trail: AuditTrail,
+        audit_trail: AuditTrail,
     ) -> None:
-        self._directory = directory
-        self._groups = directory.groups
+        self._registry = registry
+        self._groups = registry.groups
         self._partition_count = topics.partition_count
         self._journal = journal
         self._rebalancer = rebalancer
         self._metadata_units_max = config.metadata_units_max
         self._now_ms = now_ms
         self._zookeeper = zookeeper
-        self._trail = trail
-        self._keeps_all = trail.keeps_all
+        self._audit_trail = audit_trail
+        self._keeps_all = audit_trail.keeps_all
 
     def offset_commit(
         self, request: OffsetCommitRequest, version: int, caller: Caller, respond: Respond
@@ -160,7 +160,7 @@ class OffsetCommitHandler:
         else:
             self._commit_many(request, group, problem, caller, respond)
 
-    def committing(
+    def offset_commit_in_turns(
         self, request: OffsetCommitRequest, version: int, caller: Caller, respond: Respond
     ) -> Steps[None]:
         """As :meth:`offset_commit`, of very many partitions: checked in turns, written at once."""
@@ -172,11 +172,11 @@ class OffsetCommitHandler:
         while True:
             staged = _MultiPartitionCommit(_of_topics(()), respond)
             counts: dict[str, int] = {}
-            entries = yield from self._checking(request, staged, counts, turn)
+            entries = yield from self._validate_in_turns(request, staged, counts, turn)
             known = ((name, count) for name, count in counts.items() if count)
             if all(self._partition_count(name) == count for name, count in known):
                 break  # else a topic has changed while others had their turns
-        group, problem = self._judged(request)
+        group, problem = self._find_group(request)
         if entries and not problem and self._is_too_much(request, group, entries):
             problem = COMMIT_ERRORS[ErrorCode.MESSAGE_TOO_LARGE]
         if entries and not problem:
@@ -186,7 +186,7 @@ class OffsetCommitHandler:
             yield from _refuse(staged.response, problem, turn)
         respond(staged.response)
 
-    def _judged(self, request: OffsetCommitRequest) -> tuple[Group | None, ErrorCode]:
+    def _find_group(self, request: OffsetCommitRequest) -> tuple[Group | None, ErrorCode]:
         """The group and what is wrong with the request; one that is not there may be made."""
         group = self._groups.get(request.group_id)
         if group is None:
@@ -198,7 +198,7 @@ class OffsetCommitHandler:
         self, request: OffsetCommitRequest, group: Group | None, entries: list[Entry]
     ) -> bool:
         """Whether no batch can hold them, which would be found only once it is made."""
-        term = self._directory.term_of(request.group_id) if group is None else group.term
+        term = self._registry.term_of(request.group_id) if group is None else group.term
         size = sum(len(key) + len(value or b"") for key, value in entries)
         return size > self._journal.plain_bytes_max(term)
 
@@ -218,12 +218,12 @@ class OffsetCommitHandler:
             respond(_answer_of_one(name, index, code))
             return
         if group is None:
-            group = self._rebalancer.found(request.group_id)
+            group = self._rebalancer.create_group(request.group_id)
         commit = _commit_of(asked, self._now_ms(), request.retention_time_ms)
         partition = (name, index)
         group.offsets.stage(partition, commit)
         if request.member_id:
-            self._alive(group, request.member_id)
+            self._renew_session(group, request.member_id)
         entry = _entry_of(request.group_id, name, index, commit)
         staged = _SinglePartitionCommit(group, partition, commit, respond)
         on_committed: OnCommitted = staged.on_committed
@@ -244,7 +244,7 @@ class OffsetCommitHandler:
         respond: Respond,
     ) -> None:
         staged = _MultiPartitionCommit(_of_topics(()), respond)
-        entries = self._checked(request, problem, staged)
+        entries = self._validate(request, problem, staged)
         if entries:
             self._write_many(request, group, staged, entries, caller)
         else:
@@ -260,13 +260,13 @@ class OffsetCommitHandler:
     ) -> None:
         """Stage and write what was checked; answered when the append is decided."""
         if group is None:
-            group = self._rebalancer.found(request.group_id)
+            group = self._rebalancer.create_group(request.group_id)
         staged.group = group
         stage = group.offsets.stage
         for partition, commit, _ in staged.commits:
             stage(partition, commit)
         if request.member_id:
-            self._alive(group, request.member_id)
+            self._renew_session(group, request.member_id)
         on_committed: OnCommitted = staged.on_committed
         if request.generation_id_or_member_epoch < 0 or self._keeps_all or caller.tool is not None:
             commits = [(partition, commit) for partition, commit, _ in staged.commits]
@@ -283,11 +283,13 @@ class OffsetCommitHandler:
         caller: Caller,
     ) -> OnCommitted:
         """What settles the commit, watched by the audit trail where it belongs on that."""
-        trail, generation = self._trail, request.generation_id_or_member_epoch
-        is_by_hand = trail.is_by_hand(caller, group, request.member_id, generation)
+        audit_trail, generation = self._audit_trail, request.generation_id_or_member_epoch
+        is_by_hand = audit_trail.is_by_hand(caller, group, request.member_id, generation)
         if not (is_by_hand or self._keeps_all):
             return staged.on_committed
-        return trail.watch_one(staged, group, partition, commit, caller, is_by_hand=is_by_hand)
+        return audit_trail.watch_one(
+            staged, group, partition, commit, caller, is_by_hand=is_by_hand
+        )
 
     def _watched(
         self,
@@ -298,20 +300,20 @@ class OffsetCommitHandler:
         caller: Caller,
     ) -> OnCommitted:
         """The same for several."""
-        trail, generation = self._trail, request.generation_id_or_member_epoch
-        is_by_hand = trail.is_by_hand(caller, group, request.member_id, generation)
+        audit_trail, generation = self._audit_trail, request.generation_id_or_member_epoch
+        is_by_hand = audit_trail.is_by_hand(caller, group, request.member_id, generation)
         if not (is_by_hand or self._keeps_all):
             return staged.on_committed
-        return trail.watch(staged, group, commits, caller, is_by_hand=is_by_hand)
+        return audit_trail.watch(staged, group, commits, caller, is_by_hand=is_by_hand)
 
-    def _alive(self, group: Group, member_id: str) -> None:
+    def _renew_session(self, group: Group, member_id: str) -> None:
         member = group.members.get(member_id)
         if member is not None:
-            self._rebalancer.alive(member)
+            self._rebalancer.renew_session(member)
 
     def _problem(self, request: OffsetCommitRequest) -> ErrorCode:
         """What holds for every known partition of a group that does not exist yet."""
-        code = self._directory.problem(request.group_id)
+        code = self._registry.ownership_problem(request.group_id)
         if not code and request.generation_id_or_member_epoch >= 0:
             code = ErrorCode.ILLEGAL_GENERATION
         return code
@@ -327,7 +329,7 @@ class OffsetCommitHandler:
             return ErrorCode.OFFSET_METADATA_TOO_LARGE
         return _NONE
 
-    def _checked(
+    def _validate(
         self, request: OffsetCommitRequest, problem: ErrorCode, staged: _MultiPartitionCommit
     ) -> list[Entry]:
         """Fill in the response and what is to be staged; gives the records to write."""
@@ -337,7 +339,7 @@ class OffsetCommitHandler:
         for name, partitions in _by_topic(request):
             count = self._partition_count(name) or 0
             results: list[PartitionResult] = []
-            for asked in _each_once(partitions, count):
+            for asked in _last_of_each(partitions, count):
                 index = asked.partition_index
                 result = _of_partition(index, self._problem_of(asked, count, problem))
                 results.append(result)
@@ -349,14 +351,14 @@ class OffsetCommitHandler:
         staged.response.topics = topics
         return entries
 
-    def _checking(
+    def _validate_in_turns(
         self,
         request: OffsetCommitRequest,
         staged: _MultiPartitionCommit,
         counts: dict[str, int],
         turn: Turn,
     ) -> Steps[list[Entry]]:
-        """As :meth:`_checked` in turns, and whatever the group may say.
+        """As :meth:`_validate` in turns, and whatever the group may say.
 
         ``counts`` takes how many partitions each topic has, 0 for one that is not there.
         """
@@ -371,7 +373,7 @@ class OffsetCommitHandler:
         for name, partitions in merged.items():
             count = counts[name] = self._partition_count(name) or 0
             results: list[PartitionResult] = []
-            for asked in _each_once(partitions, count):
+            for asked in _last_of_each(partitions, count):
                 index = asked.partition_index
                 result = _of_partition(index, self._problem_of(asked, count, _NONE))
                 results.append(result)
@@ -430,16 +432,17 @@ def _by_topic(request: OffsetCommitRequest) -> Iterable[tuple[str, Sequence[Part
     return merged.items()
 
 
-def _each_once(asked: Sequence[Partition], count: int) -> Sequence[Partition]:
+def _last_of_each(asked: Sequence[Partition], count: int) -> Sequence[Partition]:
     """Of a partition named twice only the last entry; as in Kafka, unknown ones as often as named.
 
     ``count`` is how many partitions the topic has.
     """
-    last = {each.partition_index: each for each in asked}
+    last = {partition.partition_index: partition for partition in asked}
     if len(last) == len(asked):
         return asked
     return [
-        each
-        for each in asked
-        if last[each.partition_index] is each or not 0 <= each.partition_index < count
+        partition
+        for partition in asked
+        if last[partition.partition_index] is partition
+        or not 0 <= partition.partition_index < count
     ]

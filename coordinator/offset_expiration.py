@@ -58,14 +58,14 @@ class OffsetExpiration:
 
     def __init__(
         self,
-        directory: GroupRegistry,
+        registry: GroupRegistry,
         rebalancer: Rebalancer,
         journal: Journal,
         config: CoordinatorConfig,
         loop: asyncio.AbstractEventLoop,
         now_ms: Callable[[], int],
     ) -> None:
-        self._directory = directory
+        self._registry = registry
         self._rebalancer = rebalancer
         self._journal = journal
         self._config = config
@@ -83,7 +83,7 @@ class OffsetExpiration:
     async def _round(self) -> None:
         removed = 0
         slice_ends = self._loop.time() + SLICE_S
-        for group in self._directory:
+        for group in self._registry:
             removed += self.sweep(group)
             if self._loop.time() >= slice_ends:
                 await asyncio.sleep(0)
@@ -100,9 +100,9 @@ class OffsetExpiration:
         if group.state is GroupState.DEAD or group.lacks_metadata:
             return 0  # how long it has been without members is not known of the latter
         partitions = expired(group, self._now_ms(), self._config.retention_ms)
-        entries = remove_offsets(group, partitions, self._directory, self._rebalancer)
+        entries = remove_offsets(group, partitions, self._registry, self._rebalancer)
         if entries:
-            erasure = TombstoneWrite(lambda _code: None)
-            erasure.write(self._journal, group, entries)
-            erasure.close()
+            tombstone_write = TombstoneWrite(lambda _code: None)
+            tombstone_write.write(self._journal, group, entries)
+            tombstone_write.close()
         return len(partitions)

@@ -53,13 +53,13 @@ class OffsetFetchHandler:
 
     def __init__(
         self,
-        directory: GroupRegistry,
+        registry: GroupRegistry,
         zookeeper: ZooKeeperOffsetsHandler,
         lease_problem: Callable[[], ErrorCode] = lambda: ErrorCode.NONE,
     ) -> None:
-        self._directory = directory
+        self._registry = registry
         self._lease_problem = lease_problem
-        self._groups = directory.groups
+        self._groups = registry.groups
         self._zookeeper = zookeeper
 
     def offset_fetch(
@@ -153,15 +153,15 @@ class OffsetFetchHandler:
         code = self._lease_problem()
         group = self._groups.get(group_id)
         if group is None:
-            code = self._directory.problem(group_id) or code
+            code = self._registry.ownership_problem(group_id) or code
             offsets = _NOTHING
-            unread = self._directory.unread(group_id)
+            damaged = self._registry.damaged(group_id)
         else:
             offsets = group.offsets
-            unread = group.term.unread
+            damaged = group.term.damaged
         if code:
             return code, ()
-        if unread is not None and unread.withholds(group_id, topics, offsets.committed):
+        if damaged is not None and damaged.withholds(group_id, topics, offsets.committed):
             return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ()
         if topics is None:
             topics = _all_of(offsets, is_stable=is_stable)

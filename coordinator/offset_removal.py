@@ -23,7 +23,7 @@ from .tombstones import group_tombstone, tombstones
 def remove_offsets(
     group: Group,
     partitions: Collection[TopicPartition],
-    directory: GroupRegistry,
+    registry: GroupRegistry,
     rebalancer: Rebalancer,
 ) -> list[Entry]:
     """Serve these offsets no more, nor the group if that was all it had; what is to be written."""
@@ -37,6 +37,6 @@ def remove_offsets(
     )
     if is_over:
         entries += group_tombstone(group)
-        directory.evict(group)
-        rebalancer.bury(group, ErrorCode.NOT_COORDINATOR)
+        registry.evict(group)
+        rebalancer.mark_dead(group, ErrorCode.NOT_COORDINATOR)
     return entries

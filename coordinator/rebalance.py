@@ -42,96 +42,96 @@ class Rebalancer:
     def __init__(
         self,
         config: CoordinatorConfig,
-        directory: GroupRegistry,
-        deadlines: TimerQueue,
+        registry: GroupRegistry,
+        timers: TimerQueue,
         journal: Journal,
         now_ms: Callable[[], int],
-        slices: CooperativeScheduler,
+        scheduler: CooperativeScheduler,
     ) -> None:
-        self._slices = slices
+        self._scheduler = scheduler
         self._config = config
-        self._directory = directory
-        self._deadlines = deadlines
+        self._registry = registry
+        self._timers = timers
         self._journal = journal
         self._now_ms = now_ms
 
     # -- groups and their timers --------------------------------------------------------------
 
-    def found(self, group_id: str) -> Group:
+    def create_group(self, group_id: str) -> Group:
         """Make a group that does not exist; the gate was passed."""
-        group = Group(group_id, self._directory.term_of(group_id), since_ms=self._now_ms())
+        group = Group(group_id, self._registry.term_of(group_id), since_ms=self._now_ms())
         self.watch(group)
-        self._directory.add(group)
+        self._registry.add(group)
         return group
 
     def watch(self, group: Group) -> None:
         """Give a group and its members their timers, not yet running."""
-        group.join_timer = Deadline(partial(self._join_time_is_over, group))
-        group.sync_timer = Deadline(partial(self._sync_time_is_over, group))
+        group.join_timer = Deadline(partial(self._join_expired, group))
+        group.sync_timer = Deadline(partial(self._sync_expired, group))
         for member in group.members.values():
-            member.session = Deadline(partial(self._session_is_over, group, member))
+            member.session = Deadline(partial(self._session_expired, group, member))
 
-    def alive(self, member: Member) -> None:
+    def renew_session(self, member: Member) -> None:
         """A sign of life: its session starts anew, unless it still waits for its first answer."""
         if not member.is_new:
-            self._deadlines.start(member.session, member.session_timeout_ms)
+            self._timers.start(member.session, member.session_timeout_ms)
 
     def resume(self, group: Group) -> None:
         """A group was loaded: its sessions start, and it shrinks if it is too large."""
         for member in group.members.values():
-            self.alive(member)
+            self.renew_session(member)
         if len(group.members) > self._config.group_members_max:
-            self.prepare(group, "group.max.size was lowered")
+            self.prepare_rebalance(group, "group.max.size was lowered")
 
-    def bury(self, group: Group, code: ErrorCode) -> None:
+    def mark_dead(self, group: Group, code: ErrorCode) -> None:
         """The group ends here: answer whoever waits with ``code``, stop every timer."""
         if group.state is GroupState.DEAD:
             return
         group.become(GroupState.DEAD, self._now_ms())
-        self._sum_up_farewells(group)
-        self._deadlines.stop(group.join_timer)
-        self._deadlines.stop(group.sync_timer)
+        self._log_unlogged_removals(group)
+        self._timers.stop(group.join_timer)
+        self._timers.stop(group.sync_timer)
         for deadline in group.pending_members.values():
-            self._deadlines.stop(deadline)
+            self._timers.stop(deadline)
         group.pending_members.clear()
 
-        def bury_member(member: Member) -> None:
-            self._deadlines.stop(member.session)
-            self.dismiss(group, member, code)
+        def refuse_member(member: Member) -> None:
+            self._timers.stop(member.session)
+            self.fail_pending_requests(group, member, code)
 
-        self._slices.run(list(group.members.values()), bury_member)
+        self._scheduler.run(list(group.members.values()), refuse_member)
 
     # -- members -----------------------------------------------------------------------------
 
-    def promise(self, group: Group, member_id: str, session_timeout_ms: int) -> None:
+    def add_pending_member(self, group: Group, member_id: str, session_timeout_ms: int) -> None:
         """A member id was given out: wait for its owner, one session timeout at most."""
-        deadline = Deadline(partial(self._promise_is_over, group, member_id))
+        deadline = Deadline(partial(self._pending_member_expired, group, member_id))
         group.pending_members[member_id] = deadline
-        self._deadlines.start(deadline, session_timeout_ms)
+        self._timers.start(deadline, session_timeout_ms)
 
-    def admit(
+    def add_member(
         self, group: Group, member: Member, protocol_type: str, waiting: PendingRequest
     ) -> None:
         """Take a new member in and park its JoinGroup."""
         if group.state is GroupState.PREPARING and group.generation == 0:
-            group.grew = True
-        promised = group.pending_members.get(member.member_id)
-        if promised is not None:
-            self._deadlines.stop(promised)
+            group.has_grown = True
+        pending = group.pending_members.get(member.member_id)
+        if pending is not None:
+            self._timers.stop(pending)
         member.is_new = True
-        member.session = Deadline(partial(self._session_is_over, group, member))
+        member.session = Deadline(partial(self._session_expired, group, member))
         group.add(member, protocol_type)
-        group.park_join(member, waiting)
-        self._deadlines.start(member.session, NEW_MEMBER_JOIN_TIMEOUT_MS)
-        self.trigger(group, f"member {member.member_id} joined")
+        group.await_join(member, waiting)
+        self._timers.start(member.session, NEW_MEMBER_JOIN_TIMEOUT_MS)
+        self.maybe_prepare_rebalance(group, f"member {member.member_id} joined")
 
-    def park_join(self, group: Group, member: Member, waiting: PendingRequest) -> None:
+    def await_join(self, group: Group, member: Member, waiting: PendingRequest) -> None:
         """Keep a JoinGroup of a member; an older one of the same member is answered 16."""
-        superseded = group.park_join(member, waiting)
+        superseded = group.await_join(member, waiting)
         if superseded is not None:
             self._refuse_join(superseded, member, ErrorCode.NOT_COORDINATOR)
 
-    def dismiss(self, group: Group, member: Member, code: ErrorCode) -> None:
+    def fail_pending_requests(self, group: Group, member: Member, code: ErrorCode) -> None:
         """Answer whatever the member has parked with ``code``."""
         join = group.take_join(member)
         if join is not None:
@@ -143,29 +143,29 @@ class Rebalancer:
     def remove(self, group: Group, member: Member, reason: str) -> None:
         """A member goes; the others find out in a rebalance."""
         self._drop(group, member, reason)
-        self.trigger(group, reason)
+        self.maybe_prepare_rebalance(group, reason)
 
-    def forget_promise(self, group: Group, member_id: str) -> None:
+    def remove_pending_member(self, group: Group, member_id: str) -> None:
         """Nobody will come for this pending member id: it holds up no join any more."""
-        self._deadlines.stop(group.pending_members.pop(member_id))
-        self.try_complete(group)
+        self._timers.stop(group.pending_members.pop(member_id))
+        self.try_complete_join(group)
 
     def _drop(self, group: Group, member: Member, reason: str) -> None:
-        group.farewells += 1
-        level = logging.INFO if group.farewells <= REMOVALS_LOGGED else logging.DEBUG
+        group.removals += 1
+        level = logging.INFO if group.removals <= REMOVALS_LOGGED else logging.DEBUG
         log.log(
             level, "removed member group=%s member=%s: %s", group.group_id, member.member_id, reason
         )
-        self._deadlines.stop(member.session)
-        self.dismiss(group, member, ErrorCode.UNKNOWN_MEMBER_ID)
+        self._timers.stop(member.session)
+        self.fail_pending_requests(group, member, ErrorCode.UNKNOWN_MEMBER_ID)
         group.remove(member)
 
     @staticmethod
-    def _sum_up_farewells(group: Group) -> None:
-        untold = group.farewells - REMOVALS_LOGGED
-        if untold > 0:
-            log.info("removed further members group=%s count=%d", group.group_id, untold)
-        group.farewells = 0
+    def _log_unlogged_removals(group: Group) -> None:
+        unlogged = group.removals - REMOVALS_LOGGED
+        if unlogged > 0:
+            log.info("removed further members group=%s count=%d", group.group_id, unlogged)
+        group.removals = 0
 
     def _refuse_join(self, waiting: PendingRequest, member: Member, code: ErrorCode) -> None:
         # 25 tells the client to come back as somebody new
@@ -174,14 +174,14 @@ class Rebalancer:
 
     # -- the wait for joins ------------------------------------------------------------------
 
-    def trigger(self, group: Group, reason: str) -> None:
+    def maybe_prepare_rebalance(self, group: Group, reason: str) -> None:
         """Start a rebalance where the state allows one, or see whether one can end now."""
         if group.rules.may_rebalance:
-            self.prepare(group, reason)
+            self.prepare_rebalance(group, reason)
         else:
-            self.try_complete(group)
+            self.try_complete_join(group)
 
-    def prepare(self, group: Group, reason: str) -> None:
+    def prepare_rebalance(self, group: Group, reason: str) -> None:
         """Call everyone to join again."""
         log.info(
             "preparing rebalance group=%s generation=%d: %s",
@@ -190,50 +190,50 @@ class Rebalancer:
             reason,
         )
         was_empty = group.state is GroupState.EMPTY
-        self._deadlines.stop(group.sync_timer)
+        self._timers.stop(group.sync_timer)
         group.become(GroupState.PREPARING, self._now_ms())
         self._refuse_syncs(group, ErrorCode.REBALANCE_IN_PROGRESS)
         if was_empty:
-            self._delay(group)
+            self._delay_first_rebalance(group)
         else:
-            self._deadlines.start(group.join_timer, group.rebalance_timeout_ms)
-            self.try_complete(group)
+            self._timers.start(group.join_timer, group.rebalance_timeout_ms)
+            self.try_complete_join(group)
 
-    def try_complete(self, group: Group) -> None:
+    def try_complete_join(self, group: Group) -> None:
         """Complete the join when nobody is missing and no initial delay runs."""
         if (
             group.state is GroupState.PREPARING
             and not group.is_delayed
             and group.has_everyone_joined
         ):
-            self._complete(group)
+            self._complete_join(group)
 
-    def _delay(self, group: Group) -> None:
+    def _delay_first_rebalance(self, group: Group) -> None:
         """A group leaves Empty: others may be about to come, so wait a little (KIP-134)."""
         delay = self._config.initial_rebalance_delay_ms
         group.is_delayed = True
-        group.grew = False
+        group.has_grown = False
         group.initial_remaining_ms = max(group.rebalance_timeout_ms - delay, 0)
         if delay == 0:
-            self._join_time_is_over(group)
+            self._join_expired(group)
         else:
-            self._deadlines.start(group.join_timer, delay)
+            self._timers.start(group.join_timer, delay)
 
-    def _join_time_is_over(self, group: Group) -> None:
+    def _join_expired(self, group: Group) -> None:
         if group.state is not GroupState.PREPARING:
             return
-        if group.is_delayed and group.grew and group.initial_remaining_ms:
-            group.grew = False
+        if group.is_delayed and group.has_grown and group.initial_remaining_ms:
+            group.has_grown = False
             delay = min(self._config.initial_rebalance_delay_ms, group.initial_remaining_ms)
             group.initial_remaining_ms -= delay
-            self._deadlines.start(group.join_timer, delay)
+            self._timers.start(group.join_timer, delay)
             return
-        self._complete(group)
+        self._complete_join(group)
 
-    def _complete(self, group: Group) -> None:
+    def _complete_join(self, group: Group) -> None:
         """The wait is over: go on with those who are here, once the others are gone."""
         assert group.state is GroupState.PREPARING
-        self._deadlines.stop(group.join_timer)
+        self._timers.stop(group.join_timer)
         missing = [
             member
             for member in group.members.values()
@@ -246,7 +246,7 @@ class Rebalancer:
             if group.state is GroupState.PREPARING and is_here and member.join is None:
                 self._drop(group, member, "did not rejoin in time")
 
-        self._slices.run(missing, drop, partial(self._begin_generation, group))
+        self._scheduler.run(missing, drop, partial(self._begin_generation, group))
 
     def _begin_generation(self, group: Group) -> None:
         if group.state is not GroupState.PREPARING:
@@ -254,10 +254,10 @@ class Rebalancer:
         group.is_delayed = False
         if group.members and not group.elect_joined_leader():
             # only silent static members are left: their sessions decide
-            self._deadlines.start(group.join_timer, group.rebalance_timeout_ms)
+            self._timers.start(group.join_timer, group.rebalance_timeout_ms)
             return
         group.next_generation(self._now_ms())
-        self._sum_up_farewells(group)
+        self._log_unlogged_removals(group)
         log.info(
             "began generation group=%s generation=%d members=%d protocol=%s",
             group.group_id,
@@ -269,12 +269,12 @@ class Rebalancer:
             self._answer_joins(group)
             self._gather_subscribed(group)
         else:
-            self.store(group, {}, partial(self._emptied, group))
+            self.store_group(group, {}, partial(self._empty_group_stored, group))
 
     def _answer_joins(self, group: Group) -> None:
         """The leader last: it is told of all, whom to list takes a while as well."""
         group.pending_syncs = dict.fromkeys(group.members)
-        self._deadlines.start(group.sync_timer, group.rebalance_timeout_ms)
+        self._timers.start(group.sync_timer, group.rebalance_timeout_ms)
         generation, protocol = rebalance_responses.Generation.of(group), group.protocol
         members, listed = list(group.members.values()), list[join_group.Member]()
         due: dict[str, PendingRequest] = {}
@@ -285,14 +285,14 @@ class Rebalancer:
                 due[member.member_id] = waiting
         leading = due.pop(generation.leader, None)
 
-        def tell(member: Member) -> None:
+        def respond_to(member: Member) -> None:
             listed.append(rebalance_responses.listed(member, protocol))
             waiting = due.pop(member.member_id, None)
             if waiting is not None:
                 self._answered(group, member)
                 waiting.respond(generation.joined(member.member_id))
 
-        def tell_leader() -> None:
+        def respond_to_leader() -> None:
             for member_id, waiting in due.items():  # whose member has another id by now
                 waiting.respond(generation.joined(member_id))
             if leading is not None:
@@ -301,12 +301,12 @@ class Rebalancer:
                     self._answered(group, leader)
                 leading.respond(generation.joined(generation.leader, listed))
 
-        self._slices.run(members, tell, tell_leader)
+        self._scheduler.run(members, respond_to, respond_to_leader)
 
     def _answered(self, group: Group, member: Member) -> None:
         """A member has an answer: from now on it has to give signs of life."""
         member.is_new = False
-        self._alive_in(group, member)
+        self._renew_session_of_answered(group, member)
 
     def _gather_subscribed(self, group: Group) -> None:
         """Find out what a large group subscribes to, as :meth:`Group.next_generation` has not."""
@@ -323,26 +323,26 @@ class Rebalancer:
             if group.generation == generation and len(known) == len(gathered):
                 group.subscribed = frozenset(chain.from_iterable(known))
 
-        self._slices.run(list(group.members.values()), look, note)
+        self._scheduler.run(list(group.members.values()), look, note)
 
     # -- the wait for assignments --------------------------------------------------------------
 
-    def synced(self, group: Group, member: Member) -> None:
+    def sync_received(self, group: Group, member: Member) -> None:
         """A member asked for its assignment: it is not missed any more."""
         group.pending_syncs.pop(member.member_id, None)
         if not group.pending_syncs:
-            self._deadlines.stop(group.sync_timer)
+            self._timers.stop(group.sync_timer)
 
-    def assign(self, group: Group, decided: Iterable[tuple[str, bytes]]) -> None:
+    def store_assignment(self, group: Group, decided: Iterable[tuple[str, bytes]]) -> None:
         """Store what the leader decided; whoever waits is told once it is safe."""
         complete: dict[str, bytes] = {}
         if not self._is_too_large(group):
             assignments = dict(decided)
             complete = {member_id: assignments.get(member_id, b"") for member_id in group.members}
-        on_committed = partial(self._assigned, group, group.generation, complete)
-        self.store(group, complete, on_committed)
+        on_committed = partial(self._assignment_stored, group, group.generation, complete)
+        self.store_group(group, complete, on_committed)
 
-    def store(
+    def store_group(
         self, group: Group, assignments: Mapping[str, bytes], on_committed: OnCommitted
     ) -> None:
         """Write the group's record; ``told`` gets the code of the append, not yet translated."""
@@ -359,7 +359,7 @@ class Rebalancer:
         """
         return is_larger(group, self._journal.plain_bytes_max(group.term))
 
-    def _assigned(
+    def _assignment_stored(
         self,
         group: Group,
         generation: int,
@@ -373,7 +373,7 @@ class Rebalancer:
             translated = GROUP_ERRORS.get(code, code)
             log.warning("group not stored group=%s code=%s", group.group_id, code.name)
             self._refuse_syncs(group, translated)
-            self.prepare(group, f"its assignment could not be stored ({code.name})")
+            self.prepare_rebalance(group, f"its assignment could not be stored ({code.name})")
             return
         group.become(GroupState.STABLE, self._now_ms())
         due = []
@@ -387,16 +387,16 @@ class Rebalancer:
 
         def respond(one: tuple[Member, PendingRequest, bytes]) -> None:
             member, waiting, assignment = one
-            self._alive_in(group, member)
+            self._renew_session_of_answered(group, member)
             waiting.respond(rebalance_responses.assigned(protocol_type, protocol, assignment))
 
-        self._slices.run(due, respond)
+        self._scheduler.run(due, respond)
 
-    def _alive_in(self, group: Group, member: Member) -> None:
-        """As :meth:`alive`, for a member that is answered now, unless it has gone meanwhile."""
+    def _renew_session_of_answered(self, group: Group, member: Member) -> None:
+        """Renew the session of a member that is answered now, unless it has gone meanwhile."""
         member.is_answer_due = False
         if group.members.get(member.member_id) is member and group.state is not GroupState.DEAD:
-            self.alive(member)
+            self.renew_session(member)
 
     def _refuse_syncs(self, group: Group, code: ErrorCode) -> None:
         """No assignment holds any more: clear them, answer whoever waits for one."""
@@ -409,30 +409,30 @@ class Rebalancer:
                 due.append((member, waiting))
 
         def respond(one: tuple[Member, PendingRequest]) -> None:
-            self._alive_in(group, one[0])
+            self._renew_session_of_answered(group, one[0])
             one[1].respond(rebalance_responses.sync_refused(code))
 
-        self._slices.run(due, respond)
+        self._scheduler.run(due, respond)
 
     @staticmethod
-    def _emptied(group: Group, code: ErrorCode, _offset: int) -> None:
+    def _empty_group_stored(group: Group, code: ErrorCode, _offset: int) -> None:
         if code:
             log.warning("empty group not stored group=%s code=%s", group.group_id, code.name)
 
     # -- what happens when time is up ----------------------------------------------------------
 
-    def _session_is_over(self, group: Group, member: Member) -> None:
+    def _session_expired(self, group: Group, member: Member) -> None:
         if group.state is GroupState.DEAD or group.members.get(member.member_id) is not member:
             return
-        if member.waits and not member.is_new:
+        if member.is_waiting and not member.is_new:
             return  # it waits for us; its session starts anew with the answer
         self.remove(group, member, "its session timed out")
 
-    def _promise_is_over(self, group: Group, member_id: str) -> None:
+    def _pending_member_expired(self, group: Group, member_id: str) -> None:
         if group.pending_members.pop(member_id, None) is not None:
-            self.try_complete(group)
+            self.try_complete_join(group)
 
-    def _sync_time_is_over(self, group: Group) -> None:
+    def _sync_expired(self, group: Group) -> None:
         """Some never asked for their assignment though they are alive (KAFKA-12890)."""
         if group.state not in (GroupState.COMPLETING, GroupState.STABLE):
             return
@@ -452,8 +452,8 @@ class Rebalancer:
             if is_same() and is_missing and group.members.get(member.member_id) is member:
                 self._drop(group, member, "did not ask for its assignment in time")
 
-        def prepare() -> None:
+        def rebalance_again() -> None:
             if missing and is_same():
-                self.prepare(group, "members did not ask for their assignment")
+                self.prepare_rebalance(group, "members did not ask for their assignment")
 
-        self._slices.run(missing, drop, prepare)
+        self._scheduler.run(missing, drop, rebalance_again)

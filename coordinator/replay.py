@@ -81,32 +81,32 @@ class Replay:
         """By group; never one without anything in it."""
         self.count = 0
         """How many records were folded."""
-        self.described_at: dict[str, int] | None = None
+        self.group_record_offsets: dict[str, int] | None = None
         """Where the last metadata, or its tombstone, of each group is; None while nobody asks."""
         self._open_groups: dict[int, dict[str, None]] = {}
         self._latest: Latest = {}
         self._ms = 0
 
-    def fold_later(
+    def defer_batch(
         self, data: batch.Buffer, position: int, floor: int
     ) -> Generator[None, None, None]:
-        """As :meth:`fold`, but nothing shows before :meth:`settle`.
+        """As :meth:`fold`, but nothing shows before :meth:`apply_deferred`.
 
         Most records of a long log are replaced by later ones: only the last is ever looked into.
         """
         if batch.is_transactional(data, position) or batch.is_control(data, position):
-            yield from self.settle()
+            yield from self.apply_deferred()
             yield from self.fold(data, position, floor)
             return
         yield from gather(self._latest, data, position, floor)
         self.count += max(0, batch.next_offset(data, position) - floor)
         if len(self._latest) > LATEST_MAX:
-            yield from self.settle()
+            yield from self.apply_deferred()
 
-    def fold_short_later(
+    def defer_short_batches(
         self, data: bytes, position: int, floor: int, until: int
     ) -> tuple[int, int]:
-        """As :meth:`fold_later` for short batches in a row, all that end at ``until`` or below.
+        """As :meth:`defer_batch` for short batches in a row, all that end at ``until`` or below.
 
         Returns the position of the first that is another's, and the offset that follows; with
         nothing done, ``position`` and ``floor``.
@@ -117,8 +117,8 @@ class Replay:
         self.count += following - floor
         return position, following
 
-    def settle(self) -> Generator[None, None, None]:
-        """Apply what :meth:`fold_later` has put by."""
+    def apply_deferred(self) -> Generator[None, None, None]:
+        """Apply what :meth:`defer_batch` has put by."""
         latest = self._latest
         for number, key in enumerate(latest):
             if key is not None and key[:2] == OLD_KEY:
@@ -197,8 +197,8 @@ class Replay:
             else:
                 self._put_offset(record_offset, about, value, producer_id)
         elif isinstance(about, GroupKey):
-            if self.described_at is not None:
-                self.described_at[about.group] = record_offset
+            if self.group_record_offsets is not None:
+                self.group_record_offsets[about.group] = record_offset
             if value is None:
                 self.records.pop(about.group, None)
             else:
@@ -234,8 +234,8 @@ class Replay:
 
     # -- from a snapshot -----------------------------------------------------------------------
 
-    def put_by(self, records: Iterable[tuple[bytes, tuple[int, bytes | None]]]) -> None:
-        """Keys with offset and value, newer than what is here, that show after :meth:`settle`."""
+    def defer(self, records: Iterable[tuple[bytes, tuple[int, bytes | None]]]) -> None:
+        """Keys with offset and value, newer than what is here, for :meth:`apply_deferred`."""
         self._latest.update(records)
 
     def put_commits(
@@ -260,8 +260,10 @@ class Replay:
         commits = map(
             Commit, offsets, epochs, repeat(""), times, repeat(_NO_EXPIRY), record_offsets
         )
-        places = map(topic_partition, repeat(about.topic), indexes)
-        self._offsets_of(about.group).committed.update(zip(places, commits, strict=True))
+        partitions_of_topic = map(topic_partition, repeat(about.topic), indexes)
+        self._offsets_of(about.group).committed.update(
+            zip(partitions_of_topic, commits, strict=True)
+        )
 
     def restore_offsets(
         self, group_id: str, producer_id: int, commits: Mapping[TopicPartition, Commit]

@@ -111,8 +111,8 @@ def frames_of(replay: Replay) -> Iterator[bytes]:
             for part in _parts(commits.items()):
                 yield _frame(_OFFSETS, group_id, pack(">q", producer_id) + _columns(part))
         for keys in _parts(sorted(offsets.old_keys)):
-            topics, places = _places(keys)
-            yield _frame(_OLD_KEYS, group_id, topics + places)
+            topics, partition_columns = _partition_columns(keys)
+            yield _frame(_OLD_KEYS, group_id, topics + partition_columns)
 
 
 def _parts(items: Iterable[T]) -> Iterator[list[T]]:
@@ -131,7 +131,7 @@ def _string(text: str) -> bytes:
     return pack(">H", len(data)) + data
 
 
-def _places(partitions: Sequence[TopicPartition]) -> tuple[bytes, bytes]:
+def _partition_columns(partitions: Sequence[TopicPartition]) -> tuple[bytes, bytes]:
     """The topics, then the first columns."""
     indexes: dict[str, int] = {}
     for topic, _ in partitions:
@@ -148,7 +148,7 @@ def _places(partitions: Sequence[TopicPartition]) -> tuple[bytes, bytes]:
 
 
 def _columns(items: Sequence[tuple[TopicPartition, Commit]]) -> bytes:
-    topics, places = _places([partition for partition, _ in items])
+    topics, partition_columns = _partition_columns([partition for partition, _ in items])
     commits = [commit for _, commit in items]
     texts = [commit.metadata.encode() for commit in commits]
     count = len(commits)
@@ -161,7 +161,7 @@ def _columns(items: Sequence[tuple[TopicPartition, Commit]]) -> bytes:
         *[commit.record_offset for commit in commits],
         *map(len, texts),
     )
-    return topics + places + numbers + b"".join(texts)
+    return topics + partition_columns + numbers + b"".join(texts)
 
 
 # -- reading -----------------------------------------------------------------------------------
@@ -220,7 +220,7 @@ class Restoring(Body):
                 commits = _read_commits(frame, position + 8)
                 self.replay.restore_offsets(group_id, producer_id, commits)
             elif kind == _OLD_KEYS:
-                partitions, _ = _read_places(frame, position)
+                partitions, _ = _read_partition_columns(frame, position)
                 self.replay.restore_old_keys(group_id, partitions)
             else:
                 raise CorruptRecords(f"a frame of kind {kind}")
@@ -234,7 +234,7 @@ def _read_string(frame: bytes, position: int) -> tuple[str, int]:
     return frame[position : position + size].decode(), position + size
 
 
-def _read_places(frame: bytes, position: int) -> tuple[list[TopicPartition], int]:
+def _read_partition_columns(frame: bytes, position: int) -> tuple[list[TopicPartition], int]:
     (count,) = unpack_from(">H", frame, position)
     position += 2
     topics = []
@@ -251,7 +251,7 @@ def _read_places(frame: bytes, position: int) -> tuple[list[TopicPartition], int
 
 
 def _read_commits(frame: bytes, position: int) -> dict[TopicPartition, Commit]:
-    partitions, position = _read_places(frame, position)
+    partitions, position = _read_partition_columns(frame, position)
     n = len(partitions)
     fields = unpack_from(f">{n}i{4 * n}q{n}H", frame, position)
     position += 38 * n

@@ -113,18 +113,18 @@ class Captured:
     name: str = SNAPSHOT
 
 
-def capture(shadow: StandbyState) -> Generator[None, None, Captured | None]:
+def capture(state: StandbyState) -> Generator[None, None, Captured | None]:
     """The whole snapshot of a shadow that does not move meanwhile.
 
     Yields often. None when nothing is to be kept.
     """
-    offset = shadow.position
-    epoch = shadow.replica.epoch_at(offset - 1) if offset > shadow.log_start else -1
+    offset = state.position
+    epoch = state.replica.epoch_at(offset - 1) if offset > state.log_start else -1
     if epoch < 0:
         return None
-    header = SnapshotHeader(epoch, shadow.log_start, offset)
+    header = SnapshotHeader(epoch, state.log_start, offset)
     frames = []
-    for frame in snapshot.frames_of(shadow.replay):
+    for frame in snapshot.frames_of(state.replay):
         frames.append(frame)
         if not len(frames) % _FRAMES_A_STEP:
             yield

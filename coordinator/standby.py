@@ -65,8 +65,8 @@ class _RoleChanged(Exception):  # noqa: N818 - what happened, not an error
 class _StandbyListener:
     """Hears what a followed replica does to its log."""
 
-    def __init__(self, shadow: StandbyState) -> None:
-        self._shadow = shadow
+    def __init__(self, state: StandbyState) -> None:
+        self._shadow = state
 
     def appended(self, before: int, data: bytes) -> None:
         self._shadow.appended(before, data)
@@ -97,15 +97,15 @@ class Standbys:
     def __init__(
         self,
         offsets_log: OffsetsLog,
-        directory: GroupRegistry,
+        registry: GroupRegistry,
         config: CoordinatorConfig,
         loop: asyncio.AbstractEventLoop,
     ) -> None:
         self._log = offsets_log
-        self._directory = directory
+        self._registry = registry
         self._config = config
         self._loop = loop
-        self._shadows: dict[int, StandbyState] = {}
+        self._states: dict[int, StandbyState] = {}
         self._due: dict[int, None] = {}
         self._wake = asyncio.Event()
         self._working = asyncio.Lock()
@@ -123,20 +123,20 @@ class Standbys:
         self._pause_s = PAUSE_S
 
     def __len__(self) -> int:
-        return len(self._shadows)
+        return len(self._states)
 
     def __getitem__(self, partition: int) -> StandbyState:
-        return self._shadows[partition]
+        return self._states[partition]
 
     # -- roles -----------------------------------------------------------------------------------
 
-    def review(self, partition: int, former: StandbyState | None = None) -> None:
+    def role_changed(self, partition: int, former: StandbyState | None = None) -> None:
         """The role of a partition may have changed: keep a shadow exactly while it is followed.
 
         ``former`` is a shadow that a load got so far before it ended.
         """
         replica = None if self._is_closed else self._log.replica(partition)
-        known = self._shadows.get(partition)
+        known = self._states.get(partition)
         if known is not None and known.replica is not replica:
             self._drop(partition)
             known = None
@@ -146,34 +146,34 @@ class Standbys:
         if known is None:
             self._drop(partition)  # what still watches after a failure
             is_same = former is not None and former.replica is replica
-            shadow = former if former is not None and is_same else self._shadow_of(replica)
-            shadow.wake = partial(self._notice, partition)
-            self._shadows[partition] = shadow
-            replica.watch(_StandbyListener(shadow))
+            state = former if former is not None and is_same else self._new_state(replica)
+            state.wake = partial(self._schedule, partition)
+            self._states[partition] = state
+            replica.watch(_StandbyListener(state))
             saved(replica)  # before anything is appended: deletes what is beyond the end
-        self._notice(partition)
+        self._schedule(partition)
 
     def take(self, partition: int) -> StandbyState | None:
         """The shadow of a partition that is led here from now on."""
-        shadow = self._shadows.get(partition)
+        state = self._states.get(partition)
         self._drop(partition)
-        return shadow
+        return state
 
     def close(self) -> None:
         """Give up every shadow, for good."""
         self._is_closed = True
-        for partition in [*self._shadows, *self._failed]:
+        for partition in [*self._states, *self._failed]:
             self._drop(partition)
 
-    def _shadow_of(self, replica: Replica) -> StandbyState:
+    def _new_state(self, replica: Replica) -> StandbyState:
         return StandbyState(replica, self._config.load_buffer_bytes)
 
     def _drop(self, partition: int) -> None:
-        shadow = self._shadows.pop(partition, None)
+        state = self._states.pop(partition, None)
         self._due.pop(partition, None)
-        if shadow is not None:
-            shadow.wake = _ignore
-            shadow.replica.watch(None)
+        if state is not None:
+            state.wake = _ignore
+            state.replica.watch(None)
         failed = self._failed.pop(partition, None)
         if failed is not None:
             failed.watch(None)
@@ -183,13 +183,13 @@ class Standbys:
 
         They would be believed again once the log has grown past them.
         """
-        shadow = self._shadows.get(partition)
+        state = self._states.get(partition)
         self._drop(partition)
-        if shadow is not None:
-            self._failed[partition] = shadow.replica
-            shadow.replica.watch(_SnapshotFilesListener(shadow.replica))
+        if state is not None:
+            self._failed[partition] = state.replica
+            state.replica.watch(_SnapshotFilesListener(state.replica))
 
-    def _notice(self, partition: int) -> None:
+    def _schedule(self, partition: int) -> None:
         self._due[partition] = None
         self._wake.set()
 
@@ -199,7 +199,7 @@ class Standbys:
         """Bring shadows forward and write snapshots, until cancelled."""
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._follow())
-            tasks.create_task(self._look_at_led())
+            tasks.create_task(self._check_led())
 
     async def _follow(self) -> None:
         while True:
@@ -213,49 +213,49 @@ class Standbys:
             await asyncio.sleep(GATHER_S)
 
     async def _follow_one(self, partition: int) -> None:
-        shadow = self._shadows.get(partition)
-        if shadow is None:
+        state = self._states.get(partition)
+        if state is None:
             return
-        await self._forward(partition, shadow)
-        base, position = shadow.replica.segment_base, shadow.position
-        is_rolled = shadow.looked_at_segment < base <= position
+        await self._forward(partition, state)
+        base, position = state.replica.segment_base, state.position
+        is_rolled = state.snapshot_checked_segment < base <= position
         if self._is_stopping:
             return  # what is written then is chosen by `save`
-        if shadow.replica.is_damaged or shadow.unread is not None:
+        if state.replica.is_damaged or state.damaged is not None:
             return  # a snapshot would say of what is lost that it never was
-        if is_rolled or position - shadow.looked_at >= self.tail_max:
-            shadow.looked_at = position
+        if is_rolled or position - state.snapshot_checked_at >= self.tail_max:
+            state.snapshot_checked_at = position
             if is_rolled:
-                shadow.looked_at_segment = base
-            kept = sum(len(each.committed) for each in shadow.replay.offsets.values())
-            due = self._due_file(partition, shadow.replica, kept)
+                state.snapshot_checked_segment = base
+            kept = sum(len(offsets.committed) for offsets in state.replay.offsets.values())
+            due = self._due_file(partition, state.replica, kept)
             if due is _SnapshotKind.WHOLE:
-                await self._save(partition, shadow)
+                await self._save(partition, state)
             elif due is _SnapshotKind.INCREMENT:
-                await self._save_increment(partition, shadow.replica)
+                await self._save_increment(partition, state.replica)
 
-    async def _look_at_led(self) -> None:
-        looks_in_vain = 0
+    async def _check_led(self) -> None:
+        skipped_checks = 0
         while not self._is_stopping:
             await asyncio.sleep(CHECK_LED_S)
             # Groups that wait for their load come first; one that takes for ever holds up nothing.
-            looks_in_vain = looks_in_vain + 1 if self._directory.is_loading else 0
-            if looks_in_vain % SKIPPED_CHECKS_MAX:
+            skipped_checks = skipped_checks + 1 if self._registry.is_loading else 0
+            if skipped_checks % SKIPPED_CHECKS_MAX:
                 continue
-            for term in self._directory.terms():
+            for term in self._registry.terms():
                 replica = self._log.replica(term.partition)
-                if term.standing is not LoadState.OWNED or replica is None:
+                if term.load_state is not LoadState.OWNED or replica is None:
                     continue
-                if self._due_of_led(term, replica):
+                if self._due_file_of_led(term, replica):
                     async with self._guarded(term.partition):
                         # Asked again: a stop may have written it while this waited for its turn.
-                        due = self._due_of_led(term, replica)
+                        due = self._due_file_of_led(term, replica)
                         if due is _SnapshotKind.WHOLE:
                             await self._save_led(term.partition, replica)
                         elif due is _SnapshotKind.INCREMENT:
                             await self._save_increment(term.partition, replica)
 
-    def _due_of_led(self, term: LeadershipTerm, replica: Replica) -> _SnapshotKind | None:
+    def _due_file_of_led(self, term: LeadershipTerm, replica: Replica) -> _SnapshotKind | None:
         if self._is_stopping:
             return None
         kept = sum(len(group.offsets.committed) for group in term.groups.values())
@@ -286,9 +286,9 @@ class Standbys:
         """
         self._is_stopping = True
         self._pause_s = 0  # nobody is served any more
-        led = [term.partition for term in self._directory.terms()]
+        led = [term.partition for term in self._registry.terms()]
         grown = []
-        for partition in {*led, *self._shadows}:
+        for partition in {*led, *self._states}:
             replica = self._log.replica(partition)
             tail = 0 if replica is None else _tail(replica)
             if tail >= self.tail_min:
@@ -298,7 +298,7 @@ class Standbys:
             async with asyncio.timeout(within_s), asyncio.TaskGroup() as writing:
                 for _, partition in sorted(grown):
                     async with self._guarded(partition):
-                        made = await self._made_at_stop(partition)
+                        made = await self._capture_at_stop(partition)
                         if made is not None:
                             await self._writes.acquire()
                             writing.create_task(self._write_at_stop(partition, *made, missing))
@@ -307,15 +307,15 @@ class Standbys:
                 "stopped without a snapshot of every offsets partition missing=%s", sorted(missing)
             )
 
-    async def _made_at_stop(self, partition: int) -> tuple[Replica, Captured] | None:
+    async def _capture_at_stop(self, partition: int) -> tuple[Replica, Captured] | None:
         replica = self._log.replica(partition)
         if replica is None or replica.is_damaged or _tail(replica) < self.tail_min:
             return None  # the regular look may have written it meanwhile
         captured = await self._increment(partition, replica)
         if captured is None:
-            shadow = self._shadows.get(partition) or self._shadow_of(replica)
-            await self._forward(partition, shadow)
-            captured = await self._in_slices(partition, replica, capture(shadow), shadow)
+            state = self._states.get(partition) or self._new_state(replica)
+            await self._forward(partition, state)
+            captured = await self._in_slices(partition, replica, capture(state), state)
         return None if captured is None else (replica, captured)
 
     async def _write_at_stop(
@@ -344,10 +344,10 @@ class Standbys:
                 log.exception("standby failed partition=%d", partition)
                 self._fail(partition)
 
-    async def _forward(self, partition: int, shadow: StandbyState) -> None:
+    async def _forward(self, partition: int, state: StandbyState) -> None:
         """Apply what is committed."""
-        steps = shadow.advance(is_to_end=False)
-        await self._in_slices(partition, shadow.replica, steps, shadow)
+        steps = state.advance(is_to_end=False)
+        await self._in_slices(partition, state.replica, steps, state)
 
     async def _save_led(self, partition: int, replica: Replica) -> None:
         """What is served is not what the log says: appends that timed out may be in it.
@@ -356,14 +356,14 @@ class Standbys:
         """
         if replica.is_damaged:
             return  # a snapshot would say of what is lost that it never was
-        shadow = self._shadow_of(replica)
-        await self._forward(partition, shadow)
-        await self._save(partition, shadow)
+        state = self._new_state(replica)
+        await self._forward(partition, state)
+        await self._save(partition, state)
 
-    async def _save(self, partition: int, shadow: StandbyState) -> None:
-        captured = await self._in_slices(partition, shadow.replica, capture(shadow), shadow)
+    async def _save(self, partition: int, state: StandbyState) -> None:
+        captured = await self._in_slices(partition, state.replica, capture(state), state)
         if captured is not None:
-            await self._write(partition, shadow.replica, captured)
+            await self._write(partition, state.replica, captured)
 
     async def _save_increment(self, partition: int, replica: Replica) -> None:
         if not replica.is_damaged:
@@ -395,15 +395,15 @@ class Standbys:
         partition: int,
         replica: Replica,
         steps: Generator[None, None, T],
-        shadow: StandbyState | None = None,
+        state: StandbyState | None = None,
     ) -> T:
         """Run ``steps`` to their end, with more time for others than for them.
 
         ``shadow`` is what they bring forward or look at, if anything.
         """
-        ward = self._shadows.get(partition)
-        if ward is not shadow:
-            ward = None
+        kept_state = self._states.get(partition)
+        if kept_state is not state:
+            kept_state = None
         is_followed = replica.is_followed
         ends = self._loop.time() + SLICE_S
         while True:
@@ -414,8 +414,8 @@ class Standbys:
                 return result
             if self._loop.time() >= ends:
                 await asyncio.sleep(self._pause_s)
-                if ward is not None:
-                    has_left = self._shadows.get(partition) is not ward
+                if kept_state is not None:
+                    has_left = self._states.get(partition) is not kept_state
                 else:
                     is_same = self._log.replica(partition) is replica
                     has_left = not is_same or replica.is_followed is not is_followed

@@ -40,17 +40,17 @@ class StandbyState:
         """``wake`` is called when there is something new to be applied."""
         self.replica = replica
         self.wake = wake
-        self.deltas = UncommittedBatches(replica.bounds()[2])
+        self.uncommitted = UncommittedBatches(replica.bounds()[2])
         self._read_bytes = min(read_bytes_max, READ_BYTES_MAX)
-        self.looked_at_segment = 0
+        self.snapshot_checked_segment = 0
         """Base of the active segment when somebody last thought of a snapshot."""
-        self.looked_at = 0
+        self.snapshot_checked_at = 0
         """And ``position`` then."""
         self._restart()
 
     def _restart(self) -> None:
         self.replay = Replay()
-        self.unread: DamagedRecords | None = None
+        self.damaged: DamagedRecords | None = None
         """What was damaged and left out; None when nothing was."""
         self.position = _UNREAD
         self.log_start = _UNREAD
@@ -70,14 +70,14 @@ class StandbyState:
     def appended(self, before: int, data: bytes) -> None:
         """``data`` was appended where the log ended ``before``, or the high watermark moved."""
         if data:
-            self.deltas.appended(before, data)
+            self.uncommitted.appended(before, data)
         start, mark, _ = self.replica.bounds()
         if mark > self.position or start != self.log_start:
             self.wake()
 
     def cut(self, offset: int) -> None:
         """Records from ``offset`` on are about to go; all of them when it is negative."""
-        self.deltas.cut(max(offset, 0))
+        self.uncommitted.cut(max(offset, 0))
         if offset < max(self.position, self._touched):
             self._restart()
             self.wake()
@@ -96,10 +96,10 @@ class StandbyState:
                 continue
             until = end if is_to_end else mark
             if self.position >= until:
-                yield from self.replay.settle()
+                yield from self.replay.apply_deferred()
                 return
             before = self.position
-            data = self.deltas.take(before)
+            data = self.uncommitted.take(before)
             if data is None:
                 data = self._read(before, may_skip=is_to_end)
             if data is None:
@@ -110,7 +110,7 @@ class StandbyState:
             if self.position == before:
                 if is_to_end:
                     raise CorruptRecords(f"nothing to read at {before} below the end {until}")
-                yield from self.replay.settle()
+                yield from self.replay.apply_deferred()
                 return  # the high watermark lies inside of a batch
 
     def _read(self, offset: int, *, may_skip: bool) -> bytes | None:
@@ -121,9 +121,9 @@ class StandbyState:
             damage = self.replica.damage_at(offset) if may_skip else None
             if damage is None:
                 raise
-        self.unread = self.unread or DamagedRecords()
-        self.replay.described_at = self.replay.described_at or {}
-        self.unread.add(damage)
+        self.damaged = self.damaged or DamagedRecords()
+        self.replay.group_record_offsets = self.replay.group_record_offsets or {}
+        self.damaged.add(damage)
         self._touched = self.position = damage.next_offset
         return None
 
@@ -149,7 +149,7 @@ class StandbyState:
         replay, position = self.replay, 0
         while self.replay is replay:  # else cut meanwhile
             before = position
-            position, following = replay.fold_short_later(data, position, self.position, until)
+            position, following = replay.defer_short_batches(data, position, self.position, until)
             if position > before:
                 self._touched = self.position = following
                 yield
@@ -172,7 +172,7 @@ class StandbyState:
             self.replica.suspect(self.position)
             raise CorruptRecords(f"checksum of the batch at offset {base}")
         self._touched = following = batch.next_offset(data, position)
-        yield from replay.fold_later(data, position, self.position)
+        yield from replay.defer_batch(data, position, self.position)
         if self.replay is not replay:
             return  # cut meanwhile
         self.position = following

@@ -35,9 +35,9 @@ class ZooKeeperOffsetsHandler:
         store: ZooKeeperOffsets | None,
         topics: Topics,
         config: CoordinatorConfig,
-        slices: CooperativeScheduler,
+        scheduler: CooperativeScheduler,
     ) -> None:
-        self._slices = slices
+        self._scheduler = scheduler
         self._store = store
         self._topics = topics
         self._units_max = config.metadata_units_max
@@ -53,7 +53,7 @@ class ZooKeeperOffsetsHandler:
 
     def commit(self, request: OffsetCommitRequest, respond: Respond) -> None:
         """Store what passes the checks; one code for each partition."""
-        self._slices.drive(self._commit(request, respond))
+        self._scheduler.drive(self._commit(request, respond))
 
     def _commit(self, request: OffsetCommitRequest, respond: Respond) -> Steps[None]:
         turn = Turn()
@@ -74,7 +74,7 @@ class ZooKeeperOffsetsHandler:
 
         def on_stored(stored: Mapping[TopicPartition, ErrorCode]) -> None:
             codes.update(stored)
-            self._slices.drive(_commit_response(request, codes, respond))
+            self._scheduler.drive(_commit_response(request, codes, respond))
 
         async def store() -> Mapping[TopicPartition, ErrorCode]:
             assert self._store is not None
@@ -90,16 +90,16 @@ class ZooKeeperOffsetsHandler:
 
     def fetch(self, request: OffsetFetchRequest, respond: Respond) -> None:
         """Read the numbers; code 3 for a partition that nobody knows or committed."""
-        self._slices.drive(self._fetch(request, respond))
+        self._scheduler.drive(self._fetch(request, respond))
 
     def _fetch(self, request: OffsetFetchRequest, respond: Respond) -> Steps[None]:
         turn = Turn()
         wanted: dict[str, dict[int, None]] = {}
         known: dict[TopicPartition, None] = {}
         for topic in request.topics or ():
-            each_once = wanted.setdefault(topic.name, {})
+            indexes_of_topic = wanted.setdefault(topic.name, {})
             for index in topic.partition_indexes:
-                each_once[index] = None
+                indexes_of_topic[index] = None
                 if self._is_known((topic.name, index)):
                     known[topic.name, index] = None
                 if turn.is_over():
@@ -108,7 +108,7 @@ class ZooKeeperOffsetsHandler:
                 yield
 
         def on_read(found: Mapping[TopicPartition, int | ErrorCode]) -> None:
-            self._slices.drive(_fetch_response(wanted, found, respond))
+            self._scheduler.drive(_fetch_response(wanted, found, respond))
 
         async def read() -> Mapping[TopicPartition, int | ErrorCode]:
             assert self._store is not None

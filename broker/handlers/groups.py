@@ -56,18 +56,21 @@ class GroupsHandler:
     def _offset_fetch(self) -> Handler:
         """Only version 0 has anything to wait for."""
         serve = self._coordinator
-        wait, answer = _adapted(serve.offset_fetch), serve.answer_offset_fetch
+        wait, answer = _adapted(serve.offset_fetch), serve.offset_fetch_now
 
         def handle(call: Call) -> Answer:
             version = call.version
             if call.is_long and version:
-                return in_turns(serve.answering_offset_fetch(call.request, version))
+                return in_turns(serve.offset_fetch_in_turns(call.request, version))
             return answer(call.request, version) if version else wait(call)
 
         return handle
 
     def _offset_commit(self) -> Handler:
-        commit, committing = self._coordinator.offset_commit, self._coordinator.committing
+        commit, committing = (
+            self._coordinator.offset_commit,
+            self._coordinator.offset_commit_in_turns,
+        )
 
         async def commit_in_turns(call: Call) -> Answer:
             pending, caller = PendingResponse(), caller_of(call.peer, call.client_id)

@@ -35,7 +35,7 @@ def coordinator_families(coordinator: GroupCoordinator, result: LagReport) -> It
         "Offsets partitions led here: owned, loading, or failed to load.",
         [
             ({"standing": standing.value}, count)
-            for standing, count in partitions_by_load_state(coordinator.directory).items()
+            for standing, count in partitions_by_load_state(coordinator.registry).items()
         ],
     )
     offsets = sum(len(each.seen.offsets) for each in result.groups) + result.beyond
@@ -43,9 +43,14 @@ def coordinator_families(coordinator: GroupCoordinator, result: LagReport) -> It
     for name, kind, meaning, value in (
         ("offsets_cache_entries", "gauge", "Committed offsets kept here.", offsets),
         ("offsets_without_lag", "gauge", "Too many to find their lag.", result.beyond),
-        ("offsets_expired_total", "counter", "Offsets expired.", coordinator.expiry.expired),
-        ("audit_records_total", "counter", "Changes recorded.", coordinator.trail.written),
-        ("audit_records_lost_total", "counter", "Changes not recorded.", coordinator.trail.lost),
+        ("offsets_expired_total", "counter", "Offsets expired.", coordinator.expiration.expired),
+        ("audit_records_total", "counter", "Changes recorded.", coordinator.audit_trail.written),
+        (
+            "audit_records_lost_total",
+            "counter",
+            "Changes not recorded.",
+            coordinator.audit_trail.lost,
+        ),
         ("coordinator_loads_total", "counter", "Offsets partitions loaded.", loader.loads),
         ("coordinator_load_seconds_total", "counter", "Time of all loads.", loader.seconds),
         ("coordinator_load_seconds_max", "gauge", "Longest load.", loader.seconds_longest),

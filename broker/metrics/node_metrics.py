@@ -87,7 +87,7 @@ class NodeMetrics:
             return
         self._metrics_sources = sources
         self._lag_monitor = GroupLagMonitor(
-            sources.groups.directory,
+            sources.groups.registry,
             partial(_client, sources),
             interval_ms=self._settings.lag_interval_ms,
             now_ms=sources.now_ms,

@@ -203,7 +203,7 @@ class CoordinatorHarness:
         self.turn()
 
     def group(self, group_id: str = "g") -> Any:
-        return self.coordinator.directory.groups[group_id]
+        return self.coordinator.registry.groups[group_id]
 
     def ask(self, api: str, request: Any, version: int, *, caller: Any = CALLER) -> Asked:
         """Hand a request in; what is ready by then has run."""
@@ -214,7 +214,7 @@ class CoordinatorHarness:
 
     def record(self) -> None:
         """Have the audit topic take what is noted, which answers wait for."""
-        trail = self.coordinator.trail
+        trail = self.coordinator.audit_trail
         if trail._noted > trail.written and not (self.audit.is_away or self.audit.takes_s):
             self.turn(100)
 

@@ -362,7 +362,7 @@ def test_a_consumer_without_membership_of_a_group_that_had_members_waits_once(
 def test_of_few_groups_is_remembered_that_a_connection_commits_from_outside(
     harness: CoordinatorHarness,
 ) -> None:
-    caller, trail = replace(CALLER), harness.coordinator.trail
+    caller, trail = replace(CALLER), harness.coordinator.audit_trail
     for number in range(100):
         assert not trail._commits_again(caller, f"g{number}")
         assert len(caller.outside) <= audit_trail.OUTSIDE_GROUPS_MAX
@@ -405,7 +405,7 @@ def test_a_partition_of_the_audit_topic_that_is_away_holds_up_no_other(
     harness.audit.away_keys = set()
     harness.wait(2 * audit_queue.RETRY_S_MAX)
     assert [each.new_offset for each in harness.audit.records if each.group == "a"] == [1, 2]
-    assert not harness.coordinator.trail.is_behind
+    assert not harness.coordinator.audit_trail.is_behind
 
 
 def test_changes_by_hand_are_recorded_before_the_commits_of_others(
@@ -437,7 +437,7 @@ def test_who_was_answered_is_forgotten_while_the_record_waits(harness: Coordinat
     assert asked.is_answered
     del asked
     assert known() is None
-    assert harness.coordinator.trail._noted > harness.coordinator.trail.written
+    assert harness.coordinator.audit_trail._noted > harness.coordinator.audit_trail.written
 
 
 def test_an_answer_that_fails_does_not_end_the_trail(
@@ -471,7 +471,7 @@ def test_a_request_that_deletes_more_than_there_is_room_for_loses_no_record(
     assert asked.is_answered
     assert len(records) == 80
     assert {each.group for each in records} == set(names)
-    assert harness.coordinator.trail.lost == 0
+    assert harness.coordinator.audit_trail.lost == 0
 
 
 def test_what_is_deleted_and_waits_to_be_noted_is_bounded(
@@ -482,7 +482,7 @@ def test_what_is_deleted_and_waits_to_be_noted_is_bounded(
         harness.commit(5, group=ONLY_OFFSETS, index=index)
     assert delete(harness, ONLY_OFFSETS).is_answered
     assert recorded(harness) == []
-    assert harness.coordinator.trail.lost == 4
+    assert harness.coordinator.audit_trail.lost == 4
 
 
 def test_what_waits_is_bounded_and_what_is_lost_is_counted(
@@ -494,7 +494,7 @@ def test_what_waits_is_bounded_and_what_is_lost_is_counted(
     asked = [harness.commit(offset) for offset in range(10)]
     harness.wait(audit_trail.HELD_S + 1)
     assert all(each.is_answered for each in asked)
-    trail = harness.coordinator.trail
+    trail = harness.coordinator.audit_trail
     assert trail.lost == 7
     harness.audit.is_away = False
     harness.wait(audit_queue.RETRY_S_MAX)
@@ -519,7 +519,7 @@ def test_a_stop_in_order_does_not_wait_for_ever(
     harness.audit.is_away = True
     harness.commit(1)
     began = harness.loop.time()
-    harness.loop.run_until_complete(harness.coordinator.trail.drain())
+    harness.loop.run_until_complete(harness.coordinator.audit_trail.drain())
     assert harness.loop.time() - began == pytest.approx(audit_trail.DRAIN_S)
     assert "stopped with audit records to write" in caplog.text
 

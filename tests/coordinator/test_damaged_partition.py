@@ -202,11 +202,11 @@ def test_no_flipped_bit_in_a_batch_makes_its_groups_appear_without_offset(
     )
     batch.assign(data, 5, 2)
     data[place % len(data)] ^= 1 << bit
-    unread = DamagedRecords()
-    unread.add(Damage(5, 8, bytes(data)))
-    unread.loaded({A, B, C})
-    assert unread.may_concern(B)
-    assert unread.may_concern(C)
+    damaged = DamagedRecords()
+    damaged.add(Damage(5, 8, bytes(data)))
+    damaged.loaded({A, B, C})
+    assert damaged.may_concern(B)
+    assert damaged.may_concern(C)
 
 
 def members(group: str, *names: str, generation: int = 1) -> list[tuple[bytes, bytes]]:
@@ -296,8 +296,8 @@ def test_a_group_that_may_have_members_does_not_expire(
     harness = start(unread_metadata, make_harness)
     group = harness.group(A)
     harness.loop.wall_shift_ms += 365 * 24 * 3_600_000
-    assert harness.coordinator.expiry.sweep(group) == 0
-    assert harness.coordinator.expiry.sweep(harness.group(C)) == 1
+    assert harness.coordinator.expiration.sweep(group) == 0
+    assert harness.coordinator.expiration.sweep(harness.group(C)) == 1
     assert harness.committed(group=A) == 10
 
 

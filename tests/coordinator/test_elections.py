@@ -115,7 +115,7 @@ def test_leadership_that_flaps_within_one_load_leaves_one_owner_and_all_data(
             break
     harness.turn()
     assert harness.committed() == 9
-    assert sum(term.partition == G for term in harness.coordinator.directory.terms()) == 1
+    assert sum(term.partition == G for term in harness.coordinator.registry.terms()) == 1
     assert harness.group().term.leader_epoch == 5
 
 
@@ -125,7 +125,7 @@ def test_a_load_that_loses_leadership_leaves_nothing_behind(harness: Coordinator
     harness.elect(G, 2)
     harness.coordinator.on_resigned(G, 3)
     harness.turn()
-    assert "g" not in harness.coordinator.directory.groups
+    assert "g" not in harness.coordinator.registry.groups
     assert harness.fetch(topics={"orders": [0]}).code is ErrorCode.NOT_COORDINATOR
 
 
@@ -148,7 +148,7 @@ def test_an_election_told_twice_is_one_load(harness: CoordinatorHarness) -> None
     harness.log.resign(G)
     harness.coordinator.on_resigned(G, 1)
     harness.elect(G, 1)
-    term = next(term for term in harness.coordinator.directory.terms() if term.partition == G)
+    term = next(term for term in harness.coordinator.registry.terms() if term.partition == G)
     harness.elect(G, 1)
     harness.turn()
     assert harness.group().term is term

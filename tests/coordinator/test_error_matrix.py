@@ -283,7 +283,10 @@ def test_loading_is_asked_before_ownership_so_that_clients_wait_instead_of_wande
     make_harness: Callable[..., CoordinatorHarness],
 ) -> None:
     harness = loading(make_harness)
-    assert harness.coordinator.directory.problem("known") is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    assert (
+        harness.coordinator.registry.ownership_problem("known")
+        is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    )
     harness.log.replicate(partition_of("known"))
     harness.turn()
     assert harness.committed(group="known") == 1

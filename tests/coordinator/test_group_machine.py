@@ -220,7 +220,7 @@ class GroupMachine(RuleBasedStateMachine):
     # -- what must hold ------------------------------------------------------------------------
 
     def group(self) -> Group | None:
-        return self.harness.coordinator.directory.groups.get("g")
+        return self.harness.coordinator.registry.groups.get("g")
 
     @invariant()
     def an_acknowledged_commit_is_served_or_a_later_one(self) -> None:
@@ -270,7 +270,7 @@ class GroupMachine(RuleBasedStateMachine):
             if member.sync is not None:
                 assert group.state is GroupState.COMPLETING
                 assert group.sync_timer.is_running or self.in_flight_store(group)
-            if not member.is_parked:
+            if not member.has_pending_request:
                 assert member.session.is_running
         for deadline in group.pending_members.values():
             assert deadline.is_running

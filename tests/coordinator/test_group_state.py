@@ -68,7 +68,7 @@ def test_a_group_of_any_state_dies_with_its_partition(
     group = harness.group()
     harness.coordinator.on_resigned(group.term.partition, None)
     assert group.state is GroupState.DEAD
-    assert "g" not in harness.coordinator.directory.groups
+    assert "g" not in harness.coordinator.registry.groups
 
 
 @pytest.mark.parametrize("state", GroupState)

@@ -127,7 +127,7 @@ def test_a_body_that_is_not_what_was_written_is_applied_or_refused(
     applying = Applying(Replay())
     with suppress(CorruptRecords, CorruptRequest):
         at_once(applying.feed(bytes(data)))
-        at_once(applying.replay.settle())
+        at_once(applying.replay.apply_deferred())
 
 
 def test_keys_of_version_0_are_not_kept() -> None:
@@ -171,14 +171,14 @@ class Kept:
         self.hosted.follow(build_batch([marker], timestamp_ms=1, is_control=True, **fields))  # type: ignore[arg-type]
         self.hosted.follow_mark(self.hosted.end)
 
-    def shadow(self) -> StandbyState:
-        shadow = StandbyState(self.replica)
-        for _ in shadow.advance(is_to_end=True):
+    def state(self) -> StandbyState:
+        state = StandbyState(self.replica)
+        for _ in state.advance(is_to_end=True):
             pass
-        return shadow
+        return state
 
     def save_whole(self) -> None:
-        self.save(capture(self.shadow()))
+        self.save(capture(self.state()))
 
     def save_increment(self) -> None:
         self.save(capture_increment(self.replica))
@@ -190,9 +190,9 @@ class Kept:
 
     def check(self, read_again: int) -> None:
         """A load is the fold over the log, and reads so many of its records."""
-        shadow = self.shadow()
-        assert content(shadow.replay) == folded(self.hosted.batches, self.hosted.end)
-        assert shadow.replay.count == read_again
+        state = self.state()
+        assert content(state.replay) == folded(self.hosted.batches, self.hosted.end)
+        assert state.replay.count == read_again
 
 
 def finished(steps: Generator[None, None, Captured | None]) -> Captured | None:
@@ -507,7 +507,7 @@ def test_a_partition_that_a_snapshot_makes_short_is_loaded_first(
     first: list[int] = []
     while not first:
         harness.turn(1)
-        terms = harness.coordinator.directory.terms()
+        terms = harness.coordinator.registry.terms()
         first = [each.partition for each in terms if each.groups]
     assert first == [G]
 
@@ -525,7 +525,7 @@ def test_no_snapshot_is_written_while_a_partition_loads(
     harness.coordinator.standbys.tail_max = 1
     for offset in range(4):
         harness.commit(offset)
-    assert harness.coordinator.directory.is_loading
+    assert harness.coordinator.registry.is_loading
     harness.wait(3 * standby.CHECK_LED_S)
     assert not log.partition(G).files
     log.replicate(other)

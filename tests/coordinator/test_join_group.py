@@ -68,10 +68,10 @@ def test_an_abandoned_member_id_delays_a_join_by_at_most_its_session_timeout(
 
 def test_a_promised_member_id_may_leave_and_then_delays_nobody(harness: CoordinatorHarness) -> None:
     (member,) = harness.stable()
-    promised = harness.join(version=4).answer.member_id
+    pending = harness.join(version=4).answer.member_id
     asked = harness.join(member)
     assert not asked.is_answered
-    assert harness.leave(promised).answer.members[0].error_code == 0
+    assert harness.leave(pending).answer.members[0].error_code == 0
     assert asked.code is ErrorCode.NONE
 
 
@@ -167,7 +167,7 @@ def test_a_session_timeout_out_of_bounds_is_refused(
     harness: CoordinatorHarness, timeout_ms: int
 ) -> None:
     assert harness.join(session_timeout_ms=timeout_ms).code is ErrorCode.INVALID_SESSION_TIMEOUT
-    assert "g" not in harness.coordinator.directory.groups
+    assert "g" not in harness.coordinator.registry.groups
 
 
 @pytest.mark.parametrize(("protocol_type", "protocols"), [("", {"range": b""}), ("consumer", {})])

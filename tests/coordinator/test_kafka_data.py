@@ -77,7 +77,7 @@ def test_the_offsets_of_a_group_are_what_kafka_answered(
 
 
 def test_no_other_group_is_there(taken_over: CoordinatorHarness) -> None:
-    groups = taken_over.coordinator.directory.groups
+    groups = taken_over.coordinator.registry.groups
     assert {name for name, group in groups.items() if group.offsets.committed} == OFFSETS.keys()
 
 
@@ -100,10 +100,10 @@ def test_a_static_member_is_still_in_its_group_until_its_session_ends(
 @pytest.mark.parametrize("vector", VECTORS["group_partition"], ids=lambda v: repr(v["group"]))
 @pytest.mark.parametrize("count", [1, 3, 50])
 def test_a_group_lives_in_the_partition_kafka_gives_it(vector: dict[str, Any], count: int) -> None:
-    directory = GroupRegistry()
-    directory.start(count)
+    registry = GroupRegistry()
+    registry.start(count)
     group = bytes.fromhex(vector["group_utf8_hex"]).decode()
-    assert directory.partition_of(group) == vector[f"partition_{count}"]
+    assert registry.partition_of(group) == vector[f"partition_{count}"]
 
 
 def test_commit_tombstone_group_and_group_tombstone_amount_to_nothing() -> None:

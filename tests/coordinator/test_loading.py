@@ -306,7 +306,7 @@ def test_others_run_while_a_large_partition_loads(
     gaps = []
 
     async def neighbour() -> None:
-        while harness.coordinator.directory.is_loading:
+        while harness.coordinator.registry.is_loading:
             before = loop.looks
             await asyncio.sleep(0)
             gaps.append((loop.looks - before) * 0.0001)
@@ -315,7 +315,7 @@ def test_others_run_while_a_large_partition_loads(
     assert len(gaps) > 20
     # the loop itself looks at the clock too
     assert max(gaps) < 1.5 * SLICE_S
-    assert len(harness.coordinator.directory.groups) == 20_000
+    assert len(harness.coordinator.registry.groups) == 20_000
 
 
 # -- old keys and the fold -------------------------------------------------------------------

@@ -204,8 +204,8 @@ def test_very_many_groups_are_deleted_over_many_turns(
     harness: CoordinatorHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     names = [f"group-{number}" for number in range(COUNT)]
-    harness.coordinator.directory.groups.clear()
-    looked = Counter(harness.coordinator.directory, "problem", lambda _: 1, monkeypatch)
+    harness.coordinator.registry.groups.clear()
+    looked = Counter(harness.coordinator.registry, "ownership_problem", lambda _: 1, monkeypatch)
     asked = harness.hand_in(
         "delete_groups", delete_groups.DeleteGroupsRequest(groups_names=names), 1
     )
@@ -247,7 +247,7 @@ def worked(harness: CoordinatorHarness, work: Generator[None, None, T]) -> tuple
         harness.turn(1)
 
 
-def committing(count: int) -> offset_commit.OffsetCommitRequest:
+def offset_commit_in_turns(count: int) -> offset_commit.OffsetCommitRequest:
     """Partitions that exist and that do not, some named twice, one with too much metadata."""
     known = [
         offset_commit.Partition(partition_index=index % 4, committed_offset=index)
@@ -270,12 +270,14 @@ def committing(count: int) -> offset_commit.OffsetCommitRequest:
 def test_a_commit_of_very_many_partitions_is_judged_in_turns_as_a_short_one(
     harness: CoordinatorHarness,
 ) -> None:
-    short = harness.hand_in("offset_commit", committing(MANY), 7)
+    short = harness.hand_in("offset_commit", offset_commit_in_turns(MANY), 7)
     harness.wait(1)
     stored = [harness.committed(index=index) for index in range(4)]
     harness.commit(77, topic="orders")
     asked = Asked(7)
-    work = harness.coordinator.committing(committing(MANY), 7, CALLER, asked.reply)
+    work = harness.coordinator.offset_commit_in_turns(
+        offset_commit_in_turns(MANY), 7, CALLER, asked.reply
+    )
     assert worked(harness, work)[1] >= MANY // STEPS_PER_TURN
     harness.wait(1)
     assert asked.answer == short.answer
@@ -286,7 +288,9 @@ def test_a_commit_whose_group_moves_while_it_is_judged_is_refused(
     harness: CoordinatorHarness,
 ) -> None:
     asked = Asked(7)
-    work = harness.coordinator.committing(committing(MANY), 7, CALLER, asked.reply)
+    work = harness.coordinator.offset_commit_in_turns(
+        offset_commit_in_turns(MANY), 7, CALLER, asked.reply
+    )
     next(work)
     harness.coordinator.resign()
     worked(harness, work)
@@ -299,7 +303,12 @@ def test_a_commit_that_no_batch_can_hold_is_refused_before_one_is_made(
 ) -> None:
     monkeypatch.setattr(harness.log, "bytes_max", 50)
     asked = Asked(7)
-    worked(harness, harness.coordinator.committing(committing(MANY), 7, CALLER, asked.reply))
+    worked(
+        harness,
+        harness.coordinator.offset_commit_in_turns(
+            offset_commit_in_turns(MANY), 7, CALLER, asked.reply
+        ),
+    )
     first, *_ = asked.answer.topics[0].partitions
     assert first.error_code == ErrorCode.INVALID_COMMIT_OFFSET_SIZE
     assert harness.committed() == -1
@@ -312,9 +321,9 @@ def test_very_many_offsets_are_fetched_in_turns_as_in_one(
     harness.commit(5)
     topic = offset_fetch.Topic(name="orders", partition_indexes=list(range(MANY)))
     request = offset_fetch.OffsetFetchRequest(group_id="g", topics=[topic, topic])
-    answer, turns = worked(harness, harness.coordinator.answering_offset_fetch(request, version))
+    answer, turns = worked(harness, harness.coordinator.offset_fetch_in_turns(request, version))
     assert turns >= MANY // STEPS_PER_TURN
-    assert answer == harness.coordinator.answer_offset_fetch(request, version)
+    assert answer == harness.coordinator.offset_fetch_now(request, version)
 
 
 def test_offsets_of_a_group_that_moves_while_they_are_fetched_are_not_told(
@@ -323,7 +332,7 @@ def test_offsets_of_a_group_that_moves_while_they_are_fetched_are_not_told(
     harness.commit(5)
     topic = offset_fetch.Topic(name="orders", partition_indexes=list(range(MANY)))
     request = offset_fetch.OffsetFetchRequest(group_id="g", topics=[topic])
-    work = harness.coordinator.answering_offset_fetch(request, 7)
+    work = harness.coordinator.offset_fetch_in_turns(request, 7)
     next(work)
     harness.coordinator.resign()
     answer, _ = worked(harness, work)
@@ -335,7 +344,7 @@ def test_offsets_of_very_many_groups_are_fetched_in_turns(harness: CoordinatorHa
     every = offset_fetch.Group(group_id="g", topics=None)
     others = [offset_fetch.Group(group_id=f"{number}", topics=[]) for number in range(MANY)]
     request = offset_fetch.OffsetFetchRequest(groups=[every, *others, every])
-    answer, turns = worked(harness, harness.coordinator.answering_offset_fetch(request, 8))
+    answer, turns = worked(harness, harness.coordinator.offset_fetch_in_turns(request, 8))
     assert turns >= MANY // STEPS_PER_TURN
     assert [one.group_id for one in answer.groups] == ["g", *(one.group_id for one in others)]
     assert answer.groups[0].topics[0].partitions[0].committed_offset == 5
@@ -369,7 +378,7 @@ def test_a_list_of_groups_that_names_very_many_states_takes_many_turns(
     assert [one.group_id for one in asked.answer.groups] == ["g"]
 
 
-def farewells(caplog: pytest.LogCaptureFixture) -> list[str]:
+def removals(caplog: pytest.LogCaptureFixture) -> list[str]:
     return [one.getMessage() for one in caplog.records if "removed" in one.getMessage()]
 
 
@@ -380,7 +389,7 @@ def test_a_group_that_loses_very_many_members_logs_few_lines(
     caplog.set_level(logging.INFO)
     crowded.wait(12)
     assert crowded.group().state is GroupState.EMPTY
-    *lines, summary = farewells(caplog)
+    *lines, summary = removals(caplog)
     assert len(lines) == REMOVALS_LOGGED
     assert all("its session timed out" in line for line in lines)
     assert summary == f"removed further members group=g count={COUNT - REMOVALS_LOGGED}"
@@ -394,4 +403,4 @@ def test_members_who_go_one_by_one_have_their_lines(
         [member] = harness.stable(1)
         leaving(harness, [member])
         harness.turn()
-    assert len(farewells(caplog)) == REMOVALS_LOGGED + 1
+    assert len(removals(caplog)) == REMOVALS_LOGGED + 1

@@ -127,7 +127,7 @@ def test_who_did_not_join_again_goes_turn_by_turn_and_the_others_go_on(
     newcomer = crowded.hand_in("join_group", joining(COUNT), 2)
     crowded.turn()
     assert group.state is GroupState.PREPARING
-    crowded.coordinator._rebalancer._complete(group)
+    crowded.coordinator._rebalancer._complete_join(group)
     late = crowded.hand_in("join_group", joining(COUNT - 1, members[-1]), 2)
     assert not late.is_answered
     gone = in_turns(crowded.loop, lambda: COUNT - len(group.members), 0.1, monkeypatch)
@@ -142,10 +142,10 @@ def test_a_session_does_not_end_while_its_answer_is_due(crowded: CoordinatorHarn
     group = crowded.group()
     last = list(group.members.values())[-1]
     last.is_new = False
-    crowded.coordinator._rebalancer._complete(group)
+    crowded.coordinator._rebalancer._complete_join(group)
     assert last.join is None
     assert not asked[-1].is_answered
-    crowded.coordinator._rebalancer._session_is_over(group, last)
+    crowded.coordinator._rebalancer._session_expired(group, last)
     crowded.turn(20)
     assert last.member_id in group.members
     assert asked[-1].code is ErrorCode.NONE
@@ -155,8 +155,8 @@ def test_a_group_that_ends_while_it_answers_answers_everybody(crowded: Coordinat
     asked = [crowded.hand_in("join_group", joining(number), 2) for number in range(COUNT)]
     crowded.turn()
     group = crowded.group()
-    crowded.coordinator._rebalancer._complete(group)
-    crowded.coordinator._rebalancer.bury(group, ErrorCode.NOT_COORDINATOR)
+    crowded.coordinator._rebalancer._complete_join(group)
+    crowded.coordinator._rebalancer.mark_dead(group, ErrorCode.NOT_COORDINATOR)
     crowded.turn(20)
     assert all(one.is_answered for one in asked)
     assert not any(member.session.is_running for member in group.members.values())
@@ -165,11 +165,11 @@ def test_a_group_that_ends_while_it_answers_answers_everybody(crowded: Coordinat
 def test_up_to_a_slice_is_done_at_once_and_more_in_turns() -> None:
     loop = SimulatedLoop(1)
     done: list[int] = []
-    slices = CooperativeScheduler(loop)
-    slices.run(range(ITEMS_PER_TURN), done.append, lambda: done.append(-1))
+    scheduler = CooperativeScheduler(loop)
+    scheduler.run(range(ITEMS_PER_TURN), done.append, lambda: done.append(-1))
     assert done == [*range(ITEMS_PER_TURN), -1]
     done.clear()
-    slices.run(range(2 * ITEMS_PER_TURN + 1), done.append, lambda: done.append(-1))
+    scheduler.run(range(2 * ITEMS_PER_TURN + 1), done.append, lambda: done.append(-1))
     assert len(done) == ITEMS_PER_TURN
     rig_turns(loop)
     assert done == [*range(2 * ITEMS_PER_TURN + 1), -1]

@@ -27,13 +27,13 @@ def test_nobody_gets_an_assignment_before_the_leader_gave_it_and_it_is_stored(
     second = harness.join()
     harness.join(first)
     follower = second.answer.member_id
-    waits = harness.sync(follower, 2)
+    is_waiting = harness.sync(follower, 2)
     harness.log.is_replicated = False
     leads = harness.sync(first, 2, {follower: b"one", "stranger": b"x"})
-    assert not waits.is_answered
+    assert not is_waiting.is_answered
     assert not leads.is_answered
     harness.log.replicate(harness.group().term.partition)
-    assert waits.answer.assignment == b"one"
+    assert is_waiting.answer.assignment == b"one"
     assert leads.answer.assignment == b""
     assert harness.sync(follower, 2).answer.assignment == b"one"
 
@@ -55,9 +55,9 @@ def test_an_assignment_that_cannot_be_stored_is_told_to_all_and_starts_a_rebalan
     second = harness.join()
     harness.join(first)
     harness.log.append_fails_with = append_code
-    waits = harness.sync(second.answer.member_id, 2)
+    is_waiting = harness.sync(second.answer.member_id, 2)
     assert harness.sync(first, 2, {first: b"all"}).code is told
-    assert waits.code is told
+    assert is_waiting.code is told
     assert harness.group().state is GroupState.PREPARING
 
 
@@ -66,19 +66,19 @@ def test_a_second_sync_of_one_member_answers_the_first_with_16(harness: Coordina
     second = harness.join()
     harness.join(first)
     follower = second.answer.member_id
-    superseded, waits = harness.sync(follower, 2), harness.sync(follower, 2)
+    superseded, is_waiting = harness.sync(follower, 2), harness.sync(follower, 2)
     assert superseded.code is ErrorCode.NOT_COORDINATOR
     harness.sync(first, 2, {follower: b"one"})
-    assert waits.answer.assignment == b"one"
+    assert is_waiting.answer.assignment == b"one"
 
 
 def test_a_new_rebalance_answers_parked_syncs_with_27(harness: CoordinatorHarness) -> None:
     first = harness.join().answer.member_id
     second = harness.join()
     harness.join(first)
-    waits = harness.sync(second.answer.member_id, 2)
+    is_waiting = harness.sync(second.answer.member_id, 2)
     harness.join()
-    assert waits.code is REBALANCE
+    assert is_waiting.code is REBALANCE
 
 
 def test_an_assignment_stored_too_late_for_its_generation_is_not_given_out(
@@ -169,9 +169,9 @@ def test_a_member_that_leaves_has_its_own_waiting_requests_answered_25(
     first = harness.join().answer.member_id
     second = harness.join()
     harness.join(first)
-    waits = harness.sync(second.answer.member_id, 2)
+    is_waiting = harness.sync(second.answer.member_id, 2)
     harness.leave(second.answer.member_id)
-    assert waits.code is ErrorCode.UNKNOWN_MEMBER_ID
+    assert is_waiting.code is ErrorCode.UNKNOWN_MEMBER_ID
 
 
 def test_a_resignation_answers_joins_and_syncs_with_16(harness: CoordinatorHarness) -> None:

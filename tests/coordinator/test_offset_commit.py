@@ -105,7 +105,7 @@ def test_a_commit_with_a_generation_to_an_unknown_group_is_an_illegal_generation
 ) -> None:
     asked = harness.commit(1, member_id="m", generation_id_or_member_epoch=3)
     assert codes_of(asked) == [ErrorCode.ILLEGAL_GENERATION]
-    assert "g" not in harness.coordinator.directory.groups
+    assert "g" not in harness.coordinator.registry.groups
 
 
 def test_a_member_commits_in_its_own_generation_only(harness: CoordinatorHarness) -> None:
@@ -156,7 +156,7 @@ def test_an_unknown_topic_or_partition_is_refused_before_the_group_is_looked_at(
     request = commit_of([("nowhere", 0, 1, ""), ("orders", 4, 1, ""), ("orders", -1, 1, "")])
     unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert codes_of(harness.ask("offset_commit", request, 8)) == [unknown] * 3
-    assert "g" not in harness.coordinator.directory.groups
+    assert "g" not in harness.coordinator.registry.groups
 
 
 def test_of_a_partition_named_twice_the_later_entry_wins_and_answers_once(

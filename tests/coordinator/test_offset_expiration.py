@@ -61,7 +61,7 @@ def test_a_group_loses_all_a_retention_after_it_became_empty_and_none_before(
     assert harness.committed() == 1
     harness.wait(240)
     assert harness.committed() == -1
-    assert "g" not in harness.coordinator.directory.groups
+    assert "g" not in harness.coordinator.registry.groups
 
 
 def test_a_group_that_only_keeps_offsets_loses_each_by_its_commit_time(
@@ -111,7 +111,7 @@ def test_an_expired_group_leaves_tombstones_and_a_reload_finds_nothing(
     erased = {record.key for record in harness.log.records(G) if record.value is None}
     assert erased == {offset_key("g", "orders", 0), group_key("g")}
     harness.reload()
-    assert "g" not in harness.coordinator.directory.groups
+    assert "g" not in harness.coordinator.registry.groups
 
 
 def test_a_group_that_never_had_members_leaves_no_tombstone_of_its_own(
@@ -151,16 +151,16 @@ def test_a_rebalancing_group_never_loses_offsets(
 
 
 def test_a_group_with_a_promised_member_id_is_kept(harness: CoordinatorHarness) -> None:
-    promised = harness.join(version=4, session_timeout_ms=120_000).answer.member_id
+    pending = harness.join(version=4, session_timeout_ms=120_000).answer.member_id
     harness.wait(61)
-    assert harness.join(promised, version=4, session_timeout_ms=120_000).code == 0
+    assert harness.join(pending, version=4, session_timeout_ms=120_000).code == 0
 
 
 def test_an_empty_group_without_offsets_goes_at_the_next_look(harness: CoordinatorHarness) -> None:
     (member,) = harness.stable()
     harness.leave(member)
     harness.wait(61)
-    assert "g" not in harness.coordinator.directory.groups
+    assert "g" not in harness.coordinator.registry.groups
 
 
 def test_a_deleted_topic_takes_its_offsets_out_of_every_group_at_once(
@@ -193,7 +193,7 @@ def test_a_group_that_died_while_others_were_looked_at_is_left_alone(
     harness.commit(1)
     group = harness.group()
     harness.coordinator.on_resigned(G, None)
-    assert harness.coordinator.expiry.sweep(group) == 0
+    assert harness.coordinator.expiration.sweep(group) == 0
 
 
 # -- the rule by itself --------------------------------------------------------------------------

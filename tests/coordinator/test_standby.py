@@ -138,7 +138,7 @@ def test_deltas_are_bounded(node: Following, monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(uncommitted_batches, "BYTES_MAX", 300)
     for offset in range(50):
         node.append(offset)
-    assert len(node.coordinator.standbys[G].deltas) < 5
+    assert len(node.coordinator.standbys[G].uncommitted) < 5
     node.hosted.follow_mark(50)
     node.wait(0.1)
     node.fail_over()
@@ -208,7 +208,7 @@ def test_a_warm_partition_waits_for_no_cold_one() -> None:
     node.turn(3)
     node.log.replicate(G)
     assert node.committed() == 7
-    assert node.coordinator.directory.is_loading
+    assert node.coordinator.registry.is_loading
     node.close()
 
 
@@ -219,7 +219,7 @@ def test_a_replica_that_goes_leaves_no_shadow_behind(node: Following, how: str) 
     node.hosted.follow_mark(1)
     node.turn()
     hosted = node.hosted
-    shadow = weakref.ref(node.coordinator.standbys[G].replay)
+    state = weakref.ref(node.coordinator.standbys[G].replay)
     hosted.is_gone = True
     if how == "stopped":
         node.coordinator.standbys.close()
@@ -229,7 +229,7 @@ def test_a_replica_that_goes_leaves_no_shadow_behind(node: Following, how: str) 
     assert len(node.coordinator.standbys) == 0
     assert hosted.watcher is None
     gc.collect()
-    assert shadow() is None
+    assert state() is None
 
 
 def test_groups_that_are_gone_leave_nothing_in_a_shadow(node: Following) -> None:
@@ -239,10 +239,10 @@ def test_groups_that_are_gone_leave_nothing_in_a_shadow(node: Following) -> None
         node.hosted.follow(build_batch([(key, None)], timestamp_ms=1))
     node.hosted.follow_mark(400)
     node.wait(0.1)
-    shadow = node.coordinator.standbys[G]
-    assert shadow.position == 400
-    assert shadow.replay.offsets == {}
-    assert len(shadow.deltas) == 0 or shadow.deltas.take(400) is None
+    state = node.coordinator.standbys[G]
+    assert state.position == 400
+    assert state.replay.offsets == {}
+    assert len(state.uncommitted) == 0 or state.uncommitted.take(400) is None
 
 
 def test_a_leader_writes_a_snapshot_when_the_log_since_the_last_one_is_long(

@@ -341,15 +341,15 @@ class StandbyMachine(RuleBasedStateMachine):
         self.harness.wait(0.2)
         hosted = self.hosted
         if self.is_followed:
-            ward = self.harness.coordinator.standbys[G]
+            kept_state = self.harness.coordinator.standbys[G]
             # a load that lost leadership has left what it read above the mark
-            assert hosted.high_watermark <= ward.position <= hosted.end
-            assert content(ward.replay) == folded(hosted.batches, ward.position)
+            assert hosted.high_watermark <= kept_state.position <= hosted.end
+            assert content(kept_state.replay) == folded(hosted.batches, kept_state.position)
         elif hosted.high_watermark == hosted.end:
             expected = folded(hosted.batches, hosted.end)
             served = {
                 (group.group_id, *partition): (commit.offset, commit.record_offset)
-                for group in self.harness.coordinator.directory
+                for group in self.harness.coordinator.registry
                 for partition, commit in group.offsets.committed.items()
             }
             assert served == expected.offsets

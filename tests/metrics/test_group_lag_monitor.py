@@ -88,7 +88,7 @@ def test_groups_beyond_the_bound_are_counted_without_their_lag(
 
     async def looked() -> tuple[list[int], int]:
         made = GroupLagMonitor(
-            harness.coordinator.directory, NOBODY, interval_ms=1, now_ms=lambda: 0
+            harness.coordinator.registry, NOBODY, interval_ms=1, now_ms=lambda: 0
         )
         groups, beyond = await made._look()
         return [len(each.offsets) for each in groups], beyond

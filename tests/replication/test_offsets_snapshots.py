@@ -103,14 +103,14 @@ class Node:
 
     async def save_whole(self) -> None:
         """As when a segment was rolled; a stop writes increments of this log."""
-        captured = at_once(capture(self.shadow()))
+        captured = at_once(capture(self.state()))
         if captured is not None:
             await write(self.replica, captured)
 
-    def shadow(self) -> StandbyState:
-        shadow = StandbyState(self.replica)
-        at_once(shadow.advance(is_to_end=True))
-        return shadow
+    def state(self) -> StandbyState:
+        state = StandbyState(self.replica)
+        at_once(state.advance(is_to_end=True))
+        return state
 
     def fold(self) -> Folded:
         start, _, end = self.replica.bounds()
@@ -142,8 +142,8 @@ async def story(seed: int) -> Counter[tuple[str, ...]]:
     for epoch in range(LIVES):
         node = Node(files, epoch)
         await node.start()
-        shadow = node.shadow()
-        assert content(shadow.replay) == node.fold(), f"life {epoch} of seed {seed}"
+        state = node.state()
+        assert content(state.replay) == node.fold(), f"life {epoch} of seed {seed}"
         begun[tuple(node.kept)] += 1
         files.arm(chance.randrange(10, 120))
         try:
@@ -186,9 +186,9 @@ async def test_a_load_reads_the_snapshot_and_only_the_tail_of_the_log(kind: str)
     node, chance = Node(disk(), 0), Random(1)
     await settled(node, chance, kind)
     node.write(chance, 2)
-    shadow = node.shadow()
-    assert content(shadow.replay) == node.fold()
-    assert shadow.replay.count == 2
+    state = node.state()
+    assert content(state.replay) == node.fold()
+    assert state.replay.count == 2
 
 
 @in_simulated_time
@@ -217,7 +217,7 @@ async def test_a_flipped_bit_costs_the_snapshot_and_nothing_else(kind: str) -> N
         data = bytearray(whole)
         data[place] ^= 1 << place % 8
         node.disk.write_atomically(node.path(kind), bytes(data))
-        assert content(node.shadow().replay) == expected, f"byte {place}"
+        assert content(node.state().replay) == expected, f"byte {place}"
         assert not node.kept
 
 
@@ -227,7 +227,7 @@ async def test_a_snapshot_that_was_cut_short_is_not_used(kind: str) -> None:
     node = Node(disk(), 0)
     await settled(node, Random(1), kind)
     del node.disk._files[node.path(kind)].data[-5:]
-    assert content(node.shadow().replay) == node.fold()
+    assert content(node.state().replay) == node.fold()
     assert not node.kept
 
 
@@ -246,7 +246,7 @@ async def test_a_snapshot_of_another_leaders_history_is_not_used(kind: str) -> N
     for _ in range(40):
         node.write(chance)
     node.disk.write_atomically(node.path(kind), kept)
-    assert content(node.shadow().replay) == node.fold()
+    assert content(node.state().replay) == node.fold()
     assert not node.kept
 
 
@@ -259,7 +259,7 @@ async def test_a_snapshot_below_what_was_compacted_is_not_used(text: bytes, kind
     await settled(node, chance, kind)
     node.write(chance)
     node.disk.write_atomically(HOME / CLEANED, text)
-    assert content(node.shadow().replay) == node.fold()
+    assert content(node.state().replay) == node.fold()
     assert not node.kept
 
 
@@ -269,7 +269,7 @@ async def test_a_snapshot_goes_when_the_log_starts_elsewhere(kind: str) -> None:
     node, chance = Node(disk(), 0), Random(1)
     await settled(node, chance, kind)
     node.partition.log.advance_start(60)
-    assert content(node.shadow().replay) == folded([], 0) or not node.kept
+    assert content(node.state().replay) == folded([], 0) or not node.kept
     assert not node.kept
 
 
