@@ -71,6 +71,7 @@ class JoinGroupHandler:
     ) -> None:
         self._registry = registry
         self._rebalancer = rebalancer
+        self._sessions = rebalancer.sessions
         self._config = config
         self._random = randomness
 
@@ -106,12 +107,7 @@ class JoinGroupHandler:
         code = ErrorCode.NONE if is_known else self._registry.ownership_problem(request.group_id)
         if code:
             return code
-        config = self._config
-        if not (
-            config.session_timeout_min_ms
-            <= request.session_timeout_ms
-            <= config.session_timeout_max_ms
-        ):
+        if not self._sessions.is_allowed(request.session_timeout_ms):
             return ErrorCode.INVALID_SESSION_TIMEOUT
         if request.member_id and not is_known:
             return ErrorCode.UNKNOWN_MEMBER_ID
@@ -203,7 +199,7 @@ class JoinGroupHandler:
             return
         member = group.members[member_id]
         if self._changes_nothing(group, member, terms):
-            self._rebalancer.renew_session(member)
+            self._sessions.renew(member)
             waiting.respond(rebalance_responses.joined(group, member))
             return
         terms.hold_for(group, member)
@@ -239,7 +235,7 @@ class JoinGroupHandler:
         group.rename(member, member_id)
         terms.hold_for(group, member)
         self._rebalancer.await_join(group, member, waiting)
-        self._rebalancer.renew_session(member)
+        self._sessions.renew(member)
         if group.state is GroupState.STABLE and group.select_protocol() == group.protocol:
             on_committed = partial(
                 self._returned, group, member, waiting, before, old_id, old_leader or ""
@@ -265,7 +261,7 @@ class JoinGroupHandler:
         if member.join is not waiting or group.state is not GroupState.STABLE:
             return  # answered meanwhile, or part of a rebalance that answers it
         group.take_join(member)
-        self._rebalancer.renew_session(member)
+        self._sessions.renew(member)
         version = waiting.version
         if code:
             group.rename(member, old_id)

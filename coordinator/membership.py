@@ -41,6 +41,7 @@ class MembershipHandler:
         self._registry = registry
         self._groups = registry.groups
         self._rebalancer = rebalancer
+        self._sessions = rebalancer.sessions
 
     def _ownership_problem(self, group_id: str) -> ErrorCode:
         """The common gate; an id that is owned but unknown passes."""
@@ -66,7 +67,7 @@ class MembershipHandler:
         member = group.members[request.member_id]
         if group.state is GroupState.STABLE:
             self._rebalancer.sync_received(group, member)
-            self._rebalancer.renew_session(member)
+            self._sessions.renew(member)
             respond(rebalance_responses.synced(group, member))
             return
         assert group.state is GroupState.COMPLETING
@@ -125,7 +126,7 @@ class MembershipHandler:
             request.member_id, request.group_instance_id, request.generation_id
         )
         if not code:
-            self._rebalancer.renew_session(group.members[request.member_id])
+            self._sessions.renew(group.members[request.member_id])
             code = group.rules.heartbeat
         respond(HeartbeatResponse(error_code=code))
 

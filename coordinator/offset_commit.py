@@ -29,8 +29,7 @@ from .group import Group, Respond
 from .group_registry import GroupRegistry
 from .group_state import GroupState
 from .journal import COMMIT_ERRORS, Entry, Journal, OnCommitted
-from .metadata_limit import is_too_long
-from .offsets import Commit, TopicPartition
+from .offsets import Commit, TopicPartition, is_metadata_too_long
 from .ports import Caller, Topics
 from .rebalance import Rebalancer
 from .zookeeper_offsets import ZooKeeperOffsetsHandler
@@ -130,6 +129,7 @@ class OffsetCommitHandler:
         self._partition_count = topics.partition_count
         self._journal = journal
         self._rebalancer = rebalancer
+        self._sessions = rebalancer.sessions
         self._metadata_units_max = config.metadata_units_max
         self._now_ms = now_ms
         self._zookeeper = zookeeper
@@ -309,7 +309,7 @@ class OffsetCommitHandler:
     def _renew_session(self, group: Group, member_id: str) -> None:
         member = group.members.get(member_id)
         if member is not None:
-            self._rebalancer.renew_session(member)
+            self._sessions.renew(member)
 
     def _problem(self, request: OffsetCommitRequest) -> ErrorCode:
         """What holds for every known partition of a group that does not exist yet."""
@@ -325,7 +325,7 @@ class OffsetCommitHandler:
         if problem:
             return problem
         metadata = asked.committed_metadata
-        if metadata and is_too_long(metadata, self._metadata_units_max):
+        if metadata and is_metadata_too_long(metadata, self._metadata_units_max):
             return ErrorCode.OFFSET_METADATA_TOO_LARGE
         return _NONE
 

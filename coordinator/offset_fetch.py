@@ -25,7 +25,6 @@ from .group import Respond
 from .group_registry import GroupRegistry
 from .offsets import Offsets
 from .ports import Caller
-from .repeated_topics import merged
 from .zookeeper_offsets import ZooKeeperOffsetsHandler
 
 GROUPS_SINCE: Final = 8
@@ -166,7 +165,7 @@ class OffsetFetchHandler:
         if topics is None:
             topics = _all_of(offsets, is_stable=is_stable)
         elif len(topics) > 1:
-            topics = merged(topics)
+            topics = _merged(topics)
         committed = offsets.committed
         answer = []
         for topic in topics:
@@ -196,6 +195,18 @@ def refused(topics: Sequence[Topic], code: ErrorCode) -> list[TopicResult]:
         )
         for topic in topics
     ]
+
+
+def _merged(topics: Sequence[Topic]) -> Sequence[Topic]:
+    """The same with each topic once, its partitions together, as Kafka answers."""
+    by_name: dict[str, Topic] = {}
+    for topic in topics:
+        earlier = by_name.get(topic.name)
+        if earlier is not None:
+            indexes = [*earlier.partition_indexes, *topic.partition_indexes]
+            topic = Topic(name=topic.name, partition_indexes=indexes)
+        by_name[topic.name] = topic
+    return topics if len(by_name) == len(topics) else list(by_name.values())
 
 
 def _nothing(index: int, code: ErrorCode) -> PartitionResult:

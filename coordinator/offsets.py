@@ -22,6 +22,22 @@ def topic_partition(topic: str, partition: int) -> TopicPartition:
     return topic, partition
 
 
+METADATA_BYTES_MAX: Final = 32_767
+"""What a string of the offsets topic can hold, whatever ``offset.metadata.max.bytes`` allows."""
+
+
+def is_metadata_too_long(metadata: str, units_max: int) -> bool:
+    """Whether a commit with this metadata is refused.
+
+    ``units_max`` is ``offset.metadata.max.bytes``, which counts UTF-16 units in spite of its name:
+    Kafka compares it with the length of a Java string (docs/spec/coordinator.md §1.6, point 6).
+    """
+    if metadata.isascii():
+        return len(metadata) > min(units_max, METADATA_BYTES_MAX)
+    units = len(metadata.encode("utf-16-le")) // 2
+    return units > units_max or len(metadata.encode()) > METADATA_BYTES_MAX
+
+
 IN_FLIGHT: Final = -1
 DISCARDED: Final = -2
 

@@ -25,12 +25,10 @@ from .group_record import is_larger, record_of
 from .group_registry import GroupRegistry
 from .group_state import GroupState
 from .journal import GROUP_ERRORS, Journal, OnCommitted
+from .sessions import Sessions
 from .timer import Deadline, TimerQueue
 
 log = logging.getLogger(__name__)
-
-NEW_MEMBER_JOIN_TIMEOUT_MS: Final = 300_000
-"""How long a member may wait that was never answered: its client may be gone (KAFKA-7610)."""
 
 REMOVALS_LOGGED: Final = 20
 """Lines at INFO about members removed between two generations; the others are counted in one."""
@@ -52,6 +50,7 @@ class Rebalancer:
         self._config = config
         self._registry = registry
         self._timers = timers
+        self.sessions = Sessions(config, timers)
         self._journal = journal
         self._now_ms = now_ms
 
@@ -69,17 +68,12 @@ class Rebalancer:
         group.join_timer = Deadline(partial(self._join_expired, group))
         group.sync_timer = Deadline(partial(self._sync_expired, group))
         for member in group.members.values():
-            member.session = Deadline(partial(self._session_expired, group, member))
-
-    def renew_session(self, member: Member) -> None:
-        """A sign of life: its session starts anew, unless it still waits for its first answer."""
-        if not member.is_new:
-            self._timers.start(member.session, member.session_timeout_ms)
+            self.sessions.prepare(member, partial(self._session_expired, group, member))
 
     def resume(self, group: Group) -> None:
         """A group was loaded: its sessions start, and it shrinks if it is too large."""
         for member in group.members.values():
-            self.renew_session(member)
+            self.sessions.renew(member)
         if len(group.members) > self._config.group_members_max:
             self.prepare_rebalance(group, "group.max.size was lowered")
 
@@ -96,7 +90,7 @@ class Rebalancer:
         group.pending_members.clear()
 
         def refuse_member(member: Member) -> None:
-            self._timers.stop(member.session)
+            self.sessions.end(member)
             self.fail_pending_requests(group, member, code)
 
         self._scheduler.run(list(group.members.values()), refuse_member)
@@ -119,10 +113,10 @@ class Rebalancer:
         if pending is not None:
             self._timers.stop(pending)
         member.is_new = True
-        member.session = Deadline(partial(self._session_expired, group, member))
+        self.sessions.prepare(member, partial(self._session_expired, group, member))
         group.add(member, protocol_type)
         group.await_join(member, waiting)
-        self._timers.start(member.session, NEW_MEMBER_JOIN_TIMEOUT_MS)
+        self.sessions.begin_first_join(member)
         self.maybe_prepare_rebalance(group, f"member {member.member_id} joined")
 
     def await_join(self, group: Group, member: Member, waiting: PendingRequest) -> None:
@@ -156,7 +150,7 @@ class Rebalancer:
         log.log(
             level, "removed member group=%s member=%s: %s", group.group_id, member.member_id, reason
         )
-        self._timers.stop(member.session)
+        self.sessions.end(member)
         self.fail_pending_requests(group, member, ErrorCode.UNKNOWN_MEMBER_ID)
         group.remove(member)
 
@@ -396,7 +390,7 @@ class Rebalancer:
         """Renew the session of a member that is answered now, unless it has gone meanwhile."""
         member.is_answer_due = False
         if group.members.get(member.member_id) is member and group.state is not GroupState.DEAD:
-            self.renew_session(member)
+            self.sessions.renew(member)
 
     def _refuse_syncs(self, group: Group, code: ErrorCode) -> None:
         """No assignment holds any more: clear them, answer whoever waits for one."""
@@ -424,9 +418,8 @@ class Rebalancer:
     def _session_expired(self, group: Group, member: Member) -> None:
         if group.state is GroupState.DEAD or group.members.get(member.member_id) is not member:
             return
-        if member.is_waiting and not member.is_new:
-            return  # it waits for us; its session starts anew with the answer
-        self.remove(group, member, "its session timed out")
+        if self.sessions.has_expired(member):
+            self.remove(group, member, "its session timed out")
 
     def _pending_member_expired(self, group: Group, member_id: str) -> None:
         if group.pending_members.pop(member_id, None) is not None:

@@ -20,8 +20,7 @@ from barnabas.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFe
 from .config import CoordinatorConfig
 from .cooperative import CooperativeScheduler, Steps, Turn
 from .group import Respond
-from .metadata_limit import is_too_long
-from .offsets import TopicPartition
+from .offsets import TopicPartition, is_metadata_too_long
 from .ports import Topics, ZooKeeperOffsets
 
 log = logging.getLogger(__name__)
@@ -65,7 +64,7 @@ class ZooKeeperOffsetsHandler:
                 metadata = asked.committed_metadata or ""
                 if not self._is_known(partition):
                     codes[partition] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-                elif is_too_long(metadata, self._units_max):
+                elif is_metadata_too_long(metadata, self._units_max):
                     codes[partition] = ErrorCode.OFFSET_METADATA_TOO_LARGE
                 else:
                     offsets[partition] = asked.committed_offset
