@@ -14,7 +14,7 @@ from typing import Any
 log = logging.getLogger(__name__)
 
 
-class Tasks:
+class BackgroundTasks:
     """Background tasks of one object; its ``close`` ends them all.
 
     A task that raises is a bug of ours: it is logged once and told to ``on_failure``, so that

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-_TOLD_S: Final = 0.05
+_PROGRESS_INTERVAL_S: Final = 0.05
 
 
 class LoopThread:
@@ -163,7 +163,7 @@ class SyncConsumer:
     """
 
     def __init__(self, bootstrap: str | Sequence[str], *topics: str, **options: Any) -> None:
-        self._reached: tuple[Chunk, int] | None = None
+        self._progress: tuple[Chunk, int] | None = None
         self._thread = LoopThread("barnabas consumer")
         self._consumer = self._thread.begin(_started(Consumer, bootstrap, *topics, **options))
 
@@ -177,7 +177,7 @@ class SyncConsumer:
     ) -> SyncBatch | None:
         """What there is, up to ``max_records``; None when nothing came within ``timeout_s``."""
         batch = self._run(self._consumer.next_batch(max_records, timeout_s=timeout_s))
-        self._reached = None
+        self._progress = None
         return None if batch is None else SyncBatch(batch, self._thread)
 
     def batches(self, max_records: int = RECORDS_MAX) -> Iterator[SyncBatch]:
@@ -191,16 +191,16 @@ class SyncConsumer:
         """Records, one by one, for ever; the loop may be left and begun again."""
         while True:
             chunk = self._run(self._consumer.next_chunk())
-            told_at = time.monotonic()
+            reported_at = time.monotonic()
             for index, record in enumerate(chunk.records()):
-                self._reached = chunk, index
+                self._progress = chunk, index
                 yield record
-                if self._reached is None or self._reached[0] is not chunk:
+                if self._progress is None or self._progress[0] is not chunk:
                     break  # somebody moved away
-                if time.monotonic() - told_at > _TOLD_S:
+                if time.monotonic() - reported_at > _PROGRESS_INTERVAL_S:
                     if not self._run(self._consumer.may_continue(chunk)):
                         break
-                    told_at = time.monotonic()
+                    reported_at = time.monotonic()
 
     def commit(self, offsets: Offsets | None = None) -> None:
         """Commit ``offsets``, or where everything handed out so far ends; raises CommitFailed."""
@@ -217,12 +217,12 @@ class SyncConsumer:
     ) -> None:
         """Read exactly these."""
         self._run(self._consumer.assign(topic_partitions))
-        self._reached = None
+        self._progress = None
 
     def seek(self, topic_partition: TopicPartition, offset: int) -> None:
         """Read on at ``offset``."""
         self._run(_called(self._consumer.seek, topic_partition, offset))
-        self._reached = None
+        self._progress = None
 
     def position(self, topic_partition: TopicPartition) -> int | None:
         """The offset of the next record; None while nobody knows it."""
@@ -246,7 +246,7 @@ class SyncConsumer:
 
     def close(self) -> None:
         """Commit, if that is automatic, and leave the group."""
-        self._thread.end(lambda: self._told(self._consumer.close()))
+        self._thread.end(lambda: self._with_progress(self._consumer.close()))
 
     def __enter__(self) -> Self:
         """The consumer; it runs already."""
@@ -259,14 +259,14 @@ class SyncConsumer:
         trace: TracebackType | None,
     ) -> None:
         """Close; after an exception what is in hand is not committed by itself."""
-        self._thread.end(lambda: self._told(self._consumer.__aexit__(kind, error, trace)))
+        self._thread.end(lambda: self._with_progress(self._consumer.__aexit__(kind, error, trace)))
 
     def _run(self, work: Coroutine[Any, Any, T]) -> T:
-        return self._thread.run(self._told(work))
+        return self._thread.run(self._with_progress(work))
 
-    async def _told(self, work: Coroutine[Any, Any, T]) -> T:
-        if self._reached is not None:
-            self._consumer.mark_delivered(*self._reached)
+    async def _with_progress(self, work: Coroutine[Any, Any, T]) -> T:
+        if self._progress is not None:
+            self._consumer.mark_delivered(*self._progress)
         return await work
 
 

@@ -52,7 +52,7 @@ class History:
     since_ms: int | None = None
 
 
-class _Fold:
+class _CommitReplay:
     """The commits of some groups, from batches in the order of the log."""
 
     def __init__(self, groups: Collection[str], most: int) -> None:
@@ -123,16 +123,18 @@ async def read_histories(
     found: dict[str, History] = {}
     for topic_partition, its in by_place.items():
         start, end = starts.get(topic_partition, 0), ends.get(topic_partition, 0)
-        fold = _Fold(its, commits)
-        await _read(admin.cluster, topic_partition, fold, start, max(start, end - records_max), end)
-        found.update(fold.histories)
+        replay = _CommitReplay(its, commits)
+        await _read(
+            admin.cluster, topic_partition, replay, start, max(start, end - records_max), end
+        )
+        found.update(replay.histories)
     return found
 
 
 async def _read(
     cluster: Cluster,
     topic_partition: TopicPartition,
-    fold: _Fold,
+    replay: _CommitReplay,
     start: int,
     position: int,
     end: int,
@@ -143,9 +145,9 @@ async def _read(
         before = position
         for entry in entries(data, position):
             if not is_whole:
-                fold.begin(entry.max_timestamp)
+                replay.begin(entry.max_timestamp)
                 is_whole = True
-            fold.add(entry)
+            replay.add(entry)
             position = entry.last_offset + 1
         if position <= before:
             return  # the log was cut meanwhile

@@ -130,14 +130,14 @@ class ClassicMember:
         except TimeoutError:
             return
 
-    async def commit(self, *, patience_ms: int = 0) -> Failures:
+    async def commit(self, *, retry_for_ms: int = 0) -> Failures:
         """Store how far every partition of ours is consumed; why not, for those refused.
 
         UNKNOWN_MEMBER_ID says that a partition is another's by now, which we learn here.
         Raises KafkaError or ZooKeeperError when a store could not be asked.
         """
         async with self._lock:
-            return await self._commit(list(self._positions), patience_ms)
+            return await self._commit(list(self._positions), retry_for_ms)
 
     async def leave(self, *, commit: bool) -> None:
         """Give everything up; never raises. The end of the session tells the others."""
@@ -145,13 +145,13 @@ class ClassicMember:
             self._zookeeper.on_state.remove(self._session_changed)
             try:
                 if commit:
-                    await self._commit(list(self._positions), self._patience_ms)
+                    await self._commit(list(self._positions), self._retry_for_ms)
             except (KafkaError, ZooKeeperError) as error:
                 log.warning("could not commit at the end consumer=%s: %s", self._consumer_id, error)
             self._drop()
 
     @property
-    def _patience_ms(self) -> int:
+    def _retry_for_ms(self) -> int:
         config = self._config
         return config.offsets_commit_max_retries * config.offsets_channel_backoff_ms
 
@@ -202,7 +202,7 @@ class ClassicMember:
         self._stop_reading(topic_partitions)
         if self._config.auto_commit_enable:
             try:
-                await self._commit(topic_partitions, self._patience_ms)
+                await self._commit(topic_partitions, self._retry_for_ms)
             except (KafkaError, ZooKeeperError) as error:
                 log.warning("gave up partitions without a commit: %s", error)
         self._listener.before_releasing_partitions(topic_partitions)
@@ -253,7 +253,7 @@ class ClassicMember:
                 self._stream(topic_partition).fail(OffsetOutOfRange(*topic_partition, None))
 
     async def _commit(
-        self, topic_partitions: Iterable[TopicPartition], patience_ms: int
+        self, topic_partitions: Iterable[TopicPartition], retry_for_ms: int
     ) -> Failures:
         ours = await self._ownership.still_ours(topic_partitions)
         lost = [
@@ -275,7 +275,7 @@ class ClassicMember:
             for position in positions
             if position.consumed is not None
         }
-        failures = await self._store.commit(offsets, patience_ms=patience_ms)
+        failures = await self._store.commit(offsets, retry_for_ms=retry_for_ms)
         return failures | dict.fromkeys(lost, ErrorCode.UNKNOWN_MEMBER_ID)
 
     async def _watch_owner(self, topic_partition: TopicPartition) -> None:

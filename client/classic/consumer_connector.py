@@ -15,7 +15,7 @@ from random import Random
 from types import TracebackType
 from typing import Self
 
-from barnabas.client.background import Tasks
+from barnabas.client.background import BackgroundTasks
 from barnabas.client.client_config import ClientConfig
 from barnabas.client.errors import KafkaError
 from barnabas.client.topology import TopicPartition
@@ -66,7 +66,7 @@ class ConsumerConnector:
         self._stores: dict[str, ZooKeeperOffsets | KafkaOffsets] = {}
         self._random = random or Random()  # noqa: S311 - spreads retries, keeps no secret
         self._fetchers = FetcherManager(config, self._random)
-        self._tasks = Tasks(self._fail)
+        self._tasks = BackgroundTasks(self._fail)
         self._is_shut_down = False
 
     @classmethod
@@ -170,7 +170,7 @@ class ConsumerConnector:
             stream.count_in_hand()
         config = self.config
         failures = await self._member.commit(
-            patience_ms=config.offsets_commit_max_retries * config.offsets_channel_backoff_ms
+            retry_for_ms=config.offsets_commit_max_retries * config.offsets_channel_backoff_ms
         )
         for (topic, partition), code in failures.items():
             raise KafkaError(code, f"offset of {topic}-{partition} was not stored")

@@ -40,14 +40,14 @@ class OffsetManager:
         self._random = random or Random()  # noqa: S311 - spreads retries, keeps no secret
         self._cluster: Cluster | None = None
 
-    async def ask(self, message: Any, codes: Codes, *, patience_ms: int | None) -> Any:
+    async def ask(self, message: Any, codes: Codes, *, retry_for_ms: int | None) -> Any:
         """The answer of the coordinator, once none of its ``codes`` asks for another try.
 
-        Gives up after ``patience_ms`` (0: after the first try; None: never) and raises KafkaError;
+        Gives up after ``retry_for_ms`` (0: after the first try; None: never) and raises KafkaError;
         at once for a code that no waiting cures.
         """
         clock = asyncio.get_running_loop().time
-        most_ms = _LONG_MS if patience_ms is None else patience_ms
+        most_ms = _LONG_MS if retry_for_ms is None else retry_for_ms
         patience = dataclasses.replace(self._config, api_timeout_ms=most_ms)
         attempts = Attempts(patience, self._random, clock())
         while True:

@@ -44,8 +44,8 @@ class OffsetStore(Protocol):
         """The offset of each partition that has one; waits as long as nobody can tell."""
         ...
 
-    async def commit(self, offsets: Offsets, *, patience_ms: int = 0) -> Failures:
-        """Store; tries again for ``patience_ms`` where that may help.
+    async def commit(self, offsets: Offsets, *, retry_for_ms: int = 0) -> Failures:
+        """Store; tries again for ``retry_for_ms`` where that may help.
 
         Raises KafkaError or ZooKeeperError when nobody could be asked.
         """
@@ -83,7 +83,7 @@ class ZooKeeperOffsets:
         }
         return dict(self._last)
 
-    async def commit(self, offsets: Offsets, *, patience_ms: int = 0) -> Failures:
+    async def commit(self, offsets: Offsets, *, retry_for_ms: int = 0) -> Failures:
         """Write what differs from what is known to stand there."""
         news = {
             topic_partition: at
@@ -164,7 +164,7 @@ class KafkaOffsets:
             for topic, of_topic in _by_topic(topic_partitions).items()
         ]
         request = offset_fetch.OffsetFetchRequest(group_id=self._manager.group, topics=topics)
-        answer = await self._manager.ask(request, _codes_of_fetch, patience_ms=None)
+        answer = await self._manager.ask(request, _codes_of_fetch, retry_for_ms=None)
         raise_for(answer.error_code, self._manager.group)
         found = {}
         for topic in answer.topics:
@@ -175,7 +175,7 @@ class KafkaOffsets:
                     found[topic_partition] = partition.committed_offset
         return found
 
-    async def commit(self, offsets: Offsets, *, patience_ms: int = 0) -> Failures:
+    async def commit(self, offsets: Offsets, *, retry_for_ms: int = 0) -> Failures:
         """Commit all in one request; an offset that was refused for itself stops no other."""
         if not offsets:
             return {}
@@ -194,7 +194,7 @@ class KafkaOffsets:
             for topic, of_topic in _by_topic(offsets).items()
         ]
         request = offset_commit.OffsetCommitRequest(group_id=self._manager.group, topics=topics)
-        answer = await self._manager.ask(request, _codes_of_commit, patience_ms=patience_ms)
+        answer = await self._manager.ask(request, _codes_of_commit, retry_for_ms=retry_for_ms)
         failures = {
             TopicPartition(topic.name, partition.partition_index): known_code(partition.error_code)
             for topic in answer.topics
@@ -243,15 +243,15 @@ class DualCommitOffsets:
             await _level(store, behind)
         return larger
 
-    async def commit(self, offsets: Offsets, *, patience_ms: int = 0) -> Failures:
+    async def commit(self, offsets: Offsets, *, retry_for_ms: int = 0) -> Failures:
         """Store in the first, then what that took in the second."""
-        failures = await self._first.commit(offsets, patience_ms=patience_ms)
+        failures = await self._first.commit(offsets, retry_for_ms=retry_for_ms)
         stored = {
             topic_partition: at
             for topic_partition, at in offsets.items()
             if topic_partition not in failures
         }
-        return failures | await self._second.commit(stored, patience_ms=patience_ms)
+        return failures | await self._second.commit(stored, retry_for_ms=retry_for_ms)
 
     async def close(self) -> None:
         """Close both."""

@@ -128,7 +128,7 @@ class Chunk:
         return self._source.iterate(self.topic_partition)
 
     def _part(self, records: Sequence[ConsumedRecord], next_offset: int) -> Chunk:
-        source = _Ready(records)
+        source = _DecodedRecords(records)
         return Chunk(
             self.topic_partition,
             source,
@@ -139,7 +139,7 @@ class Chunk:
         )
 
 
-class _Ready:
+class _DecodedRecords:
     def __init__(self, records: Sequence[ConsumedRecord]) -> None:
         self._records = records
 

@@ -11,7 +11,7 @@ from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-from barnabas.client.background import Tasks
+from barnabas.client.background import BackgroundTasks
 from barnabas.client.client_config import ClientConfig
 from barnabas.client.cluster import Cluster
 from barnabas.client.errors import KafkaError
@@ -69,7 +69,7 @@ class Consumer:
         self._pattern = pattern
         self._subscription = SubscriptionState()
         self._topic_partitions: set[TopicPartition] = set()
-        self._tasks = Tasks(lambda error: None)
+        self._tasks = BackgroundTasks(lambda error: None)
         self._member: GroupConsumer | None = None
         self._committer: OffsetCommitter | None = None
         self._is_started = self._is_closed = False
@@ -95,7 +95,7 @@ class Consumer:
             )
             self._committer = OffsetCommitter(self.config, self._member, self._subscription)
             if self.config.auto_commit:
-                self._tasks.spawn(self._committer.commit_now_and_then(), "auto commit")
+                self._tasks.spawn(self._committer.auto_commit(), "auto commit")
         if self._topics or self._pattern is not None:
             await self.subscribe(*self._topics, pattern=self._pattern)
 
@@ -330,7 +330,7 @@ class Consumer:
                         if is_clean
                         else self._subscription.finished()
                     )
-                    await self._committer.commit_quietly(done)
+                    await self._committer.try_commit(done)
                 await self._member.close()
         finally:
             await self._fetcher.close()
@@ -396,7 +396,7 @@ class Consumer:
                 for topic_partition in topic_partitions
                 if topic_partition in finished
             }
-            await self._committer.commit_quietly(due)
+            await self._committer.try_commit(due)
         self._subscription.forget(topic_partitions)
 
     async def _commit_batch(self, offsets: dict[TopicPartition, CommittedOffset]) -> None:

@@ -13,7 +13,7 @@ import re
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Final
 
-from barnabas.client.background import Tasks
+from barnabas.client.background import BackgroundTasks
 from barnabas.client.cluster import Cluster
 from barnabas.client.errors import KafkaError
 from barnabas.client.retry import may_succeed_later
@@ -92,7 +92,7 @@ class GroupConsumer:
         self._counts_used: dict[str, int] = {}
         self._is_joining = False
         self._is_wanted = asyncio.Event()
-        self._tasks = Tasks(self._fail)
+        self._tasks = BackgroundTasks(self._fail)
         self._loop = asyncio.get_running_loop()
         self.holds_nothing.set()
 

@@ -66,7 +66,7 @@ class BatchBytes:
         records = chain.from_iterable(
             self._decoded(position, topic_partition) for position in self._positions
         )
-        if self._begins_earlier:
+        if self._begins_before_offset:
             start = self._start_offset
             return (record for record in records if record.offset >= start)
         return records
@@ -74,7 +74,7 @@ class BatchBytes:
     def count(self) -> int | None:
         """How many records, as far as the headers tell."""
         buffer = self._buffer
-        if self._begins_earlier or any(
+        if self._begins_before_offset or any(
             buffer[position + MAGIC_AT] < 2 for position in self._positions
         ):
             return None
@@ -82,7 +82,7 @@ class BatchBytes:
 
     def values(self) -> list[Any]:
         """The values alone."""
-        if self._begins_earlier:
+        if self._begins_before_offset:
             return [record.value for record in self.records(TopicPartition("", 0))]
         found: list[Any] = []
         for position in self._positions:
@@ -93,7 +93,7 @@ class BatchBytes:
         return found
 
     @property
-    def _begins_earlier(self) -> bool:
+    def _begins_before_offset(self) -> bool:
         """Whether the first batch holds records that are not to be shown."""
         buffer, first = self._buffer, self._positions[0]
         return buffer[first + MAGIC_AT] < 2 or batch.base_offset(buffer, first) < self._start_offset

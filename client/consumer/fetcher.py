@@ -15,7 +15,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Final, Self
 
-from barnabas.client.background import Signal, Tasks
+from barnabas.client.background import BackgroundTasks, Signal
 from barnabas.client.cluster import Cluster
 from barnabas.client.errors import KafkaError, OffsetOutOfRange
 from barnabas.client.retry import Remedy, may_succeed_later
@@ -53,7 +53,7 @@ class Fetcher:
         self._needs_routing = asyncio.Event()
         self._arrived = Signal()
         self._wakes = 0
-        self._tasks = Tasks(self._fail)
+        self._tasks = BackgroundTasks(self._fail)
         self._failure: BaseException | None = None
 
     def start(self) -> None:

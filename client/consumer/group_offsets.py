@@ -34,7 +34,7 @@ class CommittedOffset(NamedTuple):
     leader_epoch: int = -1
 
 
-class MemberIdentity(Protocol):
+class CommittingMember(Protocol):
     """Who commits, when it is a member of the group."""
 
     @property
@@ -67,7 +67,7 @@ class GroupOffsets:
     async def commit(
         self,
         offsets: Mapping[TopicPartition, CommittedOffset],
-        member: MemberIdentity | None = None,
+        member: CommittingMember | None = None,
     ) -> None:
         """Store ``offsets``; returns when every replica of the manager has them.
 
@@ -134,7 +134,7 @@ class GroupOffsets:
         }
 
     async def _try_commit(
-        self, missing: dict[TopicPartition, CommittedOffset], member: MemberIdentity | None
+        self, missing: dict[TopicPartition, CommittedOffset], member: CommittingMember | None
     ) -> tuple[KafkaError | None, Remedy]:
         """One request; takes out of ``missing`` what was stored."""
         try:
@@ -162,7 +162,7 @@ class GroupOffsets:
         return failure, chosen
 
     def _request(
-        self, offsets: Mapping[TopicPartition, CommittedOffset], member: MemberIdentity | None
+        self, offsets: Mapping[TopicPartition, CommittedOffset], member: CommittingMember | None
     ) -> offset_commit.OffsetCommitRequest:
         topics: dict[str, list[offset_commit.Partition]] = defaultdict(list)
         for topic_partition, committed in offsets.items():

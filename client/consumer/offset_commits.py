@@ -74,7 +74,7 @@ class OffsetCommitter:
             raise self._failed(gone, self._member.member.joined_as)
         await self.commit(offsets)
 
-    async def commit_quietly(self, offsets: Offsets) -> None:
+    async def try_commit(self, offsets: Offsets) -> None:
         """Store ``offsets`` if that can be done soon; the group may be in a hurry."""
         try:
             async with asyncio.timeout(_LAST_COMMIT_S):
@@ -82,11 +82,11 @@ class OffsetCommitter:
         except (KafkaError, TimeoutError) as error:
             log.warning("offsets were not committed group=%s reason=%s", self._group, error)
 
-    async def commit_now_and_then(self) -> None:
+    async def auto_commit(self) -> None:
         """Store what the application is done with, every ``auto.commit.interval.ms``."""
         while True:
             await asyncio.sleep(self._config.auto_commit_interval_ms / 1000)
-            await self.commit_quietly(self._subscription.finished())
+            await self.try_commit(self._subscription.finished())
 
     @property
     def _group(self) -> str:

@@ -301,7 +301,7 @@ class SimpleConsumer:
         return self._connection
 
 
-class _Nothing:
+class _NoRecords:
     """No records: the end of the log, or markers only."""
 
     def records(self, topic_partition: TopicPartition) -> Sequence[Any]:
@@ -317,7 +317,7 @@ class _Nothing:
         return 0
 
 
-_NOTHING: Final[RecordSource] = _Nothing()
+_NO_RECORDS: Final[RecordSource] = _NoRecords()
 
 
 def _distinct(
@@ -346,7 +346,7 @@ def _chunk(
         return DecodingFailed(*topic_partition, offset, bad.message), 0
     chunk = Chunk(
         topic_partition,
-        found.source or _NOTHING,
+        found.source or _NO_RECORDS,
         found.next_offset,
         found.leader_epoch,
         result.high_watermark,

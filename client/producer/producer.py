@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Final, Self
 
-from barnabas.client.background import Tasks
+from barnabas.client.background import BackgroundTasks
 from barnabas.client.client_config import ClientConfig
 from barnabas.client.cluster import Cluster
 from barnabas.client.errors import Disconnected, KafkaError, QueueFull
@@ -79,7 +79,7 @@ class Producer:
         self._sticky_partitioner = StickyPartitioner(self.cluster.topology, self.cluster.random)
         self._early: dict[str, list[Item]] = defaultdict(list)
         self._early_done: dict[str, asyncio.Task[None]] = {}
-        self._tasks = Tasks(lambda error: None)
+        self._tasks = BackgroundTasks(lambda error: None)
         self._accumulator: RecordAccumulator | None = None
         self._sender: Sender | None = None
         self._queue: ProducerQueue | None = None

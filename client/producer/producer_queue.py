@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Any, NamedTuple, Protocol
 
-from barnabas.client.background import Signal, Tasks
+from barnabas.client.background import BackgroundTasks, Signal
 from barnabas.client.errors import QueueFull
 from barnabas.protocol.records.record import HeaderPair
 
@@ -120,7 +120,7 @@ class ProducerQueue:
         self._is_flushing = False
         self._is_closing = False
         self._is_busy = False
-        self._tasks = Tasks(self._fail)
+        self._tasks = BackgroundTasks(self._fail)
         self._loop = asyncio.get_running_loop()
         self._running = self._tasks.spawn(self._run(), "producer queue")
 

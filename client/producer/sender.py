@@ -15,7 +15,7 @@ from collections import defaultdict, deque
 from collections.abc import Awaitable, Sequence
 from typing import Any, Final
 
-from barnabas.client.background import Signal, Tasks
+from barnabas.client.background import BackgroundTasks, Signal
 from barnabas.client.cluster import Cluster
 from barnabas.client.errors import (
     Disconnected,
@@ -45,7 +45,7 @@ log = logging.getLogger(__name__)
 
 CHANNEL: Final = "produce"
 _MAGIC_2_SINCE: Final = 3
-_PATIENCE_S: Final = 5.0
+_QUESTION_TIMEOUT_S: Final = 5.0
 _TRANSACTION_TIMEOUT_MS: Final = 60_000
 _PRODUCER_ID_LOST: Final = frozenset(
     {
@@ -76,7 +76,7 @@ class Sender:
         )
         self._in_flight_requests: dict[int, int] = defaultdict(int)
         self._wakeup = asyncio.Event()
-        self._tasks = Tasks(self._fail)
+        self._tasks = BackgroundTasks(self._fail)
         self._refreshed_at = 0.0
 
     def start(self) -> None:
@@ -139,7 +139,7 @@ class Sender:
                 queues = self._drain(leader, queues)
         if leaderless:
             topics = sorted({queue.topic_partition.topic for queue in leaderless})
-            await _within_patience(self._cluster.metadata(topics))
+            await _within_bound(self._cluster.metadata(topics))
             self._fail_unwritable_topics(leaderless)
             if any(leaders.get(queue.topic_partition) is None for queue in leaderless):
                 return max(self._config.retry_backoff_ms, 1) / 1000
@@ -385,7 +385,7 @@ class Sender:
         request = InitProducerIdRequest(
             transactional_id=None, transaction_timeout_ms=_TRANSACTION_TIMEOUT_MS
         )
-        answer = await _within_patience(self._cluster.to_any(request, _code))
+        answer = await _within_bound(self._cluster.to_any(request, _code))
         if answer.error_code:
             raise KafkaError(known_code(answer.error_code), "no producer id")
         return ProducerIdAndEpoch(answer.producer_id, answer.producer_epoch)
@@ -397,16 +397,16 @@ class Sender:
         self._refreshed_at = now
         topics = {topic for topic, _ in self._accumulator.queues}
         if topics:
-            await _within_patience(self._cluster.metadata(sorted(topics)))
+            await _within_bound(self._cluster.metadata(sorted(topics)))
 
 
-async def _within_patience(asking: Awaitable[Any]) -> Any:
+async def _within_bound(asking: Awaitable[Any]) -> Any:
     """What cannot be learnt soon is asked again later: records that waited too long come first."""
     try:
-        async with asyncio.timeout(_PATIENCE_S):
+        async with asyncio.timeout(_QUESTION_TIMEOUT_S):
             return await asking
     except TimeoutError:
-        raise RequestTimedOut(f"nobody answered within {_PATIENCE_S:g} s") from None
+        raise RequestTimedOut(f"nobody answered within {_QUESTION_TIMEOUT_S:g} s") from None
 
 
 def _leaves_doubt(error: KafkaError) -> bool:

@@ -22,7 +22,7 @@ TRY_S: Final = 1.0
 """How long one server may take to accept a connection."""
 
 
-async def log_while_waiting(servers: Sequence[Server], patience_s: float) -> None:
+async def log_while_waiting(servers: Sequence[Server], timeout_s: float) -> None:
     """Say for whom this process waits, and again, until cancelled."""
     loop = asyncio.get_running_loop()
     began = loop.time()
@@ -32,7 +32,7 @@ async def log_while_waiting(servers: Sequence[Server], patience_s: float) -> Non
         log.warning(
             "waiting for a session with ZooKeeper for %.0f s, giving up after %.0f s: %s",
             loop.time() - began,
-            patience_s,
+            timeout_s,
             reason,
         )
         await asyncio.sleep(NOTICE_AGAIN_S)

@@ -309,7 +309,7 @@ class ScriptedCluster:
 
 
 @asynccontextmanager
-async def small_cluster(count: int = 1, **script: Any) -> AsyncIterator[ScriptedCluster]:
+async def scripted_cluster(count: int = 1, **script: Any) -> AsyncIterator[ScriptedCluster]:
     async with AsyncExitStack() as stack:
         brokers = [await stack.enter_async_context(scripted_broker(**script)) for _ in range(count)]
         cluster = ScriptedCluster(brokers)

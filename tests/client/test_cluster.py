@@ -34,7 +34,7 @@ def _by(answer: Callable[[int], Any], number: int) -> Answer:
     return lambda request, version: answer(number)
 
 
-class Town:
+class ScriptedBrokers:
     """Three scripted brokers that agree on who is what; a test moves the roles about."""
 
     def __init__(self, brokers: list[ScriptedBroker]) -> None:
@@ -118,33 +118,35 @@ def _code(answer: heartbeat.HeartbeatResponse) -> list[int]:
 
 
 @pytest.fixture
-async def brokers() -> AsyncIterator[Town]:
+async def brokers() -> AsyncIterator[ScriptedBrokers]:
     async with AsyncExitStack() as stack:
         brokers = [await stack.enter_async_context(scripted_broker()) for _ in range(3)]
-        yield Town(brokers)
+        yield ScriptedBrokers(brokers)
 
 
 @pytest.fixture
-async def cluster(brokers: Town) -> AsyncIterator[Cluster]:
+async def cluster(brokers: ScriptedBrokers) -> AsyncIterator[Cluster]:
     async with Cluster(brokers.bootstrap, CONFIG) as cluster:
         yield cluster
 
 
 async def test_a_request_goes_to_the_coordinator_of_the_group(
-    brokers: Town, cluster: Cluster
+    brokers: ScriptedBrokers, cluster: Cluster
 ) -> None:
     brokers.coordinator = 3
     await cluster.to_coordinator("g", heartbeat.HeartbeatRequest(group_id="g"), _code)
     assert brokers.calls(3, ApiKey.HEARTBEAT) == 1
 
 
-async def test_a_coordinator_is_looked_for_once(brokers: Town, cluster: Cluster) -> None:
+async def test_a_coordinator_is_looked_for_once(brokers: ScriptedBrokers, cluster: Cluster) -> None:
     for _ in range(5):
         await cluster.to_coordinator("g", heartbeat.HeartbeatRequest(group_id="g"), _code)
     assert sum(brokers.calls(number, ApiKey.FIND_COORDINATOR) for number in (1, 2, 3)) == 1
 
 
-async def test_a_coordinator_that_moved_is_found_again(brokers: Town, cluster: Cluster) -> None:
+async def test_a_coordinator_that_moved_is_found_again(
+    brokers: ScriptedBrokers, cluster: Cluster
+) -> None:
     request = heartbeat.HeartbeatRequest(group_id="g")
     await cluster.to_coordinator("g", request, _code)
     brokers.coordinator = 2
@@ -154,7 +156,7 @@ async def test_a_coordinator_that_moved_is_found_again(brokers: Town, cluster: C
 
 
 async def test_a_loading_coordinator_is_asked_again_and_not_looked_for(
-    brokers: Town, cluster: Cluster
+    brokers: ScriptedBrokers, cluster: Cluster
 ) -> None:
     brokers.coordinator_codes = [ErrorCode.COORDINATOR_LOAD_IN_PROGRESS] * 3
     request = heartbeat.HeartbeatRequest(group_id="g")
@@ -165,7 +167,7 @@ async def test_a_loading_coordinator_is_asked_again_and_not_looked_for(
 
 
 async def test_an_answer_that_no_retry_mends_comes_back_as_it_is(
-    brokers: Town, cluster: Cluster
+    brokers: ScriptedBrokers, cluster: Cluster
 ) -> None:
     brokers.coordinator_codes = [ErrorCode.ILLEGAL_GENERATION]
     request = heartbeat.HeartbeatRequest(group_id="g")
@@ -174,7 +176,7 @@ async def test_an_answer_that_no_retry_mends_comes_back_as_it_is(
     assert brokers.calls(1, ApiKey.HEARTBEAT) == 1
 
 
-async def test_what_never_mends_is_raised_when_the_time_is_over(brokers: Town) -> None:
+async def test_what_never_mends_is_raised_when_the_time_is_over(brokers: ScriptedBrokers) -> None:
     brokers.coordinator_codes = [ErrorCode.COORDINATOR_LOAD_IN_PROGRESS] * 10_000
     config = ClientConfig(retry_backoff_ms=1, retry_backoff_ms_max=1, api_timeout_ms=1_500)
     async with Cluster(brokers.bootstrap, config) as cluster:
@@ -183,7 +185,9 @@ async def test_what_never_mends_is_raised_when_the_time_is_over(brokers: Town) -
     assert failure.value.code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
 
 
-async def test_a_broken_connection_is_opened_again(brokers: Town, cluster: Cluster) -> None:
+async def test_a_broken_connection_is_opened_again(
+    brokers: ScriptedBrokers, cluster: Cluster
+) -> None:
     request = heartbeat.HeartbeatRequest(group_id="g")
     await cluster.to_coordinator("g", request, _code)
     for writer in brokers.brokers[1].writers:
@@ -192,7 +196,7 @@ async def test_a_broken_connection_is_opened_again(brokers: Town, cluster: Clust
     assert answer.error_code == 0
 
 
-async def test_the_first_address_may_be_dead(brokers: Town) -> None:
+async def test_the_first_address_may_be_dead(brokers: ScriptedBrokers) -> None:
     (port,) = free_ports(1)
     async with Cluster(f"127.0.0.1:{port},{brokers.bootstrap}", CONFIG) as cluster:
         assert [node.id for node in await cluster.nodes()] == [1, 2, 3]
@@ -211,7 +215,9 @@ async def test_a_broker_the_cluster_does_not_have_cannot_be_asked(cluster: Clust
     assert failure.value.code is ErrorCode.BROKER_NOT_AVAILABLE
 
 
-async def test_leaders_are_asked_again_after_a_move(brokers: Town, cluster: Cluster) -> None:
+async def test_leaders_are_asked_again_after_a_move(
+    brokers: ScriptedBrokers, cluster: Cluster
+) -> None:
     admin = Admin(cluster)
     assert await admin.end_offsets([TOPIC]) == {TOPIC: 42}
     brokers.leader = 3
@@ -225,7 +231,7 @@ async def test_a_partition_of_a_deleted_topic_has_no_end_offset(cluster: Cluster
 
 
 async def test_a_partition_without_a_leader_has_no_end_offset(
-    brokers: Town, cluster: Cluster
+    brokers: ScriptedBrokers, cluster: Cluster
 ) -> None:
     brokers.leader = -1
     assert await Admin(cluster).end_offsets([TOPIC]) == {}
@@ -239,7 +245,7 @@ async def test_a_partition_never_committed_is_not_among_the_offsets(cluster: Clu
 
 
 async def test_deleting_an_unknown_topic_fails_without_waiting(
-    brokers: Town, cluster: Cluster
+    brokers: ScriptedBrokers, cluster: Cluster
 ) -> None:
     with pytest.raises(KafkaError) as failure:
         await Admin(cluster).delete_topics(["x"])
@@ -247,7 +253,9 @@ async def test_deleting_an_unknown_topic_fails_without_waiting(
     assert brokers.calls(1, ApiKey.DELETE_TOPICS) == 1
 
 
-async def test_a_controller_that_moved_is_found_again(brokers: Town, cluster: Cluster) -> None:
+async def test_a_controller_that_moved_is_found_again(
+    brokers: ScriptedBrokers, cluster: Cluster
+) -> None:
     await cluster.nodes()
     brokers.controller = 2
     with pytest.raises(KafkaError):

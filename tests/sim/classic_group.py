@@ -111,10 +111,10 @@ class NotedOffsets:
         return found
 
     async def commit(
-        self, offsets: Mapping[TopicPartition, int], *, patience_ms: int = 0
+        self, offsets: Mapping[TopicPartition, int], *, retry_for_ms: int = 0
     ) -> Failures:
         self._journal.excuse(offsets)  # until it is known to be done
-        failures = await self._store.commit(offsets, patience_ms=patience_ms)
+        failures = await self._store.commit(offsets, retry_for_ms=retry_for_ms)
         stored = {
             topic_partition: at
             for topic_partition, at in offsets.items()

@@ -32,7 +32,7 @@ GROUPS = [f"g-{number}" for number in range(450)]
 T = TopicPartition("t", 0)
 
 
-class Scene:
+class ScriptedGroups:
     """A broker that coordinates every group and keeps one offset of each."""
 
     broker: ScriptedBroker
@@ -111,8 +111,8 @@ class Scene:
 
 
 @pytest.fixture
-async def scene() -> AsyncIterator[Scene]:
-    made = Scene()
+async def scripted_groups() -> AsyncIterator[ScriptedGroups]:
+    made = ScriptedGroups()
     answers: dict[ApiKey, Answer] = {
         ApiKey.FIND_COORDINATOR: made.find,
         ApiKey.METADATA: made.metadata,
@@ -125,49 +125,51 @@ async def scene() -> AsyncIterator[Scene]:
 
 
 @pytest.fixture
-async def admin(scene: Scene) -> AsyncIterator[Admin]:
-    async with Admin.of(scene.broker.address, CONFIG) as admin:
+async def admin(scripted_groups: ScriptedGroups) -> AsyncIterator[Admin]:
+    async with Admin.of(scripted_groups.broker.address, CONFIG) as admin:
         yield admin
 
 
 async def test_hundreds_of_groups_are_found_and_read_with_a_request_for_two_hundred(
-    scene: Scene, admin: Admin
+    scripted_groups: ScriptedGroups, admin: Admin
 ) -> None:
     many = BulkGroupAdmin(admin)
     wanted = {group: {T: Committed(offset=at)} for at, group in enumerate(GROUPS)}
     assert await many.commit(wanted) == {group: {T: ErrorCode.NONE} for group in GROUPS}
     assert await many.committed(GROUPS) == wanted
     assert await many.states(GROUPS) == dict.fromkeys(GROUPS, GroupState("Dead", 0))
-    assert scene.asked == {"find": 1, "commit": 450, "fetch": 3, "describe": 3}
+    assert scripted_groups.asked == {"find": 1, "commit": 450, "fetch": 3, "describe": 3}
     many.release(GROUPS)
     assert len(await many.committed(GROUPS[:2])) == 2
-    assert scene.asked["find"] == 2
+    assert scripted_groups.asked["find"] == 2
 
 
-async def test_a_group_whose_coordinator_moves_is_asked_alone(scene: Scene, admin: Admin) -> None:
-    scene.offsets = dict.fromkeys(GROUPS, 7)
-    scene.moving = {GROUPS[3]}
-    scene.broker.ranges[ApiKey.OFFSET_FETCH] = (0, 8)
+async def test_a_group_whose_coordinator_moves_is_asked_alone(
+    scripted_groups: ScriptedGroups, admin: Admin
+) -> None:
+    scripted_groups.offsets = dict.fromkeys(GROUPS, 7)
+    scripted_groups.moving = {GROUPS[3]}
+    scripted_groups.broker.ranges[ApiKey.OFFSET_FETCH] = (0, 8)
     found = await BulkGroupAdmin(admin).committed(GROUPS[:10])
     assert found == {group: {T: Committed(offset=7)} for group in GROUPS[:10]}
-    assert scene.asked["fetch"] == 2
+    assert scripted_groups.asked["fetch"] == 2
 
 
 async def test_brokers_that_know_one_group_a_request_are_asked_for_each(
-    scene: Scene, admin: Admin
+    scripted_groups: ScriptedGroups, admin: Admin
 ) -> None:
-    scene.offsets = dict.fromkeys(GROUPS, 7)
-    scene.broker.ranges[ApiKey.OFFSET_FETCH] = (0, 7)
-    scene.broker.ranges[ApiKey.FIND_COORDINATOR] = (0, 3)
+    scripted_groups.offsets = dict.fromkeys(GROUPS, 7)
+    scripted_groups.broker.ranges[ApiKey.OFFSET_FETCH] = (0, 7)
+    scripted_groups.broker.ranges[ApiKey.FIND_COORDINATOR] = (0, 3)
     found = await BulkGroupAdmin(admin).committed(GROUPS[:10])
     assert found == {group: {T: Committed(offset=7)} for group in GROUPS[:10]}
-    assert scene.asked == {"find": 10, "fetch": 10}
+    assert scripted_groups.asked == {"find": 10, "fetch": 10}
 
 
 async def test_what_is_refused_for_one_group_is_told_in_its_place(
-    scene: Scene, admin: Admin
+    scripted_groups: ScriptedGroups, admin: Admin
 ) -> None:
-    scene.refused = {GROUPS[1]}
+    scripted_groups.refused = {GROUPS[1]}
     found = await BulkGroupAdmin(admin).states(GROUPS[:3])
     failure = found.pop(GROUPS[1])
     assert isinstance(failure, KafkaError)

@@ -31,7 +31,7 @@ CONFIG = ClientConfig(retry_backoff_ms=1, retry_backoff_ms_max=1, api_timeout_ms
 GOOD, BAD = TopicPartition("t", 0), TopicPartition("u", 0)
 
 
-class Scene:
+class ScriptedGroups:
     """A broker that coordinates and leads everything, and what it answers."""
 
     broker: ScriptedBroker
@@ -135,8 +135,8 @@ class Scene:
 
 
 @pytest.fixture
-async def scene() -> AsyncIterator[Scene]:
-    made = Scene()
+async def scripted_groups() -> AsyncIterator[ScriptedGroups]:
+    made = ScriptedGroups()
     answers: dict[ApiKey, Answer] = {
         ApiKey.FIND_COORDINATOR: made.find,
         ApiKey.METADATA: made.describe,
@@ -150,71 +150,80 @@ async def scene() -> AsyncIterator[Scene]:
 
 
 @pytest.fixture
-async def admin(scene: Scene) -> AsyncIterator[Admin]:
-    async with Admin.of(scene.broker.address, CONFIG) as admin:
+async def admin(scripted_groups: ScriptedGroups) -> AsyncIterator[Admin]:
+    async with Admin.of(scripted_groups.broker.address, CONFIG) as admin:
         yield admin
 
 
 async def test_a_partition_that_fails_holds_up_no_other_and_is_not_tried_again(
-    scene: Scene, admin: Admin
+    scripted_groups: ScriptedGroups, admin: Admin
 ) -> None:
-    scene.codes[BAD] = [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+    scripted_groups.codes[BAD] = [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
     codes = await admin.alter_offsets("g", {GOOD: Committed(offset=1), BAD: Committed(offset=2)})
     assert codes == {GOOD: ErrorCode.NONE, BAD: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
-    assert scene.offsets == {GOOD: 1}
-    assert scene.asked["commit"] == 1
+    assert scripted_groups.offsets == {GOOD: 1}
+    assert scripted_groups.asked["commit"] == 1
 
 
-async def test_a_group_with_members_is_told_at_once(scene: Scene, admin: Admin) -> None:
-    scene.codes[GOOD] = [ErrorCode.UNKNOWN_MEMBER_ID]
+async def test_a_group_with_members_is_told_at_once(
+    scripted_groups: ScriptedGroups, admin: Admin
+) -> None:
+    scripted_groups.codes[GOOD] = [ErrorCode.UNKNOWN_MEMBER_ID]
     codes = await admin.alter_offsets("g", {GOOD: Committed(offset=1)})
     assert codes == {GOOD: ErrorCode.UNKNOWN_MEMBER_ID}
-    assert scene.asked["commit"] == 1
+    assert scripted_groups.asked["commit"] == 1
 
 
 async def test_a_coordinator_that_moved_is_looked_for_and_asked_again(
-    scene: Scene, admin: Admin
+    scripted_groups: ScriptedGroups, admin: Admin
 ) -> None:
-    scene.codes[GOOD] = [ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS]
+    scripted_groups.codes[GOOD] = [
+        ErrorCode.NOT_COORDINATOR,
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+    ]
     assert await admin.alter_offsets("g", {GOOD: Committed(offset=1)}) == {GOOD: ErrorCode.NONE}
-    assert scene.asked == {"find": 2, "commit": 3}
+    assert scripted_groups.asked == {"find": 2, "commit": 3}
 
 
-async def test_many_partitions_go_in_several_requests(scene: Scene, admin: Admin) -> None:
+async def test_many_partitions_go_in_several_requests(
+    scripted_groups: ScriptedGroups, admin: Admin
+) -> None:
     wanted = {TopicPartition("t", index): Committed(offset=index) for index in range(1_100)}
     codes = await admin.alter_offsets("g", wanted)
     assert len(codes) == len(wanted)
-    assert scene.asked["commit"] == 3
-    assert scene.offsets == {
+    assert scripted_groups.asked["commit"] == 3
+    assert scripted_groups.offsets == {
         topic_partition: committed.offset for topic_partition, committed in wanted.items()
     }
 
 
-async def test_nothing_to_change_asks_nobody(scene: Scene, admin: Admin) -> None:
+async def test_nothing_to_change_asks_nobody(scripted_groups: ScriptedGroups, admin: Admin) -> None:
     assert await admin.alter_offsets("g", {}) == {}
     assert await admin.delete_offsets("g", []) == {}
-    assert not scene.asked
+    assert not scripted_groups.asked
 
 
 async def test_forgetting_has_an_outcome_for_each_partition_or_fails_for_the_group(
-    scene: Scene, admin: Admin
+    scripted_groups: ScriptedGroups, admin: Admin
 ) -> None:
-    scene.codes[BAD] = [ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC]
+    scripted_groups.codes[BAD] = [ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC]
     assert await admin.delete_offsets("g", [GOOD, BAD]) == {
         GOOD: ErrorCode.NONE,
         BAD: ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC,
     }
-    scene.group_codes = [ErrorCode.GROUP_ID_NOT_FOUND]
+    scripted_groups.group_codes = [ErrorCode.GROUP_ID_NOT_FOUND]
     with pytest.raises(KafkaError) as failure:
         await admin.delete_offsets("g", [GOOD])
     assert failure.value.code is ErrorCode.GROUP_ID_NOT_FOUND
 
 
-async def test_a_group_that_cannot_be_deleted_says_why(scene: Scene, admin: Admin) -> None:
-    scene.group_codes = [ErrorCode.NOT_COORDINATOR, ErrorCode.NON_EMPTY_GROUP]
+async def test_a_group_that_cannot_be_deleted_says_why(
+    scripted_groups: ScriptedGroups, admin: Admin
+) -> None:
+    scripted_groups.group_codes = [ErrorCode.NOT_COORDINATOR, ErrorCode.NON_EMPTY_GROUP]
     assert await admin.delete_group("g") is ErrorCode.NON_EMPTY_GROUP
     assert await admin.delete_group("g") is ErrorCode.NONE
-    assert scene.asked["delete"] == 3
+    assert scripted_groups.asked["delete"] == 3
 
 
 async def test_a_time_after_the_last_record_leads_to_none(admin: Admin) -> None:

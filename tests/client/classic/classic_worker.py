@@ -55,11 +55,11 @@ class NotedOffsets:
         return found
 
     async def commit(
-        self, offsets: Mapping[TopicPartition, int], *, patience_ms: int = 0
+        self, offsets: Mapping[TopicPartition, int], *, retry_for_ms: int = 0
     ) -> Failures:
         wanted = {topic_partition.partition: offset for topic_partition, offset in offsets.items()}
         self._diary.note("commits", wanted)
-        failures = await self._store.commit(offsets, patience_ms=patience_ms)
+        failures = await self._store.commit(offsets, retry_for_ms=retry_for_ms)
         for topic_partition in failures:
             del wanted[topic_partition.partition]
         self._diary.note("committed", wanted)

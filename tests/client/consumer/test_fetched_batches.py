@@ -17,7 +17,7 @@ from barnabas.protocol.records import batch
 from barnabas.protocol.records.message_set import encode_messages
 from barnabas.protocol.records.record import Record
 
-PLACE = TopicPartition("t", 3)
+TOPIC_PARTITION = TopicPartition("t", 3)
 
 
 def field(random: Random) -> bytes | None:
@@ -47,7 +47,10 @@ def built(records: list[Record], **options: Any) -> bytes:
 
 
 def expected(records: list[Record]) -> list[ConsumedRecord]:
-    return [ConsumedRecord(PLACE.topic, PLACE.partition, *record) for record in records]
+    return [
+        ConsumedRecord(TOPIC_PARTITION.topic, TOPIC_PARTITION.partition, *record)
+        for record in records
+    ]
 
 
 @given(batches, st.sampled_from([0, 1, 2, 3, 4]), st.none() | stamps)
@@ -59,8 +62,8 @@ def test_records_are_what_was_written(
     assert found.source is not None
     if append_time is not None:
         records = [record._replace(timestamp=append_time) for record in records]
-    assert found.source.records(PLACE) == expected(records)
-    assert list(found.source.iterate(PLACE)) == expected(records)
+    assert found.source.records(TOPIC_PARTITION) == expected(records)
+    assert list(found.source.iterate(TOPIC_PARTITION)) == expected(records)
     assert found.source.values() == [record.value for record in records]
     assert found.source.count() == len(records)
     assert found.next_offset == records[-1].offset + 1
@@ -74,7 +77,7 @@ def test_records_below_the_offset_asked_for_are_left_out(
     found = find_batches(built(records), start)
     assert found.source is not None
     wanted = [record for record in records if record.offset >= start]
-    assert found.source.records(PLACE) == expected(wanted)
+    assert found.source.records(TOPIC_PARTITION) == expected(wanted)
     assert found.source.values() == [record.value for record in wanted]
 
 
@@ -97,7 +100,7 @@ def test_a_chunk_is_split_without_losing_or_repeating_a_record(
 ) -> None:
     found = find_batches(built(records), records[0].offset)
     assert found.source is not None
-    chunk = Chunk(PLACE, found.source, found.next_offset, 7, 99, 5)
+    chunk = Chunk(TOPIC_PARTITION, found.source, found.next_offset, 7, 99, 5)
     first, rest = chunk.split(count)
     assert len(first) == min(count, len(records))
     assert (first.leader_epoch, first.high_watermark, first.seek_id) == (7, 99, 5)
@@ -115,7 +118,7 @@ def test_messages_older_than_batches_are_read(magic: int, codec: int) -> None:
     data = bytes(encode_messages(records, magic, codec=codec))
     found = find_batches(data, 2)
     assert found.source is not None
-    assert [record.value for record in found.source.records(PLACE)] == [b"2", b"3", b"4"]
+    assert [record.value for record in found.source.records(TOPIC_PARTITION)] == [b"2", b"3", b"4"]
     assert found.source.values() == [b"2", b"3", b"4"]
     assert found.next_offset == 5
 
@@ -127,4 +130,4 @@ def test_records_that_are_none_are_told_with_the_place_of_their_batch() -> None:
     found = find_batches(bytes(data), 40)
     assert found.source is not None
     with pytest.raises(DecodingFailed, match="t-3 at offset 40"):
-        found.source.records(PLACE)
+        found.source.records(TOPIC_PARTITION)

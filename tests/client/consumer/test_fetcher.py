@@ -17,7 +17,7 @@ from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.fetch import AbortedTransaction
 from barnabas.protocol.records.batch import build_batch
 from barnabas.protocol.records.control import Marker, encode_marker
-from tests.client.scripted_cluster import ScriptedCluster, small_cluster
+from tests.client.scripted_cluster import ScriptedCluster, scripted_cluster
 
 CLIENT = ClientConfig(retry_backoff_ms=1, retry_backoff_ms_max=5, api_timeout_ms=60_000)
 QUICK = FetchConfig(max_wait_ms=50, refresh_leader_backoff_ms=5, reset="earliest")
@@ -26,7 +26,7 @@ SOON_S = 90.0
 
 @pytest.fixture
 async def brokers() -> AsyncIterator[ScriptedCluster]:
-    async with small_cluster(2) as brokers:
+    async with scripted_cluster(2) as brokers:
         yield brokers
 
 

@@ -80,7 +80,7 @@ async def test_what_was_read_of_a_lost_partition_is_never_committed_later(
         while not consumer._member.is_waiting:  # noqa: ASYNC110 - heartbeats tell nobody
             await asyncio.sleep(0.01)
         assert (await anext(records)).value == VALUES[8]
-        await consumer._committer.commit_quietly(consumer._subscription.finished())
+        await consumer._committer.try_commit(consumer._subscription.finished())
         assert await consumer.committed([topic_partition]) == {topic_partition: CommittedOffset(8)}
     assert kafka_cluster.committed(kafka_group) == {topic_partition: 9}
 

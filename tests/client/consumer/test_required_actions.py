@@ -20,7 +20,7 @@ from barnabas.client.errors import CommitFailed, KafkaError
 from barnabas.client.topology import TopicPartition
 from barnabas.protocol.api import ApiKey
 from barnabas.protocol.errors import ErrorCode
-from tests.client.scripted_cluster import ScriptedCluster, small_cluster
+from tests.client.scripted_cluster import ScriptedCluster, scripted_cluster
 from tests.client.scripted_coordinator import ScriptedCoordinator
 
 SESSION_MS = 60_000
@@ -30,7 +30,7 @@ CONFIG = ConsumerConfig(
 QUICK = FetchConfig(max_wait_ms=20)
 CLIENT = ClientConfig()
 """The defaults: what is shown must hold for everybody."""
-PLACE = TopicPartition("t", 0)
+TOPIC_PARTITION = TopicPartition("t", 0)
 ACTION_S = 15.0
 """Asserted on intervals between requests: far above the client's own waits, so that a busy machine
 is no failure, and far below a session, which is the next thing that a client might wait for."""
@@ -48,14 +48,14 @@ FATAL = [
 
 @pytest.fixture
 async def cluster() -> AsyncIterator[ScriptedCluster]:
-    async with small_cluster(2) as cluster:
+    async with scripted_cluster(2) as cluster:
         cluster.topic("t")
         yield cluster
 
 
 @pytest.fixture
 def group(cluster: ScriptedCluster) -> ScriptedCoordinator:
-    return ScriptedCoordinator(cluster, [PLACE])
+    return ScriptedCoordinator(cluster, [TOPIC_PARTITION])
 
 
 def consumer_of(cluster: ScriptedCluster, **changes: Any) -> Consumer:
@@ -236,8 +236,8 @@ async def test_a_commit_is_tried_again_until_it_is_stored(
     async with consumer_of(cluster) as consumer:
         await joined(consumer, group)
         group.codes[ApiKey.OFFSET_COMMIT] = [code]
-        await consumer.commit({PLACE: 7})
-    assert cluster.committed[PLACE][0] == 7
+        await consumer.commit({TOPIC_PARTITION: 7})
+    assert cluster.committed[TOPIC_PARTITION][0] == 7
     assert follows(group, code, ApiKey.OFFSET_COMMIT, ApiKey.OFFSET_COMMIT)[0] < ACTION_S
     if code in (*MOVED, ErrorCode.REQUEST_TIMED_OUT):
         wait_s, _ = follows(group, code, ApiKey.OFFSET_COMMIT, ApiKey.FIND_COORDINATOR)
@@ -254,7 +254,7 @@ async def test_a_commit_that_can_never_be_stored_is_not_tried_again(
         await joined(consumer, group)
         group.codes[ApiKey.OFFSET_COMMIT] = [code]
         with pytest.raises(KafkaError) as failure:
-            await consumer.commit({PLACE: CommittedOffset(7, "x" * 5_000)})
+            await consumer.commit({TOPIC_PARTITION: CommittedOffset(7, "x" * 5_000)})
         assert failure.value.code is code
     assert len(group.asked(ApiKey.OFFSET_COMMIT)) == 1
 
@@ -267,7 +267,7 @@ async def test_a_commit_of_a_member_left_behind_fails_and_the_member_joins_again
         await joined(consumer, group)
         group.codes[ApiKey.OFFSET_COMMIT] = [code]
         with pytest.raises(CommitFailed, match="id-1 of generation 1") as failure:
-            await consumer.commit({PLACE: 7})
+            await consumer.commit({TOPIC_PARTITION: 7})
         assert (failure.value.code, failure.value.generation) == (code, 1)
         await joined(consumer, group, generation=2)
     assert follows(group, code, ApiKey.OFFSET_COMMIT, ApiKey.JOIN_GROUP)[0] < ACTION_S
@@ -279,9 +279,9 @@ async def test_a_commit_during_a_rebalance_is_stored_after_it(
     async with consumer_of(cluster) as consumer:
         await joined(consumer, group)
         group.codes[ApiKey.OFFSET_COMMIT] = [ErrorCode.REBALANCE_IN_PROGRESS]
-        await consumer.commit({PLACE: 7})
+        await consumer.commit({TOPIC_PARTITION: 7})
         assert group.generation == 2
-    assert cluster.committed[PLACE][0] == 7
+    assert cluster.committed[TOPIC_PARTITION][0] == 7
 
 
 async def test_offsets_that_a_transaction_may_change_are_asked_for_again(
@@ -318,23 +318,23 @@ async def test_what_is_in_hand_is_not_committed_by_itself(
         auto_offset_reset="earliest",
         auto_commit_interval_ms=10,
     )
-    cluster.logs[PLACE].add(b"0", b"1", b"2")
+    cluster.logs[TOPIC_PARTITION].add(b"0", b"1", b"2")
     async with consumer_of(cluster, config=config) as consumer:
         batch = await consumer.next_batch(2, timeout_s=SOON_S)
         assert batch is not None
         beats = len(group.asked(ApiKey.HEARTBEAT))
         await until(lambda: len(group.asked(ApiKey.HEARTBEAT)) > beats + 3)
-        assert PLACE not in cluster.committed
+        assert TOPIC_PARTITION not in cluster.committed
         await consumer.next_batch(2, timeout_s=SOON_S)
-        await until(lambda: PLACE in cluster.committed)
-        assert cluster.committed[PLACE][0] == 2
-    assert cluster.committed[PLACE] == (3, "", 0)
+        await until(lambda: TOPIC_PARTITION in cluster.committed)
+        assert cluster.committed[TOPIC_PARTITION][0] == 2
+    assert cluster.committed[TOPIC_PARTITION] == (3, "", 0)
 
 
 async def test_a_rebalance_waits_for_what_is_in_hand(
     cluster: ScriptedCluster, group: ScriptedCoordinator
 ) -> None:
-    cluster.logs[PLACE].add(b"0", b"1", b"2")
+    cluster.logs[TOPIC_PARTITION].add(b"0", b"1", b"2")
     async with consumer_of(cluster) as consumer:
         batch = await consumer.next_batch(2, timeout_s=SOON_S)
         assert batch is not None
@@ -350,7 +350,7 @@ async def test_a_rebalance_waits_for_what_is_in_hand(
 async def test_records_one_by_one_make_way_for_a_rebalance(
     cluster: ScriptedCluster, group: ScriptedCoordinator
 ) -> None:
-    cluster.logs[PLACE].add(*(b"%d" % number for number in range(100)))
+    cluster.logs[TOPIC_PARTITION].add(*(b"%d" % number for number in range(100)))
     seen = []
     async with consumer_of(cluster) as consumer:
         async for record in consumer:
@@ -375,7 +375,7 @@ IMPATIENT = ConsumerConfig(
 async def test_who_leaves_the_group_gives_out_nothing_that_others_may_read_by_then(
     cluster: ScriptedCluster, group: ScriptedCoordinator
 ) -> None:
-    cluster.logs[PLACE].add(b"0", b"1")
+    cluster.logs[TOPIC_PARTITION].add(b"0", b"1")
     open_then: list[set[TopicPartition]] = []
     async with consumer_of(cluster, config=IMPATIENT) as consumer:
         member, coordinator = consumer._member, cluster.brokers[cluster.coordinator]
@@ -395,7 +395,7 @@ async def test_who_leaves_the_group_gives_out_nothing_that_others_may_read_by_th
 async def test_an_application_that_never_asks_again_loses_its_place(
     cluster: ScriptedCluster, group: ScriptedCoordinator
 ) -> None:
-    cluster.logs[PLACE].add(b"0", b"1")
+    cluster.logs[TOPIC_PARTITION].add(b"0", b"1")
     async with consumer_of(cluster, config=IMPATIENT) as consumer:
         batch = await consumer.next_batch(1, timeout_s=SOON_S)
         assert batch is not None

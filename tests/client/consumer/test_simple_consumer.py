@@ -17,12 +17,12 @@ from barnabas.client.errors import DecodingFailed, Disconnected, KafkaError
 from barnabas.client.topology import TopicPartition
 from barnabas.protocol.api import ApiKey
 from barnabas.protocol.errors import ErrorCode
-from tests.client.scripted_cluster import ScriptedCluster, small_cluster
+from tests.client.scripted_cluster import ScriptedCluster, scripted_cluster
 
 
 @pytest.fixture
 async def cluster() -> AsyncIterator[ScriptedCluster]:
-    async with small_cluster(1) as cluster:
+    async with scripted_cluster(1) as cluster:
         yield cluster
 
 

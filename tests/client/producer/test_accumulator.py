@@ -23,7 +23,7 @@ from barnabas.protocol.records import batch
 from barnabas.protocol.records.header import SEQUENCE_MASK
 
 IDENTITY = ProducerIdAndEpoch(7, 1)
-PLACE = TopicPartition("t", 0)
+TOPIC_PARTITION = TopicPartition("t", 0)
 fields = st.none() | st.binary(max_size=90)
 headers = st.lists(st.tuples(st.text(max_size=5), st.none() | st.binary(max_size=5)), max_size=2)
 records = st.lists(
@@ -76,9 +76,9 @@ def test_sequences_have_no_gap_whatever_returns(
     loop: asyncio.AbstractEventLoop, counts: list[int], fails: list[bool]
 ) -> None:
     """Batches that fail go again with the numbers they had; the log then has all, in order."""
-    queue = PartitionQueue(PLACE)
+    queue = PartitionQueue(TOPIC_PARTITION)
     for count in counts:
-        made = ProducerBatch(PLACE, loop.create_future(), 0, 0.0, 0.0)
+        made = ProducerBatch(TOPIC_PARTITION, loop.create_future(), 0, 0.0, 0.0)
         made.count = count
         queue.waiting.append(made)
     taken: list[tuple[int, int]] = []
@@ -103,9 +103,9 @@ def test_sequences_have_no_gap_whatever_returns(
 def test_a_lane_waits_for_its_retry_for_what_lingers_and_for_room_under_way(
     loop: asyncio.AbstractEventLoop,
 ) -> None:
-    queue = PartitionQueue(PLACE)
+    queue = PartitionQueue(TOPIC_PARTITION)
     assert not queue.is_ready(1.0, 5, is_flushing=False)
-    made = ProducerBatch(PLACE, loop.create_future(), 0, linger_until=2.0, deadline=9.0)
+    made = ProducerBatch(TOPIC_PARTITION, loop.create_future(), 0, linger_until=2.0, deadline=9.0)
     queue.waiting.append(made)
     assert not queue.is_ready(1.0, 5, is_flushing=False)
     assert queue.is_ready(1.0, 5, is_flushing=True)
@@ -122,9 +122,11 @@ def test_a_lane_waits_for_its_retry_for_what_lingers_and_for_room_under_way(
 def test_batches_go_one_by_one_until_the_replicas_know_the_producer(
     loop: asyncio.AbstractEventLoop,
 ) -> None:
-    queue = PartitionQueue(PLACE)
+    queue = PartitionQueue(TOPIC_PARTITION)
     for _ in range(2):
-        made = ProducerBatch(PLACE, loop.create_future(), 0, linger_until=0.0, deadline=9.0)
+        made = ProducerBatch(
+            TOPIC_PARTITION, loop.create_future(), 0, linger_until=0.0, deadline=9.0
+        )
         made.is_open = False
         queue.waiting.append(made)
     queue.drain_first(is_numbered=True)
@@ -138,9 +140,11 @@ def test_batches_go_one_by_one_until_the_replicas_know_the_producer(
 def test_a_gap_in_the_sequence_moves_only_what_stands_behind_it(
     loop: asyncio.AbstractEventLoop,
 ) -> None:
-    queue = PartitionQueue(PLACE)
+    queue = PartitionQueue(TOPIC_PARTITION)
     for sequence in (SEQUENCE_MASK - 1, 1, 3, -1):
-        made = ProducerBatch(PLACE, loop.create_future(), 0, linger_until=0.0, deadline=9.0)
+        made = ProducerBatch(
+            TOPIC_PARTITION, loop.create_future(), 0, linger_until=0.0, deadline=9.0
+        )
         made.sequence = sequence
         queue.waiting.append(made)
     queue.rewind_sequence(1)

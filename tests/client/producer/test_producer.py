@@ -17,7 +17,7 @@ from barnabas.console.ports import free_ports
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.records import batch
 from barnabas.protocol.settings import ConfigError
-from tests.client.scripted_cluster import ScriptedCluster, small_cluster
+from tests.client.scripted_cluster import ScriptedCluster, scripted_cluster
 
 CLIENT = ClientConfig(retry_backoff_ms=1, retry_backoff_ms_max=5, api_timeout_ms=10_000)
 QUICK = ProducerConfig(retry_backoff_ms=2)
@@ -25,7 +25,7 @@ QUICK = ProducerConfig(retry_backoff_ms=2)
 
 @pytest.fixture
 async def cluster() -> AsyncIterator[ScriptedCluster]:
-    async with small_cluster(2) as cluster:
+    async with scripted_cluster(2) as cluster:
         yield cluster
 
 

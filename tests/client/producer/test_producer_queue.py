@@ -13,7 +13,7 @@ from barnabas.client.errors import QueueFull
 from barnabas.client.producer.producer import Producer
 from barnabas.client.producer.producer_config import ProducerConfig
 from barnabas.client.producer.producer_queue import CallbackHandler, Item, Sending
-from tests.client.scripted_cluster import ScriptedCluster, small_cluster
+from tests.client.scripted_cluster import ScriptedCluster, scripted_cluster
 
 CLIENT = ClientConfig(retry_backoff_ms=1, retry_backoff_ms_max=5)
 LONG_MS = 3_600_000
@@ -71,7 +71,7 @@ def config(**changes: Any) -> ProducerConfig:
 
 @pytest.fixture
 async def cluster() -> AsyncIterator[ScriptedCluster]:
-    async with small_cluster(1) as cluster:
+    async with scripted_cluster(1) as cluster:
         yield cluster
 
 

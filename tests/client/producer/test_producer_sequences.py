@@ -25,7 +25,7 @@ from barnabas.protocol.errors import ErrorCode, Refused
 from barnabas.protocol.messages import produce
 from barnabas.protocol.records import batch
 from barnabas.protocol.records.header import sequence_after
-from tests.client.scripted_cluster import ScriptedCluster, small_cluster
+from tests.client.scripted_cluster import ScriptedCluster, scripted_cluster
 
 CLIENT = ClientConfig(retry_backoff_ms=1, retry_backoff_ms_max=5, api_timeout_ms=10_000)
 QUICK = ProducerConfig(retry_backoff_ms=1, batch_bytes=200)
@@ -38,7 +38,7 @@ UNTOLD = (
 """What a leader says of records that are in its log when it lost its followers or its place."""
 
 
-class Judges:
+class SequenceCheckingBrokers:
     """Lets the brokers of a small cluster judge producers, and fail as ``random`` says."""
 
     def __init__(self, cluster: ScriptedCluster, random: Random, faults: float) -> None:
@@ -59,34 +59,34 @@ class Judges:
             produce.TopicResult(
                 name=topic.name,
                 partition_responses=[
-                    self.judge(number, TopicPartition(topic.name, partition.index), partition)
+                    self.check_batch(number, TopicPartition(topic.name, partition.index), partition)
                     for partition in topic.partition_data
                 ],
             )
             for topic in request.topic_data
         ]
-        if self.strikes():
+        if self.is_lost():
             for writer in self.cluster.brokers[number].writers:
                 writer.close()
             raise ConnectionResetError
         return produce.ProduceResponse(responses=results)
 
-    def strikes(self) -> bool:
+    def is_lost(self) -> bool:
         return self.random.random() < self.faults
 
-    def judge(
+    def check_batch(
         self, number: int, topic_partition: TopicPartition, sent: produce.Partition
     ) -> produce.PartitionResult:
         assert sent.records is not None
         try:
             if self.cluster.leaders[topic_partition] != number:
                 raise Refused(ErrorCode.NOT_LEADER_OR_FOLLOWER)
-            if self.strikes():
+            if self.is_lost():
                 raise Refused(self.random.choice(TURNED_AWAY))
             base = self.append(topic_partition, bytes(sent.records))
-            if self.strikes():
+            if self.is_lost():
                 self.cluster.move(topic_partition, self.random.choice(list(self.cluster.brokers)))
-            if self.strikes():
+            if self.is_lost():
                 raise Refused(self.random.choice(UNTOLD))
         except Refused as refusal:
             return produce.PartitionResult(index=sent.index, error_code=refusal.code)
@@ -115,16 +115,16 @@ def logged(cluster: ScriptedCluster, topic_partition: TopicPartition) -> list[by
 
 async def test_a_node_that_becomes_leader_between_two_batches_gets_them_in_order() -> None:
     async with (
-        small_cluster(1) as cluster,
+        scripted_cluster(1) as cluster,
         Producer(cluster.bootstrap, QUICK, client=CLIENT) as producer,
     ):
         (topic_partition,) = cluster.topic("t")
         await producer.partitions_for("t")
-        judges = Judges(cluster, Random(0), 0)
+        checking = SequenceCheckingBrokers(cluster, Random(0), 0)
         cluster.leaders[topic_partition] = 2
 
         def turn_away(number: int, request: Any, version: int) -> produce.ProduceResponse:
-            turned_away = judges.answer(number, request, version)
+            turned_away = checking.answer(number, request, version)
             cluster.leaders[topic_partition] = 1  # as a node that hears late of a new topic
             return turned_away
 
@@ -144,19 +144,19 @@ async def test_a_node_that_becomes_leader_between_two_batches_gets_them_in_order
 async def test_the_numbers_of_what_may_be_in_the_log_are_not_used_again() -> None:
     config = ProducerConfig(retry_backoff_ms=1, retries=0)
     async with (
-        small_cluster(1) as cluster,
+        scripted_cluster(1) as cluster,
         Producer(cluster.bootstrap, config, client=CLIENT) as producer,
     ):
         (topic_partition,) = cluster.topic("t")
-        judges = Judges(cluster, Random(0), 0)
+        checking = SequenceCheckingBrokers(cluster, Random(0), 0)
         await producer.send("t", b"first")
 
         def lose_leadership(number: int, request: Any, version: int) -> produce.ProduceResponse:
-            answer = judges.answer(number, request, version)
+            answer = checking.answer(number, request, version)
             answer.responses[0].partition_responses[0].error_code = ErrorCode.NOT_LEADER_OR_FOLLOWER
             cluster.brokers[1].answers = {
                 **cluster.brokers[1].answers,
-                ApiKey.PRODUCE: cluster._at(1, judges.answer),
+                ApiKey.PRODUCE: cluster._at(1, checking.answer),
             }
             return answer
 
@@ -172,7 +172,7 @@ async def test_the_numbers_of_what_may_be_in_the_log_are_not_used_again() -> Non
 
 async def test_records_may_come_while_a_partition_gets_another_identity() -> None:
     async with (
-        small_cluster(1) as cluster,
+        scripted_cluster(1) as cluster,
         Producer(cluster.bootstrap, QUICK, client=CLIENT) as producer,
     ):
         one, other = cluster.topic("t", 2)
@@ -207,9 +207,9 @@ async def test_what_is_acknowledged_is_in_the_log_once_and_in_order(
 ) -> None:
     random = Random(seed)
     config = ProducerConfig(retry_backoff_ms=1, batch_bytes=200, retries=retries)
-    async with small_cluster(2) as cluster:
+    async with scripted_cluster(2) as cluster:
         topic_partitions = cluster.topic("t", 2)
-        judges = Judges(cluster, random, 0.1)
+        checking = SequenceCheckingBrokers(cluster, random, 0.1)
         acknowledged: dict[TopicPartition, list[bytes]] = defaultdict(list)
         failed: list[KafkaError] = []
         async with Producer(cluster.bootstrap, config, client=CLIENT) as producer:
@@ -225,7 +225,7 @@ async def test_what_is_acknowledged_is_in_the_log_once_and_in_order(
                     acknowledged[topic_partition].append(value)
                 except KafkaError as error:
                     failed.append(error)
-            judges.faults = 0
+            checking.faults = 0
             for topic_partition in topic_partitions:  # whatever came before, the producer goes on
                 await producer.send("t", b"last", partition=topic_partition.partition)
                 acknowledged[topic_partition].append(b"last")
