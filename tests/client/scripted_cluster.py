@@ -58,6 +58,9 @@ class Log:
     def records(self) -> list[Record]:
         return [record for stored in self.batches for record in batch.records(stored)]
 
+    def values(self) -> list[bytes | None]:
+        return [record.value for record in self.records()]
+
 
 class ScriptedCluster:
     """Brokers 1 to n, all of one mind about who leads what."""

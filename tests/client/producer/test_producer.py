@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
 
-from barnabas.client.client_config import ClientConfig
-from barnabas.client.cluster import TopicPartition, Unreachable
+from barnabas.client.cluster import Unreachable
 from barnabas.client.errors import Disconnected, KafkaError, QueueFull
 from barnabas.client.producer.producer import Producer
 from barnabas.client.producer.producer_config import ProducerConfig
@@ -17,26 +15,8 @@ from barnabas.console.ports import free_ports
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.records import batch
 from barnabas.protocol.settings import ConfigError
-from tests.client.scripted_cluster import ScriptedCluster, scripted_cluster
-
-CLIENT = ClientConfig(retry_backoff_ms=1, retry_backoff_ms_max=5, api_timeout_ms=10_000)
-QUICK = ProducerConfig(retry_backoff_ms=2)
-
-
-@pytest.fixture
-async def cluster() -> AsyncIterator[ScriptedCluster]:
-    async with scripted_cluster(2) as cluster:
-        yield cluster
-
-
-@pytest.fixture
-async def producer(cluster: ScriptedCluster) -> AsyncIterator[Producer]:
-    async with Producer(cluster.bootstrap, QUICK, client=CLIENT) as producer:
-        yield producer
-
-
-def values(cluster: ScriptedCluster, topic_partition: TopicPartition) -> list[bytes | None]:
-    return [record.value for record in cluster.logs[topic_partition].records()]
+from tests.client.producer.conftest import CLIENT, QUICK
+from tests.client.scripted_cluster import ScriptedCluster
 
 
 async def test_a_record_comes_back_with_its_place(
@@ -67,7 +47,7 @@ async def test_records_sent_before_the_topic_is_known_keep_their_order(
     (topic_partition,) = cluster.topic("t")
     deliveries = [producer.send_soon("t", b"%d" % number) for number in range(5)]
     assert [(await delivery).offset for delivery in deliveries] == list(range(5))
-    assert values(cluster, topic_partition) == [b"0", b"1", b"2", b"3", b"4"]
+    assert cluster.logs[topic_partition].values() == [b"0", b"1", b"2", b"3", b"4"]
 
 
 async def test_a_topic_nobody_makes_is_told(cluster: ScriptedCluster, producer: Producer) -> None:
@@ -85,7 +65,7 @@ async def test_without_acknowledgements_no_offset_is_told(cluster: ScriptedClust
     ) as producer:
         assert (await producer.send("t", b"v")).offset == -1
         await cluster.grown.wait()
-    assert values(cluster, topic_partition) == [b"v"]
+    assert cluster.logs[topic_partition].values() == [b"v"]
 
 
 async def test_a_full_buffer_refuses_or_waits(cluster: ScriptedCluster) -> None:
@@ -119,7 +99,7 @@ async def test_batches_are_compressed_for_the_topics_named(
     async with Producer(cluster.bootstrap, config, client=CLIENT) as producer:
         await producer.send("squeezed", b"x" * 1_000)
         await producer.send("plain", b"x" * 1_000)
-    assert values(cluster, squeezed) == values(cluster, plain) == [b"x" * 1_000]
+    assert cluster.logs[squeezed].values() == cluster.logs[plain].values() == [b"x" * 1_000]
     assert batch.codec(cluster.logs[plain].batches[0]) == 0
     assert batch.codec(cluster.logs[squeezed].batches[0]) != 0
 
@@ -144,7 +124,7 @@ async def test_keys_stay_and_records_without_one_spread(
     await producer.send_all("t", [b"first"])
     for _ in range(60):
         await producer.send("t", b"v")
-    assert all(values(cluster, topic_partition) for topic_partition in topic_partitions)
+    assert all(cluster.logs[topic_partition].values() for topic_partition in topic_partitions)
 
 
 async def test_an_encoder_makes_the_bytes_and_its_error_is_the_callers(
@@ -160,7 +140,7 @@ async def test_an_encoder_makes_the_bytes_and_its_error_is_the_callers(
         await producer.send("t", "loud")
         with pytest.raises(AttributeError):
             await producer.send("t", 3)
-    assert values(cluster, topic_partition) == [b"LOUD"]
+    assert cluster.logs[topic_partition].values() == [b"LOUD"]
 
 
 async def test_values_that_are_no_bytes_ask_for_an_encoder(
@@ -179,7 +159,7 @@ async def test_close_sends_what_is_left_and_ends_the_producer(cluster: ScriptedC
         producer.send_soon("t", b"%d" % number)
     await producer.close()
     await producer.close()
-    assert len(values(cluster, topic_partition)) == 10
+    assert len(cluster.logs[topic_partition].values()) == 10
     with pytest.raises(Disconnected):
         await producer.send("t", b"late")
 
@@ -226,4 +206,4 @@ async def test_many_who_send_at_once_are_served_in_their_order(
     (topic_partition,) = cluster.topic("t")
     expected = [b"%d" % number for number in range(50)]
     await asyncio.gather(*(producer.send("t", value) for value in expected))
-    assert values(cluster, topic_partition) == expected
+    assert cluster.logs[topic_partition].values() == expected

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
-from barnabas.client.client_config import ClientConfig
 from barnabas.client.errors import QueueFull
 from barnabas.client.producer.producer import Producer
 from barnabas.client.producer.producer_config import ProducerConfig
 from barnabas.client.producer.producer_queue import CallbackHandler, Item, Sending
-from tests.client.scripted_cluster import ScriptedCluster, scripted_cluster
+from barnabas.client.topology import TopicPartition
+from tests.client.producer.conftest import CLIENT
+from tests.client.scripted_cluster import ScriptedCluster
 
-CLIENT = ClientConfig(retry_backoff_ms=1, retry_backoff_ms_max=5)
 LONG_MS = 3_600_000
+TOPIC_PARTITION = TopicPartition("t", 0)
 
 
 class Noting(CallbackHandler):
@@ -67,16 +68,6 @@ class Keeping:
 def config(**changes: Any) -> ProducerConfig:
     settings = {"producer_type": "async", "queue_time_ms": LONG_MS, "batch_size": 3, **changes}
     return ProducerConfig(**settings)
-
-
-@pytest.fixture
-async def cluster() -> AsyncIterator[ScriptedCluster]:
-    async with scripted_cluster(1) as cluster:
-        yield cluster
-
-
-def values(cluster: ScriptedCluster) -> list[bytes | None]:
-    return [record.value for record in cluster.logs[cluster.topic("t")[0]].records()]
 
 
 async def test_a_full_batch_goes_at_once_and_one_short_waits_for_its_time(
@@ -142,7 +133,7 @@ async def test_callbacks_are_shown_every_step_and_closed_last(cluster: ScriptedC
         ("sending", 1),
         ("close", None),
     ]
-    assert values(cluster) == [b"a", b"b", b"last"]
+    assert cluster.logs[TOPIC_PARTITION].values() == [b"a", b"b", b"last"]
 
 
 async def test_close_delivers_everything_queued(cluster: ScriptedCluster) -> None:
@@ -150,7 +141,7 @@ async def test_close_delivers_everything_queued(cluster: ScriptedCluster) -> Non
     async with Producer(cluster.bootstrap, config(batch_size=1_000), client=CLIENT) as producer:
         for number in range(100):
             producer.send_soon("t", b"%d" % number)
-    assert values(cluster) == [b"%d" % number for number in range(100)]
+    assert cluster.logs[TOPIC_PARTITION].values() == [b"%d" % number for number in range(100)]
 
 
 async def test_what_cannot_be_encoded_is_dropped_and_the_others_go(
@@ -185,4 +176,4 @@ async def test_a_callback_may_send_something_else(cluster: ScriptedCluster) -> N
         cluster.bootstrap, config(), client=CLIENT, callback_handler=Doubling()
     ) as producer:
         producer.send_soon("t", b"v")
-    assert values(cluster) == [b"v", b"v"]
+    assert cluster.logs[TOPIC_PARTITION].values() == [b"v", b"v"]

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
 
-from barnabas.client.client_config import ClientConfig
 from barnabas.client.cluster import TopicPartition
 from barnabas.client.errors import KafkaError
 from barnabas.client.producer.producer import Producer
@@ -17,26 +15,8 @@ from barnabas.protocol.api import ApiKey
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages import produce
 from barnabas.protocol.records import batch
-from tests.client.scripted_cluster import ScriptedCluster, scripted_cluster
-
-CLIENT = ClientConfig(retry_backoff_ms=1, retry_backoff_ms_max=5, api_timeout_ms=10_000)
-QUICK = ProducerConfig(retry_backoff_ms=2)
-
-
-@pytest.fixture
-async def cluster() -> AsyncIterator[ScriptedCluster]:
-    async with scripted_cluster(2) as cluster:
-        yield cluster
-
-
-@pytest.fixture
-async def producer(cluster: ScriptedCluster) -> AsyncIterator[Producer]:
-    async with Producer(cluster.bootstrap, QUICK, client=CLIENT) as producer:
-        yield producer
-
-
-def values(cluster: ScriptedCluster, topic_partition: TopicPartition) -> list[bytes | None]:
-    return [record.value for record in cluster.logs[topic_partition].records()]
+from tests.client.producer.conftest import CLIENT
+from tests.client.scripted_cluster import ScriptedCluster
 
 
 @pytest.mark.parametrize(
@@ -103,7 +83,7 @@ async def test_after_a_moved_leader_only_the_moved_partition_is_sent_again(
         for partition in topic.partition_data
     ]
     assert sorted(sent) == [0, 1, 1]
-    assert values(cluster, stays) == values(cluster, moves) == [b"v"]
+    assert cluster.logs[stays].values() == cluster.logs[moves].values() == [b"v"]
 
 
 async def test_order_is_kept_through_failures_of_batches_under_way(
@@ -119,7 +99,7 @@ async def test_order_is_kept_through_failures_of_batches_under_way(
         await asyncio.sleep(0)
     for delivery in deliveries:
         await delivery
-    assert values(cluster, topic_partition) == [b"%d" % number for number in range(40)]
+    assert cluster.logs[topic_partition].values() == [b"%d" % number for number in range(40)]
     assert sequences[topic_partition][1] == 40
 
 
@@ -137,7 +117,7 @@ async def test_a_refused_batch_leaves_no_gap_in_the_sequence(
     with pytest.raises(KafkaError):
         await refused
     assert (await behind).offset == 1
-    assert values(cluster, topic_partition) == [b"first", b"behind"]
+    assert cluster.logs[topic_partition].values() == [b"first", b"behind"]
 
 
 def _check_sequences(
@@ -216,7 +196,7 @@ async def test_without_idempotence_one_batch_of_a_partition_is_under_way(
             producer.send_soon("t", b"%d" % number)
             await asyncio.sleep(0)
         await producer.flush()
-    assert values(cluster, topic_partition) == [b"%d" % number for number in range(10)]
+    assert cluster.logs[topic_partition].values() == [b"%d" % number for number in range(10)]
     assert not cluster.asked(ApiKey.INIT_PRODUCER_ID)
 
 
@@ -255,4 +235,4 @@ async def test_a_lost_connection_is_replaced_and_nothing_is_lost(
 
     cluster.on_produce = hang_up
     assert (await producer.send("t", b"1")).offset == 1
-    assert values(cluster, topic_partition) == [b"0", b"1"]
+    assert cluster.logs[topic_partition].values() == [b"0", b"1"]

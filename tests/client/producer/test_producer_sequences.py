@@ -15,7 +15,6 @@ import pytest
 
 from barnabas.broker.storage.producers.producer_state import Producers
 from barnabas.broker.storage.segment.batch_headers import entry_at
-from barnabas.client.client_config import ClientConfig
 from barnabas.client.cluster import TopicPartition
 from barnabas.client.errors import KafkaError
 from barnabas.client.producer.producer import Producer
@@ -25,9 +24,9 @@ from barnabas.protocol.errors import ErrorCode, Refused
 from barnabas.protocol.messages import produce
 from barnabas.protocol.records import batch
 from barnabas.protocol.records.header import sequence_after
+from tests.client.producer.conftest import CLIENT
 from tests.client.scripted_cluster import ScriptedCluster, scripted_cluster
 
-CLIENT = ClientConfig(retry_backoff_ms=1, retry_backoff_ms_max=5, api_timeout_ms=10_000)
 QUICK = ProducerConfig(retry_backoff_ms=1, batch_bytes=200)
 TURNED_AWAY = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.NOT_ENOUGH_REPLICAS)
 UNTOLD = (
@@ -65,13 +64,13 @@ class SequenceCheckingBrokers:
             )
             for topic in request.topic_data
         ]
-        if self.is_lost():
+        if self.draws_fault():
             for writer in self.cluster.brokers[number].writers:
                 writer.close()
             raise ConnectionResetError
         return produce.ProduceResponse(responses=results)
 
-    def is_lost(self) -> bool:
+    def draws_fault(self) -> bool:
         return self.random.random() < self.faults
 
     def check_batch(
@@ -81,12 +80,12 @@ class SequenceCheckingBrokers:
         try:
             if self.cluster.leaders[topic_partition] != number:
                 raise Refused(ErrorCode.NOT_LEADER_OR_FOLLOWER)
-            if self.is_lost():
+            if self.draws_fault():
                 raise Refused(self.random.choice(TURNED_AWAY))
             base = self.append(topic_partition, bytes(sent.records))
-            if self.is_lost():
+            if self.draws_fault():
                 self.cluster.move(topic_partition, self.random.choice(list(self.cluster.brokers)))
-            if self.is_lost():
+            if self.draws_fault():
                 raise Refused(self.random.choice(UNTOLD))
         except Refused as refusal:
             return produce.PartitionResult(index=sent.index, error_code=refusal.code)
@@ -107,10 +106,6 @@ class SequenceCheckingBrokers:
         base = log.append(data)
         self.producers[topic_partition].note(entry_at(log.batches[-1]), log.batches[-1])
         return base
-
-
-def logged(cluster: ScriptedCluster, topic_partition: TopicPartition) -> list[bytes]:
-    return [record.value or b"" for record in cluster.logs[topic_partition].records()]
 
 
 async def test_a_node_that_becomes_leader_between_two_batches_gets_them_in_order() -> None:
@@ -138,7 +133,9 @@ async def test_a_node_that_becomes_leader_between_two_batches_gets_them_in_order
             await asyncio.sleep(0)
         for delivery in deliveries:
             await delivery
-        assert logged(cluster, topic_partition) == [b"value %d" % number for number in range(40)]
+        assert cluster.logs[topic_partition].values() == [
+            b"value %d" % number for number in range(40)
+        ]
 
 
 async def test_the_numbers_of_what_may_be_in_the_log_are_not_used_again() -> None:
@@ -167,7 +164,7 @@ async def test_the_numbers_of_what_may_be_in_the_log_are_not_used_again() -> Non
         with pytest.raises(KafkaError):
             await producer.send("t", b"in doubt")
         await producer.send("t", b"acknowledged")
-        assert logged(cluster, topic_partition) == [b"first", b"in doubt", b"acknowledged"]
+        assert cluster.logs[topic_partition].values() == [b"first", b"in doubt", b"acknowledged"]
 
 
 async def test_records_may_come_while_a_partition_gets_another_identity() -> None:
@@ -194,7 +191,7 @@ async def test_records_may_come_while_a_partition_gets_another_identity() -> Non
         answered.set()
         await waiting
         await beside
-        assert (logged(cluster, one), logged(cluster, other)) == (
+        assert (cluster.logs[one].values(), cluster.logs[other].values()) == (
             [b"first", b"second"],
             [b"beside"],
         )
@@ -230,7 +227,7 @@ async def test_what_is_acknowledged_is_in_the_log_once_and_in_order(
                 await producer.send("t", b"last", partition=topic_partition.partition)
                 acknowledged[topic_partition].append(b"last")
         for topic_partition in topic_partitions:
-            found = logged(cluster, topic_partition)
+            found = cluster.logs[topic_partition].values()
             assert len(set(found)) == len(found), "a record is there twice"
             assert [
                 outcome for outcome in found if outcome in set(acknowledged[topic_partition])
