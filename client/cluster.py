@@ -233,7 +233,11 @@ class Cluster:
         message: Any,
         codes: Codes,
     ) -> Any:
-        """One call with its retries: the answer, as soon as none of its codes asks for another."""
+        """One call with its retries: the answer, as soon as none of its codes asks for another.
+
+        ``route`` is asked anew each time, since what it found last may be what failed. A first
+        contact that fails everywhere is raised at once: a wrong address does not become right.
+        """
         clock = asyncio.get_running_loop().time
         attempts = Attempts(self.config, self.random, clock())
         while True:
@@ -316,6 +320,8 @@ class Cluster:
         raise (Disconnected if known else Unreachable)("; ".join(failures))
 
     async def _connection(self, key: ConnectionKey) -> Connection:
+        # One lock a key: two calls at once must not open two connections, of which one would be
+        # forgotten and never closed.
         async with self._opening.setdefault(key, asyncio.Lock()):
             connection = self._connections.get(key)
             if connection is None or connection.is_closed:
@@ -329,6 +335,7 @@ class Cluster:
                     sasl=self.config.sasl,
                 )
                 self._connections[key] = connection
+                # Closed while it was opened: whoever closed the cluster did not see this one.
                 if self._is_closed:
                     await connection.close()
             return connection

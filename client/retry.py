@@ -1,5 +1,7 @@
 """What a client does about each error code, and how long it waits before it tries again.
 
+Waits double and are spread by chance, so that the clients of a broker that comes back do not all
+come back in the same moment.
 Source: docs/spec/coordinator.md §1.9; KIP-580 (exponential backoff).
 """
 
@@ -52,7 +54,7 @@ _UNKNOWN_TOPIC_ATTEMPTS: Final = 4
 def remedy(codes: Iterable[ErrorCode]) -> tuple[Remedy, ErrorCode]:
     """The way on after an answer with these codes, and the code that decided it.
 
-    Looking again comes before waiting: it may find the broker that needs no waiting.
+    LOOK_AGAIN goes before WAIT: the broker found then may need no waiting.
     """
     chosen, why = Remedy.GIVE_UP, ErrorCode.NONE
     for code in codes:

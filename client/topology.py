@@ -77,6 +77,8 @@ class Topology:
     def _learn_leaders(self, topic: str, partitions: Iterable[Partition]) -> None:
         for partition in partitions:
             topic_partition = TopicPartition(topic, partition.partition_index)
+            # A broker that has not heard of the last election names the leader before it: to
+            # believe it would send us back and forth between the two (KIP-320).
             is_stale = (
                 topic_partition in self.leaders
                 and 0 <= partition.leader_epoch < self.leader_epoch(topic_partition)

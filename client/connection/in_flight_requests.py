@@ -1,7 +1,14 @@
-"""One TCP connection as asyncio sees it: frames out, and the answers that are awaited, in order.
+"""One TCP connection as asyncio sees it: requests out, and responses matched in their order.
 
-Source: docs/spec/protocol.md §0 choice 8; Kafka answers the requests of a connection in their
-order.
+A broker answers the requests of a connection in the order in which they came. The correlation id
+is therefore a check and not a key: the oldest request in flight is the only one that a response
+can belong to. A response on the wire, sizes and ids big-endian::
+
+    0         4                 8
+    | size    | correlation id  | header's tags, body ...   |
+              |<------------------ size bytes ------------->|
+
+Source: docs/spec/protocol.md §0 choice 8.
 """
 
 from __future__ import annotations
@@ -18,7 +25,7 @@ _SIZE_AND_CORRELATION: Final = struct.Struct(">ii")
 
 
 class _InFlightRequest:
-    """A request on its way: which answer ends it, who waits, until when."""
+    """A request without a response: its correlation id, its future, its timeout."""
 
     __slots__ = ("correlation_id", "future", "timer")
 
@@ -33,8 +40,10 @@ class _InFlightRequest:
 class InFlightRequests(asyncio.Protocol):
     """Matches the frames that arrive with the requests that were sent.
 
-    An answer that is late, out of order or larger than ``response_bytes_max`` ends the connection,
-    because nothing behind it can be trusted; all who wait are told why.
+    A response that is late, out of order or larger than ``response_bytes_max`` ends the connection,
+    and every request in flight fails. Late: to skip one response would leave it in the stream,
+    where the next request would take it for its own. Too large: a size that is no size would have
+    us buffer until memory ends.
     """
 
     def __init__(
@@ -52,7 +61,11 @@ class InFlightRequests(asyncio.Protocol):
         self._disconnected: asyncio.Future[None] = loop.create_future()
 
     def send(self, correlation_id: int, frame: bytes, timeout_s: float) -> asyncio.Future[bytes]:
-        """Write ``frame`` and promise its answer: a frame without its size."""
+        """Write ``frame``; the future has the response: a frame without its size.
+
+        Cancelling the future is harmless: the request stays in flight, and its response is
+        dropped when it comes, so that later responses still match.
+        """
         future: asyncio.Future[bytes] = self._loop.create_future()
         timer = self._loop.call_later(timeout_s, self._expire, timeout_s)
         self._in_flight.append(_InFlightRequest(correlation_id, future, timer))
@@ -60,7 +73,7 @@ class InFlightRequests(asyncio.Protocol):
         return future
 
     def send_without_response(self, frame: bytes) -> None:
-        """Write ``frame``, to which no answer comes."""
+        """Write ``frame``, to which no response comes: Produce with acks=0."""
         if self._failure is not None:
             raise Disconnected(self._failure.message)
         assert self._transport is not None, "asked before connected"
@@ -68,11 +81,15 @@ class InFlightRequests(asyncio.Protocol):
 
     @property
     def is_paused(self) -> bool:
-        """The peer does not take what was written: wait for :meth:`drained` before the next."""
+        """The peer does not take what was written: wait for :meth:`drained` before the next.
+
+        Otherwise a broker that stopped reading would have the transport buffer without a bound.
+        """
         return self._writable is not None
 
     async def drained(self) -> None:
         """Return once the peer takes what was written."""
+        # Shielded, since several wait for one future; asked again, since it may pause anew.
         while self._writable is not None:
             await asyncio.shield(self._writable)
 
@@ -85,7 +102,7 @@ class InFlightRequests(asyncio.Protocol):
     def fail(self, error: KafkaError) -> None:
         """End the connection because of ``error``, which all who wait receive."""
         if self._failure is not None:
-            return
+            return  # the first reason is the true one; what follows are its consequences
         self._failure = error
         self.is_closed = True
         while self._in_flight:
@@ -102,7 +119,7 @@ class InFlightRequests(asyncio.Protocol):
         self._transport = cast("asyncio.Transport", transport)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Tell all who wait."""
+        """Fail all requests in flight."""
         reason = f": {exc}" if exc is not None else ""
         self.fail(Disconnected(f"{self._peer} closed the connection{reason}"))
         if not self._disconnected.done():
@@ -119,7 +136,7 @@ class InFlightRequests(asyncio.Protocol):
             writable.set_result(None)
 
     def data_received(self, data: bytes) -> None:
-        """Cut off every complete frame and hand it to the one who waits for it."""
+        """Cut off every complete frame and complete the request that it answers."""
         received = self._received
         received += data
         position = 0
@@ -131,6 +148,7 @@ class InFlightRequests(asyncio.Protocol):
             end = position + _SIZE.size + size
             if len(received) < end:
                 break
+            # A copy: decoded messages keep slices of it, while ``received`` moves on.
             frame = bytes(memoryview(received)[position + _SIZE.size : end])
             self._complete(correlation_id, frame)
             position = end

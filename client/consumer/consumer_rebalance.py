@@ -227,6 +227,8 @@ class GroupConsumer:
 
     async def _adopt(self, assigned: PartitionSet) -> None:
         revoked, added = self._assignment - assigned, assigned - self._assignment
+        # Cooperative rebalance: what was taken from us is free for its new owner only in the next
+        # generation, so give it up and join again at once (KIP-429).
         if revoked:
             await self._await_next_poll()
             await self._give_up(revoked)
@@ -242,6 +244,7 @@ class GroupConsumer:
                     for topic_partition in added
                 }
             )
+        # Opened after the listener: it may seek, and nothing may be handed out from before that.
         await self._listener.on_assigned(added)
         self.open |= added
         self._fetcher.wake()
@@ -255,7 +258,7 @@ class GroupConsumer:
         self._assignment -= topic_partitions
 
     async def _lose(self) -> None:
-        """Drop everything without a commit, which would be refused."""
+        """Drop everything without a commit: it would be refused, and others read on already."""
         lost = self._assignment
         self.open.clear()
         self._fetcher.remove(lost)
@@ -275,6 +278,7 @@ class GroupConsumer:
             if self.held_for_s() * 1000 > self._config.max_poll_interval_ms:
                 await self._time_out()
                 continue
+            # The answer is about who we were when we asked: after a rejoin it says nothing.
             before = self.member.identity
             try:
                 await self.member.heartbeat()

@@ -60,17 +60,21 @@ class PartitionFetchState:
         self.queue: deque[Chunk] = deque()
         self.bytes_max = bytes_max
         self.seek_id = next(_SEEK_IDS)
-        """Another with each seek: answers to older questions are thrown away."""
+        """Another with each seek: a response to a fetch from before it is dropped.
+
+        Otherwise records of the old position would be handed out after the seek. Unique in the
+        process, so that removing a partition and adding it again counts as well.
+        """
         self.retry_at = 0.0
         self.is_fetched = False
-        """A request for it is under way."""
+        """A request for it is in flight: a second one would fetch the same records twice."""
         self.is_eager = True
         """Most likely there is data: the last answer had some, or there was none yet."""
         self.is_paused = False
         self.is_stopped = False
         """It failed for good: nothing is read before the next seek."""
         self.failure: KafkaError | None = None
-        """Not told to anybody yet."""
+        """What stopped it, until somebody was told."""
 
     def seek(self, offset: int | None) -> None:
         """Go on at ``offset``, and forget what came from elsewhere."""
@@ -123,6 +127,9 @@ class PartitionFetchState:
         except CorruptRecords as bad:
             self.stop(DecodingFailed(*self.topic_partition, self.fetch_offset, bad.message))
             return Remedy.GIVE_UP
+        # An empty answer below the end means a batch larger than what was asked for, unless another
+        # partition took the room of the answer (a broker of before KIP-74 returns no oversized
+        # batch at all): ask for more, or this partition never moves.
         end = result.last_stable_offset if config.read_committed else result.high_watermark
         needed = found.bytes_needed
         if not len(buffer) and is_alone and end > self.fetch_offset:
@@ -166,7 +173,10 @@ class PartitionFetchState:
         return remedy
 
     def _grow(self, needed: int, config: FetchConfig) -> Remedy:
-        """Ask for more: a single message is larger than what was asked for."""
+        """Ask for more: a single batch is larger than what was asked for.
+
+        Bounded by ``fetch.growth.max.bytes``: a corrupt length would have us ask for gigabytes.
+        """
         if self.bytes_max >= config.partition_max_bytes_limit:
             topic, partition = self.topic_partition
             self.stop(

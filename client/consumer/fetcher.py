@@ -1,8 +1,11 @@
-"""Reads many partitions at once: one request to each leader at a time, chunks kept ready.
+"""Reads many partitions at once: requests to their leaders, chunks kept ready.
 
-Two tasks a leader fetch what has room, one patiently and one for what is in a hurry; one task
-routes: it finds leaders again when they moved, and offsets by the reset policy. What is ready
-waits in a bounded queue a partition until somebody takes it. Source: docs/spec/coordinator.md §1.9,
+Two tasks a leader fetch what has room in its queue. One waits at the broker for data
+(``fetch.max.wait.ms``); the other asks without waiting, on a connection of its own, for what a
+seek, a resume or a taken chunk made fetchable meanwhile: behind a waiting fetch it would wait as
+long, since a broker answers a connection in order. One task routes: it finds leaders again when
+they moved, and offsets by the reset policy. Queues are bounded, so that a slow application stops
+the fetching of its partitions and of no other. Source: docs/spec/coordinator.md §1.9,
 §6.6 and §6.11.
 """
 
@@ -31,6 +34,7 @@ log = logging.getLogger(__name__)
 
 CHANNEL: Final = "fetch"
 _LEADERS_AGE_S: Final = 1.0
+"""How often leaders are looked at without a failure: others share the cluster and learn them."""
 EXPRESS: Final = "fetch at once"
 """Used while the other waits for data: for what was moved, or has room again."""
 
@@ -159,6 +163,8 @@ class Fetcher:
         """The next chunk that need not be waited for; raises as :meth:`take` does."""
         if self._failed or self._failure is not None:
             self._raise_failure(topic_partitions)
+        # In the order in which they became ready; one with more left goes to the end, so that a
+        # busy partition does not starve the others.
         for topic_partition in self._ready:
             state = self._states[topic_partition]
             if state.is_paused or (
@@ -229,7 +235,7 @@ class Fetcher:
             if not is_complete:
                 await asyncio.sleep(backoff_s)
                 continue
-            with contextlib.suppress(TimeoutError):  # others share the cluster, and learn leaders
+            with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(_LEADERS_AGE_S):
                     await self._needs_routing.wait()
 
@@ -411,7 +417,7 @@ class Fetcher:
             self._cluster.forget_leaders([state.topic_partition])
 
     def _still(self, seek_ids: Mapping[TopicPartition, int]) -> list[PartitionFetchState]:
-        """Those that nobody moved or removed meanwhile."""
+        """Those that nobody sought or removed since the request was sent."""
         states = (self._states.get(topic_partition) for topic_partition in seek_ids)
         return [
             state

@@ -75,7 +75,10 @@ class OffsetCommitter:
         await self.commit(offsets)
 
     async def try_commit(self, offsets: Offsets) -> None:
-        """Store ``offsets`` if that can be done soon; the group may be in a hurry."""
+        """Store ``offsets`` within 5 s, or log why not.
+
+        A rebalance waits for this: a member that tried for longer would be removed from the group.
+        """
         try:
             async with asyncio.timeout(_LAST_COMMIT_S):
                 await self.commit(offsets)
@@ -93,7 +96,11 @@ class OffsetCommitter:
         return self._member.member.group
 
     async def _identity(self) -> MemberIdentity | None:
-        """None for who reads what it chose itself."""
+        """Who commits; None for a consumer that chose its partitions itself.
+
+        Taken before the request is sent: a commit belongs to the generation in which the records
+        were handed out, and must be refused in a later one.
+        """
         if not self._member.is_subscribed:
             return None
         identity = self._member.member.identity

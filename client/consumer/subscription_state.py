@@ -19,13 +19,19 @@ Offsets = dict[TopicPartition, CommittedOffset]
 
 
 class SubscriptionState:
-    """Positions of the application; chunks that were split wait here for their turn."""
+    """Positions of the application, and the rests of chunks that were split.
+
+    A record passes three stages: fetched (the fetcher's position is behind it), handed out, done.
+    An automatic commit stores done, never handed out: a crash while the application works on a
+    record then repeats it, and loses none. A commit on request, and a clean close, store handed
+    out: the application itself says that it has what it was given.
+    """
 
     def __init__(self) -> None:
         self.done: Offsets = {}
-        """Finished, since the last question."""
+        """Where to read on behind what is done, by partition."""
         self.committed: Offsets = {}
-        """Stored by us, so that the same is not stored again and again."""
+        """Stored by us last, so that an idle consumer does not commit the same for ever."""
         self.pending: deque[Chunk] = deque()
         self._handed_out: Offsets = {}
         self._chunk: Chunk | None = None
@@ -50,11 +56,18 @@ class SubscriptionState:
             self._index, self._is_record_done = index, False
 
     def finish_record(self) -> None:
-        """The application asks for the next record: it is done with the last one."""
+        """The application asks for the next record: it is done with the last one.
+
+        Said before a rebalance that waits may go on, so that the last record is committed before
+        its partition is given up; otherwise the next owner would read it again.
+        """
         self._is_record_done = True
 
     def finish_all(self) -> None:
-        """The application asks for more: what it had is done with, the rest of a chunk waits."""
+        """The application asks for more: it is done with what it had; the rest of a chunk is kept.
+
+        The rest goes to the front: the records of a partition must come in order.
+        """
         self.done.update(self._handed_out)
         self._handed_out.clear()
         if self._chunk is not None:
@@ -85,7 +98,11 @@ class SubscriptionState:
         }
 
     def forget(self, topic_partitions: Collection[TopicPartition]) -> None:
-        """These are read from elsewhere now, or not at all."""
+        """Drop all state of these: they were sought, revoked or lost.
+
+        An offset kept for a partition that went to another member would set the group back when it
+        is committed after the partition's return.
+        """
         for topic_partition in topic_partitions:
             self.done.pop(topic_partition, None)
             self._handed_out.pop(topic_partition, None)

@@ -89,9 +89,14 @@ class ProducerBatch:
         self.count = 0
         self.is_open = True
         self.sequence = -1
+        """Base sequence, set when the batch first leaves; -1 before, and without idempotence."""
         self.attempts = 0
         self.may_be_logged = False
-        """The last try was not answered: the records may be in the log or not."""
+        """An attempt ended without proof: the records may be in the log or not.
+
+        Never unset: a later refusal says nothing about the earlier attempt. Such a batch may only
+        go again under the same producer id and sequence, where the leader drops it as a duplicate.
+        """
         self.error: KafkaError | None = None
         """Why the last try failed."""
         self.base_offset = -1
@@ -263,7 +268,11 @@ class PartitionQueue:
         return is_flushing or not head.is_open or head.linger_until <= now
 
     def drain_first(self, *, is_numbered: bool) -> ProducerBatch:
-        """Take the first batch out, numbered unless it has its numbers already."""
+        """Take the first batch out, numbered unless it has its numbers already.
+
+        Numbers are given here and not when records come, so that a batch that expires before it
+        leaves makes no gap. A retry keeps its number: by it the leader knows a duplicate (KIP-98).
+        """
         batch = self.waiting.popleft()
         batch.is_open = False
         batch.attempts += 1
@@ -276,19 +285,26 @@ class PartitionQueue:
 
     def reenqueue(self, failed: Sequence[ProducerBatch], retry_at: float) -> None:
         """Put batches back in front, in their order, once nothing is under way any more."""
-        assert not self.in_flight, "an older batch could overtake a younger one"
+        assert not self.in_flight, "a younger batch in flight would land before these"
         self.waiting.extendleft(reversed(failed))
         self.is_retrying, self.retry_at = False, retry_at
 
     def rewind_sequence(self, sequence: int) -> None:
-        """The batch that had ``sequence`` is not in the log: the next one takes its place."""
+        """Number what waits from ``sequence`` again: the batch that had it is not in the log.
+
+        Otherwise the leader would refuse all that follows as out of order. Sequences wrap at 2^31,
+        hence the comparison by distance.
+        """
         self.next_sequence = sequence
         for batch in self.waiting:
             if (batch.sequence - sequence) & SEQUENCE_MASK <= SEQUENCE_MASK // 2:
                 batch.sequence = -1
 
     def renumber(self, producer_id: ProducerIdAndEpoch) -> None:
-        """Number what waits from 0 under another identity; none of it may be in the log."""
+        """Number what waits from 0 under another producer id; none of it may be in the log.
+
+        The leader takes sequence 0 of an id that it has never seen.
+        """
         self.producer_id = producer_id
         self.needs_producer_id = self.is_producer_known = False
         self.next_sequence = 0

@@ -1,9 +1,20 @@
-"""Carries batches to the leaders: who is ready, what comes of it, and what is tried again.
+"""Sends batches to the leaders, and decides what is retried and what fails.
 
-Order inside a partition is kept by what leaves: an idempotent producer has up to five batches of
-a partition under way and every batch carries its place in the sequence; any other has one. After
-a failure nothing more leaves until all that is under way was answered, then the failed go first,
-one by one until the first of them is acknowledged; so do the first batches of all.
+Order inside a partition is an invariant of what is in flight:
+
+- An idempotent producer has up to five batches of a partition in flight. Each carries its base
+  sequence, so a leader refuses a batch that overtook another (OUT_OF_ORDER_SEQUENCE_NUMBER). Five
+  is what a leader remembers of a producer: with more it could not recognise a duplicate
+  (KAFKA-5494).
+- Any other producer has one in flight, whatever ``max.in.flight`` says: with two, a retry of the
+  first would land behind the second.
+- After a failure nothing more of that partition leaves until all in flight is answered. Then the
+  failed batches go first, in their order, one by one until the first of them is acknowledged.
+
+Every batch ends in exactly one of three ways: acknowledged, failed and known not to be in the log,
+or failed in doubt. After a failure in doubt its sequence numbers are never used again: the rest of
+the partition goes on under a new producer id (KIP-360 does it with a new epoch).
+
 Source: docs/spec/coordinator.md §1.9 and §7.4; docs/spec/log.md §7 (sequences); KIP-98, KIP-360.
 """
 
@@ -44,8 +55,10 @@ from .producer_config import ProducerConfig
 log = logging.getLogger(__name__)
 
 CHANNEL: Final = "produce"
+"""A connection of its own: a fetch that waits for data on it would delay every batch."""
 _MAGIC_2_SINCE: Final = 3
 _QUESTION_TIMEOUT_S: Final = 5.0
+"""Bound on one question besides Produce; see :func:`_within_bound`."""
 _TRANSACTION_TIMEOUT_MS: Final = 60_000
 _PRODUCER_ID_LOST: Final = frozenset(
     {
@@ -55,19 +68,26 @@ _PRODUCER_ID_LOST: Final = frozenset(
         ErrorCode.INVALID_PRODUCER_ID_MAPPING,
     }
 )
-"""The leader does not know our sequence: what it never took can go under a new identity."""
+"""The leader does not know our sequence: what it never took can go under a new producer id.
+
+It lost its producer state (retention, KIP-360), or a batch before this one never arrived.
+"""
 
 
 class Sender:
-    """Empties an accumulator; its one task decides, each request under way has another."""
+    """Empties an accumulator; its one task decides, each request in flight has another.
+
+    State of a partition is changed without an ``await`` in between, by whichever task holds the
+    loop: the deciding task and the tasks of requests never see each other's halves.
+    """
 
     def __init__(
         self, cluster: Cluster, config: ProducerConfig, accumulator: RecordAccumulator
     ) -> None:
         self.memory_freed = Signal()
-        """Fires whenever batches were settled."""
+        """Fires whenever batches were completed, and their memory is free again."""
         self.flushing = 0
-        """How many wait for everything to be sent: nothing lingers meanwhile."""
+        """How many callers flush: meanwhile no batch waits for ``linger.ms``."""
         self._cluster = cluster
         self._config = config
         self._accumulator = accumulator
@@ -75,6 +95,7 @@ class Sender:
             None if config.is_idempotent else NO_PRODUCER_ID
         )
         self._in_flight_requests: dict[int, int] = defaultdict(int)
+        """How many Produce requests each leader has not answered, by node id."""
         self._wakeup = asyncio.Event()
         self._tasks = BackgroundTasks(self._fail)
         self._refreshed_at = 0.0
@@ -96,6 +117,7 @@ class Sender:
     async def _run(self) -> None:
         loop = asyncio.get_running_loop()
         while True:
+            # Cleared before looking: what comes while we look sets it again and is not missed.
             self._wakeup.clear()
             now = loop.time()
             self._expire_batches(now)
@@ -106,6 +128,8 @@ class Sender:
                 if not may_succeed_later(error):
                     log.error("cannot produce reason=%s", error)
                     self._fail_all(error)
+                # Not a wait for news: records that come meanwhile would make this loop spin
+                # against a cluster that is down.
                 pause_s = self._config.retry_backoff_ms / 1000
                 await asyncio.sleep(pause_s)
                 continue
@@ -118,12 +142,13 @@ class Sender:
                 pass
 
     async def _dispatch(self, now: float) -> float | None:
-        """Send what is ready; seconds until something else may be, None for not before news."""
+        """Send what is ready; seconds until something else may be, None until :meth:`wake`."""
         await self._refresh_metadata(now)
         ready: dict[int, list[PartitionQueue]] = defaultdict(list)
         leaderless: list[PartitionQueue] = []
         later: list[float | None] = []
         leaders = self._cluster.topology.leaders
+        # Two batches without sequence numbers in flight could be swapped by a retry of the first.
         in_flight_max = self._config.in_flight_max if self._config.is_idempotent else 1
         is_flushing = self.flushing > 0
         for topic_partition, queue in list(self._accumulator.active.items()):
@@ -134,6 +159,8 @@ class Sender:
                 (leaderless if leader is None else ready[leader]).append(queue)
             else:
                 later.append(self._ready_in_s(queue, now))
+        # Served before leaderless partitions are asked about: a topic that has no leader must not
+        # hold up those that have one.
         for leader, queues in ready.items():
             while queues and self._in_flight_requests[leader] < self._config.in_flight_max:
                 queues = self._drain(leader, queues)
@@ -147,14 +174,18 @@ class Sender:
         return min((ready_s for ready_s in later if ready_s is not None), default=None)
 
     def _ready_in_s(self, queue: PartitionQueue, now: float) -> float | None:
-        """When a lane that is not ready may be by itself; None for one that waits for answers."""
+        """Seconds until a queue is ready by time alone; None when only an answer can make it so."""
         head = queue.waiting[0]
         if queue.is_retrying or queue.in_flight:
             return None
         return max(0.0, max(queue.retry_at, head.linger_until if head.is_open else 0.0) - now)
 
     def _drain(self, leader: int, queues: Sequence[PartitionQueue]) -> list[PartitionQueue]:
-        """One request with the first batch of as many lanes as it holds; the other lanes."""
+        """Send one request with the first batches of as many queues as fit; return the others.
+
+        At most one batch of each partition: a Produce request names a partition once. The first
+        batch goes even if it alone is larger than ``max.request.size``, as a leader may allow it.
+        """
         batches: list[tuple[PartitionQueue, ProducerBatch]] = []
         size, left = 0, []
         for queue in queues:
@@ -171,7 +202,11 @@ class Sender:
     async def _send_request(
         self, leader: int, batches: Sequence[tuple[PartitionQueue, ProducerBatch]]
     ) -> None:
-        """One request and what comes of it."""
+        """Send one request, and complete, retry or fail its batches.
+
+        A request that failed as a whole (connection lost, no answer) counts as that failure for
+        each of its batches.
+        """
         try:
             results = await self._produce(leader, batches)
         except KafkaError as failure:
@@ -180,9 +215,11 @@ class Sender:
             self._in_flight_requests[leader] -= 1
         for queue, batch in batches:
             if batch.done.done():
-                continue  # all was abandoned meanwhile
+                continue  # the producer was closed, or failed as a whole, meanwhile
             missing = (KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "no answer for it"), -1, -1)
             error, base_offset, append_time = results.get(batch.topic_partition, missing)
+            # A duplicate is an acknowledgement: the leader has the batch from an earlier attempt
+            # whose answer was lost (KIP-98). Its offset is no longer known then.
             if error is None or error.code is ErrorCode.DUPLICATE_SEQUENCE_NUMBER:
                 batch.base_offset, batch.error = base_offset, None
                 queue.is_producer_known = not queue.is_retrying
@@ -190,6 +227,8 @@ class Sender:
                 self._accumulator.complete(batch, append_time)
             else:
                 self._note_failure(queue, batch, error)
+            # Only when the last batch in flight is answered is it known which of them failed:
+            # to resend the first while the second may still succeed would swap them.
             if queue.is_retrying and all(batch.error is not None for batch in queue.in_flight):
                 self._retry_or_fail(queue)
         self.memory_freed.notify()
@@ -202,9 +241,11 @@ class Sender:
         version = connection.version_of(produce.ProduceRequest)
         if version < _MAGIC_2_SINCE:
             raise UnsupportedVersion(f"{connection.peer} is older than Kafka 0.11")
+        # The leader itself waits up to request.timeout.ms for its followers: the bound on the
+        # answer must lie behind that, or every slow acknowledgement would be in doubt.
         bound_ms = self._cluster.config.request_timeout_ms + self._config.request_timeout_ms
         answer = await connection.request(self._request(batches), version, bound_ms)
-        if answer is None:
+        if answer is None:  # acks=0: nobody tells an offset
             return {batch.topic_partition: (None, -1, -1) for _, batch in batches}
         return {
             (topic.name, partition.index): (
@@ -242,9 +283,13 @@ class Sender:
     # What went wrong.
 
     def _note_failure(self, queue: PartitionQueue, batch: ProducerBatch, error: KafkaError) -> None:
-        """Note why; the batch stays in its place until all around it are answered."""
+        """Note why; the batch stays in order until all in flight are answered.
+
+        The leader is asked for again, unless the refusal came from one that leads but lacks
+        in-sync replicas.
+        """
         batch.error = error
-        batch.may_be_logged |= _leaves_doubt(error)
+        batch.may_be_logged |= _leaves_doubt(error)  # sticky: a later refusal proves nothing
         queue.is_retrying, queue.is_producer_known = True, False
         if error.code is not ErrorCode.NOT_ENOUGH_REPLICAS:
             self._cluster.forget_leaders([queue.topic_partition])
@@ -256,13 +301,20 @@ class Sender:
         )
 
     def _retry_or_fail(self, queue: PartitionQueue) -> None:
-        """Nothing is under way any more: what may be tried again goes first, the rest is told."""
+        """Put back what may be retried and fail the rest, once nothing is in flight any more.
+
+        ``gap`` is the sequence of the first batch that failed and is known not to be in the log:
+        what follows takes its numbers over. ``broken`` says that a batch failed in doubt: its
+        numbers may be in the log, so nothing else may use them, and whatever follows needs another
+        producer id. Batches in doubt cannot follow there, since the leader would take them for new
+        ones and log them twice.
+        """
         now = asyncio.get_running_loop().time()
         again: list[ProducerBatch] = []
         broken, gap = False, -1
         for batch in list(queue.in_flight):
             queue.in_flight.remove(batch)
-            assert batch.error is not None, "regrouped before the answer"
+            assert batch.error is not None, "retried before all were answered"
             has_gap = broken or gap >= 0 or bool(again)
             if (broken and batch.may_be_logged) or not self._may_retry(batch, now, has_gap=has_gap):
                 broken, gap = self._fail_batch(queue, batch, broken=broken, gap=gap)
@@ -281,7 +333,7 @@ class Sender:
     def _fail_batch(
         self, queue: PartitionQueue, batch: ProducerBatch, *, broken: bool, gap: int
     ) -> tuple[bool, int]:
-        """Tell a batch's senders; whether the sequence broke, or else where it has a gap now."""
+        """Fail a batch; return whether the sequence is broken, or else where its gap begins."""
         error = batch.error
         assert error is not None, "given up without a reason"
         log.warning(
@@ -297,9 +349,7 @@ class Sender:
         return False, batch.sequence if gap < 0 else gap
 
     def _fail_doubtful(self, queue: PartitionQueue) -> None:
-        """Of what waits, tell the senders of what may be logged: under another identity it would
-        be logged twice.
-        """
+        """Fail what waits and may be logged: under another producer id it would be logged twice."""
         for batch in [waiting for waiting in queue.waiting if waiting.may_be_logged]:
             queue.waiting.remove(batch)
             self._fail_batch(queue, batch, broken=True, gap=-1)
@@ -308,14 +358,21 @@ class Sender:
         error = batch.error
         assert error is not None, "retried without a reason"
         retries = self._config.retries
+        # delivery.timeout.ms bounds a record from send() to its end, retries included (KIP-91).
         if now >= batch.deadline or (retries is not None and batch.attempts > retries):
             return False
-        if error.code in _PRODUCER_ID_LOST:  # behind a batch that failed, or never taken at all
+        # Behind a batch that failed, a wrong sequence is only its consequence: the batch was never
+        # taken and goes again with other numbers. As the first failure it says that the leader
+        # lost our state: whether earlier attempts are in the log cannot be known.
+        if error.code in _PRODUCER_ID_LOST:
             return has_gap
         return may_succeed_later(error) or isinstance(error, RequestTimedOut)
 
     def _expire_batches(self, now: float) -> None:
-        """Fail what has waited too long without ever leaving; what left is asked for first."""
+        """Fail what waited longer than ``delivery.timeout.ms`` (KIP-91).
+
+        Partitions with something in flight are left out: the answer decides about those first.
+        """
         for queue in list(self._accumulator.active.values()):
             if queue.in_flight or queue.is_retrying:
                 continue
@@ -324,7 +381,7 @@ class Sender:
                 reason = batch.error or KafkaError(ErrorCode.REQUEST_TIMED_OUT, "not sent in time")
                 self._accumulator.complete(batch, -1, reason)
                 if batch.sequence < 0:
-                    continue
+                    continue  # no number is missing
                 if batch.may_be_logged:
                     queue.needs_producer_id = True
                     self._fail_doubtful(queue)
@@ -344,6 +401,7 @@ class Sender:
             self.memory_freed.notify()
 
     def _fail_all(self, error: KafkaError) -> None:
+        """Fail every batch there is; their numbers are in doubt, so queues need new ids."""
         for queue in self._accumulator.queues.values():
             self._fail_batches(queue, queue.waiting, error)
             self._fail_batches(queue, queue.in_flight, error)
@@ -353,7 +411,7 @@ class Sender:
     def _fail_batches(
         self, queue: PartitionQueue, batches: deque[ProducerBatch], error: KafkaError
     ) -> None:
-        """Tell the senders of all ``batches``; numbers that are gone with them break the rest."""
+        """Fail all ``batches``; numbers that are gone with them break the sequence of the rest."""
         while batches:
             batch = batches.popleft()
             queue.needs_producer_id |= batch.sequence >= 0
@@ -367,7 +425,11 @@ class Sender:
     # What is asked besides.
 
     async def _ensure_producer_ids(self) -> None:
-        """Get the producer id, and another for each lane whose sequence broke."""
+        """Get the producer id, and another for each partition whose sequence broke.
+
+        A partition with batches in flight keeps its old id until they are answered: their numbers
+        belong to it.
+        """
         if not self._accumulator.active:
             return
         if self._producer_id is None:
@@ -377,7 +439,7 @@ class Sender:
                 raise UnsupportedVersion(
                     f"set enable.idempotence=false: {error.message}"
                 ) from error
-        for queue in list(self._accumulator.active.values()):  # records come meanwhile
+        for queue in list(self._accumulator.active.values()):  # a copy: records come meanwhile
             if queue.needs_producer_id and not queue.in_flight:
                 queue.renumber(await self._init_producer_id())
 
@@ -391,7 +453,7 @@ class Sender:
         return ProducerIdAndEpoch(answer.producer_id, answer.producer_epoch)
 
     async def _refresh_metadata(self, now: float) -> None:
-        """Count partitions anew now and then: there may be more."""
+        """Ask for metadata every ``topic.metadata.refresh.interval.ms``: partitions are added."""
         if now - self._refreshed_at < self._config.metadata_refresh_ms / 1000:
             return
         self._refreshed_at = now
@@ -401,7 +463,11 @@ class Sender:
 
 
 async def _within_bound(asking: Awaitable[Any]) -> Any:
-    """What cannot be learnt soon is asked again later: records that waited too long come first."""
+    """The answer, or RequestTimedOut after 5 s.
+
+    The sender's one task waits here: without a bound shorter than the API's own, records whose
+    ``delivery.timeout.ms`` passes meanwhile would fail late.
+    """
     try:
         async with asyncio.timeout(_QUESTION_TIMEOUT_S):
             return await asking
@@ -412,8 +478,9 @@ async def _within_bound(asking: Awaitable[Any]) -> Any:
 def _leaves_doubt(error: KafkaError) -> bool:
     """Whether records that were refused so may be in the log all the same.
 
-    A leader also says that it is none, or that the partition is gone or its disk failed, of what
-    it appended and its followers had not yet copied.
+    A leader that loses leadership, its disk or the partition after it appended answers with that,
+    although a follower may have copied the batch and become leader. NOT_ENOUGH_REPLICAS is said
+    before appending (NOT_ENOUGH_REPLICAS_AFTER_APPEND is its other half), so it leaves no doubt.
     """
     if error.code is ErrorCode.NOT_ENOUGH_REPLICAS:
         return False
