@@ -29,7 +29,7 @@ from benchmarks.process_tree import process_tree
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from barnabas.pipeline.jobs.report import Report
+    from barnabas.pipeline.jobs.reports.report import Report
 
 TOPICS: Final = 20
 PARTITIONS: Final = 50

@@ -34,7 +34,7 @@ from confluent_kafka.cimpl import NewTopic
 
 from barnabas.console.development.cluster import Cluster
 from barnabas.console.development.embedded_zookeeper import EmbeddedZooKeeper
-from barnabas.console.ports import LOOPBACK
+from barnabas.console.development.ports import LOOPBACK
 from barnabas.protocol.hashing import group_partition
 from benchmarks.apache_kafka import KAFKA_VERSION, kafka_jars, kafka_node
 from benchmarks.cluster_view import OFFSETS_TOPIC, ClusterView
@@ -227,10 +227,10 @@ HEAD: Final = (
 class Bench:
     """Hurts one cluster, round by round."""
 
-    def __init__(self, servers: Servers, view: ClusterView, chance: random.Random) -> None:
+    def __init__(self, servers: Servers, view: ClusterView, rng: random.Random) -> None:
         self._servers = servers
         self._view = view
-        self._chance = chance
+        self._rng = rng
         bootstrap = ",".join(f"{host}:{port}" for host, port in servers.addresses)
         admin = AdminClient({"bootstrap.servers": bootstrap})
         admin.create_topics([NewTopic(TOPIC, 1, 3)])[TOPIC].result(60)
@@ -245,7 +245,7 @@ class Bench:
         at = self._servers.addresses[victim - 1]
         with Committers(self._servers.addresses, groups) as committers:
             until(lambda: all(one.acknowledged for one in committers), "commits")
-            time.sleep(WARM_S + self._chance.random())
+            time.sleep(WARM_S + self._rng.random())
             moment = time.monotonic()
             os.kill(self._servers.pid(victim), fault.signal)
             until(lambda: None not in [one.outage(moment, at) for one in committers], "commits")
@@ -265,14 +265,14 @@ class Bench:
         controller = self._view.controller()
         assert controller is not None
         others = [node for node in range(1, NODES + 1) if node != controller]
-        victim = controller if fault.hits_controller else self._chance.choice(others)
+        victim = controller if fault.hits_controller else self._rng.choice(others)
         leaders = self._view.leaders(OFFSETS_TOPIC)
         mine = [
             group
             for group in self._groups
             if leaders[group_partition(group, len(leaders))] == victim
         ]
-        return victim, self._chance.sample(mine, WATCHED)
+        return victim, self._rng.sample(mine, WATCHED)
 
     def _is_at_rest(self) -> bool:
         if len(self._view.brokers()) < NODES or self._view.controller() is None:

@@ -18,7 +18,7 @@ from typing import cast
 
 import uvloop
 
-from barnabas.console.ports import LOOPBACK
+from barnabas.console.development.ports import LOOPBACK
 from benchmarks import frames
 from benchmarks.server_process import cpu_seconds
 

@@ -26,7 +26,7 @@ import uvloop
 if not __package__:
     sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from barnabas.console.ports import LOOPBACK
+from barnabas.console.development.ports import LOOPBACK
 from benchmarks import frames, group_frames
 from benchmarks.apache_kafka import KAFKA_VERSION, kafka_jars, kafka_node
 from benchmarks.barnabas_node import barnabas_node

@@ -181,8 +181,8 @@ def read_rows(log: Log, rounds: int) -> list[Row]:
     one = len(one_batch(BATCHES[2]))
     took = best(rounds, lambda: seconds(sequentially))
     limit = best(rounds, lambda: seconds(lambda: read_plainly(paths)))
-    chance = random.Random(2)
-    places = [chance.randrange(log.end_offset) for _ in range(LOOKUPS)]
+    rng = random.Random(2)
+    places = [rng.randrange(log.end_offset) for _ in range(LOOKUPS)]
     segments = [log.segments.view.segments[log.segments.view.floor(place)] for place in places]
 
     def looked_up() -> None:

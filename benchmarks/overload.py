@@ -36,7 +36,7 @@ if not __package__:
 
 from barnabas.client.admin.admin import Admin
 from barnabas.client.admin.descriptions import NewTopic
-from barnabas.console.ports import LOOPBACK, free_ports
+from barnabas.console.development.ports import LOOPBACK, free_ports
 from barnabas.protocol.errors import ErrorCode
 from benchmarks import frames, generator
 from benchmarks.apache_kafka import KAFKA_VERSION, kafka_jars, kafka_node

@@ -24,7 +24,7 @@ from typing import cast
 
 import uvloop
 
-from barnabas.console.ports import LOOPBACK
+from barnabas.console.development.ports import LOOPBACK
 from barnabas.protocol.hashing import group_partition
 from benchmarks import group_frames
 from benchmarks.overload_frames import CodeOf, asked

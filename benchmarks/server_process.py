@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final, Self
 
 from barnabas.console.development.child_process import ChildProcess
-from barnabas.console.ports import LOOPBACK, free_ports
+from barnabas.console.development.ports import LOOPBACK, free_ports
 
 _TICKS_PER_SECOND: Final = os.sysconf("SC_CLK_TCK")
 _PAGE_BYTES: Final = os.sysconf("SC_PAGE_SIZE")

@@ -21,8 +21,8 @@ from pyspark.sql import DataFrame, SparkSession
 from barnabas.client.admin.admin import Admin
 from barnabas.client.admin.descriptions import NewTopic
 from barnabas.console.development.cluster import Cluster
+from barnabas.pipeline.blocking_client import client_for, close_clients
 from barnabas.pipeline.frames import available_now
-from barnabas.pipeline.link import close_links, link_to
 from barnabas.pipeline.session import spark_session
 from benchmarks.report import machine
 from benchmarks.spark_connector import NoConnector, connector_jars
@@ -93,9 +93,9 @@ class Bench:
         writer.option("topic", topic).save()
 
     def _create(self, topic: str) -> None:
-        link = link_to(self._servers["kafka.bootstrap.servers"])
+        client = client_for(self._servers["kafka.bootstrap.servers"])
         wanted = NewTopic(name=topic, partitions=PARTITIONS, replication_factor=1)
-        link.run(Admin(link.cluster).create_topics([wanted]))
+        client.run(Admin(client.cluster).create_topics([wanted]))
 
 
 def measure(bench: Bench, kinds: list[str], rounds: int) -> Times:
@@ -138,7 +138,7 @@ def main() -> int:
         bench.fill("read")
         times = measure(bench, kinds, chosen.rounds)
         spark.stop()
-        close_links()
+        close_clients()
     report(times, chosen.records, as_json=chosen.json)
     return 0
 

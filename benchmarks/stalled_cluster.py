@@ -18,7 +18,7 @@ from confluent_kafka.cimpl import NewTopic
 from kazoo.exceptions import KazooException
 from kazoo.handlers.threading import KazooTimeoutError
 
-from barnabas.console.ports import LOOPBACK
+from barnabas.console.development.ports import LOOPBACK
 from benchmarks.apache_kafka import KAFKA_VERSION, kafka_node
 from benchmarks.barnabas_node import barnabas_node
 from benchmarks.cluster_view import OFFSETS_TOPIC, ClusterView

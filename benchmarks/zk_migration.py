@@ -36,7 +36,7 @@ from barnabas.client.zookeeper.kazoo_session import connect
 from barnabas.console.development.cluster import Cluster
 from barnabas.pipeline.jobs import zk_migrate
 from barnabas.pipeline.jobs.inputs import Source
-from barnabas.pipeline.jobs.report import Report
+from barnabas.pipeline.jobs.reports.report import Report
 from barnabas.pipeline.jobs.zk_migrate import ZkMigrateConfig
 from barnabas.pipeline.session import spark_session
 from barnabas.protocol.zookeeper import znodes

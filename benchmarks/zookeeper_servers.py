@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import Final, Self
 
 from barnabas.console.development.embedded_zookeeper import EmbeddedZooKeeper, four_letter_word
-from barnabas.console.ports import LOOPBACK, free_ports
+from barnabas.console.development.ports import LOOPBACK, free_ports
 
 TICK_MS: Final = 1_000
 """Sessions last from two ticks to twenty: Kafka's 18 s fit."""

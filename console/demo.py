@@ -40,8 +40,8 @@ def main() -> int:
         with Cluster(_NODES) as cluster:
             took_s = time.monotonic() - started
             say(f"ZooKeeper and {_NODES} nodes are up after {took_s:.1f} s: {cluster.bootstrap}")
-            keeper = asyncio.run(first_half(cluster.bootstrap))
-            _kill_and_restart(cluster, keeper)
+            node_id = asyncio.run(first_half(cluster.bootstrap))
+            _kill_and_restart(cluster, node_id)
             asyncio.run(second_half(cluster.bootstrap))
             stopping = time.monotonic()
         took_s = time.monotonic() - stopping
@@ -95,12 +95,12 @@ async def second_half(bootstrap: str) -> None:
         await member.leave()
 
 
-def _kill_and_restart(cluster: Cluster, keeper: int) -> None:
-    say(f"Node {keeper} keeps this group's offsets: kill -9 {cluster.node(keeper).pid}")
-    cluster.kill(keeper)
+def _kill_and_restart(cluster: Cluster, node_id: int) -> None:
+    say(f"Node {node_id} keeps this group's offsets: kill -9 {cluster.node(node_id).pid}")
+    cluster.kill(node_id)
     started = time.monotonic()
-    cluster.restart(keeper)
-    say(f"Node {keeper} is back after {time.monotonic() - started:.1f} s.")
+    cluster.restart(node_id)
+    say(f"Node {node_id} is back after {time.monotonic() - started:.1f} s.")
 
 
 async def _send_all(admin: Admin, member: OnlyMember) -> None:

@@ -6,11 +6,11 @@ told: whoever waits for a query calls this then. Source: docs/spec/pipeline.md Â
 
 from __future__ import annotations
 
-from barnabas.pipeline import cluster_calls
 from barnabas.pipeline.source.checkpoint import Checkpoint
-from barnabas.pipeline.source.positions import Offsets
+from barnabas.pipeline.source.offsets_json import Offsets
 
-from .link import link_to
+from . import cluster_requests
+from .blocking_client import client_for
 
 
 def finished_offsets(checkpoint: str) -> Offsets:
@@ -33,6 +33,6 @@ def commit_progress(
     Raises KafkaError, UNKNOWN_MEMBER_ID when the group has members of its own.
     """
     offsets = finished_offsets(checkpoint)
-    link = link_to(bootstrap, username, password)
-    link.run(cluster_calls.commit(link.cluster, group, offsets))
+    client = client_for(bootstrap, username, password)
+    client.run(cluster_requests.commit(client.cluster, group, offsets))
     return offsets

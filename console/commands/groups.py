@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 from barnabas.console.command_line.cluster_options import add_cluster_options
 from barnabas.console.command_line.command_parser import add_command
 from barnabas.console.groups import delete, describe, history, reset, transfer
-from barnabas.console.groups.apply_plan import Planned, add_change_options, carry_out
+from barnabas.console.groups.apply_plan import Planner, add_change_options, carry_out
 from barnabas.console.groups.plan_output import show
 from barnabas.console.groups.scope import names_given
 
@@ -23,7 +23,7 @@ class _Command(NamedTuple):
     meaning: str
     add_arguments: Callable[[argparse.ArgumentParser], None]
     run: Callable[[argparse.Namespace], int] | None = None
-    planned: Planned | None = None
+    planned: Planner | None = None
     told: Callable[[argparse.Namespace], str] = lambda chosen: str(chosen.command)
     """The command in a few words, for the history."""
     check: Callable[[argparse.Namespace], object] = lambda chosen: None

@@ -19,7 +19,7 @@ from barnabas.console.command_line.output import print_json
 from barnabas.console.log.dump import INT32_MAX, Dump, DumpOptions
 from barnabas.console.log.record_decoders import offsets, plain, transactions
 from barnabas.console.log.repair import Repair, repairs
-from barnabas.console.log.verify import Report, verify
+from barnabas.console.log.verify import VerifyReport, verify
 
 _DECODERS: Final = {"offsets": offsets, "transactions": transactions}
 _SUMMARIES: Final = {
@@ -145,7 +145,7 @@ def _is_of_a_log(path: Path) -> bool:
 
 
 def _verify(chosen: argparse.Namespace) -> int:
-    report = Report()
+    report = VerifyReport()
     for path in chosen.paths:
         verify(path, report)
     if chosen.json:

@@ -26,7 +26,13 @@ from barnabas.console.command_line.cluster_options import (
 from barnabas.console.command_line.command_parser import add_command
 from barnabas.console.command_line.failure import Failure, Misuse
 from barnabas.console.command_line.output import print_json, print_table, shown
-from barnabas.console.offsets.migration import Outcome, apply_plan, make_plan, roll_back, verify
+from barnabas.console.offsets.migration import (
+    MigrationResult,
+    apply_plan,
+    make_plan,
+    roll_back,
+    verify,
+)
 
 T = TypeVar("T")
 
@@ -159,7 +165,7 @@ def _print_rows(rows: Sequence[Mapping[str, Any]], as_json: bool) -> None:
         print_table(_COLUMNS, [[shown(each[name]) for name in names] for each in rows])
 
 
-def _print_outcomes(outcomes: Sequence[Outcome], as_json: bool) -> int:
+def _print_outcomes(outcomes: Sequence[MigrationResult], as_json: bool) -> int:
     if as_json:
         print_json([asdict(each) for each in outcomes])
     elif outcomes:

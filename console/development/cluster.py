@@ -18,7 +18,6 @@ from typing import Any, Final, Self
 from barnabas.broker.settings.node_config import load
 from barnabas.console.command_line.failure import Failure
 from barnabas.console.command_line.number_arguments import PORT_MAX
-from barnabas.console.ports import LOOPBACK, free_ports, is_free
 from barnabas.protocol.settings import ConfigError
 
 from .cluster_operations import ClusterOperations
@@ -29,7 +28,8 @@ from .embedded_zookeeper import (
     make_directory,
     zookeeper_server,
 )
-from .node import Node
+from .node import NodeProcess
+from .ports import LOOPBACK, free_ports, is_free
 from .readiness_probe import wait_until_complete
 from .temporary_directory import TemporaryDirectory
 
@@ -93,7 +93,7 @@ class Cluster(ClusterOperations):
         settings: Mapping[str, str] | None = None,
     ) -> None:
         assert brokers > 0, "a cluster has nodes"
-        self.nodes: Sequence[Node] = ()
+        self.nodes: Sequence[NodeProcess] = ()
         self.directory = Path()
         """Where its files are, ``cluster.json`` among them; set by the start."""
         self.secret = ""
@@ -124,7 +124,7 @@ class Cluster(ClusterOperations):
         server = self._zookeeper
         return server.pid if isinstance(server, EmbeddedZooKeeper) else None
 
-    def node(self, node_id: int) -> Node:
+    def node(self, node_id: int) -> NodeProcess:
         """The node with this id; the first one is 1."""
         return self.nodes[node_id - 1]
 
@@ -172,7 +172,7 @@ class Cluster(ClusterOperations):
         node = self.node(node_id)
         node.stop()
         node.spawn()
-        node.open_gate()
+        node.let_serve()
         node.wait_ready()
         self._await_complete()
         self._describe()
@@ -246,7 +246,7 @@ class Cluster(ClusterOperations):
         self.secret = secrets.token_urlsafe(24)
         death_signal = signal.SIGTERM if self._data else signal.SIGKILL
         self.nodes = [
-            Node(index + 1, port, self.directory / f"node-{index + 1}", death_signal)
+            NodeProcess(index + 1, port, self.directory / f"node-{index + 1}", death_signal)
             for index, port in enumerate(ports)
         ]
 
@@ -275,14 +275,14 @@ class Cluster(ClusterOperations):
         told("ZooKeeper")
         for node in self.nodes:
             node.configure(self._settings_of(node))
-            node.open_gate()
+            node.let_serve()
         for node in self.nodes:
             node.wait_ready()
             told(f"node {node.id}")
         self._await_complete()
         self._describe()
 
-    def _settings_of(self, node: Node) -> dict[str, str]:
+    def _settings_of(self, node: NodeProcess) -> dict[str, str]:
         return {
             "broker.id": str(node.id),
             "listeners": f"PLAINTEXT://{node.address}",

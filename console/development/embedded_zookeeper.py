@@ -18,11 +18,11 @@ from types import TracebackType
 from typing import Final, Protocol, Self
 
 from barnabas.console.command_line.failure import Failure
-from barnabas.console.ports import LOOPBACK, free_ports
 
 from .child_process import ChildProcess
 from .class_archive import ClassArchive
 from .java import MissingPart, find_jars, find_java, java_environment, java_text
+from .ports import LOOPBACK, free_ports
 from .temporary_directory import TemporaryDirectory
 
 __all__ = [
@@ -116,7 +116,7 @@ class EmbeddedZooKeeper:
 
     @property
     def pid(self) -> int:
-        """The process, for scripts and for tests that are rude to it."""
+        """The process, for scripts and for tests that kill it."""
         return self._running().pid
 
     @property

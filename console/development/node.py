@@ -17,20 +17,20 @@ from typing import Final
 import barnabas
 from barnabas.broker.settings.properties import property_line
 from barnabas.console.command_line.failure import Failure
-from barnabas.console.ports import LOOPBACK
 
 from .child_process import ChildProcess
+from .ports import LOOPBACK
 
 _START_S: Final = 60.0
 _STOP_S: Final = 30.0
 _HOME: Final = Path(barnabas.__file__).parents[1]
 
 
-class NodeFailed(Failure):
+class NodeStartFailed(Failure):
     """A node ended while it started, or never served; the text holds the end of its log."""
 
 
-class Node:
+class NodeProcess:
     """A broker and coordinator in a child process; made, started and stopped by Cluster.
 
     ``directory`` holds its properties file, its log and its data. The port stays the same over a
@@ -49,7 +49,7 @@ class Node:
         self.directory = directory
         self._death_signal = death_signal
         self._child: ChildProcess | None = None
-        self._gate: int | None = None
+        self._start_pipe: int | None = None
         self._ready: int | None = None
 
     @property
@@ -83,19 +83,27 @@ class Node:
         return self._started().exit_code
 
     def spawn(self) -> None:
-        """Let the process begin: it loads the program, then waits for :meth:`open_gate`."""
+        """Let the process begin: it loads the program, then waits for :meth:`let_serve`."""
         assert not self.is_running, f"node {self.id} runs already"
         (self.directory / "data").mkdir(parents=True, exist_ok=True)
-        gate, self._gate = os.pipe()
+        start_pipe, self._start_pipe = os.pipe()
         self._ready, ready = os.pipe()
         module = "barnabas.console.development.node_main"
-        argv = [sys.executable, "-P", "-m", module, str(self.properties), str(gate), str(ready)]
+        argv = [
+            sys.executable,
+            "-P",
+            "-m",
+            module,
+            str(self.properties),
+            str(start_pipe),
+            str(ready),
+        ]
         try:
             self._child = ChildProcess(
-                argv, self.log, (gate, ready), _environment(), self._death_signal
+                argv, self.log, (start_pipe, ready), _environment(), self._death_signal
             )
         finally:
-            os.close(gate)
+            os.close(start_pipe)
             os.close(ready)
 
     def configure(self, settings: Mapping[str, str]) -> None:
@@ -106,16 +114,16 @@ class Node:
         with os.fdopen(descriptor, "wb") as file:
             file.write(os.fsencode(text))  # a name may come in any encoding of the terminal
 
-    def open_gate(self) -> None:
+    def let_serve(self) -> None:
         """Let it connect and serve: ZooKeeper is there."""
-        assert self._gate is not None, "not spawned"
-        gate, self._gate = self._gate, None
+        assert self._start_pipe is not None, "not spawned"
+        start_pipe, self._start_pipe = self._start_pipe, None
         try:
-            os.write(gate, b"\n")
+            os.write(start_pipe, b"\n")
         except BrokenPipeError:
             pass  # it ended already, which wait_ready says with its reason
         finally:
-            os.close(gate)
+            os.close(start_pipe)
 
     def wait_ready(self) -> None:
         """Return once it serves and is registered. Raises NodeFailed with its last words."""
@@ -163,10 +171,10 @@ class Node:
         return self._child
 
     def _close_pipes(self) -> None:
-        for descriptor in (self._gate, self._ready):
+        for descriptor in (self._start_pipe, self._ready):
             if descriptor is not None:
                 os.close(descriptor)
-        self._gate = self._ready = None
+        self._start_pipe = self._ready = None
 
     def _read_word(self, ready: int) -> None:
         """Wait for a byte (it serves) or the end of the pipe (it ended)."""
@@ -176,8 +184,12 @@ class Node:
                 if os.read(ready, 4096):
                     return
                 code = self._started().wait_or_kill(1.0)
-                raise NodeFailed(f"node {self.id} ended with exit code {code}\n{self.last_words()}")
-        raise NodeFailed(f"node {self.id} does not serve after {_START_S:g} s\n{self.last_words()}")
+                raise NodeStartFailed(
+                    f"node {self.id} ended with exit code {code}\n{self.last_words()}"
+                )
+        raise NodeStartFailed(
+            f"node {self.id} does not serve after {_START_S:g} s\n{self.last_words()}"
+        )
 
 
 def _environment() -> dict[str, str]:

@@ -15,11 +15,11 @@ from collections.abc import Sequence
 
 def main(arguments: Sequence[str]) -> int:
     """Serve once the parent says so; returns the daemon's exit code."""
-    properties, gate, ready = arguments[0], int(arguments[1]), int(arguments[2])
+    properties, start_pipe, ready = arguments[0], int(arguments[1]), int(arguments[2])
     from barnabas.broker.__main__ import main as serve
 
-    said = os.read(gate, 1)
-    os.close(gate)
+    said = os.read(start_pipe, 1)
+    os.close(start_pipe)
     if not said:
         return 1  # the parent went away first
     return serve([properties, "--ready-fd", str(ready)])

@@ -21,7 +21,7 @@ from barnabas.console.command_line.cluster_options import administer
 from barnabas.protocol.audit_topic import tool_client_id
 from barnabas.protocol.errors import ErrorCode
 
-from .plan import Change, Place, Plan, by_group, offset_of
+from .plan import ChangePlan, GroupPartition, OffsetChange, by_group, offset_of
 from .undo_file import write_undo_file
 
 _WORDS: Final = {
@@ -38,15 +38,15 @@ _WORDS: Final = {
 
 
 @dataclass(slots=True)
-class Outcome:
+class ChangeResult:
     """A plan, and what became of it; before ``is_executed`` only the plan means something."""
 
-    plan: Plan
+    plan: ChangePlan
     change_id: str
     is_executed: bool = False
     undo_file: Path | None = None
     """Written before anything is changed; None when there was nothing to change, or nothing was."""
-    errors: dict[Place, str] = field(default_factory=dict)
+    errors: dict[GroupPartition, str] = field(default_factory=dict)
     """Of single offsets."""
     group_errors: dict[str, str] = field(default_factory=dict)
     """Of groups that could not be deleted."""
@@ -64,17 +64,17 @@ class Outcome:
         is_gone = any(group not in self.group_errors for group in self.plan.deleted)
         return self.is_executed and (is_gone or any(map(self._is_done, self.plan.needed)))
 
-    def _is_done(self, change: Change) -> bool:
+    def _is_done(self, change: OffsetChange) -> bool:
         failed = (change.group, change.place) in self.errors
         return not failed and change.group not in self.group_errors
 
-    def fail(self, place: Place, code: ErrorCode) -> None:
+    def fail(self, place: GroupPartition, code: ErrorCode) -> None:
         """An offset was answered with this error."""
         self.errors[place] = words(code)
         self.is_unclear |= not is_refusal(code)
 
 
-Planned = Callable[[Admin, argparse.Namespace], Awaitable[Plan]]
+Planner = Callable[[Admin, argparse.Namespace], Awaitable[ChangePlan]]
 
 
 def add_change_options(parser: argparse.ArgumentParser) -> None:
@@ -89,7 +89,7 @@ def add_change_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--reason", default="", metavar="TEXT", help="kept in the group's history")
 
 
-def carry_out(chosen: argparse.Namespace, planned: Planned, command: str) -> Outcome:
+def carry_out(chosen: argparse.Namespace, planned: Planner, command: str) -> ChangeResult:
     """Plan and, with ``--execute``, do it; every group by itself.
 
     ``command`` names it for those who read the history later.
@@ -98,8 +98,8 @@ def carry_out(chosen: argparse.Namespace, planned: Planned, command: str) -> Out
     change_id = secrets.token_hex(6)
     reason = f"{command}: {chosen.reason}" if chosen.reason else command
 
-    async def work(admin: Admin) -> Outcome:
-        outcome = Outcome(await planned(admin, chosen), change_id)
+    async def work(admin: Admin) -> ChangeResult:
+        outcome = ChangeResult(await planned(admin, chosen), change_id)
         if chosen.execute:
             await _execute(admin, chosen, command, outcome)
         return outcome
@@ -108,7 +108,7 @@ def carry_out(chosen: argparse.Namespace, planned: Planned, command: str) -> Out
 
 
 async def _execute(
-    admin: Admin, chosen: argparse.Namespace, command: str, outcome: Outcome
+    admin: Admin, chosen: argparse.Namespace, command: str, outcome: ChangeResult
 ) -> None:
     needed = outcome.plan.needed
     if needed:
@@ -129,7 +129,7 @@ async def _execute(
 
 
 def _prepare_undo(
-    chosen: argparse.Namespace, command: str, change_id: str, needed: Sequence[Change]
+    chosen: argparse.Namespace, command: str, change_id: str, needed: Sequence[OffsetChange]
 ) -> Path:
     now_ms = time.time_ns() // 1_000_000
     stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(now_ms // 1000))
@@ -138,7 +138,7 @@ def _prepare_undo(
     return path
 
 
-async def _delete(admin: Admin, group: str, outcome: Outcome) -> None:
+async def _delete(admin: Admin, group: str, outcome: ChangeResult) -> None:
     try:
         code = await admin.delete_group(group)
         is_left = not code and (await admin.describe_group(group)).exists
@@ -154,7 +154,9 @@ async def _delete(admin: Admin, group: str, outcome: Outcome) -> None:
         outcome.group_errors[group] = "read again, the group is still there"
 
 
-async def _alter(admin: Admin, group: str, changes: list[Change], outcome: Outcome) -> None:
+async def _alter(
+    admin: Admin, group: str, changes: list[OffsetChange], outcome: ChangeResult
+) -> None:
     """Apply the changes of one group and read what came of them."""
     wanted = {change.place: change.new for change in changes}
     try:

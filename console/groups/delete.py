@@ -12,7 +12,7 @@ from barnabas.client.admin.admin import Admin
 from barnabas.client.admin.descriptions import GroupDescription
 from barnabas.client.cluster import TopicPartition
 
-from .plan import Plan, changes_to, missing
+from .plan import ChangePlan, changes_to, missing
 from .scope import add_groups, add_topics, described, partitions_of, scope_text
 
 
@@ -22,19 +22,19 @@ def add_forget_arguments(parser: argparse.ArgumentParser) -> None:
     add_topics(parser, required=True)
 
 
-async def planned_forget(admin: Admin, chosen: argparse.Namespace) -> Plan:
+async def planned_forget(admin: Admin, chosen: argparse.Namespace) -> ChangePlan:
     """Every offset that the group has in these topics."""
     places = await partitions_of(admin, chosen.topics)
     group = await admin.describe_group(chosen.group)
     if not group.exists:
-        return Plan(refusals={group.group: missing(group.group)})
+        return ChangePlan(refusals={group.group: missing(group.group)})
     committed = await admin.committed_offsets(group.group)
     named = {
         TopicPartition(name, index) for name, indexes in chosen.topics for index in indexes or ()
     }
     targets = {place: None for place in places if place in committed or place in named}
     notes = [] if targets else [f"Consumer group '{group.group}' has no such offsets."]
-    return Plan(changes=changes_to(group.group, committed, targets), notes=notes)
+    return ChangePlan(changes=changes_to(group.group, committed, targets), notes=notes)
 
 
 def add_delete_arguments(parser: argparse.ArgumentParser) -> None:
@@ -42,20 +42,22 @@ def add_delete_arguments(parser: argparse.ArgumentParser) -> None:
     add_groups(parser)
 
 
-async def planned_delete(admin: Admin, chosen: argparse.Namespace) -> Plan:
+async def planned_delete(admin: Admin, chosen: argparse.Namespace) -> ChangePlan:
     """Everything that these groups have."""
     groups = await described(admin, chosen)
-    return Plan.of(await asyncio.gather(*(_deleted(admin, group) for group in groups)))
+    return ChangePlan.of(await asyncio.gather(*(_deleted(admin, group) for group in groups)))
 
 
-async def _deleted(admin: Admin, group: GroupDescription) -> Plan:
+async def _deleted(admin: Admin, group: GroupDescription) -> ChangePlan:
     if not group.exists:
-        return Plan(refusals={group.group: missing(group.group)})
+        return ChangePlan(refusals={group.group: missing(group.group)})
     if group.state != "Empty":
-        return Plan(refusals={group.group: f"The group is not empty: its state is {group.state}."})
+        return ChangePlan(
+            refusals={group.group: f"The group is not empty: its state is {group.state}."}
+        )
     committed = await admin.committed_offsets(group.group)
     changes = changes_to(group.group, committed, dict.fromkeys(committed))
-    return Plan(changes=changes, deleted=[group.group])
+    return ChangePlan(changes=changes, deleted=[group.group])
 
 
 def told_forget(chosen: argparse.Namespace) -> str:

@@ -23,7 +23,7 @@ from barnabas.console.command_line.output import note, print_json, print_table, 
 from barnabas.protocol.audit_topic import AuditRecord
 
 from .offsets_csv import place_text
-from .plan import Change, Place, Plan, activity, by_group, offset_of, undoing
+from .plan import ChangePlan, GroupPartition, OffsetChange, activity, by_group, offset_of, undoing
 from .scope import TopicScope, add_topics
 from .time_arguments import datetime_ms, time_text
 from .undo_file import read_undo_file
@@ -128,7 +128,7 @@ def add_undo_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-async def planned_undo(admin: Admin, chosen: argparse.Namespace) -> Plan:
+async def planned_undo(admin: Admin, chosen: argparse.Namespace) -> ChangePlan:
     """The way back, under the rules of any reset; refused for groups that have moved on since."""
     done = read_undo_file(chosen.file) if chosen.file else await _recorded(admin, chosen.change)
     names = list(by_group(done))
@@ -141,12 +141,12 @@ async def planned_undo(admin: Admin, chosen: argparse.Namespace) -> Plan:
     if not chosen.force:
         for group, changes in by_group(moved).items():
             refusals.setdefault(group, _moved_on(group, changes))
-    return Plan(
+    return ChangePlan(
         changes=[change for change in back if change.group not in refusals], refusals=refusals
     )
 
 
-def _moved_on(group: str, changes: Sequence[Change]) -> str:
+def _moved_on(group: str, changes: Sequence[OffsetChange]) -> str:
     """``changes`` have what is there now as old, what the change had left as new offset."""
     first = changes[0]
     return (
@@ -156,13 +156,13 @@ def _moved_on(group: str, changes: Sequence[Change]) -> str:
     )
 
 
-async def _recorded(admin: Admin, change_id: str) -> list[Change]:
+async def _recorded(admin: Admin, change_id: str) -> list[OffsetChange]:
     """A change out of the history; where it touched an offset twice, from first to last."""
-    found: dict[Place, Change] = {}
+    found: dict[GroupPartition, OffsetChange] = {}
     for record in await read_audit(admin, lambda record: record.change == change_id):
         place = TopicPartition(record.topic, record.partition)
         before = found.get((record.group, place))
-        found[record.group, place] = Change(
+        found[record.group, place] = OffsetChange(
             group=record.group,
             place=place,
             old=_old(record) if before is None else before.old,

@@ -44,7 +44,7 @@ _RECENT_MS: Final = BURROW.commits * END_EVERY_MS
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class PartitionLag:
     """How one partition of a group stands; None for what could not be found out."""
 
     progress: Progress
@@ -63,11 +63,11 @@ class Standing:
 
 
 @dataclass(frozen=True, slots=True)
-class GroupStanding:
+class GroupLag:
     """A group and all its partitions."""
 
     group: GroupDescription
-    partitions: Sequence[Standing]
+    partitions: Sequence[PartitionLag]
 
     @property
     def verdict(self) -> Verdict:
@@ -109,9 +109,9 @@ def run(
     """
     if not chosen.names and not chosen.all_groups:
         raise Misuse("name a group, or say --all-groups")
-    standings = administer(chosen, lambda admin: _standings(admin, chosen))
-    found = [each for each in standings if each.group.exists]
-    for each in standings:
+    partition_lags = administer(chosen, lambda admin: _group_lags(admin, chosen))
+    found = [each for each in partition_lags if each.group.exists]
+    for each in partition_lags:
         if not each.group.exists:
             note(f"Error: Consumer group '{each.group.group}' does not exist.")
     if chosen.json:
@@ -124,28 +124,30 @@ def run(
     for each in found:
         if each.verdict > Verdict.OK or each in late:
             note(f"Consumer group '{each.group.group}' is {each.verdict.name}, lag {each.records}.")
-    return 1 if late or len(found) < len(standings) else 0
+    return 1 if late or len(found) < len(partition_lags) else 0
 
 
-async def _standings(admin: Admin, chosen: argparse.Namespace) -> list[GroupStanding]:
+async def _group_lags(admin: Admin, chosen: argparse.Namespace) -> list[GroupLag]:
     names = chosen.names or [group.group for group in await admin.list_groups()]
     groups = await asyncio.gather(*map(admin.describe_group, names))
-    histories = await read_or_none(admin, [group.group for group in groups if group.exists])
+    histories = await histories_if_readable(
+        admin, [group.group for group in groups if group.exists]
+    )
     return [
-        GroupStanding(
+        GroupLag(
             group,
-            await standings(admin, group, histories.get(group.group)) if group.exists else [],
+            await partition_lags(admin, group, histories.get(group.group)) if group.exists else [],
         )
         for group in groups
     ]
 
 
-async def standings(
+async def partition_lags(
     admin: Admin,
     group: GroupDescription,
     history: History | None,
     now_ms: Callable[[], int] | None = None,
-) -> list[Standing]:
+) -> list[PartitionLag]:
     """How ``group`` stands in every partition that it has committed or was given.
 
     There is no verdict without a ``history``. Raises KafkaError.
@@ -166,11 +168,13 @@ async def standings(
     for row in rows:
         place = TopicPartition(row.topic or "", row.partition or 0)
         seconds = seconds_behind(unread[place], now) if place in unread else None
-        standing.append(Standing(row, _lag(row), seconds, verdicts.get(place, Verdict.NOTFOUND)))
+        standing.append(
+            PartitionLag(row, _lag(row), seconds, verdicts.get(place, Verdict.NOTFOUND))
+        )
     return standing
 
 
-async def read_or_none(admin: Admin, groups: Sequence[str]) -> Mapping[str, History]:
+async def histories_if_readable(admin: Admin, groups: Sequence[str]) -> Mapping[str, History]:
     """What the groups committed lately; nothing for who may not read the offsets topic."""
     try:
         return await read_histories(admin, groups, commits=BURROW.commits)
@@ -240,7 +244,7 @@ def _wall_clock_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
-def _is_late(standing: GroupStanding, chosen: argparse.Namespace) -> bool:
+def _is_late(standing: GroupLag, chosen: argparse.Namespace) -> bool:
     too_many = chosen.max_lag is not None and standing.records > chosen.max_lag
     seconds = standing.seconds
     return too_many or (
@@ -248,13 +252,13 @@ def _is_late(standing: GroupStanding, chosen: argparse.Namespace) -> bool:
     )
 
 
-def _cells(row: Standing) -> list[object]:
+def _cells(row: PartitionLag) -> list[object]:
     seconds = None if row.seconds is None else f"{row.seconds:.3f}"
     verdict = None if row.verdict is Verdict.NOTFOUND else row.verdict.name
     return [shown(seconds), shown(verdict), shown(row.note)]
 
 
-def as_json(standing: GroupStanding) -> dict[str, Any]:
+def as_json(standing: GroupLag) -> dict[str, Any]:
     """One group for programs."""
     return {
         "group": standing.group.group,
@@ -266,7 +270,7 @@ def as_json(standing: GroupStanding) -> dict[str, Any]:
     }
 
 
-def _partition_as_json(row: Standing) -> dict[str, Any]:
+def _partition_as_json(row: PartitionLag) -> dict[str, Any]:
     progress, member = row.progress, row.progress.member
     return {
         "topic": progress.topic,

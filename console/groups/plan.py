@@ -14,7 +14,7 @@ from barnabas.client.cluster import TopicPartition
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Change:
+class OffsetChange:
     """One offset of one group; None where there is none, before or after."""
 
     group: str
@@ -48,13 +48,13 @@ class Change:
 
 
 @dataclass(slots=True, kw_only=True)
-class Plan:
+class ChangePlan:
     """All changes of one command.
 
     ``refusals`` says by group why nothing of it is changed; of ``deleted`` groups nothing stays.
     """
 
-    changes: list[Change] = field(default_factory=list)
+    changes: list[OffsetChange] = field(default_factory=list)
     refusals: dict[str, str] = field(default_factory=dict)
     deleted: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
@@ -64,7 +64,7 @@ class Plan:
         self.changes.sort(key=lambda change: change.sort_key)
 
     @classmethod
-    def of(cls, parts: Iterable[Plan]) -> Plan:
+    def of(cls, parts: Iterable[ChangePlan]) -> ChangePlan:
         """One plan of several, each about other groups."""
         whole = list(parts)
         return cls(
@@ -75,12 +75,12 @@ class Plan:
         )
 
     @property
-    def needed(self) -> list[Change]:
+    def needed(self) -> list[OffsetChange]:
         """The changes that would change something."""
         return [change for change in self.changes if change.is_needed]
 
 
-Place = tuple[str, TopicPartition]
+GroupPartition = tuple[str, TopicPartition]
 """A partition of a group."""
 
 
@@ -110,10 +110,10 @@ def changes_to(
     committed: Mapping[TopicPartition, Committed],
     targets: Mapping[TopicPartition, Committed | None],
     warnings: Mapping[TopicPartition, str] | None = None,
-) -> list[Change]:
+) -> list[OffsetChange]:
     """From what a group has committed to ``targets``; None forgets an offset."""
     return [
-        Change(
+        OffsetChange(
             group=group,
             place=place,
             old=committed.get(place),
@@ -146,24 +146,26 @@ def missing(group: str) -> str:
 
 
 def undoing(
-    done: Sequence[Change], committed: Mapping[str, Mapping[TopicPartition, Committed]]
-) -> tuple[list[Change], list[Change]]:
+    done: Sequence[OffsetChange], committed: Mapping[str, Mapping[TopicPartition, Committed]]
+) -> tuple[list[OffsetChange], list[OffsetChange]]:
     """The way back from changes that were made, and those whose offset moved on since.
 
     The latter have as ``new`` what the change had left. An offset that is back already stays.
     """
-    back: list[Change] = []
-    moved: list[Change] = []
+    back: list[OffsetChange] = []
+    moved: list[OffsetChange] = []
     for change in done:
         now = committed[change.group].get(change.place)
-        way = Change(group=change.group, place=change.place, old=now, new=change.old)
+        way = OffsetChange(group=change.group, place=change.place, old=now, new=change.old)
         back.append(way)
         if way.is_needed and offset_of(now) != offset_of(change.new):
-            moved.append(Change(group=change.group, place=change.place, old=now, new=change.new))
+            moved.append(
+                OffsetChange(group=change.group, place=change.place, old=now, new=change.new)
+            )
     return back, moved
 
 
-def as_json(change: Change, error: str | None = None) -> dict[str, Any]:
+def as_json(change: OffsetChange, error: str | None = None) -> dict[str, Any]:
     """One change for programs."""
     effect, count = change.effect
     return {
@@ -179,9 +181,9 @@ def as_json(change: Change, error: str | None = None) -> dict[str, Any]:
     }
 
 
-def by_group(changes: Iterable[Change]) -> dict[str, list[Change]]:
+def by_group(changes: Iterable[OffsetChange]) -> dict[str, list[OffsetChange]]:
     """The changes of each group, in their order."""
-    groups: dict[str, list[Change]] = {}
+    groups: dict[str, list[OffsetChange]] = {}
     for change in changes:
         groups.setdefault(change.group, []).append(change)
     return groups

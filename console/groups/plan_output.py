@@ -13,9 +13,9 @@ from typing import Any, Final
 from barnabas.client.cluster import TopicPartition
 from barnabas.console.command_line.output import note, print_json, print_table, shown
 
-from .apply_plan import Outcome
+from .apply_plan import ChangeResult
 from .offsets_csv import print_csv
-from .plan import Change, Plan, as_json, offset_of
+from .plan import ChangePlan, OffsetChange, as_json, offset_of
 from .scope import scope_text
 
 COLUMNS: Final = ("GROUP", "TOPIC", "PARTITION", "NEW-OFFSET", "CURRENT-OFFSET", "EFFECT")
@@ -24,7 +24,7 @@ FORGET_COLUMNS: Final = ("TOPIC", "PARTITION", "STATUS", "CURRENT-OFFSET")
 _EFFECTS: Final = {"replay": "replays {}", "skip": "skips {}", "forget": "forgotten"}
 
 
-def show(chosen: argparse.Namespace, outcome: Outcome) -> int:
+def show(chosen: argparse.Namespace, outcome: ChangeResult) -> int:
     """Print what is planned or done; 1 when something of it cannot be, or failed."""
     if chosen.json:
         print_json(_document(outcome))
@@ -40,7 +40,7 @@ def show(chosen: argparse.Namespace, outcome: Outcome) -> int:
     return 0 if outcome.is_good else 1
 
 
-def _document(outcome: Outcome) -> dict[str, Any]:
+def _document(outcome: ChangeResult) -> dict[str, Any]:
     plan = outcome.plan
     document: dict[str, Any] = {
         "executed": outcome.is_executed,
@@ -64,7 +64,7 @@ def _document(outcome: Outcome) -> dict[str, Any]:
     return document
 
 
-def _print_changes(outcome: Outcome) -> None:
+def _print_changes(outcome: ChangeResult) -> None:
     rows = [_row(change) for change in outcome.plan.changes]
     columns = list(COLUMNS)
     if outcome.is_executed:
@@ -75,7 +75,7 @@ def _print_changes(outcome: Outcome) -> None:
         print_table(columns, rows)
 
 
-def _row(change: Change) -> list[object]:
+def _row(change: OffsetChange) -> list[object]:
     effect, count = change.effect
     return [
         change.group,
@@ -87,14 +87,14 @@ def _row(change: Change) -> list[object]:
     ]
 
 
-def _status(outcome: Outcome, change: Change) -> str:
+def _status(outcome: ChangeResult, change: OffsetChange) -> str:
     error = outcome.errors.get((change.group, change.place))
     if error is not None:
         return f"Error: {error}"
     return "done" if change.is_needed else "unchanged"
 
 
-def _print_csv(chosen: argparse.Namespace, outcome: Outcome) -> None:
+def _print_csv(chosen: argparse.Namespace, outcome: ChangeResult) -> None:
     offsets: dict[str, dict[TopicPartition, int]] = {}
     for change in outcome.plan.changes:
         if change.new is not None:
@@ -103,7 +103,7 @@ def _print_csv(chosen: argparse.Namespace, outcome: Outcome) -> None:
     print_csv(offsets, with_group=not is_single)
 
 
-def _print_forgotten(chosen: argparse.Namespace, outcome: Outcome) -> None:
+def _print_forgotten(chosen: argparse.Namespace, outcome: ChangeResult) -> None:
     if outcome.is_executed and outcome.is_good:
         names = ", ".join(map(scope_text, chosen.topics))
         print(f"Request succeed for deleting offsets with topic {names} group {chosen.group}")
@@ -122,14 +122,14 @@ def _print_forgotten(chosen: argparse.Namespace, outcome: Outcome) -> None:
         print_table(FORGET_COLUMNS, rows)
 
 
-def _forgotten(outcome: Outcome, change: Change) -> str:
+def _forgotten(outcome: ChangeResult, change: OffsetChange) -> str:
     error = outcome.errors.get((change.group, change.place))
     if error is not None:
         return f"Error: {error}"
     return "Successful" if outcome.is_executed else "to be deleted"
 
 
-def _print_deleted(outcome: Outcome) -> None:
+def _print_deleted(outcome: ChangeResult) -> None:
     failed = {**outcome.plan.refusals, **outcome.group_errors}
     done = [group for group in outcome.plan.deleted if group not in outcome.group_errors]
     if done and not failed:
@@ -146,7 +146,7 @@ def _quoted(names: Sequence[str]) -> str:
     return ", ".join(f"'{name}'" for name in names)
 
 
-def _print_notes(chosen: argparse.Namespace, outcome: Outcome) -> None:
+def _print_notes(chosen: argparse.Namespace, outcome: ChangeResult) -> None:
     plan = outcome.plan
     is_told = chosen.command == "delete" and outcome.is_executed
     for why in () if is_told else plan.refusals.values():
@@ -163,7 +163,7 @@ def _print_notes(chosen: argparse.Namespace, outcome: Outcome) -> None:
         note(conclusion)
 
 
-def _conclusion(outcome: Outcome) -> str | None:
+def _conclusion(outcome: ChangeResult) -> str | None:
     """What was done, and what can be done next: nothing is offered that would do nothing."""
     plan = outcome.plan
     if not outcome.is_executed:
@@ -181,7 +181,7 @@ def _conclusion(outcome: Outcome) -> str | None:
     return "nothing to change: the offsets are as planned already" if plan.changes else None
 
 
-def _of_dry_run(plan: Plan) -> str:
+def _of_dry_run(plan: ChangePlan) -> str:
     if not plan.needed and not plan.deleted:
         return "dry run: " + (
             "nothing was changed" if plan.refusals else "there is nothing to change"

@@ -17,7 +17,7 @@ from barnabas.client.cluster import TopicPartition
 from barnabas.console.command_line.failure import Failure, Misuse
 
 from .offsets_csv import INT64_MAX, INT64_MIN, place_text, read_csv_file
-from .plan import Plan, activity, changes_to, in_range, missing
+from .plan import ChangePlan, activity, changes_to, in_range, missing
 from .scope import (
     add_groups,
     add_topics,
@@ -63,14 +63,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--export", action="store_true", help="print the new offsets as CSV")
 
 
-async def planned(admin: Admin, chosen: argparse.Namespace) -> Plan:
+async def planned(admin: Admin, chosen: argparse.Namespace) -> ChangePlan:
     """What the scenario means for each group."""
     wanted = chosen.read if chosen.from_file else {}
     scope = await partitions_of(admin, chosen.topics)
     now_ms = time.time_ns() // 1_000_000
     groups = await described(admin, chosen)
     asked = (_planned_for(admin, chosen, group, scope, wanted, now_ms) for group in groups)
-    return Plan.of(await asyncio.gather(*asked))
+    return ChangePlan.of(await asyncio.gather(*asked))
 
 
 def told(chosen: argparse.Namespace) -> str:
@@ -110,12 +110,12 @@ async def _planned_for(
     scope: list[TopicPartition],
     wanted: Mapping[str, Offsets],
     now_ms: int,
-) -> Plan:
+) -> ChangePlan:
     refusal = activity(group)
     if refusal is None and chosen.all_topics and not group.exists:
         refusal = missing(group.group)
     if refusal is not None:
-        return Plan(refusals={group.group: refusal})
+        return ChangePlan(refusals={group.group: refusal})
     committed = await admin.committed_offsets(group.group)
     places = list(committed) if chosen.all_topics else scope
     try:
@@ -124,8 +124,8 @@ async def _planned_for(
         else:
             targets, warnings = await _targets(admin, chosen, places, committed, now_ms)
     except NotPossible as reason:
-        return Plan(refusals={group.group: str(reason)})
-    return Plan(changes=changes_to(group.group, committed, targets, warnings))
+        return ChangePlan(refusals={group.group: str(reason)})
+    return ChangePlan(changes=changes_to(group.group, committed, targets, warnings))
 
 
 async def _targets(

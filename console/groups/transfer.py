@@ -17,7 +17,7 @@ from barnabas.console.command_line.failure import Misuse
 from barnabas.console.command_line.output import note, print_json
 
 from .offsets_csv import Offsets, print_csv, read_csv_file
-from .plan import Plan, activity, changes_to, missing
+from .plan import ChangePlan, activity, changes_to, missing
 from .reset import as_listed
 from .scope import TopicScope, add_groups, add_topics, described
 
@@ -97,23 +97,23 @@ def read_import(chosen: argparse.Namespace) -> None:
     chosen.read = read_csv_file(chosen.file, chosen.names)
 
 
-async def planned_import(admin: Admin, chosen: argparse.Namespace) -> Plan:
+async def planned_import(admin: Admin, chosen: argparse.Namespace) -> ChangePlan:
     """The offsets of the file, brought within their logs."""
     offsets: dict[str, dict[TopicPartition, int]] = chosen.read
     absent = [name for name in chosen.names if name not in offsets]
-    plan = Plan(refusals={name: f"No reset plan for group {name} found" for name in absent})
+    plan = ChangePlan(refusals={name: f"No reset plan for group {name} found" for name in absent})
     wanted = {name: offsets[name] for name in chosen.names or offsets if name in offsets}
     parts = await asyncio.gather(*(_imported(admin, name, wanted) for name in wanted))
-    return Plan.of([plan, *parts])
+    return ChangePlan.of([plan, *parts])
 
 
-async def _imported(admin: Admin, group: str, offsets: Offsets) -> Plan:
+async def _imported(admin: Admin, group: str, offsets: Offsets) -> ChangePlan:
     refusal = activity(await admin.describe_group(group))
     if refusal is not None:
-        return Plan(refusals={group: refusal})
+        return ChangePlan(refusals={group: refusal})
     targets, warnings = await as_listed(admin, offsets[group])
     committed = await admin.committed_offsets(group)
-    return Plan(changes=changes_to(group, committed, targets, warnings))
+    return ChangePlan(changes=changes_to(group, committed, targets, warnings))
 
 
 # -- clone ----------------------------------------------------------------------------------
@@ -137,7 +137,7 @@ def check_clone(chosen: argparse.Namespace) -> None:
         raise Misuse("SOURCE and TARGET are the same group")
 
 
-async def planned_clone(admin: Admin, chosen: argparse.Namespace) -> Plan:
+async def planned_clone(admin: Admin, chosen: argparse.Namespace) -> ChangePlan:
     """What the source has committed, metadata included, for the target.
 
     A target without offsets takes everything; another one only the topics that it has committed
@@ -148,9 +148,9 @@ async def planned_clone(admin: Admin, chosen: argparse.Namespace) -> Plan:
     )
     refusal = activity(target)
     if refusal is not None:
-        return Plan(refusals={target.group: refusal})
+        return ChangePlan(refusals={target.group: refusal})
     if not source.exists:
-        return Plan(refusals={source.group: missing(source.group)})
+        return ChangePlan(refusals={source.group: missing(source.group)})
     offsets, committed = await asyncio.gather(
         admin.committed_offsets(source.group), admin.committed_offsets(target.group)
     )
@@ -164,7 +164,7 @@ async def planned_clone(admin: Admin, chosen: argparse.Namespace) -> Plan:
     if not offsets:
         notes.append(f"Consumer group '{source.group}' has committed nothing.")
     changes = changes_to(target.group, committed, {place: offsets[place] for place in taken})
-    return Plan(changes=changes, notes=notes)
+    return ChangePlan(changes=changes, notes=notes)
 
 
 def told_clone(chosen: argparse.Namespace) -> str:

@@ -23,7 +23,7 @@ from barnabas.client.os_errors import describe_os_error
 from barnabas.console.command_line.failure import Failure
 from barnabas.console.command_line.input_files import document_of, malformed
 
-from .plan import Change
+from .plan import OffsetChange
 
 FORMAT: Final = "barnabas-undo-1"
 _WHAT: Final = "undo file"
@@ -31,7 +31,7 @@ _MODE: Final = 0o600
 
 
 def write_undo_file(
-    path: Path, *, change_id: str, command: str, time_ms: int, changes: Sequence[Change]
+    path: Path, *, change_id: str, command: str, time_ms: int, changes: Sequence[OffsetChange]
 ) -> None:
     """Write it durably; raises Failure when it exists already or cannot be written."""
     document = {
@@ -57,7 +57,7 @@ def write_undo_file(
         ) from None
 
 
-def read_undo_file(path: Path) -> list[Change]:
+def read_undo_file(path: Path) -> list[OffsetChange]:
     """The changes that were about to be made when it was written; raises Failure."""
     document = document_of(path, _WHAT)
     try:
@@ -76,7 +76,7 @@ def _sync_directory(path: Path) -> None:
         os.close(handle)
 
 
-def _as_json(change: Change) -> dict[str, Any]:
+def _as_json(change: OffsetChange) -> dict[str, Any]:
     return {
         "group": change.group,
         "topic": change.place.topic,
@@ -96,10 +96,10 @@ def _committed_as_json(committed: Committed | None) -> dict[str, Any] | None:
     }
 
 
-def _change(each: dict[str, Any]) -> Change:
+def _change(each: dict[str, Any]) -> OffsetChange:
     place = TopicPartition(str(each["topic"]), int(each["partition"]))
     old, new = _committed(each["old"]), _committed(each["new"])
-    return Change(group=str(each["group"]), place=place, old=old, new=new)
+    return OffsetChange(group=str(each["group"]), place=place, old=old, new=new)
 
 
 def _committed(each: dict[str, Any] | None) -> Committed | None:

@@ -31,10 +31,10 @@ from barnabas.protocol.records.walk import Stop, Walk
 from .segment_files import GOING, base_offset, mapped
 from .verify_checks import (
     AbortedCheck,
-    Check,
     EpochCheck,
     OffsetIndexCheck,
     RecordCheck,
+    SegmentCheck,
     TimeIndexCheck,
 )
 
@@ -58,7 +58,7 @@ class Problem:
 
 
 @dataclass(slots=True)
-class Report:
+class VerifyReport:
     """What was looked at, and what is wrong with it."""
 
     problems: list[Problem] = field(default_factory=list)
@@ -86,7 +86,7 @@ class Report:
         }
 
 
-def verify(path: Path, report: Report) -> None:
+def verify(path: Path, report: VerifyReport) -> None:
     """Check a file, a partition's directory or an entry of log.dirs; raises Failure, OSError."""
     if path.is_file():
         _file(path, report)
@@ -98,7 +98,7 @@ def verify(path: Path, report: Report) -> None:
         _log_directory(path, report)
 
 
-def _file(path: Path, report: Report) -> None:
+def _file(path: Path, report: VerifyReport) -> None:
     """One file; of a segment the other files are looked at, too, to be compared."""
     if path.name.endswith(_SEGMENT_FILES):
         log = path.with_suffix(".log")
@@ -125,7 +125,7 @@ def _parser_of(path: Path) -> Callable[[Path], object] | None:
     return {METADATA: _topic_id, _IDENTITY: _identity}.get(path.name)
 
 
-def _parsed(path: Path, report: Report, parse: Callable[[Path], object]) -> Any:
+def _parsed(path: Path, report: VerifyReport, parse: Callable[[Path], object]) -> Any:
     try:
         return parse(path)
     except _BAD as bad:
@@ -164,7 +164,7 @@ def _bases(directory: Path) -> list[int]:
     return sorted(int(stem) for stem in stems if stem.isdigit())
 
 
-def _partition(directory: Path, report: Report) -> tuple[int, int] | None:
+def _partition(directory: Path, report: VerifyReport) -> tuple[int, int] | None:
     """All files of a partition; its first segment's base and its end, None for no segment."""
     for path in sorted(directory.iterdir()):
         parse = None if path.name.endswith(GOING) else _parser_of(path)
@@ -193,7 +193,7 @@ def _epochs(directory: Path) -> list[tuple[int, int]]:
 
 def _segment(
     path: Path,
-    report: Report,
+    report: VerifyReport,
     *,
     previous: int | None,
     epochs: EpochCheck | None = None,
@@ -210,14 +210,14 @@ def _segment(
         report.add(path, None, str(bad))
         return 0
     records = RecordCheck()
-    checks: list[tuple[Path, Check]] = [
+    checks: list[tuple[Path, SegmentCheck]] = [
         (path, records),
         *([(path.with_name(LEADER_EPOCHS), epochs)] if epochs else []),
         *_index_checks(path, base, report),
     ]
     report.files += 1 if only else len({file for file, _ in checks if file.name != LEADER_EPOCHS})
     wanted = [(file, check) for file, check in checks if only is None or file in (only, path)]
-    told = Report()
+    told = VerifyReport()
     end = _walk(path, base, previous, wanted, told)
     report.problems += [each for each in told.problems if not only or each.file == str(only)]
     report.batches += told.batches
@@ -225,7 +225,9 @@ def _segment(
     return end
 
 
-def _index_checks(path: Path, base: int, report: Report) -> Iterator[tuple[Path, Check]]:
+def _index_checks(
+    path: Path, base: int, report: VerifyReport
+) -> Iterator[tuple[Path, SegmentCheck]]:
     """A check for each index that is there: one that is missing is made anew by a start."""
     offsets, times, aborted = (path.with_suffix(suffix) for suffix in _SEGMENT_FILES[1:])
     if offsets.exists():
@@ -241,8 +243,8 @@ def _walk(
     path: Path,
     base: int,
     previous: int | None,
-    checks: list[tuple[Path, Check]],
-    report: Report,
+    checks: list[tuple[Path, SegmentCheck]],
+    report: VerifyReport,
 ) -> int:
     """Every batch through every check, on past those that only have a wrong checksum."""
     last = base - 1 if previous is None else max(base - 1, previous)
@@ -281,7 +283,7 @@ def _after(data: bytes | mmap, position: int) -> int | None:
     return after if is_last or next(steps, None) is not None else None
 
 
-def _log_directory(directory: Path, report: Report) -> None:
+def _log_directory(directory: Path, report: VerifyReport) -> None:
     """All partitions of an entry of log.dirs, and its checkpoints against them."""
     found: dict[tuple[str, int], tuple[int, int]] = {}
     partitions = [path for path in sorted(directory.iterdir()) if path.is_dir()]

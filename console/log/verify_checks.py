@@ -28,7 +28,7 @@ from barnabas.protocol.records.walk import Entry
 Finding = tuple[int | None, str]
 
 
-class Check(Protocol):
+class SegmentCheck(Protocol):
     """What is asked of every batch, and once more at the end."""
 
     def batch(self, entry: Entry) -> Iterator[Finding]:

@@ -18,13 +18,13 @@ from barnabas.client.topology import TopicPartition
 from barnabas.client.zookeeper.interface import ZooKeeperError
 from barnabas.console.command_line.failure import Failure
 
-from .migration_files import Journal, read_plan, write_plan
+from .migration_files import MigrationJournal, read_plan, write_plan
 
 _GROUPS_AT_ONCE: Final = 500
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
+class MigrationResult:
     """What became of one group: ``done``, ``before`` (done earlier), ``refused`` or ``failed``."""
 
     group: str
@@ -58,15 +58,17 @@ async def make_plan(
     return plan
 
 
-async def apply_plan(stores: BothStores, path: Path, *, even_if_live: bool) -> list[Outcome]:
+async def apply_plan(
+    stores: BothStores, path: Path, *, even_if_live: bool
+) -> list[MigrationResult]:
     """Write what the plan says, group by group; those that were done before are passed over."""
-    plan, journal = read_plan(path), Journal(path)
+    plan, journal = read_plan(path), MigrationJournal(path)
     known = await stores.known_partitions()
     mover = _Mover(stores, journal, known, even_if_live=even_if_live)
     outcomes = []
     for group, planned in plan.held.items():
         if journal.is_done(group, plan.to):
-            outcomes.append(Outcome(group=group, state="before"))
+            outcomes.append(MigrationResult(group=group, state="before"))
         else:
             outcomes.append(
                 await mover.move(group, plan.to, source_wins=plan.source_wins, planned=planned)
@@ -74,20 +76,20 @@ async def apply_plan(stores: BothStores, path: Path, *, even_if_live: bool) -> l
     return outcomes
 
 
-async def roll_back(stores: BothStores, path: Path, *, even_if_live: bool) -> list[Outcome]:
+async def roll_back(stores: BothStores, path: Path, *, even_if_live: bool) -> list[MigrationResult]:
     """Take every group that was touched back to the store it came from.
 
     That store gets what the group has committed since, where it is more; nothing is rewound, and
     what the other store holds stays there.
     """
-    plan, journal = read_plan(path), Journal(path)
+    plan, journal = read_plan(path), MigrationJournal(path)
     back = OTHER[plan.to]
     known = await stores.known_partitions()
     mover = _Mover(stores, journal, known, even_if_live=even_if_live)
     outcomes = []
     for group in journal.touched():
         if journal.is_done(group, back):
-            outcomes.append(Outcome(group=group, state="before"))
+            outcomes.append(MigrationResult(group=group, state="before"))
         else:
             outcomes.append(await mover.move(group, back, source_wins=False, planned=None))
     return outcomes
@@ -119,7 +121,7 @@ class _Mover:
     def __init__(
         self,
         stores: BothStores,
-        journal: Journal,
+        journal: MigrationJournal,
         known: set[TopicPartition],
         *,
         even_if_live: bool,
@@ -131,19 +133,19 @@ class _Mover:
 
     async def move(
         self, group: str, to: str, *, source_wins: bool, planned: Sequence[Held] | None
-    ) -> Outcome:
+    ) -> MigrationResult:
         try:
             return await self._move(group, to, source_wins, planned)
         except (KafkaError, ZooKeeperError) as error:
-            return Outcome(group=group, state="failed", why=str(error))
+            return MigrationResult(group=group, state="failed", why=str(error))
 
     async def _move(
         self, group: str, to: str, source_wins: bool, planned: Sequence[Held] | None
-    ) -> Outcome:
+    ) -> MigrationResult:
         held = await self._held_of(group)
         refusal = None if self._even_if_live else await self._refusal(group, to, planned, held)
         if refusal is not None:
-            return Outcome(group=group, state="refused", why=refusal)
+            return MigrationResult(group=group, state="refused", why=refusal)
         steps = {each.topic_partition: each.step(to, source_wins=source_wins)[1] for each in held}
         offsets = {
             topic_partition: offset
@@ -161,9 +163,9 @@ class _Mover:
         if wrong:
             named = ", ".join(f"{topic}-{partition}" for topic, partition in wrong[:3])
             why = f"somebody else commits too: {named} hold other offsets than were written"
-            return Outcome(group=group, state="failed", why=why, written=len(offsets))
+            return MigrationResult(group=group, state="failed", why=why, written=len(offsets))
         self._journal.done(group, to, len(offsets), _now_ms())
-        return Outcome(group=group, state="done", written=len(offsets))
+        return MigrationResult(group=group, state="done", written=len(offsets))
 
     async def _held_of(self, group: str) -> list[Held]:
         return (await self._stores.held([group], self._known))[group]

@@ -42,7 +42,7 @@ def read_plan(path: Path) -> MigrationPlan:
         raise malformed(path, _WHAT, error) from None
 
 
-class Journal:
+class MigrationJournal:
     """What was begun and done with the groups of one plan."""
 
     def __init__(self, plan: Path) -> None:

@@ -17,8 +17,8 @@ from pyspark.sql import SparkSession
 
 from barnabas.pipeline.frames import available_now, stream_to_archive, stream_topic
 from barnabas.pipeline.jobs import inputs
-from barnabas.pipeline.jobs.progress import Progress, to_people
-from barnabas.pipeline.jobs.report import Cell, Report, Table
+from barnabas.pipeline.jobs.reports.job_progress import JobProgress, progress_on_stderr
+from barnabas.pipeline.jobs.reports.report import Cell, Report, Table
 from barnabas.pipeline.sink.archive_check import check_archive, repair_archive
 from barnabas.pipeline.sink.archive_files import ArchiveFiles
 
@@ -33,7 +33,7 @@ class ArchiveConfig:
     topic: str
     out: str
     group: str
-    source: inputs.Source = field(default_factory=inputs.Source)
+    source: inputs.JobSource = field(default_factory=inputs.JobSource)
     checkpoint: str = ""
     """Beside the archive when empty."""
     task: str = ONCE
@@ -79,14 +79,14 @@ def configured(chosen: argparse.Namespace) -> ArchiveConfig:
     )
 
 
-def run(spark: SparkSession, config: ArchiveConfig, progress: Progress | None = None) -> Report:
+def run(spark: SparkSession, config: ArchiveConfig, progress: JobProgress | None = None) -> Report:
     """Archive, or look after an archive. Findings are what is missing or does not fit."""
-    told = progress or to_people(NAME, quiet=True)
+    progress = progress or progress_on_stderr(NAME, quiet=True)
     bootstrap = config.source.address.bootstrap
     if config.task in (ONCE, FOLLOW):
-        told.step(f"archiving {config.topic}")
+        progress.step(f"archiving {config.topic}")
         _stream(spark, config)
-    told.step("comparing archive, checkpoint and group")
+    progress.step("comparing archive, checkpoint and group")
     look = repair_archive if config.task == REPAIR else check_archive
     found = look(config.out, config.progress_path, bootstrap=bootstrap, group=config.group)
     report = Report(job=NAME, findings=len(found.problems) + found.lagging)

@@ -25,14 +25,22 @@ from barnabas.client.admin.descriptions import Committed
 from barnabas.client.cluster import TopicPartition
 from barnabas.client.errors import KafkaError
 from barnabas.client.os_errors import describe_os_error
-from barnabas.pipeline.cluster_calls import offsets_at
-from barnabas.pipeline.jobs import inputs, times
-from barnabas.pipeline.jobs.group_work import Chunk, Doors, Row, Sessions, for_each_group, why
-from barnabas.pipeline.jobs.plan_files import PlanFiles
-from barnabas.pipeline.jobs.progress import Progress, to_people
-from barnabas.pipeline.jobs.report import Report, Table
+from barnabas.pipeline.cluster_requests import offsets_at
+from barnabas.pipeline.jobs.groups.group_tasks import (
+    Chunk,
+    Row,
+    TaskClientConfig,
+    TaskClients,
+    for_each_group,
+    why,
+)
+from barnabas.pipeline.jobs.groups.plan_files import PlanFiles
+from barnabas.pipeline.jobs.reports.job_progress import JobProgress, progress_on_stderr
+from barnabas.pipeline.jobs.reports.report import Report, Table
 from barnabas.protocol.audit_topic import tool_client_id
 from barnabas.protocol.errors import ErrorCode
+
+from . import inputs, time_arguments
 
 NAME: Final = "reset"
 STEPS: Final = ("plan", "apply", "undo")
@@ -62,7 +70,7 @@ class BulkResetConfig:
 
     step: str
     plan: str
-    source: inputs.Source = field(default_factory=inputs.Source)
+    source: inputs.JobSource = field(default_factory=inputs.JobSource)
     to_ms: int | None = None
     """A time in ms, or EARLIEST, or LATEST; None with ``shift``."""
     shift: int | None = None
@@ -78,7 +86,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("step", choices=STEPS)
     parser.add_argument("plan", metavar="DIR", help="where the plan is, or is to be")
     way = parser.add_mutually_exclusive_group()
-    way.add_argument("--to-time", type=times.time_ms, metavar="TIME", help="records of then on")
+    way.add_argument(
+        "--to-time", type=time_arguments.time_ms, metavar="TIME", help="records of then on"
+    )
     way.add_argument("--to-earliest", action="store_true", help="the first record still kept")
     way.add_argument("--to-latest", action="store_true", help="only what comes from now on")
     way.add_argument("--shift-by", type=int, metavar="N", help="so many on, or back if negative")
@@ -120,10 +130,12 @@ def configured(chosen: argparse.Namespace) -> BulkResetConfig:
     )
 
 
-def run(spark: SparkSession, config: BulkResetConfig, progress: Progress | None = None) -> Report:
+def run(
+    spark: SparkSession, config: BulkResetConfig, progress: JobProgress | None = None
+) -> Report:
     """Do one step. Findings are offsets that could not be planned, set or put back."""
-    told = progress or to_people(NAME, quiet=True)
-    told.step(config.step)
+    progress = progress or progress_on_stderr(NAME, quiet=True)
+    progress.step(config.step)
     files = PlanFiles(config.plan)
     if config.step == "plan":
         planned = _planned(spark, config).persist()
@@ -132,21 +144,21 @@ def run(spark: SparkSession, config: BulkResetConfig, progress: Progress | None 
         return _report(config, planned)
     found = files.about(NAME)
     reason = f"{NAME} {config.step}: {found.get('reason') or 'no reason given'}"
-    sessions = Sessions(
+    client_config = TaskClientConfig(
         address=config.source.address, client_id=tool_client_id(found["plan"], reason)
     )
     rows = files.rows(spark, SCHEMA)
     work = _apply if config.step == "apply" else _undo
-    done = for_each_group(rows, sessions, work, SCHEMA, config.tasks)
+    done = for_each_group(rows, client_config, work, SCHEMA, config.tasks)
     return _report(config, files.keep("applied" if config.step == "apply" else "undone", done))
 
 
 def _planned(spark: SparkSession, config: BulkResetConfig) -> DataFrame:
     groups = _groups(config)
     named = spark.createDataFrame([(group,) for group in groups], "`group` string")
-    sessions = Sessions(address=config.source.address)
+    client_config = TaskClientConfig(address=config.source.address)
     topics = config.source.topics
-    now = for_each_group(named, sessions, _Look(topics), SCHEMA, config.tasks).persist()
+    now = for_each_group(named, client_config, _Look(topics), SCHEMA, config.tasks).persist()
     places = [
         TopicPartition(row.topic, row.partition)
         for row in now.select("topic", "partition").where(F.col("topic").isNotNull()).distinct()
@@ -176,10 +188,10 @@ def _groups(config: BulkResetConfig) -> list[str]:
     async def ask() -> list[str]:
         from barnabas.client.admin.admin import Admin
 
-        return [each.group for each in await Admin(config.source.link.cluster).list_groups()]
+        return [each.group for each in await Admin(config.source.client.cluster).list_groups()]
 
     pattern = re.compile(config.source.groups)
-    found = [name for name in config.source.link.run(ask()) if pattern.search(name)]
+    found = [name for name in config.source.client.run(ask()) if pattern.search(name)]
     if not config.names:
         return sorted(found)
     return sorted(set(config.names) if not config.source.groups else {*config.names} & {*found})
@@ -194,8 +206,8 @@ def _targets(
     known = [place for place in places if place in edges]
     if config.to_ms is None:
         return edges, {}
-    link = config.source.link
-    found = link.run(offsets_at(link.cluster, dict.fromkeys(known, config.to_ms)))
+    client = config.source.client
+    found = client.run(offsets_at(client.cluster, dict.fromkeys(known, config.to_ms)))
     return edges, {place: edges[place][1] if at < 0 else at for place, at in found.items()}
 
 
@@ -205,9 +217,9 @@ class _Look:
     def __init__(self, topics: str) -> None:
         self._topics = topics
 
-    async def __call__(self, doors: Doors, chunk: Chunk) -> list[Row]:
-        states = await doors.groups.states(chunk)
-        committed = await doors.groups.committed(chunk)
+    async def __call__(self, clients: TaskClients, chunk: Chunk) -> list[Row]:
+        states = await clients.groups.states(chunk)
+        committed = await clients.groups.committed(chunk)
         return [
             row for group in chunk for row in self._rows(group, states[group], committed[group])
         ]
@@ -232,29 +244,34 @@ class _Look:
         ]  # fmt: skip
 
 
-async def _apply(doors: Doors, chunk: Chunk) -> list[Row]:
+async def _apply(clients: TaskClients, chunk: Chunk) -> list[Row]:
     """Set what the plan says; an offset that is no longer as planned is left alone."""
-    return await _moved(doors, chunk, expected="old", target=_planned_offset, said="done")
+    return await _moved(clients, chunk, expected="old", target=_planned_offset, said="done")
 
 
-async def _undo(doors: Doors, chunk: Chunk) -> list[Row]:
+async def _undo(clients: TaskClients, chunk: Chunk) -> list[Row]:
     """Put back what was there; an offset that has moved on since is left alone."""
-    return await _moved(doors, chunk, expected="new", target=_old_offset, said="undone")
+    return await _moved(clients, chunk, expected="new", target=_old_offset, said="undone")
 
 
 async def _moved(
-    doors: Doors, chunk: Chunk, *, expected: str, target: Callable[[Row], Committed], said: str
+    clients: TaskClients,
+    chunk: Chunk,
+    *,
+    expected: str,
+    target: Callable[[Row], Committed],
+    said: str,
 ) -> list[Row]:
     """Commit ``target(row)`` where ``row[expected]`` is what is committed; tell each outcome."""
     rows = [row for its in chunk.values() for row in its]
     wanted = [row for row in rows if row["new"] is not None and row["error"] is None]
-    now = await doors.groups.committed({row["group"]: None for row in wanted})
+    now = await clients.groups.committed({row["group"]: None for row in wanted})
     due = [row for row in wanted if _is_due(row, now[row["group"]], expected, target(row).offset)]
     changes: dict[str, dict[TopicPartition, Committed]] = defaultdict(dict)
     for row in due:
         changes[row["group"]][_place(row)] = target(row)
-    codes = await doors.groups.commit(changes)
-    after = await doors.groups.committed(changes)
+    codes = await clients.groups.commit(changes)
+    after = await clients.groups.committed(changes)
     for row in due:
         error = _problem(codes[row["group"]], after[row["group"]], _place(row), target(row).offset)
         row["applied"], row["error"] = said if error is None else "failed", error

@@ -16,9 +16,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 from barnabas.pipeline.jobs import inputs
-from barnabas.pipeline.jobs.kept import Kept
-from barnabas.pipeline.jobs.progress import Progress, to_people
-from barnabas.pipeline.jobs.report import Bars, Report, Table
+from barnabas.pipeline.jobs.reports.job_progress import JobProgress, progress_on_stderr
+from barnabas.pipeline.jobs.reports.report import Bars, Report, Table
+from barnabas.pipeline.jobs.spark_session.persisted_frames import PersistedFrames
 
 NAME: Final = "profile"
 _OFTEN_MS: Final = 1_000
@@ -31,7 +31,7 @@ _PLOTTED: Final = 15
 class ProfileConfig:
     """Whose commits."""
 
-    source: inputs.Source = field(default_factory=inputs.Source)
+    source: inputs.JobSource = field(default_factory=inputs.JobSource)
     limit: int = 1_000
 
 
@@ -47,13 +47,15 @@ def configured(chosen: argparse.Namespace) -> ProfileConfig:
     return ProfileConfig(source=inputs.source_of(chosen), limit=chosen.limit)
 
 
-def run(spark: SparkSession, config: ProfileConfig, progress: Progress | None = None) -> Report:
+def run(spark: SparkSession, config: ProfileConfig, progress: JobProgress | None = None) -> Report:
     """The report; findings are groups and topics with advice."""
-    told = progress or to_people(NAME, quiet=True)
-    told.step("reading commits")
-    with Kept() as kept:
-        commits = inputs.commits_of(spark, config.source, kept)
-        return _report(kept.keep(rates(commits)), kept.keep(evenness(commits)), config.limit)
+    progress = progress or progress_on_stderr(NAME, quiet=True)
+    progress.step("reading commits")
+    with PersistedFrames() as persisted:
+        commits = inputs.commits_of(spark, config.source, persisted)
+        return _report(
+            persisted.persist(rates(commits)), persisted.persist(evenness(commits)), config.limit
+        )
 
 
 def _report(groups: DataFrame, balance: DataFrame, limit: int) -> Report:

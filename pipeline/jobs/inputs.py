@@ -19,14 +19,14 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from barnabas.client.cluster import TopicPartition
 from barnabas.client.os_errors import describe_os_error
-from barnabas.pipeline.cluster_calls import offsets_at, partitions_of
-from barnabas.pipeline.jobs.as_of import Logs
-from barnabas.pipeline.jobs.as_of import logs_of as logs_of_records
-from barnabas.pipeline.jobs.kept import Kept
-from barnabas.pipeline.link import Link, link_to
-from barnabas.pipeline.source.address import Address, read_address
-from barnabas.pipeline.source.failures import BadOption
-from barnabas.pipeline.source.words import Words
+from barnabas.pipeline.blocking_client import BlockingClient, client_for
+from barnabas.pipeline.cluster_requests import offsets_at, partitions_of
+from barnabas.pipeline.jobs.history.offsets_for_times import Logs
+from barnabas.pipeline.jobs.history.offsets_for_times import logs_of as logs_of_records
+from barnabas.pipeline.jobs.spark_session.persisted_frames import PersistedFrames
+from barnabas.pipeline.source.address import ClusterAddress, read_address
+from barnabas.pipeline.source.errors import BadOption
+from barnabas.pipeline.source.spark_options import SparkOptions
 
 FORMAT: Final = "barnabas"
 _COMMIT_COLUMNS: Final = (
@@ -43,7 +43,7 @@ class UsageProblem(Exception):  # noqa: N818 - says what it is
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Source:
+class JobSource:
     """Where to read, and which part of it.
 
     ``commits`` and ``records`` name Parquet files that are read instead of the cluster,
@@ -65,17 +65,19 @@ class Source:
         return bool(self.commits or self.segments)
 
     @property
-    def address(self) -> Address:
+    def address(self) -> ClusterAddress:
         """Where the cluster is and who we are; raises UsageProblem."""
         try:
-            return read_address(Words({"kafka.bootstrap.servers": self.bootstrap, **self.options}))
+            return read_address(
+                SparkOptions({"kafka.bootstrap.servers": self.bootstrap, **self.options})
+            )
         except BadOption as problem:
             raise UsageProblem(str(problem)) from None
 
     @property
-    def link(self) -> Link:
+    def client(self) -> BlockingClient:
         """What this process asks the cluster with."""
-        return link_to(*self.address)
+        return client_for(*self.address)
 
 
 def add_cluster_arguments(parser: argparse.ArgumentParser) -> None:
@@ -124,9 +126,9 @@ def add_patterns(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--topics", default="", type=_pattern, metavar="RE", help="topics wanted")
 
 
-def source_of(chosen: argparse.Namespace) -> Source:
+def source_of(chosen: argparse.Namespace) -> JobSource:
     """What was typed; raises UsageProblem."""
-    found = Source(
+    found = JobSource(
         bootstrap=bootstrap_of(chosen),
         commits=getattr(chosen, "commits", ""),
         records=getattr(chosen, "records", ""),
@@ -157,7 +159,7 @@ def bootstrap_of(chosen: argparse.Namespace) -> str:
         raise UsageProblem(f"{description} is no description of a cluster") from None
 
 
-def commits_of(spark: SparkSession, source: Source, kept: Kept) -> DataFrame:
+def commits_of(spark: SparkSession, source: JobSource, persisted: PersistedFrames) -> DataFrame:
     """group, topic, partition, offset (null: forgotten), metadata, ts_ms, source_offset.
 
     Jobs walk over them several times: what must be decoded, or may grow meanwhile, is ``kept``.
@@ -177,10 +179,12 @@ def commits_of(spark: SparkSession, source: Source, kept: Kept) -> DataFrame:
         "source_offset",
     )
     matching = _matching(chosen, source)
-    return matching if source.commits else kept.keep(matching)
+    return matching if source.commits else persisted.persist(matching)
 
 
-def logs_of(spark: SparkSession, source: Source, topics: Sequence[str], kept: Kept) -> Logs:
+def logs_of(
+    spark: SparkSession, source: JobSource, topics: Sequence[str], persisted: PersistedFrames
+) -> Logs:
     """The logs of those of ``topics`` that are there still: their records, and where they end.
 
     Leaders say where, or the records of files show it. Raises KafkaError.
@@ -188,11 +192,11 @@ def logs_of(spark: SparkSession, source: Source, topics: Sequence[str], kept: Ke
     there = existing_topics(source, topics)
     records = records_of(spark, source, there)
     if not source.records:
-        records = kept.keep(records)
+        records = persisted.persist(records)
     return logs_of_records(records, None if source.is_offline else log_edges(source, there))
 
 
-def records_of(spark: SparkSession, source: Source, topics: Sequence[str]) -> DataFrame:
+def records_of(spark: SparkSession, source: JobSource, topics: Sequence[str]) -> DataFrame:
     """topic, partition, offset and ts_ms of every record of these topics; no keys, no values."""
     if source.records:
         found = spark.read.parquet(source.records)
@@ -206,32 +210,32 @@ def records_of(spark: SparkSession, source: Source, topics: Sequence[str]) -> Da
     return found.select("topic", "partition", "offset", ts_ms).where(F.col("topic").isin(*topics))
 
 
-def log_edges(source: Source, topics: Sequence[str]) -> dict[TopicPartition, tuple[int, int]]:
+def log_edges(source: JobSource, topics: Sequence[str]) -> dict[TopicPartition, tuple[int, int]]:
     """Where logs begin and end now; raises KafkaError."""
 
     async def ask() -> dict[TopicPartition, tuple[int, int]]:
-        cluster = source.link.cluster
+        cluster = source.client.cluster
         places = await partitions_of(cluster, topics)
         starts = await offsets_at(cluster, dict.fromkeys(places, _EARLIEST))
         ends = await offsets_at(cluster, dict.fromkeys(places, _LATEST))
         return {place: (starts[place], ends[place]) for place in places}
 
-    return source.link.run(ask()) if topics else {}
+    return source.client.run(ask()) if topics else {}
 
 
-def existing_topics(source: Source, topics: Sequence[str]) -> list[str]:
+def existing_topics(source: JobSource, topics: Sequence[str]) -> list[str]:
     """Those that the cluster has: commits outlive topics. Files have whatever they have."""
     if source.is_offline:
         return sorted(topics)
 
     async def ask() -> set[str]:
-        answer = await source.link.cluster.metadata()
+        answer = await source.client.cluster.metadata()
         return {topic.name or "" for topic in answer.topics if not topic.error_code}
 
-    return sorted(source.link.run(ask()) & set(topics))
+    return sorted(source.client.run(ask()) & set(topics))
 
 
-def reader(spark: SparkSession, source: Source, *, mode: str) -> Any:
+def reader(spark: SparkSession, source: JobSource, *, mode: str) -> Any:
     """A reader of the data source with the options that everything needs."""
     made = spark.read.format(FORMAT).option("mode", mode)
     if source.segments:
@@ -244,7 +248,7 @@ def reader(spark: SparkSession, source: Source, *, mode: str) -> Any:
     return made
 
 
-def _matching(frame: DataFrame, source: Source) -> DataFrame:
+def _matching(frame: DataFrame, source: JobSource) -> DataFrame:
     for name in ("group", "topic"):
         pattern = source.groups if name == "group" else source.topics
         if pattern:

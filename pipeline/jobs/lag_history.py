@@ -16,12 +16,15 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 from barnabas.coordinator.group_health import Verdict
-from barnabas.pipeline.jobs import inputs, times, verdict_columns
-from barnabas.pipeline.jobs.kept import Kept
-from barnabas.pipeline.jobs.lag_frames import Span, by_group, history
-from barnabas.pipeline.jobs.lag_plots import charts
-from barnabas.pipeline.jobs.progress import Progress, to_people
-from barnabas.pipeline.jobs.report import Report, Table
+from barnabas.pipeline.jobs.history.lag_charts import charts
+from barnabas.pipeline.jobs.history.lag_frames import WindowSpan, by_group, history
+from barnabas.pipeline.jobs.reports.job_progress import JobProgress, progress_on_stderr
+from barnabas.pipeline.jobs.reports.report import Report, Table
+from barnabas.pipeline.jobs.spark_session.persisted_frames import PersistedFrames
+from barnabas.pipeline.jobs.time_arguments import duration_ms, time_ms, time_text
+
+from . import inputs
+from .history import verdict_columns
 
 _WINDOW_MS: Final = 30_000
 _SINCE_MS: Final = 86_400_000
@@ -33,7 +36,7 @@ _PLOTTED: Final = 12
 class LagHistoryConfig:
     """What to look at; ``until_ms`` None is now, or the last commit when only files are read."""
 
-    source: inputs.Source = field(default_factory=inputs.Source)
+    source: inputs.JobSource = field(default_factory=inputs.JobSource)
     since_ms: int | None = None
     until_ms: int | None = None
     window_ms: int = _WINDOW_MS
@@ -48,9 +51,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--since", default=None, metavar="TIME", help="a time, or a duration before now such as 7d"
     )
-    parser.add_argument("--until", type=times.time_ms, metavar="TIME", help="default: now")
+    parser.add_argument("--until", type=time_ms, metavar="TIME", help="default: now")
     parser.add_argument(
-        "--window", type=times.duration_ms, default=_WINDOW_MS, metavar="30s",
+        "--window", type=duration_ms, default=_WINDOW_MS, metavar="30s",
         help="how often to look (default: 30s)",
     )  # fmt: skip
     parser.add_argument("--out", default="", metavar="DIR", help="write all rows as Parquet")
@@ -68,51 +71,55 @@ def configured(chosen: argparse.Namespace) -> LagHistoryConfig:
     )
 
 
-def run(spark: SparkSession, config: LagHistoryConfig, progress: Progress | None = None) -> Report:
+def run(
+    spark: SparkSession, config: LagHistoryConfig, progress: JobProgress | None = None
+) -> Report:
     """The report; all rows go to ``config.out``. Findings are groups that are not well at the end.
 
     Raises UsageProblem when the span has too many windows.
     """
-    told = progress or to_people("lag-history", quiet=True)
-    told.step("reading commits")
-    with Kept() as kept:
-        rows, span = windows(spark, config, kept)
-        told.step("judging")
+    progress = progress or progress_on_stderr("lag-history", quiet=True)
+    progress.step("reading commits")
+    with PersistedFrames() as persisted:
+        rows, span = windows(spark, config, persisted)
+        progress.step("judging")
         if config.out:
-            told.step(f"writing {config.out}")
+            progress.step(f"writing {config.out}")
             _write(rows, config.out)
             rows = spark.read.parquet(config.out)
-        groups = kept.keep(by_group(rows))
-        told.step("making the report")
-        return _report(groups, kept.keep(_summary(groups)), config, span)
+        groups = persisted.persist(by_group(rows))
+        progress.step("making the report")
+        return _report(groups, persisted.persist(_summary(groups)), config, span)
 
 
-def windows(spark: SparkSession, config: LagHistoryConfig, kept: Kept) -> tuple[DataFrame, Span]:
+def windows(
+    spark: SparkSession, config: LagHistoryConfig, persisted: PersistedFrames
+) -> tuple[DataFrame, WindowSpan]:
     """The rows of :func:`lag_frames.history` for what is configured, and their span.
 
     What ``kept`` is given is needed as long as they are.
     """
-    commits = inputs.commits_of(spark, config.source, kept)
+    commits = inputs.commits_of(spark, config.source, persisted)
     by_topic = commits.groupBy("topic").agg(F.min("ts_ms").alias("first"),
                                             F.max("ts_ms").alias("last")).collect()  # fmt: skip
     first = min((row.first for row in by_topic), default=None)
     last = max((row.last for row in by_topic), default=None)
     span = _span(config, first, last)
-    logs = inputs.logs_of(spark, config.source, [row.topic for row in by_topic], kept)
+    logs = inputs.logs_of(spark, config.source, [row.topic for row in by_topic], persisted)
     return history(commits, logs, span), span
 
 
-def _span(config: LagHistoryConfig, first: int | None, last: int | None) -> Span:
+def _span(config: LagHistoryConfig, first: int | None, last: int | None) -> WindowSpan:
     now = time.time_ns() // 1_000_000
     newest = now if last is None else last + config.window_ms
     until = config.until_ms or (newest if config.source.is_offline else now)
     since = config.since_ms
     if since is None:
         since = max(first or 0, until - _SINCE_MS)
-    span = Span(since_ms=since, until_ms=until, window_ms=config.window_ms)
+    span = WindowSpan(since_ms=since, until_ms=until, window_ms=config.window_ms)
     if not 0 < span.windows <= _WINDOWS_MAX:
         raise inputs.UsageProblem(
-            f"from {times.time_text(since)} to {times.time_text(until)} there are {span.windows} "
+            f"from {time_text(since)} to {time_text(until)} there are {span.windows} "
             f"windows; at least 1 and at most {_WINDOWS_MAX} can be looked at: change --window"
         )
     return span
@@ -137,7 +144,9 @@ def _summary(groups: DataFrame) -> DataFrame:
     )
 
 
-def _report(groups: DataFrame, summary: DataFrame, config: LagHistoryConfig, span: Span) -> Report:
+def _report(
+    groups: DataFrame, summary: DataFrame, config: LagHistoryConfig, span: WindowSpan
+) -> Report:
     report = Report(job="lag-history")
     _figures(report, summary, span)
     _tables(report, summary, config)
@@ -145,7 +154,7 @@ def _report(groups: DataFrame, summary: DataFrame, config: LagHistoryConfig, spa
     return report
 
 
-def _figures(report: Report, summary: DataFrame, span: Span) -> None:
+def _figures(report: Report, summary: DataFrame, span: WindowSpan) -> None:
     is_there = F.col("at_end.window_start") == _last_start(span)
     sums: Any = summary.agg(
         F.count("*"),
@@ -164,7 +173,7 @@ def _figures(report: Report, summary: DataFrame, span: Span) -> None:
         }
     )
     report.notes.append(
-        f"{times.time_text(span.since_ms)} to {times.time_text(span.until_ms)}, a look every "
+        f"{time_text(span.since_ms)} to {time_text(span.until_ms)}, a look every "
         f"{span.window_ms // 1000} s. Commits that compaction removed cannot be seen."
     )
 
@@ -195,7 +204,7 @@ def _worst(summary: DataFrame, most: int) -> list[str]:
     return [row.group for row in ranked.limit(most).collect()]
 
 
-def _last_start(span: Span) -> int:
+def _last_start(span: WindowSpan) -> int:
     return span.first_end_ms + (span.windows - 2) * span.window_ms
 
 
@@ -203,11 +212,11 @@ def _since(text: str | None) -> int | None:
     if text is None:
         return None
     try:
-        return time.time_ns() // 1_000_000 - times.duration_ms(text)
+        return time.time_ns() // 1_000_000 - duration_ms(text)
     except argparse.ArgumentTypeError:
         pass
     try:
-        return times.time_ms(text)
+        return time_ms(text)
     except argparse.ArgumentTypeError as problem:
         raise inputs.UsageProblem(f"--since {problem}") from None
 

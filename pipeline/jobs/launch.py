@@ -18,9 +18,8 @@ from typing import Any, Final
 
 from barnabas.client.option_parser import OptionParser
 from barnabas.client.os_errors import describe_os_error
-
-from .page import write_html
-from .report import FAILED, INTERRUPTED, USAGE, Report, write_json
+from barnabas.pipeline.jobs.reports.html_page import write_html
+from barnabas.pipeline.jobs.reports.report import FAILED, INTERRUPTED, USAGE, Report, write_json
 
 log = logging.getLogger(__name__)
 
@@ -88,10 +87,11 @@ def _add_common(parser: argparse.ArgumentParser) -> None:
 
 
 def _run(job: str, module: ModuleType, chosen: argparse.Namespace) -> int:
-    from .inputs import UsageProblem
-    from .progress import to_people
+    from barnabas.pipeline.jobs.reports.job_progress import progress_on_stderr
 
-    progress = to_people(job, quiet=chosen.quiet)
+    from .inputs import UsageProblem
+
+    progress = progress_on_stderr(job, quiet=chosen.quiet)
     started = time.monotonic()
     started_ms = time.time_ns() // 1_000_000
     try:
@@ -122,10 +122,9 @@ def _run(job: str, module: ModuleType, chosen: argparse.Namespace) -> int:
 
 
 def _session(job: str, chosen: argparse.Namespace) -> Any:
+    from barnabas.pipeline.jobs.spark_session.ship_package import ship
+    from barnabas.pipeline.jobs.spark_session.shuffle_partitions import divide_shuffles
     from barnabas.pipeline.session import spark_session
-
-    from .shipping import ship
-    from .shuffles import divide_shuffles
 
     conf = dict(_pair(each) for each in chosen.conf)
     if chosen.packages:

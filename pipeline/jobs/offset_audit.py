@@ -15,15 +15,17 @@ from typing import Final
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
-from barnabas.pipeline.jobs import audit_rules, inputs, times
-from barnabas.pipeline.jobs.audit_rules import BY_HAND, RULES, Limits
-from barnabas.pipeline.jobs.kept import Kept
-from barnabas.pipeline.jobs.progress import Progress, to_people
-from barnabas.pipeline.jobs.report import Bars, Report, Table
+from barnabas.pipeline.jobs.history.audit_rules import BY_HAND, RULES, AuditLimits
+from barnabas.pipeline.jobs.reports.job_progress import JobProgress, progress_on_stderr
+from barnabas.pipeline.jobs.reports.report import Bars, Report, Table
+from barnabas.pipeline.jobs.spark_session.persisted_frames import PersistedFrames
 from barnabas.protocol.audit_topic import AUDIT_TOPIC
 
+from . import inputs, time_arguments
+from .history import audit_rules
+
 ALL: Final = (*RULES, BY_HAND)
-_USUAL: Final = Limits()
+_USUAL: Final = AuditLimits()
 _PLOTTED: Final = 15
 _ORDER: Final = ("group", "topic", "partition", "commit_ms", "rule", "from_offset", "to_offset")
 
@@ -32,9 +34,9 @@ _ORDER: Final = ("group", "topic", "partition", "commit_ms", "rule", "from_offse
 class OffsetAuditConfig:
     """What to look at, and which rules to apply."""
 
-    source: inputs.Source = field(default_factory=inputs.Source)
+    source: inputs.JobSource = field(default_factory=inputs.JobSource)
     rules: Sequence[str] = ALL
-    limits: Limits = field(default_factory=Limits)
+    limits: AuditLimits = field(default_factory=AuditLimits)
     since_ms: int | None = None
     """Findings before this are not reported, though they count as history."""
     out: str = ""
@@ -48,7 +50,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--rules", default="all", metavar="A,B", help=f"all, or some of {', '.join(ALL)}"
     )
     parser.add_argument(
-        "--since", type=times.time_ms, metavar="TIME", help="report what was found since then"
+        "--since",
+        type=time_arguments.time_ms,
+        metavar="TIME",
+        help="report what was found since then",
     )
     parser.add_argument(
         "--stalled-commits", type=int, default=_USUAL.stalled_commits, metavar="N",
@@ -67,7 +72,7 @@ def configured(chosen: argparse.Namespace) -> OffsetAuditConfig:
     unknown = [each for each in rules if each not in ALL]
     if unknown:
         raise inputs.UsageProblem(f"--rules {unknown[0]} is none of {', '.join(ALL)}")
-    limits = Limits(stalled_commits=chosen.stalled_commits, jump_records=chosen.jump_records)
+    limits = AuditLimits(stalled_commits=chosen.stalled_commits, jump_records=chosen.jump_records)
     return OffsetAuditConfig(
         source=inputs.source_of(chosen),
         rules=rules,
@@ -78,33 +83,37 @@ def configured(chosen: argparse.Namespace) -> OffsetAuditConfig:
     )
 
 
-def run(spark: SparkSession, config: OffsetAuditConfig, progress: Progress | None = None) -> Report:
+def run(
+    spark: SparkSession, config: OffsetAuditConfig, progress: JobProgress | None = None
+) -> Report:
     """The report; all findings go to ``config.out``. Findings of low severity do not count."""
-    told = progress or to_people("offset-audit", quiet=True)
-    told.step("reading commits")
-    with Kept() as kept:
-        found = kept.keep(findings(spark, config, kept))
-        told.step("applying rules")
+    progress = progress or progress_on_stderr("offset-audit", quiet=True)
+    progress.step("reading commits")
+    with PersistedFrames() as persisted:
+        found = persisted.persist(findings(spark, config, persisted))
+        progress.step("applying rules")
         if config.out:
             found.orderBy(*_ORDER).write.mode("overwrite").parquet(config.out)
         report = Report(job="offset-audit")
         _figures(report, found)
-        told.step("making the report")
-        _groups(report, kept.keep(audit_rules.scores(found)), config.limit)
+        progress.step("making the report")
+        _groups(report, persisted.persist(audit_rules.scores(found)), config.limit)
         _findings(report, found, config.limit)
     return report
 
 
-def findings(spark: SparkSession, config: OffsetAuditConfig, kept: Kept) -> DataFrame:
+def findings(
+    spark: SparkSession, config: OffsetAuditConfig, persisted: PersistedFrames
+) -> DataFrame:
     """Rows of FINDINGS for what is configured. What ``kept`` is given is needed as long as they."""
     source = config.source
-    changes = changes_of(spark, source, kept)
+    changes = changes_of(spark, source, persisted)
     found = audit_rules.by_hand(changes) if BY_HAND in config.rules else None
     names = [name for name in config.rules if name in RULES]
     if names:
-        commits = inputs.commits_of(spark, source, kept)
+        commits = inputs.commits_of(spark, source, persisted)
         topics = [row.topic for row in commits.select("topic").distinct().collect()]
-        logs = inputs.logs_of(spark, source, topics, kept)
+        logs = inputs.logs_of(spark, source, topics, persisted)
         steps = audit_rules.steps_of(commits, logs, config.limits)
         odd = audit_rules.explained(audit_rules.findings(steps, names, config.limits), changes)
         found = odd if found is None else odd.unionByName(found)
@@ -112,7 +121,9 @@ def findings(spark: SparkSession, config: OffsetAuditConfig, kept: Kept) -> Data
     return found if config.since_ms is None else found.where(F.col("commit_ms") >= config.since_ms)
 
 
-def changes_of(spark: SparkSession, source: inputs.Source, kept: Kept) -> DataFrame:
+def changes_of(
+    spark: SparkSession, source: inputs.JobSource, persisted: PersistedFrames
+) -> DataFrame:
     """What administrators changed: the records of ``__barnabas_audit``, none where it is not."""
     schema = audit_rules.CHANGES
     if source.commits or (
@@ -128,7 +139,7 @@ def changes_of(spark: SparkSession, source: inputs.Source, kept: Kept) -> DataFr
     for name, pattern in (("group", source.groups), ("topic", source.topics)):
         if pattern:
             chosen = chosen.where(F.col(name).rlike(pattern))
-    return kept.keep(chosen)
+    return persisted.persist(chosen)
 
 
 def _figures(report: Report, found: DataFrame) -> None:
@@ -184,7 +195,7 @@ def _findings(report: Report, found: DataFrame, limit: int) -> None:
              "evidence"],
             [
                 [row.rule, row.severity, row["group"], row.topic, row.partition, row.from_offset,
-                 row.to_offset, times.time_text(row.commit_ms), row.member, row.evidence]
+                 row.to_offset, time_arguments.time_text(row.commit_ms), row.member, row.evidence]
                 for row in rows
             ],
             sum(int(report.figures[f"{each} findings"] or 0) for each in audit_rules.WEIGHTS),

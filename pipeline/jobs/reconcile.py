@@ -18,8 +18,8 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from barnabas.pipeline.frames import read_topic
 from barnabas.pipeline.jobs import inputs
-from barnabas.pipeline.jobs.progress import Progress, to_people
-from barnabas.pipeline.jobs.report import Report, Table
+from barnabas.pipeline.jobs.reports.job_progress import JobProgress, progress_on_stderr
+from barnabas.pipeline.jobs.reports.report import Report, Table
 
 NAME: Final = "reconcile"
 _COLUMNS: Final = ("partition", "offset", "timestamp", "key", "value")
@@ -71,10 +71,12 @@ def configured(chosen: argparse.Namespace) -> ReconcileConfig:
     )
 
 
-def run(spark: SparkSession, config: ReconcileConfig, progress: Progress | None = None) -> Report:
+def run(
+    spark: SparkSession, config: ReconcileConfig, progress: JobProgress | None = None
+) -> Report:
     """The report. Findings are records that one side lacks, or holds otherwise."""
-    told = progress or to_people(NAME, quiet=True)
-    told.step(f"comparing {config.topic}")
+    progress = progress or progress_on_stderr(NAME, quiet=True)
+    progress.step(f"comparing {config.topic}")
     rows = compared(
         _records(spark, config, config.left, config.topic),
         _records(spark, config, config.right, config.other_topic or config.topic),

@@ -17,8 +17,8 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from barnabas.pipeline.frames import read_archive, write_topic
 from barnabas.pipeline.jobs import inputs
-from barnabas.pipeline.jobs.progress import Progress, to_people
-from barnabas.pipeline.jobs.report import Report, Table
+from barnabas.pipeline.jobs.reports.job_progress import JobProgress, progress_on_stderr
+from barnabas.pipeline.jobs.reports.report import Report, Table
 
 NAME: Final = "restore"
 
@@ -31,7 +31,7 @@ class RestoreConfig:
     to: str
     topic: str = ""
     """Of several topics in the archive this one; all of them when empty."""
-    source: inputs.Source = field(default_factory=inputs.Source)
+    source: inputs.JobSource = field(default_factory=inputs.JobSource)
     keeps_partitions: bool = False
     tasks: int = 4
     is_dry: bool = False
@@ -64,12 +64,12 @@ def configured(chosen: argparse.Namespace) -> RestoreConfig:
     )
 
 
-def run(spark: SparkSession, config: RestoreConfig, progress: Progress | None = None) -> Report:
+def run(spark: SparkSession, config: RestoreConfig, progress: JobProgress | None = None) -> Report:
     """Write the archive's records; at least once, should a task of it fail and run again.
 
     Raises UsageProblem when the archive has none.
     """
-    told = progress or to_people(NAME, quiet=True)
+    progress = progress or progress_on_stderr(NAME, quiet=True)
     try:
         rows = read_archive(spark, config.archive)
     except FileNotFoundError as problem:
@@ -86,7 +86,7 @@ def run(spark: SparkSession, config: RestoreConfig, progress: Progress | None = 
     columns = ["topic", "partition", "records", "first", "last"]
     report.tables.append(Table("Archive", columns, found, len(found)))
     if not config.is_dry:
-        told.step(f"writing {config.to}")
+        progress.step(f"writing {config.to}")
         names = [name for name in rows.columns if name in ("key", "value", "headers")]
         if config.keeps_partitions:
             names.append("partition")

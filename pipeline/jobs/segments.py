@@ -22,12 +22,14 @@ from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from barnabas.pipeline.frames import read_segments
-from barnabas.pipeline.jobs import inputs, segment_checks, segment_compaction, times
-from barnabas.pipeline.jobs.progress import Progress, to_people
-from barnabas.pipeline.jobs.report import Bars, Report, Table
-from barnabas.pipeline.jobs.segment_checks import SCHEMA
-from barnabas.pipeline.source.failures import BadOption
+from barnabas.pipeline.jobs.log_directories.segment_checks import SCHEMA
+from barnabas.pipeline.jobs.reports.job_progress import JobProgress, progress_on_stderr
+from barnabas.pipeline.jobs.reports.report import Bars, Report, Table
+from barnabas.pipeline.source.errors import BadOption
 from barnabas.pipeline.source.segment_files import SegmentFile, find_segments
+
+from . import inputs, time_arguments
+from .log_directories import segment_checks, segment_compaction
 
 NAME: Final = "segments"
 STEPS: Final = ("verify", "profile", "compact", "diff")
@@ -65,7 +67,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--out", default="", metavar="DIR", help="compact: write copies there")
     parser.add_argument(
-        "--delete-retention", type=times.duration_ms, default=_DAY_MS, metavar="24h",
+        "--delete-retention", type=time_arguments.duration_ms, default=_DAY_MS, metavar="24h",
         help="compact: how long a tombstone stays, the topic's delete.retention.ms (default: 24h)",
     )  # fmt: skip
     parser.add_argument(
@@ -92,14 +94,14 @@ def configured(chosen: argparse.Namespace) -> SegmentsConfig:
     )
 
 
-def run(spark: SparkSession, config: SegmentsConfig, progress: Progress | None = None) -> Report:
+def run(spark: SparkSession, config: SegmentsConfig, progress: JobProgress | None = None) -> Report:
     """The report. Findings are bad segments, logs without a copy, offsets that replicas differ in.
 
     ``diff`` compares where both replicas have the log: what one has not read yet, or has deleted
     already, is no difference. Raises UsageProblem for a path where nothing is.
     """
-    told = progress or to_people(NAME, quiet=True)
-    told.step(config.step)
+    progress = progress or progress_on_stderr(NAME, quiet=True)
+    progress.step(config.step)
     if config.step == "diff":
         return _compared(spark, config)
     if config.step == "compact":
@@ -158,7 +160,7 @@ def _compacted(spark: SparkSession, config: SegmentsConfig) -> Report:
         ],
         segment_compaction.LOGS,
     )
-    rules = segment_compaction.Rules(
+    rules = segment_compaction.CompactionConfig(
         out=str(Path(config.out).absolute()) if config.out else "",
         now_ms=config.now_ms or time.time_ns() // 1_000_000,
         delete_retention_ms=config.delete_retention_ms,

@@ -16,13 +16,15 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 from barnabas.client.admin.admin import Admin
-from barnabas.pipeline.jobs import inputs, zk_stores
-from barnabas.pipeline.jobs.group_work import Sessions, Work, for_each_group
-from barnabas.pipeline.jobs.plan_files import PlanFiles
-from barnabas.pipeline.jobs.progress import Progress, to_people
-from barnabas.pipeline.jobs.report import Report, Table
-from barnabas.pipeline.jobs.zk_stores import SCHEMA
+from barnabas.pipeline.jobs.groups.group_tasks import TaskClientConfig, Work, for_each_group
+from barnabas.pipeline.jobs.groups.plan_files import PlanFiles
+from barnabas.pipeline.jobs.groups.zk_migrate_steps import SCHEMA
+from barnabas.pipeline.jobs.reports.job_progress import JobProgress, progress_on_stderr
+from barnabas.pipeline.jobs.reports.report import Report, Table
 from barnabas.protocol.audit_topic import tool_client_id
+
+from . import inputs
+from .groups import zk_migrate_steps
 
 NAME: Final = "zk-migrate"
 STEPS: Final = ("plan", "apply", "verify", "rollback")
@@ -40,7 +42,7 @@ class ZkMigrateConfig:
     plan: str
     zookeeper: str
     """``host:port,.../chroot``."""
-    source: inputs.Source = field(default_factory=inputs.Source)
+    source: inputs.JobSource = field(default_factory=inputs.JobSource)
     """The cluster, and a pattern for groups."""
     allow_active: bool = False
     connections: int = _CONNECTIONS
@@ -80,10 +82,12 @@ def configured(chosen: argparse.Namespace) -> ZkMigrateConfig:
     )
 
 
-def run(spark: SparkSession, config: ZkMigrateConfig, progress: Progress | None = None) -> Report:
+def run(
+    spark: SparkSession, config: ZkMigrateConfig, progress: JobProgress | None = None
+) -> Report:
     """Do one step. Findings are offsets that are not, or could not be made, the same in both."""
-    told = progress or to_people(NAME, quiet=True)
-    told.step(config.step)
+    progress = progress or progress_on_stderr(NAME, quiet=True)
+    progress.step(config.step)
     files = PlanFiles(config.plan)
     if config.step == "plan":
         rows = _planned(spark, config).persist()
@@ -91,13 +95,13 @@ def run(spark: SparkSession, config: ZkMigrateConfig, progress: Progress | None 
         return _report(config, rows)
     plan_id = str(files.about(NAME)["plan"])
     works: dict[str, Work] = {
-        "apply": zk_stores.Writing(allows_active=config.allow_active),
-        "verify": zk_stores.verify,
-        "rollback": zk_stores.Writing(is_back=True),
+        "apply": zk_migrate_steps.Writing(allows_active=config.allow_active),
+        "verify": zk_migrate_steps.verify,
+        "rollback": zk_migrate_steps.Writing(is_back=True),
     }
-    sessions = _sessions(config, tool_client_id(plan_id, f"{NAME} {config.step}"))
+    client_config = _client_config(config, tool_client_id(plan_id, f"{NAME} {config.step}"))
     planned = files.rows(spark, SCHEMA)
-    done = for_each_group(planned, sessions, works[config.step], SCHEMA, config.connections)
+    done = for_each_group(planned, client_config, works[config.step], SCHEMA, config.connections)
     return _report(config, files.keep(_KEPT[config.step], done))
 
 
@@ -109,18 +113,20 @@ def _planned(spark: SparkSession, config: ZkMigrateConfig) -> DataFrame:
     found = asked.option("groups", config.source.groups).load()
     if config.source.topics:
         found = found.where(F.col("topic").rlike(config.source.topics))
-    link = config.source.link
-    topics = link.run(Admin(link.cluster).list_topics())
-    work = zk_stores.Planning(
+    client = config.source.client
+    topics = client.run(Admin(client.cluster).list_topics())
+    work = zk_migrate_steps.Planning(
         partitions={topic.name: len(topic.partitions) for topic in topics},
         topics=config.source.topics,
         allows_active=config.allow_active,
     )
-    return for_each_group(found, _sessions(config), work, SCHEMA, config.connections)
+    return for_each_group(found, _client_config(config), work, SCHEMA, config.connections)
 
 
-def _sessions(config: ZkMigrateConfig, client_id: str = "barnabas-spark") -> Sessions:
-    return Sessions(address=config.source.address, zookeeper=config.zookeeper, client_id=client_id)
+def _client_config(config: ZkMigrateConfig, client_id: str = "barnabas-spark") -> TaskClientConfig:
+    return TaskClientConfig(
+        address=config.source.address, zookeeper=config.zookeeper, client_id=client_id
+    )
 
 
 def _report(config: ZkMigrateConfig, rows: DataFrame) -> Report:

@@ -10,11 +10,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from barnabas.pipeline import cluster_calls
-from barnabas.pipeline.link import link_to
-from barnabas.pipeline.source.address import Address
+from barnabas.pipeline import cluster_requests
+from barnabas.pipeline.blocking_client import client_for
+from barnabas.pipeline.source.address import ClusterAddress
 from barnabas.pipeline.source.checkpoint import Checkpoint
-from barnabas.pipeline.source.positions import Offsets, read, written
+from barnabas.pipeline.source.offsets_json import Offsets, read, written
 
 from .archive_files import ArchiveFiles, Manifest, file_digest
 from .archive_writer import commit_manifest
@@ -103,15 +103,15 @@ def repair_archive(
         assert group is not None, "a group lags"
         newest = files.manifest(report.archived)
         assert newest is not None, "manifests are never removed"
-        commit_manifest(Address(bootstrap), group, newest)
+        commit_manifest(ClusterAddress(bootstrap), group, newest)
     return report
 
 
 def _committed(bootstrap: str | None, group: str | None) -> Offsets | None:
     if bootstrap is None or group is None:
         return None
-    link = link_to(bootstrap)
-    return link.run(cluster_calls.committed(link.cluster, group))
+    client = client_for(bootstrap)
+    return client.run(cluster_requests.committed(client.cluster, group))
 
 
 def _order_problems(report: ArchiveReport, batches: Sequence[int]) -> list[str]:

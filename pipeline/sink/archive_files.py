@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from barnabas.pipeline.source.checkpoint import replace, sync_directory
-from barnabas.pipeline.source.failures import BadOption, ProgressLost
+from barnabas.pipeline.source.errors import BadOption, ProgressLost
 
 _OWNER: Final = "archive.json"
 _MANIFESTS: Final = "manifests"

@@ -25,12 +25,12 @@ _OPEN_MAX: Final = 16
 """Files written at a time; when more days meet in one task, the oldest file is finished."""
 _NO_DATE: Final = "undated"
 
-Shelf = tuple[str, str]
+TopicAndDay = tuple[str, str]
 """Topic and day."""
 
 
 @dataclass
-class FileNote:
+class WrittenFile:
     """What a task tells of one file."""
 
     temporary: str
@@ -43,12 +43,12 @@ class FileNote:
     """Partition, rows of it, runs of offsets."""
 
 
-class ShelfWriter:
+class ArchiveFileWriter:
     """One open file."""
 
-    def __init__(self, path: Path, shelf: Shelf, schema: pa.Schema) -> None:
+    def __init__(self, path: Path, topic_and_day: TopicAndDay, schema: pa.Schema) -> None:
         self._path = path
-        self._shelf = shelf
+        self._topic_and_day = topic_and_day
         self._writer = pq.ParquetWriter(path, schema, compression="zstd")
         self._covered: dict[int, Coverage] = {}
         self._rows = 0
@@ -63,7 +63,7 @@ class ShelfWriter:
             covered = self._covered.setdefault(partition, Coverage())
             covered.add(rows.column("offset").to_pylist())
 
-    def close(self) -> FileNote:
+    def close(self) -> WrittenFile:
         """Finish the file so that it outlives a power cut under its temporary name."""
         self._writer.close()
         descriptor = os.open(self._path, os.O_RDONLY)
@@ -71,8 +71,8 @@ class ShelfWriter:
             os.fsync(descriptor)
         finally:
             os.close(descriptor)
-        topic, date = self._shelf
-        return FileNote(
+        topic, date = self._topic_and_day
+        return WrittenFile(
             temporary=str(self._path),
             topic=topic,
             date=date,
@@ -86,33 +86,35 @@ class ShelfWriter:
         )
 
 
-def write_files(batches: Iterator[pa.RecordBatch], folder: Path) -> list[FileNote]:
+def write_files(batches: Iterator[pa.RecordBatch], folder: Path) -> list[WrittenFile]:
     """Write the rows of one task; every file is complete and synced when this returns."""
-    open_files: dict[Shelf, ShelfWriter] = {}
-    notes: list[FileNote] = []
+    open_files: dict[TopicAndDay, ArchiveFileWriter] = {}
+    written_files: list[WrittenFile] = []
     for batch in batches:
-        for shelf, rows in _by_shelf(batch):
-            if shelf not in open_files:
+        for topic_and_day, rows in _by_topic_and_day(batch):
+            if topic_and_day not in open_files:
                 if len(open_files) >= _OPEN_MAX:
-                    notes.append(open_files.pop(next(iter(open_files))).close())
+                    written_files.append(open_files.pop(next(iter(open_files))).close())
                 path = folder / f"{uuid.uuid4().hex}.parquet"
-                open_files[shelf] = ShelfWriter(path, shelf, batch.schema)
-            open_files[shelf].write(rows)
-    return notes + [writer.close() for writer in open_files.values()]
+                open_files[topic_and_day] = ArchiveFileWriter(path, topic_and_day, batch.schema)
+            open_files[topic_and_day].write(rows)
+    return written_files + [writer.close() for writer in open_files.values()]
 
 
-def places_of(notes: Sequence[FileNote]) -> dict[TopicPartition, tuple[int, list[list[Run]]]]:
+def runs_by_partition(
+    written_files: Sequence[WrittenFile],
+) -> dict[TopicPartition, tuple[int, list[list[Run]]]]:
     """Rows and runs of each partition, over all files."""
     found: dict[TopicPartition, tuple[int, list[list[Run]]]] = {}
-    for note in notes:
-        for partition, rows, runs in note.ranges:
-            place = TopicPartition(note.topic, partition)
+    for written_file in written_files:
+        for partition, rows, runs in written_file.ranges:
+            place = TopicPartition(written_file.topic, partition)
             count, parts = found.get(place, (0, []))
             found[place] = (count + rows, [*parts, runs])
     return found
 
 
-def _by_shelf(batch: pa.RecordBatch) -> Iterator[tuple[Shelf, pa.RecordBatch]]:
+def _by_topic_and_day(batch: pa.RecordBatch) -> Iterator[tuple[TopicAndDay, pa.RecordBatch]]:
     """The rows of a batch apart by topic and day; nearly always there is one of each."""
     if not batch.num_rows:
         return

@@ -15,16 +15,16 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
 
-from barnabas.pipeline import cluster_calls
-from barnabas.pipeline.link import link_to
-from barnabas.pipeline.source.address import Address, read_address
+from barnabas.pipeline import cluster_requests
+from barnabas.pipeline.blocking_client import client_for
+from barnabas.pipeline.source.address import ClusterAddress, read_address
 from barnabas.pipeline.source.checkpoint import Checkpoint
-from barnabas.pipeline.source.failures import BadOption, ProgressLost
-from barnabas.pipeline.source.positions import Offsets, read, written
-from barnabas.pipeline.source.words import Words
+from barnabas.pipeline.source.errors import BadOption, ProgressLost
+from barnabas.pipeline.source.offsets_json import Offsets, read, written
+from barnabas.pipeline.source.spark_options import SparkOptions
 
 from .archive_files import ArchiveFiles, Manifest, digest
-from .archive_task import FileNote, places_of, write_files
+from .archive_task import WrittenFile, runs_by_partition, write_files
 from .coverage import described, merged
 
 if TYPE_CHECKING:
@@ -44,21 +44,21 @@ class ArchiveOptions:
     path: str
     checkpoint: str
     group: str | None
-    address: Address | None
+    address: ClusterAddress | None
     """Where the group is; None without one."""
 
 
 def archive_options(options: Mapping[str, str]) -> ArchiveOptions:
     """Read the options of an archive; raises BadOption."""
-    words = Words(options)
-    group = words.text("commitGroup")
+    spark_options = SparkOptions(options)
+    group = spark_options.text("commitGroup")
     found = ArchiveOptions(
-        path=words.needed("path", "/data/archive"),
-        checkpoint=words.needed("checkpointLocation", "/data/archive-checkpoint"),
+        path=spark_options.needed("path", "/data/archive"),
+        checkpoint=spark_options.needed("checkpointLocation", "/data/archive-checkpoint"),
         group=group,
-        address=read_address(words) if group is not None else None,
+        address=read_address(spark_options) if group is not None else None,
     )
-    words.refuse_unknown()
+    spark_options.refuse_unknown()
     return found
 
 
@@ -70,10 +70,10 @@ def check_columns(schema: StructType) -> None:
 
 
 @dataclass
-class TaskNotes(WriterCommitMessage):
+class WrittenFiles(WriterCommitMessage):
     """What one task wrote."""
 
-    files: list[FileNote] = field(default_factory=list)
+    files: list[WrittenFile] = field(default_factory=list)
 
 
 class ArchiveWriter(DataSourceStreamArrowWriter):
@@ -82,9 +82,9 @@ class ArchiveWriter(DataSourceStreamArrowWriter):
     def __init__(self, options: ArchiveOptions) -> None:
         self._options = options
 
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskNotes:
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WrittenFiles:
         """Write the files of one task under temporary names, on an executor."""
-        return TaskNotes(write_files(iterator, ArchiveFiles(self._options.path).temporary))
+        return WrittenFiles(write_files(iterator, ArchiveFiles(self._options.path).temporary))
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
         """Make the batch be there, unless it is already; then tell the group.
@@ -92,8 +92,11 @@ class ArchiveWriter(DataSourceStreamArrowWriter):
         Raises ProgressLost when the directory belongs to another query.
         """
         files = ArchiveFiles(self._options.path)
-        notes = [
-            note for message in messages if isinstance(message, TaskNotes) for note in message.files
+        written_files = [
+            written_file
+            for message in messages
+            if isinstance(message, WrittenFiles)
+            for written_file in message.files
         ]
         checkpoint = Checkpoint(self._options.checkpoint)
         query = checkpoint.query_id()
@@ -103,35 +106,47 @@ class ArchiveWriter(DataSourceStreamArrowWriter):
         manifest = files.manifest(batchId)
         if manifest is None:
             ends = checkpoint.topic_ends(batchId)
-            manifest = self.publish(files, notes, batchId, query, ends)
+            manifest = self.publish(files, written_files, batchId, query, ends)
         else:
             log.info("found batch archived already batch=%s", batchId)
-            _remove(notes)
+            _remove(written_files)
         self.commit_group(manifest)
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
         """Remove the files of tasks that succeeded; the batch runs again."""
         for message in messages:
-            if isinstance(message, TaskNotes):
+            if isinstance(message, WrittenFiles):
                 _remove(message.files)
 
     def publish(
-        self, files: ArchiveFiles, notes: list[FileNote], batch: int, query: str, ends: Offsets
+        self,
+        files: ArchiveFiles,
+        written_files: list[WrittenFile],
+        batch: int,
+        query: str,
+        ends: Offsets,
     ) -> Manifest:
         """Give the files their names, then write the manifest that makes them count."""
         listed = []
-        for ordinal, note in enumerate(notes):
-            name = files.place(Path(note.temporary), note.topic, note.date, batch, ordinal)
+        for ordinal, written_file in enumerate(written_files):
+            name = files.place(
+                Path(written_file.temporary), written_file.topic, written_file.date, batch, ordinal
+            )
             listed.append(
-                {"name": name, "rows": note.rows, "bytes": note.size, "sha256": note.sha256}
+                {
+                    "name": name,
+                    "rows": written_file.rows,
+                    "bytes": written_file.size,
+                    "sha256": written_file.sha256,
+                }
             )
         manifest = {
             "batch": batch,
             "query": query,
             "written_at_ms": time.time_ns() // 1_000_000,
-            "rows": sum(note.rows for note in notes),
+            "rows": sum(written_file.rows for written_file in written_files),
             "files": listed,
-            "partitions": _partitions(notes),
+            "partitions": _partitions(written_files),
             "source_ends": written(ends),
         }
         files.store(batch, manifest)
@@ -145,21 +160,23 @@ class ArchiveWriter(DataSourceStreamArrowWriter):
         commit_manifest(self._options.address, self._options.group, manifest)
 
 
-def commit_manifest(address: Address, group: str, manifest: Manifest) -> None:
+def commit_manifest(address: ClusterAddress, group: str, manifest: Manifest) -> None:
     """Commit the offsets at which a batch ends; repeating it is harmless. Raises KafkaError."""
-    link = link_to(*address)
-    note = f"archive batch {manifest['batch']} {digest(manifest)}"
-    link.run(cluster_calls.commit(link.cluster, group, read(manifest["source_ends"]), note))
+    client = client_for(*address)
+    metadata = f"archive batch {manifest['batch']} {digest(manifest)}"
+    client.run(
+        cluster_requests.commit(client.cluster, group, read(manifest["source_ends"]), metadata)
+    )
 
 
-def _partitions(notes: list[FileNote]) -> dict[str, dict[str, Any]]:
+def _partitions(written_files: list[WrittenFile]) -> dict[str, dict[str, Any]]:
     found: dict[str, dict[str, Any]] = {}
-    for place, (rows, parts) in sorted(places_of(notes).items()):
+    for place, (rows, parts) in sorted(runs_by_partition(written_files).items()):
         account = described(rows, merged(parts))
         found.setdefault(place.topic, {})[str(place.partition)] = account
     return found
 
 
-def _remove(notes: list[FileNote]) -> None:
-    for note in notes:
-        Path(note.temporary).unlink(missing_ok=True)
+def _remove(written_files: list[WrittenFile]) -> None:
+    for written_file in written_files:
+        Path(written_file.temporary).unlink(missing_ok=True)

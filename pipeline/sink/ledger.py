@@ -18,9 +18,9 @@ from pathlib import Path
 from typing import Final
 
 from barnabas.pipeline.source.checkpoint import Checkpoint, replace
-from barnabas.pipeline.source.failures import ProgressLost
+from barnabas.pipeline.source.errors import ProgressLost
 
-from .produce import Identity
+from .idempotent_sender import ProducerIdentity
 
 _FOLDER: Final = "barnabas-sink"
 _DONE: Final = "done.json"
@@ -42,7 +42,7 @@ class Ledger:
             return False
         return batch <= int(done["batch"])
 
-    def identity(self, batch: int, task: int) -> Identity | None:
+    def identity(self, batch: int, task: int) -> ProducerIdentity | None:
         """Who sent for a task before; None when nobody did.
 
         Raises ProgressLost when that was so long ago that brokers have forgotten it.
@@ -58,9 +58,9 @@ class Ledger:
                 f"brokers no longer know what it sent. Look at the topic, then remove {self._path} "
                 "to have the batch written again from its beginning"
             )
-        return Identity(found["producer_id"], found["epoch"])
+        return ProducerIdentity(found["producer_id"], found["epoch"])
 
-    def note(self, batch: int, task: int, identity: Identity) -> None:
+    def note(self, batch: int, task: int, identity: ProducerIdentity) -> None:
         """Remember who sends for a task, before the first record goes."""
         path = self._file(batch, task)
         path.parent.mkdir(parents=True, exist_ok=True)

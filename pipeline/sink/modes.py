@@ -11,8 +11,8 @@ from typing import Final
 from pyspark.sql.datasource import DataSourceStreamWriter, DataSourceWriter
 from pyspark.sql.types import StructType
 
-from barnabas.pipeline.source.failures import BadOption
-from barnabas.pipeline.source.words import Words
+from barnabas.pipeline.source.errors import BadOption
+from barnabas.pipeline.source.spark_options import SparkOptions
 
 from .archive_writer import ArchiveWriter, archive_options
 from .archive_writer import check_columns as check_archive_columns
@@ -47,7 +47,7 @@ def stream_writer(options: Options, schema: StructType) -> DataSourceStreamWrite
 
 
 def _mode(options: Options) -> str:
-    mode = (Words(options).text("mode") or TOPIC).lower()
+    mode = (SparkOptions(options).text("mode") or TOPIC).lower()
     if mode not in (TOPIC, ARCHIVE):
         raise BadOption("mode", f"{mode} is neither {TOPIC} nor {ARCHIVE}")
     return mode

@@ -18,9 +18,9 @@ from pyspark.sql.types import (
     StructType,
 )
 
-from barnabas.pipeline.source.address import Address, read_address
-from barnabas.pipeline.source.failures import BadOption
-from barnabas.pipeline.source.words import Words
+from barnabas.pipeline.source.address import ClusterAddress, read_address
+from barnabas.pipeline.source.errors import BadOption
+from barnabas.pipeline.source.spark_options import SparkOptions
 from barnabas.protocol.records.compression.codecs import NAMES
 
 _TEXT_OR_BYTES: Final = (StringType, BinaryType)
@@ -34,7 +34,7 @@ _REFUSED: Final = {
 class TopicSinkOptions:
     """Where rows go and how."""
 
-    address: Address
+    address: ClusterAddress
     topic: str | None
     """None when each row has its own."""
     codec: int
@@ -49,23 +49,23 @@ class TopicSinkOptions:
 
 def topic_sink_options(options: Mapping[str, str], *, is_stream: bool) -> TopicSinkOptions:
     """Read the options of a sink into topics; raises BadOption."""
-    words = Words(options)
+    spark_options = SparkOptions(options)
     for name, why in _REFUSED.items():
-        words.refuse(name, why)
-    codec = words.text("kafka.compression.type") or "none"
+        spark_options.refuse(name, why)
+    codec = spark_options.text("kafka.compression.type") or "none"
     if codec not in NAMES:
         raise BadOption("kafka.compression.type", f"{codec} is none of {', '.join(NAMES)}")
     found = TopicSinkOptions(
-        address=read_address(words),
-        topic=words.text("topic"),
+        address=read_address(spark_options),
+        topic=spark_options.text("topic"),
         codec=NAMES[codec],
-        batch_bytes=words.count("kafka.batch.size", 512 << 10),
-        timeout_ms=words.count("kafka.delivery.timeout.ms", 120_000),
-        ledger=words.text("checkpointLocation"),
-        is_idempotent=words.flag("idempotent", default=True),
+        batch_bytes=spark_options.count("kafka.batch.size", 512 << 10),
+        timeout_ms=spark_options.count("kafka.delivery.timeout.ms", 120_000),
+        ledger=spark_options.text("checkpointLocation"),
+        is_idempotent=spark_options.flag("idempotent", default=True),
     )
-    words.text("includeHeaders")
-    words.refuse_unknown()
+    spark_options.text("includeHeaders")
+    spark_options.refuse_unknown()
     if is_stream and found.is_idempotent and found.ledger is None:
         raise BadOption(
             "checkpointLocation",
@@ -91,10 +91,10 @@ def check_columns(schema: StructType, topic: str | None) -> None:
 
 
 def _expect(
-    found: Mapping[str, DataType], name: str, types: tuple[type[DataType], ...], words: str
+    found: Mapping[str, DataType], name: str, types: tuple[type[DataType], ...], expected: str
 ) -> None:
     if name in found and not isinstance(found[name], types):
-        raise BadOption(name, f"the column is {found[name].simpleString()}, must be {words}")
+        raise BadOption(name, f"the column is {found[name].simpleString()}, must be {expected}")
 
 
 def _are_headers(kind: DataType) -> bool:

@@ -19,11 +19,11 @@ from pyspark.sql.datasource import (
     WriterCommitMessage,
 )
 
-from barnabas.pipeline.link import Link, link_to
-from barnabas.pipeline.source.failures import BadOption
+from barnabas.pipeline.blocking_client import BlockingClient, client_for
+from barnabas.pipeline.source.errors import BadOption
 
+from .idempotent_sender import IdempotentSender, ProducerIdentity, new_identity
 from .ledger import Ledger
-from .produce import Identity, Sender, new_identity
 from .topic_options import TopicSinkOptions
 
 if TYPE_CHECKING:
@@ -47,9 +47,9 @@ class TopicWriter(DataSourceArrowWriter):
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
         """Send the rows of one task, on an executor."""
-        link = link_to(*self._options.address)
-        identity = link.run(new_identity(link.cluster))
-        return _sent(iterator, self._options, link, identity, is_second_run=False)
+        client = client_for(*self._options.address)
+        identity = client.run(new_identity(client.cluster))
+        return _sent(iterator, self._options, client, identity, is_second_run=False)
 
 
 class TopicStreamWriter(DataSourceStreamArrowWriter):
@@ -60,18 +60,18 @@ class TopicStreamWriter(DataSourceStreamArrowWriter):
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
         """Send the rows of one task, on an executor; those that were sent before only checked."""
-        link = link_to(*self._options.address)
+        client = client_for(*self._options.address)
         if not self._options.is_idempotent:
-            identity = link.run(new_identity(link.cluster))
-            return _sent(iterator, self._options, link, identity, is_second_run=False)
+            identity = client.run(new_identity(client.cluster))
+            return _sent(iterator, self._options, client, identity, is_second_run=False)
         ledger, batch, task = self._ledger(), _batch_id(), _task()
         if ledger.is_done(batch):
             return Written(0)
         known = ledger.identity(batch, task)
-        identity = known or link.run(new_identity(link.cluster))
+        identity = known or client.run(new_identity(client.cluster))
         if known is None:
             ledger.note(batch, task, identity)
-        return _sent(iterator, self._options, link, identity, is_second_run=known is not None)
+        return _sent(iterator, self._options, client, identity, is_second_run=known is not None)
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
         """Remember that everything of the batch is there."""
@@ -89,13 +89,13 @@ class TopicStreamWriter(DataSourceStreamArrowWriter):
 def _sent(
     batches: Iterator[pa.RecordBatch],
     options: TopicSinkOptions,
-    link: Link,
-    identity: Identity,
+    client: BlockingClient,
+    identity: ProducerIdentity,
     *,
     is_second_run: bool,
 ) -> Written:
-    sender = Sender(
-        link,
+    sender = IdempotentSender(
+        client,
         identity,
         is_second_run=is_second_run,
         codec=options.codec,

@@ -10,13 +10,13 @@ from typing import Final, NamedTuple
 
 from barnabas.client.cluster import parse_addresses
 
-from .failures import BadOption
-from .words import Words
+from .errors import BadOption
+from .spark_options import SparkOptions
 
 _JAAS: Final = re.compile(r"""(username|password)\s*=\s*(?:"([^"]*)"|'([^']*)'|([^\s;]+))""")
 
 
-class Address(NamedTuple):
+class ClusterAddress(NamedTuple):
     """What a connection needs; equal addresses share connections within a process."""
 
     bootstrap: str
@@ -24,25 +24,25 @@ class Address(NamedTuple):
     password: str | None = None
 
 
-def read_address(words: Words) -> Address:
+def read_address(spark_options: SparkOptions) -> ClusterAddress:
     """Bootstrap servers, and name and password of SASL/PLAIN where they are given."""
-    bootstrap = words.needed("kafka.bootstrap.servers", "127.0.0.1:9092")
+    bootstrap = spark_options.needed("kafka.bootstrap.servers", "127.0.0.1:9092")
     try:
         parse_addresses(bootstrap)
     except ValueError as error:
         raise BadOption("kafka.bootstrap.servers", str(error)) from error
-    security = words.text("kafka.security.protocol") or "PLAINTEXT"
+    security = spark_options.text("kafka.security.protocol") or "PLAINTEXT"
     if security.upper() not in ("PLAINTEXT", "SASL_PLAINTEXT"):
         raise BadOption("kafka.security.protocol", f"{security} is not supported here")
-    mechanism = words.text("kafka.sasl.mechanism")
+    mechanism = spark_options.text("kafka.sasl.mechanism")
     if mechanism not in (None, "PLAIN"):
         raise BadOption("kafka.sasl.mechanism", f"{mechanism} is not supported here, PLAIN is")
-    found = {"username": words.text("kafka.sasl.username")}
-    found["password"] = words.text("kafka.sasl.password")
-    for name, *values in _JAAS.findall(words.text("kafka.sasl.jaas.config") or ""):
+    found = {"username": spark_options.text("kafka.sasl.username")}
+    found["password"] = spark_options.text("kafka.sasl.password")
+    for name, *values in _JAAS.findall(spark_options.text("kafka.sasl.jaas.config") or ""):
         found[name] = "".join(values)
     if security.upper() == "PLAINTEXT":
-        return Address(bootstrap)
+        return ClusterAddress(bootstrap)
     if found["username"] is None:
         raise BadOption("kafka.sasl.jaas.config", "is missing, SASL_PLAINTEXT needs it")
-    return Address(bootstrap, found["username"], found["password"])
+    return ClusterAddress(bootstrap, found["username"], found["password"])

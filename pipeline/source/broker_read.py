@@ -15,17 +15,17 @@ from barnabas.client.cluster import Cluster, TopicPartition
 from barnabas.client.consumer.single_fetch import fetch_request_of, partition_result_of
 from barnabas.client.errors import KafkaError
 from barnabas.client.retry import Attempts
-from barnabas.pipeline.cluster_calls import offsets_at
-from barnabas.pipeline.link import link_to
+from barnabas.pipeline.blocking_client import client_for
+from barnabas.pipeline.cluster_requests import offsets_at
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages import fetch
 from barnabas.protocol.records import batch
 
-from .failures import DataLost
+from .errors import DataLost
+from .offsets_json import EARLIEST
 from .options import READ_COMMITTED, TopicOptions
-from .planning import Range
-from .positions import EARLIEST
 from .rows import Rows
+from .task_planning import OffsetRange
 from .unpacking import Aborted, Unpacker
 
 log = logging.getLogger(__name__)
@@ -39,14 +39,16 @@ _ABSENT: Final = 0.05
 """Seconds before a leader is asked again that has nothing yet where there should be something."""
 
 
-def read_range(wanted: Range, options: TopicOptions, *, needs_records: bool) -> Iterator[Rows]:
+def read_range(
+    wanted: OffsetRange, options: TopicOptions, *, needs_records: bool
+) -> Iterator[Rows]:
     """The rows of a range in the order of their offsets; what compaction removed is not there.
 
     Raises DataLost when the log begins later than the range unless that was allowed, KafkaError
     when the leader stays away longer than ``kafkaConsumer.pollTimeoutMs``, CorruptRecords.
     """
-    link = link_to(*options.address)
-    reader = _Reader(link.cluster, wanted.place, options)
+    client = client_for(*options.address)
+    reader = _Reader(client.cluster, wanted.place, options)
     unpacker = Unpacker(
         wanted.place,
         wanted.start,
@@ -55,7 +57,7 @@ def read_range(wanted: Range, options: TopicOptions, *, needs_records: bool) -> 
         aborted=() if options.isolation == READ_COMMITTED else None,
     )
     offset, density, most = wanted.start, _BYTES_PER_OFFSET, options.fetch_bytes
-    coming = link.start(reader.after(offset, bytes_wanted(wanted.size, density, most)))
+    coming = client.start(reader.after(offset, bytes_wanted(wanted.size, density, most)))
     while offset < wanted.end:
         found = coming.result()
         begun, offset = offset, found.next_offset(offset)
@@ -63,7 +65,7 @@ def read_range(wanted: Range, options: TopicOptions, *, needs_records: bool) -> 
             density = len(found.records) / max(1, offset - begun)
         if offset < wanted.end:
             size = bytes_wanted(wanted.end - offset, density, most)
-            coming = link.start(reader.after(offset, size))  # on its way while we unpack
+            coming = client.start(reader.after(offset, size))  # on its way while we unpack
         unpacker.expect(found.aborted)
         for position, _ in batch.iterate(found.records):
             if batch.base_offset(found.records, position) >= wanted.end:

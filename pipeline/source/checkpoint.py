@@ -17,8 +17,8 @@ import os
 from pathlib import Path
 from typing import Any, Final
 
-from .failures import BadOption, ProgressLost
-from .positions import Offsets, read, written
+from .errors import BadOption, ProgressLost
+from .offsets_json import Offsets, read, written
 
 _INITIAL: Final = "barnabas-initial-offsets.json"
 _HEADER_LINES: Final = 2

@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 
 import pyarrow as pa
 
-from .failures import BadOption
+from .errors import BadOption
 
 TIMESTAMP: Final = pa.timestamp("us", tz="UTC")
 

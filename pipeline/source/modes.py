@@ -12,14 +12,14 @@ from typing import Final
 from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader
 
 from .commit_rows import CommitRows, GroupRows
-from .failures import BadOption
+from .errors import BadOption
 from .layout import COMMITS, GROUPS, RECORDS, RECORDS_WITH_HEADERS, ZOOKEEPER_OFFSETS, Layout
 from .options import topic_options
 from .rows import Builder, RecordRows
 from .segment_reader import FilteringSegmentReader, SegmentReader, segment_options
+from .spark_options import SparkOptions
 from .topic_batch import FilteringTopicReader, TopicReader
 from .topic_stream import TopicStreamReader
-from .words import Words
 from .zookeeper_reader import ZooKeeperReader, zookeeper_options
 
 TOPIC: Final = "topic"
@@ -34,7 +34,7 @@ Options = Mapping[str, str]
 
 def mode_of(options: Options) -> str:
     """The mode asked for, ``topic`` when none is; raises BadOption."""
-    mode = (Words(options).text("mode") or TOPIC).lower()
+    mode = (SparkOptions(options).text("mode") or TOPIC).lower()
     if mode not in _MODES:
         raise BadOption("mode", f"{mode} is none of {', '.join(_MODES)}")
     return mode
@@ -42,17 +42,17 @@ def mode_of(options: Options) -> str:
 
 def layout_of(options: Options) -> Layout:
     """The columns of a frame."""
-    words = Words(options)
+    spark_options = SparkOptions(options)
     mode = mode_of(options)
     if mode == ZOOKEEPER:
         whole = ZOOKEEPER_OFFSETS
     elif mode == COMMITS_MODE:
-        whole = GROUPS if _reads_groups(words) else COMMITS
+        whole = GROUPS if _reads_groups(spark_options) else COMMITS
     else:
-        has_headers = words.flag("includeHeaders", default=False)
-        chosen = {name.lower() for name in words.words("columns")}
+        has_headers = spark_options.flag("includeHeaders", default=False)
+        chosen = {name.lower() for name in spark_options.texts("columns")}
         whole = RECORDS_WITH_HEADERS if has_headers or "headers" in chosen else RECORDS
-    columns = words.words("columns")
+    columns = spark_options.texts("columns")
     return whole.chosen(columns) if columns else whole
 
 
@@ -62,7 +62,7 @@ def batch_reader(options: Options) -> DataSourceReader:
     if mode == ZOOKEEPER:
         return ZooKeeperReader(zookeeper_options(options), layout)
     builder = _builder(options, layout)
-    if mode == SEGMENTS or (mode == COMMITS_MODE and Words(options).is_given("path")):
+    if mode == SEGMENTS or (mode == COMMITS_MODE and SparkOptions(options).is_given("path")):
         takes_filters = mode == SEGMENTS and _takes_filters()
         kind = FilteringSegmentReader if takes_filters else SegmentReader
         return kind(segment_options(options), builder)
@@ -86,11 +86,11 @@ def stream_reader(options: Options) -> DataSourceStreamReader:
 def _builder(options: Options, layout: Layout) -> Builder:
     if mode_of(options) != COMMITS_MODE:
         return RecordRows(layout)
-    return GroupRows(layout) if _reads_groups(Words(options)) else CommitRows(layout)
+    return GroupRows(layout) if _reads_groups(SparkOptions(options)) else CommitRows(layout)
 
 
-def _reads_groups(words: Words) -> bool:
-    kind = words.text("kind") or "offsets"
+def _reads_groups(spark_options: SparkOptions) -> bool:
+    kind = spark_options.text("kind") or "offsets"
     if kind not in ("offsets", "groups"):
         raise BadOption("kind", f"{kind} is neither offsets nor groups")
     return kind == "groups"

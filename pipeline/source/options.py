@@ -13,10 +13,10 @@ from typing import Final
 
 from barnabas.client.cluster import TopicPartition
 
-from .address import Address, read_address
-from .failures import BadOption
-from .positions import EARLIEST, LATEST, parse, parse_places
-from .words import Words
+from .address import ClusterAddress, read_address
+from .errors import BadOption
+from .offsets_json import EARLIEST, LATEST, parse, parse_places
+from .spark_options import SparkOptions
 
 READ_UNCOMMITTED: Final = 0
 READ_COMMITTED: Final = 1
@@ -70,7 +70,7 @@ class Bound:
 class TopicOptions:
     """Everything there is to know about a topic's frame but its columns."""
 
-    address: Address
+    address: ClusterAddress
     selection: Selection
     start: Bound
     end: Bound
@@ -98,34 +98,36 @@ def topic_options(
 
     ``only_offsets_topic`` is for the mode that decodes ``__consumer_offsets``.
     """
-    words = Words(options)
+    spark_options = SparkOptions(options)
     for name, why in _REFUSED.items():
-        words.refuse(name, why)
-    isolation = words.text("kafka.isolation.level") or "read_uncommitted"
+        spark_options.refuse(name, why)
+    isolation = spark_options.text("kafka.isolation.level") or "read_uncommitted"
     if isolation not in _ISOLATION:
         raise BadOption("kafka.isolation.level", f"{isolation} is none of {', '.join(_ISOLATION)}")
     found = TopicOptions(
-        address=read_address(words),
-        selection=_offsets_topic() if only_offsets_topic else _selection(words),
-        start=_bound(words, "starting", BoundKind.LATEST if is_stream else BoundKind.EARLIEST),
-        end=_end(words, is_stream),
-        fail_on_data_loss=words.flag("failOnDataLoss", default=True),
-        tasks_min=words.number("minPartitions"),
-        records_max=words.number("maxRecordsPerPartition"),
-        offsets_max=words.number("maxOffsetsPerTrigger"),
-        offsets_min=words.number("minOffsetsPerTrigger"),
-        delay_ms_max=words.duration_ms("maxTriggerDelay", 15 * 60_000),
+        address=read_address(spark_options),
+        selection=_offsets_topic() if only_offsets_topic else _selection(spark_options),
+        start=_bound(
+            spark_options, "starting", BoundKind.LATEST if is_stream else BoundKind.EARLIEST
+        ),
+        end=_end(spark_options, is_stream),
+        fail_on_data_loss=spark_options.flag("failOnDataLoss", default=True),
+        tasks_min=spark_options.number("minPartitions"),
+        records_max=spark_options.number("maxRecordsPerPartition"),
+        offsets_max=spark_options.number("maxOffsetsPerTrigger"),
+        offsets_min=spark_options.number("minOffsetsPerTrigger"),
+        delay_ms_max=spark_options.duration_ms("maxTriggerDelay", 15 * 60_000),
         isolation=_ISOLATION[isolation],
-        commit_group=words.text("commitGroup"),
-        checkpoint=words.text("checkpointLocation"),
-        poll_timeout_ms=words.count("kafkaConsumer.pollTimeoutMs", 120_000),
-        retries=words.count("fetchOffset.numRetries", 3, least=0),
-        retry_interval_ms=words.count("fetchOffset.retryIntervalMs", 1_000, least=0),
-        fetch_bytes=words.count("kafka.max.partition.fetch.bytes", 8 << 20),
+        commit_group=spark_options.text("commitGroup"),
+        checkpoint=spark_options.text("checkpointLocation"),
+        poll_timeout_ms=spark_options.count("kafkaConsumer.pollTimeoutMs", 120_000),
+        retries=spark_options.count("fetchOffset.numRetries", 3, least=0),
+        retry_interval_ms=spark_options.count("fetchOffset.retryIntervalMs", 1_000, least=0),
+        fetch_bytes=spark_options.count("kafka.max.partition.fetch.bytes", 8 << 20),
     )
     for name in ("columns", "includeHeaders", "kind", "groupIdPrefix"):
-        words.text(name)
-    words.refuse_unknown()
+        spark_options.text(name)
+    spark_options.refuse_unknown()
     if found.offsets_max and found.offsets_min and found.offsets_min > found.offsets_max:
         raise BadOption("minOffsetsPerTrigger", "is more than maxOffsetsPerTrigger")
     return found
@@ -135,41 +137,43 @@ def _offsets_topic() -> Selection:
     return Selection(topics=(_OFFSETS_TOPIC,))
 
 
-def _selection(words: Words) -> Selection:
-    given = [name for name in ("assign", "subscribe", "subscribePattern") if words.is_given(name)]
+def _selection(spark_options: SparkOptions) -> Selection:
+    given = [
+        name for name in ("assign", "subscribe", "subscribePattern") if spark_options.is_given(name)
+    ]
     if len(given) != 1:
         raise BadOption("subscribe", "say exactly one of subscribe, subscribePattern and assign")
     if given == ["assign"]:
-        places = parse_places("assign", words.needed("assign", '{"topic":[0]}'))
+        places = parse_places("assign", spark_options.needed("assign", '{"topic":[0]}'))
         return Selection(places=tuple(places))
     if given == ["subscribePattern"]:
-        pattern = words.needed("subscribePattern", "events-.*")
+        pattern = spark_options.needed("subscribePattern", "events-.*")
         try:
             re.compile(pattern)
         except re.error as error:
             raise BadOption("subscribePattern", f"{pattern}: {error}") from error
         return Selection(pattern=pattern)
-    return Selection(topics=tuple(sorted(set(words.words("subscribe")))))
+    return Selection(topics=tuple(sorted(set(spark_options.texts("subscribe")))))
 
 
-def _end(words: Words, is_stream: bool) -> Bound:
+def _end(spark_options: SparkOptions, is_stream: bool) -> Bound:
     if is_stream:
         for name in ("endingOffsets", "endingOffsetsByTimestamp", "endingTimestamp"):
-            words.refuse(name, "a stream has no end")
-    return _bound(words, "ending", BoundKind.LATEST)
+            spark_options.refuse(name, "a stream has no end")
+    return _bound(spark_options, "ending", BoundKind.LATEST)
 
 
-def _bound(words: Words, edge: str, default: BoundKind) -> Bound:
+def _bound(spark_options: SparkOptions, edge: str, default: BoundKind) -> Bound:
     """A start or an end: one time, times by partition, or offsets, in this order."""
     is_lenient = edge == "ending"
     if edge == "starting":
-        strategy = words.text("startingOffsetsByTimestampStrategy") or "error"
+        strategy = spark_options.text("startingOffsetsByTimestampStrategy") or "error"
         if strategy not in ("error", "latest"):
             raise BadOption("startingOffsetsByTimestampStrategy", "is neither error nor latest")
         is_lenient = strategy == "latest"
     one, by_place = f"{edge}Timestamp", f"{edge}OffsetsByTimestamp"
-    time_ms, times = words.number(one, least=0), words.text(by_place)
-    where = words.text(f"{edge}Offsets")
+    time_ms, times = spark_options.number(one, least=0), spark_options.text(by_place)
+    where = spark_options.text(f"{edge}Offsets")
     if time_ms is not None:
         return Bound(BoundKind.TIME, one, time_ms=time_ms, is_lenient=is_lenient)
     if times is not None:

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 
 from barnabas.client.cluster import TopicPartition
 
-from .failures import BadOption
+from .errors import BadOption
 
 _DIRECTORY: Final = re.compile(r"(?P<topic>.+)-(?P<partition>\d+)")
 _SEGMENT: Final = re.compile(r"\d{20}\.log")

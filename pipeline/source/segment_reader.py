@@ -18,13 +18,13 @@ from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 
 from barnabas.protocol.records.walk import Stop, walk
 
-from .failures import BadOption, DataLost
-from .planning import Range
-from .pushed import Bounds
+from .errors import BadOption, DataLost
+from .filter_pushdown import PushedFilters
 from .rows import Builder, Rows
 from .segment_files import SegmentFile, find_segments, packed
+from .spark_options import SparkOptions
+from .task_planning import OffsetRange
 from .unpacking import Unpacker
-from .words import Words
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -49,24 +49,24 @@ class SegmentOptions:
 
 def segment_options(options: Mapping[str, str]) -> SegmentOptions:
     """Read the options of a frame of segments; raises BadOption."""
-    words = Words(options)
-    is_decoded = words.text("mode") == "commits"
-    paths = words.words("path") + words.words("paths")
+    spark_options = SparkOptions(options)
+    is_decoded = spark_options.text("mode") == "commits"
+    paths = spark_options.texts("path") + spark_options.texts("paths")
     if not paths:
         raise BadOption("path", "is missing; for example /var/lib/kafka/data")
-    if words.text("kafka.isolation.level") == "read_committed":
+    if spark_options.text("kafka.isolation.level") == "read_committed":
         problem = "files alone do not tell which transactions ended; read the topic instead"
         raise BadOption("kafka.isolation.level", problem)
-    topics = [_OFFSETS_TOPIC] if is_decoded else words.words("subscribe")
+    topics = [_OFFSETS_TOPIC] if is_decoded else spark_options.texts("subscribe")
     found = SegmentOptions(
         paths=tuple(paths),
         topics=frozenset(topics),
-        task_bytes=words.count("segmentBytesPerTask", _TASK_BYTES),
-        fail_on_data_loss=words.flag("failOnDataLoss", default=True),
+        task_bytes=spark_options.count("segmentBytesPerTask", _TASK_BYTES),
+        fail_on_data_loss=spark_options.flag("failOnDataLoss", default=True),
     )
     for name in ("columns", "includeHeaders", "kind"):
-        words.text(name)
-    words.refuse_unknown()
+        spark_options.text(name)
+    spark_options.refuse_unknown()
     return found
 
 
@@ -83,19 +83,19 @@ class SegmentReader(DataSourceReader):
     def __init__(self, options: SegmentOptions, builder: Builder) -> None:
         self._options = options
         self._builder = builder
-        self._bounds = Bounds()
+        self._pushed = PushedFilters()
 
     def partitions(self) -> Sequence[InputPartition]:
         """A task for so many bytes; a segment is never divided."""
-        topics, bounds = self._options.topics, self._bounds
+        topics, pushed = self._options.topics, self._pushed
         found = find_segments(self._options.paths)
         followers: Sequence[SegmentFile | None] = [*found[1:], None]
         segments = [
             each
             for each, next_one in zip(found, followers, strict=True)
             if (not topics or each.place.topic in topics)
-            and bounds.has(each.place)
-            and bounds.narrowed(_offsets_of(each, next_one)).size
+            and pushed.has(each.place)
+            and pushed.narrowed(_offsets_of(each, next_one)).size
         ]
         return [SegmentTask(pack) for pack in packed(segments, self._options.task_bytes)]
 
@@ -121,14 +121,14 @@ class FilteringSegmentReader(SegmentReader):
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 - Spark's name
         """Narrow the plan; yields what Spark must check itself."""
-        return self._bounds.push(filters)
+        return self._pushed.push(filters)
 
 
-def _offsets_of(segment: SegmentFile, next_one: SegmentFile | None) -> Range:
+def _offsets_of(segment: SegmentFile, next_one: SegmentFile | None) -> OffsetRange:
     """The offsets that may be in a segment: those below the next segment of its log."""
     has_next = next_one is not None and next_one.place == segment.place
     end = next_one.base_offset if has_next and next_one is not None else _OFFSET_MAX
-    return Range(segment.place, segment.base_offset, end)
+    return OffsetRange(segment.place, segment.base_offset, end)
 
 
 class DamagedSegment(Exception):  # noqa: N818 - reads as what happened

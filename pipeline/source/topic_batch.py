@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 
-from .bounds import Lookup, check_order
 from .broker_read import read_range
+from .filter_pushdown import PushedFilters
+from .offset_lookup import OffsetLookup, check_order
 from .options import TopicOptions
-from .planning import Range, split
-from .pushed import Bounds
 from .rows import Builder
+from .task_planning import OffsetRange, split
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 class Task(InputPartition):
     """One range for one task; what Spark makes up when there are none has no range."""
 
-    def __init__(self, value: Range | None) -> None:
+    def __init__(self, value: OffsetRange | None) -> None:
         super().__init__(value)
 
 
@@ -32,7 +32,7 @@ def read_task(
     partition: InputPartition, options: TopicOptions, builder: Builder
 ) -> Iterator[pa.RecordBatch]:
     """The Arrow batches of one task."""
-    wanted: Range | None = partition.value
+    wanted: OffsetRange | None = partition.value
     if wanted is None:
         return
     for rows in read_range(wanted, options, needs_records=builder.needs_records):
@@ -47,18 +47,18 @@ class TopicReader(DataSourceReader):
     def __init__(self, options: TopicOptions, builder: Builder) -> None:
         self._options = options
         self._builder = builder
-        self._bounds = Bounds()
+        self._pushed = PushedFilters()
 
     def partitions(self) -> Sequence[InputPartition]:
         """One task a partition that has records, or as many as the options ask for."""
-        lookup, bounds = Lookup(self._options), self._bounds
-        places = [place for place in lookup.places() if bounds.has(place)]
+        lookup, pushed = OffsetLookup(self._options), self._pushed
+        places = [place for place in lookup.places() if pushed.has(place)]
         start = lookup.start(places)
         end = lookup.resolved(self._options.end, places)
         check_order(start, end)
-        if bounds.since_ms is not None:
-            start = lookup.since(start, end, bounds.since_ms)
-        ranges = [bounds.narrowed(Range(place, start[place], end[place])) for place in places]
+        if pushed.since_ms is not None:
+            start = lookup.since(start, end, pushed.since_ms)
+        ranges = [pushed.narrowed(OffsetRange(place, start[place], end[place])) for place in places]
         options = self._options
         tasks = split(ranges, tasks_min=options.tasks_min, records_max=options.records_max)
         return [Task(each) for each in tasks]
@@ -73,4 +73,4 @@ class FilteringTopicReader(TopicReader):
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 - Spark's name
         """Narrow the plan; yields what Spark must check itself."""
-        return self._bounds.push(filters)
+        return self._pushed.push(filters)

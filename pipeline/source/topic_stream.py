@@ -22,14 +22,14 @@ from pyspark.sql.streaming.datasource import (
 
 from barnabas.client.cluster import TopicPartition
 from barnabas.client.errors import KafkaError
-from barnabas.pipeline import cluster_calls
+from barnabas.pipeline import cluster_requests
 
-from .bounds import Lookup, check_order
 from .checkpoint import Checkpoint
+from .offset_lookup import OffsetLookup, check_order
+from .offsets_json import Offsets, Written, names, read, written
 from .options import TopicOptions
-from .planning import Range, limited, split
-from .positions import Offsets, Written, names, read, written
 from .rows import Builder
+from .task_planning import OffsetRange, limited, split
 from .topic_batch import Task, read_task
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def __init__(self, options: TopicOptions, builder: Builder) -> None:
         self._options = options
         self._builder = builder
-        self._lookup = Lookup(options)
+        self._lookup = OffsetLookup(options)
         self._initial: Offsets | None = None
         self._target: Offsets | None = None
         """Where a query ends that takes only what is there now."""
@@ -94,7 +94,7 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self._options.fail_on_data_loss:
             check_order(begins, after)
         begins = self._lookup.kept({place: begins[place] for place in after})
-        ranges = [Range(place, begins[place], after[place]) for place in sorted(after)]
+        ranges = [OffsetRange(place, begins[place], after[place]) for place in sorted(after)]
         options = self._options
         tasks = split(ranges, tasks_min=options.tasks_min, records_max=options.records_max)
         return [Task(each) for each in tasks]
@@ -108,9 +108,9 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         group = self._options.commit_group
         if group is None:
             return
-        link = self._lookup.link
+        client = self._lookup.client
         try:
-            link.run(cluster_calls.commit(link.cluster, group, read(end)))
+            client.run(cluster_requests.commit(client.cluster, group, read(end)))
         except KafkaError as error:
             if not error.retriable:
                 raise

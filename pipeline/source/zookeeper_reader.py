@@ -22,10 +22,10 @@ from barnabas.client.zookeeper.interface import NoNode, ZooKeeper, read_if_any
 from barnabas.client.zookeeper.kazoo_session import connect
 from barnabas.protocol.zookeeper import znodes
 
-from .failures import BadOption
+from .errors import BadOption
 from .layout import Layout
 from .rows import ROWS_PER_BATCH, times
-from .words import Words
+from .spark_options import SparkOptions
 
 log = logging.getLogger(__name__)
 
@@ -46,20 +46,20 @@ class ZooKeeperOptions:
 
 def zookeeper_options(options: Mapping[str, str]) -> ZooKeeperOptions:
     """Read the options of a frame of znodes; raises BadOption."""
-    words = Words(options)
-    groups = words.text("groups") or ""
+    spark_options = SparkOptions(options)
+    groups = spark_options.text("groups") or ""
     try:
         re.compile(groups)
     except re.error as error:
         raise BadOption("groups", f"{groups}: {error}") from error
     found = ZooKeeperOptions(
-        hosts=words.needed("zookeeper.connect", "127.0.0.1:2181/chroot"),
+        hosts=spark_options.needed("zookeeper.connect", "127.0.0.1:2181/chroot"),
         groups=groups,
-        connections=words.count("zookeeperConnections", 4),
-        timeout_ms=words.count("zookeeper.connection.timeout.ms", 18_000),
+        connections=spark_options.count("zookeeperConnections", 4),
+        timeout_ms=spark_options.count("zookeeper.connection.timeout.ms", 18_000),
     )
-    words.text("columns")
-    words.refuse_unknown()
+    spark_options.text("columns")
+    spark_options.refuse_unknown()
     return found
 
 

@@ -24,7 +24,7 @@ from typing import Any, Final
 from kazoo.exceptions import KazooException
 
 from barnabas.console.development.cluster import Cluster
-from barnabas.console.ports import LOOPBACK
+from barnabas.console.development.ports import LOOPBACK
 from benchmarks.cluster_view import OFFSETS_TOPIC, ClusterView
 
 from .campaign import Tell

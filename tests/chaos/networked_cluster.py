@@ -14,9 +14,9 @@ from typing import Final
 
 from barnabas.console.development.cluster import Cluster, Progress
 from barnabas.console.development.embedded_zookeeper import EmbeddedZooKeeper
-from barnabas.console.development.node import Node
+from barnabas.console.development.node import NodeProcess
+from barnabas.console.development.ports import LOOPBACK
 from barnabas.console.development.readiness_probe import wait_until_complete
-from barnabas.console.ports import LOOPBACK
 from tests.crash.powered_disk import Cut, PoweredDisk
 from tests.harness.raw import Address
 from tests.harness.waiting import eventually
@@ -105,10 +105,12 @@ def _fill(descriptor: int) -> None:
                 os.write(descriptor, bytes(size))
 
 
-class NetworkedNode(Node):
+class NetworkedNode(NodeProcess):
     """A node in a namespace, on a disk and by a clock of its own."""
 
-    def __init__(self, node: Node, host: str, namespace: Namespace, *, has_disk: bool) -> None:
+    def __init__(
+        self, node: NodeProcess, host: str, namespace: Namespace, *, has_disk: bool
+    ) -> None:
         super().__init__(node.id, node.port, node.directory, signal.SIGKILL)
         self.host = host
         self.directory.mkdir(parents=True, exist_ok=True)
@@ -215,13 +217,13 @@ class NetworkedCluster(Cluster):
         self._zookeeper.wait_ready()
         for node in self.nodes:
             node.configure(self._settings_of(node))
-            node.open_gate()
+            node.let_serve()
         for node in self.nodes:
             node.wait_ready()
         self._await_complete()
         self._describe()
 
-    def _settings_of(self, node: Node) -> dict[str, str]:
+    def _settings_of(self, node: NodeProcess) -> dict[str, str]:
         return {**super()._settings_of(node), "log.dirs": str(self.networked(node.id).data)}
 
     def _await_complete(self) -> None:

@@ -13,7 +13,7 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from barnabas.console.development.cluster import Cluster
-from barnabas.console.ports import LOOPBACK
+from barnabas.console.development.ports import LOOPBACK
 from benchmarks.cluster_view import OFFSETS_TOPIC, ClusterView
 from tests.chaos.offset_load import LateQuestions, commit_with_metadata
 from tests.chaos.registers import Read

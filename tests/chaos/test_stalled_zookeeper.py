@@ -19,7 +19,7 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from barnabas.console.development.cluster import Cluster
-from barnabas.console.ports import LOOPBACK
+from barnabas.console.development.ports import LOOPBACK
 from benchmarks import slow_disk
 from benchmarks.cluster_view import OFFSETS_TOPIC, ClusterView
 from benchmarks.slow_disk import SlowDisk

@@ -16,7 +16,7 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 from kazoo.exceptions import KazooException
 
-from barnabas.console.ports import LOOPBACK
+from barnabas.console.development.ports import LOOPBACK
 from barnabas.protocol.hashing import group_partition
 from benchmarks.cluster_view import OFFSETS_TOPIC, ClusterView
 from tests.harness.confluent_client import Confluent

@@ -12,7 +12,7 @@ from barnabas.client.admin.admin import Admin
 from barnabas.client.client_config import ClientConfig
 from barnabas.client.cluster import Cluster, TopicPartition, Unreachable, parse_addresses
 from barnabas.client.errors import KafkaError
-from barnabas.console.ports import free_ports
+from barnabas.console.development.ports import free_ports
 from barnabas.protocol.api import ApiKey
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages import (

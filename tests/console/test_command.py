@@ -13,9 +13,9 @@ from barnabas.client.admin.descriptions import MemberDescription, Progress
 from barnabas.console.__main__ import main
 from barnabas.console.command_line.output import print_table
 from barnabas.console.commands.up import topic
+from barnabas.console.development.ports import free_ports
 from barnabas.console.development.snippets import first_programs, snippets
 from barnabas.console.groups.describe import OFFSET_COLUMNS, offset_cells, progress_as_json
-from barnabas.console.ports import free_ports
 
 ROOT = Path(__file__).parents[2]
 MEMBER = MemberDescription(

@@ -21,7 +21,7 @@ from barnabas.console.command_line.command_parser import CommandParser, sentence
 from barnabas.console.command_line.failure import Failure
 from barnabas.console.development.cluster import Cluster
 from barnabas.console.development.java import java_text
-from barnabas.console.ports import free_ports
+from barnabas.console.development.ports import free_ports
 from barnabas.pipeline.jobs import launch
 
 ROOT = Path(__file__).parents[2]
@@ -236,8 +236,8 @@ def test_a_file_that_is_not_what_it_should_be_is_told_in_plain_words(
 
 def launch_plan(path: Path, kind: str) -> bool:
     """A job reads its plan without Spark having to start."""
+    from barnabas.pipeline.jobs.groups.plan_files import PlanFiles
     from barnabas.pipeline.jobs.inputs import UsageProblem
-    from barnabas.pipeline.jobs.plan_files import PlanFiles
 
     if path.exists() and not path.is_dir():
         content = path.read_bytes()

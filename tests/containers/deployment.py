@@ -9,7 +9,7 @@ from testcontainers.core.network import Network
 from testcontainers.core.wait_strategies import HealthcheckWaitStrategy
 
 from barnabas.console.container import ADVERTISED_FILE
-from barnabas.console.ports import LOOPBACK, free_ports
+from barnabas.console.development.ports import LOOPBACK, free_ports
 from tests.harness.waiting import TooLate, eventually
 
 CLIENT_PORT: Final = 9092

@@ -13,7 +13,7 @@ import yaml
 
 from barnabas.broker.settings.node_config import load
 from barnabas.broker.settings.properties import from_environment
-from barnabas.console.ports import free_ports
+from barnabas.console.development.ports import free_ports
 from tests.harness.consumer_groups import ConsumerGroup
 from tests.harness.fixtures import LIBRARIES
 from tests.harness.needs import skip_without

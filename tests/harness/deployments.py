@@ -15,8 +15,8 @@ from typing import Final, Protocol
 
 from barnabas.console.development.cluster import Cluster
 from barnabas.console.development.embedded_zookeeper import EmbeddedZooKeeper
-from barnabas.console.development.node import Node
-from barnabas.console.ports import LOOPBACK
+from barnabas.console.development.node import NodeProcess
+from barnabas.console.development.ports import LOOPBACK
 from benchmarks.apache_kafka import kafka_node
 from benchmarks.server_process import ServerProcess
 
@@ -88,7 +88,7 @@ class OwnCluster:
         return [node.pid for node in self._cluster.nodes]
 
     @property
-    def nodes(self) -> Sequence[Node]:
+    def nodes(self) -> Sequence[NodeProcess]:
         """Each node, to be stopped and started by itself."""
         return self._cluster.nodes
 
@@ -110,7 +110,7 @@ class OwnCluster:
     def start_all(self) -> None:
         for node in self._cluster.nodes:
             node.spawn()
-            node.open_gate()
+            node.let_serve()
         for node in self._cluster.nodes:
             node.wait_ready()
         await_complete(self.addresses)

@@ -10,8 +10,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Final
 
-from barnabas.console.development.node import Node
-from barnabas.console.ports import LOOPBACK, free_ports
+from barnabas.console.development.node import NodeProcess
+from barnabas.console.development.ports import LOOPBACK, free_ports
 from barnabas.protocol.zookeeper.znodes import (
     CONTROLLER,
     PREFERRED_ELECTION,
@@ -89,10 +89,10 @@ def _proof(secret: str) -> dict[str, str]:
 
 def own_peer(
     node_id: int, directory: Path, zookeeper: str, settings: Mapping[str, str] | None = None
-) -> Node:
+) -> NodeProcess:
     """A node of ours that can live among Kafka's, which have no secret; already serving."""
     port = free_ports(1)[0]
-    node = Node(node_id, port, directory)
+    node = NodeProcess(node_id, port, directory)
     node.configure(
         {
             "broker.id": str(node_id),
@@ -107,10 +107,10 @@ def own_peer(
     return node
 
 
-def restart(node: Node) -> None:
+def restart(node: NodeProcess) -> None:
     """Start a node of ours again; return when it serves."""
     node.spawn()
-    node.open_gate()
+    node.let_serve()
     node.wait_ready()
 
 

@@ -9,7 +9,7 @@ import pytest
 from confluent_kafka.admin import AdminClient
 
 from barnabas.console.development.cluster import Cluster
-from barnabas.console.development.node import Node
+from barnabas.console.development.node import NodeProcess
 from tests.harness.confluent_client import Confluent
 from tests.harness.go_clients import FRANZ, SARAMA, GoClient
 from tests.harness.java_tools import (
@@ -47,7 +47,7 @@ def is_in_sync(cluster: Cluster, topic: str) -> bool:
     return all(len(each.isrs) == NODES for each in shown)
 
 
-def coordinator_of(cluster: Cluster, group: str) -> Node:
+def coordinator_of(cluster: Cluster, group: str) -> NodeProcess:
     def ask() -> int:
         with RawConnection(("127.0.0.1", cluster.nodes[0].port)) as link:
             found = find_coordinator(link, group)

@@ -60,7 +60,7 @@ def test_a_replica_whose_disk_turned_a_bit_over_is_copied_anew_and_no_offset_is_
         node.stop()
         turn_over(node.directory / LOG)
         node.spawn()
-        node.open_gate()
+        node.let_serve()
         node.wait_ready()
 
         def are_alike() -> bool:

@@ -12,7 +12,7 @@ from pathlib import Path
 from barnabas.client.admin.admin import Admin
 from barnabas.client.admin.descriptions import NewTopic
 from barnabas.console.development.cluster import Cluster
-from barnabas.console.development.node import Node
+from barnabas.console.development.node import NodeProcess
 from tests.harness.confluent_client import Confluent
 from tests.harness.coordinators import coordinator
 from tests.harness.raw import RawConnection, addresses_of, array, request_frame, text
@@ -27,7 +27,7 @@ LARGE = bytes(150_000)
 SETTINGS = {"segment.bytes": "500000", "max.message.bytes": "1000000"}
 
 
-def open_files(node: Node, topics: list[str]) -> list[str]:
+def open_files(node: NodeProcess, topics: list[str]) -> list[str]:
     """What this node has open of these topics: names of files, deleted ones too."""
     found = []
     for descriptor in Path(f"/proc/{node.pid}/fd").iterdir():

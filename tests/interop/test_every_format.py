@@ -22,7 +22,7 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from barnabas.console.development.java import find_java
-from barnabas.console.log.verify import Report, verify
+from barnabas.console.log.verify import VerifyReport, verify
 from benchmarks.apache_kafka import class_path
 from tests.harness.confluent_client import WAIT_S, Confluent
 from tests.harness.java_tools import complaints
@@ -137,7 +137,7 @@ def test_every_format_and_codec_that_kafka_stored_is_served_here(tmp_path: Path)
         assert len(written[TRANSACTIONAL]) == 40
         assert all(len(written[topic]) == 120 for topic in (*OLD, "m2-zstd", IDEMPOTENT))
     data = tmp_path / "node-1" / "data"
-    report = Report()
+    report = VerifyReport()
     verify(data, report)
     assert not report.problems
     with ours(tmp_path) as bootstrap:

@@ -9,7 +9,7 @@ import pytest
 
 from barnabas.client.admin.descriptions import Committed
 from barnabas.client.cluster import TopicPartition
-from barnabas.console.groups.plan import Change
+from barnabas.console.groups.plan import OffsetChange
 from barnabas.console.groups.undo_file import write_undo_file
 from tests.harness.group_shell import GroupShell
 
@@ -58,7 +58,7 @@ def test_a_change_of_which_every_row_failed_offers_no_undo_and_leaves_no_file(
     groups.commit(group, filled, [4, 6])
     refused = Committed(offset=1, metadata="m" * 5_000)
     changes = [
-        Change(
+        OffsetChange(
             group=group,
             place=TopicPartition(filled, index),
             old=refused,
@@ -80,7 +80,9 @@ def test_a_change_of_which_some_rows_failed_can_be_undone(
     groups.commit(group, filled, [4, 6])
     wanted = (Committed(offset=1, metadata="m" * 5_000), Committed(offset=2))
     changes = [
-        Change(group=group, place=TopicPartition(filled, index), old=old, new=Committed(offset=now))
+        OffsetChange(
+            group=group, place=TopicPartition(filled, index), old=old, new=Committed(offset=now)
+        )
         for index, (old, now) in enumerate(zip(wanted, (4, 6), strict=True))
     ]
     write_undo_file(Path("undo.json"), change_id="c", command="x", time_ms=0, changes=changes)

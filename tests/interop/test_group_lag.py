@@ -20,7 +20,12 @@ from barnabas.client.cluster import TopicPartition
 from barnabas.client.connection.connection import Connection
 from barnabas.console.__main__ import main
 from barnabas.console.groups.describe import OFFSET_COLUMNS
-from barnabas.console.groups.lag import LAG_COLUMNS, Standing, read_or_none, standings
+from barnabas.console.groups.lag import (
+    LAG_COLUMNS,
+    PartitionLag,
+    histories_if_readable,
+    partition_lags,
+)
 from barnabas.coordinator.group_health import Verdict
 from barnabas.coordinator.lag import Lag
 from barnabas.protocol.messages import offset_commit
@@ -76,9 +81,9 @@ async def commit(
     assert answer.topics[0].partitions[0].error_code == 0
 
 
-async def standing_of(admin: Admin, group: str) -> Standing:
-    history = (await read_or_none(admin, [group]))[group]
-    [found] = await standings(admin, await admin.describe_group(group), history, lambda: NOW)
+async def lag_of_group(admin: Admin, group: str) -> PartitionLag:
+    history = (await histories_if_readable(admin, [group]))[group]
+    [found] = await partition_lags(admin, await admin.describe_group(group), history, lambda: NOW)
     return found
 
 
@@ -89,7 +94,7 @@ async def test_seconds_are_the_age_of_the_record_at_the_committed_offset(
     write(cluster, topic, [90, 60, 30], codec)
     for offset, seconds in ((0, 90.0), (1, 60.0), (2, 30.0), (3, 0.0)):
         await commit(cluster, group, topic, offset)
-        found = await standing_of(admin, group)
+        found = await lag_of_group(admin, group)
         assert found.lag == Lag(3 - offset, is_below_log_start=False, is_beyond_end=False)
         assert found.seconds == seconds
 
@@ -102,7 +107,7 @@ async def test_an_offset_below_the_logs_start_lags_from_there_and_says_so(
     other = AdminClient({"bootstrap.servers": cluster.bootstrap})
     [deleted] = other.delete_records([ConfluentPartition(topic, 0, 2)]).values()
     await asyncio.to_thread(deleted.result, 60)
-    found = await standing_of(admin, group)
+    found = await lag_of_group(admin, group)
     assert found.lag == Lag(2, is_below_log_start=True, is_beyond_end=False)
     assert found.seconds == 30.0
     assert found.note == "below-log-start"
@@ -113,7 +118,7 @@ async def test_an_offset_beyond_the_end_has_no_lag_and_says_so(
 ) -> None:
     write(cluster, topic, [90])
     await commit(cluster, group, topic, 7)
-    found = await standing_of(admin, group)
+    found = await lag_of_group(admin, group)
     assert found.lag == Lag(0, is_below_log_start=False, is_beyond_end=True)
     assert found.seconds == 0.0
     assert found.note == "beyond-end"
@@ -148,7 +153,7 @@ async def test_the_verdict_comes_from_the_commits_and_where_the_log_ended_then(
     write(cluster, topic, EVERY_TEN)
     for offset, age in commits:
         await commit(cluster, group, topic, offset, age)
-    assert (await standing_of(admin, group)).verdict is verdict
+    assert (await lag_of_group(admin, group)).verdict is verdict
 
 
 async def test_commits_that_were_forgotten_do_not_count(
@@ -160,7 +165,7 @@ async def test_commits_that_were_forgotten_do_not_count(
     assert not any((await admin.delete_offsets(group, places)).values())
     for age in (80, 60, 40, 20):
         await commit(cluster, group, topic, 30, age)
-    assert (await standing_of(admin, group)).verdict is Verdict.STALL
+    assert (await lag_of_group(admin, group)).verdict is Verdict.STALL
 
 
 def test_the_command_adds_its_columns_behind_those_of_kafka(

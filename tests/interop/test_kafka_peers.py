@@ -21,8 +21,8 @@ from confluent_kafka.cimpl import NewPartitions, NewTopic
 
 from barnabas.console.development.cluster import Cluster
 from barnabas.console.development.embedded_zookeeper import EmbeddedZooKeeper
-from barnabas.console.development.node import Node
-from barnabas.console.ports import LOOPBACK
+from barnabas.console.development.node import NodeProcess
+from barnabas.console.development.ports import LOOPBACK
 from benchmarks.server_process import ServerProcess
 from tests.harness.confluent_client import Confluent
 from tests.harness.group_reader import GroupReader
@@ -151,7 +151,7 @@ def join(tree: Tree, topic: str, peer: ServerProcess) -> None:
 
 
 def lose_one_and_let_3_leave(
-    tree: Tree, topic: str, traffic: Load, victim: Node, stop_3: Callable[[], object]
+    tree: Tree, topic: str, traffic: Load, victim: NodeProcess, stop_3: Callable[[], object]
 ) -> None:
     """Kill a node and have it back, then take everything from node 3 and stop it."""
     traffic.await_progress()
@@ -238,7 +238,7 @@ def two_of_kafka(tmp_path: Path) -> Iterator[tuple[str, list[ServerProcess]]]:
 
 
 @contextmanager
-def joined(tmp_path: Path, zookeeper: str) -> Iterator[Node]:
+def joined(tmp_path: Path, zookeeper: str) -> Iterator[NodeProcess]:
     """A node of ours, 3, among those of Kafka."""
     node = own_peer(3, tmp_path / "ours", zookeeper)
     try:

@@ -11,7 +11,7 @@ import pytest
 from barnabas.client.connection.connection import Connection
 from barnabas.client.errors import KafkaError
 from barnabas.console.development.cluster import Cluster
-from barnabas.console.ports import LOOPBACK, free_ports
+from barnabas.console.development.ports import LOOPBACK, free_ports
 from barnabas.protocol.messages import incremental_alter_configs as alter_configs
 from barnabas.protocol.messages import metadata
 from barnabas.protocol.zookeeper.znodes import BrokerRegistration, broker_path

@@ -231,7 +231,7 @@ def test_a_node_that_is_gone_shows_in_the_gauges_and_its_return_too(
     eventually(is_harmed, what="replicas are missing")
     shrinks = scrape(first)["barnabas_isr_shrinks_total"]
     second.spawn()
-    second.open_gate()
+    second.let_serve()
     second.wait_ready()
 
     def is_mended() -> bool:

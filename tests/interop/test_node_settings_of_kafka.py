@@ -12,7 +12,7 @@ import pytest
 
 from barnabas.client.connection.connection import Connection
 from barnabas.console.development.embedded_zookeeper import EmbeddedZooKeeper
-from barnabas.console.ports import LOOPBACK
+from barnabas.console.development.ports import LOOPBACK
 from barnabas.protocol.messages import describe_configs
 from barnabas.protocol.messages import incremental_alter_configs as alter_configs
 from benchmarks.server_process import ServerProcess

@@ -9,7 +9,7 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from barnabas.console.development.cluster import Cluster
-from barnabas.console.development.node import Node
+from barnabas.console.development.node import NodeProcess
 from barnabas.protocol.zookeeper.znodes import PartitionState, partition_state_path
 from tests.harness import znodes
 from tests.harness.confluent_client import Confluent
@@ -39,7 +39,7 @@ def is_in_sync(cluster: Cluster, topic: str, partitions: int) -> bool:
     return all(one is not None and len(one.isr) == NODES for one in found)
 
 
-def leader(cluster: Cluster, topic: str, partition: int) -> Node:
+def leader(cluster: Cluster, topic: str, partition: int) -> NodeProcess:
     def ask() -> int:
         found = state(cluster, topic, partition)
         return 0 if found is None else max(0, found.leader)
@@ -47,9 +47,9 @@ def leader(cluster: Cluster, topic: str, partition: int) -> Node:
     return cluster.node(eventually(ask, what="a leader"))
 
 
-def restart(node: Node) -> None:
+def restart(node: NodeProcess) -> None:
     node.spawn()
-    node.open_gate()
+    node.let_serve()
     node.wait_ready()
 
 

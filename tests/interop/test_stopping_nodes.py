@@ -16,8 +16,8 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from barnabas.console.development.cluster import Cluster
-from barnabas.console.development.node import Node
-from barnabas.console.ports import LOOPBACK
+from barnabas.console.development.node import NodeProcess
+from barnabas.console.development.ports import LOOPBACK
 from barnabas.protocol.zookeeper.znodes import (
     CONTROLLER,
     CONTROLLER_EPOCH,
@@ -75,12 +75,12 @@ def epoch(cluster: Cluster) -> int:
     return int(znodes.data(cluster.zookeeper, CONTROLLER_EPOCH) or b"0")
 
 
-def controller(cluster: Cluster) -> Node | None:
+def controller(cluster: Cluster) -> NodeProcess | None:
     data = znodes.data(cluster.zookeeper, CONTROLLER)
     return cluster.node(ControllerRecord.from_json(data).broker_id) if data else None
 
 
-def known_controller(node: Node) -> int:
+def known_controller(node: NodeProcess) -> int:
     with RawConnection(("127.0.0.1", node.port)) as link:
         return live_brokers(link)[1]
 
@@ -120,7 +120,7 @@ def test_a_node_that_stops_in_order_costs_no_send_and_leaves_nothing_leaderless(
             node.wait_stopped()
             eventually(lambda: len(producer.acknowledged) > written + 100, within_s=120)  # noqa: B023
             node.spawn()
-            node.open_gate()
+            node.let_serve()
             node.wait_ready()
             eventually(lambda: is_whole(nodes, topic), within_s=120, what="all in sync again")
     assert producer.refused == []
@@ -146,7 +146,7 @@ def test_nodes_stop_in_order_while_zookeeper_answers_nothing(nodes: Cluster, top
     assert [node.exit_code for node in nodes.nodes] == [0] * NODES
     for node in nodes.nodes:
         node.spawn()
-        node.open_gate()
+        node.let_serve()
     for node in nodes.nodes:
         node.wait_ready()
     beginning = dict.fromkeys(range(PARTITIONS), "beginning")
@@ -156,7 +156,7 @@ def test_nodes_stop_in_order_while_zookeeper_answers_nothing(nodes: Cluster, top
 class Lookups(Activity):
     """Asks one node for the coordinators of groups, and those for offsets, again and again."""
 
-    def __init__(self, asked: Node, groups: Sequence[str]) -> None:
+    def __init__(self, asked: NodeProcess, groups: Sequence[str]) -> None:
         super().__init__()
         self.answered_by_itself: list[int] = []
         """The codes of the node that was asked, where it named itself."""
@@ -289,7 +289,7 @@ def test_a_topic_with_a_replica_on_a_dead_node_is_deleted_when_the_node_is_back(
     with znodes.session(nodes.zookeeper) as client:
         assert client.get_children(DELETE_TOPICS) == [topic]
         dead.spawn()
-        dead.open_gate()
+        dead.let_serve()
         dead.wait_ready()
         eventually(lambda: not client.get_children(DELETE_TOPICS), what="the topic is gone")
         assert topic not in client.get_children("/brokers/topics")

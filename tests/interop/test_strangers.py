@@ -13,7 +13,7 @@ import pytest
 
 from barnabas.console.development.cluster import Cluster
 from barnabas.console.development.embedded_zookeeper import EmbeddedZooKeeper
-from barnabas.console.ports import LOOPBACK
+from barnabas.console.development.ports import LOOPBACK
 from barnabas.protocol.zookeeper.znodes import (
     BROKER_IDS,
     CONTROLLER,

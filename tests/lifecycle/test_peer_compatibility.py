@@ -24,7 +24,7 @@ from barnabas.broker.net.listener import Listener
 from barnabas.broker.security.inter_broker_client import NODE_USER
 from barnabas.broker.settings.node_config import NetworkSettings
 from barnabas.client.zookeeper.interface import ensure
-from barnabas.console.ports import LOOPBACK, free_ports
+from barnabas.console.development.ports import LOOPBACK, free_ports
 from barnabas.protocol.api import ApiKey
 from barnabas.protocol.zookeeper import znodes
 from tests.sim.sim_zookeeper import SimEnsemble

@@ -14,7 +14,7 @@ import pytest
 from barnabas.broker.liveness.beacon_transport import BeaconTransport
 from barnabas.broker.liveness.lease import TimedLease
 from barnabas.broker.settings.liveness_settings import BeaconTimes
-from barnabas.console.ports import LOOPBACK, free_ports
+from barnabas.console.development.ports import LOOPBACK, free_ports
 
 
 def clock() -> float:

@@ -12,7 +12,7 @@ import pytest
 from pyspark.sql import DataFrame, DataFrameReader, SparkSession
 
 from barnabas.console.development.cluster import Cluster
-from barnabas.pipeline.link import Link, close_links, link_to
+from barnabas.pipeline.blocking_client import BlockingClient, client_for, close_clients
 from barnabas.pipeline.session import spark_session
 from benchmarks.spark_connector import NoConnector, connector_jars
 from tests.harness.confluent_client import Confluent
@@ -63,13 +63,13 @@ def cluster() -> Iterator[Cluster]:
     """Two nodes, so that partitions have different leaders."""
     with Cluster(2, settings={**STEADY, "offsets.topic.num.partitions": "4"}) as running:
         yield running
-        close_links()
+        close_clients()
 
 
 @pytest.fixture(scope="session")
-def link(cluster: Cluster) -> Link:
+def client(cluster: Cluster) -> BlockingClient:
     """What the pipeline itself asks the cluster with."""
-    return link_to(cluster.bootstrap)
+    return client_for(cluster.bootstrap)
 
 
 @pytest.fixture

@@ -18,7 +18,7 @@ from tests.harness.confluent_client import Confluent
 from tests.harness.needs import MAVEN, skip_without
 from tests.harness.records import Sent
 from tests.pipeline.conftest import Fill
-from tests.pipeline.patience import available_now
+from tests.pipeline.slow_machine import available_now
 
 FORMATS = ("kafka", "barnabas")
 

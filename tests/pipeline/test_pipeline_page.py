@@ -18,10 +18,10 @@ import pytest
 from pyspark.sql import SparkSession
 
 from barnabas.client.admin.admin import Admin
-from barnabas.console.ports import free_ports
-from barnabas.pipeline.link import Link, link_to
+from barnabas.console.development.ports import free_ports
+from barnabas.pipeline.blocking_client import BlockingClient, client_for
 from tests.harness.waiting import eventually
-from tests.pipeline.patience import patiently
+from tests.pipeline.slow_machine import patiently
 
 PAGE = Path(__file__).parents[2] / "docs" / "pipeline.md"
 README = PAGE.parents[1] / "README.md"
@@ -29,8 +29,8 @@ PORT = "9092"
 TOPICS = {"clicks", "copies"}
 
 
-def names(link: Link) -> set[str]:
-    return {topic.name for topic in link.run(Admin(link.cluster).list_topics())}
+def names(client: BlockingClient) -> set[str]:
+    return {topic.name for topic in client.run(Admin(client.cluster).list_topics())}
 
 
 def blocks(language: str) -> list[str]:
@@ -48,10 +48,10 @@ def port(tmp_path: Path) -> Iterator[int]:
     try:
         description = tmp_path / "dev" / "cluster.json"
         eventually(description.is_file, within_s=120, what="a cluster that is up")
-        link = link_to(f"127.0.0.1:{found}")
-        eventually(lambda: names(link) >= TOPICS, within_s=120, what="topics of the page")
+        client = client_for(f"127.0.0.1:{found}")
+        eventually(lambda: names(client) >= TOPICS, within_s=120, what="topics of the page")
         yield found
-        link.close()
+        client.close()
     finally:
         running.send_signal(signal.SIGINT)
         running.wait(180)

@@ -21,8 +21,8 @@ from typing import Any, Final, Self
 
 from barnabas.console.development.cluster import DEVELOPMENT_SETTINGS, copies
 from barnabas.console.development.embedded_zookeeper import EmbeddedZooKeeper
+from barnabas.console.development.ports import LOOPBACK, free_ports
 from barnabas.console.development.readiness_probe import wait_until_complete
-from barnabas.console.ports import LOOPBACK, free_ports
 from benchmarks.cluster_view import ClusterView
 from benchmarks.server_process import ServerProcess
 from tests.chaos.trial import NODES, Trial, last_words, serious

@@ -27,7 +27,7 @@ from barnabas.client.zookeeper.interface import (
 )
 from barnabas.client.zookeeper.kazoo_session import connect
 from barnabas.console.development.embedded_zookeeper import EmbeddedZooKeeper
-from barnabas.console.ports import free_ports
+from barnabas.console.development.ports import free_ports
 from tests.zookeeper.conftest import Connect, expire
 
 

@@ -15,7 +15,7 @@ from barnabas.client.errors import (
     RequestTimedOut,
     UnsupportedVersion,
 )
-from barnabas.console.ports import free_ports
+from barnabas.console.development.ports import free_ports
 from barnabas.protocol.api import ApiKey
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages import (

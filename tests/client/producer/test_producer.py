@@ -11,7 +11,7 @@ from barnabas.client.cluster import Unreachable
 from barnabas.client.errors import Disconnected, KafkaError, QueueFull
 from barnabas.client.producer.producer import Producer
 from barnabas.client.producer.producer_config import ProducerConfig
-from barnabas.console.ports import free_ports
+from barnabas.console.development.ports import free_ports
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.records import batch
 from barnabas.protocol.settings import ConfigError

@@ -21,9 +21,9 @@ from barnabas.console import demo
 from barnabas.console.__main__ import main
 from barnabas.console.development.cluster import Cluster, PortTaken
 from barnabas.console.development.embedded_zookeeper import ZooKeeperFailed
-from barnabas.console.development.node import NodeFailed
+from barnabas.console.development.node import NodeStartFailed
+from barnabas.console.development.ports import LOOPBACK, free_ports, is_free
 from barnabas.console.development.snippets import first_programs
-from barnabas.console.ports import LOOPBACK, free_ports, is_free
 from tests.harness.deployments import await_leaders_at
 from tests.harness.needs import program
 from tests.harness.steady import STEADY
@@ -246,7 +246,7 @@ def test_a_port_in_use_is_refused_before_anything_starts() -> None:
 
 
 def test_a_node_that_cannot_start_is_told_with_its_last_words() -> None:
-    with pytest.raises(NodeFailed, match=r"segment\.bytes"):
+    with pytest.raises(NodeStartFailed, match=r"segment\.bytes"):
         Cluster(1, settings={"log.segment.bites": "1"}).start()
 
 

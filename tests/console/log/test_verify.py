@@ -11,7 +11,7 @@ import pytest
 
 from barnabas.console.__main__ import main
 from barnabas.console.command_line.failure import Failure
-from barnabas.console.log.verify import Report, verify
+from barnabas.console.log.verify import VerifyReport, verify
 from barnabas.protocol.records import batch
 from barnabas.protocol.records.message_set import encode_messages
 from barnabas.protocol.records.record import Record
@@ -32,7 +32,7 @@ def data(tmp_path: Path) -> Path:
 
 
 def problems(*paths: Path) -> list[tuple[str, int | None, str]]:
-    report = Report()
+    report = VerifyReport()
     for path in paths:
         verify(path, report)
     return [(Path(each.file).name, each.position, each.reason) for each in report.problems]
@@ -82,7 +82,7 @@ def test_verifying_writes_nothing(data: Path) -> None:
         return {path: (path.stat().st_mtime_ns, path.read_bytes()) for path in files}
 
     before = state()
-    verify(data, Report())
+    verify(data, VerifyReport())
     assert state() == before
 
 
@@ -278,7 +278,7 @@ def test_what_is_no_log_is_refused(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").touch()
     for name in ("empty", "notes.txt", "missing"):
         with pytest.raises(Failure):
-            verify(tmp_path / name, Report())
+            verify(tmp_path / name, VerifyReport())
 
 
 def test_problems_are_exit_code_1_with_file_position_and_reason(

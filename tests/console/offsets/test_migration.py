@@ -30,7 +30,7 @@ from barnabas.client.zookeeper.kazoo_session import connect
 from barnabas.console.__main__ import main
 from barnabas.console.command_line.failure import Failure
 from barnabas.console.development.cluster import Cluster
-from barnabas.console.offsets.migration_files import Journal, read_plan, write_plan
+from barnabas.console.offsets.migration_files import MigrationJournal, read_plan, write_plan
 
 three_partitions = pytest.mark.kafka_topic(partitions=3)
 A = TopicPartition("t", 0)
@@ -117,16 +117,16 @@ def test_a_plan_is_read_back_and_never_overwritten(tmp_path: Path) -> None:
 
 
 def test_a_journal_that_was_torn_goes_on_after_its_last_whole_line(tmp_path: Path) -> None:
-    journal = Journal(tmp_path / "plan")
+    journal = MigrationJournal(tmp_path / "plan")
     journal.begin("g", "kafka", [held(1, None)], 17)
     journal.done("g", "kafka", 1, 18)
     whole = journal.path.read_bytes()
     journal.path.write_bytes(whole + b'{"event": "be')
-    again = Journal(tmp_path / "plan")
+    again = MigrationJournal(tmp_path / "plan")
     assert again.is_done("g", "kafka")
     again.begin("h", "kafka", [], 19)
     assert journal.path.read_bytes().startswith(whole + b'{"event": "begin", "group": "h"')
-    assert Journal(tmp_path / "plan").touched() == ["g", "h"]
+    assert MigrationJournal(tmp_path / "plan").touched() == ["g", "h"]
     assert not again.is_done("h", "kafka")
 
 
@@ -243,11 +243,11 @@ async def test_what_was_killed_between_two_writes_is_finished_by_another_apply(
     await town.keep(kafka_group, 1, 2, 3)
     assert await town.migrate("plan", "--group", kafka_group) == 0
     before = [held(1, None)]
-    Journal(town.plan).begin(kafka_group, "kafka", before, 17)
+    MigrationJournal(town.plan).begin(kafka_group, "kafka", before, 17)
     await town.commit(kafka_group, 1, 2)
     assert await town.migrate("apply") == 0
     assert await town.in_kafka(kafka_group) == [1, 2, 3]
-    assert Journal(town.plan).is_done(kafka_group, "kafka")
+    assert MigrationJournal(town.plan).is_done(kafka_group, "kafka")
 
 
 async def test_what_cannot_be_planned_is_said_in_a_line(

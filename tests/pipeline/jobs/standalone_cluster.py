@@ -16,7 +16,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Final, Self
 
-from barnabas.console.ports import free_ports
+from barnabas.console.development.ports import free_ports
 
 _START_S: Final = 120
 

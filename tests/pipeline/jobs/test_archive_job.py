@@ -11,13 +11,13 @@ from pyspark.sql import DataFrame, SparkSession
 
 from barnabas.client.cluster import TopicPartition
 from barnabas.console.development.cluster import Cluster
-from barnabas.pipeline import cluster_calls
+from barnabas.pipeline import cluster_requests
+from barnabas.pipeline.blocking_client import BlockingClient
 from barnabas.pipeline.jobs import archive, restore
 from barnabas.pipeline.jobs.archive import CHECK, ONCE, REPAIR, ArchiveConfig
-from barnabas.pipeline.jobs.inputs import Source
-from barnabas.pipeline.jobs.report import Report
+from barnabas.pipeline.jobs.inputs import JobSource
+from barnabas.pipeline.jobs.reports.report import Report
 from barnabas.pipeline.jobs.restore import RestoreConfig
-from barnabas.pipeline.link import Link
 from tests.harness.confluent_client import Confluent
 
 
@@ -25,7 +25,7 @@ from tests.harness.confluent_client import Confluent
 def test_a_topic_goes_into_an_archive_and_back_into_a_topic(
     spark: SparkSession,
     cluster: Cluster,
-    link: Link,
+    client: BlockingClient,
     filled: Callable[..., str],
     read: Callable[..., DataFrame],
     group: str,
@@ -33,7 +33,7 @@ def test_a_topic_goes_into_an_archive_and_back_into_a_topic(
 ) -> None:
     topic = filled(50)
     out = str(tmp_path / "archive")
-    source = Source(bootstrap=cluster.bootstrap)
+    source = JobSource(bootstrap=cluster.bootstrap)
 
     def archived(task: str) -> Report:
         return archive.run(
@@ -44,7 +44,7 @@ def test_a_topic_goes_into_an_archive_and_back_into_a_topic(
     assert report.figures["records"] == 50
     assert report.exit_code == 0
     back = {TopicPartition(topic, 0): 1}
-    link.run(cluster_calls.commit(link.cluster, group, back))
+    client.run(cluster_requests.commit(client.cluster, group, back))
     assert archived(CHECK).exit_code == 1
     archived(REPAIR)
     assert archived(CHECK).exit_code == 0

@@ -10,12 +10,12 @@ from pyspark.sql import SparkSession
 
 from barnabas.client.cluster import TopicPartition
 from barnabas.console.development.cluster import Cluster
-from barnabas.pipeline import cluster_calls
+from barnabas.pipeline import cluster_requests
+from barnabas.pipeline.blocking_client import BlockingClient
 from barnabas.pipeline.jobs import bulk_reset
 from barnabas.pipeline.jobs.bulk_reset import EARLIEST, BulkResetConfig
-from barnabas.pipeline.jobs.inputs import Source, UsageProblem
-from barnabas.pipeline.jobs.report import Report
-from barnabas.pipeline.link import Link
+from barnabas.pipeline.jobs.inputs import JobSource, UsageProblem
+from barnabas.pipeline.jobs.reports.report import Report
 
 Fill = Callable[..., str]
 Step = Callable[..., Report]
@@ -23,7 +23,9 @@ GROUPS = 6
 
 
 @pytest.fixture
-def committed(link: Link, filled: Fill, group: str) -> dict[str, dict[TopicPartition, int]]:
+def committed(
+    client: BlockingClient, filled: Fill, group: str
+) -> dict[str, dict[TopicPartition, int]]:
     """Groups at rest, at offsets of their own, by name."""
     topic = filled(40)
     offsets = {
@@ -31,13 +33,13 @@ def committed(link: Link, filled: Fill, group: str) -> dict[str, dict[TopicParti
         for number in range(GROUPS)
     }
     for name, its in offsets.items():
-        link.run(cluster_calls.commit(link.cluster, name, its, "kept"))
+        client.run(cluster_requests.commit(client.cluster, name, its, "kept"))
     return offsets
 
 
 @pytest.fixture
 def step(spark: SparkSession, cluster: Cluster, group: str, tmp_path: Path) -> Step:
-    source = Source(bootstrap=cluster.bootstrap, groups=f"^{group}-")
+    source = JobSource(bootstrap=cluster.bootstrap, groups=f"^{group}-")
     plan = str(tmp_path / "plan")
 
     def run(name: str, **options: object) -> Report:
@@ -48,17 +50,17 @@ def step(spark: SparkSession, cluster: Cluster, group: str, tmp_path: Path) -> S
 
 
 def test_a_reset_moves_groups_and_its_undo_puts_all_back(
-    link: Link, step: Step, committed: dict[str, dict[TopicPartition, int]]
+    client: BlockingClient, step: Step, committed: dict[str, dict[TopicPartition, int]]
 ) -> None:
     def now(name: str) -> dict[TopicPartition, int]:
-        return link.run(cluster_calls.committed(link.cluster, name))
+        return client.run(cluster_requests.committed(client.cluster, name))
 
     planned = step("plan", to_ms=EARLIEST, reason="bad deploy")
     assert planned.figures == {"groups": GROUPS, "planned": 2 * GROUPS}
     assert all(now(name) == offsets for name, offsets in committed.items()), "only planned"
     moved_on = next(iter(committed))
     elsewhere = dict.fromkeys(committed[moved_on], 33)
-    link.run(cluster_calls.commit(link.cluster, moved_on, elsewhere))
+    client.run(cluster_requests.commit(client.cluster, moved_on, elsewhere))
     applied = step("apply")
     assert applied.figures == {"groups": GROUPS, "done": 2 * GROUPS - 2, "moved": 2}
     assert applied.exit_code == 1

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from barnabas.console.ports import free_ports
+from barnabas.console.development.ports import free_ports
 from barnabas.pipeline.jobs.launch import JOBS
 
 PAGE = Path(__file__).parents[3] / "docs" / "pipeline-jobs.md"

@@ -12,12 +12,12 @@ from pyspark.sql import DataFrame, SparkSession
 from barnabas.client.cluster import TopicPartition
 from barnabas.coordinator.group_health import Verdict, evaluate_group
 from barnabas.pipeline.jobs import lag_history
-from barnabas.pipeline.jobs.as_of import logs_of
-from barnabas.pipeline.jobs.inputs import Source, UsageProblem
-from barnabas.pipeline.jobs.lag_frames import Span, by_group, history
+from barnabas.pipeline.jobs.history.lag_frames import WindowSpan, by_group, history
+from barnabas.pipeline.jobs.history.offsets_for_times import logs_of
+from barnabas.pipeline.jobs.inputs import JobSource, UsageProblem
 from barnabas.pipeline.jobs.lag_history import LagHistoryConfig
-from barnabas.pipeline.jobs.page import html
-from barnabas.pipeline.jobs.report import Timeline, as_json
+from barnabas.pipeline.jobs.reports.html_page import html
+from barnabas.pipeline.jobs.reports.report import Timeline, as_json
 
 from .histories import (
     COMMITS,
@@ -41,7 +41,7 @@ def frames(spark: SparkSession, world: World) -> tuple[DataFrame, DataFrame]:
 
 def test_windows_say_what_the_coordinator_says_on_random_histories(spark: SparkSession) -> None:
     world = random_world(seed=5, groups=12, minutes=30)
-    span = Span(since_ms=START_MS, until_ms=world.until_ms, window_ms=WINDOW_MS)
+    span = WindowSpan(since_ms=START_MS, until_ms=world.until_ms, window_ms=WINDOW_MS)
     commits, records = frames(spark, world)
     edges = {TopicPartition(topic, n): (start, end) for topic, n, start, end in world.edges}
     rows = history(commits, logs_of(records, edges), span).collect()
@@ -76,19 +76,19 @@ def test_a_group_is_as_bad_as_its_worst_partition(spark: SparkSession) -> None:
 
 
 @pytest.fixture
-def written(spark: SparkSession, tmp_path: Path) -> Source:
+def written(spark: SparkSession, tmp_path: Path) -> JobSource:
     """Files with the commits and records of one world."""
     commits, records = frames(spark, random_world(seed=9, groups=3, minutes=12))
     commits.selectExpr(
         "*", "timestamp_millis(ts_ms) commit_ts", "timestamp_millis(ts_ms) source_timestamp"
     ).drop("ts_ms").write.parquet(str(tmp_path / "commits"))
     records.write.parquet(str(tmp_path / "records"))
-    return Source(commits=str(tmp_path / "commits"), records=str(tmp_path / "records"))
+    return JobSource(commits=str(tmp_path / "commits"), records=str(tmp_path / "records"))
 
 
 @pytest.mark.nightly
 def test_the_report_and_the_rows_tell_of_the_same_groups(
-    spark: SparkSession, written: Source, tmp_path: Path
+    spark: SparkSession, written: JobSource, tmp_path: Path
 ) -> None:
     out = tmp_path / "rows"
     config = LagHistoryConfig(
@@ -109,7 +109,7 @@ def test_the_report_and_the_rows_tell_of_the_same_groups(
     assert "http:" not in page.replace("http://www.w3.org/2000/svg", "")
 
 
-def test_a_span_with_too_many_windows_is_refused(spark: SparkSession, written: Source) -> None:
+def test_a_span_with_too_many_windows_is_refused(spark: SparkSession, written: JobSource) -> None:
     config = LagHistoryConfig(source=written, since_ms=0)
     with pytest.raises(UsageProblem, match="change --window"):
         lag_history.run(spark, config)

@@ -8,9 +8,9 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from barnabas.client.cluster import TopicPartition
-from barnabas.pipeline.jobs import audit_rules
-from barnabas.pipeline.jobs.as_of import logs_of
-from barnabas.pipeline.jobs.audit_rules import CHANGES, RULES, Limits
+from barnabas.pipeline.jobs.history import audit_rules
+from barnabas.pipeline.jobs.history.audit_rules import CHANGES, RULES, AuditLimits
+from barnabas.pipeline.jobs.history.offsets_for_times import logs_of
 
 from .histories import COMMITS, RECORDS, START_MS, TOPIC
 
@@ -44,12 +44,12 @@ def steps(spark: SparkSession) -> DataFrame:
         spark.createDataFrame(records, RECORDS), {TopicPartition(TOPIC, 0): (START, END)}
     )
     frame = spark.createDataFrame(commits, COMMITS)
-    return audit_rules.steps_of(frame, logs, Limits()).persist()
+    return audit_rules.steps_of(frame, logs, AuditLimits()).persist()
 
 
 @pytest.fixture(scope="module")
 def found(steps: DataFrame) -> DataFrame:
-    return audit_rules.findings(steps, list(RULES), Limits()).persist()
+    return audit_rules.findings(steps, list(RULES), AuditLimits()).persist()
 
 
 def test_each_rule_finds_what_it_is_for(found: DataFrame) -> None:

@@ -11,14 +11,14 @@ from barnabas.client.admin.descriptions import Committed
 from barnabas.client.client_config import ClientConfig
 from barnabas.client.cluster import TopicPartition
 from barnabas.console.development.cluster import Cluster
-from barnabas.pipeline import cluster_calls
+from barnabas.pipeline import cluster_requests
+from barnabas.pipeline.blocking_client import BlockingClient
 from barnabas.pipeline.jobs import lag_history, offset_audit
-from barnabas.pipeline.jobs.audit_rules import BY_HAND
-from barnabas.pipeline.jobs.inputs import Source
-from barnabas.pipeline.jobs.kept import Kept
+from barnabas.pipeline.jobs.history.audit_rules import BY_HAND
+from barnabas.pipeline.jobs.inputs import JobSource
 from barnabas.pipeline.jobs.lag_history import LagHistoryConfig
 from barnabas.pipeline.jobs.offset_audit import OffsetAuditConfig
-from barnabas.pipeline.link import Link
+from barnabas.pipeline.jobs.spark_session.persisted_frames import PersistedFrames
 from barnabas.protocol.audit_topic import tool_client_id
 from tests.harness.waiting import eventually
 
@@ -26,13 +26,13 @@ Fill = Callable[..., str]
 
 
 def test_the_history_of_a_group_ends_with_its_lag_of_now(
-    spark: SparkSession, cluster: Cluster, link: Link, filled: Fill, group: str
+    spark: SparkSession, cluster: Cluster, client: BlockingClient, filled: Fill, group: str
 ) -> None:
     topic = filled(30)
     for offset in (4, 9):
         committed = {TopicPartition(topic, 0): offset, TopicPartition(topic, 1): 15}
-        link.run(cluster_calls.commit(link.cluster, group, committed))
-    source = Source(bootstrap=cluster.bootstrap, groups=f"^{group}$")
+        client.run(cluster_requests.commit(client.cluster, group, committed))
+    source = JobSource(bootstrap=cluster.bootstrap, groups=f"^{group}$")
     report = lag_history.run(spark, LagHistoryConfig(source=source, window_ms=1_000))
     (table,) = report.tables
     (row,) = table.rows
@@ -43,24 +43,24 @@ def test_the_history_of_a_group_ends_with_its_lag_of_now(
 
 
 def test_an_audit_tells_what_was_done_by_hand(
-    spark: SparkSession, cluster: Cluster, link: Link, filled: Fill, group: str
+    spark: SparkSession, cluster: Cluster, client: BlockingClient, filled: Fill, group: str
 ) -> None:
     topic = filled(30)
     place = TopicPartition(topic, 0)
-    link.run(cluster_calls.commit(link.cluster, group, {place: 12}))
+    client.run(cluster_requests.commit(client.cluster, group, {place: 12}))
 
     async def reset() -> None:
         config = ClientConfig(client_id=tool_client_id("c0ffee", "again, please"))
         async with Admin.of(cluster.bootstrap, config) as admin:
             await admin.alter_offsets(group, {place: Committed(offset=3)})
 
-    link.run(reset())
-    source = Source(bootstrap=cluster.bootstrap, groups=f"^{group}$")
+    client.run(reset())
+    source = JobSource(bootstrap=cluster.bootstrap, groups=f"^{group}$")
     config = OffsetAuditConfig(source=source, rules=("rewind", BY_HAND))
 
     def found() -> dict[str, tuple[object, ...]]:
-        with Kept() as kept:
-            rows = offset_audit.findings(spark, config, kept).collect()
+        with PersistedFrames() as persisted:
+            rows = offset_audit.findings(spark, config, persisted).collect()
         return {r.rule: (r.severity, r.from_offset, r.to_offset, r.evidence) for r in rows}
 
     def both() -> dict[str, tuple[object, ...]]:

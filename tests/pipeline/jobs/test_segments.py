@@ -10,8 +10,8 @@ from pyspark.sql import SparkSession
 
 from barnabas.pipeline.jobs import segments
 from barnabas.pipeline.jobs.inputs import UsageProblem
-from barnabas.pipeline.jobs.report import Report
-from barnabas.pipeline.jobs.segment_checks import check
+from barnabas.pipeline.jobs.log_directories.segment_checks import check
+from barnabas.pipeline.jobs.reports.report import Report
 from barnabas.pipeline.jobs.segments import SegmentsConfig
 from barnabas.pipeline.source.segment_files import SegmentFile, find_segments
 from barnabas.protocol.log_files.index_entries import OFFSET_ENTRY

@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 from barnabas.pipeline.frames import read_segments
 from barnabas.pipeline.jobs import segments
 from barnabas.pipeline.jobs.inputs import UsageProblem
-from barnabas.pipeline.jobs.segment_compaction import Rules, compact
+from barnabas.pipeline.jobs.log_directories.segment_compaction import CompactionConfig, compact
 from barnabas.pipeline.jobs.segments import SegmentsConfig
 from barnabas.pipeline.source.segment_files import find_segments
 from barnabas.protocol.records.compaction.offset_map import ENTRY_BYTES
@@ -44,7 +44,7 @@ async def compacted(rig: Compacting, out: Path, **others: object) -> dict[str, A
     await rig.close()
     (directory,) = rig.directory.glob("t-*")
     return compact(
-        directory, find_segments([str(directory)]), Rules(out=str(out), **RULES | others)
+        directory, find_segments([str(directory)]), CompactionConfig(out=str(out), **RULES | others)
     )
 
 
@@ -63,16 +63,16 @@ def contents(directory: Path) -> dict[Path, tuple[bytes, int]]:
 
 def fill(rig: Compacting, seed: int) -> list[Pair]:
     """Keys written again and again, tombstones among them; what was acknowledged, in order."""
-    chance = random.Random(seed)
+    rng = random.Random(seed)
     pairs: list[Pair] = []
     for number in range(60):
         its: list[Pair] = [
-            (b"k%d" % chance.randrange(20), chance.choice((None, b"v%d" % number)))
-            for _ in range(chance.randrange(1, 8))
+            (b"k%d" % rng.randrange(20), rng.choice((None, b"v%d" % number)))
+            for _ in range(rng.randrange(1, 8))
         ]
-        rig.put(*its, codec=chance.randrange(5))
+        rig.put(*its, codec=rng.randrange(5))
         pairs += its
-        if chance.random() < 0.2:
+        if rng.random() < 0.2:
             rig.roll()
     return pairs
 
@@ -149,7 +149,9 @@ async def test_a_log_with_records_without_key_or_with_damage_is_told_and_not_cop
     data = bytearray(path.read_bytes())
     data[70] ^= 1
     path.write_bytes(data)
-    damaged = compact(path.parent, find_segments([str(path)]), Rules(out=str(tmp_path), **RULES))
+    damaged = compact(
+        path.parent, find_segments([str(path)]), CompactionConfig(out=str(tmp_path), **RULES)
+    )
     assert "at byte 0" in damaged["bad"]
     assert not (tmp_path / "out").exists()
     assert not any(name.startswith(".t-0") for name in rig.files.list_directory(tmp_path))

@@ -11,8 +11,8 @@ import pytest
 
 from barnabas.client.cluster import TopicPartition
 from barnabas.console.development.cluster import Cluster
-from barnabas.pipeline import cluster_calls
-from barnabas.pipeline.link import Link
+from barnabas.pipeline import cluster_requests
+from barnabas.pipeline.blocking_client import BlockingClient
 
 from .standalone_cluster import StandaloneCluster, bare_python, job
 
@@ -38,7 +38,7 @@ def test_the_interpreter_of_executors_does_not_know_us(python: Path) -> None:
 
 def test_a_job_runs_on_two_workers_that_were_sent_our_package(
     cluster: Cluster,
-    link: Link,
+    client: BlockingClient,
     filled: Callable[..., str],
     group: str,
     tmp_path: Path,
@@ -47,7 +47,7 @@ def test_a_job_runs_on_two_workers_that_were_sent_our_package(
 ) -> None:
     topic = filled(30)
     committed = {TopicPartition(topic, partition): 9 for partition in range(2)}
-    link.run(cluster_calls.commit(link.cluster, group, committed))
+    client.run(cluster_requests.commit(client.cluster, group, committed))
     report, page, log = tmp_path / "report.json", tmp_path / "report.html", tmp_path / "job.log"
     code = job(
         ["lag-history", "--master", workers.url, "--bootstrap", cluster.bootstrap,

@@ -14,12 +14,12 @@ from barnabas.client.cluster import TopicPartition
 from barnabas.client.zookeeper.interface import ZooKeeper, read_if_any
 from barnabas.client.zookeeper.kazoo_session import connect
 from barnabas.console.development.cluster import Cluster
-from barnabas.pipeline import cluster_calls
+from barnabas.pipeline import cluster_requests
+from barnabas.pipeline.blocking_client import BlockingClient
 from barnabas.pipeline.jobs import zk_migrate
-from barnabas.pipeline.jobs.inputs import Source
-from barnabas.pipeline.jobs.report import Report
+from barnabas.pipeline.jobs.inputs import JobSource
+from barnabas.pipeline.jobs.reports.report import Report
 from barnabas.pipeline.jobs.zk_migrate import ZkMigrateConfig
-from barnabas.pipeline.link import Link
 from barnabas.protocol.zookeeper import znodes
 
 Fill = Callable[..., str]
@@ -31,9 +31,9 @@ Offsets = dict[str, dict[int, tuple[int | None, int | None]]]
 class BothStores:
     """Writes and reads offsets as consumers would."""
 
-    def __init__(self, cluster: Cluster, link: Link, topic: str) -> None:
+    def __init__(self, cluster: Cluster, client: BlockingClient, topic: str) -> None:
         self._cluster = cluster
-        self._link = link
+        self._client = client
         self._topic = topic
 
     def write(self, offsets: Offsets) -> None:
@@ -51,7 +51,7 @@ class BothStores:
                 for partition, (_, offset) in partitions.items()
                 if offset is not None
             }
-            self._link.run(cluster_calls.commit(self._link.cluster, group, committed))
+            self._client.run(cluster_requests.commit(self._client.cluster, group, committed))
 
     def read(self, like: Offsets) -> Offsets:
         async def read(zookeeper: ZooKeeper) -> dict[tuple[str, int], int | None]:
@@ -66,7 +66,7 @@ class BothStores:
         in_zookeeper = self.ask(read)
         offsets: Offsets = {}
         for group, partitions in like.items():
-            committed = self._link.run(cluster_calls.committed(self._link.cluster, group))
+            committed = self._client.run(cluster_requests.committed(self._client.cluster, group))
             offsets[group] = {
                 each: (in_zookeeper[group, each], committed.get(TopicPartition(self._topic, each)))
                 for each in partitions
@@ -85,14 +85,14 @@ class BothStores:
 
 
 @pytest.fixture
-def stores(cluster: Cluster, link: Link, filled: Fill) -> BothStores:
-    return BothStores(cluster, link, filled(1, count=3))
+def stores(cluster: Cluster, client: BlockingClient, filled: Fill) -> BothStores:
+    return BothStores(cluster, client, filled(1, count=3))
 
 
 @pytest.fixture
 def step(spark: SparkSession, cluster: Cluster, group: str, tmp_path: Path) -> Step:
     def run(name: str) -> Report:
-        source = Source(bootstrap=cluster.bootstrap, groups=f"^{group}")
+        source = JobSource(bootstrap=cluster.bootstrap, groups=f"^{group}")
         config = ZkMigrateConfig(
             step=name,
             plan=str(tmp_path / "plan"),

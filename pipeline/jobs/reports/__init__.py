@@ -1,0 +1,1 @@
+"""What a job found, as JSON and as a page with charts; and its progress while it runs."""

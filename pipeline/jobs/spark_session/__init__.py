@@ -1,0 +1,1 @@
+"""What jobs do with the session of Spark: our package, shuffles, persisted frames."""

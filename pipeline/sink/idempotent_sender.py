@@ -1,0 +1,255 @@
+"""Records sent by one task under one producer id, so that a second run sends nothing twice.
+
+Batches are cut the same way from the same rows, and one at a time is under way to a partition.
+So a task that runs again asks each leader what it has last seen of the producer id, leaves out
+what came before that batch, and sends the batch again: the leader knows it, and acknowledges it
+once it is replicated. Source: docs/spec/pipeline.md §2; docs/spec/log.md §7; KIP-98, KIP-664.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import defaultdict
+from collections.abc import Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from random import Random
+from typing import Final, NamedTuple
+
+from barnabas.client.cluster import Cluster, TopicPartition
+from barnabas.client.errors import KafkaError, raise_for
+from barnabas.client.retry import Attempts
+from barnabas.pipeline.blocking_client import BlockingClient
+from barnabas.pipeline.cluster_requests import partitions_of
+from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.hashing import keyed_partition
+from barnabas.protocol.messages import describe_producers, init_producer_id, produce
+from barnabas.protocol.records.builder import Pair, build_batch, build_batch_of
+from barnabas.protocol.records.record import HeaderPair, Record
+
+Headers = tuple[HeaderPair, ...]
+
+_ALL: Final = -1
+_PER_RECORD_BYTES: Final = 24
+"""More than a record needs besides key, value and headers."""
+_NOTHING: Final = -1
+
+
+class ProducerIdentity(NamedTuple):
+    """What a broker knows a producer by."""
+
+    producer_id: int
+    epoch: int
+
+
+@dataclass(slots=True)
+class _PartitionQueue:
+    """What is on its way to one partition."""
+
+    last_known: int
+    """The sequence number the leader saw last before this run; -1 for none."""
+    sequence: int = 0
+    """Of the first record gathered."""
+    pairs: list[Pair] = field(default_factory=list)
+    """Keys and values gathered for the next batch."""
+    headers: list[Headers] = field(default_factory=list)
+    """Of as many records, or none at all where no record has any."""
+    size: int = 0
+    under_way: Future[None] | None = None
+
+
+async def new_identity(cluster: Cluster) -> ProducerIdentity:
+    """A producer id that nobody else has."""
+    request = init_producer_id.InitProducerIdRequest(
+        transactional_id=None, transaction_timeout_ms=60_000
+    )
+    answer = await cluster.to_any(request, lambda answer: [answer.error_code])
+    raise_for(answer.error_code)
+    return ProducerIdentity(answer.producer_id, answer.producer_epoch)
+
+
+class IdempotentSender:
+    """Sends the records of one task in the order they come; call :meth:`finish` at the end."""
+
+    def __init__(
+        self,
+        client: BlockingClient,
+        identity: ProducerIdentity,
+        *,
+        is_second_run: bool,
+        codec: int,
+        batch_bytes: int,
+        timeout_ms: int,
+        task: int,
+    ) -> None:
+        """``task`` says where records without a key go first; the same number, the same places."""
+        self._client = client
+        self._identity = identity
+        self._is_second_run = is_second_run
+        self._codec = codec
+        self._batch_bytes = batch_bytes
+        self._timeout_ms = timeout_ms
+        self._task = task
+        self._queues: dict[tuple[str, int], _PartitionQueue] = {}
+        self._counts: dict[str, int] = {}
+        self._sticky: dict[str, int] = defaultdict(lambda: task)
+        self.sent = 0
+        """Records sent or known to be there."""
+
+    def add(
+        self,
+        topic: str,
+        partition: int | None,
+        key: bytes | None,
+        value: bytes | None,
+        headers: Headers = (),
+    ) -> None:
+        """Take one record; a full batch goes on its way. Raises KafkaError."""
+        place = (topic, self._placed(topic, key) if partition is None else partition)
+        queue = self._queues.get(place) or self._open(place)
+        if headers and not queue.headers:
+            queue.headers = [()] * len(queue.pairs)
+        queue.pairs.append((key, value))
+        queue.size += len(key or b"") + len(value or b"") + _PER_RECORD_BYTES
+        if queue.headers or headers:
+            queue.headers.append(headers)
+            queue.size += sum(len(name) + len(data or b"") + 10 for name, data in headers)
+        self.sent += 1
+        if queue.size >= self._batch_bytes:
+            self._dispatch(TopicPartition(*place), queue)
+            if partition is None and key is None:
+                self._sticky[topic] += 1
+
+    def finish(self) -> None:
+        """Send what is left; return when everything is acknowledged by all in-sync replicas."""
+        for place, queue in self._queues.items():
+            if queue.pairs:
+                self._dispatch(TopicPartition(*place), queue)
+        for queue in self._queues.values():
+            _await(queue)
+
+    def _placed(self, topic: str, key: bytes | None) -> int:
+        """Where a record goes that does not say so itself."""
+        count = self._counts.get(topic) or self._partitions(topic)
+        if key is None:
+            return self._sticky[topic] % count
+        return keyed_partition(key, count)
+
+    def _partitions(self, topic: str) -> int:
+        if topic not in self._counts:
+            places = self._client.run(partitions_of(self._client.cluster, [topic], creates=True))
+            self._counts[topic] = len(places)
+        return self._counts[topic]
+
+    def _open(self, wanted: tuple[str, int]) -> _PartitionQueue:
+        place = TopicPartition(*wanted)
+        if not 0 <= place.partition < self._partitions(place.topic):
+            where = f"{place.topic}-{place.partition}"
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, where)
+        last_known = _NOTHING
+        if self._is_second_run:
+            asked = last_sequence(self._client.cluster, place, self._identity)
+            last_known = self._client.run(asked)
+        self._queues[place] = _PartitionQueue(last_known)
+        return self._queues[place]
+
+    def _dispatch(self, place: TopicPartition, queue: _PartitionQueue) -> None:
+        """Send the batch gathered unless the leader had it, and the one after it, already."""
+        pairs, queue.pairs, queue.size = queue.pairs, [], 0
+        headers, queue.headers = queue.headers, []
+        first, queue.sequence = queue.sequence, queue.sequence + len(pairs)
+        if queue.sequence - 1 < queue.last_known:
+            return
+        batch = self._built(pairs, headers, first)
+        _await(queue)
+        queue.under_way = self._client.start(
+            send(self._client.cluster, place, batch, self._timeout_ms)
+        )
+
+    def _built(self, pairs: Sequence[Pair], headers: Sequence[Headers], sequence: int) -> bytearray:
+        now_ms = time.time_ns() // 1_000_000
+        producer_id, epoch = self._identity
+        if not headers:
+            return build_batch(
+                pairs,
+                timestamp_ms=now_ms,
+                codec=self._codec,
+                producer_id=producer_id,
+                producer_epoch=epoch,
+                base_sequence=sequence,
+            )
+        records = [
+            Record(number, now_ms, *pair, each)
+            for number, (pair, each) in enumerate(zip(pairs, headers, strict=True))
+        ]
+        return build_batch_of(
+            records,
+            codec=self._codec,
+            producer_id=producer_id,
+            producer_epoch=epoch,
+            base_sequence=sequence,
+        )
+
+
+async def last_sequence(cluster: Cluster, place: TopicPartition, identity: ProducerIdentity) -> int:
+    """The sequence number that the leader of a partition saw last of a producer; -1 for none."""
+    topic = describe_producers.Topic(name=place.topic, partition_indexes=[place.partition])
+    request = describe_producers.DescribeProducersRequest(topics=[topic])
+    answer = await cluster.to_leader(
+        place, request, lambda answer: [answer.topics[0].partitions[0].error_code]
+    )
+    found = answer.topics[0].partitions[0]
+    raise_for(found.error_code, found.error_message)
+    for each in found.active_producers:
+        if each.producer_id == identity.producer_id:
+            return int(each.last_sequence)
+    return _NOTHING
+
+
+async def send(cluster: Cluster, place: TopicPartition, batch: bytearray, timeout_ms: int) -> None:
+    """Have a batch appended and replicated; a batch that the leader knows already is fine.
+
+    Raises KafkaError, when waiting does not help or no longer than ``timeout_ms``.
+    """
+    clock = asyncio.get_running_loop().time
+    attempts = Attempts(cluster.config, Random(), clock())  # noqa: S311 - spreads retries
+    deadline = clock() + timeout_ms / 1000
+    partition = produce.Partition(index=place.partition, records=batch)
+    request = produce.ProduceRequest(
+        acks=_ALL,
+        timeout_ms=cluster.config.request_timeout_ms,
+        topic_data=[produce.Topic(name=place.topic, partition_data=[partition])],
+    )
+    while True:
+        failure = await _attempted(cluster, place, request)
+        if failure is None:
+            return
+        if not failure.retriable or clock() >= deadline:
+            raise failure
+        cluster.forget_leaders([place])
+        await asyncio.sleep(attempts.pause_after(failure.code, clock()) or 1.0)
+
+
+async def _attempted(
+    cluster: Cluster, place: TopicPartition, request: produce.ProduceRequest
+) -> KafkaError | None:
+    where = f"{place.topic}-{place.partition}"
+    try:
+        leaders = await cluster.leaders([place])
+        if place not in leaders:
+            return KafkaError(ErrorCode.LEADER_NOT_AVAILABLE, where)
+        answer = await cluster.ask(leaders[place], request)
+    except KafkaError as error:
+        return error
+    result = answer.responses[0].partition_responses[0]
+    if result.error_code in (ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER):
+        return None
+    return KafkaError(result.error_code, f"{where}: {result.error_message or 'refused'}")
+
+
+def _await(queue: _PartitionQueue) -> None:
+    """Wait for the batch under way, if there is one; raises what it raised."""
+    if queue.under_way is not None:
+        queue.under_way.result()
+        queue.under_way = None
