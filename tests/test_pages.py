@@ -1,6 +1,6 @@
 """Every example of README.md and docs/ runs after the README's, by itself and in any order.
 
-What a block may rely on: tests/harness/pages.py.
+What a block may rely on: tests/harness/page_examples.py.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from kazoo.client import KazooClient
 
 from barnabas.client.admin.admin import Admin
 from barnabas.console.development.cluster import Cluster
-from tests.harness.pages import ROOT, Example, Reader, blocks, examples, pages
-from tests.harness.steady import STEADY
+from tests.harness.page_examples import ROOT, Example, Reader, blocks, examples, pages
+from tests.harness.steady_settings import STEADY
 
 README = ROOT / "README.md"
 CONSUMERS = "/consumers"
-ELSEWHERE = {
+TRIED_BY_OTHER_TESTS = {
     ("README.md", "make demo"): "tests/console/development/test_cluster.py; the tests themselves",
     ("README.md", "pip install"): "tests/plugin/test_installation.py; `up` in tests/console",
     ("README.md", "barnabas broker"): "tests/broker: nodes that run until a signal",
@@ -48,10 +48,12 @@ ELSEWHERE = {
 def is_run_here(example: Example) -> bool:
     block = example[0]
     page = str(block.page.relative_to(ROOT))
-    return not any(page == at and block.text.startswith(begin) for at, begin in ELSEWHERE)
+    return not any(
+        page == at and block.text.startswith(begin) for at, begin in TRIED_BY_OTHER_TESTS
+    )
 
 
-EVERY = [each for page in pages() for each in examples(page) if is_run_here(each)]
+EVERY = [example for page in pages() for example in examples(page) if is_run_here(example)]
 
 
 @pytest.fixture(scope="module")
@@ -80,10 +82,10 @@ def leaves_something(example: Example) -> bool:
 
 async def _emptied(cluster: Cluster) -> None:
     async with Admin.of(cluster.bootstrap) as admin:
-        topics = [each.name for each in await admin.list_topics() if not each.is_internal]
+        topics = [topic.name for topic in await admin.list_topics() if not topic.is_internal]
         await admin.delete_topics(topics)
-        for each in await admin.list_groups():
-            await admin.delete_group(each.group)
+        for group in await admin.list_groups():
+            await admin.delete_group(group.group)
     await asyncio.to_thread(_forget_positions, cluster.zookeeper)
 
 
@@ -99,7 +101,7 @@ def _forget_positions(servers: str) -> None:
 
 @pytest.mark.parametrize(
     "example",
-    [each for each in examples(README) if is_run_here(each)],
+    [example for example in examples(README) if is_run_here(example)],
     ids=lambda example: example[0].name,
 )
 async def test_every_example_of_the_readme_runs(example: Example, reader: Reader) -> None:
@@ -123,16 +125,16 @@ async def test_all_examples_run_in_any_order_after_the_readme(
         try:
             await reader.run(example)
         except BaseException as error:
-            before = ", ".join(each[0].name for each in order[:number])
+            before = ", ".join(earlier[0].name for earlier in order[:number])
             error.add_note(f"{example[0].name} with BARNABAS_SEED={seed}, behind: {before}")
             raise
 
 
 def test_what_does_not_run_here_is_there_and_has_its_place() -> None:
     found = [block for page in [README, *pages()] for block in blocks(page)]
-    for (page, begin), where in ELSEWHERE.items():
-        there = [each for each in found if str(each.page.relative_to(ROOT)) == page]
-        assert any(each.text.startswith(begin) for each in there), (page, begin)
+    for (page, begin), where in TRIED_BY_OTHER_TESTS.items():
+        there = [block for block in found if str(block.page.relative_to(ROOT)) == page]
+        assert any(block.text.startswith(begin) for block in there), (page, begin)
         for word in where.replace(":", " ").replace(";", " ").split():
             if word.startswith("tests/"):
                 assert (ROOT / word).exists(), word

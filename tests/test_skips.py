@@ -57,7 +57,7 @@ def test_what_compares_with_kafka_or_needs_a_program_skips_where_nothing_is_inst
     tmp_path: Path,
 ) -> None:
     files = (
-        "interop/test_every_format.py",
+        "interop/test_record_formats.py",
         "interop/test_java_tools.py",
         "interop/test_transactions_of_kafka.py",
         "client/admin/test_admin_on_kafka.py",
@@ -113,11 +113,11 @@ def test_ci_runs_again_without_tools_whatever_could_use_them() -> None:
     assert all(path.exists() for path in listed)
     tools = {ROOT / "console" / "java.py", ROOT / "tests" / "harness" / "needs.py"}
     for path in sorted((ROOT / "tests").rglob("test_*.py")):
-        is_listed = any(each == path or each in path.parents for each in listed)
+        is_listed = any(entry == path or entry in path.parents for entry in listed)
         if not is_listed and SPARK not in path.parents:
             files = loaded(path)
             assert not files & tools, f"add {path.relative_to(ROOT)} to {BARE.name}"
-            assert not any("shutil.which" in each.read_text() for each in files & in_tests(files))
+            assert not any("shutil.which" in file.read_text() for file in files & in_tests(files))
 
 
 def in_tests(files: set[Path]) -> set[Path]:
@@ -148,4 +148,4 @@ def imported(path: Path) -> list[Path]:
             base = f"{folder}.{node.module or ''}".strip(".") if node.level else node.module or ""
             names += [base, *(f"{base}.{alias.name}" for alias in node.names)]
     paths = {ROOT / f"{name.removeprefix('barnabas.').replace('.', '/')}.py" for name in names}
-    return [each for each in paths if each.exists()]
+    return [path for path in paths if path.exists()]

@@ -12,13 +12,13 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from tests.harness.confluent_client import Confluent
-from tests.harness.raw import Address, Closed, RawConnection
 from tests.harness.raw_calls import (
     NO_ERROR,
     commit_offsets,
     fetch_offsets,
     find_coordinator,
 )
+from tests.harness.raw_connection import Address, Closed, RawConnection
 from tests.harness.traffic import Activity
 from tests.harness.waiting import TooLate, eventually
 
@@ -255,8 +255,8 @@ class EnduranceLoad:
 
     def check(self) -> None:
         """Raise what ended a client before its time."""
-        for each in self.activities:
-            each.check()
+        for activity in self.activities:
+            activity.check()
 
     def take_waits(self) -> list[float]:
         """How long the probe's commits took since the last question, in seconds."""
@@ -273,7 +273,7 @@ class EnduranceLoad:
 
     def findings(self, bootstrap: str) -> list[str]:
         """Everything that must not be; asked when the load has ended."""
-        found = [f"refused: {one}" for each in self._writers.values() for one in each.refused]
+        found = [f"refused: {one}" for writer in self._writers.values() for one in writer.refused]
         for commits in (self._commits, self._probe):
             for group, acknowledged in commits.acknowledged.items():
                 now = self._committed(group)

@@ -24,16 +24,16 @@ from kazoo.exceptions import KazooException
 
 from barnabas.protocol.hashing import group_partition
 from benchmarks.cluster_view import OFFSETS_TOPIC, ClusterView
+from tests.chaos.load_of_every_client import EveryClient
+from tests.chaos.network_namespaces import Network
 from tests.crash.powered_disk import hide_mounts, why_not
 from tests.harness.waiting import eventually
 
-from . import networks
+from . import network_namespaces as networks
 from .campaign import SETTINGS, Tell
-from .every_client import EveryClient
 from .fault_kinds import DISKS, Kind, Planned, impossible, plan
 from .injectors import Injectors
 from .networked_cluster import NetworkedCluster
-from .networks import Network
 from .schedule import Aim
 from .trial import NODES, Trial, last_words, serious_in
 
@@ -208,7 +208,7 @@ class Resets(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         said = record.getMessage()
         words = ("Truncation detected", "out of range", "Resetting offset")
-        if any(each in said for each in words):
+        if any(phrase in said for phrase in words):
             self._tell(f"{time.monotonic():.1f} kafka-python: {said}")
 
 

@@ -13,7 +13,7 @@ from typing import Final
 
 from tests.crash import powered_disk
 
-from . import networks
+from . import network_namespaces as networks
 from .schedule import AIMS, Aim
 
 
@@ -62,15 +62,15 @@ def plan(
     seed: int, count: int, longest_s: float = 10.0, of: Sequence[Kind] = tuple(Kind)
 ) -> list[Planned]:
     """So many faults; each kind comes equally often. Half hit controller and coordinator in one."""
-    chance = random.Random(seed)
+    rng = random.Random(seed)
     found: list[Planned] = []
     while len(found) < count:
         kinds = list(of)
-        chance.shuffle(kinds)
+        rng.shuffle(kinds)
         for kind in kinds:
             aim = AIMS[len(found) % len(AIMS)]
             most = longest_s if kind in LONG else longest_s / 2
-            found.append(Planned(kind, aim, chance.uniform(1.0, most), chance.random()))
+            found.append(Planned(kind, aim, rng.uniform(1.0, most), rng.random()))
     return found[:count]
 
 

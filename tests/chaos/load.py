@@ -11,14 +11,15 @@ from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from typing import Final, Self
 
-from tests.harness.raw import Address
+from tests.chaos.offset_history_checks import History, Read, Write
+from tests.harness.raw_connection import Address
 from tests.harness.traffic import Activity
 
-from . import record_checks, registers
+from . import offset_history_checks as registers
+from . import record_checks
 from .offset_load import Committer, GroupReader, OffsetReader, histories
 from .record_checks import Place, Sent
 from .record_load import Aiokafka, GroupMember, Idempotent, Librdkafka, Member, OneTry
-from .registers import History, Read, Write
 
 OFFSETS: Final = "committed"
 """The topic whose offsets the simple committers commit; nobody writes to it."""
@@ -33,7 +34,7 @@ SHARED: Final = 3
 class Load:
     """Use it in a ``with``: it ends what it began, and then :meth:`findings` may be asked."""
 
-    def __init__(self, addresses: Sequence[Address], bootstrap: str, chance: random.Random) -> None:
+    def __init__(self, addresses: Sequence[Address], bootstrap: str, rng: random.Random) -> None:
         growing = [f"growing-{number}" for number in range(GROWING)]
         shared = [f"shared-{number}" for number in range(SHARED)]
         self.groups = [*growing, *shared]
@@ -45,7 +46,7 @@ class Load:
                 group,
                 index=index,
                 count=2,
-                chance=random.Random(chance.random()),
+                rng=random.Random(rng.random()),
             )
             for group in shared
             for index in range(2)
@@ -176,9 +177,9 @@ class Load:
         return found
 
 
-def fork(chance: random.Random) -> random.Random:
+def fork(rng: random.Random) -> random.Random:
     """Randomness for a thread of its own."""
-    return random.Random(chance.random())
+    return random.Random(rng.random())
 
 
 def _end_all(activities: Sequence[Activity]) -> None:

@@ -17,11 +17,10 @@ from barnabas.console.development.embedded_zookeeper import EmbeddedZooKeeper
 from barnabas.console.development.node import NodeProcess
 from barnabas.console.development.ports import LOOPBACK
 from barnabas.console.development.readiness_probe import wait_until_complete
+from tests.chaos.network_namespaces import HUB, Namespace, Network
 from tests.crash.powered_disk import Cut, PoweredDisk
-from tests.harness.raw import Address
+from tests.harness.raw_connection import Address
 from tests.harness.waiting import eventually
-
-from .networks import HUB, Namespace, Network
 
 DISK_BYTES: Final = 512 << 20
 """Blocks that were never written take no room."""

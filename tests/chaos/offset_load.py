@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
-from tests.harness.raw import Address, Closed, RawConnection, array, text
+from tests.chaos.offset_history_checks import NOTHING, History, Read, Write
 from tests.harness.raw_calls import (
     COORDINATOR_LOAD_IN_PROGRESS,
     NO_ERROR,
@@ -24,9 +24,8 @@ from tests.harness.raw_calls import (
     fetch_offsets,
     find_coordinator,
 )
+from tests.harness.raw_connection import Address, Closed, RawConnection, array, text
 from tests.harness.traffic import Activity
-
-from .registers import NOTHING, History, Read, Write
 
 PACE_S: Final = 0.02
 RETRY_S: Final = 0.02
@@ -41,7 +40,7 @@ WITHOUT_EFFECT: Final = {COORDINATOR_LOAD_IN_PROGRESS}
 class Committer(Activity):
     """Commits to one group, each time another offset with metadata that tells whose it is.
 
-    Offsets grow by one, or are any numbers where ``chance`` is given. One of several committers
+    Offsets grow by one, or are any numbers where ``rng`` is given. One of several committers
     of a group has a number of its own, ``index`` of ``count``, so that no offset comes twice.
     """
 
@@ -53,7 +52,7 @@ class Committer(Activity):
         *,
         index: int = 0,
         count: int = 1,
-        chance: random.Random | None = None,
+        rng: random.Random | None = None,
     ) -> None:
         super().__init__()
         self.group = group
@@ -64,7 +63,7 @@ class Committer(Activity):
         self._addresses = list(addresses)
         self._topic = topic
         self._numbers = itertools.count(index, count)
-        self._chance = chance
+        self._chance = rng
         self._asked = index
 
     def repeat(self) -> None:

@@ -17,14 +17,14 @@ from aiokafka.errors import KafkaError as AiokafkaError
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 
 from barnabas.client import KafkaError as OwnError
+from tests.chaos.offset_history_checks import Write
 from tests.harness.kafka_python_client import KafkaPythonError
-from tests.harness.raw import Address, Closed, RawConnection
 from tests.harness.raw_batches import sequenced_batch
 from tests.harness.raw_calls import NO_ERROR, leaders, produce
+from tests.harness.raw_connection import Address, Closed, RawConnection
 from tests.harness.traffic import Activity
 
 from .record_checks import Place, Sent
-from .registers import Write
 
 PACE_S: Final = 0.02
 BATCH: Final = 4

@@ -67,15 +67,15 @@ def schedule(
     faults: Sequence[Fault] = NODE_FAULTS,
 ) -> list[Round]:
     """So many rounds; each fault comes equally often, those of nodes with every aim."""
-    chance = random.Random(seed)
+    rng = random.Random(seed)
     found: list[Round] = []
     aims = itertools.cycle(AIMS)
     while len(found) < rounds:
         shuffled = list(faults)
-        chance.shuffle(shuffled)
+        rng.shuffle(shuffled)
         for fault in shuffled:
             aim = Aim.ENSEMBLE if fault in ZOOKEEPER_FAULTS else next(aims)
             most = longest_pause_s if fault in PAUSES else 2.0
             least = 1.0 if fault is Fault.STOP else 0.0
-            found.append(Round(fault, aim, chance.uniform(least, most), chance.random()))
+            found.append(Round(fault, aim, rng.uniform(least, most), rng.random()))
     return found[:rounds]

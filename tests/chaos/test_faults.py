@@ -17,7 +17,6 @@ import pytest
 
 from barnabas.console.development.embedded_zookeeper import EmbeddedZooKeeper
 from benchmarks.barnabas_node import ROOT
-from tests.chaos import networks
 from tests.chaos.fault_kinds import Kind, plan
 from tests.chaos.injectors import expire, session_password
 from tests.chaos.networked_cluster import DAY_NS, Disk, WallClock
@@ -25,6 +24,8 @@ from tests.chaos.schedule import Aim
 from tests.crash import powered_disk
 from tests.harness.needs import REMEDY
 from tests.harness.znodes import session
+
+from . import network_namespaces as networks
 
 needs_networks = pytest.mark.skipif(
     bool(networks.why_not()),
@@ -36,7 +37,7 @@ needs_disks = pytest.mark.skipif(
 )
 WIRES = """\
 import contextlib, json, socket
-from tests.chaos.networks import HUB, Network
+from tests.chaos.network_namespaces import HUB, Network
 
 def answers(place):
     with contextlib.suppress(OSError), socket.create_connection(place, 2.0):

@@ -15,15 +15,15 @@ from confluent_kafka.cimpl import NewTopic
 from barnabas.console.development.cluster import Cluster
 from barnabas.console.development.ports import LOOPBACK
 from benchmarks.cluster_view import OFFSETS_TOPIC, ClusterView
+from tests.chaos.offset_history_checks import Read
 from tests.chaos.offset_load import LateQuestions, commit_with_metadata
-from tests.chaos.registers import Read
-from tests.harness.raw import Address, Closed, RawConnection
 from tests.harness.raw_calls import (
     COORDINATOR_LOAD_IN_PROGRESS,
     NO_ERROR,
     NOT_COORDINATOR,
     find_coordinator,
 )
+from tests.harness.raw_connection import Address, Closed, RawConnection
 from tests.harness.waiting import eventually
 
 TOPIC = "t"
@@ -92,7 +92,9 @@ def told_by_a_replaced_coordinator(
         sleeper = nodes.addresses[number - 1]
         cluster.pause(number)
         try:
-            nodes.commit(groups, NEW, [each for each in nodes.addresses if each != sleeper])
+            nodes.commit(
+                groups, NEW, [address for address in nodes.addresses if address != sleeper]
+            )
             late = LateQuestions(sleeper, TOPIC, groups)
         finally:
             cluster.resume(number)

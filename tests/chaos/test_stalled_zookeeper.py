@@ -40,8 +40,8 @@ from benchmarks.zookeeper_servers import ZooKeepers
 from tests.chaos.offset_load import commit_with_metadata
 from tests.harness.coordinators import coordinator
 from tests.harness.needs import skip_without
-from tests.harness.raw import Address, Closed, RawConnection
 from tests.harness.raw_calls import NO_ERROR, find_coordinator
+from tests.harness.raw_connection import Address, Closed, RawConnection
 from tests.harness.waiting import eventually
 from tests.harness.znodes import data
 

@@ -19,14 +19,14 @@ from kazoo.exceptions import KazooException
 from barnabas.console.development.ports import LOOPBACK
 from barnabas.protocol.hashing import group_partition
 from benchmarks.cluster_view import OFFSETS_TOPIC, ClusterView
+from tests.chaos.offset_history_checks import Read
 from tests.harness.confluent_client import Confluent
-from tests.harness.raw import Address, Closed, RawConnection
 from tests.harness.raw_calls import NO_ERROR, fetch_offsets, find_coordinator
+from tests.harness.raw_connection import Address, Closed, RawConnection
 from tests.harness.waiting import TooLate, eventually
 
 from .load import OFFSETS, PARTITIONS, RECORDS, Load
 from .record_checks import Place, differences
-from .registers import Read
 
 NODES: Final = 3
 RECOVERY_S: Final = 180.0

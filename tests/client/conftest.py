@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from barnabas.console.development.cluster import Cluster
-from tests.harness.steady import STEADY
+from tests.harness.steady_settings import STEADY
 
 
 @pytest.fixture(scope="session")

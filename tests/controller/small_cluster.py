@@ -26,8 +26,8 @@ from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages import leader_and_isr, stop_replica, update_metadata
 from barnabas.protocol.zookeeper import znodes
 from tests.harness.fixed_peers import FixedPeers
-from tests.sim.sim_zookeeper import SimEnsemble, SimZooKeeper
 from tests.sim.simulated_files import SimulatedFiles
+from tests.sim.simulated_zookeeper import SimEnsemble, SimZooKeeper
 
 Partition = tuple[str, int]
 BOTH = ("broker", "coordinator")

@@ -19,8 +19,8 @@ from barnabas.client.zookeeper.interface import ZooKeeper
 from barnabas.protocol.settings import ConfigError
 from barnabas.protocol.zookeeper import znodes
 from tests.controller.small_cluster import SmallCluster
-from tests.sim.sim_zookeeper import SimEnsemble
 from tests.sim.simulated_files import SimulatedFiles
+from tests.sim.simulated_zookeeper import SimEnsemble
 
 OURS = "ours-ours-ours-ours-ou"
 

@@ -21,7 +21,7 @@ from barnabas.client.zookeeper.interface import (
     Stat,
 )
 from barnabas.protocol.zookeeper import znodes
-from tests.sim.sim_zookeeper import SimEnsemble, SimZooKeeper
+from tests.sim.simulated_zookeeper import SimEnsemble, SimZooKeeper
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from barnabas.broker.lifecycle.registration import SessionRenewal
 from barnabas.broker.settings.topic_configs import TopicConfigs
 from barnabas.client.zookeeper.interface import ConnectionLost
 from barnabas.protocol.zookeeper import znodes
-from tests.sim.sim_zookeeper import SimEnsemble
+from tests.sim.simulated_zookeeper import SimEnsemble
 
 Step = Callable[[], Awaitable[None]]
 

@@ -17,7 +17,7 @@ from barnabas.broker.liveness.lease import TimedLease
 from barnabas.broker.liveness.voter_set import ZOOKEEPER_ALONE, VoterSet
 from barnabas.broker.settings.liveness_settings import BeaconTimes
 from barnabas.protocol.zookeeper import znodes
-from tests.sim.sim_zookeeper import SimEnsemble
+from tests.sim.simulated_zookeeper import SimEnsemble
 
 TIMES = BeaconTimes()
 T = TIMES.timeout

@@ -11,7 +11,7 @@ from barnabas.broker.controller.voters_znode import VotersZnode
 from barnabas.broker.liveness.voter_set import ZOOKEEPER_ALONE, VoterSet
 from barnabas.client.zookeeper.interface import BadVersion, MultiFailed, NodeExists
 from barnabas.protocol.zookeeper import znodes
-from tests.sim.sim_zookeeper import SimEnsemble, SimZooKeeper
+from tests.sim.simulated_zookeeper import SimEnsemble, SimZooKeeper
 
 THREE = VoterSet(frozenset({1, 2, 3}), 18.0)
 HOSTILE = [

@@ -15,7 +15,7 @@ from barnabas.broker.lifecycle.node_identity import create_persistent_znodes
 from barnabas.broker.metadata.metadata_cache import Snapshot
 from barnabas.coordinator.ports import OFFSETS_TOPIC
 from barnabas.protocol.zookeeper import znodes
-from tests.sim.sim_zookeeper import SimEnsemble
+from tests.sim.simulated_zookeeper import SimEnsemble
 
 PATH = "/brokers/topics/__consumer_offsets"
 SEVEN = znodes.TopicAssignment(partitions=dict.fromkeys(range(7), (1,))).to_json()

@@ -60,7 +60,7 @@ CHECKS: dict[str, tuple[str, ...]] = {
         "coordinator/test_offset_commit.py::test_a_commit_that_does_not_fit_into_a_batch_fails_alone",
     ),
     "C2.5": (
-        "interop/test_changing_hands.py::test_records_and_commits_pass_to_apache_kafka_and_back",
+        "interop/test_log_handover.py::test_records_and_commits_pass_to_apache_kafka_and_back",
     ),
     "C3.1": (
         "coordinator/test_offset_commit.py"

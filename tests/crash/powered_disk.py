@@ -85,7 +85,7 @@ class PoweredDisk:
 
     def mount(self, options: str = ORDERED) -> None:
         """Give it power; the journal is replayed."""
-        arguments = [os.fsencode(each) for each in (self._device, self.root, "ext4")]
+        arguments = [os.fsencode(argument) for argument in (self._device, self.root, "ext4")]
         _check(_libc.mount(*arguments, 0, options.encode()), "mount")
         self._is_mounted = True
 

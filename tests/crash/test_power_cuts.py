@@ -33,7 +33,13 @@ def test_a_log_is_a_prefix_of_what_was_appended_after_every_power_cut(
     tmp_path: Path, cycles: int
 ) -> None:
     kept = tmp_path / "kept"
-    command = [sys.executable, "-m", "tests.crash.bench", f"--cycles={cycles}", f"--keep={kept}"]
+    command = [
+        sys.executable,
+        "-m",
+        "tests.crash.power_cuts",
+        f"--cycles={cycles}",
+        f"--keep={kept}",
+    ]
     for _ in range(TRIES):  # on a busy machine all processes may die before anything is durable
         done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stdout + done.stderr
@@ -86,7 +92,7 @@ def test_the_checker_finds_losses_phantoms_and_mixtures(
 
 
 def test_the_checker_wants_all_but_the_last_batch_after_a_mere_kill(history: History) -> None:
-    six, seven = ({each: each for each in range(count)} for count in (6, 7))
+    six, seven = ({number: number for number in range(count)} for count in (6, 7))
     with pytest.raises(BrokenPromise, match="7 was written"):
         history.accept(0, 6, six, is_power_cut=False)
     assert history.accept(0, 7, seven, is_power_cut=False) == list(range(7))

@@ -168,7 +168,7 @@ class Writer:
 
     async def _write(self) -> None:
         self._logs.record_high_watermarks(
-            lambda: [(each.topic, 0, each.end_offset) for each in self._logs.logs()]
+            lambda: [(listed.topic, 0, listed.end_offset) for listed in self._logs.logs()]
         )
         actions = [
             *(self._append, self._flush, self._roll, self._truncate, self._pause),
@@ -191,7 +191,7 @@ class Writer:
         self._next_id += count
         size = self._random.randrange(VALUE_BYTES_MAX)
         built = build_batch(
-            [(b"%d" % (each % KEYS), b"%d." % each + bytes(size)) for each in ids],
+            [(b"%d" % (record_id % KEYS), b"%d." % record_id + bytes(size)) for record_id in ids],
             timestamp_ms=T0 + ids[0],
         )
         self.say("append", log.topic, base=log.end_offset - FIRST_OFFSETS[log.topic], ids=ids)
@@ -228,9 +228,11 @@ class Writer:
         self.say("begun", log.topic, offset=offset - FIRST_OFFSETS[log.topic])
 
     async def _retain(self, log: Log) -> None:
-        for each in self._logs.logs():
-            if each.topic != COMPACTED:
-                self.say("begin", each.topic, offset=each.end_offset - FIRST_OFFSETS[each.topic])
+        for listed in self._logs.logs():
+            if listed.topic != COMPACTED:
+                self.say(
+                    "begin", listed.topic, offset=listed.end_offset - FIRST_OFFSETS[listed.topic]
+                )
         await self._retention.run(self._logs.logs())
 
     async def _pause(self, log: Log) -> None:

@@ -27,7 +27,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.fuzz")
     parser.add_argument("--cases", type=int, default=10_000, help="for each target")
     parser.add_argument("--first", type=int, default=0, help="number of the first case")
-    names = [each.name for each in TARGETS]
+    names = [target.name for target in TARGETS]
     parser.add_argument("--only", choices=names, action="append", metavar="TARGET")
     parser.add_argument("--keep", action="store_true", help="put what is found into the corpus")
     parser.add_argument("--json", type=Path, help="write the results there")
@@ -48,9 +48,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 keep(found)
         sys.stdout.flush()
     if asked.json is not None:
-        rows = {"targets": [_row(each) for each in results]}
+        rows = {"targets": [_row(result) for result in results]}
         asked.json.write_text(json.dumps(rows, indent=1) + "\n")
-    return 1 if any(each.findings for each in results) else 0
+    return 1 if any(result.findings for result in results) else 0
 
 
 def _row(figures: Figures) -> dict[str, Any]:
@@ -59,7 +59,7 @@ def _row(figures: Figures) -> dict[str, Any]:
         "cases": figures.cases,
         "slowest_ms": round(figures.slowest_ms, 1),
         "most_bytes_per_byte": figures.most_bytes_per_byte,
-        "findings": [str(each) for each in figures.findings],
+        "findings": [str(finding) for finding in figures.findings],
     }
 
 

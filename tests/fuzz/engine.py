@@ -87,45 +87,45 @@ class Figures:
     findings: list[Found] = field(default_factory=list)
 
 
-def spoilt(chance: random.Random, seeds: Sequence[Seed], chosen: Seed) -> bytes:
+def spoilt(rng: random.Random, seeds: Sequence[Seed], chosen: Seed) -> bytes:
     """The chosen bytes after one to four changes; now and then blown up to 64 KiB."""
     data = bytearray(chosen.data)
-    for _ in range(chance.randint(1, 4)):
-        _change(chance, data, seeds)
-    if data and chance.random() < 0.01:
-        begin = chance.randrange(len(data))
-        part = data[begin : begin + chance.choice((1, 2, 4, 16, 64))]
-        data[begin:begin] = part * (chance.randrange(BYTES_MAX) // len(part))
+    for _ in range(rng.randint(1, 4)):
+        _change(rng, data, seeds)
+    if data and rng.random() < 0.01:
+        begin = rng.randrange(len(data))
+        part = data[begin : begin + rng.choice((1, 2, 4, 16, 64))]
+        data[begin:begin] = part * (rng.randrange(BYTES_MAX) // len(part))
     return bytes(data[:BYTES_MAX])
 
 
-def _change(chance: random.Random, data: bytearray, seeds: Sequence[Seed]) -> None:
-    place = chance.randint(0, len(data))
-    kind = chance.randrange(7)
+def _change(rng: random.Random, data: bytearray, seeds: Sequence[Seed]) -> None:
+    place = rng.randint(0, len(data))
+    kind = rng.randrange(7)
     if kind == 0 and place < len(data):
-        data[place] ^= 1 << chance.randrange(8)
+        data[place] ^= 1 << rng.randrange(8)
     elif kind == 1:
-        data[place : place + 4] = chance.randbytes(chance.randint(0, 8))
+        data[place : place + 4] = rng.randbytes(rng.randint(0, 8))
     elif kind == 2:
-        extreme = chance.choice(EXTREMES)
+        extreme = rng.choice(EXTREMES)
         data[place : place + len(extreme)] = extreme
     elif kind == 3:
-        data[place:place] = chance.choice(EXTREMES)
+        data[place:place] = rng.choice(EXTREMES)
     elif kind == 4:
-        del data[place : place + chance.randint(1, 16)]
+        del data[place : place + rng.randint(1, 16)]
     elif kind == 5:
-        data[place:place] = data[place : place + chance.randint(1, 64)]
+        data[place:place] = data[place : place + rng.randint(1, 64)]
     else:
-        other = chance.choice(seeds).data
-        begin = chance.randint(0, len(other))
+        other = rng.choice(seeds).data
+        begin = rng.randint(0, len(other))
         data[place:] = other[begin:]
 
 
 def case(target: Target, number: int) -> tuple[Seed, bytes]:
     """The input with this number."""
-    chance = random.Random(f"{target.name} {number}")
-    chosen = target.seeds[chance.randrange(len(target.seeds))]
-    return chosen, spoilt(chance, target.seeds, chosen)
+    rng = random.Random(f"{target.name} {number}")
+    chosen = target.seeds[rng.randrange(len(target.seeds))]
+    return chosen, spoilt(rng, target.seeds, chosen)
 
 
 def tried(target: Target, numbers: range, *, cpu_ms_max: float = CPU_MS_MAX) -> Figures:
@@ -185,9 +185,9 @@ def _traced(target: Target, seed: Seed, data: bytes, figures: Figures) -> str | 
         tracemalloc.stop()
     if what is not None:
         return what
-    each = (peak - BYTES_FREE) / max(1, len(data))
-    figures.most_bytes_per_byte = max(figures.most_bytes_per_byte, round(each, 1))
-    if each > target.memory_factor:
+    factor = (peak - BYTES_FREE) / max(1, len(data))
+    figures.most_bytes_per_byte = max(figures.most_bytes_per_byte, round(factor, 1))
+    if factor > target.memory_factor:
         return f"allocated {peak} bytes"
     return None
 

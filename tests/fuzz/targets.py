@@ -41,7 +41,7 @@ from barnabas.protocol.records.validate import ProduceRules, prepare
 from barnabas.protocol.records.work_limit import TooMuchWork, Work
 from barnabas.protocol.zookeeper import znodes
 from tests.fuzz.engine import Seed, Target
-from tests.harness.attacks import ATTACKS
+from tests.harness.hostile_requests import ATTACKS
 from tests.protocol.golden import document, kafka_bodies
 from tests.records import vectors
 
@@ -78,7 +78,7 @@ def responses() -> Sequence[Seed]:
 def _messages(
     classes: Any, made: Callable[[type, int], Callable[[bytes, int], Any]]
 ) -> Iterator[Seed]:
-    for message_class in sorted(classes, key=lambda each: each.__name__):
+    for message_class in sorted(classes, key=lambda message: message.__name__):
         readers: dict[int, Reads] = {}
         for body in kafka_bodies().get(message_class, []):
             version = body.version
@@ -96,7 +96,7 @@ def _from_start(decode: Callable[[bytes, int], object], data: bytes) -> None:
 
 def frames() -> Sequence[Seed]:
     """What arrives on a connection: torn at a place, cut into frames, their headers read."""
-    whole = [bytes.fromhex(each["frame_hex"]) for each in _golden()["messages"]]
+    whole = [bytes.fromhex(message["frame_hex"]) for message in _golden()["messages"]]
     known = [*whole[:80], *ATTACKS.values(), *STRANGERS.values()]
     read = refusing(_framed, CorruptRequest)
     answers = refusing(lambda data: frame.parse_response_header(data, 1), CorruptRequest)
@@ -141,7 +141,7 @@ def stored_values() -> Sequence[Seed]:
         consumer_protocol.subscribed_topics,
         audit_topic.parse_audit_value,
     ]
-    texts = [bytes.fromhex(each["hex"]) for each in _golden()["records"]]
+    texts = [bytes.fromhex(record["hex"]) for record in _golden()["records"]]
     texts.append(b'{"version":1,"kind":"reset","group":"g","topic":"t","partition":0,"offset":5}')
     return [
         Seed(f"{read.__name__} {place}", data, refusing(read, CorruptRequest))
@@ -239,12 +239,12 @@ def datagrams() -> Sequence[Seed]:
     )
     plain = refusing(codec.decode, BadBeacon)
     proven = refusing(lambda data: codec.decode(data + codec._hash(data)), BadBeacon)
-    bodies = [msgpack.packb((each.KIND, *astuple(each))) for each in messages]
+    bodies = [msgpack.packb((message.KIND, *astuple(message))) for message in messages]
     return [
-        *(Seed(type(each).__name__, codec.encode(each), plain) for each in messages),
+        *(Seed(type(message).__name__, codec.encode(message), plain) for message in messages),
         *(
-            Seed(f"{type(each).__name__}, proven", body, proven)
-            for each, body in zip(messages, bodies, strict=True)
+            Seed(f"{type(message).__name__}, proven", body, proven)
+            for message, body in zip(messages, bodies, strict=True)
         ),
     ]
 
@@ -436,4 +436,4 @@ TARGETS: Final = (
 
 def target_named(name: str) -> Target:
     """Raises StopIteration for a name of none."""
-    return next(each for each in TARGETS if each.name == name)
+    return next(target for target in TARGETS if target.name == name)

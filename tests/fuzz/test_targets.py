@@ -21,21 +21,21 @@ GENEROUS_MS = 2_000.0
 FEW = 600
 
 
-@pytest.mark.parametrize("target", TARGETS, ids=lambda each: each.name)
+@pytest.mark.parametrize("target", TARGETS, ids=lambda case: case.name)
 def test_spoilt_bytes_are_read_or_refused(target: Target) -> None:
     figures = tried(target, range(FEW), cpu_ms_max=GENEROUS_MS)
     assert figures.cases == FEW
-    assert not [str(each) for each in figures.findings]
+    assert not [str(finding) for finding in figures.findings]
 
 
 @pytest.mark.nightly
-@pytest.mark.parametrize("target", TARGETS, ids=lambda each: each.name)
+@pytest.mark.parametrize("target", TARGETS, ids=lambda case: case.name)
 def test_a_hundred_thousand_spoilt_inputs_are_read_or_refused(target: Target) -> None:
     figures = tried(target, range(FEW, 100_000), cpu_ms_max=GENEROUS_MS)
-    assert not [str(each) for each in figures.findings]
+    assert not [str(finding) for finding in figures.findings]
 
 
-@pytest.mark.parametrize("target", TARGETS, ids=lambda each: each.name)
+@pytest.mark.parametrize("target", TARGETS, ids=lambda case: case.name)
 def test_good_bytes_are_read(target: Target) -> None:
     for seed in target.seeds:
         assert replayed(alone(seed), seed.data) is None
@@ -46,7 +46,7 @@ def alone(seed: Seed) -> Target:
 
 
 @pytest.mark.parametrize(
-    "path", sorted(CORPUS.glob("*/*.bin")), ids=lambda each: f"{each.parent.name}-{each.stem}"
+    "path", sorted(CORPUS.glob("*/*.bin")), ids=lambda case: f"{case.parent.name}-{case.stem}"
 )
 def test_what_was_found_once_is_read_or_refused(path: Path) -> None:
     assert replayed(target_named(path.parent.name), path.read_bytes()) is None

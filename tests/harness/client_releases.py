@@ -180,9 +180,12 @@ def _go_outcomes(client: GoClient, bootstrap: str, topic: str, group: str) -> Ou
     found["read again"] = read(9)
     found["committed again"] = committed()
     at = [
-        client.offsets_at(bootstrap, topic, each, started + 30_000) for each in range(_PARTITIONS)
+        client.offsets_at(bootstrap, topic, partition, started + 30_000)
+        for partition in range(_PARTITIONS)
     ]
-    found["offsets"] = {str(each): [first, end] for each, (first, end, _) in enumerate(at)}
+    found["offsets"] = {
+        str(partition): [first, end] for partition, (first, end, _) in enumerate(at)
+    }
     found["offset by time"] = at[0][2]
     found["groups"] = group in client.groups(bootstrap)
     calls = client.calls(bootstrap, topic, group)

@@ -10,8 +10,9 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, Topi
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
+from tests.harness.raw_connection import addresses_of
+
 from .coordinators import coordinator
-from .raw import addresses_of
 from .records import GroupDescription, Received, Sent
 from .waiting import eventually
 

@@ -93,8 +93,8 @@ class ConsumerGroup:
     ) -> None:
         self._received: queue.Queue[Received] = queue.Queue()
         self._members = [
-            MemberThread(partial(each.join, bootstrap, group, topic), self._received)
-            for each in [library] * members + list(others)
+            MemberThread(partial(client.join, bootstrap, group, topic), self._received)
+            for client in [library] * members + list(others)
         ]
 
     def __enter__(self) -> Self:

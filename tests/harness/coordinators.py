@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from .raw import Address, Closed, RawConnection
+from tests.harness.raw_connection import Address, Closed, RawConnection
+
 from .raw_calls import NO_ERROR, fetch_offsets, find_coordinator
 from .waiting import eventually
 

@@ -19,10 +19,10 @@ from barnabas.console.development.node import NodeProcess
 from barnabas.console.development.ports import LOOPBACK
 from benchmarks.apache_kafka import kafka_node
 from benchmarks.server_process import ServerProcess
+from tests.harness.raw_connection import Address, Closed, RawConnection, addresses_of
 
 from .client_libraries import ClientLibrary
 from .needs import apache_kafka_jars
-from .raw import Address, Closed, RawConnection, addresses_of
 from .raw_calls import leaders, live_brokers
 from .waiting import eventually
 from .znodes import registered_brokers
@@ -229,7 +229,7 @@ def create_topic(
     return await_leaders(cluster, topic, partitions)
 
 
-class ElsewhereCluster:
+class ExternalCluster:
     """A cluster that somebody else runs: nothing of it is started, killed or stopped here."""
 
     def __init__(self, bootstrap: str) -> None:

@@ -8,14 +8,15 @@ from collections.abc import Callable, Iterator, Mapping
 
 import pytest
 
+from tests.harness.steady_settings import STEADY
+
 from .aiokafka_client import Aiokafka
 from .client_libraries import ClientLibrary
 from .confluent_client import Confluent
-from .deployments import Deployment, ElsewhereCluster, deploy
+from .deployments import Deployment, ExternalCluster, deploy
 from .kafka_python_client import KafkaPython
 from .needs import program
 from .own_client import Own
-from .steady import STEADY
 
 LIBRARIES: tuple[ClientLibrary, ...] = (KafkaPython(), Aiokafka(), Confluent(), Own())
 
@@ -25,10 +26,10 @@ Deploy = Callable[..., Deployment]
 @pytest.fixture(scope="session")
 def cluster() -> Iterator[Deployment]:
     """Three nodes for all tests that do no harm."""
-    elsewhere = os.environ.get("BARNABAS_INTEROP_BOOTSTRAP")
+    external = os.environ.get("BARNABAS_INTEROP_BOOTSTRAP")
     # Records that tests date years back would go whenever retention happens to look.
     settings = {**STEADY, "log.initial.task.delay.ms": str(24 * 3_600_000)}
-    running = ElsewhereCluster(elsewhere) if elsewhere else deploy(3, settings)
+    running = ExternalCluster(external) if external else deploy(3, settings)
     yield running
     running.stop()
 

@@ -98,7 +98,9 @@ class GroupShell:
                 return await admin.committed_offsets(group)
 
         found = asyncio.run(ask())
-        return {(place.topic, place.partition): each.offset for place, each in found.items()}
+        return {
+            (place.topic, place.partition): committed.offset for place, committed in found.items()
+        }
 
 
 @pytest.fixture

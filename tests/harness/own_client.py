@@ -55,8 +55,8 @@ class Own:
                 )
                 for record in records
             ]
-            for each in sent:
-                each.result(WAIT_S)
+            for future in sent:
+                future.result(WAIT_S)
 
     def join(self, bootstrap: str, group: str, topic: str) -> OwnMember:
         config = ConsumerConfig(
@@ -78,7 +78,7 @@ class Own:
 
     def committed(self, bootstrap: str, group: str) -> dict[int, int]:
         found = _administrate(bootstrap, lambda admin: admin.committed_offsets(group))
-        return {place.partition: each.offset for place, each in found.items()}
+        return {place.partition: committed.offset for place, committed in found.items()}
 
     def offsets_at(
         self, bootstrap: str, topic: str, partition: int, timestamp_ms: int

@@ -8,8 +8,9 @@ from __future__ import annotations
 import struct
 from typing import Final
 
+from tests.harness.raw_connection import RawConnection
+
 from .deployments import Deployment, await_leaders
-from .raw import RawConnection
 from .raw_calls import fetch
 
 CODECS: Final = ("none", "gzip", "snappy", "lz4", "zstd")

@@ -12,9 +12,10 @@ from typing import Any, Self
 
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 
+from tests.harness.raw_connection import Address, Closed, RawConnection
+
 from .coordinators import coordinator
 from .deployments import Deployment
-from .raw import Address, Closed, RawConnection
 from .raw_calls import NO_ERROR, commit_offsets, fetch_offsets
 
 RETRY_S = 0.02

@@ -43,8 +43,11 @@ def in_sync(admin: AdminClient, topic: str) -> dict[int, tuple[list[int], set[in
     """Replicas and in-sync set of each partition."""
     described = admin.describe_topics(TopicCollection([topic]))[topic].result(WAIT_S)
     return {
-        each.id: ([node.id for node in each.replicas], {node.id for node in each.isr})
-        for each in described.partitions
+        partition.id: (
+            [node.id for node in partition.replicas],
+            {node.id for node in partition.isr},
+        )
+        for partition in described.partitions
     }
 
 

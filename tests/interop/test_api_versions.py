@@ -19,7 +19,7 @@ from barnabas.client.connection.connection import Connection
 from barnabas.protocol.codec.compiler import decode
 from barnabas.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from tests.harness.deployments import Deployment, KafkaCluster, is_apache_kafka
-from tests.harness.raw import Address
+from tests.harness.raw_connection import Address
 
 GOLDEN: Final = Path(__file__).parents[1] / "golden" / "kafka39-api-versions.json"
 VERSIONS: Final = range(5)

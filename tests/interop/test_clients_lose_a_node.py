@@ -18,10 +18,10 @@ from tests.harness.java_tools import (
     VERIFIABLE_PRODUCER,
     JavaTools,
 )
-from tests.harness.raw import RawConnection
 from tests.harness.raw_calls import NO_ERROR, find_coordinator
+from tests.harness.raw_connection import RawConnection
 from tests.harness.records import assert_as_acknowledged
-from tests.harness.reports import (
+from tests.harness.reporting_programs import (
     GoCommitter,
     GoProducer,
     VerifiableConsumer,
@@ -44,7 +44,7 @@ def nodes() -> Iterator[Cluster]:
 def is_in_sync(cluster: Cluster, topic: str) -> bool:
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap, "log_level": 2})
     shown = admin.list_topics(topic, timeout=WAIT_S).topics[topic].partitions.values()
-    return all(len(each.isrs) == NODES for each in shown)
+    return all(len(partition.isrs) == NODES for partition in shown)
 
 
 def coordinator_of(cluster: Cluster, group: str) -> NodeProcess:
@@ -74,8 +74,8 @@ def test_what_was_acknowledged_survives_the_coordinator(
     with GoProducer(producing) as producer, GoCommitter(committing) as committer:
         eventually(lambda: committer.acknowledged > 20, within_s=WAIT_S)
         eventually(lambda: len(producer.acknowledged) > 500, within_s=WAIT_S)
-        for each in (topic, "__consumer_offsets"):
-            eventually(lambda name=each: is_in_sync(nodes, name), within_s=WAIT_S)  # type: ignore[misc]
+        for checked in (topic, "__consumer_offsets"):
+            eventually(lambda name=checked: is_in_sync(nodes, name), within_s=WAIT_S)  # type: ignore[misc]
         victim = coordinator_of(nodes, group)
         written, committed = len(producer.acknowledged), committer.acknowledged
         nodes.kill(victim.id)
@@ -113,8 +113,8 @@ def test_the_java_client_loses_neither_records_nor_commits(
     with VerifiableConsumer(consuming) as consumer:
         with VerifiableProducer(producing) as producer:
             eventually(lambda: len(consumer.committed) == PARTITIONS, within_s=WAIT_S)
-            for each in (topic, "__consumer_offsets"):
-                eventually(lambda name=each: is_in_sync(nodes, name), within_s=WAIT_S)  # type: ignore[misc]
+            for checked in (topic, "__consumer_offsets"):
+                eventually(lambda name=checked: is_in_sync(nodes, name), within_s=WAIT_S)  # type: ignore[misc]
             victim = coordinator_of(nodes, group)
             written, committed = len(producer.acknowledged), sum(consumer.committed.values())
             nodes.kill(victim.id)

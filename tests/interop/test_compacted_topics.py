@@ -13,7 +13,7 @@ from barnabas.console.development.cluster import Cluster
 from tests.harness.confluent_client import Confluent
 from tests.harness.records import Received, Sent
 from tests.harness.waiting import eventually
-from tests.interop.test_changing_hands import apache_kafka, committed, read_and_commit
+from tests.interop.test_log_handover import apache_kafka, committed, read_and_commit
 
 SETTINGS = {
     "log.cleaner.backoff.ms": "100",

@@ -15,8 +15,8 @@ from tests.harness.coordinators import coordinator
 from tests.harness.deployments import OwnCluster, create_topic, is_apache_kafka
 from tests.harness.fixtures import Deploy
 from tests.harness.own_client import Own
-from tests.harness.raw import RawConnection
 from tests.harness.raw_calls import NO_ERROR, commit_offsets, fetch_offsets
+from tests.harness.raw_connection import RawConnection
 from tests.harness.waiting import eventually
 
 LOG = Path("data/__consumer_offsets-0/00000000000000000000.log")
@@ -56,7 +56,7 @@ def test_a_replica_whose_disk_turned_a_bit_over_is_copied_anew_and_no_offset_is_
     for turn, is_leader in enumerate((False, True), start=1):
         commit_all(cluster, turn)
         port = coordinator(cluster.addresses, "group-0")[1]
-        node = next(each for each in cluster.nodes if (each.port == port) is is_leader)
+        node = next(member for member in cluster.nodes if (member.port == port) is is_leader)
         node.stop()
         turn_over(node.directory / LOG)
         node.spawn()
@@ -64,7 +64,7 @@ def test_a_replica_whose_disk_turned_a_bit_over_is_copied_anew_and_no_offset_is_
         node.wait_ready()
 
         def are_alike() -> bool:
-            files = [each.directory / LOG for each in cluster.nodes]
+            files = [member.directory / LOG for member in cluster.nodes]
             try:
                 return len({file.read_bytes() for file in files}) == 1
             except FileNotFoundError:  # the damaged log is gone, the new one not there yet
@@ -74,6 +74,6 @@ def test_a_replica_whose_disk_turned_a_bit_over_is_copied_anew_and_no_offset_is_
         assert "fetches anew what is damaged" in node.log.read_text()
         assert committed(cluster) == {turn}
     cluster.stop_nodes()
-    for each in cluster.nodes:  # whoever leads next can load all of it
-        data = (each.directory / LOG).read_bytes()
+    for member in cluster.nodes:  # whoever leads next can load all of it
+        data = (member.directory / LOG).read_bytes()
         assert all(batch.crc_is_valid(data, *one) for one in batch.iterate(memoryview(data)))

@@ -15,10 +15,10 @@ from barnabas.console.development.cluster import Cluster
 from barnabas.console.development.node import NodeProcess
 from tests.harness.confluent_client import Confluent
 from tests.harness.coordinators import coordinator
-from tests.harness.raw import RawConnection, addresses_of, array, request_frame, text
 from tests.harness.raw_calls import FETCH, leaders
+from tests.harness.raw_connection import RawConnection, addresses_of, array, request_frame, text
 from tests.harness.records import Sent
-from tests.harness.steady import STEADY
+from tests.harness.steady_settings import STEADY
 from tests.harness.waiting import eventually
 
 TOPICS, PARTITIONS, NODES = 12, 3, 3
@@ -78,7 +78,7 @@ def test_the_descriptors_of_deleted_topics_are_given_back() -> None:
         library = Confluent()
         for topic in topics:
             sent = [
-                Sent(partition=each % PARTITIONS, value=LARGE) for each in range(3 * PARTITIONS)
+                Sent(partition=number % PARTITIONS, value=LARGE) for number in range(3 * PARTITIONS)
             ]
             library.produce(cluster.bootstrap, topic, sent)
         for topic in topics[:3]:

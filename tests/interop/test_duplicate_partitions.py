@@ -9,7 +9,6 @@ import pytest
 from barnabas.protocol.records.batch import Record, build_batch, reseal
 from barnabas.protocol.records.message_set import encode_messages
 from tests.harness.deployments import Deployment
-from tests.harness.raw import RawConnection, array, blob, text
 from tests.harness.raw_calls import (
     PRODUCE,
     UNKNOWN_TOPIC_OR_PARTITION,
@@ -17,6 +16,7 @@ from tests.harness.raw_calls import (
     leaders,
     produce,
 )
+from tests.harness.raw_connection import RawConnection, array, blob, text
 from tests.harness.waiting import eventually
 
 NOW_MS = 1_780_000_000_000

@@ -53,7 +53,7 @@ def history(groups: GroupShell, group: str, count: int, *words: str) -> list[dic
 
 def moves(records: Sequence[dict[str, Any]]) -> list[tuple[Any, ...]]:
     named = ("action", "partition", "old_offset", "new_offset")
-    return sorted(tuple(each[name] for name in named) for each in records)
+    return sorted(tuple(record[name] for name in named) for record in records)
 
 
 def test_a_reset_leaves_one_record_for_each_partition_undo_restores_and_a_commit_leaves_none(
@@ -65,15 +65,15 @@ def test_a_reset_leaves_one_record_for_each_partition_undo_restores_and_a_commit
     done = groups.json(*words, "--reason", "after bug 12")
     records = history(groups, group, 2)
     assert moves(records) == [("commit", 0, 10, 3), ("commit", 1, 10, 3)]
-    assert {each["change"] for each in records} == {done["change"]}
-    assert {each["reason"] for each in records} == {"reset --to-offset 3: after bug 12"}
-    assert {each["principal"] for each in records} == {"User:ANONYMOUS"}
+    assert {record["change"] for record in records} == {done["change"]}
+    assert {record["reason"] for record in records} == {"reset --to-offset 3: after bug 12"}
+    assert {record["principal"] for record in records} == {"User:ANONYMOUS"}
 
     undone = groups.json("undo", "--change", done["change"], "--execute")
     assert groups.committed(group) == {(topic, 0): 10, (topic, 1): 10}
     records = history(groups, group, 4)
     assert moves(records[2:]) == [("commit", 0, 3, 10), ("commit", 1, 3, 10)]
-    assert {each["reason"] for each in records[2:]} == {f"undo {done['change']}"}
+    assert {record["reason"] for record in records[2:]} == {f"undo {done['change']}"}
 
     redone = ("undo", "--change", undone["change"])
     assert [row[3:5] for row in groups.rows(*redone)] == [["3", "10"], ["3", "10"]]
@@ -142,7 +142,7 @@ def test_the_audit_topic_is_internal_replicated_as_the_offsets_and_written_by_no
     admin = AdminClient({"bootstrap.servers": groups.bootstrap})
     found = admin.list_topics(timeout=WAIT_S).topics
     factors = {
-        name: {len(each.replicas) for each in found[name].partitions.values()}
+        name: {len(partition.replicas) for partition in found[name].partitions.values()}
         for name in (AUDIT_TOPIC, "__consumer_offsets")
     }
     assert factors == {AUDIT_TOPIC: {3}, "__consumer_offsets": {3}}

@@ -207,13 +207,13 @@ def test_many_groups_are_told_at_once(
 ) -> None:
     write(cluster, topic, EVERY_TEN)
     groups = [f"{group}-{number}" for number in range(20)]
-    for number, each in enumerate(groups):
-        asyncio.run(commit(cluster, each, topic, 40 + number, 20))
+    for number, name in enumerate(groups):
+        asyncio.run(commit(cluster, name, topic, 40 + number, 20))
     words = ["groups", "lag", "--all-groups", "--bootstrap", cluster.bootstrap, "--json"]
     assert main(words) == 0
-    told = {each["group"]: each for each in json.loads(capsys.readouterr().out)}
-    assert [told[each]["lag"] for each in groups] == list(range(20, 0, -1))
-    assert {told[each]["partitions"][0]["verdict"] for each in groups[:9]} == {"STOP"}
+    told = {row["group"]: row for row in json.loads(capsys.readouterr().out)}
+    assert [told[name]["lag"] for name in groups] == list(range(20, 0, -1))
+    assert {told[name]["partitions"][0]["verdict"] for name in groups[:9]} == {"STOP"}
 
 
 def test_a_group_that_is_not_there_is_exit_code_1(

@@ -98,4 +98,4 @@ def test_groups_are_listed_by_state_and_type(groups: GroupShell, filled: str, gr
     assert [group, "Classic"] in groups.rows("list", "--type")
     assert [group, "Classic", "Empty"] in groups.rows("list", "--type", "classic", "--state")
     listed = groups.json("list", "--state", "Stable")
-    assert group not in [each["group"] for each in listed]
+    assert group not in [listing["group"] for listing in listed]

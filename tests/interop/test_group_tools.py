@@ -83,7 +83,7 @@ def test_each_scenario_sets_its_offsets_and_says_so(
         scenario = [*scenario, "plan.csv"]
     scope = [] if "plan.csv" in scenario else ["--all-topics"]
     document = groups.json("reset", group, *scope, *scenario, "--execute")
-    assert [each["new_offset"] for each in document["changes"]] == expected
+    assert [change["new_offset"] for change in document["changes"]] == expected
     assert groups.committed(group) == {(topic, 0): expected[0], (topic, 1): expected[1]}
 
 
@@ -102,7 +102,7 @@ def test_several_groups_are_reset_at_once(groups: GroupShell, filled: str, group
     groups("reset", names[0], "--group", names[1], "--topic", filled, "--to-latest", "--execute")
     assert [groups.committed(name)[filled, 0] for name in names] == [10, 10, 4]
     document = groups.json("reset", "--all-groups", "--topic", filled, "--to-latest", code=None)
-    planned = {each["group"] for each in document["changes"]}
+    planned = {change["group"] for change in document["changes"]}
     assert set(names) <= planned
 
 
@@ -129,7 +129,7 @@ def test_a_reset_twice_changes_nothing_the_second_time(
     words = ("reset", group, "--all-topics", "--to-earliest", "--execute")
     groups(*words)
     document = groups.json(*words)
-    assert [each["effect"] for each in document["changes"]] == ["same", "same"]
+    assert [change["effect"] for change in document["changes"]] == ["same", "same"]
     assert document["undo_file"] is None
     assert len(undo_files()) == 1
 
@@ -171,7 +171,7 @@ def test_a_group_with_live_members_is_refused_and_the_others_are_reset(
     for others in (("clone", group, busy), ("import", "plan.csv", "--group", busy)):
         assert groups.json(*others, "--execute", code=1)["refused"][0]["group"] == busy
     members = groups.json("members", busy)
-    assert [len(each["assignment"]) for each in members] == [2]
+    assert [len(member["assignment"]) for member in members] == [2]
     assert groups.committed(busy) == {}
 
 
@@ -187,7 +187,7 @@ def test_what_members_read_is_not_forgotten_and_the_rest_is(
     try:
         words = ("forget", group, "--topic", f"{filled}:0", "--topic", other, "--execute")
         document = groups.json(*words, code=1)
-        errors = {each["topic"]: each["error"] for each in document["changes"]}
+        errors = {change["topic"]: change["error"] for change in document["changes"]}
         assert errors[other] is None
         assert "actively subscribed to it" in errors[filled]
         found = groups.committed(group)

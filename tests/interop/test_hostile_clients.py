@@ -7,10 +7,10 @@ from itertools import cycle, islice
 import pytest
 
 from benchmarks.server_process import resident_bytes
-from tests.harness.attacks import API_VERSIONS, ATTACKS, UNKNOWN_VERSION
 from tests.harness.deployments import Deployment, is_apache_kafka
-from tests.harness.raw import Address, Closed, RawConnection, request_frame
+from tests.harness.hostile_requests import API_VERSIONS, ATTACKS, UNKNOWN_VERSION
 from tests.harness.raw_calls import live_brokers
+from tests.harness.raw_connection import Address, Closed, RawConnection, request_frame
 
 MIB = 1 << 20
 CLIENTS = 1_000

@@ -8,7 +8,6 @@ import pytest
 
 from tests.harness.confluent_client import Confluent
 from tests.harness.deployments import Deployment, create_topic
-from tests.harness.raw import RawConnection
 from tests.harness.raw_batches import sequenced_batch
 from tests.harness.raw_calls import (
     NO_ERROR,
@@ -16,6 +15,7 @@ from tests.harness.raw_calls import (
     produce,
     producer_id,
 )
+from tests.harness.raw_connection import RawConnection
 from tests.harness.records import numbered
 from tests.harness.waiting import eventually
 

@@ -11,8 +11,8 @@ from benchmarks.apache_kafka import kafka_node
 from benchmarks.barnabas_node import barnabas_node
 from tests.harness.deployments import SMALL_JVM, Deployment, is_apache_kafka
 from tests.harness.needs import apache_kafka_jars
-from tests.harness.raw import RawConnection
 from tests.harness.raw_calls import live_brokers
+from tests.harness.raw_connection import RawConnection
 from tests.harness.znodes import data
 
 EXIT_S = 120.0

@@ -18,7 +18,6 @@ from barnabas.console.__main__ import main
 from tests.harness.coordinators import coordinator
 from tests.harness.deployments import Deployment
 from tests.harness.fixtures import Deploy
-from tests.harness.raw import RawConnection
 from tests.harness.raw_calls import (
     COORDINATOR_NOT_AVAILABLE,
     NO_ERROR,
@@ -26,6 +25,7 @@ from tests.harness.raw_calls import (
     commit_offsets,
     fetch_offsets,
 )
+from tests.harness.raw_connection import RawConnection
 from tests.harness.waiting import eventually
 
 INVALID_TOPIC = 17
@@ -98,7 +98,7 @@ def test_groups_work_again_at_once_after_the_offsets_topic_was_deleted(
         for group in groups:
             with RawConnection(address) as link:
                 found, code = fetch_offsets(link, group, topic, [0])
-            codes = {code, *(each.error for each in found.values())}
+            codes = {code, *(result.error for result in found.values())}
             assert codes & {COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR}, (found, code)
     if partitions != 50:
         create(cluster, OFFSETS, partitions)
@@ -114,7 +114,7 @@ def test_groups_work_again_at_once_after_the_offsets_topic_was_deleted(
 def test_nothing_of_a_deleted_offsets_topic_is_answered_after_kills_in_between(
     deploy_fresh: Deploy, topic: str
 ) -> None:
-    """By tests/sim/test_offsets_topic_anew.py every day, with power cuts and nodes away."""
+    """By tests/sim/test_recreated_offsets_topic.py every day, with power cuts and nodes away."""
     cluster = deploy_fresh(3, {"offsets.topic.replication.factor": "3"})
     create(cluster, topic, 1)
     groups = [f"{topic}-{number}" for number in range(8)]

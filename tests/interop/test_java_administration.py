@@ -56,12 +56,12 @@ class Shell:
         rows = [line.split("\t") for line in shown.splitlines() if "\tPartition: " in line]
         fields = [dict(cell.split(": ", 1) for cell in row if ": " in cell) for row in rows]
         return {
-            int(each["Partition"]): (
-                each["Leader"],
-                [int(node) for node in each["Replicas"].split(",")],
-                {int(node) for node in each["Isr"].split(",")},
+            int(field["Partition"]): (
+                field["Leader"],
+                [int(node) for node in field["Replicas"].split(",")],
+                {int(node) for node in field["Isr"].split(",")},
             )
-            for each in fields
+            for field in fields
         }
 
 

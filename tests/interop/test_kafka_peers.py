@@ -35,8 +35,8 @@ from tests.harness.kafka_peers import (
     own_peer,
     restart,
 )
-from tests.harness.raw import Address, RawConnection, addresses_of
 from tests.harness.raw_calls import leaders, live_brokers
+from tests.harness.raw_connection import Address, RawConnection, addresses_of
 from tests.harness.records import Sent, assert_as_acknowledged
 from tests.harness.traffic import IdempotentProducer, PatientCommitter
 from tests.harness.waiting import eventually

@@ -9,7 +9,6 @@ from tests.harness.confluent_client import Confluent
 from tests.harness.coordinators import coordinator
 from tests.harness.deployments import Deployment, create_topic, is_apache_kafka
 from tests.harness.fixtures import Deploy
-from tests.harness.raw import RawConnection, request_frame
 from tests.harness.raw_calls import (
     COORDINATOR_LOAD_IN_PROGRESS,
     COORDINATOR_NOT_AVAILABLE,
@@ -18,6 +17,7 @@ from tests.harness.raw_calls import (
     OFFSET_COMMIT,
     commit_request,
 )
+from tests.harness.raw_connection import RawConnection, request_frame
 from tests.harness.records import assert_as_acknowledged
 from tests.harness.traffic import Committer, IdempotentProducer, OffsetReader
 from tests.harness.waiting import eventually

@@ -16,7 +16,7 @@ from barnabas.protocol.messages import incremental_alter_configs as alter_config
 from barnabas.protocol.messages import metadata
 from barnabas.protocol.zookeeper.znodes import BrokerRegistration, broker_path
 from tests.harness import znodes
-from tests.harness.steady import STEADY
+from tests.harness.steady_settings import STEADY
 
 NODE: Final = 4
 PROTOCOLS: Final = "PLAINTEXT:PLAINTEXT,OUTSIDE:PLAINTEXT,INTERNAL:SASL_PLAINTEXT"
@@ -67,7 +67,7 @@ async def told(port: int) -> dict[int, tuple[str, int]]:
     """The addresses of all nodes, as the listener on this port tells them."""
     async with await dial(port) as connection:
         answer = await connection.request(metadata.MetadataRequest(topics=[]))
-        return {each.node_id: (each.host, each.port) for each in answer.brokers}
+        return {broker.node_id: (broker.host, broker.port) for broker in answer.brokers}
 
 
 async def eventually(holds: Callable[[], Awaitable[bool]]) -> None:
@@ -97,7 +97,7 @@ async def is_refused(port: int) -> bool:
 
 async def test_a_listener_comes_moves_survives_a_restart_and_goes(cluster: Cluster) -> None:
     first, second = (node.port for node in cluster.nodes)
-    outside, elsewhere = free_ports(2)
+    outside, other_port = free_ports(2)
     epoch = znodes.czxid(cluster.zookeeper, broker_path(1))
     plain = f"PLAINTEXT://{LOOPBACK}:{first}"
 
@@ -107,18 +107,18 @@ async def test_a_listener_comes_moves_survives_a_restart_and_goes(cluster: Clust
     await eventually(lambda: knows(outside, {1: (LOOPBACK, outside)}))
     assert registered(cluster, 1).endpoints["OUTSIDE"] == (LOOPBACK, outside)
 
-    moved = f"{plain},OUTSIDE://{LOOPBACK}:{elsewhere}"
+    moved = f"{plain},OUTSIDE://{LOOPBACK}:{other_port}"
     assert await change(first, 1, listeners=moved) == (0, None)
-    await eventually(lambda: knows(elsewhere, {1: (LOOPBACK, elsewhere)}))
+    await eventually(lambda: knows(other_port, {1: (LOOPBACK, other_port)}))
     await eventually(lambda: is_refused(outside))
 
     await asyncio.to_thread(cluster.restart, 1)
-    await eventually(lambda: knows(elsewhere, {1: (LOOPBACK, elsewhere)}))
+    await eventually(lambda: knows(other_port, {1: (LOOPBACK, other_port)}))
     epoch_after = znodes.czxid(cluster.zookeeper, broker_path(1))
     assert epoch_after > epoch
 
     assert await change(first, 1, listeners=None, listener_security_protocol_map=None) == (0, None)
-    await eventually(lambda: is_refused(elsewhere))
+    await eventually(lambda: is_refused(other_port))
     await eventually(lambda: knows(second, {1: (LOOPBACK, first), 2: (LOOPBACK, second)}))
     assert "OUTSIDE" not in registered(cluster, 1).endpoints
     assert znodes.czxid(cluster.zookeeper, broker_path(1)) == epoch_after

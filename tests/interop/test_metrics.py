@@ -18,10 +18,10 @@ from tests.harness.confluent_client import Confluent
 from tests.harness.consumer_groups import ConsumerGroup
 from tests.harness.coordinators import coordinator
 from tests.harness.deployments import OwnCluster, create_topic
-from tests.harness.raw import RawConnection
 from tests.harness.raw_calls import commit_offsets
+from tests.harness.raw_connection import RawConnection
 from tests.harness.records import Sent
-from tests.harness.steady import STEADY
+from tests.harness.steady_settings import STEADY
 from tests.harness.waiting import eventually
 
 CLIENT: ClientLibrary = Confluent()
@@ -76,14 +76,14 @@ def scraped(cluster: OwnCluster) -> list[dict[str, float]]:
 
 
 def total(scrapes: list[dict[str, float]], name: str) -> float:
-    return sum(each.get(name, 0.0) for each in scrapes)
+    return sum(scrape.get(name, 0.0) for scrape in scrapes)
 
 
 def told_of_group(cluster: OwnCluster, group: str, wanted: Mapping[str, float]) -> bool:
     """Whether some node tells all of ``wanted``: names whose labels begin with the group."""
     return any(
-        all(each.get(name.replace("GROUP", group)) == value for name, value in wanted.items())
-        for each in scraped(cluster)
+        all(scrape.get(name.replace("GROUP", group)) == value for name, value in wanted.items())
+        for scrape in scraped(cluster)
     )
 
 
@@ -94,10 +94,10 @@ def test_a_cluster_has_one_active_controller_which_knows_the_rest(observed: OwnC
     scrapes = scraped(observed)
     assert total(scrapes, "barnabas_active_controller") == 1
     assert total(scrapes, "barnabas_controller_offline_partitions") == 0
-    for node, each in enumerate(scrapes, 1):
-        assert each[f'barnabas_node{{node="{node}",roles="broker,coordinator"}}'] == 1
-        assert each["process_resident_memory_bytes"] > 1 << 20
-        assert each["process_open_fds"] > 3
+    for node, scrape in enumerate(scrapes, 1):
+        assert scrape[f'barnabas_node{{node="{node}",roles="broker,coordinator"}}'] == 1
+        assert scrape["process_resident_memory_bytes"] > 1 << 20
+        assert scrape["process_open_fds"] > 3
 
 
 def test_nodes_tell_how_long_their_own_duties_take(observed: OwnCluster) -> None:
@@ -188,7 +188,7 @@ def test_partitions_are_told_one_by_one_only_where_that_is_asked_for(
     wanted = {f'barnabas_group_lag{{group="GROUP",topic="{topic}"}}': 2.0}
     eventually(lambda: told_of_group(observed, group, wanted), what="the group's lag")
     named = f'barnabas_group_partition_lag{{group="{group}"'
-    assert not any(name.startswith(named) for each in scraped(observed) for name in each)
+    assert not any(name.startswith(named) for scrape in scraped(observed) for name in scrape)
 
 
 def test_members_and_states_of_groups_are_counted(

@@ -48,18 +48,18 @@ async def test_kafka_tells_these_settings_with_these_defaults(kafka: ServerProce
     async with await dial(kafka) as connection:
         (result,) = (await connection.request(request)).results
     told = {
-        each.name: (
+        config.name: (
             next(
                 (
                     other.value
-                    for other in each.synonyms
-                    if (other.name, other.source) == (each.name, DEFAULT_SETTING)
+                    for other in config.synonyms
+                    if (other.name, other.source) == (config.name, DEFAULT_SETTING)
                 ),
                 None,
             ),
-            each.read_only,
+            config.read_only,
         )
-        for each in result.configs
+        for config in result.configs
     }
     unordered = "listener.security.protocol.map"
     assert told.keys() == KAFKA.keys()

@@ -13,8 +13,8 @@ from confluent_kafka.admin._config import ConfigResource
 from barnabas.client.admin.admin import Admin
 from tests.harness.coordinators import coordinator
 from tests.harness.fixtures import Deploy
-from tests.harness.raw import RawConnection
 from tests.harness.raw_calls import find_coordinator
+from tests.harness.raw_connection import RawConnection
 
 COORDINATOR_NOT_AVAILABLE = 15
 TOPIC = "__consumer_offsets"
@@ -47,5 +47,5 @@ def test_with_too_few_nodes_there_is_no_coordinator_ever(deploy_fresh: Deploy, g
     for address in cluster.addresses:
         with RawConnection(address) as link:
             found = [find_coordinator(link, group) for _ in range(2)]
-        assert [each.error for each in found] == [COORDINATOR_NOT_AVAILABLE] * 2
+        assert [coordinator.error for coordinator in found] == [COORDINATOR_NOT_AVAILABLE] * 2
     assert TOPIC not in asyncio.run(names_of_topics(cluster.bootstrap))

@@ -136,7 +136,7 @@ async def test_a_batch_is_committed_when_its_block_ends_well(
             done += len(batch)  # which is less than ten at the end of what a node sent
         committed = await consumer.committed()
         assert expected.items() <= committed.items()
-        assert sum(each.offset for each in committed.values()) == done
+        assert sum(offset.offset for offset in committed.values()) == done
     async with Consumer(bootstrap, topic, group=group, config=BY_HAND) as consumer:
         assert len(await consumed(consumer, 90 - done)) == 90 - done
 
@@ -170,8 +170,8 @@ async def test_what_was_handed_out_is_committed_at_the_end(
                 break
     async with Admin.of(bootstrap) as admin:
         committed = await admin.committed_offsets(group)
-    assert sum(each.offset for each in committed.values()) == 20
-    assert {each.leader_epoch for each in committed.values()} == {0}
+    assert sum(offset.offset for offset in committed.values()) == 20
+    assert {offset.leader_epoch for offset in committed.values()} == {0}
 
 
 async def test_two_members_share_the_partitions_and_one_takes_over(
@@ -357,7 +357,7 @@ async def test_the_facade_works_beside_a_running_loop(
                 seen += len(batch)
             if seen == 11:
                 break
-        assert sum(each.offset for each in consumer.committed().values()) == 11
+        assert sum(offset.offset for offset in consumer.committed().values()) == 11
 
 
 async def test_a_large_message_passes_small_buffers(bootstrap: str, topic: str) -> None:

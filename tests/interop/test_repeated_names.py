@@ -31,7 +31,7 @@ from barnabas.protocol.messages import (
 )
 from tests.harness.deployments import Deployment, create_topic, is_apache_kafka
 from tests.harness.own_client import Own
-from tests.harness.raw import Address
+from tests.harness.raw_connection import Address
 from tests.harness.records import Sent
 
 FOREVER = 2**63 - 1
@@ -102,7 +102,7 @@ def test_offsets_of_a_partition_named_twice_are_committed_and_fetched_once(
     told = ask(home, again, version)
     while told.topics[0].partitions[0].error_code in (14, 16):
         told = ask(home, again, version)
-    by_topic = {each.name: codes(each.partitions) for each in told.topics}
+    by_topic = {topic.name: codes(topic.partitions) for topic in told.topics}
     assert by_topic == {topic: [(0, 0)], "nowhere": [(5, UNKNOWN), (5, UNKNOWN)]}
     if version >= 8:
         asked: Any = offset_fetch.OffsetFetchRequest(
@@ -164,9 +164,9 @@ def test_records_of_a_partition_named_twice_are_deleted_as_the_last_entry_says(
     leader: Address, topic: str
 ) -> None:
     for offsets, expected in (([3, 1], (0, 0, 1)), ([1, 99], (0, 1, -1)), ([1, 2], (0, 0, 2))):
-        wishes = [delete_records.Partition(partition_index=0, offset=each) for each in offsets]
+        wishes = [delete_records.Partition(partition_index=0, offset=offset) for offset in offsets]
         asked = delete_records.DeleteRecordsRequest(
-            topics=[delete_records.Topic(name=topic, partitions=[each]) for each in wishes],
+            topics=[delete_records.Topic(name=topic, partitions=[wish]) for wish in wishes],
             timeout_ms=30_000,
         )
         [told] = ask(leader, asked, 1).topics
@@ -178,7 +178,7 @@ def test_records_of_a_partition_named_twice_are_deleted_as_the_last_entry_says(
 def test_a_partition_named_twice_is_read_once(leader: Address, topic: str, version: int) -> None:
     wishes = [fetch.Partition(fetch_offset=at, partition_max_bytes=1 << 20) for at in (0, 3)]
     asked = fetch.FetchRequest(
-        topics=[fetch.Topic(topic=topic, partitions=[each, each]) for each in wishes]
+        topics=[fetch.Topic(topic=topic, partitions=[wish, wish]) for wish in wishes]
     )
     [told] = ask(leader, asked, version).responses
     [found] = told.partitions
@@ -203,7 +203,7 @@ def test_a_topic_named_twice_is_refused_as_often_and_the_others_are_made(
         timeout_ms=30_000,
     )
     told = ask(controller(cluster), asked, 4).topics
-    found = sorted((each.name, each.error_code) for each in told)
+    found = sorted((result.name, result.error_code) for result in told)
     assert found == [(topic, INVALID_REQUEST), (topic, INVALID_REQUEST), (f"{topic}-other", 0)]
 
 
@@ -218,7 +218,7 @@ def test_settings_of_a_topic_named_twice_are_refused_as_often(
     )
     asked = incremental_alter_configs.IncrementalAlterConfigsRequest(resources=[resource] * 2)
     told = ask(leader, asked, 0).responses
-    assert [each.error_code for each in told] == [INVALID_REQUEST] * 2
+    assert [result.error_code for result in told] == [INVALID_REQUEST] * 2
 
 
 def test_a_partition_named_twice_is_moved_once(
@@ -229,7 +229,7 @@ def test_a_partition_named_twice_is_moved_once(
         topics=[alter_partition_reassignments.Topic(name=topic, partitions=twice)]
     )
     [told] = ask(controller(cluster), asked, 0).responses
-    assert [each.error_code for each in told.partitions] == [0]
+    assert [partition.error_code for partition in told.partitions] == [0]
 
 
 @pytest.mark.parametrize("name", ODD_NAMES, ids=ascii)

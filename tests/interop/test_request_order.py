@@ -8,7 +8,7 @@ import pytest
 
 from barnabas.broker.net.request_order import CLASSES
 from tests.harness.deployments import Deployment, KafkaCluster, OwnCluster
-from tests.harness.ordered_pairs import REQUESTS, SETTINGS, everything, golden
+from tests.harness.request_pairs import REQUESTS, SETTINGS, everything, golden
 
 
 @pytest.fixture(scope="module")
@@ -56,6 +56,6 @@ def test_kafka_answers_as_the_stored_answers_say(kafka: Deployment, first: str) 
 
 def test_every_class_of_the_table_has_a_request() -> None:
     asked = {name.split()[0] for name in REQUESTS}
-    for each in CLASSES:
-        names = {"".join(word.capitalize() for word in key.name.split("_")) for key in each.keys}
-        assert asked & names, each.name
+    for class_ in CLASSES:
+        names = {"".join(word.capitalize() for word in key.name.split("_")) for key in class_.keys}
+        assert asked & names, class_.name

@@ -29,7 +29,6 @@ from barnabas.protocol.zookeeper.znodes import (
 from tests.harness import znodes
 from tests.harness.confluent_client import Confluent
 from tests.harness.coordinators import coordinator
-from tests.harness.raw import Closed, RawConnection, addresses_of
 from tests.harness.raw_calls import (
     NO_ERROR,
     NOT_COORDINATOR,
@@ -37,6 +36,7 @@ from tests.harness.raw_calls import (
     find_coordinator,
     live_brokers,
 )
+from tests.harness.raw_connection import Closed, RawConnection, addresses_of
 from tests.harness.records import Sent, numbered
 from tests.harness.traffic import Activity, IdempotentProducer
 from tests.harness.waiting import eventually

@@ -16,7 +16,7 @@ from tests.harness.confluent_client import Confluent
 from tests.harness.needs import apache_kafka_jars
 from tests.harness.records import Sent
 from tests.harness.waiting import eventually
-from tests.interop.test_changing_hands import apache_kafka, ours
+from tests.interop.test_log_handover import apache_kafka, ours
 
 pytestmark = pytest.mark.kafka
 
@@ -62,7 +62,7 @@ def await_end(bootstrap: str, topic: str, end: int) -> None:
 
 def read(bootstrap: str, topic: str, isolation: str, end: int) -> list[str]:
     """What all three clients agree that the partition holds."""
-    found: list[list[Row]] = [each(bootstrap, topic, 0, isolation, end) for each in READERS]
+    found: list[list[Row]] = [reader(bootstrap, topic, 0, isolation, end) for reader in READERS]
     assert found[0] == found[1] == found[2]
     return [value.decode() for _, value in found[0]]
 

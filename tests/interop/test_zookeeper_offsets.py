@@ -9,7 +9,6 @@ import pytest
 
 from tests.harness.confluent_client import Confluent
 from tests.harness.deployments import Deployment, create_topic
-from tests.harness.raw import RawConnection
 from tests.harness.raw_calls import (
     NO_ERROR,
     UNKNOWN_TOPIC_OR_PARTITION,
@@ -18,6 +17,7 @@ from tests.harness.raw_calls import (
     fetch_offsets,
     find_coordinator,
 )
+from tests.harness.raw_connection import RawConnection
 from tests.harness.waiting import eventually
 from tests.harness.znodes import data
 

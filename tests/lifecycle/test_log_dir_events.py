@@ -8,7 +8,7 @@ from barnabas.broker.lifecycle.log_dir_events import LogDirEvents
 from barnabas.broker.lifecycle.node_identity import create_persistent_znodes
 from barnabas.client.zookeeper.interface import ZooKeeper
 from barnabas.protocol.zookeeper import znodes
-from tests.sim.sim_zookeeper import SimEnsemble
+from tests.sim.simulated_zookeeper import SimEnsemble
 
 
 async def notes(zookeeper: ZooKeeper, count: int) -> list[int]:

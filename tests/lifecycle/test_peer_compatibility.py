@@ -27,7 +27,7 @@ from barnabas.client.zookeeper.interface import ensure
 from barnabas.console.development.ports import LOOPBACK, free_ports
 from barnabas.protocol.api import ApiKey
 from barnabas.protocol.zookeeper import znodes
-from tests.sim.sim_zookeeper import SimEnsemble
+from tests.sim.simulated_zookeeper import SimEnsemble
 
 OURS = 2
 THEIRS = 1

@@ -17,7 +17,7 @@ from barnabas.client.zookeeper.interface import ZooKeeper
 from barnabas.protocol.beacon import Beacon
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.zookeeper import znodes
-from tests.sim.sim_zookeeper import SimEnsemble
+from tests.sim.simulated_zookeeper import SimEnsemble
 
 NODE, OURS, KAFKA = 1, 2, 3
 KAFKA_REGISTRATION = (

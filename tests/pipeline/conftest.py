@@ -17,7 +17,7 @@ from barnabas.pipeline.session import spark_session
 from benchmarks.spark_connector import NoConnector, connector_jars
 from tests.harness.confluent_client import Confluent
 from tests.harness.records import Sent
-from tests.harness.steady import STEADY
+from tests.harness.steady_settings import STEADY
 
 HERE = Path(__file__).parent
 

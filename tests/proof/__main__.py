@@ -18,8 +18,8 @@ from pathlib import Path
 
 from tests.proof.experiment import PROFILES, Experiment, NoResultError, Profile
 from tests.proof.experiments import EXPERIMENTS
+from tests.proof.reliability_page import PAGE, drawings, page
 from tests.proof.results import DIRECTORY, read_all, result_of
-from tests.proof.table import PAGE, drawings, page
 
 
 def tell(line: str) -> None:
@@ -57,20 +57,24 @@ def main(arguments: Sequence[str] | None = None) -> int:
     commands = parser.add_subparsers(dest="command", required=True)
     running = commands.add_parser("run", help="try the promises")
     running.add_argument("--profile", choices=PROFILES, required=True)
-    names = [each.name for each in EXPERIMENTS]
+    names = [experiment.name for experiment in EXPERIMENTS]
     running.add_argument("--only", choices=names, action="append", metavar="NAME")
     running.add_argument("--into", type=Path, default=DIRECTORY, help="where results are written")
     commands.add_parser("table", help="make docs/reliability.md from the results")
     commands.add_parser("list", help="the experiments and their sizes")
     given = parser.parse_args(arguments)
     if given.command == "list":
-        for each in EXPERIMENTS:
-            sizes = ", ".join(f"{profile} {size:,}" for profile, size in each.sizes.items())
-            tell(f"{each.name}: {sizes} {each.unit}; {' '.join(each.promises)}")
+        for experiment in EXPERIMENTS:
+            sizes = ", ".join(f"{profile} {size:,}" for profile, size in experiment.sizes.items())
+            tell(f"{experiment.name}: {sizes} {experiment.unit}; {' '.join(experiment.promises)}")
         return 0
     wrong = 0
     if given.command == "run":
-        wanted = [each for each in EXPERIMENTS if not given.only or each.name in given.only]
+        wanted = [
+            experiment
+            for experiment in EXPERIMENTS
+            if not given.only or experiment.name in given.only
+        ]
         wrong = run(given.profile, wanted, given.into)
     if given.command == "table" or given.into == DIRECTORY:
         results = read_all()

@@ -41,9 +41,9 @@ class Differs(AssertionError):  # noqa: N818 - what happened
 def trace_of(simulation: str, seed: int) -> str:
     """What happened in one run."""
     if simulation == "leases":
-        world = LivenessSimulation(seed, Faults())
-        world.run(LEASE_SECONDS)
-        return f"{world.answers}.{world.moves}.{world.takeovers}.{world.newest_answered}"
+        leases = LivenessSimulation(seed, Faults())
+        leases.run(LEASE_SECONDS)
+        return f"{leases.answers}.{leases.moves}.{leases.takeovers}.{leases.newest_answered}"
     FINDERS[simulation](seed)
     return SimulatedLoop.last_trace
 

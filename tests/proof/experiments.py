@@ -175,7 +175,9 @@ EXPERIMENTS: Final = (
         "a real coordinator paused, or cut off by packet filters, while clients still reach it",
         "tests",
         {"pr": 1, "night": 1, "week": 1},
-        unchanged("tests/chaos/test_leases.py", "tests/chaos/test_cut_off.py", marks=""),
+        unchanged(
+            "tests/chaos/test_leases.py", "tests/chaos/test_coordinator_isolation.py", marks=""
+        ),
     ),
     Experiment(
         "power-cuts",

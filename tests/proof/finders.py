@@ -24,8 +24,8 @@ from tests.sim import (
     test_failing_disk,
     test_replicated_commits,
     test_replication,
-    test_twin,
 )
+from tests.sim import test_duplicate_node_id as test_twin
 from tests.storage.compaction.test_compaction_model import CompactionMachine
 from tests.storage.log.test_log_model import LogMachine
 
@@ -69,13 +69,13 @@ def no_committed_record_is_cut() -> Iterator[None]:
 def replication(seed: int) -> None:
     """Three nodes and their accidents, one after the other."""
     with no_committed_record_is_cut():
-        test_replication.tell(seed)
+        test_replication.simulate(seed)
 
 
 def power_cut_of_all(seed: int) -> None:
     """Three nodes that lose power at the same moment."""
     with no_committed_record_is_cut():
-        test_replication.tell_of_power_cuts(seed)
+        test_replication.simulate_power_cuts(seed)
 
 
 def leases(seed: int) -> None:
@@ -102,13 +102,13 @@ def machine(model: type[RuleBasedStateMachine], seed: int, steps: int) -> None:
 
 FINDERS: Final[dict[str, Finder]] = {
     "replication": replication,
-    "power-cut": test_daemon.tell,
+    "power-cut": test_daemon.simulate,
     "power-cut-of-all": power_cut_of_all,
-    "compacted-offsets": test_compaction.tell,
-    "commits": test_replicated_commits.tell,
+    "compacted-offsets": test_compaction.simulate,
+    "commits": test_replicated_commits.simulate,
     "controllers": test_controllers.run,
-    "twin": test_twin.tell,
-    "failing-disk": test_failing_disk.tell,
+    "twin": test_twin.simulate,
+    "failing-disk": test_failing_disk.simulate,
     "leases": leases,
     "groups": lambda seed: machine(GroupMachine, seed, 40),
     "log": lambda seed: machine(LogMachine, seed, 30),
@@ -136,8 +136,8 @@ def found_by(finder: Finder, seed: int) -> str | None:
 
 def _finding(error: BaseException) -> str | None:
     if isinstance(error, BaseExceptionGroup):
-        told = [_finding(each) for each in error.exceptions]
-        return next((each for each in told if each is not None), None)
+        told = [_finding(exception) for exception in error.exceptions]
+        return next((finding for finding in told if finding is not None), None)
     if not isinstance(error, FINDINGS):
         return None
     lines = str(error).strip().splitlines() or [""]

@@ -27,7 +27,7 @@ class Change:
 
 
 @dataclass(frozen=True)
-class Plant:
+class PlantedBug:
     """One planted bug."""
 
     name: str
@@ -43,7 +43,7 @@ class Moved(LookupError):  # noqa: N818 - what happened
 
 
 @contextlib.contextmanager
-def planted(plant: Plant) -> Iterator[None]:
+def planted(plant: PlantedBug) -> Iterator[None]:
     """Run with the bug; raises Moved when it cannot be planted."""
     with contextlib.ExitStack() as stack:
         for change in plant.changes:
@@ -78,5 +78,9 @@ def _found(place: str) -> tuple[list[Any], str, Any]:
     original = vars(holder)[name]
     if owner:
         return [holder], name, original
-    loaded = [each for key, each in sorted(sys.modules.items()) if key.startswith("barnabas.")]
-    return [each for each in loaded if vars(each).get(name) is original], name, original
+    loaded = [
+        loaded_module
+        for key, loaded_module in sorted(sys.modules.items())
+        if key.startswith("barnabas.")
+    ]
+    return [holding for holding in loaded if vars(holding).get(name) is original], name, original

@@ -15,7 +15,7 @@ _STYLE: Final = 'font-family="sans-serif" font-size="12"'
 
 def drawing(samples: Mapping[str, str]) -> str:
     """The whole picture. ``minutes`` are the moments; other series are named ``panel, line``."""
-    series = {name: [float(each) for each in text.split()] for name, text in samples.items()}
+    series = {name: [float(figure) for figure in text.split()] for name, text in samples.items()}
     moments = series.pop("minutes")
     panels = [
         (title, {name.partition(", ")[2]: series[name] for name in names})

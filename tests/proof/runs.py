@@ -57,8 +57,8 @@ def fuzzed(*paths: str) -> Run:
 
 
 def power_cuts(size: int) -> Counts:
-    """So many processes that end by a power cut, a kill or a stop (tests/crash/bench.py)."""
-    found = _stated(_printed(["-m", "tests.crash.bench", f"--cycles={size}"], allowed=(0, 1)))
+    """So many processes that end by a power cut, a kill or a stop (tests/crash/power_cuts.py)."""
+    found = _stated(_printed(["-m", "tests.crash.power_cuts", f"--cycles={size}"], allowed=(0, 1)))
     kept = ("records", "durable", "unsafe_lost", "recovery_ms")
     return Counts(
         cases=found["cycles"],
@@ -69,12 +69,12 @@ def power_cuts(size: int) -> Counts:
 
 
 def flipped(size: int) -> Counts:
-    """So many bits of a data directory, one at a time (tests/proof/flips.py)."""
-    found = _reported("tests.proof.flips", [f"--cases={size}"])
+    """So many bits of a data directory, one at a time (tests/proof/bit_flips.py)."""
+    found = _reported("tests.proof.bit_flips", [f"--cases={size}"])
     kept = ("files", "directory_bytes", "starts_refused", "records_refused", "groups_refused")
     violations = found["violations"]
-    for each in violations[:_VIOLATIONS_SHOWN]:
-        sys.stderr.write(f"{each}\n")
+    for violation in violations[:_VIOLATIONS_SHOWN]:
+        sys.stderr.write(f"{violation}\n")
     figures = {name: found[name] for name in kept}
     return Counts(found["cases"], found["by_kind"], len(violations), figures=figures)
 
@@ -82,17 +82,17 @@ def flipped(size: int) -> Counts:
 def spoilt(size: int) -> Counts:
     """So many inputs, shared by all decoders (python -m tests.fuzz)."""
     found = _reported("tests.fuzz", [f"--cases={-(-size // len(TARGETS))}"])["targets"]
-    findings = [each for target in found for each in target["findings"]]
-    for each in findings[:_VIOLATIONS_SHOWN]:
-        sys.stderr.write(f"{each}\n")
+    findings = [finding for target in found for finding in target["findings"]]
+    for finding in findings[:_VIOLATIONS_SHOWN]:
+        sys.stderr.write(f"{finding}\n")
     return Counts(
-        sum(each["cases"] for each in found),
-        {each["target"]: each["cases"] for each in found},
+        sum(target["cases"] for target in found),
+        {target["target"]: target["cases"] for target in found},
         len(findings),
         figures={
-            "slowest ms": max(each["slowest_ms"] for each in found),
+            "slowest ms": max(target["slowest_ms"] for target in found),
             "most bytes allocated for one of input": {
-                each["target"]: each["most_bytes_per_byte"] for each in found
+                target["target"]: target["most_bytes_per_byte"] for target in found
             },
         },
     )
@@ -123,14 +123,14 @@ def faults(size: int) -> Counts:
         )
         for start in starts
     ]
-    rounds = [one for each in several for one in each["outcomes"]]
+    rounds = [one for report in several for one in report["outcomes"]]
     skipped: Counter[str] = Counter()
-    for each in several:
-        skipped.update(each["skipped"])
+    for report in several:
+        skipped.update(report["skipped"])
     return Counts(
         cases=len(rounds),
         faults=Counter(one["fault"] for one in rounds),
-        violations=sum(len(each["findings"]) for each in several),
+        violations=sum(len(report["findings"]) for report in several),
         skipped=skipped.total(),
         figures=_figures_of_faults(several, rounds, skipped),
     )
@@ -151,8 +151,8 @@ def _figures_of_faults(
         return found
     found["faults on controller and coordinator in one"] = sum(one["is_both"] for one in rounds)
     totals: Counter[str] = Counter()
-    for each in several:
-        totals.update(each["totals"])
+    for report in several:
+        totals.update(report["totals"])
     outages: dict[str, list[float]] = {}
     for one in rounds:
         if one["outage_s"]:  # else nobody waited for the victim: it coordinated nothing
@@ -182,12 +182,12 @@ def endurance(size: int) -> Counts:
 def rolling(size: int) -> Counts:
     """So many upgrades there and back of three real nodes under load (tests/upgrade/rolling.py)."""
     several = [_reported("tests.upgrade.rolling", [f"--seed={seed}"]) for seed in range(size)]
-    figures = [each["figures"] for each in several]
-    waits = [each.pop(LONGEST_WAIT) for each in figures]
-    longest = {release: max(each[release] for each in waits) for release in waits[0]}
-    done = {name: sum(each[name] for each in figures) for name in figures[0]}
-    moves = sum(each["moves"] for each in several)
-    violations = sum(len(each["findings"]) for each in several)
+    figures = [report["figures"] for report in several]
+    waits = [figure.pop(LONGEST_WAIT) for figure in figures]
+    longest = {release: max(wait[release] for wait in waits) for release in waits[0]}
+    done = {name: sum(figure[name] for figure in figures) for name in figures[0]}
+    moves = sum(report["moves"] for report in several)
+    violations = sum(len(report["findings"]) for report in several)
     return Counts(moves, {"SIGTERM": moves}, violations, figures={LONGEST_WAIT: longest, **done})
 
 

@@ -18,11 +18,11 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from tests.proof.planted_bugs import planted_bug_named
 from tests.sim.numbered_faults import only_faults
 
 from .finders import FINDERS, found_by
 from .planting import planted
-from .plants import plant_named
 
 SHRINKABLE: Final = ("replication", "power-cut-of-all", "commits", "controllers")
 """The simulations whose faults are numbered."""
@@ -112,11 +112,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.proof.shrink")
     parser.add_argument("simulation", choices=SHRINKABLE)
     parser.add_argument("seed", type=int)
-    parser.add_argument("--plant", help="with this bug planted (tests/proof/plants.py)")
+    parser.add_argument("--plant", help="with this bug planted (tests/proof/planted_bugs.py)")
     parser.add_argument("--keep", help="replay the history with these faults alone: 1,4")
     options = parser.parse_args(arguments)
     logging.getLogger().addHandler(logging.NullHandler())  # else warnings go to stderr
-    with planted(plant_named(options.plant)) if options.plant else contextlib.nullcontext():
+    with planted(planted_bug_named(options.plant)) if options.plant else contextlib.nullcontext():
         if options.keep is not None:
             return _replay(options.simulation, options.seed, options.keep)
         found = shrunk(options.simulation, options.seed)

@@ -13,9 +13,9 @@ from tests.proof.experiment import PROFILES, Counts, Experiment, NoResultError
 from tests.proof.experiments import EXPERIMENTS
 from tests.proof.plot import drawing
 from tests.proof.promises import PROMISES
+from tests.proof.reliability_page import PAGE, drawings, page
 from tests.proof.results import DIRECTORY, read_all, result_of
 from tests.proof.runs import counted, faults, unchanged
-from tests.proof.table import PAGE, drawings, page
 
 REPORT = """\
 <testsuites><testsuite name="pytest">
@@ -27,12 +27,12 @@ REPORT = """\
 
 def test_a_short_proof_writes_what_it_counted(tmp_path: Path) -> None:
     name = "simulated-replication"
-    (experiment,) = (each for each in EXPERIMENTS if each.name == name)
+    (experiment,) = (experiment for experiment in EXPERIMENTS if experiment.name == name)
     counts = experiment.run(2)
     assert (counts.cases, counts.violations, counts.skipped) == (4, 0, 0)
     written = result_of(experiment, "pr", counts, 1.5).write(tmp_path)
     assert json.loads(written.read_text())["cases"] == 4
-    assert [each.experiment for each in read_all(tmp_path)] == [name]
+    assert [result.experiment for result in read_all(tmp_path)] == [name]
 
 
 def test_tests_that_fail_are_violations_and_those_that_were_skipped_no_cases() -> None:
@@ -61,9 +61,11 @@ def test_a_broken_promise_and_a_missing_result_end_the_command_with_one(
 
 
 def test_every_promise_that_is_tried_is_one_and_names_are_said_once() -> None:
-    assert {promise for each in EXPERIMENTS for promise in each.promises} <= PROMISES.keys()
-    assert len({each.name for each in EXPERIMENTS}) == len(EXPERIMENTS)
-    assert all(each.sizes.keys() <= set(PROFILES) for each in EXPERIMENTS)
+    assert {
+        promise for experiment in EXPERIMENTS for promise in experiment.promises
+    } <= PROMISES.keys()
+    assert len({experiment.name for experiment in EXPERIMENTS}) == len(EXPERIMENTS)
+    assert all(experiment.sizes.keys() <= set(PROFILES) for experiment in EXPERIMENTS)
 
 
 def test_the_page_is_what_the_result_files_say() -> None:
@@ -81,10 +83,10 @@ def test_a_drawing_has_a_panel_for_each_quantity_and_a_line_for_each_series() ->
         "ms, a": "1 1 1",
     }
     root = ET.fromstring(drawing(samples))
-    lines = [each for each in root if each.tag.endswith("polyline")]
+    lines = [element for element in root if element.tag.endswith("polyline")]
     assert len(lines) == 3
-    assert [len(each.attrib["points"].split()) for each in lines] == [3, 3, 3]
-    texts = [each.text for each in root if each.tag.endswith("text")]
+    assert [len(line.attrib["points"].split()) for line in lines] == [3, 3, 3]
+    texts = [element.text for element in root if element.tag.endswith("text")]
     assert {"memory", "ms", "node 1", "node 2", "2 min"} <= set(texts)
 
 
@@ -103,7 +105,7 @@ def test_faults_that_could_not_be_had_are_no_cases_and_the_page_says_why(
     counts = faults(3)
     assert (counts.cases, counts.skipped) == (0, 3)
     experiment = Experiment("one", ("P1",), "", "faults", {"pr": 3, "week": 3}, faults)
-    monkeypatch.setattr("tests.proof.table.EXPERIMENTS", (experiment,))
+    monkeypatch.setattr("tests.proof.reliability_page.EXPERIMENTS", (experiment,))
     told = page([result_of(experiment, "pr", counts, 1.0)])
     assert "3 skipped" in told
     assert "needs root" in told

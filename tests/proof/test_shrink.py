@@ -8,11 +8,11 @@ from functools import partial
 
 import pytest
 
+from tests.proof.planted_bugs import planted_bug_named
 from tests.sim.numbered_faults import inject
 
 from .finders import FINDERS, found_by
 from .planting import planted
-from .plants import plant_named
 from .shrink import least, main, shortest_beginning, shrunk
 
 UNCLEAN = "unclean-election"
@@ -31,7 +31,7 @@ def failing_seed() -> int:
 def test_a_failing_history_shrinks_to_a_part_that_fails_without_any_of_it_to_spare(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    with planted(plant_named(UNCLEAN)):
+    with planted(planted_bug_named(UNCLEAN)):
         seed = failing_seed()
         found = shrunk("controllers", seed)
     assert found is not None
@@ -51,11 +51,11 @@ def small_history(seed: int) -> None:
     async def fault(number: int) -> None:
         injected.add(number)
 
-    async def story() -> None:
+    async def scenario() -> None:
         for number in range(10):
             await inject(f"number {number}", partial(fault, number))
 
-    asyncio.run(story())
+    asyncio.run(scenario())
     assert not {seed, seed + 3} <= injected, "both were injected"
 
 

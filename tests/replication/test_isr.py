@@ -18,8 +18,8 @@ from barnabas.broker.replication.replica_manager import ReplicaManager
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.zookeeper import znodes
 from tests.replication.logs import NODE, FakeFetcherManager, ManualLogManager, a_batch, lead
-from tests.sim.sim_zookeeper import SimEnsemble, SimZooKeeper
 from tests.sim.simulated_loop import SimulatedLoop
+from tests.sim.simulated_zookeeper import SimEnsemble, SimZooKeeper
 
 LAG_MS = 30_000
 STATE = znodes.partition_state_path("t", 0)

@@ -10,7 +10,7 @@ import pytest
 from barnabas.broker.lifecycle.node_identity import create_persistent_znodes
 from barnabas.broker.settings.topic_configs import TopicConfigs
 from barnabas.protocol.zookeeper import znodes
-from tests.sim.sim_zookeeper import SimEnsemble
+from tests.sim.simulated_zookeeper import SimEnsemble
 
 
 def payload(**overrides: str) -> bytes:

@@ -28,8 +28,8 @@ from barnabas.protocol.messages import (
 from barnabas.protocol.records import batch
 from barnabas.protocol.zookeeper import znodes
 from tests.sim.cluster import NODES, Cluster, eventually
-from tests.sim.sim_zookeeper import SimZooKeeper
 from tests.sim.simulated_network import OWNER
+from tests.sim.simulated_zookeeper import SimZooKeeper
 
 log = logging.getLogger(__name__)
 
@@ -131,10 +131,10 @@ class NotedOffsets:
 class Consumer:
     """One consumer process: a connector, and tasks that process what its streams hand out."""
 
-    def __init__(self, world: ClassicWorld, name: str, streams: int, settings: Any) -> None:
+    def __init__(self, group: ClassicGroup, name: str, streams: int, settings: Any) -> None:
         self.name = name
         self.streams = streams
-        self._world = world
+        self._group = group
         self._settings = settings
         self._work: list[asyncio.Task[None]] = []
         self.is_up = False
@@ -142,12 +142,12 @@ class Consumer:
     async def start(self, **settings: Any) -> None:
         """Join the group; returns when that is done."""
         self._settings |= settings
-        world = self._world
-        self.session: SimZooKeeper = world.cluster.ensemble.connect(SESSION_MS)
+        group = self._group
+        self.session: SimZooKeeper = group.cluster.ensemble.connect(SESSION_MS)
         config = ClassicConfig(
             zookeeper_connect="ensemble:2181",
             group_id=GROUP,
-            consumer_id=f"{self.name}-{world.next_life()}",
+            consumer_id=f"{self.name}-{group.next_life()}",
             auto_offset_reset="smallest",
             auto_commit_interval_ms=COMMIT_MS,
             rebalance_backoff_ms=1_000,
@@ -155,25 +155,25 @@ class Consumer:
             fetch_wait_max_ms=500,
             **self._settings,
         )
-        chance = world.cluster.loop.random
+        rng = group.cluster.loop.random
         token = OWNER.set(self.name)
         try:
             self.connector = ConsumerConnector(
                 config,
                 zookeeper=self.session,
-                now_ms=world.cluster.loop.wall_ms,
-                random=chance,
+                now_ms=group.cluster.loop.wall_ms,
+                random=rng,
             )
             await self.connector.start()
             assert self.connector._store is not None
-            self.connector._store = NotedOffsets(self.name, self.connector._store, world.journal)
-            if chance.random() < 0.3:
+            self.connector._store = NotedOffsets(self.name, self.connector._store, group.journal)
+            if rng.random() < 0.3:
                 only = whitelist(f"{TOPIC},another")
                 found = await self.connector.create_message_streams_by_filter(only, self.streams)
             else:
                 streams = await self.connector.create_message_streams({TOPIC: self.streams})
                 found = streams[TOPIC]
-            self._work = [asyncio.create_task(self._process(each)) for each in found]
+            self._work = [asyncio.create_task(self._process(stream)) for stream in found]
         finally:
             OWNER.reset(token)
         self.is_up = True
@@ -187,33 +187,33 @@ class Consumer:
     async def kill(self) -> None:
         """kill -9: nothing more is committed; the session ends when it times out."""
         self.is_up = False
-        self._world.journal.excuse(self.connector.owned.keys())
+        self._group.journal.excuse(self.connector.owned.keys())
         self.session.crash()
         for task in self._work:
             task.cancel()
         await asyncio.wait(self._work)
         await self.connector._tasks.close()
-        self._world.cluster.loop.network.kill(self.name)
+        self._group.cluster.loop.network.kill(self.name)
         await self.connector._fetchers.close()
         assert self.connector._store is not None
         await self.connector._store.close()
 
     async def expire(self) -> None:
         """ZooKeeper lets the session time out; the process goes on."""
-        self._world.journal.excuse(self.connector.owned.keys())
+        self._group.journal.excuse(self.connector.owned.keys())
         self.session.expire()
         await asyncio.sleep(0)
 
     async def _process(self, stream: KafkaStream) -> None:
-        chance = self._world.cluster.loop.random
+        rng = self._group.cluster.loop.random
         async for message in stream:
             topic_partition = TopicPartition(message.topic, message.partition)
-            self._world.journal.hand_out(self, topic_partition)
-            await asyncio.sleep(chance.uniform(0, 0.03))
-            self._world.journal.process(topic_partition, message.offset)
+            self._group.journal.hand_out(self, topic_partition)
+            await asyncio.sleep(rng.uniform(0, 0.03))
+            self._group.journal.process(topic_partition, message.offset)
 
 
-class ClassicWorld:
+class ClassicGroup:
     """The simulated cluster, a producer, and a group of consumers."""
 
     def __init__(self, cluster: Cluster) -> None:
@@ -336,7 +336,7 @@ class ClassicWorld:
             if (path := znodes.consumer_owner_path(GROUP, *topic_partition)) in tree.nodes
             else False
             for topic_partition in topic_partitions
-        ) and sum(len(each.connector.owned) for each in self.consumers.values()) == len(
+        ) and sum(len(consumer.connector.owned) for consumer in self.consumers.values()) == len(
             topic_partitions
         )
 
@@ -348,8 +348,8 @@ class ClassicWorld:
             answer = await self.cluster.ask(node, request, 9)
             if answer is not None and answer.topics and answer.topics[0].partitions:
                 return {
-                    each.partition_index: each.leader_id
-                    for each in answer.topics[0].partitions
-                    if each.leader_id in NODES
+                    partition.partition_index: partition.leader_id
+                    for partition in answer.topics[0].partitions
+                    if partition.leader_id in NODES
                 }
         return {}

@@ -1,4 +1,4 @@
-"""Three nodes on a seeded loop, each with its own disk and session, and what may befall them."""
+"""Three nodes on a seeded loop, each with its own disk and session, and their faults."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from barnabas.broker.settings.node_config import load
 from barnabas.client.connection.connection import Connection
 from barnabas.client.errors import KafkaError
 from barnabas.client.zookeeper.interface import ZooKeeper
-from tests.sim.sim_zookeeper import SimEnsemble, SimZooKeeper
 from tests.sim.simulated_files import SimulatedFiles
 from tests.sim.simulated_loop import SimulatedLoop
 from tests.sim.simulated_network import OWNER
+from tests.sim.simulated_zookeeper import SimEnsemble, SimZooKeeper
 
 NODES = (1, 2, 3)
 PORT = 9092
@@ -31,11 +31,11 @@ T = TypeVar("T")
 class Machine:
     """One node's machine: its disk stays when the node dies."""
 
-    def __init__(self, world: Cluster, node_id: int) -> None:
-        self.world = world
+    def __init__(self, cluster: Cluster, node_id: int) -> None:
+        self.cluster = cluster
         self.id = node_id
         self.name = f"n{node_id}"
-        self.disk = SimulatedFiles(world.loop.wall_ms)
+        self.disk = SimulatedFiles(cluster.loop.wall_ms)
         self.session: SimZooKeeper
         self.node: Node | None = None
         self._stop = asyncio.Event()
@@ -74,8 +74,8 @@ class Machine:
             "beacon.enable": "false",  # datagrams are not simulated
             "replica.lag.time.max.ms": str(LAG_MS),
             "offsets.topic.num.partitions": "2",
-            **self.world.settings,
-            **self.world.settings_of.get(self.id, {}),
+            **self.cluster.settings,
+            **self.cluster.settings_of.get(self.id, {}),
         }
         await daemon.run(
             load(settings),
@@ -83,23 +83,23 @@ class Machine:
             ready=lambda ports: ready.set(),
             files=self.disk,
             connect=self._connect,
-            now_ms=self.world.loop.wall_ms,
-            chance=self.world.loop.random,
+            now_ms=self.cluster.loop.wall_ms,
+            chance=self.cluster.loop.random,
         )
 
     async def _connect(
         self, hosts: str, *, session_timeout_ms: int, connection_timeout_ms: int
     ) -> ZooKeeper:
-        self.session = self.world.ensemble.connect(session_timeout_ms)
+        self.session = self.cluster.ensemble.connect(session_timeout_ms)
         return self.session
 
     async def kill(self, *, with_power_cut: bool = False) -> None:
         """The process ends here and now; its session ends when it times out."""
         task, self._task = self._task, None
         assert task is not None
-        disk, chance = self.disk, self.world.loop.random
-        self.disk = disk.after_power_cut(chance) if with_power_cut else disk.after_kill()
-        self.world.loop.network.kill(self.name)
+        disk, rng = self.disk, self.cluster.loop.random
+        self.disk = disk.after_power_cut(rng) if with_power_cut else disk.after_kill()
+        self.cluster.loop.network.kill(self.name)
         self.session.crash()
         self.node = None
         task.cancel()
@@ -116,23 +116,23 @@ class Machine:
 
     def isolate(self, *, from_clients: bool = True) -> None:
         """Frozen, as the others see it: nothing comes from it, nor from ZooKeeper to it."""
-        for other in self.world.machines.values():
+        for other in self.cluster.machines.values():
             if other is not self:
-                self.world.loop.network.cut(self.name, other.name)
+                self.cluster.loop.network.cut(self.name, other.name)
         if from_clients:
-            self.world.loop.network.cut(self.name, "client")
+            self.cluster.loop.network.cut(self.name, "client")
         session = self.session
         session.suspend()
         is_over = session.session_id
-        self.world.loop.call_later(SESSION_MS / 1000, self._time_out, session, is_over)
+        self.cluster.loop.call_later(SESSION_MS / 1000, self._time_out, session, is_over)
 
     def _time_out(self, session: SimZooKeeper, session_id: int) -> None:
         if not session._connected.is_set() and session.session_id == session_id:
-            self.world.ensemble.end(session_id)
+            self.cluster.ensemble.end(session_id)
 
     def rejoin(self) -> None:
         """Everything that was held up arrives."""
-        self.world.loop.network.heal(self.name)
+        self.cluster.loop.network.heal(self.name)
         self.session.resume()
 
 

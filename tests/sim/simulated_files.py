@@ -59,15 +59,15 @@ class Content:
         twin.modified_ms = self.modified_ms
         return twin
 
-    def survivor(self, chance: random.Random) -> Content:
+    def survivor(self, rng: random.Random) -> Content:
         """What is left: the synced bytes, and some of what was changed since."""
         left = Content(self._clock)
         left.modified_ms = self.modified_ms
         kept = self._unchanged()
-        if kept == len(self.synced) and chance.random() < 0.5:
-            left.data = self.data[: chance.randint(kept, len(self.data))]
+        if kept == len(self.synced) and rng.random() < 0.5:
+            left.data = self.data[: rng.randint(kept, len(self.data))]
         else:
-            left.data = self._sectors(kept, chance)
+            left.data = self._sectors(kept, rng)
         left.sync()
         return left
 
@@ -82,13 +82,13 @@ class Content:
                 high = middle - 1
         return low
 
-    def _sectors(self, kept: int, chance: random.Random) -> bytearray:
+    def _sectors(self, kept: int, rng: random.Random) -> bytearray:
         """Each sector behind ``kept`` as it is, as it was, or never written; a size of two."""
-        size = chance.choice((len(self.synced), len(self.data)))
+        size = rng.choice((len(self.synced), len(self.data)))
         found = bytearray(self.data[: min(kept, size)])
         while len(found) < size:
             end = min(size, (len(found) // SECTOR_BYTES + 1) * SECTOR_BYTES)
-            source = chance.choice((self.data, self.synced, b""))
+            source = rng.choice((self.data, self.synced, b""))
             found += bytes(source[len(found) : end]).ljust(end - len(found), b"\0")
         return found
 
@@ -166,16 +166,16 @@ class SimulatedFiles:
         if self.is_full:
             raise StorageError(path, "no space left", is_full=True)
 
-    def after_power_cut(self, chance: random.Random) -> SimulatedFiles:
+    def after_power_cut(self, rng: random.Random) -> SimulatedFiles:
         """The disk as the next process finds it; this object stays with the dying one."""
         found = SimulatedFiles(self._clock)
         found.is_full = self.is_full
-        kept = {path for path in self._directories if chance.random() < 0.5}
+        kept = {path for path in self._directories if rng.random() < 0.5}
         found._directories = self._safe_directories | kept
-        names = {p: c for p, c in self._files.items() if chance.random() < 0.5} | self._safe_files
+        names = {p: c for p, c in self._files.items() if rng.random() < 0.5} | self._safe_files
         for path, content in sorted(names.items()):
             if path.parent in found._directories:
-                found._files[path] = content.survivor(chance)
+                found._files[path] = content.survivor(rng)
         found._safe_files = dict(found._files)
         found._safe_directories = set(found._directories)
         return found

@@ -21,11 +21,11 @@ OWNER: ContextVar[str] = ContextVar("owner", default="client")
 
 
 class Network:
-    """Every listening port and every open connection of one simulated world."""
+    """Every listening port and every open connection of one simulation."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, chance: random.Random) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, rng: random.Random) -> None:
         self._loop = loop
-        self._chance = chance
+        self._chance = rng
         self._servers: dict[tuple[str, int], Server] = {}
         self._next_port = 40_000
         self._cuts: set[frozenset[str]] = set()

@@ -56,7 +56,9 @@ async def leaders(cluster: Cluster) -> dict[int, int] | None:
     answer = await cluster.ask(cluster.loop.random.choice(NODES), request, 8)
     if answer is None or answer.topics[0].error_code:
         return None
-    found = {each.partition_index: each.leader_id for each in answer.topics[0].partitions}
+    found = {
+        partition.partition_index: partition.leader_id for partition in answer.topics[0].partitions
+    }
     return None if -1 in found.values() else found
 
 
@@ -88,7 +90,7 @@ async def recorded(cluster: Cluster) -> list[AuditRecord] | None:
 
 async def has_all(cluster: Cluster, acknowledged: list[int]) -> list[AuditRecord] | None:
     records = await recorded(cluster)
-    if records is None or not set(acknowledged) <= {each.new_offset for each in records}:
+    if records is None or not set(acknowledged) <= {record.new_offset for record in records}:
         return None
     return records
 
@@ -104,7 +106,7 @@ async def audit_in_sync(cluster: Cluster) -> bool | None:
     return await in_sync(cluster)
 
 
-async def story(cluster: Cluster) -> list[AuditRecord]:
+async def scenario(cluster: Cluster) -> list[AuditRecord]:
     await cluster.start()
     await created(cluster)
     node = await eventually(lambda: coordinator(cluster, GROUP))
@@ -155,16 +157,16 @@ async def killed(cluster: Cluster) -> None:
     """Each coordinator dies in the moment in which a change by hand is acknowledged."""
     await cluster.start()
     await created(cluster)
-    chance = cluster.loop.random
+    rng = cluster.loop.random
     acknowledged = [0]
     node = 0
     for _ in range(ROUNDS):
-        for _ in range(chance.randint(1, 4)):
+        for _ in range(rng.randint(1, 4)):
             offset = acknowledged[-1] + 1
             node = await eventually(lambda offset=offset: changed(cluster, offset))  # type: ignore[misc]
             acknowledged.append(offset)
         machine = cluster.machines[node]
-        await machine.kill(with_power_cut=chance.random() < 0.5)
+        await machine.kill(with_power_cut=rng.random() < 0.5)
         await eventually(lambda: coordinator(cluster, GROUP))
         await machine.start()
         await eventually(lambda: audit_in_sync(cluster))
@@ -189,9 +191,9 @@ def test_every_change_by_hand_is_in_the_history_in_its_order(seed: int) -> None:
         assert isinstance(loop, SimulatedLoop)
         cluster = Cluster(loop, offsets_topic_replication_factor="3")
         with nodes_known(cluster):
-            records = runner.run(story(cluster))
+            records = runner.run(scenario(cluster))
     once = list(dict.fromkeys(records))
-    offsets = [each.new_offset for each in once]
+    offsets = [record.new_offset for record in once]
     assert offsets == sorted(offsets, key=lambda offset: offset or 0)
-    assert [each.old_offset for each in once[1:]] == offsets[:-1]
-    assert {(each.change, each.reason) for each in once} == {("change", "why")}
+    assert [record.old_offset for record in once[1:]] == offsets[:-1]
+    assert {(record.change, record.reason) for record in once} == {("change", "why")}

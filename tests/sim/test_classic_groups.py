@@ -14,7 +14,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 import pytest
 
 from tests.harness.seeds import seeds
-from tests.sim.classic_group import ClassicWorld
+from tests.sim.classic_group import ClassicGroup
 from tests.sim.cluster import NODES, Cluster, nodes_known
 from tests.sim.simulated_loop import SimulatedLoop
 
@@ -25,71 +25,71 @@ NAMES = ("a", "b", "c", "d", "e")
 
 
 @contextlib.asynccontextmanager
-async def running(cluster: Cluster) -> AsyncIterator[ClassicWorld]:
+async def running(cluster: Cluster) -> AsyncIterator[ClassicGroup]:
     """A cluster with a topic, to which somebody writes all the time; at the end all is audited."""
-    world = ClassicWorld(cluster)
+    group = ClassicGroup(cluster)
     await cluster.start()
-    await world.create_topic()
-    producing = asyncio.create_task(world.produce_all_the_time())
-    yield world
-    await world.settled()
+    await group.create_topic()
+    producing = asyncio.create_task(group.produce_all_the_time())
+    yield group
+    await group.settled()
     producing.cancel()
     await asyncio.wait({producing})
-    await world.everything_processed()
-    for consumer in world.consumers.values():
+    await group.everything_processed()
+    for consumer in group.consumers.values():
         await consumer.stop()
-    assert not world.journal.unexcused, world.journal.unexcused
+    assert not group.journal.unexcused, group.journal.unexcused
     await cluster.stop()
 
 
-def tell(seed: int, story: Callable[[Cluster], Awaitable[None]]) -> None:
+def simulate(seed: int, scenario: Callable[[Cluster], Awaitable[None]]) -> None:
     with asyncio.Runner(loop_factory=lambda: SimulatedLoop(seed)) as runner:
         loop = runner.get_loop()
         assert isinstance(loop, SimulatedLoop)
         cluster = Cluster(loop, offsets_topic_replication_factor="3", min_insync_replicas="2")
         with nodes_known(cluster):
-            runner.run(story(cluster))  # type: ignore[arg-type]
+            runner.run(scenario(cluster))  # type: ignore[arg-type]
 
 
-async def befall(world: ClassicWorld) -> None:
+async def inject_fault(group: ClassicGroup) -> None:
     """One thing that happens to the group or to the cluster below it."""
-    chance = world.cluster.loop.random
-    absent = [name for name in NAMES if name not in world.consumers]
-    present = list(world.consumers)
+    rng = group.cluster.loop.random
+    absent = [name for name in NAMES if name not in group.consumers]
+    present = list(group.consumers)
     kinds = ["node"]
     kinds += ["join"] * 2 if absent else []
-    kinds += ["grow"] if world.partitions < PARTITIONS_MAX else []
+    kinds += ["grow"] if group.partitions < PARTITIONS_MAX else []
     kinds += ["stop", "kill", "expire"] if len(present) > 1 else []
-    kind = chance.choice(kinds)
+    kind = rng.choice(kinds)
     if kind == "join":
-        await world.join(chance.choice(absent), chance.choice((1, 2, 5)))
+        await group.join(rng.choice(absent), rng.choice((1, 2, 5)))
     elif kind == "grow":
-        await world.add_partition()
+        await group.add_partition()
     elif kind == "stop":
-        await world.consumers.pop(chance.choice(present)).stop()
+        await group.consumers.pop(rng.choice(present)).stop()
     elif kind == "kill":
-        await world.consumers.pop(chance.choice(present)).kill()
+        await group.consumers.pop(rng.choice(present)).kill()
     elif kind == "expire":
-        await world.consumers[chance.choice(present)].expire()
+        await group.consumers[rng.choice(present)].expire()
     else:
-        machine = world.cluster.machines[chance.choice(NODES)]
+        machine = group.cluster.machines[rng.choice(NODES)]
         await machine.kill()
-        await asyncio.sleep(chance.uniform(0, 8))
+        await asyncio.sleep(rng.uniform(0, 8))
         await machine.start()
 
 
 async def comings_and_goings(cluster: Cluster) -> None:
-    chance = cluster.loop.random
-    storage = chance.choice(("zookeeper", "kafka"))
-    async with running(cluster) as world:
-        await world.join("a", offsets_storage=storage)
+    rng = cluster.loop.random
+    storage = rng.choice(("zookeeper", "kafka"))
+    async with running(cluster) as group:
+        await group.join("a", offsets_storage=storage)
         for _ in range(ROUNDS):
-            await asyncio.sleep(chance.choice((0.0, 0.2, 2.0)))
-            await befall(world)
-            if chance.random() < 0.6:
-                await world.settled()
+            await asyncio.sleep(rng.choice((0.0, 0.2, 2.0)))
+            await inject_fault(group)
+            if rng.random() < 0.6:
+                await group.settled()
 
 
 @pytest.mark.parametrize("seed", seeds(SEEDS, range(4, 300)))
 def test_every_partition_is_read_by_its_one_owner_whoever_comes_and_goes(seed: int) -> None:
-    tell(seed, comings_and_goings)
+    simulate(seed, comings_and_goings)

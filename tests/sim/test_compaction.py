@@ -14,7 +14,7 @@ from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages import offset_commit, offset_fetch
 from tests.harness.seeds import seeds
 from tests.sim.simulated_loop import SimulatedLoop
-from tests.sim.test_daemon import HOST, World, crash, eventually, prepared
+from tests.sim.test_daemon import HOST, SingleNodeCluster, crash, eventually, prepared
 
 GROUPS = 12
 PARTITIONS = 1
@@ -22,9 +22,9 @@ COMMITS = 200
 OFFSETS = Path("/data/__consumer_offsets-0")
 
 
-def compacting_world(loop: SimulatedLoop) -> World:
-    world = World(loop)
-    world.config = load(
+def compacting_world(loop: SimulatedLoop) -> SingleNodeCluster:
+    cluster = SingleNodeCluster(loop)
+    cluster.config = load(
         {
             "broker.id": "1",
             "zookeeper.connect": "ensemble:2181",
@@ -42,7 +42,7 @@ def compacting_world(loop: SimulatedLoop) -> World:
             "log.segment.delete.delay.ms": "1",
         }
     )
-    return world
+    return cluster
 
 
 async def commit(connection: Connection, group: str, partition: int, offset: int) -> int:
@@ -63,20 +63,20 @@ async def fetched(connection: Connection, group: str) -> dict[int, int]:
             return None
         assert answer.error_code == ErrorCode.NONE
         found = answer.topics[0].partitions
-        return {each.partition_index: each.committed_offset for each in found}
+        return {partition.partition_index: partition.committed_offset for partition in found}
 
     return await eventually(ask)
 
 
-def segment_bytes(world: World) -> int:
-    names = [name for name in world.disk.list_directory(OFFSETS) if name.endswith(".log")]
-    return sum(world.disk.size(OFFSETS / name) for name in names)
+def segment_bytes(cluster: SingleNodeCluster) -> int:
+    names = [name for name in cluster.disk.list_directory(OFFSETS) if name.endswith(".log")]
+    return sum(cluster.disk.size(OFFSETS / name) for name in names)
 
 
-async def life(world: World) -> None:
-    loop = world.loop
+async def life(cluster: SingleNodeCluster) -> None:
+    loop = cluster.loop
     expected: dict[str, dict[int, int]] = {}
-    node = await world.start()
+    node = await cluster.start()
     connection = await Connection.open(HOST, 9092)
     await prepared(connection)
     for offset in range(COMMITS):
@@ -89,30 +89,30 @@ async def life(world: World) -> None:
         await eventually(partial(done, group, partition, offset))
         expected.setdefault(group, {})[partition] = offset
         await asyncio.sleep(loop.random.uniform(0, 0.02))
-    checkpoint = world.disk.read_whole(Path("/data/cleaner-offset-checkpoint")).decode()
-    (line,) = [each for each in checkpoint.split("\n") if each.startswith("__consumer_offsets 0 ")]
+    checkpoint = cluster.disk.read_whole(Path("/data/cleaner-offset-checkpoint")).decode()
+    (line,) = [row for row in checkpoint.split("\n") if row.startswith("__consumer_offsets 0 ")]
     assert int(line.split()[-1]) > COMMITS // 2, "compacted while commits went on"
-    assert segment_bytes(world) < 15_000
+    assert segment_bytes(cluster) < 15_000
 
-    await crash(world, node, connection)
+    await crash(cluster, node, connection)
 
-    node = await world.start()
+    node = await cluster.start()
     connection = await Connection.open(HOST, 9092)
     await prepared(connection)
     for group, offsets in expected.items():
         found = await fetched(connection, group)
-        assert {each: found[each] for each in offsets} == offsets
+        assert {offset: found[offset] for offset in offsets} == offsets
     await connection.close()
-    world.stop.set()
+    cluster.stop.set()
     await node
 
 
 @pytest.mark.parametrize("seed", seeds(range(1, 4)))
 def test_every_commit_is_there_after_compactions_and_a_power_cut(seed: int) -> None:
-    tell(seed)
+    simulate(seed)
 
 
-def tell(seed: int) -> None:
+def simulate(seed: int) -> None:
     """One history."""
     with asyncio.Runner(loop_factory=lambda: SimulatedLoop(seed)) as runner:
         loop = runner.get_loop()

@@ -17,15 +17,15 @@ import pytest
 from barnabas.protocol.zookeeper import znodes
 from tests.controller.small_cluster import SmallCluster
 from tests.harness.seeds import seeds
-from tests.sim.mayhem import NODES, Mayhem, lead
-from tests.sim.sim_zookeeper import SimEnsemble
+from tests.sim.controller_faults import NODES, ControllerFaults, lead
 from tests.sim.simulated_loop import SimulatedLoop
+from tests.sim.simulated_zookeeper import SimEnsemble
 
 SEEDS = range(1, 13)
 SEEDS_OF_A_NIGHT = range(100, 1100)
 
 
-class Judge:
+class StateChecker:
     """Looks at every state znode that is written."""
 
     def __init__(self, ensemble: SimEnsemble) -> None:
@@ -35,9 +35,9 @@ class Judge:
         """The zxid of each."""
         self.violations: list[str] = []
         """What raises in here ends in the controller that wrote: it would give up its term."""
-        ensemble.tree.on_data.append(self._judged)
+        ensemble.tree.on_data.append(self._checked)
 
-    def _judged(self, path: str) -> None:
+    def _checked(self, path: str) -> None:
         try:
             self._written(path)
         except AssertionError as violation:
@@ -58,9 +58,9 @@ class Judge:
         assert state.isr, f"{path}: nobody may lead {state}"
         if before is None or before[0] != node.czxid:
             return
-        self._judge(path, before[1], state)
+        self._check(path, before[1], state)
 
-    def _judge(
+    def _check(
         self, path: str, before: znodes.PartitionState, state: znodes.PartitionState
     ) -> None:
         assert state.leader_epoch >= before.leader_epoch, f"{path}: {before} -> {state}"
@@ -74,34 +74,34 @@ class Judge:
 
 
 async def life(
-    loop: SimulatedLoop, story: Callable[[SmallCluster, random.Random], Awaitable[None]]
+    loop: SimulatedLoop, scenario: Callable[[SmallCluster, random.Random], Awaitable[None]]
 ) -> tuple[float, int]:
     """One cluster from its start to the audit."""
-    chance = loop.random
-    ensemble = SimEnsemble(loop, latency=lambda: chance.uniform(0.0002, 0.02), now_ms=loop.wall_ms)
-    judge = Judge(ensemble)
+    rng = loop.random
+    ensemble = SimEnsemble(loop, latency=lambda: rng.uniform(0.0002, 0.02), now_ms=loop.wall_ms)
+    checker = StateChecker(ensemble)
     async with asyncio.TaskGroup() as tasks:
-        cluster = SmallCluster(tasks, ensemble, chance)
-        cluster.delay = lambda: chance.uniform(0.0002, 0.3 if chance.random() < 0.1 else 0.01)
-        cluster.loses_answer = lambda: chance.random() < 0.03
+        cluster = SmallCluster(tasks, ensemble, rng)
+        cluster.delay = lambda: rng.uniform(0.0002, 0.3 if rng.random() < 0.1 else 0.01)
+        cluster.loses_answer = lambda: rng.random() < 0.03
         for node_id in NODES:
             await cluster.start(node_id)
-        leading = tasks.create_task(lead(cluster, chance))
-        await story(cluster, chance)
-        audit(cluster, judge)
+        leading = tasks.create_task(lead(cluster, rng))
+        await scenario(cluster, rng)
+        audit(cluster, checker)
         leading.cancel()
         cluster.end()
     return loop.time(), ensemble.tree.zxid
 
 
-def audit(cluster: SmallCluster, judge: Judge) -> None:
+def audit(cluster: SmallCluster, checker: StateChecker) -> None:
     """Every partition is led and known everywhere; nothing is left over; one controller rules."""
-    assert not judge.violations, judge.violations[0]
+    assert not checker.violations, checker.violations[0]
     tree = cluster.ensemble.tree
     assert [node.id for node in cluster.nodes.values() if node.controller.is_active] == [
         znodes.ControllerRecord.from_json(tree.nodes[znodes.CONTROLLER].data).broker_id
     ]
-    assert int(tree.nodes[znodes.CONTROLLER_EPOCH].data) == len(judge.elections)
+    assert int(tree.nodes[znodes.CONTROLLER_EPOCH].data) == len(checker.elections)
     assert not tree.nodes[znodes.DELETE_TOPICS].children
     assert not tree.nodes[znodes.ISR_CHANGES].children
     assert not tree.nodes[znodes.LOG_DIR_EVENTS].children
@@ -170,27 +170,27 @@ def test_sessions_that_end_while_200_topics_are_created_leave_none_of_them_behin
     run(seed, two_hundred_topics)
 
 
-async def two_hundred_topics(cluster: SmallCluster, chance: random.Random) -> None:
-    mayhem = Mayhem(cluster, chance)
+async def two_hundred_topics(cluster: SmallCluster, rng: random.Random) -> None:
+    faults = ControllerFaults(cluster, rng)
     for number in range(200):
-        await mayhem.create()
+        await faults.create()
         if number % 40 == 20:
             ruler = cluster.active
             if ruler is not None:
                 ruler.zookeeper.expire()
-        await asyncio.sleep(chance.choice((0.0, 0.0, 0.1)))
-    await mayhem.heal()
+        await asyncio.sleep(rng.choice((0.0, 0.0, 0.1)))
+    await faults.heal()
 
 
-async def mayhem(cluster: SmallCluster, chance: random.Random) -> None:
-    await Mayhem(cluster, chance).run()
+async def all_faults(cluster: SmallCluster, rng: random.Random) -> None:
+    await ControllerFaults(cluster, rng).run()
 
 
 def run(
-    seed: int, story: Callable[[SmallCluster, random.Random], Awaitable[None]] = mayhem
+    seed: int, scenario: Callable[[SmallCluster, random.Random], Awaitable[None]] = all_faults
 ) -> tuple[float, int]:
     """Returns when it was over, and how often ZooKeeper was written to."""
     with asyncio.Runner(loop_factory=lambda: SimulatedLoop(seed)) as runner:
         loop = runner.get_loop()
         assert isinstance(loop, SimulatedLoop)
-        return runner.run(life(loop, story))
+        return runner.run(life(loop, scenario))

@@ -24,9 +24,9 @@ from barnabas.protocol.messages import (
 )
 from barnabas.protocol.records.batch import build_batch
 from tests.harness.seeds import seeds
-from tests.sim.sim_zookeeper import SimEnsemble
 from tests.sim.simulated_files import SimulatedFiles
 from tests.sim.simulated_loop import SimulatedLoop
+from tests.sim.simulated_zookeeper import SimEnsemble
 
 HOST = "127.0.0.1"
 COMMITS = 12
@@ -35,7 +35,7 @@ SEEDS = range(1, 6)
 T = TypeVar("T")
 
 
-class World:
+class SingleNodeCluster:
     """One machine with one node and one ensemble; a crash ends the node, not the machine."""
 
     def __init__(self, loop: SimulatedLoop) -> None:
@@ -138,9 +138,9 @@ async def fetched(connection: Connection) -> int:
     return await eventually(ask)
 
 
-async def life(world: World) -> str:
+async def life(cluster: SingleNodeCluster) -> str:
     """Produce and commit, lose power, start again, compare; returns a digest of it all."""
-    node = await world.start()
+    node = await cluster.start()
     connection = await Connection.open(HOST, 9092)
     await prepared(connection)
     data = produce.Partition(index=0, records=bytes(build_batch([(b"k", b"v")], timestamp_ms=1)))
@@ -153,15 +153,20 @@ async def life(world: World) -> str:
     for offset in range(COMMITS):
         await eventually(partial(taken, connection, offset))
         acknowledged = offset
-    await crash(world, node, connection)
-    node = await world.start()
+    await crash(cluster, node, connection)
+    node = await cluster.start()
     connection = await Connection.open(HOST, 9092)
     found = await fetched(connection)
     assert found == acknowledged
     await connection.close()
-    world.stop.set()
+    cluster.stop.set()
     await node
-    facts = (found, world.loop.time(), world.loop.network.bytes_carried, world.ensemble.tree.zxid)
+    facts = (
+        found,
+        cluster.loop.time(),
+        cluster.loop.network.bytes_carried,
+        cluster.ensemble.tree.zxid,
+    )
     return hashlib.sha256(repr(facts).encode()).hexdigest()
 
 
@@ -171,10 +176,12 @@ async def taken(connection: Connection, offset: int) -> bool | None:
     return True if code == ErrorCode.NONE else None
 
 
-async def crash(world: World, node: asyncio.Task[None], connection: Connection) -> None:
+async def crash(
+    cluster: SingleNodeCluster, node: asyncio.Task[None], connection: Connection
+) -> None:
     """Power is gone: what was not synced may be lost, and nobody closes the session."""
-    world.disk = world.disk.after_power_cut(world.loop.random)
-    world.session.close = _never_said  # type: ignore[method-assign]
+    cluster.disk = cluster.disk.after_power_cut(cluster.loop.random)
+    cluster.session.close = _never_said  # type: ignore[method-assign]
     node.cancel()
     await asyncio.wait({node})
     await connection.close()
@@ -186,13 +193,13 @@ async def _never_said() -> None:
 
 @pytest.mark.parametrize("seed", seeds(SEEDS))
 def test_acknowledged_commits_survive_a_power_cut_and_a_seed_gives_one_history(seed: int) -> None:
-    first, second = (tell(seed) for _ in range(2))
+    first, second = (simulate(seed) for _ in range(2))
     assert first == second
 
 
-def tell(seed: int) -> str:
+def simulate(seed: int) -> str:
     """One history, and what it came to."""
     with asyncio.Runner(loop_factory=lambda: SimulatedLoop(seed)) as runner:
         loop = runner.get_loop()
         assert isinstance(loop, SimulatedLoop)
-        return runner.run(life(World(loop)))
+        return runner.run(life(SingleNodeCluster(loop)))

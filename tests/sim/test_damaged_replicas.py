@@ -76,14 +76,14 @@ async def alike(cluster: Cluster) -> bool | None:
     return True
 
 
-Accident = Callable[[Cluster], Awaitable[None]]
+Fault = Callable[[Cluster], Awaitable[None]]
 
 
 async def while_it_is_down(cluster: Cluster) -> None:
     """A follower's disk is damaged between two lives of its node; its standby finds that."""
     for index in range(PARTITIONS):
         led = await eventually(lambda index=index: has_led(cluster, index))  # type: ignore[misc]
-        machine = next(each for each in cluster.up() if each is not led)
+        machine = next(other for other in cluster.up() if other is not led)
         await machine.stop()
         turn_over(machine, index, BODY)
         await asyncio.sleep(9)
@@ -116,7 +116,7 @@ async def of_the_leader(cluster: Cluster) -> None:
         await eventually(replaced)
 
 
-async def story(cluster: Cluster, accident: Accident) -> None:
+async def scenario(cluster: Cluster, fault: Fault) -> None:
     seen = {group: Commits() for group in GROUPS}
     await cluster.start()
     await created(cluster)
@@ -130,7 +130,7 @@ async def story(cluster: Cluster, accident: Accident) -> None:
             for activity in (commit_all_the_time, fetch_all_the_time)
         ]
         await asyncio.sleep(3)
-        await accident(cluster)
+        await fault(cluster)
         await asyncio.sleep(3)
         for task in running:
             task.cancel()
@@ -143,15 +143,15 @@ async def story(cluster: Cluster, accident: Accident) -> None:
 
 
 @pytest.mark.parametrize("seed", seeds(SEEDS))
-@pytest.mark.parametrize("accident", [while_it_is_down, of_the_leader])
+@pytest.mark.parametrize("fault", [while_it_is_down, of_the_leader])
 def test_a_damaged_replica_is_copied_anew_and_no_commit_is_lost(
-    seed: int, accident: Accident, caplog: pytest.LogCaptureFixture
+    seed: int, fault: Fault, caplog: pytest.LogCaptureFixture
 ) -> None:
     with asyncio.Runner(loop_factory=lambda: SimulatedLoop(seed)) as runner:
         loop = runner.get_loop()
         assert isinstance(loop, SimulatedLoop)
         cluster = Cluster(loop)
         with nodes_known(cluster):
-            runner.run(story(cluster, accident))
+            runner.run(scenario(cluster, fault))
     assert "fetches anew what is damaged" in caplog.text
     assert "lost committed records" not in caplog.text

@@ -15,7 +15,7 @@ from barnabas.client.errors import KafkaError
 from barnabas.protocol.errors import ErrorCode
 from tests.harness.seeds import seeds
 from tests.sim.simulated_loop import SimulatedLoop
-from tests.sim.test_daemon import HOST, World, committed, crash, fetched, prepared
+from tests.sim.test_daemon import HOST, SingleNodeCluster, committed, crash, fetched, prepared
 
 COMMITS = 16
 
@@ -28,43 +28,43 @@ async def code_of(connection: Connection, offset: int) -> int | None:
         return None
 
 
-async def life(world: World) -> bool:
+async def life(cluster: SingleNodeCluster) -> bool:
     """Commit while the disk fails once, lose power, compare; whether the node ended by itself."""
-    chance = world.loop.random
-    node = await world.start()
+    rng = cluster.loop.random
+    node = await cluster.start()
     connection = await Connection.open(HOST, 9092)
     await prepared(connection)
-    acknowledged, fails_at = -1, chance.randrange(2, COMMITS // 2)
+    acknowledged, fails_at = -1, rng.randrange(2, COMMITS // 2)
     for offset in range(COMMITS):
         if offset == fails_at:
-            world.disk.syncs_to_fail = 1
+            cluster.disk.syncs_to_fail = 1
         if await code_of(connection, offset) == ErrorCode.NONE:
             acknowledged = offset
         if node.done():
             break
-        await asyncio.sleep(chance.uniform(0, 0.2))
+        await asyncio.sleep(rng.uniform(0, 0.2))
     is_ended = node.done() and node.exception() is not None
-    await crash(world, node, connection)
-    node = await world.start()
+    await crash(cluster, node, connection)
+    node = await cluster.start()
     connection = await Connection.open(HOST, 9092)
     found = await fetched(connection)
     assert found >= acknowledged, f"{acknowledged} was acknowledged and {found} is there"
     await connection.close()
-    world.stop.set()
+    cluster.stop.set()
     await node
     return is_ended
 
 
-def tell(seed: int) -> bool:
+def simulate(seed: int) -> bool:
     """One history."""
     with asyncio.Runner(loop_factory=lambda: SimulatedLoop(seed)) as runner:
         loop = runner.get_loop()
         assert isinstance(loop, SimulatedLoop)
-        return runner.run(life(World(loop)))
+        return runner.run(life(SingleNodeCluster(loop)))
 
 
 @pytest.mark.parametrize("seed", seeds(range(1, 6), range(6, 300)))
 def test_a_node_whose_only_disk_failed_ends_and_has_acknowledged_nothing_that_is_gone(
     seed: int,
 ) -> None:
-    assert tell(seed), "the node went on"
+    assert simulate(seed), "the node went on"

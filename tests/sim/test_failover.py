@@ -68,7 +68,7 @@ async def acknowledged_after_s(partition: Partition) -> float:
     return loop.time() - began
 
 
-async def story(cluster: Cluster) -> None:
+async def scenario(cluster: Cluster) -> None:
     await cluster.start()
     await eventually(lambda: created(cluster))
     await eventually(lambda: in_sync(cluster, 3))
@@ -93,4 +93,4 @@ def test_the_first_append_of_a_new_leader_waits_for_no_long_poll(seed: int) -> N
         assert isinstance(loop, SimulatedLoop)
         cluster = Cluster(loop)
         with nodes_known(cluster):
-            runner.run(story(cluster))
+            runner.run(scenario(cluster))

@@ -18,7 +18,7 @@ from barnabas.protocol.records.batch import build_batch
 from tests.sim.simulated_loop import SimulatedLoop
 from tests.sim.test_daemon import (
     HOST,
-    World,
+    SingleNodeCluster,
     committed,
     crash,
     eventually,
@@ -62,32 +62,32 @@ async def refuses_and_reads(connection: Connection, acknowledged: int) -> None:
     assert await records_of(connection) > 0
 
 
-async def life(world: World) -> None:
-    node = await world.start()
+async def life(cluster: SingleNodeCluster) -> None:
+    node = await cluster.start()
     connection = await Connection.open(HOST, 9092)
     await prepared(connection)
     assert await produced(connection) == ErrorCode.NONE
     await eventually(partial(taken, connection, 7))
-    world.disk.is_full = True
+    cluster.disk.is_full = True
     await refuses_and_reads(connection, 7)
     await asyncio.sleep(180)  # checkpoints, flushes, sessions
     await refuses_and_reads(connection, 7)
-    world.disk.is_full = False
+    cluster.disk.is_full = False
     await asyncio.sleep(5)
     assert await produced(connection) == ErrorCode.NONE
     assert await committed(connection, 8) == ErrorCode.NONE
-    world.disk.is_full = True
-    await crash(world, node, connection)
-    node = await world.start()
+    cluster.disk.is_full = True
+    await crash(cluster, node, connection)
+    node = await cluster.start()
     connection = await Connection.open(HOST, 9092)
     assert await fetched(connection) == 8
     await refuses_and_reads(connection, 8)
-    world.disk.is_full = False
+    cluster.disk.is_full = False
     await asyncio.sleep(5)
     assert await committed(connection, 9) == ErrorCode.NONE
     assert await fetched(connection) == 9
     await connection.close()
-    world.stop.set()
+    cluster.stop.set()
     await node
 
 
@@ -95,4 +95,4 @@ def test_a_node_with_a_full_disk_refuses_cleanly_reads_on_restarts_and_heals() -
     with asyncio.Runner(loop_factory=lambda: SimulatedLoop(3)) as runner:
         loop = runner.get_loop()
         assert isinstance(loop, SimulatedLoop)
-        runner.run(life(World(loop)))
+        runner.run(life(SingleNodeCluster(loop)))

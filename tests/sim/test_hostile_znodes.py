@@ -32,7 +32,7 @@ from barnabas.protocol.zookeeper import znodes
 from tests.fuzz.engine import Seed, spoilt
 from tests.harness.seeds import seeds
 from tests.sim.simulated_loop import SimulatedLoop
-from tests.sim.test_daemon import HOST, World, eventually, prepared
+from tests.sim.test_daemon import HOST, SingleNodeCluster, eventually, prepared
 
 STATE = znodes.partition_state_path("t", 0)
 BAD = {
@@ -234,24 +234,24 @@ class Lines(logging.Handler):
             self.tracebacks.append(f"{record.getMessage()}: {record.exc_info[1]!r}")
 
 
-def write(world: World, path: str, data: bytes) -> None:
+def write(cluster: SingleNodeCluster, path: str, data: bytes) -> None:
     """As somebody else's session does it."""
-    tree = world.ensemble.tree
+    tree = cluster.ensemble.tree
     if path in tree.nodes:
         tree.write(0, Set(path, data))
         return
     parent = path.rpartition("/")[0]
     if parent and parent not in tree.nodes:
-        write(world, parent, b"")
+        write(cluster, parent, b"")
     tree.write(0, Create(path, data))
 
 
-def mend(world: World, path: str, good: bytes | None) -> None:
+def mend(cluster: SingleNodeCluster, path: str, good: bytes | None) -> None:
     """As an operator does it."""
     if good is None:
-        world.ensemble.tree.write(0, Delete(path))
+        cluster.ensemble.tree.write(0, Delete(path))
     else:
-        write(world, path, good)
+        write(cluster, path, good)
 
 
 async def produced(connection: Connection, topic: str) -> bool | None:
@@ -311,33 +311,33 @@ async def fetched(connection: Connection, topic: str) -> int | None:
     return None if answer.error_code else int(answer.topics[0].partitions[0].committed_offset)
 
 
-async def life(world: World, path: str, data: bytes, *, at_start: bool) -> None:
-    node = await world.start()
+async def life(cluster: SingleNodeCluster, path: str, data: bytes, *, at_start: bool) -> None:
+    node = await cluster.start()
     connection = await Connection.open(HOST, 9092)
     await prepared(connection)
     await eventually(partial(committed, connection, "t", 1))
     await eventually(partial(produced, connection, "t"))
     if at_start:
         await connection.close()
-        world.stop.set()
+        cluster.stop.set()
         await node
-    before = world.ensemble.tree.nodes.get(path)
+    before = cluster.ensemble.tree.nodes.get(path)
     good = None if before is None else before.data
-    write(world, path, data)
+    write(cluster, path, data)
     if at_start:
-        node = await world.start()
+        node = await cluster.start()
         connection = await Connection.open(HOST, 9092)
     await asyncio.sleep(30)
     assert not node.done(), node.exception()
     if path in MAY_COST_NEW_TOPICS and at_start:
-        mend(world, path, good)  # until then nobody is told whom to follow
+        mend(cluster, path, good)  # until then nobody is told whom to follow
     await serves(connection, path)
     await connection.close()
-    world.stop.set()
+    cluster.stop.set()
     await node
 
 
-def tell(path: str, data: bytes, *, at_start: bool, seed: int = 1) -> Lines:
+def simulate(path: str, data: bytes, *, at_start: bool, seed: int = 1) -> Lines:
     """One life; what was logged."""
     lines = Lines()
     root = logging.getLogger()
@@ -346,9 +346,9 @@ def tell(path: str, data: bytes, *, at_start: bool, seed: int = 1) -> Lines:
         with asyncio.Runner(loop_factory=lambda: SimulatedLoop(seed, TURNS_MAX)) as runner:
             loop = runner.get_loop()
             assert isinstance(loop, SimulatedLoop)
-            story = life(World(loop), path, data, at_start=at_start)
+            scenario = life(SingleNodeCluster(loop), path, data, at_start=at_start)
             try:
-                runner.run(asyncio.wait_for(story, LIFE_S))
+                runner.run(asyncio.wait_for(scenario, LIFE_S))
             except (AssertionError, NodeFailed) as failure:
                 said = ENDS_THE_START.get(path)
                 if not at_start or said is None or said not in str(failure):
@@ -375,7 +375,7 @@ def judge(lines: Lines) -> None:
 @pytest.mark.parametrize("at_start", [False, True], ids=["while it runs", "at a start"])
 @pytest.mark.parametrize("case", cases())
 def test_a_node_lives_with_znodes_of_a_hostile_hand(case: str, at_start: bool) -> None:
-    judge(tell(*CASES[case], at_start=at_start))
+    judge(simulate(*CASES[case], at_start=at_start))
 
 
 TREE = {
@@ -403,8 +403,8 @@ TREE = {
 
 @pytest.mark.parametrize("seed", seeds(range(1, 25), range(25, 2_000)))
 def test_a_node_lives_with_znodes_that_were_spoilt_at_random(seed: int) -> None:
-    chance = random.Random(seed)
-    path = chance.choice(sorted(TREE))
+    rng = random.Random(seed)
+    path = rng.choice(sorted(TREE))
     seed_bytes = [Seed(name, data, len) for name, data in TREE.items()]
-    data = spoilt(chance, seed_bytes, Seed(path, TREE[path], len))
-    judge(tell(path, data, at_start=chance.random() < 0.5, seed=seed))
+    data = spoilt(rng, seed_bytes, Seed(path, TREE[path], len))
+    judge(simulate(path, data, at_start=rng.random() < 0.5, seed=seed))

@@ -42,7 +42,7 @@ from barnabas.protocol.messages import (
     update_features,
 )
 from tests.sim.simulated_loop import SimulatedLoop
-from tests.sim.test_daemon import HOST, World, prepared
+from tests.sim.test_daemon import HOST, SingleNodeCluster, prepared
 
 COUNT = 17_000
 TURNS = COUNT // 1000 + 2 * (COUNT // TURN_ELEMENTS + 1)
@@ -266,8 +266,8 @@ async def life() -> dict[str, int]:
     """By request, how many turns more a large one takes than one of the same kind that is small."""
     loop = asyncio.get_running_loop()
     assert isinstance(loop, CountingLoop)
-    world, more = World(loop), {}
-    node = await world.start()
+    cluster, more = SingleNodeCluster(loop), {}
+    node = await cluster.start()
     connection = await Connection.open(HOST, 9092)
     await prepared(connection)
     for asked, (make, version) in ASKED.items():
@@ -280,7 +280,7 @@ async def life() -> dict[str, int]:
             taken.append(loop.turns - before)
         more[asked] = taken[1] - taken[0]
     await connection.close()
-    world.stop.set()
+    cluster.stop.set()
     await node
     return more
 

@@ -16,9 +16,9 @@ from barnabas.client.topology import TopicPartition
 from barnabas.protocol.messages import find_coordinator, offset_fetch
 from barnabas.protocol.zookeeper import znodes
 from tests.harness.seeds import seeds
-from tests.sim.classic_group import COMMIT_MS, GROUP, SESSION_MS, ClassicWorld
+from tests.sim.classic_group import COMMIT_MS, GROUP, SESSION_MS, ClassicGroup
 from tests.sim.cluster import NODES, Cluster, eventually
-from tests.sim.test_classic_groups import running, tell
+from tests.sim.test_classic_groups import running, simulate
 
 SEEDS = range(1, 4)
 NAMES = ("a", "b", "c")
@@ -32,32 +32,32 @@ STEPS: tuple[dict[str, Any], ...] = (
 """What members are told in each rolling bounce: two there, two back."""
 
 
-async def accident(world: ClassicWorld) -> None:
+async def fault(group: ClassicGroup) -> None:
     """kill -9 of a consumer or a node, any time during a bounce; whoever it was comes back."""
-    chance = world.cluster.loop.random
-    await asyncio.sleep(chance.uniform(0, 4))
-    if chance.random() < 0.5:
-        machine = world.cluster.machines[chance.choice(NODES)]
+    rng = group.cluster.loop.random
+    await asyncio.sleep(rng.uniform(0, 4))
+    if rng.random() < 0.5:
+        machine = group.cluster.machines[rng.choice(NODES)]
         await machine.kill()
-        await asyncio.sleep(chance.uniform(0, 8))
+        await asyncio.sleep(rng.uniform(0, 8))
         await machine.start()
         return
-    up = [each for each in world.consumers.values() if each.is_up]
+    up = [consumer for consumer in group.consumers.values() if consumer.is_up]
     if len(up) > 1:
-        consumer = chance.choice(up)
+        consumer = rng.choice(up)
         await consumer.kill()
-        await asyncio.sleep(chance.uniform(0, 2 * SESSION_MS / 1000))
+        await asyncio.sleep(rng.uniform(0, 2 * SESSION_MS / 1000))
         await consumer.start()
 
 
-async def bounce(world: ClassicWorld, settings: dict[str, Any]) -> None:
+async def bounce(group: ClassicGroup, settings: dict[str, Any]) -> None:
     """Stop each member, or lose it, and start it with other settings."""
-    chance = world.cluster.loop.random
-    for name in chance.sample(NAMES, len(NAMES)):
-        consumer = world.consumers[name]
-        await eventually(lambda each=consumer: as_true(each.is_up))  # type: ignore[misc]
-        await (consumer.kill() if chance.random() < 0.25 else consumer.stop())
-        await asyncio.sleep(chance.uniform(0, 1))
+    rng = group.cluster.loop.random
+    for name in rng.sample(NAMES, len(NAMES)):
+        consumer = group.consumers[name]
+        await eventually(lambda started=consumer: as_true(started.is_up))  # type: ignore[misc]
+        await (consumer.kill() if rng.random() < 0.25 else consumer.stop())
+        await asyncio.sleep(rng.uniform(0, 1))
         await consumer.start(**settings)
 
 
@@ -65,10 +65,10 @@ async def as_true(found: bool) -> bool | None:
     return found or None
 
 
-async def verify_health(world: ClassicWorld) -> None:
+async def verify_health(group: ClassicGroup) -> None:
     """What the documents ask for before the next step: all are well, and have committed."""
-    await world.settled()
-    assert all(each.connector.problem is None for each in world.consumers.values())
+    await group.settled()
+    assert all(consumer.connector.problem is None for consumer in group.consumers.values())
     await asyncio.sleep(2 * COMMIT_MS / 1000)
 
 
@@ -81,9 +81,9 @@ async def in_kafka(cluster: Cluster) -> dict[TopicPartition, int] | None:
         answer = await cluster.ask(found.node_id, request, 6)
         if answer is not None and not answer.error_code:
             return {
-                TopicPartition(topic.name, each.partition_index): each.committed_offset
+                TopicPartition(topic.name, partition.partition_index): partition.committed_offset
                 for topic in answer.topics
-                for each in topic.partitions
+                for partition in topic.partitions
             }
     return None
 
@@ -95,39 +95,39 @@ def in_zookeeper(cluster: Cluster, topic_partition: TopicPartition) -> int:
 
 
 async def migration(cluster: Cluster) -> None:
-    chance = cluster.loop.random
-    async with running(cluster) as world:
+    rng = cluster.loop.random
+    async with running(cluster) as group:
         for name in NAMES:
-            await world.join(name, chance.choice((1, 2)), **ZOOKEEPER)
+            await group.join(name, rng.choice((1, 2)), **ZOOKEEPER)
         for settings in STEPS:
-            await asyncio.sleep(chance.uniform(0, 2))
-            accidents = asyncio.create_task(accident(world))
-            await bounce(world, settings)
-            await accidents
-            await verify_health(world)
-        assert all(len(done) > 10 for done in world.journal.processed.values())
+            await asyncio.sleep(rng.uniform(0, 2))
+            faults = asyncio.create_task(fault(group))
+            await bounce(group, settings)
+            await faults
+            await verify_health(group)
+        assert all(len(done) > 10 for done in group.journal.processed.values())
 
 
 @pytest.mark.parametrize("seed", seeds(SEEDS, range(4, 500)))
 def test_a_rolling_migration_there_and_back_loses_nothing(seed: int) -> None:
-    tell(seed, migration)
+    simulate(seed, migration)
 
 
 async def first_step(cluster: Cluster) -> None:
     """One that reads Kafka alone may take over from the moment the last member was bounced."""
-    async with running(cluster) as world:
+    async with running(cluster) as group:
         for name in NAMES:
-            await world.join(name, **ZOOKEEPER)
+            await group.join(name, **ZOOKEEPER)
         await asyncio.sleep(3)
-        await bounce(world, STEPS[0])
-        await world.settled()
-        least = dict(world.journal.acknowledged)
+        await bounce(group, STEPS[0])
+        await group.settled()
+        least = dict(group.journal.acknowledged)
         committed = await eventually(lambda: in_kafka(cluster))
-        assert len(least) == world.partitions
+        assert len(least) == group.partitions
         for topic_partition, offset in least.items():
             assert committed[topic_partition] >= offset
             assert in_zookeeper(cluster, topic_partition) >= offset
 
 
 def test_after_the_first_bounce_both_stores_hold_all_that_was_acknowledged() -> None:
-    tell(1, first_step)
+    simulate(1, first_step)

@@ -14,8 +14,8 @@ from barnabas.broker.handlers.init_producer_id import ProducerIdsHandler
 from barnabas.protocol.errors import Refused
 from barnabas.protocol.messages.init_producer_id import InitProducerIdRequest
 from barnabas.protocol.zookeeper import znodes
-from tests.sim.sim_zookeeper import SimEnsemble, SimZooKeeper
 from tests.sim.simulated_loop import SimulatedLoop
+from tests.sim.simulated_zookeeper import SimEnsemble, SimZooKeeper
 
 NODES = 3
 CLIENTS = 8

@@ -63,7 +63,7 @@ async def told(cluster: Cluster, node: int, offset: int, epoch: int) -> set[int]
     return codes
 
 
-async def story(cluster: Cluster) -> set[int]:
+async def scenario(cluster: Cluster) -> set[int]:
     """What the former leader told the consumer until it had heard of its successor, and of both."""
     await cluster.start()
     await created(cluster)
@@ -94,6 +94,6 @@ def test_a_replaced_leader_never_makes_a_consumer_begin_anew(seed: int) -> None:
         assert isinstance(loop, SimulatedLoop)
         cluster = Cluster(loop)
         with nodes_known(cluster):
-            codes = runner.run(story(cluster))
+            codes = runner.run(scenario(cluster))
     assert ErrorCode.OFFSET_OUT_OF_RANGE not in codes
     assert ErrorCode.NOT_LEADER_OR_FOLLOWER in codes

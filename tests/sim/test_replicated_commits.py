@@ -114,14 +114,14 @@ async def in_sync(cluster: Cluster) -> bool | None:
     return True
 
 
-async def befall(cluster: Cluster, machine: Machine) -> None:
+async def inject_fault(cluster: Cluster, machine: Machine) -> None:
     """One accident of one machine that ends its life, or cuts it off from another one."""
-    chance = cluster.loop.random
-    kind = chance.choice(("kill", "kill", "power", "cut", "stop"))
-    pause = chance.choice((0.0, 0.3, 2.0, 9.0))
+    rng = cluster.loop.random
+    kind = rng.choice(("kill", "kill", "power", "cut", "stop"))
+    pause = rng.choice((0.0, 0.3, 2.0, 9.0))
     if kind == "cut":
         others = [other for other in cluster.machines.values() if other is not machine]
-        cluster.loop.network.cut(machine.name, chance.choice(others).name)
+        cluster.loop.network.cut(machine.name, rng.choice(others).name)
         await asyncio.sleep(pause)
         cluster.loop.network.heal(machine.name)
         return
@@ -133,7 +133,7 @@ async def befall(cluster: Cluster, machine: Machine) -> None:
     await machine.start()
 
 
-async def story(cluster: Cluster) -> dict[str, Commits]:
+async def scenario(cluster: Cluster) -> dict[str, Commits]:
     seen = {group: Commits() for group in GROUPS}
     await cluster.start()
     await created(cluster)
@@ -149,7 +149,7 @@ async def story(cluster: Cluster) -> dict[str, Commits]:
         for _ in range(ROUNDS):
             await asyncio.sleep(cluster.loop.random.uniform(0.1, 1.5))
             machine = cluster.machines[cluster.loop.random.choice(NODES)]
-            await inject(machine.name, partial(befall, cluster, machine))
+            await inject(machine.name, partial(inject_fault, cluster, machine))
             if cluster.loop.random.random() < 0.7:
                 await eventually(lambda: in_sync(cluster))
         for task in running:
@@ -162,18 +162,18 @@ async def story(cluster: Cluster) -> dict[str, Commits]:
     return seen
 
 
-def tell(seed: int) -> None:
+def simulate(seed: int) -> None:
     """One history of six accidents."""
     with asyncio.Runner(loop_factory=lambda: SimulatedLoop(seed)) as runner:
         loop = runner.get_loop()
         assert isinstance(loop, SimulatedLoop)
         cluster = Cluster(loop, offsets_topic_replication_factor="3")
         with nodes_known(cluster):
-            seen = runner.run(story(cluster))
+            seen = runner.run(scenario(cluster))
     assert all(commits.acknowledged > 20 for commits in seen.values())
     assert all(commits.served > 20 for commits in seen.values())
 
 
 @pytest.mark.parametrize("seed", seeds(SEEDS, range(5, 1000)))
 def test_a_committed_offset_never_goes_backwards(seed: int) -> None:
-    tell(seed)
+    simulate(seed)

@@ -227,12 +227,12 @@ def contents(machine: Machine) -> bytes:
     return bytes(data)
 
 
-async def befall(cluster: Cluster, machine: Machine) -> None:
+async def inject_fault(cluster: Cluster, machine: Machine) -> None:
     """One accident of one machine, and its end."""
-    chance = cluster.loop.random
-    kind = chance.choice(("kill", "power", "freeze", "cut", "stop"))
+    rng = cluster.loop.random
+    kind = rng.choice(("kill", "power", "freeze", "cut", "stop"))
     others = [other for other in cluster.machines.values() if other is not machine]
-    pause = chance.choice((0.0, 0.3, 2.0, 9.0))
+    pause = rng.choice((0.0, 0.3, 2.0, 9.0))
     if kind in ("kill", "power"):
         await machine.kill(with_power_cut=kind == "power")
         await asyncio.sleep(pause)
@@ -242,7 +242,7 @@ async def befall(cluster: Cluster, machine: Machine) -> None:
         await asyncio.sleep(pause)
         machine.rejoin()
     elif kind == "cut":
-        cluster.loop.network.cut(machine.name, chance.choice(others).name)
+        cluster.loop.network.cut(machine.name, rng.choice(others).name)
         await asyncio.sleep(pause)
         cluster.loop.network.heal(machine.name)
     else:
@@ -251,7 +251,7 @@ async def befall(cluster: Cluster, machine: Machine) -> None:
         await machine.start()
 
 
-Accidents = Callable[[Cluster], Awaitable[None]]
+InjectFaults = Callable[[Cluster], Awaitable[None]]
 
 
 async def one_by_one(cluster: Cluster) -> None:
@@ -259,7 +259,7 @@ async def one_by_one(cluster: Cluster) -> None:
     for _ in range(ROUNDS):
         await asyncio.sleep(cluster.loop.random.uniform(0.1, 1.5))
         machine = cluster.machines[cluster.loop.random.choice(NODES)]
-        await inject(machine.name, partial(befall, cluster, machine))
+        await inject(machine.name, partial(inject_fault, cluster, machine))
         await eventually(lambda: in_sync(cluster))
 
 
@@ -283,7 +283,7 @@ async def all_at_once(cluster: Cluster) -> None:
         await eventually(lambda: in_sync(cluster))
 
 
-async def story(cluster: Cluster, accidents: Accidents, pause_s: float) -> History:
+async def scenario(cluster: Cluster, faults: InjectFaults, pause_s: float) -> History:
     history, invariants = History(pause_s), Invariants(cluster)
     await cluster.start()
     await created(cluster, min_insync_replicas="2")
@@ -295,7 +295,7 @@ async def story(cluster: Cluster, accidents: Accidents, pause_s: float) -> Histo
             tasks.create_task(read_all_the_time(cluster, history)),
             tasks.create_task(invariants.watch()),
         ]
-        await accidents(cluster)
+        await faults(cluster)
         for task in running:
             task.cancel()
     await eventually(lambda: alike(cluster))
@@ -328,22 +328,22 @@ def no_committed_record_is_cut(caplog: pytest.LogCaptureFixture) -> Iterator[Non
 @pytest.mark.usefixtures("no_committed_record_is_cut")
 @pytest.mark.parametrize("seed", seeds(SEEDS, range(7, 1000)))
 def test_what_all_in_sync_replicas_acknowledged_survives_any_one_node(seed: int) -> None:
-    tell(seed)
+    simulate(seed)
 
 
 @pytest.mark.usefixtures("no_committed_record_is_cut")
 @pytest.mark.parametrize("seed", seeds(SEEDS_OF_POWER_CUTS, range(3, 500)))
 def test_with_every_record_on_disk_a_power_cut_of_all_nodes_takes_nothing(seed: int) -> None:
-    tell_of_power_cuts(seed)
+    simulate_power_cuts(seed)
 
 
-def tell_of_power_cuts(seed: int) -> None:
+def simulate_power_cuts(seed: int) -> None:
     """A follower's fetch says what is on its disk, where the topic asks for that."""
-    tell(seed, all_at_once, 0.001, log_flush_interval_messages="1")
+    simulate(seed, all_at_once, 0.001, log_flush_interval_messages="1")
 
 
-def tell(
-    seed: int, accidents: Accidents = one_by_one, pause_s: float = 0.05, **settings: str
+def simulate(
+    seed: int, faults: InjectFaults = one_by_one, pause_s: float = 0.05, **settings: str
 ) -> None:
     """One history."""
     with asyncio.Runner(loop_factory=lambda: SimulatedLoop(seed)) as runner:
@@ -351,6 +351,6 @@ def tell(
         assert isinstance(loop, SimulatedLoop)
         cluster = Cluster(loop, **settings)
         with nodes_known(cluster):
-            history = runner.run(story(cluster, accidents, pause_s))
+            history = runner.run(scenario(cluster, faults, pause_s))
     assert len(history.acknowledged) > 20
     assert len(history.read) > 20

@@ -28,7 +28,7 @@ async def commit(cluster: Cluster, node: int, offset: int) -> None:
     assert answer.topics[0].partitions[0].error_code == 0
 
 
-async def story(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> int:
+async def scenario(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> int:
     """Commit, kill the coordinator, fetch from the next; how often a log was read for that."""
     await cluster.start()
     await created(cluster)
@@ -55,9 +55,9 @@ async def story(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> int:
         assert machine.node is not None
         standbys = machine.node._coordinator_host.groups.standbys
         followed = [
-            each.index
-            for each in machine.node._replicas
-            if each.topic == OFFSETS_TOPIC and not each.is_leader
+            replica.index
+            for replica in machine.node._replicas
+            if replica.topic == OFFSETS_TOPIC and not replica.is_leader
         ]
         assert len(standbys) == len(followed), "one shadow for each partition followed"
     for_failover = reads
@@ -71,4 +71,4 @@ def test_after_a_failover_nobody_reads_the_log_again(monkeypatch: pytest.MonkeyP
         assert isinstance(loop, SimulatedLoop)
         cluster = Cluster(loop, offsets_topic_replication_factor="3")
         with nodes_known(cluster):
-            assert runner.run(story(cluster, monkeypatch)) == 0
+            assert runner.run(scenario(cluster, monkeypatch)) == 0

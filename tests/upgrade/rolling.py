@@ -147,7 +147,9 @@ def roll(tell: Tell, earlier: Release = BEFORE_VOTERS, seed: int = 1) -> Report:
                 trial.await_progress()
                 for release in (None, earlier):
                     ruler = view.controller()
-                    for node in sorted(nodes, key=lambda each: (each.id == ruler, each.id)):
+                    for node in sorted(
+                        nodes, key=lambda candidate: (candidate.id == ruler, candidate.id)
+                    ):
                         report.moves.append(_moved(node, release, trial, view))
                         tell("| {} | node {} | {} | {:.2f} s |".format(*_words(report.moves[-1])))
             trial.await_rest("all in sync")

@@ -21,7 +21,7 @@ from barnabas.client.zookeeper.interface import (
     ZooKeeperError,
 )
 from tests.net.client import until
-from tests.sim.sim_zookeeper import SimEnsemble
+from tests.sim.simulated_zookeeper import SimEnsemble
 
 PATHS = ["/a", "/b", "/a/a", "/a/b", "/b/a", "/a/a/a"]
 

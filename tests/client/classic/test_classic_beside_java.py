@@ -20,7 +20,7 @@ from barnabas.console.development.cluster import Cluster
 from barnabas.console.development.java import find_java
 from benchmarks.apache_kafka import class_path
 from tests.harness.needs import maven_jars
-from tests.harness.steady import STEADY
+from tests.harness.steady_settings import STEADY
 
 PARTITIONS = 6
 STREAMS = 2

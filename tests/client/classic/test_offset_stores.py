@@ -22,7 +22,7 @@ from barnabas.protocol.api import ApiKey
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages import find_coordinator, offset_commit, offset_fetch
 from tests.client.scripted_broker import Answer, ScriptedBroker, scripted_broker
-from tests.sim.sim_zookeeper import SimEnsemble, SimZooKeeper
+from tests.sim.simulated_zookeeper import SimEnsemble, SimZooKeeper
 
 CONFIG = ClientConfig(retry_backoff_ms=1, retry_backoff_ms_max=2, request_timeout_ms=2_000)
 A, B = TopicPartition("t", 0), TopicPartition("t", 1)

@@ -23,7 +23,7 @@ from barnabas.protocol.zookeeper.znodes import (
     ConsumerRegistration,
     TopicAssignment,
 )
-from tests.sim.sim_zookeeper import SimEnsemble, SimZooKeeper
+from tests.sim.simulated_zookeeper import SimEnsemble, SimZooKeeper
 
 A, B, C = (TopicPartition("t", number) for number in range(3))
 REGISTRATION = ConsumerRegistration(subscription={"t": 1}, timestamp=17)

@@ -26,7 +26,7 @@ from barnabas.console.development.ports import LOOPBACK, free_ports, is_free
 from barnabas.console.development.snippets import first_programs
 from tests.harness.deployments import await_leaders_at
 from tests.harness.needs import program
-from tests.harness.steady import STEADY
+from tests.harness.steady_settings import STEADY
 from tests.harness.waiting import eventually
 
 ROOT = Path(__file__).parents[3]

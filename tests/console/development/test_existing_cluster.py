@@ -13,7 +13,7 @@ from barnabas.client.cluster import TopicPartition
 from barnabas.client.errors import KafkaError
 from barnabas.console.development.existing_cluster import ExistingCluster
 from barnabas.testing import Cluster
-from tests.harness.steady import STEADY
+from tests.harness.steady_settings import STEADY
 
 
 @pytest.fixture(scope="module")

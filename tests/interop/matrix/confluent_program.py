@@ -124,7 +124,7 @@ class Program(Steps):
         found = self.admin.list_consumer_groups().result(WAIT_S)
         if found.errors:
             raise RuntimeError(str(found.errors))
-        return self.group in [each.group_id for each in found.valid]
+        return self.group in [listing.group_id for listing in found.valid]
 
     def offsets_of_group(self) -> Any:
         asked = ConsumerGroupTopicPartitions(self.group, self.places)

@@ -1,0 +1,317 @@
+"""The planted bugs: what is broken, where, and who must find it.
+
+Each is a mistake that some implementation has made, or that a careless change could bring back.
+Source: docs/spec/reliability.md §5 (the sabotage matrix).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from typing import Any, Final
+
+from barnabas.client.zookeeper.interface import Create, Delete, Set
+from barnabas.coordinator.offset_fetch import refused
+from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.records.walk import Entry
+from barnabas.protocol.zookeeper import znodes
+from tests.proof.planting import Change, PlantedBug
+
+ZEROS: Final = bytes(24)
+"""Records of length 0 with checksum 0, as an empty block of a disk has them."""
+
+
+def _told_at_once(original: Any) -> Any:
+    def when_committed(self: Any, offset: int, told: Any, until: float = 0.0) -> None:
+        del offset, until
+        told(ErrorCode.NONE if self.is_leader else ErrorCode.NOT_LEADER_OR_FOLLOWER)
+
+    return when_committed
+
+
+def _written_is_durable(original: property) -> property:
+    return property(lambda self: self.end_offset)
+
+
+def _begun_at_the_last_segment(original: Any) -> Any:
+    def begin(self: Any, start: int) -> Generator[None, None, None]:
+        yield from original(self, start)
+        if self.position == start:
+            self.position = max(start, self.replica.segment_base)
+
+    return begin
+
+
+def _nothing_while_loading(original: Any) -> Any:
+    def fetched(self: Any, group_id: str, topics: Any, is_stable: bool) -> Any:
+        code, found = original(self, group_id, topics, is_stable)
+        if code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
+            return ErrorCode.NONE, refused(topics or (), ErrorCode.NONE)
+        return code, found
+
+    return fetched
+
+
+def _any_generation(original: Any) -> Any:
+    def commit_problem(self: Any, member_id: str, instance_id: str | None, generation: int) -> Any:
+        claimed = self.generation if generation >= 0 else generation
+        return original(self, member_id, instance_id, claimed)
+
+    return commit_problem
+
+
+def _any_epoch(original: Any) -> Any:
+    def check_epoch(self: Any, claimed: int) -> None:
+        del claimed
+        original(self, -1)
+
+    return check_epoch
+
+
+def _never_diverged(original: Any) -> Any:
+    return lambda partition, asked: None
+
+
+def _never_at_ease(original: Any) -> Any:
+    return lambda partition, node, asked: False
+
+
+def _cut_at_the_high_watermark(original: Any) -> Any:
+    def begin(partition: Any) -> bool:
+        if original(partition):
+            return True
+        mark = partition.high_watermark
+        if partition.log.end_offset > mark and partition.log.may_truncate_to(mark):
+            partition.truncate_to(mark)
+        return False
+
+    return begin
+
+
+def _zeros_are_an_entry(original: Any) -> Any:
+    def slowly(self: Any) -> Entry:
+        position = self.valid_bytes
+        if self._end - position >= len(ZEROS) and self._bytes(position, len(ZEROS)) == ZEROS:
+            return Entry(position, ZEROS, 0, self._previous, self._previous, -1, -1)
+        found: Entry = original(self)
+        return found
+
+    return slowly
+
+
+def _without_the_newest(original: Any) -> Any:
+    def wanted(self: Any, head: Any, found: Any) -> Any:
+        kept, has_tombstones = original(self, head, found)
+        left = [
+            place
+            for place in kept
+            if place.key is None
+            or head.base_offset + place.offset_delta != self._newest.last(place.key)
+        ]
+        return left, has_tombstones
+
+    return wanted
+
+
+def _always_past(original: Any) -> Any:
+    return lambda self, head: True
+
+
+def _by_the_wall_clock(original: Any) -> Any:
+    def begin(self: Any, loop: Any) -> None:
+        original(self, loop)
+        self._now = lambda: loop.wall_ms() / 1000
+
+    return begin
+
+
+def _woken_by_the_wall_clock(original: Any) -> Any:
+    def wake_at(self: Any, at: float) -> None:
+        if self._handle is not None:
+            self._handle.cancel()
+        self._wakes_at = at
+        self._handle = self._loop.call_later(max(0.0, at - self._now()), self._wake)
+
+    return wake_at
+
+
+def _held_once_is_held(original: Any) -> Any:
+    return lambda self: self.was_held
+
+
+def _served_when_staged(original: Any) -> Any:
+    def stage(self: Any, partition: Any, commit: Any) -> None:
+        original(self, partition, commit)
+        self.committed[partition] = commit
+
+    return stage
+
+
+def _anybody_may_lead(original: Any) -> Any:
+    def of_offline_partition(*places: Any, may_be_unclean: bool) -> Any:
+        del may_be_unclean
+        return original(*places, may_be_unclean=True)
+
+    return of_offline_partition
+
+
+def _nobody_holds_it(original: Any) -> Any:
+    async def holder(self: Any, gone: Any) -> None:
+        del self, gone
+
+    return holder
+
+
+def _registered_over(original: Any) -> Any:
+    async def attempt(self: Any) -> bool:
+        path = znodes.broker_path(self._node_id)
+        stat = await self._zookeeper.exists(path)
+        results = await self._zookeeper.multi(
+            *([Delete(path, stat.version)] if stat else []),
+            Create(path, ephemeral=True),
+            Set(path, self._payload.to_json(), 0),
+        )
+        self._registered(results[-1])
+        return True
+
+    return attempt
+
+
+def _errors_pass(original: Any) -> Any:
+    def storage_failed(self: Any, log: Any, error: Any) -> None:
+        del self, log, error
+
+    return storage_failed
+
+
+def _one(
+    name: str, breaks: str, finder: str, place: str, broken: Callable[[Any], Any]
+) -> PlantedBug:
+    return PlantedBug(name, breaks, finder, (Change(place, broken),))
+
+
+PLANTED_BUGS: Final = (
+    _one(
+        "ack-before-isr",
+        "Appends of all are acknowledged when the leader has them, before the in-sync replicas.",
+        "replication",
+        "broker.replication.partition:Partition.when_committed",
+        _told_at_once,
+    ),
+    _one(
+        "ack-before-fsync",
+        "With flush.messages=1, records count as durable when they are written, before the fsync.",
+        "power-cut",
+        "broker.storage.log.log:Log.durable_offset",
+        _written_is_durable,
+    ),
+    _one(
+        "loader-skips-old-segments",
+        "A new coordinator loads the active segment of its offsets partition and no older one.",
+        "compacted-offsets",
+        "coordinator.standby_state:StandbyState._begin",
+        _begun_at_the_last_segment,
+    ),
+    _one(
+        "none-while-loading",
+        "A coordinator that still loads a partition answers -1 for its groups, not 14.",
+        "commits",
+        "coordinator.offset_fetch:OffsetFetchHandler._fetched",
+        _nothing_while_loading,
+    ),
+    _one(
+        "no-generation-check",
+        "A member of any generation may commit.",
+        "groups",
+        "coordinator.group:Group.commit_problem",
+        _any_generation,
+    ),
+    PlantedBug(
+        "no-epoch-check-on-fetch",
+        "A leader answers fetches of any leader epoch and compares no epochs with its log.",
+        "replication",
+        (
+            Change("broker.replication.partition:Partition.check_epoch", _any_epoch),
+            Change("broker.handlers.follower_fetch:divergence", _never_diverged),
+            Change("broker.handlers.follower_fetch:is_at_ease", _never_at_ease),
+        ),
+    ),
+    _one(
+        "truncate-to-high-watermark",
+        "A follower cuts its log at its high watermark before it asks the leader (KIP-101).",
+        "replication",
+        "broker.replication.fetch_response:begin",
+        _cut_at_the_high_watermark,
+    ),
+    _one(
+        "zero-length-record",
+        "Recovery takes zeros behind the last batch for a record of no length.",
+        "log",
+        "protocol.records.walk:Walk._slowly",
+        _zeros_are_an_entry,
+    ),
+    _one(
+        "compaction-drops-newest",
+        "Compaction drops also the newest record of a key.",
+        "compaction",
+        "protocol.records.compaction.compaction_filter:EntryFilter._wanted",
+        _without_the_newest,
+    ),
+    _one(
+        "tombstone-early",
+        "Compaction drops tombstones at once, not after delete.retention.ms.",
+        "compaction",
+        "protocol.records.compaction.compaction_filter:EntryFilter._is_past_horizon",
+        _always_past,
+    ),
+    PlantedBug(
+        "expiry-on-wall-jump",
+        "Sessions of members end by the wall clock, so a jump of it ends them.",
+        "groups",
+        (
+            Change("coordinator.timer:TimerQueue.__init__", _by_the_wall_clock),
+            Change("coordinator.timer:TimerQueue._wake_at", _woken_by_the_wall_clock),
+        ),
+    ),
+    _one(
+        "serve-after-lease",
+        "A node that once held a lease answers after its deadline.",
+        "leases",
+        "broker.liveness.lease:TimedLease.holds",
+        _held_once_is_held,
+    ),
+    _one(
+        "cache-before-high-watermark",
+        "A commit is served from the moment it is staged, before the high watermark passed it.",
+        "groups",
+        "coordinator.offsets:Offsets.stage",
+        _served_when_staged,
+    ),
+    _one(
+        "unclean-election",
+        "A replica outside of the in-sync set is elected where nothing allows that.",
+        "controllers",
+        "broker.controller.leader_election:of_offline_partition",
+        _anybody_may_lead,
+    ),
+    PlantedBug(
+        "duplicate-broker-id",
+        "A second node takes the registration of a live one with the same id.",
+        "twin",
+        (
+            Change("broker.lifecycle.registration:Registration._holder", _nobody_holds_it),
+            Change("broker.lifecycle.registration:Registration._attempt", _registered_over),
+        ),
+    ),
+    _one(
+        "continue-after-eio",
+        "After a failed fsync the log goes on, and the next fsync, which succeeds, is believed.",
+        "failing-disk",
+        "broker.storage.log_manager:LogManager.storage_failed",
+        _errors_pass,
+    ),
+)
+
+
+def planted_bug_named(name: str) -> PlantedBug:
+    """Raises KeyError."""
+    return {plant.name: plant for plant in PLANTED_BUGS}[name]
