@@ -11,7 +11,7 @@ import random
 from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, Final
 
-from barnabas.broker.storage.compaction.cleaner import Cleaner
+from barnabas.broker.storage.compaction.cleaner import LogCleaner
 from barnabas.broker.storage.log_manager import LogManager
 from barnabas.client.zookeeper.interface import ZooKeeper
 
@@ -167,9 +167,9 @@ class Node:
             ),
         )
 
-    def _build_cleaner(self) -> Cleaner:
+    def _build_cleaner(self) -> LogCleaner:
         committed = self._replicas.high_watermark
-        return Cleaner(self._files, self._logs, self.config.cleaner, committed, self._now_ms)
+        return LogCleaner(self._files, self._logs, self.config.cleaner, committed, self._now_ms)
 
     def _build_listener_reconfiguration(self) -> ListenerReconfiguration:
         return ListenerReconfiguration(
@@ -442,7 +442,7 @@ class Node:
         self._metadata.on_change.append(self._followings.hurry)
         self._logs.offline.append(self._replicas.directory_failed)
         self._logs.offline.append(lambda path, failed: self._log_dir_events.notify())
-        self._logs.on_room.append(self._log_dir_events.notify)
+        self._logs.on_space_available.append(self._log_dir_events.notify)
         self._logs.damaged.append(self._damaged.notice)
         self._logs.record_high_watermarks(self._replicas.high_watermarks)
         self._logs.bound_deletion(self._replicas.high_watermark)

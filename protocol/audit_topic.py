@@ -119,7 +119,7 @@ class ToolWord(NamedTuple):
 def tool_client_id(change: str, reason: str) -> str:
     """The client id under which a command makes its changes; an overlong reason is cut."""
     assert ":" not in change, change
-    printable = "".join(each if each.isprintable() else " " for each in reason)
+    printable = "".join(character if character.isprintable() else " " for character in reason)
     return f"{TOOL_PREFIX}:{change}:{printable[:REASON_CHARACTERS_MAX]}"
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Generator, Mapping
 
 from barnabas.broker.replication.replica_manager import ReplicaManager
-from barnabas.broker.storage.producers.producer_state import Producer
+from barnabas.broker.storage.producers.producer_state import ProducerStateEntry
 from barnabas.protocol.api import ApiKey
 from barnabas.protocol.errors import Refused
 from barnabas.protocol.messages import describe_producers as messages
@@ -73,7 +73,7 @@ class ProducersHandler:
         return messages.PartitionResult(partition_index=index, active_producers=producers)
 
 
-def _described(producer_id: int, producer: Producer) -> messages.Producer:
+def _described(producer_id: int, producer: ProducerStateEntry) -> messages.Producer:
     return messages.Producer(
         producer_id=producer_id,
         producer_epoch=producer.epoch,

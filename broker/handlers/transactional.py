@@ -8,13 +8,13 @@ KIP-890 (a partition takes no batch of a transaction that no coordinator vouches
 from __future__ import annotations
 
 from barnabas.broker.storage.producers.ongoing_transactions import NO_TRANSACTION
-from barnabas.broker.storage.producers.producer_state import Producers
+from barnabas.broker.storage.producers.producer_state import ProducerStateManager
 from barnabas.protocol.errors import ErrorCode, Refused
 from barnabas.protocol.records.validate import Prepared
 
 
 def check_transaction(
-    transactional_id: str | None, prepared: Prepared, producers: Producers
+    transactional_id: str | None, prepared: Prepared, producers: ProducerStateManager
 ) -> None:
     """Raises Refused: 53 for a producer without a transactional id, 48 outside a transaction."""
     if transactional_id is None:

@@ -87,7 +87,7 @@ class OffsetsReplica:
 
     def watch(self, watcher: FollowerListener | None) -> None:
         """Tell ``watcher`` what is appended and cut from now on; None for nobody."""
-        cuts = self._partition.log.before_cut
+        cuts = self._partition.log.before_truncation
         if self._cut in cuts:
             cuts.remove(self._cut)
         self._watcher = watcher

@@ -10,7 +10,7 @@ import logging
 from collections.abc import Collection, Sequence
 from math import inf
 
-from barnabas.broker.storage.log.log import Appended, Log
+from barnabas.broker.storage.log.log import Log, LogAppendInfo
 from barnabas.protocol.errors import ErrorCode, Refused
 
 from .commit_waits import CommitWaits
@@ -188,7 +188,7 @@ class Partition:
 
     # --- writing -------------------------------------------------------------------------------
 
-    def append(self, batch: bytearray | memoryview, *, acks: int, is_client: bool) -> Appended:
+    def append(self, batch: bytearray | memoryview, *, acks: int, is_client: bool) -> LogAppendInfo:
         """Append one batch as leader; writes offsets and epoch into it, keeps nothing of it.
 
         Raises Refused: 6, 19 (nothing was appended), 56, and what the log refuses.

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from barnabas.broker.settings.log_config import FOREVER
 from barnabas.broker.storage.log.log import Log
-from barnabas.broker.storage.recovery.damage_inspection import Inspection
+from barnabas.broker.storage.recovery.damage_inspection import DamageInspection
 from barnabas.broker.storage.recovery.index_repair import IndexRepair
 from barnabas.protocol.errors import Refused
 
@@ -75,7 +75,7 @@ class Intervals(Protocol):
         """Between two looks for silent producers."""
 
 
-class Keeper(Protocol):
+class LogRegistry(Protocol):
     """Who has the logs that are kept here."""
 
     directories: list[LogDirectory]
@@ -94,7 +94,7 @@ class Housekeeping:
     """The background work of one :class:`~barnabas.broker.storage.log_manager.LogManager`."""
 
     def __init__(
-        self, files: Files, keeper: Keeper, intervals: Intervals, now_ms: Callable[[], int]
+        self, files: Files, keeper: LogRegistry, intervals: Intervals, now_ms: Callable[[], int]
     ) -> None:
         self._files = files
         self._keeper = keeper
@@ -108,11 +108,11 @@ class Housekeeping:
         self._failed = asyncio.Event()
         self._failure: StorageError | None = None
         self._removals: list[tuple[float, Path]] = []
-        self._short_of_room: set[Path] = set()
-        self.on_room: list[Callable[[], None]] = []
+        self._full_directories: set[Path] = set()
+        self.on_space_available: list[Callable[[], None]] = []
         self._marks: dict[Path, dict[tuple[str, int], int]] = {}
         self.repair = IndexRepair(files)
-        self.inspection = Inspection(files)
+        self.inspection = DamageInspection(files)
         self._retention = RetentionPass(
             load_policy(intervals.retention_policy), now_ms, self._committed
         )
@@ -137,7 +137,7 @@ class Housekeeping:
                 (intervals.high_watermark_interval_ms, self._write_high_watermarks),
                 (_CHECK_MS, self._remove_due),
                 (_CHECK_MS, self._verify_full),
-                (_CHECK_MS, self._look_for_room),
+                (_CHECK_MS, self._check_free_space),
                 (intervals.producer_id_check_interval_ms, self._expire_producers),
             ):
                 tasks.create_task(_every(interval_ms, action))
@@ -175,10 +175,10 @@ class Housekeeping:
         while True:
             await self._wake.wait()
             self._wake.clear()
-            for each in [one for one in self._due if one not in self._flushing]:
-                del self._due[each]
-                self._flushing.add(each)
-                tasks.create_task(self._flush(each))
+            for partition_log in [one for one in self._due if one not in self._flushing]:
+                del self._due[partition_log]
+                self._flushing.add(partition_log)
+                tasks.create_task(self._flush(partition_log))
 
     async def _flush(self, flushed: Log) -> None:
         try:
@@ -193,19 +193,19 @@ class Housekeeping:
 
     async def _flush_old(self) -> None:
         now = asyncio.get_running_loop().time()
-        for each in self._online_logs():
-            flush_ms, flusher = each.config.flush_ms, each.flusher
+        for partition_log in self._online_logs():
+            flush_ms, flusher = partition_log.config.flush_ms, partition_log.flusher
             is_due = flush_ms < FOREVER and now - flusher.flushed_at >= flush_ms / 1000
-            if is_due and flusher.is_behind(each.end_offset):
-                self.flush_soon(each)
+            if is_due and flusher.is_behind(partition_log.end_offset):
+                self.flush_soon(partition_log)
 
     def _online_logs(self) -> list[Log]:
         return [
-            each
+            partition_log
             for directory in self._keeper.directories
             if directory.is_online
-            for each in self._keeper.logs_in(directory)
-            if not each.is_offline
+            for partition_log in self._keeper.logs_in(directory)
+            if not partition_log.is_offline
         ]
 
     # Checkpoints
@@ -241,9 +241,9 @@ class Housekeeping:
         them, a crash costs the verification of a minute's batches and not of a whole segment.
         """
         await self._write_each(RECOVERY_POINTS, self._recovery_points)
-        for each in self._online_logs():
-            if each.flusher.is_behind(each.end_offset):
-                self.flush_soon(each)
+        for partition_log in self._online_logs():
+            if partition_log.flusher.is_behind(partition_log.end_offset):
+                self.flush_soon(partition_log)
 
     async def write_log_starts(self) -> frozenset[Path]:
         """One line for each log that does not start where its first segment does.
@@ -281,19 +281,22 @@ class Housekeeping:
 
     def _recovery_points(self, directory: LogDirectory) -> Offsets:
         return {
-            (each.topic, each.partition): each.recovery_point
-            for each in self._keeper.logs_in(directory)
+            (partition_log.topic, partition_log.partition): partition_log.recovery_point
+            for partition_log in self._keeper.logs_in(directory)
         }
 
     def _log_starts(self, directory: LogDirectory) -> Offsets:
         return {
-            (each.topic, each.partition): each.start_offset
-            for each in self._keeper.logs_in(directory)
-            if each.start_offset > each.segments.view.bases[0]
+            (partition_log.topic, partition_log.partition): partition_log.start_offset
+            for partition_log in self._keeper.logs_in(directory)
+            if partition_log.start_offset > partition_log.segments.view.bases[0]
         }
 
     def _high_watermarks(self, directory: LogDirectory) -> Offsets:
-        here = {(each.topic, each.partition) for each in self._keeper.logs_in(directory)}
+        here = {
+            (partition_log.topic, partition_log.partition)
+            for partition_log in self._keeper.logs_in(directory)
+        }
         marks = self._known_marks(directory)
         for topic, partition, mark in self.high_watermark_source():
             marks[topic, partition] = mark
@@ -322,11 +325,13 @@ class Housekeeping:
         """One look at every log for segments that may go."""
         await self._retention.run(self._online_logs())
 
-    def _committed(self, each: Log) -> int:
+    def _committed(self, partition_log: Log) -> int:
         """The high watermark of a log that a replica uses; else what was written down of it."""
-        mark = self.committed(each.topic, each.partition)
+        mark = self.committed(partition_log.topic, partition_log.partition)
         if mark is None:
-            mark = self.high_watermark((each.topic, each.partition), each.directory.parent)
+            mark = self.high_watermark(
+                (partition_log.topic, partition_log.partition), partition_log.directory.parent
+            )
         return mark
 
     def remove_later(self, path: Path, delay_ms: int) -> None:
@@ -353,36 +358,38 @@ class Housekeeping:
                 log.warning("could not remove, the next start will: %s", error)
 
     async def _verify_full(self) -> None:
-        for each in self._online_logs():
-            if each.is_offline or not each.is_full:
+        for partition_log in self._online_logs():
+            if partition_log.is_offline or not partition_log.is_full:
                 continue  # deleted perhaps, while another one was looked at
             try:
-                if self._files.disk_bytes(each.directory)[1] >= FREE_BYTES_MIN:
-                    await in_slices(each.verify_again())
+                if self._files.disk_bytes(partition_log.directory)[1] >= FREE_BYTES_MIN:
+                    await in_slices(partition_log.verify_again())
             except StorageError as error:
-                each.note_failure(error)
+                partition_log.note_failure(error)
             except Refused as refusal:
-                log.error("log=%s is not as it was: %s", each, refusal)
+                log.error("log=%s is not as it was: %s", partition_log, refusal)
 
-    def wait_for_room(self, path: Path) -> None:
+    def wait_for_space(self, path: Path) -> None:
         """A log could not be created in a directory because its disk is full."""
-        self._short_of_room.add(path)
+        self._full_directories.add(path)
 
-    async def _look_for_room(self) -> None:
-        for path in tuple(self._short_of_room):
+    async def _check_free_space(self) -> None:
+        for path in tuple(self._full_directories):
             try:
                 if self._files.disk_bytes(path)[1] < FREE_BYTES_MIN:
                     continue
             except StorageError as error:
                 log.warning("gave up waiting for room: %s", error)
             else:
-                for told in tuple(self.on_room):
-                    told()
-            self._short_of_room.discard(path)
+                for callback in tuple(self.on_space_available):
+                    callback()
+            self._full_directories.discard(path)
 
     async def _expire_producers(self) -> None:
-        for each in self._online_logs():
-            each.producers.expire(self._now_ms(), self._intervals.producer_id_expiration_ms)
+        for partition_log in self._online_logs():
+            partition_log.producers.expire(
+                self._now_ms(), self._intervals.producer_id_expiration_ms
+            )
 
 
 async def _every(interval_ms: int, action: Callable[[], Awaitable[object]]) -> None:

@@ -85,7 +85,7 @@ class LogManager:
         self.damaged: list[Callable[[], None]] = []
         """Told when damage was looked for in a log while it was in use."""
         self._keeping.inspection.found = self._damage_found
-        self.on_room = self._keeping.on_room
+        self.on_space_available = self._keeping.on_space_available
         """Told when a log may be asked for again: a full disk has room, one is taken back."""
 
     # Starting
@@ -141,7 +141,8 @@ class LogManager:
         """Have no recovery point on disk above the end of a log that came out shorter."""
         said = directory.recovery_points
         now = {
-            (each.topic, each.partition): each.recovery_point for each in self.logs_in(directory)
+            (partition_log.topic, partition_log.partition): partition_log.recovery_point
+            for partition_log in self.logs_in(directory)
         }
         if any(point > now.get(key, 0) for key, point in said.items()):
             await directory.replace(RECOVERY_POINTS, now)
@@ -225,12 +226,12 @@ class LogManager:
     @property
     def locked_directory(self) -> Path:
         """The first directory that works."""
-        return next(each.path for each in self.directories if each.is_online)
+        return next(directory.path for directory in self.directories if directory.is_online)
 
     @property
     def is_complete(self) -> bool:
         """Every directory works, so that a log which is not here is nowhere on this node."""
-        return all(each.is_online for each in self.directories)
+        return all(directory.is_online for directory in self.directories)
 
     def logs(self) -> list[Log]:
         """Every log, those of failed directories too."""
@@ -238,7 +239,11 @@ class LogManager:
 
     def logs_in(self, directory: LogDirectory) -> list[Log]:
         """The logs of one directory."""
-        return [each for each in self._logs.values() if each.directory.parent == directory.path]
+        return [
+            partition_log
+            for partition_log in self._logs.values()
+            if partition_log.directory.parent == directory.path
+        ]
 
     def create(self, topic: str, partition: int, topic_id: bytes | None) -> Log:
         """The log of a partition, made in the emptiest directory unless it is there already.
@@ -264,7 +269,7 @@ class LogManager:
         except StorageError as error:
             self._forget((topic, partition))
             if error.may_heal:
-                self._keeping.wait_for_room(directory.path)
+                self._keeping.wait_for_space(directory.path)
             else:
                 self._take_offline(directory, error)
             raise
@@ -273,7 +278,7 @@ class LogManager:
 
     def _emptiest(self) -> LogDirectory:
         online = [directory for directory in self.directories if directory.is_online]
-        return min(online, key=lambda each: self._counts[each.path])
+        return min(online, key=lambda directory: self._counts[directory.path])
 
     def _check_id(self, found: Log, topic_id: bytes | None) -> None:
         if topic_id is not None and identify(self._files, found, topic_id):
@@ -306,7 +311,7 @@ class LogManager:
     def take_back(self, topic: str, partition: int, topic_id: bytes) -> bool:
         """Use again what was set aside of this partition; False when there is nothing to load.
 
-        True until it is loaded, by :meth:`run`; ``on_room`` is told then. Raises StorageError.
+        True until it is loaded, by :meth:`run`; ``on_space_available`` then. Raises StorageError.
         """
         key = (topic, partition)
         if key in self._returning:
@@ -314,7 +319,9 @@ class LogManager:
         if key in self._logs or (source := self._strays.find(*key, topic_id)) is None:
             return False
         target = source.with_name(directory_name(*key))
-        directory = next(each for each in self.directories if each.path == source.parent)
+        directory = next(
+            directory for directory in self.directories if directory.path == source.parent
+        )
         if not directory.is_online or self._files.exists(target):
             return False
         try:
@@ -341,8 +348,8 @@ class LogManager:
                     self._take_offline(directory, error)
                 self._returning.pop(key, None)  # not when cancelled: it is not known to be whole
                 self._unwanted.discard(key)
-                for told in tuple(self.on_room):
-                    told()
+                for callback in tuple(self.on_space_available):
+                    callback()
 
     async def _load_returned(self, key: Key, directory: LogDirectory) -> None:
         """Verify it whole: what the checkpoints say may be of another log of that name."""
@@ -369,7 +376,9 @@ class LogManager:
         except StorageError as error:
             self.storage_failed(gone, error)
             raise
-        self._renamed.update(each for each in self.directories if each.path == target.parent)
+        self._renamed.update(
+            directory for directory in self.directories if directory.path == target.parent
+        )
         return target
 
     async def sync_deletions(self) -> None:
@@ -386,16 +395,16 @@ class LogManager:
     def reconfigure(self, topic: str) -> None:
         """The settings of a topic changed: its logs take them over."""
         config = self._config(topic)
-        for (name, _), each in self._logs.items():
+        for (name, _), partition_log in self._logs.items():
             if name == topic:
-                each.config = config
+                partition_log.config = config
 
     def use_defaults(self, defaults: LogConfig) -> None:
         """Other settings for every topic that sets nothing itself."""
         self._defaults = defaults
         configs = {topic: self._config(topic) for topic in {topic for topic, _ in self._logs}}
-        for (topic, _), each in self._logs.items():
-            each.config = configs[topic]
+        for (topic, _), partition_log in self._logs.items():
+            partition_log.config = configs[topic]
 
     def _config(self, topic: str) -> LogConfig:
         try:
@@ -460,8 +469,8 @@ class LogManager:
         self._keeping.inspection.ask(log)
 
     def _damage_found(self, log: Log) -> None:
-        for told in tuple(self.damaged):
-            told()
+        for callback in tuple(self.damaged):
+            callback()
 
     def listed_recovery_point(self, log: Log) -> int:
         """The greatest recovery point of a log that a start may find."""
@@ -490,11 +499,14 @@ class LogManager:
             return
         directory.take_offline(error)
         affected = self.logs_in(directory)
-        for each in affected:
-            each.take_offline(f"{directory.path} is offline: {error}")
-        for told in tuple(self.offline):
-            told(directory.path, [(each.topic, each.partition) for each in affected])
-        if not any(each.is_online for each in self.directories):
+        for partition_log in affected:
+            partition_log.take_offline(f"{directory.path} is offline: {error}")
+        for callback in tuple(self.offline):
+            callback(
+                directory.path,
+                [(partition_log.topic, partition_log.partition) for partition_log in affected],
+            )
+        if not any(directory.is_online for directory in self.directories):
             self._keeping.fail(error)
 
     # Stopping
@@ -508,7 +520,7 @@ class LogManager:
         try:
             if directory.is_online:
                 results = await asyncio.gather(
-                    *(each.close() for each in logs), return_exceptions=True
+                    *(partition_log.close() for partition_log in logs), return_exceptions=True
                 )
                 await self._keeping.write_all(directory)
                 is_whole = directory not in self._returning.values()
@@ -520,6 +532,6 @@ class LogManager:
         except StorageError as error:
             log.error("could not close in order path=%s: %s", directory.path, error)
         finally:
-            for each in logs:
-                each.retire()
+            for partition_log in logs:
+                partition_log.retire()
             directory.close()

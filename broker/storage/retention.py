@@ -169,7 +169,7 @@ class RetentionPass:
 
     async def _look_at(self, one: Log) -> None:
         while self._count(one):
-            async with one.flusher.quiet:
+            async with one.flusher.flush_lock:
                 count = min(self._count(one), _SEGMENTS_MAX)  # anything may have happened
                 first = one.segments.view.bases[0]
                 if count:

@@ -26,7 +26,7 @@ _SURPLUS: dict[str, Surplus] = {
     "request": "ignored",
     "views": "ignored",
     "request-turns": "ignored",
-    "prefix": "told",
+    "prefix": "returned",
 }
 _encoders: dict[tuple[type, int], Callable[[Any], bytes]] = {}
 _chunkers: dict[tuple[type, int], Callable[[Any], list[Buffer]]] = {}

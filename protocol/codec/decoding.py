@@ -18,7 +18,7 @@ from barnabas.protocol.errors import CorruptRequest
 from .primitives import STRING_BYTES_MAX, Unpackers, read_uvarint, skip_tags
 from .wire import TURN_ELEMENTS, Field, Kind, schema_of
 
-Surplus = Literal["corrupt", "ignored", "told"]
+Surplus = Literal["corrupt", "ignored", "returned"]
 
 
 def decoder_source(
@@ -53,7 +53,7 @@ def decoder_source(
         writer.line("if o > size: raise Corrupt('cut short')")
     if in_turns:
         writer.line("if turn < 0: yield")  # there is one, whatever the message is like
-    writer.line("return m, o" if surplus == "told" else "return m")
+    writer.line("return m, o" if surplus == "returned" else "return m")
     lines = [
         "def decode(b, o=0):",
         "    size = len(b)",

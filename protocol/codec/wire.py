@@ -298,9 +298,9 @@ def _same(left: Any, right: Any) -> bool:
 def _repr(self: Any) -> str:
     """The fields that differ from their default, as one would write them."""
     plain = type(self)()
-    told = [
+    shown = [
         f"{name}={getattr(self, name)!r}"
         for name in self.__slots__
         if not _same(getattr(self, name), getattr(plain, name))
     ]
-    return f"{type(self).__name__}({', '.join(told)})"
+    return f"{type(self).__name__}({', '.join(shown)})"

@@ -35,7 +35,7 @@ class AbortedTransaction(NamedTuple):
 
 def format_aborted(transactions: Iterable[AbortedTransaction]) -> bytes:
     """The bytes of a transaction index file."""
-    return b"".join(_ENTRY.pack(_VERSION, *each) for each in transactions)
+    return b"".join(_ENTRY.pack(_VERSION, *transaction) for transaction in transactions)
 
 
 def parse_aborted(data: bytes) -> list[AbortedTransaction]:
@@ -44,17 +44,21 @@ def parse_aborted(data: bytes) -> list[AbortedTransaction]:
         raise BadTransactionIndex(f"{len(data)} bytes")
     found, previous = [], -1
     for version, *fields in _ENTRY.iter_unpack(data):
-        each = AbortedTransaction(*fields)
-        if version != _VERSION or each.last_offset <= previous or not _is_plausible(each):
-            raise BadTransactionIndex(f"version {version} {each}")
-        previous = each.last_offset
-        found.append(each)
+        transaction = AbortedTransaction(*fields)
+        if (
+            version != _VERSION
+            or transaction.last_offset <= previous
+            or not _is_plausible(transaction)
+        ):
+            raise BadTransactionIndex(f"version {version} {transaction}")
+        previous = transaction.last_offset
+        found.append(transaction)
     return found
 
 
-def _is_plausible(each: AbortedTransaction) -> bool:
+def _is_plausible(transaction: AbortedTransaction) -> bool:
     return (
-        each.producer_id >= 0
-        and 0 <= each.first_offset <= each.last_offset
-        and 0 <= each.last_stable_offset <= each.last_offset + 1
+        transaction.producer_id >= 0
+        and 0 <= transaction.first_offset <= transaction.last_offset
+        and 0 <= transaction.last_stable_offset <= transaction.last_offset + 1
     )

@@ -96,7 +96,7 @@ class Columns(NamedTuple):
     def chosen(self, which: NDArray[np.bool_]) -> Columns:
         """The records where ``which`` is true."""
         data, *arrays = self
-        return Columns(data, *[each[which] for each in arrays])
+        return Columns(data, *[column[which] for column in arrays])
 
     def headers(self) -> list[tuple[HeaderPair, ...] | None]:
         """The headers of every record, None where there are none; raises CorruptRecords."""
@@ -117,8 +117,8 @@ def columns(sections: Sequence[Section]) -> Columns:
     Raises CorruptRecords when a section is not exactly as many records as it says; the headers of
     records are not looked at.
     """
-    data = b"".join([*(each.data for each in sections), _SLACK])
-    counts = [each.count for each in sections]
+    data = b"".join([*(section.data for section in sections), _SLACK])
+    counts = [section.count for section in sections]
     starts = _all_starts(data, sections)
     raw = _bytes(data)
     lengths, bodies = _numbers(raw, starts, VARINT_BYTES_MAX)
@@ -132,7 +132,9 @@ def columns(sections: Sequence[Section]) -> Columns:
     value_sizes, value_places = _numbers(raw, at, VARINT_BYTES_MAX)
     at = _after(value_places, value_sizes, stops)
     _check_ends(raw, at, stops)
-    bases = np.array([(each.base_offset, each.timestamp_type) for each in sections], np.int64)
+    bases = np.array(
+        [(section.base_offset, section.timestamp_type) for section in sections], np.int64
+    )
     bases = np.repeat(bases.reshape(-1, 2), counts, axis=0)
     return Columns(
         data,
@@ -154,16 +156,19 @@ def _bytes(data: bytes) -> NDArray[np.uint8]:
 
 def _times(sections: Sequence[Section], counts: Sequence[int], stamps: Numbers) -> Numbers:
     bases = [
-        each.base_timestamp if each.append_time is None else each.append_time for each in sections
+        section.base_timestamp if section.append_time is None else section.append_time
+        for section in sections
     ]
-    is_own = np.repeat(np.array([each.append_time is None for each in sections], bool), counts)
+    is_own = np.repeat(
+        np.array([section.append_time is None for section in sections], bool), counts
+    )
     return np.repeat(np.array(bases, np.int64), counts) + np.where(is_own, stamps, 0)
 
 
 def _all_starts(data: bytes, sections: Sequence[Section]) -> Numbers:
     """Where every record begins; raises CorruptRecords."""
     found: list[Numbers] = [np.empty(0, np.int64)]
-    ends = np.cumsum([0, *(len(each.data) for each in sections)]).tolist()
+    ends = np.cumsum([0, *(len(section.data) for section in sections)]).tolist()
     try:
         for section, (position, end) in zip(sections, pairwise(ends), strict=True):
             after = _add_starts(data, position, end, section.count, found)

@@ -22,17 +22,17 @@ from typing import Any, Final
 from barnabas.broker.settings.cleaner_settings import CleanerSettings
 from barnabas.broker.settings.log_config import LogConfig
 from barnabas.broker.settings.node_config import StorageSettings
-from barnabas.broker.storage.compaction.cleaner import Cleaner
+from barnabas.broker.storage.compaction.cleaner import LogCleaner
 from barnabas.broker.storage.compaction.worker import LoopWorker
 from barnabas.broker.storage.files import DiskFiles
 from barnabas.broker.storage.log.log import Log
 from barnabas.broker.storage.log_manager import LogManager
 from barnabas.broker.storage.retention import RetentionPass, TimeAndSize
-from barnabas.broker.storage.segment.batch_headers import entry_at
+from barnabas.broker.storage.segment.batch_headers import header_at
 from barnabas.protocol.errors import Refused
 from barnabas.protocol.records.batch import build_batch, iterate, next_offset, records
 from tests.crash.history import KEYS, BrokenPromise, History
-from tests.storage.rig import T0, Clock
+from tests.storage.log_harness import T0, Clock
 
 TOPICS: Final = {
     "each": {"flush.messages": "1"},
@@ -95,7 +95,7 @@ class Writer:
             intervals=INTERVALS,
             random=self._random,
         )
-        self._cleaner = Cleaner(
+        self._cleaner = LogCleaner(
             DiskFiles(),
             self._logs,
             CleanerSettings(backoff_ms=10),
@@ -287,7 +287,7 @@ def _boundary(log: Log, offset: int) -> int:
     if offset >= log.end_offset:
         return log.end_offset
     data = log.read(offset, bytes_max=1, end=log.end_offset, at_least_one=True)
-    return min(offset, entry_at(data).base_offset)
+    return min(offset, header_at(data).base_offset)
 
 
 class _Counts(logging.Handler):

@@ -21,7 +21,7 @@ from barnabas.broker.net.framing import Framing
 from barnabas.broker.security.sasl import PlainExchange
 from barnabas.broker.settings.properties import parse_properties
 from barnabas.broker.storage.producers.producer_snapshots import format_snapshot, parse_snapshot
-from barnabas.broker.storage.producers.producer_state import Producer, SentBatch
+from barnabas.broker.storage.producers.producer_state import BatchMetadata, ProducerStateEntry
 from barnabas.broker.storage.segment.offset_index import OffsetIndex
 from barnabas.broker.storage.segment.time_index import TimeIndex
 from barnabas.client.consumer.fetched_batches import find_batches
@@ -388,9 +388,9 @@ def _time_index(data: bytes) -> None:
 
 
 def _producer_snapshot() -> bytes:
-    one = Producer(0, 0, 17, -1)
-    one.batches.append(SentBatch(0, 3, 9, 3, 17))
-    return format_snapshot([(7, one), (8, Producer(1, 2, 18, 4))])
+    one = ProducerStateEntry(0, 0, 17, -1)
+    one.batches.append(BatchMetadata(0, 3, 9, 3, 17))
+    return format_snapshot([(7, one), (8, ProducerStateEntry(1, 2, 18, 4))])
 
 
 def _sealed_producers(data: bytes) -> bytes:

@@ -23,7 +23,7 @@ from tests.replication.logs import (
     lead,
     turns,
 )
-from tests.storage.rig import spans_of
+from tests.storage.log_harness import spans_of
 
 
 @pytest.fixture

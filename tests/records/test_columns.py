@@ -22,7 +22,7 @@ WRAP = 1 << 64
 def records_of(found: Columns) -> list[Record]:
     keys = zip(found.key_places.tolist(), found.key_sizes.tolist(), strict=True)
     values = zip(found.value_places.tolist(), found.value_sizes.tolist(), strict=True)
-    headers: list[tuple[HeaderPair, ...]] = [each or () for each in found.headers()]
+    headers: list[tuple[HeaderPair, ...]] = [header or () for header in found.headers()]
     return [
         Record(offset, stamp, bytes_of(found, *key), bytes_of(found, *value), extra)
         for offset, stamp, key, value, extra in zip(
@@ -45,7 +45,7 @@ def test_batches_of_any_codec_read_as_what_they_were_built_from(
 ) -> None:
     built = [batch.build_batch_of(records, codec=codec) for records, codec in found]
 
-    made = columns([section_at(each, 0) for each in built])
+    made = columns([section_at(built_batch, 0) for built_batch in built])
 
     assert records_of(made) == [record for records, _ in found for record in records]
     assert set(made.timestamp_types.tolist()) <= {0}
@@ -115,8 +115,8 @@ def test_bytes_that_are_no_records_are_refused_by_both_or_read_the_same(
             columns([section_of(changed, count)]).headers()
         return
     made = records_of(columns([section_of(changed, count)]))
-    assert [each._replace(timestamp=each.timestamp % WRAP) for each in made] == [
-        each._replace(timestamp=each.timestamp % WRAP) for each in wanted
+    assert [record._replace(timestamp=record.timestamp % WRAP) for record in made] == [
+        record._replace(timestamp=record.timestamp % WRAP) for record in wanted
     ]
 
 

@@ -39,7 +39,9 @@ def gathered(data: bytes | bytearray, floor: int = 0) -> Latest:
 
 def expected(data: bytes | bytearray, floor: int = 0) -> Latest:
     return {
-        each.key: (each.offset, each.value) for each in batch.records(data) if each.offset >= floor
+        record.key: (record.offset, record.value)
+        for record in batch.records(data)
+        if record.offset >= floor
     }
 
 

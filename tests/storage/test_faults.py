@@ -12,7 +12,7 @@ import pytest
 from barnabas.broker.storage.cooperative import at_once
 from barnabas.protocol.errors import ErrorCode, Refused
 from tests.storage.faulty_files import FaultyFiles
-from tests.storage.rig import Rig, batch, offsets_of, read_all
+from tests.storage.log_harness import LogHarness, batch, offsets_of, read_all
 
 
 @pytest.fixture
@@ -21,149 +21,157 @@ def files() -> FaultyFiles:
 
 
 @pytest.fixture
-def rig(tmp_path: Path, files: FaultyFiles) -> Rig:
-    rig = Rig(tmp_path / "t-0", files, segment_bytes=250)
-    rig.append(batch(size=100))
-    return rig
+def harness(tmp_path: Path, files: FaultyFiles) -> LogHarness:
+    harness = LogHarness(tmp_path / "t-0", files, segment_bytes=250)
+    harness.append(batch(size=100))
+    return harness
 
 
-def refused(rig: Rig) -> ErrorCode:
+def refused(harness: LogHarness) -> ErrorCode:
     with pytest.raises(Refused) as error:
-        rig.append(batch(size=100))
+        harness.append(batch(size=100))
     return error.value.code
 
 
 def test_a_failed_write_moves_no_offset_and_takes_the_log_offline(
-    rig: Rig, files: FaultyFiles
+    harness: LogHarness, files: FaultyFiles
 ) -> None:
     files.fail_next("write")
-    assert refused(rig) == ErrorCode.KAFKA_STORAGE_ERROR
-    assert (rig.log.end_offset, rig.log.is_offline) == (1, True)
-    assert refused(rig) == ErrorCode.KAFKA_STORAGE_ERROR
-    assert len(rig.keeper.failures) == 1
+    assert refused(harness) == ErrorCode.KAFKA_STORAGE_ERROR
+    assert (harness.log.end_offset, harness.log.is_offline) == (1, True)
+    assert refused(harness) == ErrorCode.KAFKA_STORAGE_ERROR
+    assert len(harness.keeper.failures) == 1
 
 
-def test_a_failed_read_takes_the_log_offline(rig: Rig, files: FaultyFiles) -> None:
+def test_a_failed_read_takes_the_log_offline(harness: LogHarness, files: FaultyFiles) -> None:
     files.fail_next("read")
     with pytest.raises(Refused) as error:
-        read_all(rig.log)
-    assert (error.value.code, rig.log.is_offline) == (ErrorCode.KAFKA_STORAGE_ERROR, True)
+        read_all(harness.log)
+    assert (error.value.code, harness.log.is_offline) == (ErrorCode.KAFKA_STORAGE_ERROR, True)
 
 
 def test_a_full_disk_stops_appends_only_until_the_tail_was_verified(
-    rig: Rig, files: FaultyFiles
+    harness: LogHarness, files: FaultyFiles
 ) -> None:
     files.is_full = True
-    assert refused(rig) == ErrorCode.KAFKA_STORAGE_ERROR
-    assert (rig.log.is_full, rig.log.is_offline, rig.keeper.failures) == (True, False, [])
-    assert offsets_of(read_all(rig.log)) == [0]
+    assert refused(harness) == ErrorCode.KAFKA_STORAGE_ERROR
+    assert (harness.log.is_full, harness.log.is_offline, harness.keeper.failures) == (
+        True,
+        False,
+        [],
+    )
+    assert offsets_of(read_all(harness.log)) == [0]
     files.is_full = False
-    assert refused(rig) == ErrorCode.KAFKA_STORAGE_ERROR
-    at_once(rig.log.verify_again())
-    assert rig.append(batch(size=100)).base_offset == 1
-    assert offsets_of(read_all(rig.log)) == [0, 1]
+    assert refused(harness) == ErrorCode.KAFKA_STORAGE_ERROR
+    at_once(harness.log.verify_again())
+    assert harness.append(batch(size=100)).base_offset == 1
+    assert offsets_of(read_all(harness.log)) == [0, 1]
 
 
 def test_a_disk_that_is_full_at_a_roll_leaves_the_log_as_it_was(
-    rig: Rig, files: FaultyFiles
+    harness: LogHarness, files: FaultyFiles
 ) -> None:
-    rig.append(batch(size=100))
+    harness.append(batch(size=100))
     files.is_full = True
-    assert refused(rig) == ErrorCode.KAFKA_STORAGE_ERROR
-    assert rig.log.segments.active.base_offset == 0
+    assert refused(harness) == ErrorCode.KAFKA_STORAGE_ERROR
+    assert harness.log.segments.active.base_offset == 0
     files.is_full = False
-    at_once(rig.log.verify_again())
-    assert rig.append(batch(size=100)).base_offset == 2
-    assert rig.log.segments.active.base_offset == 2
+    at_once(harness.log.verify_again())
+    assert harness.append(batch(size=100)).base_offset == 2
+    assert harness.log.segments.active.base_offset == 2
 
 
 def test_a_tail_that_is_gone_after_a_full_disk_takes_the_log_offline(
-    rig: Rig, files: FaultyFiles
+    harness: LogHarness, files: FaultyFiles
 ) -> None:
-    rig.append(batch(size=100))
+    harness.append(batch(size=100))
     files.is_full = True
-    refused(rig)
+    refused(harness)
     files.is_full = False
-    path = rig.segment_file(0)
+    path = harness.segment_file(0)
     path.write_bytes(path.read_bytes()[:150])
     with pytest.raises(Refused):
-        at_once(rig.log.verify_again())
-    assert rig.log.is_offline
+        at_once(harness.log.verify_again())
+    assert harness.log.is_offline
 
 
 async def test_a_full_disk_during_a_flush_keeps_what_is_still_to_be_flushed(
-    rig: Rig, files: FaultyFiles
+    harness: LogHarness, files: FaultyFiles
 ) -> None:
     for number in range(1, 4):
-        rig.append(batch(size=100), epoch=number)
+        harness.append(batch(size=100), epoch=number)
     files.is_full = True
     with pytest.raises(Refused):
-        await rig.log.flush()
-    assert (rig.log.recovery_point, rig.log.is_full, rig.log.is_offline) == (0, True, False)
+        await harness.log.flush()
+    assert (harness.log.recovery_point, harness.log.is_full, harness.log.is_offline) == (
+        0,
+        True,
+        False,
+    )
     files.is_full = False
-    at_once(rig.log.verify_again())
-    await rig.log.flush()
-    rig.recovery_point = rig.log.recovery_point
-    assert rig.recovery_point == 4
-    assert len((await rig.crash()).epochs.pairs) == 4
+    at_once(harness.log.verify_again())
+    await harness.log.flush()
+    harness.recovery_point = harness.log.recovery_point
+    assert harness.recovery_point == 4
+    assert len((await harness.crash()).epochs.pairs) == 4
 
 
 @pytest.mark.parametrize("nth", range(6))
 async def test_no_acknowledged_batch_is_lost_whichever_write_fails(
     tmp_path: Path, files: FaultyFiles, nth: int
 ) -> None:
-    rig = Rig(tmp_path / "t-0", files, segment_bytes=250)
+    harness = LogHarness(tmp_path / "t-0", files, segment_bytes=250)
     files.fail_next("write", after=nth)
     acknowledged = 0
     with suppress(Refused):
         for _ in range(9):
-            rig.append(batch(size=100))
+            harness.append(batch(size=100))
             acknowledged += 1
     assert acknowledged == nth
-    log = await rig.crash()
+    log = await harness.crash()
     assert offsets_of(read_all(log)) == list(range(acknowledged))
 
 
 def test_a_short_write_is_undone(tmp_path: Path) -> None:
-    rig = Rig(tmp_path / "t-0")
-    rig.append(batch(size=100))
+    harness = LogHarness(tmp_path / "t-0")
+    harness.append(batch(size=100))
     old_limit = resource.getrlimit(resource.RLIMIT_FSIZE)
     old_handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     try:
         resource.setrlimit(resource.RLIMIT_FSIZE, (150, old_limit[1]))
-        assert refused(rig) == ErrorCode.KAFKA_STORAGE_ERROR
+        assert refused(harness) == ErrorCode.KAFKA_STORAGE_ERROR
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, old_limit)
         signal.signal(signal.SIGXFSZ, old_handler)
-    assert rig.segment_file(0).stat().st_size == 100
+    assert harness.segment_file(0).stat().st_size == 100
 
 
 def test_a_log_may_be_deleted_while_its_tail_is_verified(
     tmp_path: Path, files: FaultyFiles
 ) -> None:
-    rig = Rig(tmp_path / "t-0", files)
+    harness = LogHarness(tmp_path / "t-0", files)
     for _ in range(4):
-        rig.append(batch(size=1 << 20))
+        harness.append(batch(size=1 << 20))
     files.is_full = True
-    assert refused(rig) == ErrorCode.KAFKA_STORAGE_ERROR
+    assert refused(harness) == ErrorCode.KAFKA_STORAGE_ERROR
     files.is_full = False
-    steps = rig.log.verify_again()
+    steps = harness.log.verify_again()
     next(steps)
-    rig.log.retire()
+    harness.log.retire()
     at_once(steps)
-    assert refused(rig) == ErrorCode.KAFKA_STORAGE_ERROR
+    assert refused(harness) == ErrorCode.KAFKA_STORAGE_ERROR
 
 
 async def test_a_flush_that_a_full_disk_hindered_is_made_up_for(
     tmp_path: Path, files: FaultyFiles
 ) -> None:
     """Whoever waits for it sends the same batch again, and that is no append."""
-    rig = Rig(tmp_path / "t-0", files, flush_messages=1)
-    rig.append()
+    harness = LogHarness(tmp_path / "t-0", files, flush_messages=1)
+    harness.append()
     files.is_full = True
     with pytest.raises(Refused):
-        await rig.log.flush()
+        await harness.log.flush()
     files.is_full = False
-    rig.keeper.flushes.clear()
-    at_once(rig.log.verify_again())
-    assert rig.keeper.flushes == [rig.log]
+    harness.keeper.flushes.clear()
+    at_once(harness.log.verify_again())
+    assert harness.keeper.flushes == [harness.log]

@@ -20,7 +20,7 @@ from barnabas.protocol.errors import ErrorCode, Refused
 from barnabas.protocol.records.batch import build_batch
 from tests.crash.powered_disk import REMEDY_OF_NONE, PoweredDisk, why_not
 from tests.harness.needs import REMEDY
-from tests.storage.rig import T0, manager, offsets_of, read_all, running
+from tests.storage.log_harness import T0, manager, offsets_of, read_all, running
 from tests.storage.simulated import in_simulated_time
 
 MIB = 1 << 20
@@ -125,8 +125,8 @@ async def starts_full(disk: Path, *, is_killed: bool) -> None:
     count = fill_with_records(log)
     fill_to_the_last_byte(disk / "foreign")
     if is_killed:
-        for each in logs.logs():
-            each.retire()
+        for partition_log in logs.logs():
+            partition_log.retire()
         logs.directories[0].close()
     else:
         await logs.close()

@@ -22,10 +22,10 @@ from barnabas.broker.storage.producers.producer_snapshots import (
     format_snapshot,
     parse_snapshot,
 )
-from barnabas.broker.storage.producers.producer_state import Producer
+from barnabas.broker.storage.producers.producer_state import ProducerStateEntry
 from barnabas.protocol.records.batch import is_control, iterate, records
 from tests.records.vectors import GOLDEN
-from tests.storage.rig import batch, manager
+from tests.storage.log_harness import batch, manager
 from tests.storage.simulated import in_simulated_time
 
 TOPICS = json.loads((GOLDEN / "kafka-data.json").read_text())["topics"]
@@ -38,7 +38,7 @@ def data(tmp_path: Path) -> Path:
     return tmp_path / "data"
 
 
-def snapshots(data: Path) -> dict[str, dict[int, Producer]]:
+def snapshots(data: Path) -> dict[str, dict[int, ProducerStateEntry]]:
     """What the newest snapshot of each partition says."""
     paths = sorted(data.glob("*/*.snapshot"))
     return {path.parent.name: parse_snapshot(path.read_bytes()) for path in paths}

@@ -29,7 +29,7 @@ from barnabas.protocol.records.walk import walk
 from tests.console.log.kafka_data import extract
 from tests.records.test_kafka_data import TOPICS, row
 from tests.records.vectors import GOLDEN
-from tests.storage.rig import Clock, config
+from tests.storage.log_harness import Clock, config
 from tests.storage.simulated import in_simulated_time
 
 INTERVAL = 512
@@ -150,17 +150,17 @@ def test_every_index_entry_of_kafka_is_at_a_batch_of_its_log(data: Path) -> None
 @pytest.mark.parametrize("name", [name for name in sorted(TOPICS) if "txn" in name])
 def test_committed_records_are_those_kafkas_clients_saw(name: str, data: Path) -> None:
     aborted = [
-        each
+        transaction
         for path in sorted((data / name).glob("*.txnindex"))
-        for each in parse_aborted(path.read_bytes())
+        for transaction in parse_aborted(path.read_bytes())
     ]
     found = []
     for path in sorted((data / name).glob("*.log")):
         for entry, record in walk(path.read_bytes(), base_offset=int(path.stem)).records():
             is_aborted = batch.is_transactional(entry.data) and any(
-                each.producer_id == batch.producer_id(entry.data)
-                and each.first_offset <= record.offset <= each.last_offset
-                for each in aborted
+                transaction.producer_id == batch.producer_id(entry.data)
+                and transaction.first_offset <= record.offset <= transaction.last_offset
+                for transaction in aborted
             )
             if not batch.is_control(entry.data) and not is_aborted:
                 found.append(row(record, entry))

@@ -15,8 +15,8 @@ from barnabas.protocol.records.record import Record
 from benchmarks.apache_kafka import class_path
 from tests.harness.java_tools import complaints
 from tests.harness.needs import apache_kafka_jars
+from tests.storage.log_harness import T0, batch, manager, running
 from tests.storage.producers.transactional import marker_of
-from tests.storage.rig import T0, batch, manager, running
 from tests.storage.simulated import in_simulated_time
 
 pytestmark = pytest.mark.kafka
@@ -60,8 +60,8 @@ async def write_everything(directory: Path) -> None:
             log.append(sent, leader_epoch=turn // 7, is_client=True)
             sequences[producer] += 3
             if turn % 5 == 4:
-                for each, how in ((7, Marker.ABORT), (8, Marker.COMMIT)):
-                    log.append(marker_of(each, how), leader_epoch=turn // 7, is_client=False)
+                for producer_id, how in ((7, Marker.ABORT), (8, Marker.COMMIT)):
+                    log.append(marker_of(producer_id, how), leader_epoch=turn // 7, is_client=False)
 
 
 def test_kafka_finds_every_codec_and_transactions_sound(tmp_path: Path) -> None:
@@ -87,8 +87,8 @@ def test_what_we_print_of_it_is_what_kafka_prints(
 
 
 def files_of(directory: Path) -> list[Path]:
-    files = (each for each in directory.iterdir() if each.suffix != ".deleted")
-    return sorted(each for each in files if each.name[0] == "0")
+    files = (path for path in directory.iterdir() if path.suffix != ".deleted")
+    return sorted(file for file in files if file.name[0] == "0")
 
 
 def dumped(directory: Path, *arguments: str, expected: tuple[str, ...] = ()) -> str:

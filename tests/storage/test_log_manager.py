@@ -14,7 +14,7 @@ from barnabas.broker.storage.partition_metadata import METADATA, format_metadata
 from barnabas.protocol.errors import ErrorCode, Refused
 from barnabas.protocol.settings import ConfigError
 from tests.storage.faulty_files import FaultyFiles
-from tests.storage.rig import batch, manager, offsets_of, read_all, running
+from tests.storage.log_harness import batch, manager, offsets_of, read_all, running
 from tests.storage.simulated import in_simulated_time
 
 MARKER = ".kafka_cleanshutdown"
@@ -342,7 +342,7 @@ async def test_a_log_that_found_no_room_is_asked_for_again(tmp_path: Path) -> No
     files = FaultyFiles()
     async with running(manager([tmp_path], files)) as logs:
         told: list[bool] = []
-        logs.on_room.append(lambda: told.append(files.is_full))
+        logs.on_space_available.append(lambda: told.append(files.is_full))
         files.is_full = True
         with pytest.raises(StorageError):
             logs.create("t", 0, b"i" * 16)

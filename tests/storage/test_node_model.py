@@ -19,13 +19,13 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from barnabas.broker.settings.cleaner_settings import CleanerSettings
 from barnabas.broker.settings.node_config import StorageSettings
-from barnabas.broker.storage.compaction.cleaner import Cleaner
+from barnabas.broker.storage.compaction.cleaner import LogCleaner
 from barnabas.broker.storage.log.log import Log
 from barnabas.broker.storage.log_manager import LogManager
 from barnabas.protocol.records.batch import build_batch, iterate, records
 from tests.sim.simulated_files import SimulatedFiles
 from tests.sim.simulated_loop import SimulatedLoop
-from tests.storage.rig import config, read_all
+from tests.storage.log_harness import config, read_all
 
 DIRECTORY = Path("/data")
 TOPICS = st.sampled_from(["t", "u"])
@@ -114,7 +114,7 @@ class NodeMachine(RuleBasedStateMachine):
         )
         await self.logs.load()
         self.logs.bound_deletion(self.committed)
-        self.cleaner = Cleaner(self.disk, self.logs, self.cleaning, self.committed, self.now_ms)
+        self.cleaner = LogCleaner(self.disk, self.logs, self.cleaning, self.committed, self.now_ms)
         self.tasks = [asyncio.create_task(one.run()) for one in (self.logs, self.cleaner)]
         await asyncio.sleep(0)
         for topic in ("t", "u"):
@@ -277,16 +277,16 @@ class NodeMachine(RuleBasedStateMachine):
     def check(self, log: Log, known: Known) -> None:
         assert log.segments.view.bases[0] <= log.start_offset <= log.end_offset
         data = read_all(log)
-        held = [each for at, _ in iterate(data) for each in records(data, at)]
-        offsets = [each.offset for each in held]
+        held = [record for at, _ in iterate(data) for record in records(data, at)]
+        offsets = [piece.offset for piece in held]
         assert offsets == sorted(set(offsets))
-        for each in held:
-            assert known.pairs[each.offset] == (each.key, each.value)
+        for piece in held:
+            assert known.pairs[piece.offset] == (piece.key, piece.value)
         self.check_newest(log, known, set(offsets))
         for offset in offsets[::4]:
             if offset >= log.start_offset:
                 found = log.read(offset, bytes_max=1, end=log.end_offset, at_least_one=True)
-                assert offset in [each.offset for each in records(found)]
+                assert offset in [record.offset for record in records(found)]
 
     def check_newest(self, log: Log, known: Known, offsets: set[int]) -> None:
         for key, at in known.newest().items():

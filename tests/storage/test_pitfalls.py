@@ -18,7 +18,7 @@ import pytest
 from barnabas.broker.storage.checkpoints import RECOVERY_POINTS, read_offsets
 from barnabas.broker.storage.files import DiskFiles
 from barnabas.protocol.errors import ErrorCode, Refused
-from tests.storage.rig import Rig, batch, offsets_of, read_all
+from tests.storage.log_harness import LogHarness, batch, offsets_of, read_all
 
 HERE = Path(__file__).parent
 COVERED = {
@@ -79,42 +79,42 @@ def test_the_test_of_a_pitfall_is_where_this_list_says(name: str) -> None:
 async def test_an_empty_active_segment_is_there_after_a_stop_with_or_without_its_index(
     tmp_path: Path, *, has_index: bool
 ) -> None:
-    rig = Rig(tmp_path / "t-0")
-    rig.append()
-    rig.log.roll()
-    await rig.log.close()
-    assert rig.segment_file(1).exists()
+    harness = LogHarness(tmp_path / "t-0")
+    harness.append()
+    harness.log.roll()
+    await harness.log.close()
+    assert harness.segment_file(1).exists()
     if not has_index:
-        rig.segment_file(1, ".index").unlink(missing_ok=True)
-    rig.recovery_point = 1
-    log = await rig.reload(is_clean=True)
+        harness.segment_file(1, ".index").unlink(missing_ok=True)
+    harness.recovery_point = 1
+    log = await harness.reload(is_clean=True)
     assert (log.end_offset, log.segments.view.bases) == (1, (0, 1))
-    assert rig.append().base_offset == 1
+    assert harness.append().base_offset == 1
 
 
 def test_an_index_without_room_for_an_entry_rolls_no_empty_segment(tmp_path: Path) -> None:
-    rig = Rig(tmp_path / "t-0", segment_index_bytes=4, index_interval_bytes=0)
+    harness = LogHarness(tmp_path / "t-0", segment_index_bytes=4, index_interval_bytes=0)
     for _ in range(5):
-        rig.append()
-    assert offsets_of(read_all(rig.log)) == list(range(5))
-    assert all(segment.size for segment in rig.log.segments.view.segments)
+        harness.append()
+    assert offsets_of(read_all(harness.log)) == list(range(5))
+    assert all(segment.size for segment in harness.log.segments.view.segments)
 
 
 @pytest.mark.parametrize("seed", range(40))
 async def test_no_bytes_at_all_keep_a_log_from_being_opened(tmp_path: Path, seed: int) -> None:
     chance = Random(seed)
-    rig = Rig(tmp_path / "t-0")
+    harness = LogHarness(tmp_path / "t-0")
     for _ in range(3):
-        rig.append(batch(2, size=120))
-    path = rig.segment_file(0)
+        harness.append(batch(2, size=120))
+    path = harness.segment_file(0)
     data = bytearray(path.read_bytes())
     if seed % 2:
         data += chance.randbytes(chance.randrange(400))
     for _ in range(chance.randrange(6)):
         data[chance.randrange(len(data))] = chance.randrange(256)
     path.write_bytes(data)
-    rig.recovery_point = chance.choice((None, 0, 3, 6, 1 << 40))
-    log = await rig.crash()
+    harness.recovery_point = chance.choice((None, 0, 3, 6, 1 << 40))
+    log = await harness.crash()
     codes = set()
     for offset in range(log.start_offset, log.end_offset):
         try:
@@ -123,18 +123,18 @@ async def test_no_bytes_at_all_keep_a_log_from_being_opened(tmp_path: Path, seed
             codes.add(refusal.code)
     assert codes <= {ErrorCode.CORRUPT_MESSAGE}
     # The epoch of a batch is the one field that no checksum covers.
-    assert rig.append(epoch=max(0, log.epochs.latest)).base_offset == log.end_offset - 1
+    assert harness.append(epoch=max(0, log.epochs.latest)).base_offset == log.end_offset - 1
 
 
 async def test_a_swap_that_begins_below_the_log_start_is_finished(tmp_path: Path) -> None:
-    rig = Rig(tmp_path / "t-0", segment_bytes=200)
+    harness = LogHarness(tmp_path / "t-0", segment_bytes=200)
     for _ in range(6):
-        rig.append(size=100)
-    await rig.log.close()
-    path = rig.segment_file(0)
+        harness.append(size=100)
+    await harness.log.close()
+    path = harness.segment_file(0)
     path.rename(path.with_name(path.name + ".swap"))
-    rig.recovery_point = 6
-    log = await rig.reload(is_clean=False, start_offset=3)
+    harness.recovery_point = 6
+    log = await harness.reload(is_clean=False, start_offset=3)
     assert (log.start_offset, log.end_offset) == (3, 6)
     assert log.segments.view.bases == (0, 2, 4)
 

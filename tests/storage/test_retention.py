@@ -22,162 +22,179 @@ from barnabas.broker.storage.retention import (
 from barnabas.protocol.errors import ErrorCode, Refused
 from barnabas.protocol.settings import ConfigError
 from tests.storage.faulty_files import FaultyFiles
-from tests.storage.rig import T0, Rig, batch, config, manager, offsets_of, read_all, running
+from tests.storage.log_harness import (
+    T0,
+    LogHarness,
+    batch,
+    config,
+    manager,
+    offsets_of,
+    read_all,
+    running,
+)
 from tests.storage.simulated import in_simulated_time
 
 HOUR = 3_600_000
 
 
 @pytest.fixture
-def rig(tmp_path: Path) -> Rig:
+def harness(tmp_path: Path) -> LogHarness:
     """Four closed segments of 100 bytes and an active one of 80, one record each."""
     return filled(tmp_path)
 
 
-def filled(path: Path, **overrides: Any) -> Rig:
-    rig = Rig(path / "t-0", segment_bytes=100, **overrides)
+def filled(path: Path, **overrides: Any) -> LogHarness:
+    harness = LogHarness(path / "t-0", segment_bytes=100, **overrides)
     for _ in range(4):
-        rig.append(size=100)
-    rig.append(size=80)
-    return rig
+        harness.append(size=100)
+    harness.append(size=80)
+    return harness
 
 
-def trim(rig: Rig, *, now: int = T0, mark: int | None = None, **settings: object) -> int:
+def trim(harness: LogHarness, *, now: int = T0, mark: int | None = None, **settings: object) -> int:
     """One look with these settings; the base of the first segment that is left."""
-    rig.log.config = config(
+    harness.log.config = config(
         {"segment.bytes": 100} | {name.replace("_", "."): value for name, value in settings.items()}
     )
-    mark = rig.log.end_offset if mark is None else mark
-    count = rig.log.count_deletable(TimeAndSize(), mark, now)
+    mark = harness.log.end_offset if mark is None else mark
+    count = harness.log.count_deletable(TimeAndSize(), mark, now)
     if count:
-        rig.log.delete_oldest(count)
-    return rig.log.segments.view.bases[0]
+        harness.log.delete_oldest(count)
+    return harness.log.segments.view.bases[0]
 
 
-def test_the_size_rule_never_shrinks_a_log_below_its_limit(rig: Rig) -> None:
-    assert trim(rig, retention_bytes=230) == 2
-    assert rig.log.size == 280
-    assert (rig.log.start_offset, offsets_of(read_all(rig.log))) == (2, [2, 3, 4])
-    assert trim(rig, retention_bytes=230) == 2
+def test_the_size_rule_never_shrinks_a_log_below_its_limit(harness: LogHarness) -> None:
+    assert trim(harness, retention_bytes=230) == 2
+    assert harness.log.size == 280
+    assert (harness.log.start_offset, offsets_of(read_all(harness.log))) == (2, [2, 3, 4])
+    assert trim(harness, retention_bytes=230) == 2
 
 
 def test_a_segment_goes_when_it_is_older_than_the_limit_and_not_when_it_is_as_old(
-    rig: Rig,
+    harness: LogHarness,
 ) -> None:
-    assert trim(rig, retention_ms=HOUR, now=T0 + HOUR) == 0
-    assert trim(rig, retention_ms=HOUR, now=T0 + HOUR + 1) == 5
+    assert trim(harness, retention_ms=HOUR, now=T0 + HOUR) == 0
+    assert trim(harness, retention_ms=HOUR, now=T0 + HOUR + 1) == 5
 
 
 def test_a_younger_segment_keeps_all_behind_it(tmp_path: Path) -> None:
-    rig = Rig(tmp_path / "t-0", segment_bytes=100)
+    harness = LogHarness(tmp_path / "t-0", segment_bytes=100)
     for time in (T0, T0 + 1, T0 + HOUR, T0, T0):
-        rig.append(size=100, time=time)
-    assert trim(rig, retention_ms=HOUR, now=T0 + HOUR + 2) == 2
+        harness.append(size=100, time=time)
+    assert trim(harness, retention_ms=HOUR, now=T0 + HOUR + 2) == 2
 
 
 @pytest.mark.parametrize("mark", [2, 3])
 def test_no_policy_deletes_a_segment_that_reaches_above_the_high_watermark(
     tmp_path: Path, mark: int
 ) -> None:
-    rig = Rig(tmp_path / "t-0", segment_bytes=220)
+    harness = LogHarness(tmp_path / "t-0", segment_bytes=220)
     for _ in range(4):
-        rig.append(size=110)
-        rig.append(size=110)
-    trim(rig, mark=mark, retention_bytes=0, retention_ms=1, now=T0 + HOUR)
-    assert rig.log.start_offset == 2
+        harness.append(size=110)
+        harness.append(size=110)
+    trim(harness, mark=mark, retention_bytes=0, retention_ms=1, now=T0 + HOUR)
+    assert harness.log.start_offset == 2
 
 
-def test_when_all_is_old_an_empty_segment_takes_over(rig: Rig) -> None:
-    assert trim(rig, retention_ms=1, now=T0 + HOUR) == 5
-    assert (rig.log.start_offset, rig.log.end_offset, rig.log.size) == (5, 5, 0)
-    assert trim(rig, retention_ms=1, now=T0 + 3 * HOUR) == 5
-    assert rig.append(size=100).base_offset == 5
+def test_when_all_is_old_an_empty_segment_takes_over(harness: LogHarness) -> None:
+    assert trim(harness, retention_ms=1, now=T0 + HOUR) == 5
+    assert (harness.log.start_offset, harness.log.end_offset, harness.log.size) == (5, 5, 0)
+    assert trim(harness, retention_ms=1, now=T0 + 3 * HOUR) == 5
+    assert harness.append(size=100).base_offset == 5
 
 
-def test_what_lies_below_the_log_start_goes_whatever_the_policy(rig: Rig) -> None:
-    rig.log.advance_start(3)
-    assert trim(rig, cleanup_policy="compact", retention_bytes=0, retention_ms=1, now=T0 * 2) == 3
+def test_what_lies_below_the_log_start_goes_whatever_the_policy(harness: LogHarness) -> None:
+    harness.log.advance_start(3)
+    assert (
+        trim(harness, cleanup_policy="compact", retention_bytes=0, retention_ms=1, now=T0 * 2) == 3
+    )
 
 
 def test_the_start_inside_a_segment_keeps_it(tmp_path: Path) -> None:
-    rig = Rig(tmp_path / "t-0", segment_bytes=220)
+    harness = LogHarness(tmp_path / "t-0", segment_bytes=220)
     for _ in range(4):
-        rig.append(size=110)
-    rig.log.advance_start(3)
-    assert trim(rig) == 2
-    assert rig.log.start_offset == 3
+        harness.append(size=110)
+    harness.log.advance_start(3)
+    assert trim(harness) == 2
+    assert harness.log.start_offset == 3
 
 
-def test_the_log_start_rule_comes_first_so_that_a_second_look_finds_nothing(rig: Rig) -> None:
+def test_the_log_start_rule_comes_first_so_that_a_second_look_finds_nothing(
+    harness: LogHarness,
+) -> None:
     # KAFKA-12177
-    rig.log.advance_start(2)
-    assert trim(rig, retention_bytes=200) == 2
-    assert trim(rig, retention_bytes=200) == 2
+    harness.log.advance_start(2)
+    assert trim(harness, retention_bytes=200) == 2
+    assert trim(harness, retention_bytes=200) == 2
 
 
-def test_a_topic_that_is_compacted_and_deleted_loses_its_oldest_too(rig: Rig) -> None:
-    assert trim(rig, cleanup_policy="compact", retention_bytes=0) == 0
-    assert trim(rig, cleanup_policy="compact,delete", retention_bytes=230) == 2
+def test_a_topic_that_is_compacted_and_deleted_loses_its_oldest_too(harness: LogHarness) -> None:
+    assert trim(harness, cleanup_policy="compact", retention_bytes=0) == 0
+    assert trim(harness, cleanup_policy="compact,delete", retention_bytes=230) == 2
 
 
-def test_minus_one_keeps_everything(rig: Rig) -> None:
-    assert trim(rig, retention_ms=-1, retention_bytes=-1, now=T0 * 2) == 0
+def test_minus_one_keeps_everything(harness: LogHarness) -> None:
+    assert trim(harness, retention_ms=-1, retention_bytes=-1, now=T0 * 2) == 0
 
 
 def test_records_without_time_are_as_old_as_their_file(tmp_path: Path) -> None:
     # librdkafka #1238
-    rig = Rig(tmp_path / "t-0", segment_bytes=100)
+    harness = LogHarness(tmp_path / "t-0", segment_bytes=100)
     for _ in range(2):
-        rig.append(size=100, time=-1)
-    os.utime(rig.segment_file(0), (T0 / 1000, T0 / 1000))
-    assert trim(rig, retention_ms=HOUR, now=T0 + HOUR) == 0
-    assert trim(rig, retention_ms=HOUR, now=T0 + HOUR + 1) == 1
+        harness.append(size=100, time=-1)
+    os.utime(harness.segment_file(0), (T0 / 1000, T0 / 1000))
+    assert trim(harness, retention_ms=HOUR, now=T0 + HOUR) == 0
+    assert trim(harness, retention_ms=HOUR, now=T0 + HOUR + 1) == 1
 
 
-def test_deleted_files_wait_under_another_name_with_their_snapshot(rig: Rig) -> None:
-    trim(rig, retention_bytes=280)
-    names = sorted(path.name for path in rig.directory.iterdir() if path.name.endswith(".deleted"))
+def test_deleted_files_wait_under_another_name_with_their_snapshot(harness: LogHarness) -> None:
+    trim(harness, retention_bytes=280)
+    names = sorted(
+        path.name for path in harness.directory.iterdir() if path.name.endswith(".deleted")
+    )
     assert names == [f"{0:020d}.log.deleted", f"{1:020d}.log.deleted", f"{1:020d}.snapshot.deleted"]
-    assert {path.name for path in rig.keeper.discarded} == set(names)
+    assert {path.name for path in harness.keeper.discarded} == set(names)
 
 
-def test_leader_epochs_and_recovery_point_follow_the_start(rig: Rig) -> None:
-    rig.append(size=80, epoch=3)
-    trim(rig, retention_bytes=180)
-    assert rig.log.epochs.pairs == [(0, 3), (3, 5)]
-    assert rig.log.recovery_point == 3
+def test_leader_epochs_and_recovery_point_follow_the_start(harness: LogHarness) -> None:
+    harness.append(size=80, epoch=3)
+    trim(harness, retention_bytes=180)
+    assert harness.log.epochs.pairs == [(0, 3), (3, 5)]
+    assert harness.log.recovery_point == 3
 
 
-def test_a_reader_of_a_deleted_segment_goes_on_even_when_its_files_are_gone(rig: Rig) -> None:
-    held = rig.log.segments.view.segments[0]
+def test_a_reader_of_a_deleted_segment_goes_on_even_when_its_files_are_gone(
+    harness: LogHarness,
+) -> None:
+    held = harness.log.segments.view.segments[0]
     before = held.read(0, held.size)
     held.hold()
-    trim(rig, retention_bytes=0)
-    for path in rig.keeper.discarded:
-        rig.files.unlink(path)
+    trim(harness, retention_bytes=0)
+    for path in harness.keeper.discarded:
+        harness.files.unlink(path)
     assert held.read(0, held.size) == before
     held.release()
     with pytest.raises(Refused) as refused:
-        rig.log.read(0, bytes_max=9, end=5, at_least_one=True)
+        harness.log.read(0, bytes_max=9, end=5, at_least_one=True)
     assert refused.value.code == ErrorCode.OFFSET_OUT_OF_RANGE
 
 
-async def test_a_log_that_lost_its_oldest_is_the_same_after_a_crash(rig: Rig) -> None:
-    trim(rig, retention_bytes=230)
-    log = await rig.crash()
+async def test_a_log_that_lost_its_oldest_is_the_same_after_a_crash(harness: LogHarness) -> None:
+    trim(harness, retention_bytes=230)
+    log = await harness.crash()
     assert (log.start_offset, offsets_of(read_all(log))) == (2, [2, 3, 4])
 
 
 def test_on_a_full_disk_all_but_the_active_segment_goes(tmp_path: Path) -> None:
     files = FaultyFiles()
-    rig = Rig(tmp_path / "t-0", files, segment_bytes=100)
+    harness = LogHarness(tmp_path / "t-0", files, segment_bytes=100)
     for _ in range(3):
-        rig.append(size=100)
+        harness.append(size=100)
     files.is_full = True
     with pytest.raises(Refused):
-        rig.append(size=80)
-    assert rig.log.is_full
-    assert trim(rig, retention_bytes=0) == 2
+        harness.append(size=80)
+    assert harness.log.is_full
+    assert trim(harness, retention_bytes=0) == 2
 
 
 class NewestOnly:
@@ -204,10 +221,10 @@ class Useless:
     """Decides nothing."""
 
 
-def test_a_node_may_decide_by_a_policy_of_its_own(rig: Rig) -> None:
+def test_a_node_may_decide_by_a_policy_of_its_own(harness: LogHarness) -> None:
     policy = load_policy(f"{__name__}:NewestOnly")
-    assert rig.log.count_deletable(policy, rig.log.end_offset, T0) == 4
-    assert rig.log.count_deletable(policy, 2, T0) == 2
+    assert harness.log.count_deletable(policy, harness.log.end_offset, T0) == 4
+    assert harness.log.count_deletable(policy, 2, T0) == 2
 
 
 @pytest.mark.parametrize(

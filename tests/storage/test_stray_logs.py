@@ -9,7 +9,7 @@ import pytest
 
 from barnabas.broker.storage.log_manager import LogManager
 from barnabas.protocol.errors import ErrorCode, Refused
-from tests.storage.rig import batch, manager, running
+from tests.storage.log_harness import batch, manager, running
 from tests.storage.simulated import in_simulated_time
 
 TOPIC_ID = bytes(range(16))
@@ -36,7 +36,7 @@ def strays(directory: Path) -> list[Path]:
 def loaded(logs: LogManager) -> asyncio.Event:
     """Set when a log that was refused may be asked for again."""
     told = asyncio.Event()
-    logs.on_room.append(told.set)
+    logs.on_space_available.append(told.set)
     return told
 
 

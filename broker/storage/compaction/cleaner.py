@@ -28,10 +28,10 @@ from barnabas.broker.storage.segment.transaction_index import (
 from barnabas.protocol.errors import Refused
 from barnabas.protocol.records.compaction.compaction_filter import ActiveProducer
 
-from .cleaner_checkpoints import CleanerCheckpoints, LogKeeper
+from .cleaner_checkpoints import CleanerCheckpoints, LogRegistry
 from .compaction_job import Compacted, CompactionJob, Rewritten
-from .dirty_ratio import Cleanable, cleanable
-from .segment_swap import Swap
+from .dirty_ratio import LogToClean, log_to_clean
+from .segment_swap import SegmentSwap
 from .worker import CompactionWorker, LoopWorker, PassFailed, PassStopped, WorkerLost
 from .worker_process import ProcessWorker
 
@@ -49,7 +49,7 @@ class _Pass:
     end: int
     """Where the segments end that it reads."""
     is_aborted: bool = False
-    swap: Swap | None = None
+    swap: SegmentSwap | None = None
 
     def abort(self) -> None:
         """The log is about to be cut or closed: nothing of this pass may appear any more."""
@@ -59,14 +59,17 @@ class _Pass:
             self.swap.take_back()
 
     @property
-    def may_go_on(self) -> bool:
+    def may_continue(self) -> bool:
         """Whether the log is still one to be compacted, and nobody is about to cut it."""
-        each = self.log
-        is_whole = not (self.is_aborted or each.is_offline) and each.recovery_point >= self.end
-        return is_whole and each.config.is_compacted
+        partition_log = self.log
+        is_whole = (
+            not (self.is_aborted or partition_log.is_offline)
+            and partition_log.recovery_point >= self.end
+        )
+        return is_whole and partition_log.config.is_compacted
 
 
-class Cleaner:
+class LogCleaner:
     """The compaction of one node; :meth:`run` is its life.
 
     ``uncleanable`` are the logs that are left alone until the next start, with the reason.
@@ -75,7 +78,7 @@ class Cleaner:
     def __init__(
         self,
         files: Files,
-        keeper: LogKeeper,
+        keeper: LogRegistry,
         settings: CleanerSettings,
         committed: Callable[[str, int], int | None],
         now_ms: Callable[[], int],
@@ -139,7 +142,7 @@ class Cleaner:
         if chosen is None:
             return False
         # Others had their turn meanwhile: the log may have been cut, or be another worker's.
-        found = self._look_at(chosen)
+        found = self._log_to_clean(chosen)
         return found is None or await self._clean(chosen, found, worker)
 
     # Choosing
@@ -150,107 +153,121 @@ class Cleaner:
             self._is_loaded = True
         await self._checkpoints.save()
         best, ratio = None, -1.0
-        logs = [each for one in self._keeper.directories for each in self._keeper.logs_in(one)]
+        logs = [
+            partition_log
+            for one in self._keeper.directories
+            for partition_log in self._keeper.logs_in(one)
+        ]
         self.uncleanable = {
-            each: self.uncleanable[each] for each in logs if each in self.uncleanable
+            partition_log: self.uncleanable[partition_log]
+            for partition_log in logs
+            if partition_log in self.uncleanable
         }
-        for index, each in enumerate(logs):
+        for index, partition_log in enumerate(logs):
             if index % _LOGS_A_SLICE == _LOGS_A_SLICE - 1:
                 await asyncio.sleep(0)
-            found = self._look_at(each)
+            found = self._log_to_clean(partition_log)
             if found and found.ratio > ratio:
-                best, ratio = each, found.ratio
+                best, ratio = partition_log, found.ratio
         return best
 
-    def _look_at(self, each: Log) -> Cleanable | None:
+    def _log_to_clean(self, partition_log: Log) -> LogToClean | None:
         """What may be compacted of a log, when it is time to."""
-        if not each.config.is_compacted or each.is_offline or each.is_being_cleaned:
+        if (
+            not partition_log.config.is_compacted
+            or partition_log.is_offline
+            or partition_log.is_being_cleaned
+        ):
             return None
-        if each in self.uncleanable:
+        if partition_log in self.uncleanable:
             return None
         try:
-            first_dirty = self._checkpoints.first_dirty(each)
-            found = cleanable(each, first_dirty, self._stable_offset(each), self._now_ms())
+            first_dirty = self._checkpoints.first_dirty(partition_log)
+            found = log_to_clean(
+                partition_log, first_dirty, self._stable_offset(partition_log), self._now_ms()
+            )
         except StorageError as error:
-            each.note_failure(error)
+            partition_log.note_failure(error)
             return None
-        is_due = found.ratio > each.config.min_cleanable_dirty_ratio or found.is_overdue
+        is_due = found.ratio > partition_log.config.min_cleanable_dirty_ratio or found.is_overdue
         return found if found.segments and is_due else None
 
-    def _stable_offset(self, each: Log) -> int:
+    def _stable_offset(self, partition_log: Log) -> int:
         """What lies below is committed and of no open transaction."""
-        mark = self._committed(each.topic, each.partition)
+        mark = self._committed(partition_log.topic, partition_log.partition)
         if mark is None:
-            mark = self._keeper.high_watermark(each.topic, each.partition)
-        return each.last_stable_offset(mark)
+            mark = self._keeper.high_watermark(partition_log.topic, partition_log.partition)
+        return partition_log.last_stable_offset(mark)
 
     # One pass
 
-    async def _clean(self, each: Log, found: Cleanable, worker: CompactionWorker) -> bool:
-        current = self._passes[each] = _Pass(each, worker, found.end)
-        each.is_being_cleaned = True
-        before_cut = _on_cut(current)
-        each.before_cut.append(before_cut)
+    async def _clean(self, partition_log: Log, found: LogToClean, worker: CompactionWorker) -> bool:
+        current = self._passes[partition_log] = _Pass(partition_log, worker, found.end)
+        partition_log.is_being_cleaned = True
+        before_truncation = _on_truncation(current)
+        partition_log.before_truncation.append(before_truncation)
         try:
-            await self._make_safe(each, found.end)
-            if not current.may_go_on:
+            await self._make_durable(partition_log, found.end)
+            if not current.may_continue:
                 raise PassStopped
             began = asyncio.get_running_loop().time()
             done = await worker.compact(
-                self._job(each, found), lambda run: self._publish(current, run)
+                self._job(partition_log, found), lambda run: self._publish(current, run)
             )
-            if current.may_go_on:
-                await self._checkpoints.advance(each, done.clean_upto)
-                _tell(each, done, asyncio.get_running_loop().time() - began)
-            return current.may_go_on
+            if current.may_continue:
+                await self._checkpoints.advance(partition_log, done.clean_upto)
+                _log_result(partition_log, done, asyncio.get_running_loop().time() - began)
+            return current.may_continue
         except StorageError as error:
             self._disk_failed(current, error)
         except (PassStopped, Refused) as reason:
-            log.info("ended a compaction early log=%s %s", each, reason)
+            log.info("ended a compaction early log=%s %s", partition_log, reason)
         except WorkerLost as lost:
-            log.warning("lost a compaction, it will be tried again log=%s: %s", each, lost)
+            log.warning("lost a compaction, it will be tried again log=%s: %s", partition_log, lost)
         except (PassFailed, BadTransactionIndex) as failed:
-            self._give_up(each, str(failed))
+            self._give_up(partition_log, str(failed))
         except Exception as bug:
-            log.exception("compaction failed log=%s", each)
-            self._give_up(each, repr(bug))
+            log.exception("compaction failed log=%s", partition_log)
+            self._give_up(partition_log, repr(bug))
         finally:
-            each.before_cut.remove(before_cut)
-            each.is_being_cleaned = False
-            del self._passes[each]
+            partition_log.before_truncation.remove(before_truncation)
+            partition_log.is_being_cleaned = False
+            del self._passes[partition_log]
         return False
 
-    def _give_up(self, each: Log, reason: str) -> None:
-        log.error("will not compact a log again before the next start log=%s: %s", each, reason)
-        self.uncleanable[each] = reason
+    def _give_up(self, partition_log: Log, reason: str) -> None:
+        log.error(
+            "will not compact a log again before the next start log=%s: %s", partition_log, reason
+        )
+        self.uncleanable[partition_log] = reason
 
     def _disk_failed(self, current: _Pass, error: StorageError) -> None:
-        each = current.log
+        partition_log = current.log
         if error.may_heal:
-            log.warning("put a compaction off log=%s: %s", each, error)
-        elif error.is_missing and not current.may_go_on:
-            log.info("ended a compaction early log=%s: %s", each, error)
+            log.warning("put a compaction off log=%s: %s", partition_log, error)
+        elif error.is_missing and not current.may_continue:
+            log.info("ended a compaction early log=%s: %s", partition_log, error)
         else:
-            self._keeper.storage_failed(each, error)
+            self._keeper.storage_failed(partition_log, error)
 
-    async def _make_safe(self, each: Log, end: int) -> None:
+    async def _make_durable(self, partition_log: Log, end: int) -> None:
         """Have the recovery point on disk above what will be compacted.
 
         A start after a crash takes a hole between two segments above it for lost data.
         """
-        if each.recovery_point < end:
-            await each.flush()
+        if partition_log.recovery_point < end:
+            await partition_log.flush()
         for directory in self._keeper.directories:
-            if directory.path == each.directory.parent:
+            if directory.path == partition_log.directory.parent:
                 logs = self._keeper.logs_in(directory)
                 points = {(one.topic, one.partition): one.recovery_point for one in logs}
                 await directory.write(RECOVERY_POINTS, points)
 
-    def _job(self, each: Log, found: Cleanable) -> CompactionJob:
-        settings, config = self._settings, each.config
+    def _job(self, partition_log: Log, found: LogToClean) -> CompactionJob:
+        settings, config = self._settings, partition_log.config
         workers = max(1, settings.threads)
         return CompactionJob(
-            directory=each.directory,
+            directory=partition_log.directory,
             bases=[segment.base_offset for segment in found.segments],
             sizes=[segment.size for segment in found.segments],
             end=found.end,
@@ -264,23 +281,23 @@ class Cleaner:
             map_load_factor=settings.map_load_factor,
             buffer_bytes=settings.buffer_bytes // workers // 2,
             bytes_per_second=settings.bytes_per_second / workers,
-            producers=_active_producers(each, found.end),
-            aborted=_aborted(each, found.end),
+            producers=_active_producers(partition_log, found.end),
+            aborted=_aborted(partition_log, found.end),
         )
 
     async def _publish(self, current: _Pass, run: Rewritten) -> bool:
         """Swap a run of segments in, unless the log has changed below it."""
-        each = current.log
+        partition_log = current.log
         bases = set(run.old)
-        old = [one for one in each.segments.view.segments if one.base_offset in bases]
+        old = [one for one in partition_log.segments.view.segments if one.base_offset in bases]
         if len(old) != len(bases):
             current.is_aborted = True
-        current.swap = swap = Swap(self._files, each, old, run.new)
+        current.swap = swap = SegmentSwap(self._files, partition_log, old, run.new)
         try:
-            return await swap.publish(lambda: current.may_go_on, self._now_ms())
+            return await swap.publish(lambda: current.may_continue, self._now_ms())
         except Refused as refusal:
             # Files may have been renamed by then: only a start can put them right.
-            path = each.directory
+            path = partition_log.directory
             raise StorageError(path, f"could not swap segments: {refusal}") from refusal
         finally:
             current.swap = None
@@ -291,32 +308,38 @@ def _workers_for(files: Files) -> Callable[[], CompactionWorker]:
     return ProcessWorker if isinstance(files, DiskFiles) else partial(LoopWorker, files)
 
 
-def _on_cut(current: _Pass) -> Callable[[int], None]:
-    def before_cut(offset: int) -> None:
+def _on_truncation(current: _Pass) -> Callable[[int], None]:
+    def before_truncation(offset: int) -> None:
         if offset < current.end:
             current.abort()
 
-    return before_cut
+    return before_truncation
 
 
-def _active_producers(each: Log, end: int) -> list[ActiveProducer]:
+def _active_producers(partition_log: Log, end: int) -> list[ActiveProducer]:
     """Those whose last batch may be among what is compacted."""
     found = []
-    for producer_id, producer in each.producers:
+    for producer_id, producer in partition_log.producers:
         last = producer.batches[-1].last_offset if producer.batches else -1
         if last < end:
             found.append(ActiveProducer(producer_id, producer.epoch, last))
     return found
 
 
-def _aborted(each: Log, end: int) -> list[AbortedTransaction]:
-    segments = each.segments.view.segments
+def _aborted(partition_log: Log, end: int) -> list[AbortedTransaction]:
+    segments = partition_log.segments.view.segments
     return list(aborted_transactions(segments, segments[0].base_offset, end))
 
 
-def _tell(each: Log, done: Compacted, seconds: float) -> None:
+def _log_result(partition_log: Log, done: Compacted, seconds: float) -> None:
     log.info(
         "compacted log=%s upto=%d bytes_read=%d bytes_written=%d records_dropped=%d ms=%d",
-        *(each, done.clean_upto, done.bytes_read, done.bytes_written, done.records_dropped),
+        *(
+            partition_log,
+            done.clean_upto,
+            done.bytes_read,
+            done.bytes_written,
+            done.records_dropped,
+        ),
         seconds * 1000,
     )

@@ -24,7 +24,7 @@ log = logging.getLogger(__name__)
 CLEANED: Final = "cleaner-offset-checkpoint"
 
 
-class LogKeeper(Protocol):
+class LogRegistry(Protocol):
     """Who has the logs."""
 
     directories: list[LogDirectory]
@@ -48,7 +48,7 @@ class CleanerCheckpoints:
     It falls with the log, and goes with it: another log of that name begins anew.
     """
 
-    def __init__(self, files: Files, keeper: LogKeeper) -> None:
+    def __init__(self, files: Files, keeper: LogRegistry) -> None:
         self._files = files
         self._keeper = keeper
         self._offsets: dict[Log, int] = {}
@@ -75,14 +75,16 @@ class CleanerCheckpoints:
         except BadCheckpoint as bad:
             log.warning("ignored a bad checkpoint path=%s: %s", path, bad)
             return
-        for each in self._keeper.logs_in(directory):
-            key = each.topic, each.partition
+        for partition_log in self._keeper.logs_in(directory):
+            key = partition_log.topic, partition_log.partition
             if (said := found.pop(key, None)) is None:
                 continue
             # What is compacted was durable. Where less was at the start, the log had been cut and
             # has grown again: a recovery point falls before the cut, this file only behind it.
-            offset = clamped(min(clamped(said, each), directory.listed_point(key)), each)
-            self._set(each, offset)
+            offset = clamped(
+                min(clamped(said, partition_log), directory.listed_point(key)), partition_log
+            )
+            self._set(partition_log, offset)
             if offset < said:
                 self._note_fall(directory.path)
         if found:
@@ -94,7 +96,7 @@ class CleanerCheckpoints:
 
     def _set(self, of: Log, offset: int) -> None:
         if of not in self._offsets:
-            of.before_cut.append(partial(self._cut, of))
+            of.before_truncation.append(partial(self._cut, of))
         self._offsets[of] = offset
 
     def _cut(self, of: Log, offset: int) -> None:
@@ -141,7 +143,7 @@ class CleanerCheckpoints:
 
     def _in(self, directory: LogDirectory) -> Offsets:
         return {
-            (each.topic, each.partition): offset
-            for each, offset in self._offsets.items()
-            if each.directory.parent == directory.path
+            (partition_log.topic, partition_log.partition): offset
+            for partition_log, offset in self._offsets.items()
+            if partition_log.directory.parent == directory.path
         }

@@ -54,8 +54,8 @@ class CompactionJob:
             **{
                 **fields,
                 "directory": Path(fields["directory"]),
-                "producers": [ActiveProducer(*each) for each in fields["producers"]],
-                "aborted": [AbortedTransaction(*each) for each in fields["aborted"]],
+                "producers": [ActiveProducer(*producer) for producer in fields["producers"]],
+                "aborted": [AbortedTransaction(*transaction) for transaction in fields["aborted"]],
             }
         )
 

@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 
 from barnabas.broker.settings.log_config import LogConfig
 from barnabas.broker.storage.files import Files
-from barnabas.broker.storage.segment.batch_headers import CorruptEntry, entry_at
+from barnabas.broker.storage.segment.batch_headers import CorruptEntry, header_at
 from barnabas.broker.storage.segment.cleaned_segment import (
     CleanedSegment,
     first_offset,
@@ -60,7 +60,7 @@ class _Pass:
         self._files = files
         self._job = job
         ends = [*job.bases[1:], job.end]
-        self._sources = [Source(*each) for each in zip(job.bases, job.sizes, ends, strict=True)]
+        self._sources = [Source(*bounds) for bounds in zip(job.bases, job.sizes, ends, strict=True)]
         self._map = OffsetMap(job.map_bytes, job.map_load_factor)
         self._config = LogConfig(
             segment_bytes=job.segment_bytes,
@@ -74,7 +74,7 @@ class _Pass:
         yield from self._learn()
         latest = self._map.latest
         job = self._job
-        dated = [each for each in self._sources if each.base_offset < job.first_dirty]
+        dated = [source for source in self._sources if source.base_offset < job.first_dirty]
         legacy_horizon_ms = -1
         if dated:
             legacy_horizon_ms = self._modified_ms(dated[-1]) - job.delete_retention_ms
@@ -85,7 +85,7 @@ class _Pass:
             now_ms=job.now_ms,
             delete_retention_ms=job.delete_retention_ms,
         )
-        sources = [each for each in self._sources if each.base_offset <= latest]
+        sources = [source for source in self._sources if source.base_offset <= latest]
         for group in self._groups(sources):
             yield from self._copy(group, kept, legacy_horizon_ms)
         return Compacted(latest + 1, self._read, self._written, kept.dropped)
@@ -168,7 +168,7 @@ class _Pass:
 
     def _put(self, outputs: list[CleanedSegment], data: bytes | bytearray) -> None:
         """Append to the last output, or to one more where that has no room."""
-        entry = entry_at(data)
+        entry = header_at(data)
         if not outputs[-1].takes(len(data), entry.last_offset):
             outputs[-1].finish()
             outputs.append(self._output(first_offset(data)))

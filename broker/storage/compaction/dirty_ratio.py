@@ -14,12 +14,12 @@ from typing import NamedTuple
 
 from barnabas.broker.settings.log_config import FOREVER
 from barnabas.broker.storage.log.log import Log
-from barnabas.broker.storage.segment.batch_headers import entry_at
+from barnabas.broker.storage.segment.batch_headers import header_at
 from barnabas.broker.storage.segment.segment import Segment
 from barnabas.protocol.records.header import HEADER_BYTES
 
 
-class Cleanable(NamedTuple):
+class LogToClean(NamedTuple):
     """The closed segments of a log that a pass would read."""
 
     segments: tuple[Segment, ...]
@@ -44,7 +44,7 @@ def clamped(first_dirty: int, log: Log) -> int:
     return first_dirty if log.start_offset <= first_dirty <= log.end_offset else log.start_offset
 
 
-def cleanable(log: Log, first_dirty: int, stable_offset: int, now_ms: int) -> Cleanable:
+def log_to_clean(log: Log, first_dirty: int, stable_offset: int, now_ms: int) -> LogToClean:
     """What may be compacted, ``stable_offset`` being neither above LSO nor high watermark.
 
     Raises StorageError.
@@ -61,11 +61,11 @@ def cleanable(log: Log, first_dirty: int, stable_offset: int, now_ms: int) -> Cl
     count = max(0, view.floor(limit))
     end = view.bases[count]
     if first_dirty >= end:
-        return Cleanable((), first_dirty, first_dirty, 0, 0, is_overdue=False)
+        return LogToClean((), first_dirty, first_dirty, 0, 0, is_overdue=False)
     first = next(index for index in range(count) if view.upper(index, end) > first_dirty)
     dirty = view.segments[first:count]
     dirty_bytes = sum(segment.size for segment in dirty)
-    return Cleanable(
+    return LogToClean(
         view.segments[:count],
         first_dirty,
         end,
@@ -79,6 +79,6 @@ def _is_overdue(dirty: tuple[Segment, ...], lag_ms_max: int, now_ms: int) -> boo
     if lag_ms_max == FOREVER:
         return False
     timestamps = [
-        entry_at(segment.read(0, HEADER_BYTES)).max_timestamp for segment in dirty if segment.size
+        header_at(segment.read(0, HEADER_BYTES)).max_timestamp for segment in dirty if segment.size
     ]
     return any(0 <= timestamp < now_ms - lag_ms_max for timestamp in timestamps)

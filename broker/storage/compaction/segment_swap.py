@@ -21,7 +21,7 @@ from barnabas.broker.storage.segment.cleaned_segment import CLEANED
 from barnabas.broker.storage.segment.segment import SUFFIXES, SWAP, Segment, stem
 
 
-class Swap:
+class SegmentSwap:
     """One run of segments on its way into a log; all methods run on the loop."""
 
     def __init__(
@@ -47,12 +47,16 @@ class Swap:
         self._check()
         # Only now, so that no power cut can take the new names and leave the deletions.
         await uninterrupted(self._files.off_loop(lambda: self._files.sync_directory(log.directory)))
-        async with log.flusher.quiet:  # nobody writes an index by its name while that changes hands
+        async with (
+            log.flusher.flush_lock
+        ):  # nobody writes an index by its name while that changes hands
             if self._is_taken_back or not (may() and log.segments.holds(self._old)):
                 self.take_back()
                 self._remove(CLEANED)
                 return False
-            log.replace_segments([self._segment(*each, now_ms) for each in self._new], self._old)
+            log.replace_segments(
+                [self._segment(*bounds, now_ms) for bounds in self._new], self._old
+            )
         await uninterrupted(self._files.off_loop(lambda: self._files.sync_directory(log.directory)))
         return True
 

@@ -58,10 +58,10 @@ def main() -> None:
     while True:
         message = inbox.line()
         if isinstance(message, dict):  # a "stop" may come when there is nothing to stop any more
-            _tell(_outcome(CompactionJob.from_json(message["job"]), inbox))
+            _send(_outcome(CompactionJob.from_json(message["job"]), inbox))
 
 
-def _tell(message: dict[str, Any]) -> None:
+def _send(message: dict[str, Any]) -> None:
     try:
         sys.stdout.write(json.dumps(message) + "\n")
         sys.stdout.flush()
@@ -98,7 +98,7 @@ def _compacted(job: CompactionJob, inbox: _Inbox) -> Compacted:
         while True:
             step = next(steps)
             if isinstance(step, Rewritten):
-                _tell({"rewritten": step})
+                _send({"rewritten": step})
                 if inbox.line() != "go":
                     raise PassStopped
                 continue

@@ -37,7 +37,7 @@ class ProcessWorker:
         self._idle_s = idle_s
         self._process: asyncio.subprocess.Process | None = None
         self._idle: asyncio.TimerHandle | None = None
-        self._leaving: asyncio.Task[None] | None = None
+        self._closing: asyncio.Task[None] | None = None
         self._is_stopped = False
         self._is_busy = False
 
@@ -60,7 +60,7 @@ class ProcessWorker:
             if answer is None:
                 await self.close()  # nobody knows what it is doing
             else:
-                self._rest()
+                self._close_when_idle()
         if isinstance(answer, Exception):
             raise answer
         return answer
@@ -86,18 +86,18 @@ class ProcessWorker:
         self, process: asyncio.subprocess.Process, job: CompactionJob, publish: Publish
     ) -> Compacted | Exception:
         """What the worker answers at the end of the pass; raises when there is no answer."""
-        await self._say(process, f'{{"job": {job.to_json()}}}')
+        await self._send(process, f'{{"job": {job.to_json()}}}')
         while True:
-            heard = await self._hear(process)
-            if "rewritten" in heard:
-                is_wanted = not self._is_stopped and await publish(Rewritten(*heard["rewritten"]))
-                await self._say(process, json.dumps("go" if is_wanted else "stop"))
-            elif "compacted" in heard:
-                return Compacted(*heard["compacted"])
+            message = await self._receive(process)
+            if "rewritten" in message:
+                is_wanted = not self._is_stopped and await publish(Rewritten(*message["rewritten"]))
+                await self._send(process, json.dumps("go" if is_wanted else "stop"))
+            elif "compacted" in message:
+                return Compacted(*message["compacted"])
             else:
-                return _failure(heard["failed"])
+                return _failure(message["failed"])
 
-    async def _say(self, process: asyncio.subprocess.Process, line: str) -> None:
+    async def _send(self, process: asyncio.subprocess.Process, line: str) -> None:
         assert process.stdin is not None
         try:
             process.stdin.write(line.encode() + b"\n")
@@ -105,24 +105,24 @@ class ProcessWorker:
         except ConnectionError as error:
             raise WorkerLost(str(error)) from error
 
-    async def _hear(self, process: asyncio.subprocess.Process) -> dict[str, Any]:
+    async def _receive(self, process: asyncio.subprocess.Process) -> dict[str, Any]:
         assert process.stdout is not None
         line = await process.stdout.readline()
         if not line.endswith(b"\n"):
             raise WorkerLost(f"the worker died pid={process.pid}")
-        heard: dict[str, Any] = json.loads(line)
-        return heard
+        message: dict[str, Any] = json.loads(line)
+        return message
 
-    def _rest(self) -> None:
+    def _close_when_idle(self) -> None:
         """Keep the process a while for the next pass."""
         loop = asyncio.get_running_loop()
-        self._idle = loop.call_later(self._idle_s, self._let_go)
+        self._idle = loop.call_later(self._idle_s, self._close_idle)
 
-    def _let_go(self) -> None:
+    def _close_idle(self) -> None:
         """It was idle for long: end it, and start another when there is work."""
         process, self._process = self._process, None
         if process is not None:
-            self._leaving = asyncio.get_running_loop().create_task(_end(process))
+            self._closing = asyncio.get_running_loop().create_task(_end(process))
 
     def stop(self) -> None:
         """Tell the worker; it looks at its input at every step."""
@@ -137,8 +137,8 @@ class ProcessWorker:
         process, self._process = self._process, None
         if process is not None:
             await uninterrupted(_end(process))
-        if self._leaving is not None:
-            await asyncio.wait([self._leaving])
+        if self._closing is not None:
+            await asyncio.wait([self._closing])
 
 
 async def _end(process: asyncio.subprocess.Process) -> None:

@@ -37,9 +37,9 @@ class Flusher:
         "_snapshots",
         "before_first",
         "due_at",
+        "flush_lock",
         "flushed_at",
         "on_durable",
-        "quiet",
         "recovery_point",
     )
 
@@ -58,7 +58,7 @@ class Flusher:
         self._saved_epochs = 0
         self._messages_max = 1
         self._generation = 0
-        self.quiet = asyncio.Lock()
+        self.flush_lock = asyncio.Lock()
         """Who holds it may rename files: no flush is under way that writes by their names."""
         self._names = threading.Lock()
         self._is_abandoned = False
@@ -102,8 +102,8 @@ class Flusher:
 
     def _rise(self, offset: int) -> None:
         self._move(offset)
-        for told in tuple(self.on_durable):
-            told()
+        for callback in tuple(self.on_durable):
+            callback()
 
     async def flush(
         self, segments: Callable[[], Iterable[Segment]], end: Callable[[], int]
@@ -113,7 +113,7 @@ class Flusher:
         ``segments()`` are those at or above the recovery point; both are asked once it is this
         flush's turn. Raises StorageError: the disk can then not be trusted any more.
         """
-        async with self.quiet:
+        async with self.flush_lock:
             if self._is_abandoned:
                 return  # closed or deleted while this flush waited for its turn
             upto, generation, version = end(), self._generation, self._epochs.version

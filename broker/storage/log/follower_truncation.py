@@ -40,8 +40,8 @@ def truncate_to(log: Log, offset: int) -> None:
     if offset >= log.end_offset:
         log.epochs.truncate_from_end(log.end_offset)
         return
-    for told in tuple(log.before_cut):
-        told(offset)
+    for callback in tuple(log.before_truncation):
+        callback(offset)
     view = log.segments.view
     if offset < view.bases[0]:
         truncate_fully(log, offset, None)
@@ -63,8 +63,8 @@ def truncate_to(log: Log, offset: int) -> None:
 
 def truncate_fully(log: Log, offset: int, start_offset: int | None) -> None:
     """Drop everything; one empty segment at ``offset`` remains."""
-    for told in tuple(log.before_cut):
-        told(min(offset, log.segments.view.bases[0]))
+    for callback in tuple(log.before_truncation):
+        callback(min(offset, log.segments.view.bases[0]))
     # Not up to the offset: what was not durable may be back after a power cut, until the flush that
     # the change of the list asks for.
     log.flusher.lower(offset)

@@ -23,11 +23,16 @@ from typing import TYPE_CHECKING, Final, NoReturn, Protocol, TypeVar
 
 from barnabas.broker.settings.log_config import FOREVER, LogConfig
 from barnabas.broker.storage.files import Files, StorageError
-from barnabas.broker.storage.producers.producer_state import SentBatch
-from barnabas.broker.storage.recovery.quarantine import Note, write_notes
+from barnabas.broker.storage.producers.producer_state import BatchMetadata
+from barnabas.broker.storage.recovery.quarantine import QuarantineEntry, write_quarantine
 from barnabas.broker.storage.recovery.segment_recovery import Trust, recover_segment
 from barnabas.broker.storage.retention import RetentionPolicy, count_deletable
-from barnabas.broker.storage.segment.batch_headers import CorruptEntry, Entry, Quarantined, entry_at
+from barnabas.broker.storage.segment.batch_headers import (
+    BatchHeader,
+    CorruptEntry,
+    Quarantined,
+    header_at,
+)
 from barnabas.broker.storage.segment.file_slice import SLICE_BYTES_MIN, FileSlice
 from barnabas.broker.storage.segment.segment import IndexLost, Segment
 from barnabas.broker.storage.segment.segment_indexes import OFFSETS_MAX
@@ -63,7 +68,7 @@ _PLACE: Final = struct.Struct(">qii")
 
 
 @dataclass(slots=True)
-class Appended:
+class LogAppendInfo:
     """What became of a batch."""
 
     base_offset: int
@@ -115,7 +120,7 @@ class Log:
         "_roll_ms",
         "_roll_timestamp",
         "_segment_bytes",
-        "before_cut",
+        "before_truncation",
         "directory",
         "end_offset",
         "epochs",
@@ -172,7 +177,7 @@ class Log:
         """The directory failed: nothing works any more."""
         self.is_being_cleaned = False
         """Compaction has the closed segments: retention leaves the log alone until it is done."""
-        self.before_cut: list[Callable[[int], None]] = []
+        self.before_truncation: list[Callable[[int], None]] = []
         """Told the offset from which on records are about to go; -1 when the log itself is."""
         self._refusal: str | None = None
         self._active = self.segments.active
@@ -205,7 +210,7 @@ class Log:
 
     def append(
         self, batch: bytearray | memoryview, *, leader_epoch: int, is_client: bool
-    ) -> Appended:
+    ) -> LogAppendInfo:
         """Append one batch of magic 2 as leader: writes offset and epoch into it, keeps nothing.
 
         The batch was validated, or built here. A client's batch with a producer id is checked
@@ -245,17 +250,17 @@ class Log:
             self.disk_failed(error)
         end = self.end_offset = last_offset + 1
         if fields[9] >= 0:
-            self._note_producer(entry_at(batch), batch)
+            self._note_producer(header_at(batch), batch)
         if position == 0:
             self._watch_time()
         if end >= self.flusher.due_at:
             self._owner.schedule_flush(self)
         stamp = max_timestamp if fields[5] & LOG_APPEND_TIME else -1
-        return Appended(base_offset, last_offset, stamp, False, self.start_offset)
+        return LogAppendInfo(base_offset, last_offset, stamp, False, self.start_offset)
 
     def _check_producer(
         self, fields: tuple[int, ...], batch: bytearray | memoryview, *, is_client: bool
-    ) -> SentBatch | None:
+    ) -> BatchMetadata | None:
         if fields[5] & CONTROL:
             self.producers.check_marker(fields[9], batch)
         return self.producers.check(
@@ -267,9 +272,9 @@ class Log:
             is_client=is_client,
         )
 
-    def _appended_before(self, sent: SentBatch, attributes: int) -> Appended:
+    def _appended_before(self, sent: BatchMetadata, attributes: int) -> LogAppendInfo:
         stamp = sent.timestamp if attributes & LOG_APPEND_TIME else -1
-        return Appended(sent.base_offset, sent.last_offset, stamp, True, self.start_offset)
+        return LogAppendInfo(sent.base_offset, sent.last_offset, stamp, True, self.start_offset)
 
     def _begin_epoch(self, leader_epoch: int, base_offset: int) -> None:
         if leader_epoch < self.epochs.latest:
@@ -287,7 +292,7 @@ class Log:
         """
         data = memoryview(batches)
         for position, size in iterate(data):
-            entry = entry_at(data, position, position)
+            entry = header_at(data, position, position)
             if not crc_is_valid(data, position, size):
                 raise Refused(ErrorCode.CORRUPT_MESSAGE, f"checksum at offset {entry.base_offset}")
             if entry.base_offset < self.end_offset:
@@ -301,7 +306,7 @@ class Log:
                 self.truncate_fully(entry.base_offset, start_offset=start)
             self._append_entry(entry, data[position : position + size])
 
-    def _append_entry(self, entry: Entry, data: memoryview) -> None:
+    def _append_entry(self, entry: BatchHeader, data: memoryview) -> None:
         """Append one entry as it is: its offsets are at the log's end or above it.
 
         Nothing but its place in the log is checked. Raises Refused(56).
@@ -326,7 +331,7 @@ class Log:
         if self.end_offset >= self.flusher.due_at:
             self._owner.schedule_flush(self)
 
-    def _note_producer(self, entry: Entry, data: Buffer) -> None:
+    def _note_producer(self, entry: BatchHeader, data: Buffer) -> None:
         """Take over what a batch at the log's end says of the producer that it names."""
         aborted = self.producers.note(entry, data)
         if aborted is not None:
@@ -463,7 +468,7 @@ class Log:
             )
 
     def delete_oldest(self, count: int) -> None:
-        """Delete so many segments, of which ``flusher.quiet`` is held. Raises Refused(56).
+        """Delete so many segments, of which ``flusher.flush_lock`` is held. Raises Refused(56).
 
         All of them means that an empty one takes over at the log's end. Readers that hold a
         segment go on; the files are unlinked later.
@@ -675,8 +680,8 @@ class Log:
 
     def retire(self) -> None:
         """Let the files go as they are; the log must not be used any more."""
-        for told in tuple(self.before_cut):
-            told(-1)
+        for callback in tuple(self.before_truncation):
+            callback(-1)
         self._refusal = self._refusal or "the log is closed"
         self.is_offline = True
         self.flusher.abandon()
@@ -715,9 +720,13 @@ class Log:
     def note_damage(self) -> None:
         """Write down what is quarantined. Raises Refused(56)."""
         segments = self.segments.view.segments
-        notes = [Note(segment.base_offset, gap) for segment in segments for gap in segment.gaps]
+        notes = [
+            QuarantineEntry(segment.base_offset, gap)
+            for segment in segments
+            for gap in segment.gaps
+        ]
         with self._storage():
-            write_notes(self._files, self.directory, notes)
+            write_quarantine(self._files, self.directory, notes)
 
     def note_failure(self, error: StorageError) -> None:
         """Stop taking appends when the disk is full; else the directory goes offline.

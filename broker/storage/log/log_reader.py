@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final, NamedTuple, TypeVar
 
-from barnabas.broker.storage.segment.batch_headers import CorruptEntry, Entry, Span
+from barnabas.broker.storage.segment.batch_headers import BatchHeader, CorruptEntry, Span
 from barnabas.broker.storage.segment.segment import Segment
 from barnabas.broker.storage.segment.transaction_index import (
     AbortedTransaction,
@@ -173,7 +173,7 @@ def _first_in(
 
 
 def _first_record(
-    segment: Segment, entry: Entry, timestamp: int, start: int, search: Search
+    segment: Segment, entry: BatchHeader, timestamp: int, start: int, search: Search
 ) -> TimedOffset | None:
     key = (entry.base_offset, entry.leader_epoch, entry.size, start)
     if key in search.found:

@@ -23,7 +23,7 @@ from typing import NamedTuple
 from barnabas.broker.settings.log_config import LogConfig
 from barnabas.broker.storage.files import Files
 from barnabas.broker.storage.producers.producer_snapshots import ProducerSnapshots
-from barnabas.broker.storage.producers.producer_state import Producers
+from barnabas.broker.storage.producers.producer_state import ProducerStateManager
 from barnabas.broker.storage.segment.segment import Segment
 
 
@@ -75,7 +75,7 @@ class Segments:
         first = segments.index(run[0])
         return segments[first : first + len(run)] == tuple(run) and run[-1] is not self.active
 
-    def roll(self, base_offset: int, producers: Producers, now_ms: int) -> None:
+    def roll(self, base_offset: int, producers: ProducerStateManager, now_ms: int) -> None:
         """Begin a new active segment at ``base_offset``, above all others. Raises StorageError.
 
         ``producers``, which know the log up to its end, are written down beside it.

@@ -35,7 +35,7 @@ def ending_in(control_batch: Buffer) -> Ending | None:
     return None
 
 
-class Transactions:
+class OngoingTransactions:
     """First offsets of the transactions of one partition, by producer id."""
 
     __slots__ = ("_ended", "_open")

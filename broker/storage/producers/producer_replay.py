@@ -15,7 +15,7 @@ from barnabas.broker.storage.segment.segment import Segment
 from barnabas.protocol.records.header import CONTROL, NO_TIMESTAMP
 
 from .producer_snapshots import ProducerSnapshots
-from .producer_state import Producers
+from .producer_state import ProducerStateManager
 
 log = logging.getLogger(__name__)
 
@@ -30,7 +30,7 @@ def replay_producers(
     end: int,
     *,
     silent_since_ms: int = NO_TIMESTAMP,
-) -> Generator[None, None, Producers]:
+) -> Generator[None, None, ProducerStateManager]:
     """What batches in [``start``, ``end``) tell of producers, pausing now and then.
 
     Those of the snapshot that are ``silent_since_ms`` or longer count no more.
@@ -58,7 +58,10 @@ def find_aborted(
 
 
 def _replay(
-    producers: Producers, segments: Sequence[Segment], end: int, lost: Mapping[Segment, int]
+    producers: ProducerStateManager,
+    segments: Sequence[Segment],
+    end: int,
+    lost: Mapping[Segment, int],
 ) -> Generator[None, None, None]:
     first = producers.end_offset
     uppers = [*[segment.base_offset for segment in segments][1:], end]

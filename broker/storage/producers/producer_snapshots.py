@@ -21,7 +21,7 @@ from barnabas.protocol.log_files.producer_snapshot import (
     parse_producers,
 )
 
-from .producer_state import Producer, Producers, SentBatch
+from .producer_state import BatchMetadata, ProducerStateEntry, ProducerStateManager
 
 __all__ = [
     "SUFFIX",
@@ -38,12 +38,12 @@ SUFFIX: Final = ".snapshot"
 _NO_BATCH: Final = (-1, -1, 0)
 
 
-def format_snapshot(producers: Iterable[tuple[int, Producer]]) -> bytes:
+def format_snapshot(producers: Iterable[tuple[int, ProducerStateEntry]]) -> bytes:
     """The bytes of a snapshot file."""
-    return format_producers(_stored(*each) for each in producers)
+    return format_producers(_stored(*producer) for producer in producers)
 
 
-def _stored(producer_id: int, producer: Producer) -> StoredProducer:
+def _stored(producer_id: int, producer: ProducerStateEntry) -> StoredProducer:
     last = _NO_BATCH
     if producer.batches:
         newest = producer.batches[-1]
@@ -58,19 +58,19 @@ def _stored(producer_id: int, producer: Producer) -> StoredProducer:
     )
 
 
-def parse_snapshot(data: bytes) -> dict[int, Producer]:
+def parse_snapshot(data: bytes) -> dict[int, ProducerStateEntry]:
     """The producers in a snapshot file; raises BadSnapshot."""
     return {stored.producer_id: _producer(stored) for stored in parse_producers(data)}
 
 
-def _producer(stored: StoredProducer) -> Producer:
-    producer = Producer(
+def _producer(stored: StoredProducer) -> ProducerStateEntry:
+    producer = ProducerStateEntry(
         stored.epoch, stored.coordinator_epoch, stored.timestamp, stored.transaction_start
     )
     if stored.last_offset >= 0:
         sequences = stored.first_sequence, stored.last_sequence
         producer.batches.append(
-            SentBatch(*sequences, stored.last_offset, stored.offset_delta, stored.timestamp)
+            BatchMetadata(*sequences, stored.last_offset, stored.offset_delta, stored.timestamp)
         )
     return producer
 
@@ -95,7 +95,7 @@ class ProducerSnapshots:
         """The file of the snapshot up to ``offset``."""
         return self._directory / (stem(offset) + SUFFIX)
 
-    def take(self, producers: Producers, offset: int) -> None:
+    def take(self, producers: ProducerStateManager, offset: int) -> None:
         """Write down what is known up to ``offset``, unless that was done.
 
         The file is not fsynced: hand :meth:`unsynced` to the next flush.
@@ -117,29 +117,29 @@ class ProducerSnapshots:
         """These were not fsynced after all."""
         self._unsynced.extend(paths)
 
-    def load_newest(self, start: int, end: int) -> Producers:
+    def load_newest(self, start: int, end: int) -> ProducerStateManager:
         """The producers of the newest good snapshot above ``start`` and not above ``end``.
 
         Bad files are removed on the way. Nobody is known when there is none.
         """
-        for offset in reversed([each for each in self._offsets if start < each <= end]):
+        for offset in reversed([covered for covered in self._offsets if start < covered <= end]):
             try:
                 found = parse_snapshot(self._files.read_whole(self.path(offset)))
             except BadSnapshot as bad:
                 log.warning("removed a bad snapshot path=%s: %s", self.path(offset), bad)
                 self._remove(offset)
                 continue
-            producers = Producers(found)
+            producers = ProducerStateManager(found)
             producers.end_offset = offset
             return producers
-        producers = Producers()
+        producers = ProducerStateManager()
         producers.end_offset = start
         return producers
 
     def keep_only(self, bases: Iterable[int], end: int) -> None:
         """Remove those above ``end``, and those of no segment except the newest."""
         wanted = set(bases)
-        for offset in [each for each in self._offsets if each > end]:
+        for offset in [covered for covered in self._offsets if covered > end]:
             self._remove(offset)
         for offset in self._offsets[:-1]:
             if offset not in wanted:
@@ -147,7 +147,7 @@ class ProducerSnapshots:
 
     def remove_above(self, offset: int) -> list[Path]:
         """Rename those above ``offset`` to ``.deleted``; returns the new names."""
-        return self.rename(each for each in self._offsets if each > offset)
+        return self.rename(covered for covered in self._offsets if covered > offset)
 
     def rename(self, offsets: Iterable[int]) -> list[Path]:
         """Rename those at ``offsets`` to ``.deleted``, where there are any; returns the names."""
@@ -168,7 +168,7 @@ class ProducerSnapshots:
     def _forget(self, offset: int) -> None:
         self._offsets.remove(offset)
         path = self.path(offset)
-        self._unsynced = [each for each in self._unsynced if each != path]
+        self._unsynced = [other for other in self._unsynced if other != path]
 
 
 def sync_snapshot(files: Files, path: Path) -> None:

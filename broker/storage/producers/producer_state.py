@@ -11,20 +11,20 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from barnabas.broker.storage.segment.batch_headers import Entry
+from barnabas.broker.storage.segment.batch_headers import BatchHeader
 from barnabas.broker.storage.segment.transaction_index import AbortedTransaction
 from barnabas.protocol.errors import ErrorCode, Refused
 from barnabas.protocol.records.batch import Buffer
 from barnabas.protocol.records.control import Marker
 from barnabas.protocol.records.header import CONTROL, TRANSACTIONAL, sequence_after
 
-from .ongoing_transactions import NO_TRANSACTION, Ending, Transactions, ending_in
+from .ongoing_transactions import NO_TRANSACTION, Ending, OngoingTransactions, ending_in
 
 BATCHES_MAX: Final = 5
 """A producer has at most so many requests under way, so it repeats none older."""
 
 
-class SentBatch(NamedTuple):
+class BatchMetadata(NamedTuple):
     """A batch that is in the log."""
 
     base_sequence: int
@@ -41,7 +41,7 @@ class SentBatch(NamedTuple):
 
 
 @dataclass(slots=True)
-class Producer:
+class ProducerStateEntry:
     """One producer id in one partition."""
 
     epoch: int
@@ -50,9 +50,9 @@ class Producer:
     """Newest of its last batch or marker; records may tell of a time long past."""
     transaction_start: int = NO_TRANSACTION
     """First offset of the transaction that is open, if any."""
-    batches: deque[SentBatch] = field(default_factory=lambda: deque(maxlen=BATCHES_MAX))
+    batches: deque[BatchMetadata] = field(default_factory=lambda: deque(maxlen=BATCHES_MAX))
     """The newest last; all of the current epoch."""
-    heard_ms: int = field(default=-1, compare=False)
+    last_seen_ms: int = field(default=-1, compare=False)
     """Wall clock of the first look after its last batch."""
     is_fresh: bool = field(default=False, compare=False)
     """It has sent something since the last look."""
@@ -65,14 +65,14 @@ class Producer:
         return 0 if last < 0 else sequence_after(last, 1)
 
 
-class Producers:
+class ProducerStateManager:
     """The producers of one partition by their ids."""
 
     __slots__ = ("_producers", "end_offset", "transactions")
 
-    def __init__(self, known: Mapping[int, Producer] | None = None) -> None:
+    def __init__(self, known: Mapping[int, ProducerStateEntry] | None = None) -> None:
         self._producers = dict(known or {})
-        self.transactions = Transactions(
+        self.transactions = OngoingTransactions(
             {
                 producer_id: producer.transaction_start
                 for producer_id, producer in self._producers.items()
@@ -85,10 +85,10 @@ class Producers:
     def __len__(self) -> int:
         return len(self._producers)
 
-    def __iter__(self) -> Iterator[tuple[int, Producer]]:
+    def __iter__(self) -> Iterator[tuple[int, ProducerStateEntry]]:
         return iter(self._producers.items())
 
-    def get(self, producer_id: int) -> Producer | None:
+    def get(self, producer_id: int) -> ProducerStateEntry | None:
         """None for one never heard of, or forgotten."""
         return self._producers.get(producer_id)
 
@@ -101,7 +101,7 @@ class Producers:
         *,
         is_transactional: bool,
         is_client: bool,
-    ) -> SentBatch | None:
+    ) -> BatchMetadata | None:
         """Judge a batch before it is written.
 
         Returns the batch in the log when this one repeats it, None when it is to be appended.
@@ -144,7 +144,7 @@ class Producers:
                 f"a coordinator of epoch {producer.coordinator_epoch} wrote for {producer_id}",
             )
 
-    def note(self, batch: Entry, data: Buffer) -> AbortedTransaction | None:
+    def note(self, batch: BatchHeader, data: Buffer) -> AbortedTransaction | None:
         """Take a batch into account that is in the log; of ``data`` only a marker is looked at.
 
         Returns the transaction that it aborted, if it did.
@@ -152,10 +152,10 @@ class Producers:
         if batch.attributes & CONTROL:
             ending = ending_in(data)
             return None if ending is None else self._end(batch, ending)
-        producer = self._heard(batch)
+        producer = self._updated(batch)
         delta = batch.last_offset - batch.base_offset
         producer.batches.append(
-            SentBatch(
+            BatchMetadata(
                 batch.base_sequence,
                 sequence_after(batch.base_sequence, delta),
                 batch.last_offset,
@@ -168,10 +168,10 @@ class Producers:
             self.transactions.begin(batch.producer_id, batch.base_offset)
         return None
 
-    def _heard(self, batch: Entry) -> Producer:
+    def _updated(self, batch: BatchHeader) -> ProducerStateEntry:
         producer = self._producers.get(batch.producer_id)
         if producer is None:
-            producer = self._producers[batch.producer_id] = Producer(batch.producer_epoch)
+            producer = self._producers[batch.producer_id] = ProducerStateEntry(batch.producer_epoch)
         if producer.epoch != batch.producer_epoch:
             producer.epoch = batch.producer_epoch
             producer.batches.clear()
@@ -179,9 +179,9 @@ class Producers:
         producer.is_fresh = True
         return producer
 
-    def _end(self, batch: Entry, ending: Ending) -> AbortedTransaction | None:
+    def _end(self, batch: BatchHeader, ending: Ending) -> AbortedTransaction | None:
         producer_id, marker_offset = batch.producer_id, batch.last_offset
-        producer = self._heard(batch)
+        producer = self._updated(batch)
         producer.coordinator_epoch = max(producer.coordinator_epoch, ending.coordinator_epoch)
         start, producer.transaction_start = producer.transaction_start, NO_TRANSACTION
         if start == NO_TRANSACTION:
@@ -200,14 +200,14 @@ class Producers:
         kept = {}
         for producer_id, producer in self._producers.items():
             if producer.is_fresh:
-                producer.is_fresh, producer.heard_ms = False, now_ms
-            heard_ms = max(producer.timestamp, producer.heard_ms)
-            if producer.transaction_start != NO_TRANSACTION or now_ms - heard_ms <= idle_ms:
+                producer.is_fresh, producer.last_seen_ms = False, now_ms
+            last_seen_ms = max(producer.timestamp, producer.last_seen_ms)
+            if producer.transaction_start != NO_TRANSACTION or now_ms - last_seen_ms <= idle_ms:
                 kept[producer_id] = producer
         self._producers = kept
 
     def clear(self) -> None:
         """Forget all."""
         self._producers.clear()
-        self.transactions = Transactions()
+        self.transactions = OngoingTransactions()
         self.end_offset = 0

@@ -16,7 +16,7 @@ from barnabas.broker.storage.files import Files, StorageError
 from barnabas.broker.storage.segment.gaps import Gaps
 from barnabas.broker.storage.segment.segment import Segment
 
-from .quarantine import Note, find_gaps, report, write_notes
+from .quarantine import QuarantineEntry, find_gaps, report, write_quarantine
 
 if TYPE_CHECKING:
     from barnabas.broker.storage.log.log import Log
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 
-class Inspection:
+class DamageInspection:
     """Looks at one log after another."""
 
     def __init__(self, files: Files) -> None:
@@ -50,15 +50,19 @@ class Inspection:
         """Quarantine what is bad in the suspect segments of a log. Raises StorageError."""
         view = owner.segments.view
         uppers = (view.upper(index, owner.end_offset) for index in range(len(view.segments)))
-        suspects = [each for each in zip(view.segments, uppers, strict=True) if each[0].is_suspect]
+        suspects = [pair for pair in zip(view.segments, uppers, strict=True) if pair[0].is_suspect]
         for segment, upper in suspects:
             if not owner.is_offline and segment in owner.segments.view.segments:
                 await self._verify(owner, segment, upper)
         if suspects and not owner.is_offline:
             segments = owner.segments.view.segments
-            notes = [Note(each.base_offset, gap) for each in segments for gap in each.gaps]
+            notes = [
+                QuarantineEntry(segment.base_offset, gap)
+                for segment in segments
+                for gap in segment.gaps
+            ]
             await uninterrupted(
-                self._files.off_loop(partial(write_notes, self._files, owner.directory, notes))
+                self._files.off_loop(partial(write_quarantine, self._files, owner.directory, notes))
             )
             self.found(owner)
 

@@ -50,7 +50,7 @@ class IndexRepair:
         began = asyncio.get_running_loop().time()
         if not _has(owner, segment) or not await in_slices(segment.repair()):
             return  # truncated or deleted meanwhile: who reads it next asks again
-        async with owner.flusher.quiet:
+        async with owner.flusher.flush_lock:
             if not _has(owner, segment):
                 return
             sync, save, state = segment.prepare_sync()

@@ -21,7 +21,7 @@ from barnabas.broker.storage.leader_epochs import FILE_NAME, LeaderEpochs
 from barnabas.broker.storage.producers.producer_replay import replay_producers
 from barnabas.broker.storage.producers.producer_snapshots import SUFFIX as SNAPSHOT_SUFFIX
 from barnabas.broker.storage.producers.producer_snapshots import ProducerSnapshots
-from barnabas.broker.storage.producers.producer_state import Producers
+from barnabas.broker.storage.producers.producer_state import ProducerStateManager
 from barnabas.broker.storage.segment.batch_headers import CorruptEntry
 from barnabas.broker.storage.segment.gaps import Gap, Gaps
 from barnabas.broker.storage.segment.segment import SUFFIXES, Segment
@@ -29,7 +29,7 @@ from barnabas.broker.storage.segment.segment_indexes import OFFSETS_MAX
 
 from .crash_leftovers import base_offset_of, clear_leftovers
 from .offset_overflow import OffsetOverflow, check_overflow, split_overflow
-from .quarantine import Note, report, suspected, write_notes
+from .quarantine import QuarantineEntry, report, suspected, write_quarantine
 from .segment_recovery import Recovered, Trust, recover_segment, sound_end
 from .transaction_index_recovery import TransactionRecovery
 
@@ -48,7 +48,7 @@ class LoadedLog:
     end_offset: int
     recovery_point: int
     epochs: LeaderEpochs
-    producers: Producers
+    producers: ProducerStateManager
     snapshots: ProducerSnapshots
 
 
@@ -90,7 +90,7 @@ def new_log(files: Files, directory: Path, now_ms: int) -> LoadedLog:
         end_offset=0,
         recovery_point=0,
         epochs=LeaderEpochs(),
-        producers=Producers(),
+        producers=ProducerStateManager(),
         snapshots=ProducerSnapshots(files, directory),
     )
 
@@ -143,9 +143,9 @@ class _Loading:
                 self._files.unlink(self._directory / name)
         snapshots = [base_offset_of(name) for name in names if name.endswith(SNAPSHOT_SUFFIX)]
         self._snapshots = ProducerSnapshots(
-            self._files, self._directory, [each for each in snapshots if each is not None]
+            self._files, self._directory, [offset for offset in snapshots if offset is not None]
         )
-        for base in sorted(each for each in bases if each is not None):
+        for base in sorted(base for base in bases if base is not None):
             size = self._files.size(self._directory / f"{base:020d}.log")
             segment = Segment(
                 self._files, self._directory, base, size=size, created_ms=self._now_ms
@@ -299,13 +299,13 @@ class _Loading:
         A log that is not compacted has no such holes. Compaction leaves them: there only an index
         without its log shows that a segment was there, unless a crash left it.
         """
-        ends = [(self._ends.get(each.base_offset), each) for each in self._segments]
+        ends = [(self._ends.get(segment.base_offset), segment) for segment in self._segments]
         for (end, _), (_, following) in pairwise(ends):
             base = following.base_offset
             if end is None or end >= base:
                 continue
             is_compacted = self._config.is_compacted
-            if not is_compacted or any(end <= each < base for each in self._orphans):
+            if not is_compacted or any(end <= orphan < base for orphan in self._orphans):
                 log.log(
                     logging.WARNING if is_compacted else logging.ERROR,
                     "found no segment for offsets=%d..%d directory=%s: readers go on behind them. "
@@ -316,11 +316,15 @@ class _Loading:
 
     def _note_damage(self) -> None:
         """Tell once what is quarantined, and write it down where it stays."""
-        notes = [Note(each.base_offset, gap) for each in self._segments for gap in each.gaps]
+        notes = [
+            QuarantineEntry(segment.base_offset, gap)
+            for segment in self._segments
+            for gap in segment.gaps
+        ]
         for base, gap in notes:
             report(self._directory / f"{base:020d}.log", gap)
         if notes or self._suspected:
-            write_notes(self._files, self._directory, notes)
+            write_quarantine(self._files, self._directory, notes)
 
     def _drop(self, segments: list[Segment]) -> None:
         """Remove segments that a crash made unreachable, and their snapshots."""
@@ -354,7 +358,7 @@ class _Loading:
             await in_slices(self._rebuild_epochs())
         _truncate(self._epochs, start_offset, end_offset)
         await self._save_epochs(start_offset, end_offset)
-        self._snapshots.keep_only((each.base_offset for each in self._segments), end_offset)
+        self._snapshots.keep_only((segment.base_offset for segment in self._segments), end_offset)
         producers = await in_slices(
             replay_producers(
                 self._segments,

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from barnabas.broker.storage.segment.batch_headers import Entry, Read, entry_at
+from barnabas.broker.storage.segment.batch_headers import BatchHeader, Read, header_at
 from barnabas.protocol.records.header import HEADER_BYTES, MAGIC_AT
 from barnabas.protocol.records.walk import Entry as WalkedEntry
 
@@ -19,7 +19,7 @@ MISPLACED: Final = "its offset contradicts those around it"
 
 def misplaced_before(
     read: Read, position: int, end: int, *, last: WalkedEntry, next_offset: int, upper: int
-) -> Entry | None:
+) -> BatchHeader | None:
     """The batch at ``position`` when it is right, and ``last``, which ends there, is wrong.
 
     It does not begin behind ``last``. ``next_offset`` is where ``last`` should begin, or behind
@@ -38,13 +38,13 @@ def misplaced_before(
     return second if behind <= last.last_offset else None
 
 
-def _entry(read: Read, position: int, end: int) -> Entry | None:
+def _entry(read: Read, position: int, end: int) -> BatchHeader | None:
     """The header at ``position`` of the newest format, if a whole entry can be there."""
     if position + HEADER_BYTES > end:
         return None
     head = read(position, HEADER_BYTES)
     if len(head) < HEADER_BYTES or head[MAGIC_AT] != 2:
         return None
-    found = entry_at(head, 0, position)
+    found = header_at(head, 0, position)
     is_whole = HEADER_BYTES <= found.size <= end - position
     return found if is_whole and found.base_offset <= found.last_offset else None

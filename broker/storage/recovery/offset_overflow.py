@@ -13,7 +13,7 @@ from pathlib import Path
 
 from barnabas.broker.settings.log_config import LogConfig
 from barnabas.broker.storage.files import File, Files, StorageError
-from barnabas.broker.storage.segment.batch_headers import CorruptEntry, entry_at, spans
+from barnabas.broker.storage.segment.batch_headers import CorruptEntry, header_at, spans
 from barnabas.broker.storage.segment.cleaned_segment import (
     CLEANED,
     CleanedSegment,
@@ -103,7 +103,7 @@ def _copy(
             file.read, end=file.size, start=position, base_offset=base, previous_offset=previous
         )
         for entry in walk:
-            pieces[-1].append(entry.data, entry_at(entry.data))
+            pieces[-1].append(entry.data, header_at(entry.data))
             previous = entry.last_offset
             while aborted and aborted[0].last_offset <= previous:
                 pieces[-1].note_aborted(aborted.pop(0))
@@ -112,7 +112,7 @@ def _copy(
         if walk.stop is not Stop.OVERFLOW:
             break
         pieces[-1].finish()
-        size = entry_at(file.read(position, 61)).size
+        size = header_at(file.read(position, 61)).size
         pieces.append(
             CleanedSegment(files, directory, first_offset(file.read(position, size)), config)
         )

@@ -36,14 +36,14 @@ _MAGIC_AT: Final = 16
 _FIELDS: Final = 6
 
 
-class Note(NamedTuple):
+class QuarantineEntry(NamedTuple):
     """One line of the file: a gap and the base offset of its segment."""
 
     base_offset: int
     gap: Gap
 
 
-def format_notes(notes: Iterable[Note]) -> bytes:
+def format_quarantine(notes: Iterable[QuarantineEntry]) -> bytes:
     """The bytes of the file."""
     lines = [
         f"{base} {gap.position} {gap.end} {gap.first_offset} {gap.next_offset} {gap.reason}"
@@ -67,11 +67,11 @@ def suspected(files: Files, directory: Path) -> set[int]:
     return {int(line[0]) for line in lines if line[0].isdecimal() and len(line[0]) < _FIELDS * 4}
 
 
-def write_notes(files: Files, directory: Path, notes: list[Note]) -> None:
+def write_quarantine(files: Files, directory: Path, notes: list[QuarantineEntry]) -> None:
     """Say durably what is quarantined; no file says that nothing is."""
     path = directory / FILE_NAME
     if notes:
-        files.write_atomically(path, format_notes(notes))
+        files.write_atomically(path, format_quarantine(notes))
     elif files.exists(path):
         files.unlink(path)
         files.sync_directory(directory)

@@ -14,7 +14,7 @@ from typing import Final
 
 from barnabas.broker.storage.producers.producer_replay import find_aborted
 from barnabas.broker.storage.producers.producer_snapshots import ProducerSnapshots
-from barnabas.broker.storage.segment.batch_headers import CorruptEntry, Entry
+from barnabas.broker.storage.segment.batch_headers import BatchHeader, CorruptEntry
 from barnabas.broker.storage.segment.segment import Segment
 from barnabas.broker.storage.segment.transaction_index import (
     SUFFIX,
@@ -52,7 +52,7 @@ class TransactionRecovery:
     def check(self, segment: Segment, upper: int) -> None:
         """The segment ends below ``upper``: so must its markers."""
         index = segment.indexes.transactions
-        markers = [each.last_offset for each in index]
+        markers = [transaction.last_offset for transaction in index]
         if markers and not (segment.base_offset <= markers[0] and markers[-1] < upper):
             log.warning("lost a transaction index path=%s: of another", segment.path(SUFFIX))
             index.truncate(0)
@@ -86,11 +86,11 @@ class TransactionRecovery:
         """Drop an index that names batches of others: readers would see aborted records."""
         for segment in segments:
             index = segment.indexes.transactions
-            for count, each in enumerate(index, start=1):
-                if each.last_offset >= end or not _fits(each, segments):
+            for count, transaction in enumerate(index, start=1):
+                if transaction.last_offset >= end or not _fits(transaction, segments):
                     log.warning(
                         "lost a transaction index path=%s: %s is not in the log",
-                        *(segment.path(SUFFIX), each),
+                        *(segment.path(SUFFIX), transaction),
                     )
                     index.truncate(0)
                     self._lost[segment] = segment.base_offset
@@ -118,12 +118,12 @@ def _fits(one: AbortedTransaction, segments: Sequence[Segment]) -> bool:
     )
 
 
-def _begins(batch: Entry, offset: int) -> bool:
+def _begins(batch: BatchHeader, offset: int) -> bool:
     kind = batch.attributes & (TRANSACTIONAL | CONTROL)
     return batch.base_offset == offset and kind == TRANSACTIONAL
 
 
-def _batch_at(segments: Sequence[Segment], offset: int) -> Entry | None:
+def _batch_at(segments: Sequence[Segment], offset: int) -> BatchHeader | None:
     """The batch that holds an offset, None when there is none that can be read."""
     index = bisect_right(segments, offset, key=lambda segment: segment.base_offset) - 1
     if index < 0:

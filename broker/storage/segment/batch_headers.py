@@ -46,7 +46,7 @@ class Span(NamedTuple):
     last_offset: int
 
 
-class Entry(NamedTuple):
+class BatchHeader(NamedTuple):
     """What a header says; producer fields are -1 and attributes 0 below magic 2."""
 
     position: int
@@ -88,22 +88,22 @@ def spans(read: Read, position: int, end: int) -> Iterator[Span]:
         position += size
 
 
-def entry_at(data: Buffer, place: int = 0, position: int = 0) -> Entry:
+def header_at(data: Buffer, place: int = 0, position: int = 0) -> BatchHeader:
     """The header at ``place``, which must be that of a plausible entry; ``position`` is noted."""
     if data[place + MAGIC_AT] < 2:
         offset, length = _ENVELOPE.unpack_from(data, place)
         size = length + ENVELOPE_BYTES
-        return Entry(position, size, offset, offset, max_timestamp(data, place))
+        return BatchHeader(position, size, offset, offset, max_timestamp(data, place))
     fields = HEADER.unpack_from(data, place)
     offset, length, epoch, _, _, attributes, delta, _, timestamp = fields[:9]
     size = length + ENVELOPE_BYTES
-    return Entry(
+    return BatchHeader(
         position, size, offset, offset + delta, timestamp, epoch, attributes, *fields[9:12]
     )
 
 
-def entries(read: Read, position: int, end: int) -> Iterator[Entry]:
+def entries(read: Read, position: int, end: int) -> Iterator[BatchHeader]:
     """As :func:`spans`, with all that the headers say."""
     for span in spans(read, position, end):
         header = read(span.position, min(span.size, HEADER_BYTES))
-        yield entry_at(header, 0, span.position)
+        yield header_at(header, 0, span.position)

@@ -12,7 +12,7 @@ from barnabas.broker.settings.log_config import LogConfig
 from barnabas.broker.storage.files import Files
 from barnabas.protocol.records import batch
 
-from .batch_headers import Entry
+from .batch_headers import BatchHeader
 from .segment import stem
 from .segment_indexes import OFFSETS_MAX, SegmentIndexes
 from .transaction_index import AbortedTransaction, format_aborted
@@ -62,7 +62,7 @@ class CleanedSegment:
             and not self._indexes.is_full
         )
 
-    def append(self, data: bytes | bytearray, entry: Entry) -> None:
+    def append(self, data: bytes | bytearray, entry: BatchHeader) -> None:
         """Write one batch, ``entry`` being its header."""
         assert entry.base_offset >= self.base_offset
         self._indexes.note(self.size, len(data), entry.last_offset, entry.max_timestamp)

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from itertools import chain
 from typing import NamedTuple
 
-from .batch_headers import Entry, Read, Span, entries, spans
+from .batch_headers import BatchHeader, Read, Span, entries, spans
 
 
 class Gap(NamedTuple):
@@ -65,7 +65,7 @@ class Gaps:
             return spans(read, position, end)
         return chain.from_iterable(spans(read, *run) for run in self._runs(position, end))
 
-    def entries(self, read: Read, position: int, end: int) -> Iterator[Entry]:
+    def entries(self, read: Read, position: int, end: int) -> Iterator[BatchHeader]:
         """As :func:`batch_headers.entries`, without the gaps."""
         if not self._gaps:
             return entries(read, position, end)

@@ -14,7 +14,7 @@ from typing import Final
 from barnabas.broker.storage.files import Data, File, Files
 from barnabas.protocol.records.header import HEADER_BYTES
 
-from .batch_headers import CorruptEntry, Entry, Quarantined, Span, entry_at
+from .batch_headers import BatchHeader, CorruptEntry, Quarantined, Span, header_at
 from .checked_ranges import CheckedRanges
 from .gaps import Gaps
 from .open_files import open_files
@@ -140,11 +140,11 @@ class Segment:
         """As :meth:`File.send`."""
         return (self._file or self._opened()).send(descriptor, position, count)
 
-    def entries(self, position: int = 0) -> Iterator[Entry]:
+    def entries(self, position: int = 0) -> Iterator[BatchHeader]:
         """The headers from ``position`` to the end, without gaps; raises CorruptEntry."""
         return self._entries(position, self.size)
 
-    def _entries(self, position: int, end: int) -> Iterator[Entry]:
+    def _entries(self, position: int, end: int) -> Iterator[BatchHeader]:
         return self.gaps.entries(self.read, position, end)
 
     def quarantine(self, gaps: Gaps) -> None:
@@ -311,7 +311,7 @@ class Segment:
     def first_timestamp(self) -> int:
         """Of the first batch; -1 when there is none, or none that can be read."""
         is_readable = self.gaps.readable_end(-1, self.size) > 0
-        return entry_at(self.read(0, HEADER_BYTES)).max_timestamp if is_readable else -1
+        return header_at(self.read(0, HEADER_BYTES)).max_timestamp if is_readable else -1
 
     @property
     def largest_timestamp(self) -> int:

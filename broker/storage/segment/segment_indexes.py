@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 from barnabas.broker.settings.log_config import LogConfig
 from barnabas.broker.storage.files import Files, StorageError
 
-from .batch_headers import CorruptEntry, Entry
+from .batch_headers import BatchHeader, CorruptEntry
 from .offset_index import ENTRY_BYTES as OFFSET_ENTRY_BYTES
 from .offset_index import OffsetIndex
 from .time_index import ENTRY_BYTES as TIME_ENTRY_BYTES
@@ -254,7 +254,7 @@ class SegmentIndexes:
         self.max_timestamp = self.first_timestamp = -1
         self.max_timestamp_offset = self._base_offset
 
-    def rebuild(self, found: Iterable[Entry]) -> None:
+    def rebuild(self, found: Iterable[BatchHeader]) -> None:
         """Make both indexes from the headers of the log, as far as these can be read."""
         self.reset()
         try:
@@ -264,7 +264,7 @@ class SegmentIndexes:
             log.error("found a corrupt log stem=%s %s", self._stem, corrupt)
         self.finish()
 
-    def _in_order(self, found: Iterable[Entry]) -> Iterator[Entry]:
+    def _in_order(self, found: Iterable[BatchHeader]) -> Iterator[BatchHeader]:
         """Headers that were never verified; raises CorruptEntry where offsets make no sense."""
         last_offset = self._base_offset - 1
         for entry in found:
@@ -274,7 +274,7 @@ class SegmentIndexes:
             yield entry
 
     def rebuild_in_slices(
-        self, found: Callable[[int, int], Iterable[Entry]], log_bytes: Callable[[], int]
+        self, found: Callable[[int, int], Iterable[BatchHeader]], log_bytes: Callable[[], int]
     ) -> Generator[None, None, bool]:
         """As :meth:`rebuild`, pausing now and then; the old ones serve appends until the end.
 

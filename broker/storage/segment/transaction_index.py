@@ -51,10 +51,10 @@ def aborted_transactions(
     come long after ``end``. Raises BadTransactionIndex and StorageError.
     """
     for segment in segments:
-        for each in segment.indexes.transactions.since(start):
-            if each.first_offset < end:
-                yield each
-            if each.last_stable_offset >= end:
+        for transaction in segment.indexes.transactions.since(start):
+            if transaction.first_offset < end:
+                yield transaction
+            if transaction.last_stable_offset >= end:
                 return
 
 
@@ -106,8 +106,8 @@ class TransactionIndex:
                 raise
             return
         self._has_surplus = True
-        for each in parse_aborted(data):
-            self._fields.extend(each)
+        for transaction in parse_aborted(data):
+            self._fields.extend(transaction)
         self._saved, self._has_surplus = len(self), False
 
     def mark_missing(self) -> None:

@@ -20,15 +20,15 @@ class CleanedTransactions:
     """
 
     def __init__(self, aborted: Iterable[AbortedTransaction]) -> None:
-        self._to_come = deque(sorted(aborted, key=lambda each: each.first_offset))
+        self._to_come = deque(sorted(aborted, key=lambda transaction: transaction.first_offset))
         self._aborted: dict[int, AbortedTransaction] = {}
         self._with_data: set[int] = set()
         """Producers whose transaction under way has a batch in the log."""
 
     def _advance(self, last_offset: int) -> None:
         while self._to_come and self._to_come[0].first_offset <= last_offset:
-            each = self._to_come.popleft()
-            self._aborted.setdefault(each.producer_id, each)
+            transaction = self._to_come.popleft()
+            self._aborted.setdefault(transaction.producer_id, transaction)
 
     def is_aborted(self, entry: bytes, last_offset: int) -> bool:
         """Whether a batch of data belongs to a transaction that was aborted."""

@@ -38,9 +38,9 @@ def live_keys(
         return []
     if entry.magic < 2:
         return [
-            (each.key, each.offset)
-            for each in batch.records(data)
-            if each.key is not None and each.offset >= first
+            (record.key, record.offset)
+            for record in batch.records(data)
+            if record.key is not None and record.offset >= first
         ]
     head = batch.header(data)
     base = head.base_offset
@@ -76,7 +76,7 @@ class EntryFilter:
         self._horizon_ms = now_ms + delete_retention_ms
         self._newest = newest
         self._transactions = transactions
-        self._producers = {each.producer_id: each for each in producers}
+        self._producers = {producer.producer_id: producer for producer in producers}
         self.keeps_legacy_tombstones = True
         """Whether tombstones of magic 0 and 1 stay: decided by the age of their segment."""
         self.dropped = 0
@@ -156,13 +156,13 @@ class EntryFilter:
         latest, last = self._newest.latest, self._newest.last
         found = list(batch.records(entry.data))
         kept = [
-            each
-            for each in found
-            if each.offset > latest
+            record
+            for record in found
+            if record.offset > latest
             or (
-                each.key is not None
-                and each.offset >= last(each.key)
-                and (each.value is not None or self.keeps_legacy_tombstones)
+                record.key is not None
+                and record.offset >= last(record.key)
+                and (record.value is not None or self.keeps_legacy_tombstones)
             )
         ]
         self.dropped += len(found) - len(kept)

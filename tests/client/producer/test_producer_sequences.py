@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from barnabas.broker.storage.producers.producer_state import Producers
-from barnabas.broker.storage.segment.batch_headers import entry_at
+from barnabas.broker.storage.producers.producer_state import ProducerStateManager
+from barnabas.broker.storage.segment.batch_headers import header_at
 from barnabas.client.cluster import TopicPartition
 from barnabas.client.errors import KafkaError
 from barnabas.client.producer.producer import Producer
@@ -44,7 +44,9 @@ class SequenceCheckingBrokers:
         self.faults = faults
         self.random = random
         self.cluster = cluster
-        self.producers: dict[TopicPartition, Producers] = defaultdict(Producers)
+        self.producers: dict[TopicPartition, ProducerStateManager] = defaultdict(
+            ProducerStateManager
+        )
         for number, broker in cluster.brokers.items():
             broker.answers = {
                 **broker.answers,
@@ -104,7 +106,7 @@ class SequenceCheckingBrokers:
         if repeated is not None:
             return repeated.base_offset
         base = log.append(data)
-        self.producers[topic_partition].note(entry_at(log.batches[-1]), log.batches[-1])
+        self.producers[topic_partition].note(header_at(log.batches[-1]), log.batches[-1])
         return base
 
 

@@ -16,7 +16,7 @@ from barnabas.protocol.records import batch
 from barnabas.protocol.records.batch import build_batch
 from barnabas.protocol.records.bit_repair import mended
 from tests.console.log.test_dump import Captured
-from tests.storage.rig import T0, manager, running
+from tests.storage.log_harness import T0, manager, running
 from tests.storage.simulated import in_simulated_time
 
 TOPIC = "__consumer_offsets"

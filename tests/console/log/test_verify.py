@@ -18,8 +18,8 @@ from barnabas.protocol.records.record import Record
 from tests.console.log.kafka_data import extract
 from tests.console.log.test_dump import Captured, segment, stored
 from tests.records.vectors import T0, of
-from tests.storage.rig import batch as one_batch
-from tests.storage.rig import manager, running
+from tests.storage.log_harness import batch as one_batch
+from tests.storage.log_harness import manager, running
 from tests.storage.simulated import in_simulated_time
 
 BATCH = len(stored(0))

@@ -21,8 +21,8 @@ from barnabas.pipeline.source.segment_files import find_segments
 from barnabas.protocol.records.compaction.offset_map import ENTRY_BYTES
 from barnabas.protocol.records.control import Marker
 from tests.console.log.kafka_data import extract
-from tests.storage.compaction.compacting import DAY_MS, Compacting, Pair, newest
-from tests.storage.rig import T0
+from tests.storage.compaction.compaction_harness import DAY_MS, CompactionHarness, Pair, newest
+from tests.storage.log_harness import T0
 
 RULES: dict[str, Any] = {
     "now_ms": T0,
@@ -34,13 +34,13 @@ RULES: dict[str, Any] = {
 
 
 @pytest.fixture
-async def rig(tmp_path: Path) -> Compacting:
+async def rig(tmp_path: Path) -> CompactionHarness:
     """A log of a node, which is closed before it is compacted."""
     (tmp_path / "logs").mkdir()
-    return await Compacting(tmp_path / "logs").open()
+    return await CompactionHarness(tmp_path / "logs").open()
 
 
-async def compacted(rig: Compacting, out: Path, **others: object) -> dict[str, Any]:
+async def compacted(rig: CompactionHarness, out: Path, **others: object) -> dict[str, Any]:
     await rig.close()
     (directory,) = rig.directory.glob("t-*")
     return compact(
@@ -48,9 +48,9 @@ async def compacted(rig: Compacting, out: Path, **others: object) -> dict[str, A
     )
 
 
-async def held(directory: Path) -> Compacting:
+async def held(directory: Path) -> CompactionHarness:
     """The log in ``directory`` as a node opens it, indexes made anew."""
-    return await Compacting(directory).open()
+    return await CompactionHarness(directory).open()
 
 
 def contents(directory: Path) -> dict[Path, tuple[bytes, int]]:
@@ -61,7 +61,7 @@ def contents(directory: Path) -> dict[Path, tuple[bytes, int]]:
     }
 
 
-def fill(rig: Compacting, seed: int) -> list[Pair]:
+def fill(rig: CompactionHarness, seed: int) -> list[Pair]:
     """Keys written again and again, tombstones among them; what was acknowledged, in order."""
     rng = random.Random(seed)
     pairs: list[Pair] = []
@@ -79,7 +79,7 @@ def fill(rig: Compacting, seed: int) -> list[Pair]:
 
 @pytest.mark.parametrize("seed", range(3))
 async def test_a_node_that_opens_the_copy_has_the_last_value_of_each_key(
-    rig: Compacting, tmp_path: Path, seed: int
+    rig: CompactionHarness, tmp_path: Path, seed: int
 ) -> None:
     pairs, end = fill(rig, seed), rig.log.end_offset
     before = contents(rig.directory)
@@ -102,7 +102,7 @@ async def test_a_node_that_opens_the_copy_has_the_last_value_of_each_key(
 
 
 async def test_aborted_records_go_and_an_open_transaction_stays_as_it_is(
-    rig: Compacting, tmp_path: Path
+    rig: CompactionHarness, tmp_path: Path
 ) -> None:
     transaction: dict[str, Any] = {
         "producer_epoch": 0,
@@ -125,7 +125,7 @@ async def test_aborted_records_go_and_an_open_transaction_stays_as_it_is(
 
 
 async def test_keys_beyond_the_memory_given_are_left_uncompacted(
-    rig: Compacting, tmp_path: Path
+    rig: CompactionHarness, tmp_path: Path
 ) -> None:
     for turn in range(2):
         for number in range(20):
@@ -138,7 +138,7 @@ async def test_keys_beyond_the_memory_given_are_left_uncompacted(
 
 
 async def test_a_log_with_records_without_key_or_with_damage_is_told_and_not_copied(
-    rig: Compacting, tmp_path: Path
+    rig: CompactionHarness, tmp_path: Path
 ) -> None:
     rig.put((b"a", b"1"), (None, b"2"))
     rig.put((b"a", b"3"))
@@ -158,7 +158,7 @@ async def test_a_log_with_records_without_key_or_with_damage_is_told_and_not_cop
 
 
 async def test_our_source_reads_of_the_copies_the_last_value_of_each_key(
-    spark: SparkSession, rig: Compacting, tmp_path: Path
+    spark: SparkSession, rig: CompactionHarness, tmp_path: Path
 ) -> None:
     pairs = fill(rig, 9)
     await rig.close()

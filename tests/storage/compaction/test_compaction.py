@@ -14,81 +14,81 @@ from barnabas.protocol.records.control import Marker
 from barnabas.protocol.records.header import DELETE_HORIZON
 from barnabas.protocol.records.message_set import encode_messages
 from barnabas.protocol.records.record import Record
-from tests.storage.compaction.compacting import DAY_MS, Compacting
-from tests.storage.rig import T0, offsets_of, read_all
+from tests.storage.compaction.compaction_harness import DAY_MS, CompactionHarness
+from tests.storage.log_harness import T0, offsets_of, read_all
 from tests.storage.simulated import in_simulated_time
 
 
-def headers(rig: Compacting) -> list[batch.Header]:
-    data = read_all(rig.log)
+def headers(harness: CompactionHarness) -> list[batch.Header]:
+    data = read_all(harness.log)
     return [batch.header(data, at) for at, _ in batch.iterate(data)]
 
 
 @in_simulated_time
 async def test_only_the_newest_record_of_a_key_stays_at_its_old_offset(tmp_path: Path) -> None:
-    rig = await Compacting(tmp_path).open()
+    harness = await CompactionHarness(tmp_path).open()
     for key in (b"a", b"b", b"a", b"c"):
-        rig.put((key, b"v"))
-    rig.roll()
-    assert await rig.clean()
-    assert rig.offsets() == [1, 2, 3]
-    assert rig.log.start_offset == 0
-    data = rig.log.read(0, bytes_max=1, end=rig.log.end_offset, at_least_one=True)
+        harness.put((key, b"v"))
+    harness.roll()
+    assert await harness.clean()
+    assert harness.offsets() == [1, 2, 3]
+    assert harness.log.start_offset == 0
+    data = harness.log.read(0, bytes_max=1, end=harness.log.end_offset, at_least_one=True)
     assert offsets_of(data) == [1]
-    await rig.close()
+    await harness.close()
 
 
 @in_simulated_time
 async def test_records_of_one_batch_go_without_moving_the_others(tmp_path: Path) -> None:
-    rig = await Compacting(tmp_path).open()
-    rig.put((b"a", b"1"), (b"b", b"2"), (b"a", b"3"), (b"c", b"4"), codec=4)
-    before = headers(rig)[0]
-    rig.roll()
-    assert await rig.clean()
-    (after,) = headers(rig)
-    assert rig.held() == [(1, b"b", b"2"), (2, b"a", b"3"), (3, b"c", b"4")]
+    harness = await CompactionHarness(tmp_path).open()
+    harness.put((b"a", b"1"), (b"b", b"2"), (b"a", b"3"), (b"c", b"4"), codec=4)
+    before = headers(harness)[0]
+    harness.roll()
+    assert await harness.clean()
+    (after,) = headers(harness)
+    assert harness.held() == [(1, b"b", b"2"), (2, b"a", b"3"), (3, b"c", b"4")]
     assert after.record_count == 3
     for field in ("base_offset", "last_offset_delta", "base_sequence", "leader_epoch"):
         assert getattr(after, field) == getattr(before, field)
     assert after.attributes == before.attributes
-    await rig.close()
+    await harness.close()
 
 
 @in_simulated_time
 async def test_a_batch_that_loses_nothing_is_copied_byte_for_byte(tmp_path: Path) -> None:
-    rig = await Compacting(tmp_path).open()
-    rig.put((b"a", b"1"), (b"b", b"2"), codec=1)
-    before = read_all(rig.log)
-    rig.roll()
-    assert await rig.clean()
-    assert read_all(rig.log) == before
-    await rig.close()
+    harness = await CompactionHarness(tmp_path).open()
+    harness.put((b"a", b"1"), (b"b", b"2"), codec=1)
+    before = read_all(harness.log)
+    harness.roll()
+    assert await harness.clean()
+    assert read_all(harness.log) == before
+    await harness.close()
 
 
 @in_simulated_time
 async def test_a_tombstone_stays_until_its_horizon_and_goes_at_the_first_pass_after(
     tmp_path: Path,
 ) -> None:
-    rig = await Compacting(tmp_path, delete_retention_ms=DAY_MS).open()
-    rig.put((b"a", b"1"))
-    rig.put((b"a", None), (b"b", b"2"), time=T0 - 5)
-    rig.roll()
-    assert await rig.clean()
-    (head,) = headers(rig)
+    harness = await CompactionHarness(tmp_path, delete_retention_ms=DAY_MS).open()
+    harness.put((b"a", b"1"))
+    harness.put((b"a", None), (b"b", b"2"), time=T0 - 5)
+    harness.roll()
+    assert await harness.clean()
+    (head,) = headers(harness)
     assert head.attributes & DELETE_HORIZON
     assert head.base_timestamp == T0 + DAY_MS
-    data = read_all(rig.log)
-    assert [each.timestamp for each in batch.records(data)] == [T0 - 5, T0 - 5]
+    data = read_all(harness.log)
+    assert [record.timestamp for record in batch.records(data)] == [T0 - 5, T0 - 5]
 
     for passed, kept in ((DAY_MS - 1, [1, 2]), (DAY_MS, [2])):
-        rig.now_ms = T0 + passed
-        rig.put((b"z%d" % passed, b"x"))
-        rig.roll()
-        assert await rig.clean()
-        assert [offset for offset in rig.offsets() if offset < 3] == kept
-    (first, *_) = headers(rig)
+        harness.now_ms = T0 + passed
+        harness.put((b"z%d" % passed, b"x"))
+        harness.roll()
+        assert await harness.clean()
+        assert [offset for offset in harness.offsets() if offset < 3] == kept
+    (first, *_) = headers(harness)
     assert first.base_timestamp == T0 + DAY_MS, "a batch is stamped once"
-    await rig.close()
+    await harness.close()
 
 
 @pytest.mark.parametrize(("dirty", "is_cleaned"), [(50, False), (51, True)])
@@ -100,17 +100,17 @@ def test_a_log_is_cleaned_only_above_the_dirty_ratio(
 
 @in_simulated_time
 async def check_ratio(path: Path, dirty: int, is_cleaned: bool) -> None:
-    rig = await Compacting(path).open()
+    harness = await CompactionHarness(path).open()
     for index in range(50):
-        rig.put((b"%08d" % index, b"v"))
-    rig.roll()
-    assert await rig.clean()
+        harness.put((b"%08d" % index, b"v"))
+    harness.roll()
+    assert await harness.clean()
     for index in range(dirty):
-        rig.put((b"%08d" % (index + 1000), b"v"))
-    rig.roll()
-    rig.log.config = rig.log.config.with_overrides({"min.cleanable.dirty.ratio": "0.5"})
-    assert await rig.clean() is is_cleaned
-    await rig.close()
+        harness.put((b"%08d" % (index + 1000), b"v"))
+    harness.roll()
+    harness.log.config = harness.log.config.with_overrides({"min.cleanable.dirty.ratio": "0.5"})
+    assert await harness.clean() is is_cleaned
+    await harness.close()
 
 
 @in_simulated_time
@@ -118,94 +118,94 @@ async def test_a_map_too_small_for_all_keys_still_ends_with_all_of_them_compacte
     tmp_path: Path,
 ) -> None:
     two_keys = CleanerSettings(map_bytes=2 * ENTRY_BYTES, map_load_factor=1)
-    rig = await Compacting(tmp_path, settings=two_keys).open()
+    harness = await CompactionHarness(tmp_path, settings=two_keys).open()
     for turn in range(2):
         for key in (b"a", b"b", b"c", b"d", b"e"):
-            rig.put((key, b"%d" % turn))
-    rig.roll()
-    expected, checkpoints = rig.view(), [0]
-    while await rig.clean():
-        assert rig.view() == expected
-        checkpoints.append(rig.first_dirty)
+            harness.put((key, b"%d" % turn))
+    harness.roll()
+    expected, checkpoints = harness.view(), [0]
+    while await harness.clean():
+        assert harness.view() == expected
+        checkpoints.append(harness.first_dirty)
     assert checkpoints == sorted(set(checkpoints))
     assert checkpoints[-1] == 10
-    assert rig.offsets() == [5, 6, 7, 8, 9]
-    await rig.close()
+    assert harness.offsets() == [5, 6, 7, 8, 9]
+    await harness.close()
 
 
 @in_simulated_time
 async def test_a_batch_with_more_keys_than_the_map_holds_is_compacted_all_the_same(
     tmp_path: Path,
 ) -> None:
-    rig = await Compacting(tmp_path, settings=CleanerSettings(map_bytes=1)).open()
-    rig.put(*[(b"%d" % index, b"v") for index in range(5)])
-    rig.put((b"0", b"w"))
-    rig.roll()
-    assert await rig.clean()
-    assert rig.first_dirty == 5
-    assert await rig.clean()
-    assert rig.first_dirty == 6
-    assert rig.offsets() == [1, 2, 3, 4, 5]
-    await rig.close()
+    harness = await CompactionHarness(tmp_path, settings=CleanerSettings(map_bytes=1)).open()
+    harness.put(*[(b"%d" % index, b"v") for index in range(5)])
+    harness.put((b"0", b"w"))
+    harness.roll()
+    assert await harness.clean()
+    assert harness.first_dirty == 5
+    assert await harness.clean()
+    assert harness.first_dirty == 6
+    assert harness.offsets() == [1, 2, 3, 4, 5]
+    await harness.close()
 
 
 @in_simulated_time
 async def test_nothing_at_or_above_the_last_stable_offset_is_cleaned(tmp_path: Path) -> None:
-    rig = await Compacting(tmp_path).open()
+    harness = await CompactionHarness(tmp_path).open()
     for index in range(20):
         if index in (5, 10, 15):
-            rig.roll()
-        rig.put((b"k", b"%d" % index))
-    rig.roll()
-    rig.committed = 12
-    assert await rig.clean()
-    assert rig.offsets() == [9, *range(10, 20)]
-    assert not await rig.clean()
-    await rig.close()
+            harness.roll()
+        harness.put((b"k", b"%d" % index))
+    harness.roll()
+    harness.committed = 12
+    assert await harness.clean()
+    assert harness.offsets() == [9, *range(10, 20)]
+    assert not await harness.clean()
+    await harness.close()
 
 
 @in_simulated_time
 async def test_the_last_batch_of_a_producer_stays_without_records_until_it_is_forgotten(
     tmp_path: Path,
 ) -> None:
-    rig = await Compacting(tmp_path).open()
+    harness = await CompactionHarness(tmp_path).open()
     for sequence in range(3):
         numbered = {"producer_id": 7, "producer_epoch": 0, "base_sequence": sequence}
-        rig.put((b"k", b"%d" % sequence), **numbered)
-    rig.put((b"k", b"newest"))
-    rig.roll()
-    assert await rig.clean()
-    empty, newest = headers(rig)
+        harness.put((b"k", b"%d" % sequence), **numbered)
+    harness.put((b"k", b"newest"))
+    harness.roll()
+    assert await harness.clean()
+    empty, newest = headers(harness)
     assert (empty.base_offset, empty.record_count, empty.base_timestamp) == (2, 0, -1)
     assert (empty.producer_id, empty.base_sequence, empty.max_timestamp) == (7, 2, T0)
     assert newest.base_offset == 3
 
-    await rig.restart()
+    await harness.restart()
     with pytest.raises(Refused) as gap:
-        rig.put((b"k", b"x"), producer_id=7, producer_epoch=0, base_sequence=4)
+        harness.put((b"k", b"x"), producer_id=7, producer_epoch=0, base_sequence=4)
     assert gap.value.code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
-    rig.put((b"other", b"x"), producer_id=7, producer_epoch=0, base_sequence=3)
+    harness.put((b"other", b"x"), producer_id=7, producer_epoch=0, base_sequence=3)
 
-    rig.now_ms += 2 * DAY_MS
-    rig.log.producers.expire(rig.now_ms, 0)
-    rig.log.producers.expire(rig.now_ms + DAY_MS, 0)
-    rig.roll()
-    assert await rig.clean()
-    assert [head.base_offset for head in headers(rig)] == [3, 4]
-    await rig.close()
+    harness.now_ms += 2 * DAY_MS
+    harness.log.producers.expire(harness.now_ms, 0)
+    harness.log.producers.expire(harness.now_ms + DAY_MS, 0)
+    harness.roll()
+    assert await harness.clean()
+    assert [head.base_offset for head in headers(harness)] == [3, 4]
+    await harness.close()
 
 
 @in_simulated_time
 async def test_records_without_a_key_are_dropped_from_a_log_that_became_compacted(
     tmp_path: Path,
 ) -> None:
-    rig = await Compacting(tmp_path).open()
-    rig.put((b"a", b"1"), (None, b"legacy"), (b"b", b"2"))
-    rig.put((None, b"legacy"))
-    rig.roll()
-    assert await rig.clean()
-    assert rig.offsets() == [0, 2]
-    await rig.close()
+    harness = await CompactionHarness(tmp_path).open()
+    harness.put((b"a", b"1"), (None, b"legacy"), (b"b", b"2"))
+    harness.put((None, b"legacy"))
+    harness.roll()
+    assert await harness.clean()
+    assert harness.offsets() == [0, 2]
+    await harness.close()
 
 
 @pytest.mark.parametrize("magic", [0, 1])
@@ -218,7 +218,7 @@ def test_messages_of_older_formats_are_compacted_without_a_conversion(
 
 @in_simulated_time
 async def check_messages(path: Path, magic: int, codec: int) -> None:
-    rig = await Compacting(path, delete_retention_ms=DAY_MS).open()
+    harness = await CompactionHarness(path, delete_retention_ms=DAY_MS).open()
     found = [
         Record(offset, T0 + offset if magic else -1, key, value)
         for offset, key, value in (
@@ -228,17 +228,17 @@ async def check_messages(path: Path, magic: int, codec: int) -> None:
             (3, b"c", b""),
         )
     ]
-    rig.log.append_as_follower(encode_messages(found, magic, codec=codec))
-    rig.log.append_as_follower(
+    harness.log.append_as_follower(encode_messages(found, magic, codec=codec))
+    harness.log.append_as_follower(
         encode_messages([found[0]._replace(offset=4, key=b"c")], magic, codec=codec)
     )
-    rig.roll()
-    assert await rig.clean()
-    data = read_all(rig.log)
-    kept = [each for at, _ in batch.iterate(data) for each in batch.records(data, at)]
+    harness.roll()
+    assert await harness.clean()
+    data = read_all(harness.log)
+    kept = [record for at, _ in batch.iterate(data) for record in batch.records(data, at)]
     assert kept == [found[1], found[2], found[0]._replace(offset=4, key=b"c")]
     assert {batch.magic(data, at) for at, _ in batch.iterate(data)} == {magic}
-    await rig.close()
+    await harness.close()
 
 
 # Transactions
@@ -255,76 +255,79 @@ def transactional(sequence: int, producer_id: int = 7) -> dict[str, object]:
 
 @in_simulated_time
 async def test_aborted_records_go_and_hide_no_older_value(tmp_path: Path) -> None:
-    rig = await Compacting(tmp_path).open()
-    rig.put((b"k", b"good"))
-    rig.put((b"k", b"aborted"), **transactional(0))
-    rig.put((b"l", b"good"))
-    rig.end_transaction(7, Marker.ABORT)
-    rig.put((b"m", b"good"))
-    rig.roll()
-    assert await rig.clean()
-    assert rig.view() == {b"k": b"good", b"l": b"good", b"m": b"good"}
+    harness = await CompactionHarness(tmp_path).open()
+    harness.put((b"k", b"good"))
+    harness.put((b"k", b"aborted"), **transactional(0))
+    harness.put((b"l", b"good"))
+    harness.end_transaction(7, Marker.ABORT)
+    harness.put((b"m", b"good"))
+    harness.roll()
+    assert await harness.clean()
+    assert harness.view() == {b"k": b"good", b"l": b"good", b"m": b"good"}
     # The aborted batch was its producer's last: its header stays.
-    assert [head.base_offset for head in headers(rig)] == [0, 1, 2, 3, 4]
-    await rig.close()
+    assert [head.base_offset for head in headers(harness)] == [0, 1, 2, 3, 4]
+    await harness.close()
 
 
 @in_simulated_time
 async def test_an_abort_that_is_still_needed_stays_in_the_transaction_index(
     tmp_path: Path,
 ) -> None:
-    rig = await Compacting(tmp_path).open()
-    rig.put((b"k", b"aborted"), **transactional(0))
-    rig.end_transaction(7, Marker.ABORT)
-    rig.put((b"m", b"good"))
-    rig.roll()
-    assert await rig.clean()
-    indexes = [list(each.indexes.transactions) for each in rig.log.segments.view.segments]
+    harness = await CompactionHarness(tmp_path).open()
+    harness.put((b"k", b"aborted"), **transactional(0))
+    harness.end_transaction(7, Marker.ABORT)
+    harness.put((b"m", b"good"))
+    harness.roll()
+    assert await harness.clean()
+    indexes = [list(segment.indexes.transactions) for segment in harness.log.segments.view.segments]
     assert [(one.producer_id, one.first_offset, one.last_offset) for one in indexes[0]] == [
         (7, 0, 1)
     ]
-    await rig.restart()
-    indexes = [list(each.indexes.transactions) for each in rig.log.segments.view.segments]
+    await harness.restart()
+    indexes = [list(segment.indexes.transactions) for segment in harness.log.segments.view.segments]
     assert len(indexes[0]) == 1
-    await rig.close()
+    await harness.close()
 
 
 @in_simulated_time
 async def test_a_marker_goes_in_two_steps_once_nothing_of_its_transaction_is_left(
     tmp_path: Path,
 ) -> None:
-    rig = await Compacting(tmp_path, delete_retention_ms=DAY_MS).open()
-    rig.put((b"k", b"1"), **transactional(0))
-    rig.end_transaction(7, Marker.COMMIT)
-    rig.put((b"k", b"2"), **transactional(1))
-    rig.end_transaction(7, Marker.COMMIT)
-    rig.put((b"k", b"3"))
+    harness = await CompactionHarness(tmp_path, delete_retention_ms=DAY_MS).open()
+    harness.put((b"k", b"1"), **transactional(0))
+    harness.end_transaction(7, Marker.COMMIT)
+    harness.put((b"k", b"2"), **transactional(1))
+    harness.end_transaction(7, Marker.COMMIT)
+    harness.put((b"k", b"3"))
 
     def bases() -> list[tuple[int, bool]]:
-        return [(each.base_offset, bool(each.attributes & DELETE_HORIZON)) for each in headers(rig)]
+        return [
+            (header.base_offset, bool(header.attributes & DELETE_HORIZON))
+            for header in headers(harness)
+        ]
 
-    rig.roll()
-    assert await rig.clean()
+    harness.roll()
+    assert await harness.clean()
     assert bases() == [(1, False), (2, False), (3, False), (4, False)], "data was there"
     for passed, expected in (
         (0, [(1, True), (2, False), (3, False), (4, False)]),
         (DAY_MS, [(2, False), (3, False), (4, False)]),
     ):
-        rig.now_ms = T0 + passed
-        rig.put((b"z", b"x"))
-        rig.roll()
-        assert await rig.clean()
-        assert [each for each in bases() if each[0] < 5] == expected
-    await rig.close()
+        harness.now_ms = T0 + passed
+        harness.put((b"z", b"x"))
+        harness.roll()
+        assert await harness.clean()
+        assert [base for base in bases() if base[0] < 5] == expected
+    await harness.close()
 
 
 @in_simulated_time
 async def test_markers_are_not_taken_for_records_of_one_key(tmp_path: Path) -> None:
-    rig = await Compacting(tmp_path).open()
+    harness = await CompactionHarness(tmp_path).open()
     for number in range(3):
-        rig.put((b"k%d" % number, b"1"), **transactional(number))
-        rig.end_transaction(7, Marker.COMMIT)
-    rig.roll()
-    assert await rig.clean()
-    assert [head.base_offset for head in headers(rig)] == [0, 1, 2, 3, 4, 5]
-    await rig.close()
+        harness.put((b"k%d" % number, b"1"), **transactional(number))
+        harness.end_transaction(7, Marker.COMMIT)
+    harness.roll()
+    assert await harness.clean()
+    assert [head.base_offset for head in headers(harness)] == [0, 1, 2, 3, 4, 5]
+    await harness.close()

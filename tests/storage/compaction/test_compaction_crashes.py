@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from tests.storage.compaction.compacting import Compacting
-from tests.storage.rig import T0
+from tests.storage.compaction.compaction_harness import CompactionHarness
+from tests.storage.log_harness import T0
 from tests.storage.simulated import in_simulated_time
 from tests.storage.stopping_files import Died, StoppingFiles, copied, cut
 
@@ -22,22 +22,22 @@ DIRECTORY = Path("/data")
 OVERRIDES: dict[str, Any] = {"index_interval_bytes": 100, "delete_retention_ms": 0}
 
 
-async def filled(disk: StoppingFiles, segment_bytes: int) -> Compacting:
+async def filled(disk: StoppingFiles, segment_bytes: int) -> CompactionHarness:
     """A log that was compacted before and has new records, tombstones and rolled segments."""
-    rig = await Compacting(DIRECTORY, disk, segment_bytes=500, **OVERRIDES).open()
+    harness = await CompactionHarness(DIRECTORY, disk, segment_bytes=500, **OVERRIDES).open()
     for turn in range(2):
         for number in range(10):
             value = None if (turn, number % 5) == (1, 3) else b"%d" % turn + b"." * 30
-            rig.put((b"k%d" % (number % 7), value))
+            harness.put((b"k%d" % (number % 7), value))
         if not turn:
-            rig.roll()
-            assert await rig.clean()
-            rig.now_ms += 10
-    rig.roll()
-    await rig.log.flush()
-    await rig.logs.write_recovery_points()
-    rig.log.config = rig.log.config.with_overrides({"segment.bytes": str(segment_bytes)})
-    return rig
+            harness.roll()
+            assert await harness.clean()
+            harness.now_ms += 10
+    harness.roll()
+    await harness.log.flush()
+    await harness.logs.write_recovery_points()
+    harness.log.config = harness.log.config.with_overrides({"segment.bytes": str(segment_bytes)})
+    return harness
 
 
 async def interrupted(
@@ -45,17 +45,17 @@ async def interrupted(
 ) -> bool:
     """Compact, die before one change, start again; False when it was over before that."""
     disk = StoppingFiles(lambda: T0)
-    rig = await filled(disk, segment_bytes)
-    expected, end = rig.view(), rig.log.end_offset
+    harness = await filled(disk, segment_bytes)
+    expected, end = harness.view(), harness.log.end_offset
     disk.arm(stop_before)
     is_over = True
     try:
-        assert await rig.clean()
+        assert await harness.clean()
     except Died:
         is_over = False
     disk.arm(None)
     disk.is_dead = True
-    again = await Compacting(DIRECTORY, after(disk), segment_bytes=500, **OVERRIDES).open()
+    again = await CompactionHarness(DIRECTORY, after(disk), segment_bytes=500, **OVERRIDES).open()
     assert again.view() == expected
     assert again.log.end_offset == end
     offsets = again.offsets()

@@ -19,8 +19,8 @@ from barnabas.broker.settings.cleaner_settings import CleanerSettings
 from barnabas.protocol.records.compaction.offset_map import ENTRY_BYTES
 from barnabas.protocol.records.control import Marker
 from tests.sim.simulated_loop import SimulatedLoop
-from tests.storage.compaction.compacting import Compacting, Pair, newest
-from tests.storage.rig import T0
+from tests.storage.compaction.compaction_harness import CompactionHarness, Pair, newest
+from tests.storage.log_harness import T0
 from tests.storage.stopping_files import Died, StoppingFiles, copied, cut
 
 KEYS = st.sampled_from([b"a", b"b", b"c", b"d", b"a key that is longer than a digest", b""])
@@ -68,19 +68,19 @@ class CompactionMachine(RuleBasedStateMachine):
         self.open()
 
     def open(self) -> None:
-        self.rig = Compacting(Path("/data"), self.disk, **self.overrides)
-        self.rig.now_ms = self.now_ms
-        self.run(self.rig.open())
+        self.harness = CompactionHarness(Path("/data"), self.disk, **self.overrides)
+        self.harness.now_ms = self.now_ms
+        self.run(self.harness.open())
 
     @rule(pairs=PAIRS, codec=st.integers(0, 4))
     def put(self, pairs: list[Pair], codec: int) -> None:
         self.note(pairs)
-        self.rig.put(*pairs, codec=codec)
+        self.harness.put(*pairs, codec=codec)
         self.pairs += pairs
 
     def note(self, pairs: list[Pair]) -> None:
         """They are about to be appended, for good."""
-        for offset, (key, value) in enumerate(pairs, self.rig.log.end_offset):
+        for offset, (key, value) in enumerate(pairs, self.harness.log.end_offset):
             self.tombstones.pop(key, None)
             if value is None:
                 self.tombstones[key] = offset, self.now_ms
@@ -88,15 +88,15 @@ class CompactionMachine(RuleBasedStateMachine):
     @rule(pairs=PAIRS)
     def put_numbered(self, pairs: list[Pair]) -> None:
         self.note(pairs)
-        self.rig.put(*pairs, producer_id=9, producer_epoch=0, base_sequence=self.sequence)
+        self.harness.put(*pairs, producer_id=9, producer_epoch=0, base_sequence=self.sequence)
         self.sequence += len(pairs)
         self.pairs += pairs
 
     @rule(pairs=PAIRS, between=PAIRS, marker=st.sampled_from(Marker), rolls=st.booleans())
     def transact(self, pairs: list[Pair], between: list[Pair], marker: Marker, rolls: bool) -> None:
-        last = [producer.batches for one, producer in self.rig.log.producers if one == 7]
+        last = [producer.batches for one, producer in self.harness.log.producers if one == 7]
         sequence = last[0][-1].last_sequence + 1 if last and last[0] else 0
-        self.rig.put(
+        self.harness.put(
             *pairs,
             producer_id=7,
             producer_epoch=0,
@@ -104,36 +104,36 @@ class CompactionMachine(RuleBasedStateMachine):
             is_transactional=True,
         )
         if rolls:
-            self.rig.roll()
+            self.harness.roll()
         for key, _ in pairs:
             self.tombstones.pop(key, None)
         self.note(between)
-        self.rig.put(*between)
-        self.rig.end_transaction(7, marker)
+        self.harness.put(*between)
+        self.harness.end_transaction(7, marker)
         if marker is Marker.COMMIT:
             self.pairs += pairs
         self.pairs += between
 
-    @precondition(lambda self: self.rig.log.segments.active.size > 0)
+    @precondition(lambda self: self.harness.log.segments.active.size > 0)
     @rule()
     def roll(self) -> None:
-        self.rig.roll()
+        self.harness.roll()
 
     @rule(passed=st.integers(1, 100))
     def wait(self, passed: int) -> None:
         self.now_ms += passed
-        self.rig.now_ms = self.now_ms
+        self.harness.now_ms = self.now_ms
 
     @rule()
     def clean(self) -> None:
-        before = self.rig.first_dirty
-        if self.run(self.rig.clean()):
-            assert self.rig.first_dirty > before
-        assert not self.rig.cleaner.uncleanable
+        before = self.harness.first_dirty
+        if self.run(self.harness.clean()):
+            assert self.harness.first_dirty > before
+        assert not self.harness.cleaner.uncleanable
 
     @rule()
     def restart(self) -> None:
-        self.run(self.rig.close())
+        self.run(self.harness.close())
         self.open()
 
     @rule(steps=st.integers(0, 60))
@@ -142,14 +142,14 @@ class CompactionMachine(RuleBasedStateMachine):
 
     @rule(steps=st.integers(0, 60), seed=st.integers(0, 1000))
     def lose_power_while_cleaning(self, steps: int, seed: int) -> None:
-        self.run(self.rig.log.flush())
-        self.run(self.rig.logs.write_recovery_points())
+        self.run(self.harness.log.flush())
+        self.run(self.harness.logs.write_recovery_points())
         self.interrupt(steps, lambda disk: cut(disk, seed))
 
     def interrupt(self, steps: int, after: Callable[[StoppingFiles], StoppingFiles]) -> None:
         self.disk.arm(steps)
         try:
-            self.run(self.rig.clean())
+            self.run(self.harness.clean())
         except Died:
             pass
         self.disk.is_dead = True
@@ -158,7 +158,7 @@ class CompactionMachine(RuleBasedStateMachine):
 
     @invariant()
     def reads_as_the_plain_list(self) -> None:
-        if not hasattr(self, "rig"):
+        if not hasattr(self, "harness"):
             return
         expected = newest(self.pairs)
         assert self.view() == expected
@@ -166,38 +166,42 @@ class CompactionMachine(RuleBasedStateMachine):
     @invariant()
     def keeps_tombstones_for_slow_readers(self) -> None:
         """For ``delete.retention.ms`` after a pass, which cannot be before they were written."""
-        if not hasattr(self, "rig"):
+        if not hasattr(self, "harness"):
             return
-        held = set(self.rig.offsets())
+        held = set(self.harness.offsets())
         since = self.now_ms - self.overrides["delete_retention_ms"]
         assert not {at for at, when in self.tombstones.values() if when > since and at not in held}
 
     def view(self) -> dict[bytes | None, bytes]:
         """As a reader of committed records sees it."""
-        log = self.rig.log
-        aborted = [each for one in log.segments.view.segments for each in one.indexes.transactions]
+        log = self.harness.log
+        aborted = [
+            transaction
+            for one in log.segments.view.segments
+            for transaction in one.indexes.transactions
+        ]
         return newest(
             [
                 (key, value)
-                for offset, producer_id, key, value in self.rig.told()
+                for offset, producer_id, key, value in self.harness.told()
                 if not any(
-                    each.producer_id == producer_id
-                    and each.first_offset <= offset < each.last_offset
-                    for each in aborted
+                    transaction.producer_id == producer_id
+                    and transaction.first_offset <= offset < transaction.last_offset
+                    for transaction in aborted
                 )
             ]
         )
 
     @invariant()
     def finds_every_offset(self) -> None:
-        if not hasattr(self, "rig"):
+        if not hasattr(self, "harness"):
             return
-        log = self.rig.log
-        held = self.rig.offsets()
+        log = self.harness.log
+        held = self.harness.offsets()
         assert held == sorted(set(held))
         for offset in held[::3]:
             data = log.read(offset, bytes_max=1, end=log.end_offset, at_least_one=True)
-            assert offset in [each for each, _, _, _ in self.rig.told(data)]
+            assert offset in [producer_id for producer_id, _, _, _ in self.harness.told(data)]
 
 
 TestCompaction = CompactionMachine.TestCase

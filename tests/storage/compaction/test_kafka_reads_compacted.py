@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from barnabas.protocol.records.control import Marker
-from tests.storage.compaction.compacting import DAY_MS, Compacting
+from tests.storage.compaction.compaction_harness import DAY_MS, CompactionHarness
 from tests.storage.simulated import in_simulated_time
 from tests.storage.test_kafka_reads_it import dumped
 
@@ -20,29 +20,29 @@ GAPS = ("Non-consecutive offsets in", "  ")
 @in_simulated_time
 async def write_compacted(directory: Path) -> None:
     """Every codec, tombstones, an aborted and a committed transaction, a superseded producer."""
-    rig = await Compacting(
+    harness = await CompactionHarness(
         directory, segment_bytes=3000, index_interval_bytes=200, delete_retention_ms=DAY_MS
     ).open()
     for turn in range(3):
         for number in range(40):
             value = None if number % 11 == turn else b"%d" % turn + b"." * 40
             pairs = [(b"k%d" % (number % 13), value), (b"l%d" % (number % 17), b"x")]
-            rig.put(*pairs, codec=number % 5, time=rig.now_ms + number)
+            harness.put(*pairs, codec=number % 5, time=harness.now_ms + number)
         for producer, marker in ((7, Marker.ABORT), (8, Marker.COMMIT)):
-            rig.put(
+            harness.put(
                 (b"t%d" % turn, b"v"),
                 producer_id=producer,
                 producer_epoch=0,
                 base_sequence=turn,
                 is_transactional=True,
             )
-            rig.end_transaction(producer, marker)
-        rig.put((b"i", b"v"), producer_id=9, producer_epoch=0, base_sequence=turn)
-        rig.put((b"i", b"w"))
-        rig.roll()
-        assert await rig.clean()
-        rig.now_ms += DAY_MS
-    await rig.close()
+            harness.end_transaction(producer, marker)
+        harness.put((b"i", b"v"), producer_id=9, producer_epoch=0, base_sequence=turn)
+        harness.put((b"i", b"w"))
+        harness.roll()
+        assert await harness.clean()
+        harness.now_ms += DAY_MS
+    await harness.close()
 
 
 def test_kafka_finds_compacted_segments_and_their_indexes_sound(tmp_path: Path) -> None:

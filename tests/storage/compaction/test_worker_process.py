@@ -16,7 +16,7 @@ from barnabas.broker.settings.cleaner_settings import CleanerSettings
 from barnabas.broker.storage.compaction.worker_process import ProcessWorker
 from barnabas.broker.storage.files import DiskFiles
 from tests.harness.waiting import eventually
-from tests.storage.compaction.compacting import Compacting
+from tests.storage.compaction.compaction_harness import CompactionHarness
 
 SLOW = 100_000
 """Bytes a second: two seconds of a pass are left when its new file is seen."""
@@ -27,21 +27,21 @@ def worker(_: object) -> ProcessWorker:
 
 
 @pytest.fixture
-async def rig(tmp_path: Path) -> AsyncIterator[Compacting]:
-    opened = await Compacting(tmp_path, worker=worker).open()
+async def harness(tmp_path: Path) -> AsyncIterator[CompactionHarness]:
+    opened = await CompactionHarness(tmp_path, worker=worker).open()
     yield opened
     await opened.close()
 
 
-def fill(rig: Compacting, count: int = 50, size: int = 0) -> None:
+def fill(harness: CompactionHarness, count: int = 50, size: int = 0) -> None:
     for number in range(count):
-        rig.put((b"k%d" % (number % 7), b"%d" % number + b"." * size))
-    rig.roll()
+        harness.put((b"k%d" % (number % 7), b"%d" % number + b"." * size))
+    harness.roll()
 
 
-def process(rig: Compacting) -> ProcessWorker:
-    assert isinstance(rig.worker, ProcessWorker)
-    return rig.worker
+def process(harness: CompactionHarness) -> ProcessWorker:
+    assert isinstance(harness.worker, ProcessWorker)
+    return harness.worker
 
 
 async def seen(ask: Callable[[], bool]) -> None:
@@ -55,121 +55,127 @@ def is_alive(pid: int) -> bool:
         return False
 
 
-async def test_one_process_serves_pass_after_pass(rig: Compacting) -> None:
-    fill(rig)
-    expected = rig.view()
-    assert await rig.clean()
-    assert rig.view() == expected
-    assert len(rig.offsets()) == 7
-    pid = process(rig).pid
-    fill(rig)
-    expected = rig.view()
-    assert await rig.clean()
-    assert rig.view() == expected
-    assert process(rig).pid == pid
+async def test_one_process_serves_pass_after_pass(harness: CompactionHarness) -> None:
+    fill(harness)
+    expected = harness.view()
+    assert await harness.clean()
+    assert harness.view() == expected
+    assert len(harness.offsets()) == 7
+    pid = process(harness).pid
+    fill(harness)
+    expected = harness.view()
+    assert await harness.clean()
+    assert harness.view() == expected
+    assert process(harness).pid == pid
 
 
-async def test_an_idle_worker_ends_and_another_takes_its_place(rig: Compacting) -> None:
-    rig.worker = short = ProcessWorker(idle_s=0.01)
-    fill(rig)
-    assert await rig.clean()
+async def test_an_idle_worker_ends_and_another_takes_its_place(harness: CompactionHarness) -> None:
+    harness.worker = short = ProcessWorker(idle_s=0.01)
+    fill(harness)
+    assert await harness.clean()
     await seen(lambda: short.pid is None)
-    fill(rig)
-    assert await rig.clean()
+    fill(harness)
+    assert await harness.clean()
     await short.close()
 
 
-async def test_a_killed_worker_fails_the_pass_but_not_the_log(rig: Compacting) -> None:
+async def test_a_killed_worker_fails_the_pass_but_not_the_log(harness: CompactionHarness) -> None:
     slow = CleanerSettings(bytes_per_second=SLOW)
-    rig.cleaner._settings = slow
-    fill(rig, 200, size=1000)
-    expected = rig.view()
-    cleaning = asyncio.create_task(rig.clean())
-    await seen(lambda: bool(rig.files_named(".cleaned")))
-    pid = process(rig).pid
+    harness.cleaner._settings = slow
+    fill(harness, 200, size=1000)
+    expected = harness.view()
+    cleaning = asyncio.create_task(harness.clean())
+    await seen(lambda: bool(harness.files_named(".cleaned")))
+    pid = process(harness).pid
     assert pid is not None
     os.kill(pid, signal.SIGKILL)
     assert not await cleaning
-    assert not rig.cleaner.uncleanable
-    rig.cleaner._settings = CleanerSettings()
-    assert await rig.clean()
-    assert rig.view() == expected
-    assert not rig.files_named(".cleaned")
+    assert not harness.cleaner.uncleanable
+    harness.cleaner._settings = CleanerSettings()
+    assert await harness.clean()
+    assert harness.view() == expected
+    assert not harness.files_named(".cleaned")
 
 
-async def test_a_log_cut_below_ends_its_pass_and_keeps_nothing_of_it(rig: Compacting) -> None:
-    rig.cleaner._settings = CleanerSettings(bytes_per_second=SLOW)
-    fill(rig, 200, size=1000)
-    cleaning = asyncio.create_task(rig.clean())
-    await seen(lambda: bool(rig.files_named(".cleaned")))
-    assert not rig.log.may_truncate_to(10)
-    await rig.logs.write_recovery_points()
-    rig.log.truncate_to(10)
-    rig.put((b"new", b"1"))
+async def test_a_log_cut_below_ends_its_pass_and_keeps_nothing_of_it(
+    harness: CompactionHarness,
+) -> None:
+    harness.cleaner._settings = CleanerSettings(bytes_per_second=SLOW)
+    fill(harness, 200, size=1000)
+    cleaning = asyncio.create_task(harness.clean())
+    await seen(lambda: bool(harness.files_named(".cleaned")))
+    assert not harness.log.may_truncate_to(10)
+    await harness.logs.write_recovery_points()
+    harness.log.truncate_to(10)
+    harness.put((b"new", b"1"))
     assert not await cleaning
-    assert rig.offsets() == list(range(11))
-    assert not rig.files_named(".cleaned")
-    assert not rig.files_named(".swap")
+    assert harness.offsets() == list(range(11))
+    assert not harness.files_named(".cleaned")
+    assert not harness.files_named(".swap")
 
 
-async def test_a_topic_that_is_no_longer_compacted_ends_its_pass(rig: Compacting) -> None:
-    fill(rig)
-    rig.cleaner._settings = CleanerSettings(bytes_per_second=SLOW)
-    fill(rig, 200, size=1000)
-    cleaning = asyncio.create_task(rig.clean())
-    await seen(lambda: bool(rig.files_named(".cleaned")))
-    rig.log.config = rig.log.config.with_overrides({"cleanup.policy": "delete"})
-    rig.cleaner._passes[rig.log].worker.stop()
+async def test_a_topic_that_is_no_longer_compacted_ends_its_pass(
+    harness: CompactionHarness,
+) -> None:
+    fill(harness)
+    harness.cleaner._settings = CleanerSettings(bytes_per_second=SLOW)
+    fill(harness, 200, size=1000)
+    cleaning = asyncio.create_task(harness.clean())
+    await seen(lambda: bool(harness.files_named(".cleaned")))
+    harness.log.config = harness.log.config.with_overrides({"cleanup.policy": "delete"})
+    harness.cleaner._passes[harness.log].worker.stop()
     assert not await cleaning
-    assert len(rig.offsets()) == 250
-    rig.log.config = rig.log.config.with_overrides({"cleanup.policy": "compact,delete"})
-    rig.cleaner._settings = CleanerSettings()
-    assert await rig.clean()
-    assert len(rig.offsets()) == 7
+    assert len(harness.offsets()) == 250
+    harness.log.config = harness.log.config.with_overrides({"cleanup.policy": "compact,delete"})
+    harness.cleaner._settings = CleanerSettings()
+    assert await harness.clean()
+    assert len(harness.offsets()) == 7
 
 
-async def test_a_damaged_log_is_left_alone_and_others_are_compacted(rig: Compacting) -> None:
-    other = rig.logs.create("u", 0, None)
-    fill(rig)
-    path = rig.log.segments.view.segments[0].path(".log")
+async def test_a_damaged_log_is_left_alone_and_others_are_compacted(
+    harness: CompactionHarness,
+) -> None:
+    other = harness.logs.create("u", 0, None)
+    fill(harness)
+    path = harness.log.segments.view.segments[0].path(".log")
     data = bytearray(path.read_bytes())
     data[100] ^= 1
     path.write_bytes(data)
-    assert not await rig.clean()
-    assert list(rig.cleaner.uncleanable) == [rig.log]
-    assert not await rig.clean()
-    rig.log, damaged = other, rig.log
-    fill(rig)
-    assert await rig.clean()
-    rig.log = damaged
+    assert not await harness.clean()
+    assert list(harness.cleaner.uncleanable) == [harness.log]
+    assert not await harness.clean()
+    harness.log, damaged = other, harness.log
+    fill(harness)
+    assert await harness.clean()
+    harness.log = damaged
 
 
-async def test_a_failing_disk_takes_its_directory_offline(rig: Compacting) -> None:
-    fill(rig)
-    path = rig.log.segments.view.segments[0].path(".log")
+async def test_a_failing_disk_takes_its_directory_offline(harness: CompactionHarness) -> None:
+    fill(harness)
+    path = harness.log.segments.view.segments[0].path(".log")
     path.with_name(path.name + ".cleaned").mkdir()
-    assert not await rig.clean()
-    assert rig.log.is_offline
+    assert not await harness.clean()
+    assert harness.log.is_offline
 
 
 PARENT = """
 import asyncio, sys
 from pathlib import Path
-from tests.storage.compaction.compacting import Compacting
+from tests.storage.compaction.compaction_harness import CompactionHarness
 from barnabas.broker.storage.compaction.worker_process import ProcessWorker
-from barnabas.broker.storage.cleaner_settings import CleanerSettings
+from barnabas.broker.settings.cleaner_settings import CleanerSettings
 
 async def main():
     slow = CleanerSettings(bytes_per_second=10_000)
     path, worker = Path(sys.argv[1]), lambda _: ProcessWorker()
-    rig = await Compacting(path, worker=worker, settings=slow).open()
+    harness = await CompactionHarness(path, worker=worker, settings=slow).open()
     for number in range(200):
-        rig.put((b"k", b"." * 1000))
-    rig.roll()
-    cleaning = asyncio.create_task(rig.clean())
-    while rig.worker.pid is None:
+        harness.put((b"k", b"." * 1000))
+    harness.roll()
+    cleaning = asyncio.create_task(harness.clean())
+    while harness.worker.pid is None:
         await asyncio.sleep(0.01)
-    print(rig.worker.pid, flush=True)
+    print(harness.worker.pid, flush=True)
     await cleaning
 
 asyncio.run(main())
@@ -189,12 +195,12 @@ def test_the_worker_dies_with_the_daemon_however_that_dies(tmp_path: Path) -> No
     eventually(lambda: not is_alive(pid))
 
 
-async def test_a_pass_keeps_to_its_rate(rig: Compacting) -> None:
+async def test_a_pass_keeps_to_its_rate(harness: CompactionHarness) -> None:
     loop = asyncio.get_running_loop()
-    rig.cleaner._settings = CleanerSettings(bytes_per_second=200_000)
-    fill(rig, 100, size=1000)
+    harness.cleaner._settings = CleanerSettings(bytes_per_second=200_000)
+    fill(harness, 100, size=1000)
     began = loop.time()
-    assert await rig.clean()
+    assert await harness.clean()
     moved = 2 * 100 * 1000  # both passes read it
     assert loop.time() - began >= moved / 200_000 - 0.35, "over windows of 300 ms"
 

@@ -9,13 +9,13 @@ from pathlib import Path
 
 from barnabas.broker.settings.cleaner_settings import CleanerSettings
 from barnabas.broker.settings.node_config import StorageSettings
-from barnabas.broker.storage.compaction.cleaner import Cleaner
+from barnabas.broker.storage.compaction.cleaner import LogCleaner
 from barnabas.broker.storage.compaction.compaction_job import Compacted, CompactionJob, Rewritten
 from barnabas.broker.storage.compaction.worker import LoopWorker
 from barnabas.broker.storage.files import DiskFiles, Files
 from tests.net.client import until
-from tests.storage.compaction.compacting import Compacting
-from tests.storage.rig import manager
+from tests.storage.compaction.compaction_harness import CompactionHarness
+from tests.storage.log_harness import manager
 
 SETTINGS = CleanerSettings(threads=1, backoff_ms=3_600_000)
 
@@ -43,7 +43,7 @@ async def test_workers_of_compaction_come_and_go_with_their_setting(tmp_path: Pa
     logs = manager([tmp_path], DiskFiles())
     await logs.load()
     workers: set[Worker] = set()
-    cleaner = Cleaner(
+    cleaner = LogCleaner(
         DiskFiles(), logs, SETTINGS, lambda topic, index: None, lambda: 0, lambda: Worker(workers)
     )
     running = asyncio.create_task(cleaner.run())
@@ -71,32 +71,32 @@ class Noting(LoopWorker):
 
 
 async def test_the_next_pass_of_compaction_uses_the_settings_that_hold_now(tmp_path: Path) -> None:
-    rig = await Compacting(tmp_path, settings=SETTINGS, worker=Noting).open()
+    harness = await CompactionHarness(tmp_path, settings=SETTINGS, worker=Noting).open()
     changed = replace(SETTINGS, bytes_per_second=5e9, map_bytes=4096, threads=2)
     for settings in (SETTINGS, changed):
-        rig.cleaner.reconfigure(settings)
-        rig.put((b"a", b"1"), (b"a", b"2"))
-        rig.roll()
-        assert await rig.clean()
-    assert isinstance(rig.worker, Noting)
-    before, after = rig.worker.jobs
+        harness.cleaner.reconfigure(settings)
+        harness.put((b"a", b"1"), (b"a", b"2"))
+        harness.roll()
+        assert await harness.clean()
+    assert isinstance(harness.worker, Noting)
+    before, after = harness.worker.jobs
     assert (before.map_bytes, after.map_bytes) == (SETTINGS.map_bytes, 2048)
     assert after.bytes_per_second == 2.5e9
-    await rig.close()
+    await harness.close()
 
 
 async def test_a_producer_is_forgotten_after_the_time_that_holds_now(tmp_path: Path) -> None:
-    rig = await Compacting(tmp_path).open()
-    rig.put((b"a", b"1"), producer_id=7, producer_epoch=0, base_sequence=0)
-    rig.logs._keeping._now_ms = lambda: rig.now_ms
+    harness = await CompactionHarness(tmp_path).open()
+    harness.put((b"a", b"1"), producer_id=7, producer_epoch=0, base_sequence=0)
+    harness.logs._keeping._now_ms = lambda: harness.now_ms
 
     async def known() -> list[int]:
-        await rig.logs._keeping._expire_producers()
-        return [producer for producer, _ in rig.log.producers]
+        await harness.logs._keeping._expire_producers()
+        return [producer for producer, _ in harness.log.producers]
 
     assert await known() == [7]
-    rig.now_ms += 5_000
+    harness.now_ms += 5_000
     assert await known() == [7]
-    rig.logs.use_intervals(StorageSettings(producer_id_expiration_ms=1000))
+    harness.logs.use_intervals(StorageSettings(producer_id_expiration_ms=1000))
     assert await known() == []
-    await rig.close()
+    await harness.close()

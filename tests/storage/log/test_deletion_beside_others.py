@@ -19,11 +19,11 @@ import pytest
 from barnabas.broker.storage.cooperative import at_once
 from barnabas.broker.storage.log.log import Log
 from barnabas.broker.storage.log_manager import LogManager
-from barnabas.broker.storage.recovery.damage_inspection import Inspection
+from barnabas.broker.storage.recovery.damage_inspection import DamageInspection
 from barnabas.broker.storage.recovery.segment_recovery import sound_end
 from barnabas.protocol.errors import ErrorCode, Refused
 from tests.storage.faulty_files import FaultyFiles
-from tests.storage.rig import Rig, batch, manager, offsets_of, read_all, running
+from tests.storage.log_harness import LogHarness, batch, manager, offsets_of, read_all, running
 from tests.storage.simulated import in_simulated_time
 
 
@@ -40,7 +40,7 @@ async def test_a_log_deleted_while_its_flush_waits_for_its_turn_ends_nothing(
 ) -> None:
     async with running(manager([tmp_path])) as logs:
         log = filled(logs, "t")
-        async with log.flusher.quiet:
+        async with log.flusher.flush_lock:
             logs.schedule_flush(log)
             await asyncio.sleep(1)
             logs.delete("t", 0)
@@ -79,49 +79,49 @@ def test_a_log_truncated_while_it_is_verified_on_a_full_disk_is_looked_at_again(
     tmp_path: Path,
 ) -> None:
     files = FaultyFiles()
-    rig = Rig(tmp_path / "t-0", files)
+    harness = LogHarness(tmp_path / "t-0", files)
     for _ in range(4):
-        rig.append(batch(size=600_000))
+        harness.append(batch(size=600_000))
     files.is_full = True
     with pytest.raises(Refused):
-        rig.append()
+        harness.append()
     files.is_full = False
-    steps = rig.log.verify_again()
+    steps = harness.log.verify_again()
     next(steps)
-    rig.log.truncate_to(2)
+    harness.log.truncate_to(2)
     assert list(steps) == []
-    assert (rig.log.is_full, rig.keeper.failures) == (True, [])
-    at_once(rig.log.verify_again())
-    rig.append(epoch=1)
-    assert offsets_of(read_all(rig.log)) == [0, 1, 2]
+    assert (harness.log.is_full, harness.keeper.failures) == (True, [])
+    at_once(harness.log.verify_again())
+    harness.append(epoch=1)
+    assert offsets_of(read_all(harness.log)) == [0, 1, 2]
 
 
 async def test_a_deleted_log_is_not_inspected(tmp_path: Path) -> None:
-    rig = Rig(tmp_path / "t-0")
-    rig.append(batch(size=100))
-    await rig.log.flush()
-    rig.segment_file(0).write_bytes(bytes(100))
+    harness = LogHarness(tmp_path / "t-0")
+    harness.append(batch(size=100))
+    await harness.log.flush()
+    harness.segment_file(0).write_bytes(bytes(100))
     with pytest.raises(Refused):
-        rig.log.read(0, bytes_max=1, end=1, at_least_one=True)
-    rig.log.retire()
-    await Inspection(rig.files).inspect(rig.log)
-    assert not (rig.directory / "quarantine").exists()
+        harness.log.read(0, bytes_max=1, end=1, at_least_one=True)
+    harness.log.retire()
+    await DamageInspection(harness.files).inspect(harness.log)
+    assert not (harness.directory / "quarantine").exists()
 
 
 async def test_the_last_time_of_a_segment_that_was_flushed_before_its_roll_is_written(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    rig = Rig(tmp_path / "t-0", segment_bytes=250)
+    harness = LogHarness(tmp_path / "t-0", segment_bytes=250)
     for _ in range(2):
-        rig.append(batch(size=100))
-    await rig.log.flush()
-    rig.append(batch(size=100))
-    await rig.log.flush()
-    assert list(rig.log.segments.view.bases) == [0, 2]
+        harness.append(batch(size=100))
+    await harness.log.flush()
+    harness.append(batch(size=100))
+    await harness.log.flush()
+    assert list(harness.log.segments.view.bases) == [0, 2]
     with caplog.at_level(logging.WARNING):
-        await rig.restart()
+        await harness.restart()
     assert caplog.messages == []
-    assert sound_end(rig.log.segments.view.segments[0]) is not None
+    assert sound_end(harness.log.segments.view.segments[0]) is not None
 
 
 @contextmanager

@@ -11,7 +11,7 @@ import pytest
 from barnabas.broker.storage.files import DiskFiles
 from barnabas.protocol.errors import ErrorCode, Refused
 from tests.storage.faulty_files import FaultyFiles
-from tests.storage.rig import Rig, batch, config
+from tests.storage.log_harness import LogHarness, batch, config
 
 
 class SlowFiles(DiskFiles):
@@ -31,44 +31,44 @@ class SlowFiles(DiskFiles):
 
 
 async def test_a_flush_moves_the_recovery_point_to_the_end_it_found(tmp_path: Path) -> None:
-    rig = Rig(tmp_path / "t-0")
-    rig.append(count=3)
-    assert rig.log.recovery_point == 0
-    await rig.log.flush()
-    assert rig.log.recovery_point == 3
+    harness = LogHarness(tmp_path / "t-0")
+    harness.append(count=3)
+    assert harness.log.recovery_point == 0
+    await harness.log.flush()
+    assert harness.log.recovery_point == 3
 
 
 async def test_appends_go_on_while_a_flush_works_and_are_not_counted_by_it(tmp_path: Path) -> None:
     files = SlowFiles()
-    rig = Rig(tmp_path / "t-0", files)
-    rig.append(count=3)
-    flush = asyncio.create_task(rig.log.flush())
+    harness = LogHarness(tmp_path / "t-0", files)
+    harness.append(count=3)
+    flush = asyncio.create_task(harness.log.flush())
     await files.began.wait()
-    rig.append(count=2)
+    harness.append(count=2)
     files.go.set()
     await flush
-    assert (rig.log.end_offset, rig.log.recovery_point) == (5, 3)
+    assert (harness.log.end_offset, harness.log.recovery_point) == (5, 3)
 
 
 async def test_a_truncation_during_a_flush_keeps_the_recovery_point_low(tmp_path: Path) -> None:
     files = SlowFiles()
-    rig = Rig(tmp_path / "t-0", files)
+    harness = LogHarness(tmp_path / "t-0", files)
     for _ in range(3):
-        rig.append()
-    flush = asyncio.create_task(rig.log.flush())
+        harness.append()
+    flush = asyncio.create_task(harness.log.flush())
     await files.began.wait()
-    rig.log.truncate_to(1)
-    rig.append(count=5)
+    harness.log.truncate_to(1)
+    harness.append(count=5)
     files.go.set()
     await flush
-    assert rig.log.recovery_point == 0
+    assert harness.log.recovery_point == 0
 
 
 async def test_a_cancelled_flush_ends_only_when_its_thread_has(tmp_path: Path) -> None:
     files = SlowFiles()
-    rig = Rig(tmp_path / "t-0", files)
-    rig.append()
-    flush = asyncio.create_task(rig.log.flush())
+    harness = LogHarness(tmp_path / "t-0", files)
+    harness.append()
+    flush = asyncio.create_task(harness.log.flush())
     await files.began.wait()
     flush.cancel()
     await asyncio.sleep(0)
@@ -76,73 +76,77 @@ async def test_a_cancelled_flush_ends_only_when_its_thread_has(tmp_path: Path) -
     files.go.set()
     with pytest.raises(asyncio.CancelledError):
         await flush
-    await rig.log.flush()
-    assert rig.log.recovery_point == 1
+    await harness.log.flush()
+    assert harness.log.recovery_point == 1
 
 
 @pytest.mark.parametrize(("every", "durable"), [(1, 0), (3, 2), (10, 5), (2**63 - 1, 5)])
 def test_at_most_one_record_less_than_the_policy_is_acknowledged_unsafe(
     tmp_path: Path, every: int, durable: int
 ) -> None:
-    rig = Rig(tmp_path / "t-0", flush_messages=every)
-    rig.append(count=5)
-    assert rig.log.durable_offset == durable
+    harness = LogHarness(tmp_path / "t-0", flush_messages=every)
+    harness.append(count=5)
+    assert harness.log.durable_offset == durable
 
 
 async def test_a_flush_is_asked_for_when_the_policy_is_reached(tmp_path: Path) -> None:
-    rig = Rig(tmp_path / "t-0", flush_messages=3)
-    rig.append(count=2)
-    assert rig.keeper.flushes == []
-    rig.append()
-    assert rig.keeper.flushes == [rig.log]
+    harness = LogHarness(tmp_path / "t-0", flush_messages=3)
+    harness.append(count=2)
+    assert harness.keeper.flushes == []
+    harness.append()
+    assert harness.keeper.flushes == [harness.log]
     told: list[int] = []
-    rig.log.on_durable.append(lambda: told.append(rig.log.durable_offset))
-    await rig.log.flush()
+    harness.log.on_durable.append(lambda: told.append(harness.log.durable_offset))
+    await harness.log.flush()
     assert told == [3]
-    rig.append(count=2)
-    assert rig.keeper.flushes == [rig.log]
+    harness.append(count=2)
+    assert harness.keeper.flushes == [harness.log]
 
 
 async def test_a_stricter_policy_asks_for_a_flush_at_once(tmp_path: Path) -> None:
-    rig = Rig(tmp_path / "t-0")
-    rig.append(count=5)
-    rig.log.config = config({"flush.messages": 5})
-    assert (rig.keeper.flushes, rig.log.durable_offset) == ([rig.log], 4)
+    harness = LogHarness(tmp_path / "t-0")
+    harness.append(count=5)
+    harness.log.config = config({"flush.messages": 5})
+    assert (harness.keeper.flushes, harness.log.durable_offset) == ([harness.log], 4)
 
 
 async def test_a_flush_writes_what_a_restart_from_its_point_needs(tmp_path: Path) -> None:
-    rig = Rig(tmp_path / "t-0", segment_bytes=200, index_interval_bytes=50)
+    harness = LogHarness(tmp_path / "t-0", segment_bytes=200, index_interval_bytes=50)
     for number in range(9):
-        rig.append(batch(size=100), epoch=number // 4)
-    await rig.log.flush()
-    rig.recovery_point = rig.log.recovery_point
-    for path in rig.directory.glob("*.index"):
+        harness.append(batch(size=100), epoch=number // 4)
+    await harness.log.flush()
+    harness.recovery_point = harness.log.recovery_point
+    for path in harness.directory.glob("*.index"):
         assert path.stat().st_size % 8 == 0
-    log = await rig.crash()
+    log = await harness.crash()
     assert (log.end_offset, log.epochs.pairs) == (9, [(0, 0), (1, 4), (2, 8)])
 
 
 async def test_a_failed_fsync_takes_the_log_offline_and_moves_nothing(tmp_path: Path) -> None:
     files = FaultyFiles()
-    rig = Rig(tmp_path / "t-0", files)
-    rig.append()
+    harness = LogHarness(tmp_path / "t-0", files)
+    harness.append()
     files.fail_next("fsync")
     with pytest.raises(Refused) as refused:
-        await rig.log.flush()
+        await harness.log.flush()
     assert refused.value.code == ErrorCode.KAFKA_STORAGE_ERROR
-    assert (rig.log.recovery_point, rig.log.is_offline, len(rig.keeper.failures)) == (0, True, 1)
+    assert (harness.log.recovery_point, harness.log.is_offline, len(harness.keeper.failures)) == (
+        0,
+        True,
+        1,
+    )
     with pytest.raises(Refused):
-        rig.append()
+        harness.append()
     with pytest.raises(Refused):
-        rig.log.read(0, bytes_max=1, end=1, at_least_one=True)
+        harness.log.read(0, bytes_max=1, end=1, at_least_one=True)
 
 
 async def test_a_new_name_is_synced_once_not_with_every_flush(tmp_path: Path) -> None:
     files = FaultyFiles()
-    rig = Rig(tmp_path / "t-0", files)
-    rig.append()
-    await rig.log.flush()
+    harness = LogHarness(tmp_path / "t-0", files)
+    harness.append()
+    await harness.log.flush()
     before = files.counts["fsync"]
-    rig.append()
-    await rig.log.flush()
+    harness.append()
+    await harness.log.flush()
     assert files.counts["fsync"] - before == 1

@@ -23,7 +23,7 @@ from barnabas.protocol.errors import ErrorCode, Refused
 from barnabas.protocol.records.batch import build_batch, iterate, records
 from tests.sim.simulated_files import SimulatedFiles
 from tests.sim.simulated_loop import SimulatedLoop
-from tests.storage.rig import T0, Rig, read_all
+from tests.storage.log_harness import T0, LogHarness, read_all
 
 DIRECTORY = Path("/data/t-0")
 TAILS = ["garbage", "zeros", "stale"]
@@ -54,7 +54,7 @@ class LogMachine(RuleBasedStateMachine):
     )
     def begin(self, segment_bytes: int, interval: int, segment_ms: int) -> None:
         self.disk = SimulatedFiles(lambda: T0)
-        self.rig = Rig(
+        self.harness = LogHarness(
             DIRECTORY,
             self.disk,
             segment_bytes=segment_bytes,
@@ -74,29 +74,29 @@ class LogMachine(RuleBasedStateMachine):
             base_sequence=self.sequence,
         )
         self.sequence += len(values)
-        appended = self.rig.log.append(built, leader_epoch=self.producer_epoch, is_client=True)
+        appended = self.harness.log.append(built, leader_epoch=self.producer_epoch, is_client=True)
         assert appended.base_offset == len(self.values)
         self.values += values
 
-    @precondition(lambda self: self.rig.log.segments.active.size > 0)
+    @precondition(lambda self: self.harness.log.segments.active.size > 0)
     @rule()
     def roll(self) -> None:
-        self.rig.log.roll()
+        self.harness.log.roll()
 
     @rule()
     def flush(self) -> None:
-        self.run(self.rig.log.flush())
-        assert self.rig.log.recovery_point == len(self.values)
+        self.run(self.harness.log.flush())
+        assert self.harness.log.recovery_point == len(self.values)
 
     @rule(data=st.data())
     def delete_records(self, data: st.DataObject) -> None:
         self.start = data.draw(st.integers(self.start, len(self.values)))
-        self.rig.log.advance_start(self.start)
+        self.harness.log.advance_start(self.start)
 
     @rule()
     def retain(self) -> None:
         """What lies below the start goes, by whole segments."""
-        log = self.rig.log
+        log = self.harness.log
         bases = log.segments.view.bases
         log.delete_oldest(sum(base <= self.start for base in bases[1:]))
         self.run(log.flush())
@@ -104,19 +104,19 @@ class LogMachine(RuleBasedStateMachine):
     @rule(data=st.data())
     def truncate(self, data: st.DataObject) -> None:
         offset = data.draw(st.integers(self.start, len(self.values)))
-        self.rig.log.truncate_to(offset)
-        self.run(self.rig.log.flush())
-        self.resume(self.rig.log.end_offset)
+        self.harness.log.truncate_to(offset)
+        self.run(self.harness.log.flush())
+        self.resume(self.harness.log.end_offset)
 
     @rule()
     def restart(self) -> None:
-        self.rig.recovery_point = len(self.values)
-        self.run(self.rig.restart(self.start))
-        assert self.rig.log.end_offset == len(self.values)
+        self.harness.recovery_point = len(self.values)
+        self.run(self.harness.restart(self.start))
+        assert self.harness.log.end_offset == len(self.values)
 
     @rule(garbage=st.binary(max_size=200), kind=st.sampled_from(TAILS), lag=st.integers(0, 9))
     def kill(self, garbage: bytes, kind: str, lag: int) -> None:
-        active = self.rig.log.segments.active
+        active = self.harness.log.segments.active
         file = self.disk.open_append(active.path(".log"))
         if kind == "zeros":
             garbage = bytes(len(garbage))
@@ -124,23 +124,23 @@ class LogMachine(RuleBasedStateMachine):
             garbage = active.read(0, next(iter(active.entries())).size)
         file.append(garbage)
         self.crash(lag)
-        assert self.rig.log.end_offset == len(self.values)
+        assert self.harness.log.end_offset == len(self.values)
 
     @rule(data=st.data(), garbage=st.binary(max_size=100), is_clean=st.booleans())
     def spoil(self, data: st.DataObject, garbage: bytes, *, is_clean: bool) -> None:
         """Everything beside the batches may be garbage at a start."""
         if is_clean:
-            self.run(self.rig.log.close())
-            self.rig.recovery_point = len(self.values)
+            self.run(self.harness.log.close())
+            self.harness.recovery_point = len(self.values)
         else:
-            self.run(self.rig.log.flush())
-            self.rig.recovery_point = self.rig.log.recovery_point
+            self.run(self.harness.log.flush())
+            self.harness.recovery_point = self.harness.log.recovery_point
         names = [name for name in self.disk.list_directory(DIRECTORY) if not name.endswith(".log")]
         for name in data.draw(st.lists(st.sampled_from([*names, "quarantine"]), max_size=3)):
             content = data.draw(st.sampled_from([garbage, b"", bytes(len(garbage))]))
             self.disk.write_atomically(DIRECTORY / name, content)
-        self.run(self.rig.reload(is_clean=is_clean, start_offset=self.start))
-        assert self.rig.log.end_offset == len(self.values)
+        self.run(self.harness.reload(is_clean=is_clean, start_offset=self.start))
+        assert self.harness.log.end_offset == len(self.values)
 
     @rule(is_killed=st.booleans(), lag=st.integers(0, 9))
     def fill_the_disk(self, *, is_killed: bool, lag: int) -> None:
@@ -148,28 +148,28 @@ class LogMachine(RuleBasedStateMachine):
         self.disk.is_full = True
         one = build_batch([(None, b"x")], timestamp_ms=T0)
         with pytest.raises(Refused) as refused:
-            self.rig.log.append(one, leader_epoch=self.producer_epoch, is_client=True)
+            self.harness.log.append(one, leader_epoch=self.producer_epoch, is_client=True)
         assert refused.value.code == ErrorCode.KAFKA_STORAGE_ERROR
         if is_killed:
             self.crash(lag)
         self.holds_what_was_appended()
         self.disk.is_full = False
-        if self.rig.log.is_full:
-            at_once(self.rig.log.verify_again())
-        assert self.rig.log.end_offset == len(self.values)
+        if self.harness.log.is_full:
+            at_once(self.harness.log.verify_again())
+        assert self.harness.log.end_offset == len(self.values)
 
     @rule(seed=st.integers(0, 2**32), lag=st.integers(0, 9))
     def power_cut(self, seed: int, lag: int) -> None:
-        safe = self.rig.log.recovery_point
-        self.disk = self.rig.files = self.disk.after_power_cut(Random(seed))
+        safe = self.harness.log.recovery_point
+        self.disk = self.harness.files = self.disk.after_power_cut(Random(seed))
         self.crash(lag)
-        assert self.rig.log.end_offset >= safe
-        self.resume(self.rig.log.end_offset)
+        assert self.harness.log.end_offset >= safe
+        self.resume(self.harness.log.end_offset)
 
     def crash(self, lag: int) -> None:
         """Start again; the checkpoint may be older than the recovery point, never newer."""
-        self.rig.recovery_point = max(0, self.rig.log.recovery_point - lag)
-        self.run(self.rig.crash(self.start))
+        self.harness.recovery_point = max(0, self.harness.log.recovery_point - lag)
+        self.run(self.harness.crash(self.start))
 
     def resume(self, end_offset: int) -> None:
         """The log is shorter: a new leader epoch and a new producer epoch go on from there."""
@@ -180,27 +180,27 @@ class LogMachine(RuleBasedStateMachine):
 
     @invariant()
     def holds_what_was_appended(self) -> None:
-        if not hasattr(self, "rig"):
+        if not hasattr(self, "harness"):
             return
-        data = read_all(self.rig.log)
-        held = [each for at, _ in iterate(data) for each in records(data, at)]
-        held = [each for each in held if each.offset >= self.start]
-        assert self.rig.log.start_offset == self.start
-        assert [each.offset for each in held] == list(range(self.start, len(self.values)))
-        assert [each.value for each in held] == self.values[self.start :]
+        data = read_all(self.harness.log)
+        held = [record for at, _ in iterate(data) for record in records(data, at)]
+        held = [piece for piece in held if piece.offset >= self.start]
+        assert self.harness.log.start_offset == self.start
+        assert [piece.offset for piece in held] == list(range(self.start, len(self.values)))
+        assert [piece.value for piece in held] == self.values[self.start :]
 
     @invariant()
     def finds_every_batch(self) -> None:
-        if not hasattr(self, "rig"):
+        if not hasattr(self, "harness"):
             return
-        log = self.rig.log
+        log = self.harness.log
         for offset in range(self.start, len(self.values), 3):
             data = log.read(offset, bytes_max=1, end=log.end_offset, at_least_one=True)
-            assert any(each.offset == offset for each in records(data))
+            assert any(record.offset == offset for record in records(data))
 
     @invariant()
     def knows_its_producer(self) -> None:
-        if not hasattr(self, "rig") or not self.sequence or self.start == len(self.values):
+        if not hasattr(self, "harness") or not self.sequence or self.start == len(self.values):
             return  # a start forgets the producers of a log without records, as Kafka's does
         gap = build_batch(
             [(None, b"x")],
@@ -210,7 +210,7 @@ class LogMachine(RuleBasedStateMachine):
             base_sequence=self.sequence + 1,
         )
         with pytest.raises(Refused) as refused:
-            self.rig.log.append(gap, leader_epoch=self.producer_epoch, is_client=True)
+            self.harness.log.append(gap, leader_epoch=self.producer_epoch, is_client=True)
         assert refused.value.code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
 
 

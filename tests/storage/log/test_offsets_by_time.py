@@ -12,7 +12,7 @@ from barnabas.broker.storage.log.log import Log
 from barnabas.broker.storage.log.log_reader import offsets_before
 from barnabas.protocol.errors import ErrorCode, Refused
 from barnabas.protocol.records.batch import Record, build_batch_of
-from tests.storage.rig import T0, Rig, batch
+from tests.storage.log_harness import T0, LogHarness, batch
 
 
 def timed(*times: int) -> bytearray:
@@ -22,74 +22,77 @@ def timed(*times: int) -> bytearray:
 
 
 @pytest.fixture
-def rig(tmp_path: Path) -> Rig:
+def harness(tmp_path: Path) -> LogHarness:
     """Three records of times 10, 30, 20 in one batch, then 25 and 40, then 35 in a new segment."""
-    rig = Rig(tmp_path / "t-0")
-    rig.append(timed(10, 30, 20))
-    rig.append(timed(25, 40))
-    rig.log.roll()
-    rig.append(timed(35))
-    return rig
+    harness = LogHarness(tmp_path / "t-0")
+    harness.append(timed(10, 30, 20))
+    harness.append(timed(25, 40))
+    harness.log.roll()
+    harness.append(timed(35))
+    return harness
 
 
-def test_the_first_record_at_a_time_or_later_is_found_inside_its_batch(rig: Rig) -> None:
-    found = {time: rig.log.offset_for_time(T0 + time, 6) for time in (0, 10, 15, 31, 40, 41)}
-    offsets = {time: each and (each.offset, each.timestamp - T0) for time, each in found.items()}
+def test_the_first_record_at_a_time_or_later_is_found_inside_its_batch(harness: LogHarness) -> None:
+    found = {time: harness.log.offset_for_time(T0 + time, 6) for time in (0, 10, 15, 31, 40, 41)}
+    offsets = {
+        time: expected and (expected.offset, expected.timestamp - T0)
+        for time, expected in found.items()
+    }
     assert offsets == {0: (0, 10), 10: (0, 10), 15: (1, 30), 31: (4, 40), 40: (4, 40), 41: None}
 
 
-def test_a_segment_without_records_hides_none_of_a_later_one(rig: Rig) -> None:
+def test_a_segment_without_records_hides_none_of_a_later_one(harness: LogHarness) -> None:
     """Compaction leaves such segments; the time of their file is later than that of any record."""
-    rig.log.roll()
-    rig.append(timed(50))
-    assert rig.log.segments.view.segments[1].size
-    rig.log.segments.view.segments[1].truncate(0)
-    found = rig.log.offset_for_time(T0 + 45, 7)
+    harness.log.roll()
+    harness.append(timed(50))
+    assert harness.log.segments.view.segments[1].size
+    harness.log.segments.view.segments[1].truncate(0)
+    found = harness.log.offset_for_time(T0 + 45, 7)
     assert found is not None
     assert found.offset == 6
 
 
-def test_a_record_at_the_bound_is_not_found(rig: Rig) -> None:
-    assert rig.log.offset_for_time(T0 + 35, 4) is None
-    assert rig.log.max_timestamp_offset(4) is None
+def test_a_record_at_the_bound_is_not_found(harness: LogHarness) -> None:
+    assert harness.log.offset_for_time(T0 + 35, 4) is None
+    assert harness.log.max_timestamp_offset(4) is None
 
 
-def test_a_record_below_the_log_start_is_not_found(rig: Rig) -> None:
-    rig.log.start_offset = 2
-    found = rig.log.offset_for_time(T0, 6)
+def test_a_record_below_the_log_start_is_not_found(harness: LogHarness) -> None:
+    harness.log.start_offset = 2
+    found = harness.log.offset_for_time(T0, 6)
     assert found is not None
     assert found.offset == 2
 
 
-def test_the_greatest_time_is_found_with_its_first_record(rig: Rig) -> None:
-    found = rig.log.max_timestamp_offset(6)
+def test_the_greatest_time_is_found_with_its_first_record(harness: LogHarness) -> None:
+    found = harness.log.max_timestamp_offset(6)
     assert found is not None
     assert (found.offset, found.timestamp, found.leader_epoch) == (4, T0 + 40, 0)
 
 
 def test_records_without_time_have_no_greatest(tmp_path: Path) -> None:
-    rig = Rig(tmp_path / "t-0")
-    assert rig.log.max_timestamp_offset(0) is None
-    rig.append(batch(time=-1))
-    assert rig.log.max_timestamp_offset(1) is None
+    harness = LogHarness(tmp_path / "t-0")
+    assert harness.log.max_timestamp_offset(0) is None
+    harness.append(batch(time=-1))
+    assert harness.log.max_timestamp_offset(1) is None
 
 
-@pytest.mark.parametrize("how", [Rig.restart, Rig.crash])
+@pytest.mark.parametrize("how", [LogHarness.restart, LogHarness.crash])
 async def test_times_are_found_alike_after_a_restart(
-    rig: Rig, how: Callable[[Rig], Awaitable[Log]]
+    harness: LogHarness, how: Callable[[LogHarness], Awaitable[Log]]
 ) -> None:
-    before = [rig.log.offset_for_time(T0 + time, 6) for time in range(45)]
-    newest = rig.log.max_timestamp_offset(6)
-    log = await how(rig)
+    before = [harness.log.offset_for_time(T0 + time, 6) for time in range(45)]
+    newest = harness.log.max_timestamp_offset(6)
+    log = await how(harness)
     assert [log.offset_for_time(T0 + time, 6) for time in range(45)] == before
     assert log.max_timestamp_offset(6) == newest
 
 
 def test_a_segment_whose_records_have_no_time_counts_by_its_file(tmp_path: Path) -> None:
-    rig = Rig(tmp_path / "t-0")
-    rig.append(batch(time=-1))
-    os.utime(rig.segment_file(0), (5, 5))
-    assert rig.log.segments.active.largest_timestamp == 5000
+    harness = LogHarness(tmp_path / "t-0")
+    harness.append(batch(time=-1))
+    os.utime(harness.segment_file(0), (5, 5))
+    assert harness.log.segments.active.largest_timestamp == 5000
 
 
 BOUNDS = [(0, 1000), (100, 2000), (200, 3000), (250, 4000)]
@@ -118,8 +121,10 @@ def test_version_0_knows_two_special_times() -> None:
     assert refused.value.code == ErrorCode.UNSUPPORTED_VERSION
 
 
-def test_segment_offsets_end_with_the_logs_end_unless_the_last_segment_is_empty(rig: Rig) -> None:
-    assert [offset for offset, _ in rig.log.segment_offsets()] == [0, 5, 6]
-    rig.log.roll()
-    assert [offset for offset, _ in rig.log.segment_offsets()] == [0, 5, 6]
-    assert rig.log.offsets_before(-1, 9, 5) == [5, 0]
+def test_segment_offsets_end_with_the_logs_end_unless_the_last_segment_is_empty(
+    harness: LogHarness,
+) -> None:
+    assert [offset for offset, _ in harness.log.segment_offsets()] == [0, 5, 6]
+    harness.log.roll()
+    assert [offset for offset, _ in harness.log.segment_offsets()] == [0, 5, 6]
+    assert harness.log.offsets_before(-1, 9, 5) == [5, 0]

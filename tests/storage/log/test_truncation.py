@@ -11,7 +11,7 @@ import pytest
 
 from barnabas.protocol.errors import ErrorCode, Refused
 from barnabas.protocol.records.batch import assign
-from tests.storage.rig import Rig, batch, offsets_of, read_all, spans_of
+from tests.storage.log_harness import LogHarness, batch, offsets_of, read_all, spans_of
 
 
 def fetched(*bases: int, count: int = 2, epoch: int = 0) -> bytes:
@@ -24,115 +24,117 @@ def fetched(*bases: int, count: int = 2, epoch: int = 0) -> bytes:
 
 
 @pytest.fixture
-def rig(tmp_path: Path) -> Rig:
+def harness(tmp_path: Path) -> LogHarness:
     """Ten batches of two records in five segments; from offset 10 on of epoch 1."""
-    rig = Rig(tmp_path / "t-0", segment_bytes=200, index_interval_bytes=50)
-    rig.log.append_as_follower(fetched(0, 2, 4, 6, 8))
-    rig.log.append_as_follower(fetched(10, 12, 14, 16, 18, epoch=1))
-    return rig
+    harness = LogHarness(tmp_path / "t-0", segment_bytes=200, index_interval_bytes=50)
+    harness.log.append_as_follower(fetched(0, 2, 4, 6, 8))
+    harness.log.append_as_follower(fetched(10, 12, 14, 16, 18, epoch=1))
+    return harness
 
 
-def test_a_follower_keeps_the_leaders_bytes(rig: Rig) -> None:
-    assert read_all(rig.log) == fetched(0, 2, 4, 6, 8) + fetched(10, 12, 14, 16, 18, epoch=1)
-    assert rig.log.epochs.pairs == [(0, 0), (1, 10)]
+def test_a_follower_keeps_the_leaders_bytes(harness: LogHarness) -> None:
+    assert read_all(harness.log) == fetched(0, 2, 4, 6, 8) + fetched(10, 12, 14, 16, 18, epoch=1)
+    assert harness.log.epochs.pairs == [(0, 0), (1, 10)]
 
 
-def test_a_follower_leaves_out_a_batch_that_is_cut(rig: Rig) -> None:
-    rig.log.append_as_follower(fetched(20, 22)[:-1])
-    assert rig.log.end_offset == 22
+def test_a_follower_leaves_out_a_batch_that_is_cut(harness: LogHarness) -> None:
+    harness.log.append_as_follower(fetched(20, 22)[:-1])
+    assert harness.log.end_offset == 22
 
 
-def test_a_follower_refuses_a_damaged_batch_and_keeps_those_before(rig: Rig) -> None:
+def test_a_follower_refuses_a_damaged_batch_and_keeps_those_before(harness: LogHarness) -> None:
     data = bytearray(fetched(20, 22))
     data[-1] ^= 1
     with pytest.raises(Refused) as refused:
-        rig.log.append_as_follower(bytes(data))
-    assert (refused.value.code, rig.log.end_offset) == (ErrorCode.CORRUPT_MESSAGE, 22)
+        harness.log.append_as_follower(bytes(data))
+    assert (refused.value.code, harness.log.end_offset) == (ErrorCode.CORRUPT_MESSAGE, 22)
 
 
-def test_a_follower_refuses_offsets_below_its_end(rig: Rig) -> None:
+def test_a_follower_refuses_offsets_below_its_end(harness: LogHarness) -> None:
     with pytest.raises(Refused) as refused:
-        rig.log.append_as_follower(fetched(18))
-    assert (refused.value.code, rig.log.end_offset) == (ErrorCode.INVALID_RECORD, 20)
+        harness.log.append_as_follower(fetched(18))
+    assert (refused.value.code, harness.log.end_offset) == (ErrorCode.INVALID_RECORD, 20)
 
 
 def test_an_empty_follower_begins_at_the_batch_that_holds_its_start(tmp_path: Path) -> None:
     # KAFKA-6975
-    rig = Rig(tmp_path / "t-0")
-    rig.log.truncate_fully(5)
-    rig.log.append_as_follower(fetched(3, count=4))
-    assert (rig.log.start_offset, rig.log.end_offset) == (5, 7)
-    assert spans_of(read_all(rig.log)) == [(3, 6)]
+    harness = LogHarness(tmp_path / "t-0")
+    harness.log.truncate_fully(5)
+    harness.log.append_as_follower(fetched(3, count=4))
+    assert (harness.log.start_offset, harness.log.end_offset) == (5, 7)
+    assert spans_of(read_all(harness.log)) == [(3, 6)]
 
 
 @pytest.mark.parametrize(
     ("offset", "end"), [(10, 10), (11, 10), (12, 12), (16, 16), (1, 0), (20, 20)]
 )
 async def test_truncation_drops_the_batch_that_holds_the_offset_and_all_after(
-    rig: Rig, offset: int, end: int
+    harness: LogHarness, offset: int, end: int
 ) -> None:
-    rig.log.truncate_to(offset)
-    assert rig.log.end_offset == end
-    assert offsets_of(read_all(rig.log)) == list(range(end))
-    assert offsets_of(read_all(await rig.crash())) == list(range(end))
+    harness.log.truncate_to(offset)
+    assert harness.log.end_offset == end
+    assert offsets_of(read_all(harness.log)) == list(range(end))
+    assert offsets_of(read_all(await harness.crash())) == list(range(end))
 
 
-def test_truncation_forgets_epochs_and_snapshots_above(rig: Rig) -> None:
-    rig.log.truncate_to(10)
-    assert rig.log.epochs.pairs == [(0, 0)]
-    assert rig.log.snapshots.offsets == (4, 8)
+def test_truncation_forgets_epochs_and_snapshots_above(harness: LogHarness) -> None:
+    harness.log.truncate_to(10)
+    assert harness.log.epochs.pairs == [(0, 0)]
+    assert harness.log.snapshots.offsets == (4, 8)
 
 
-async def test_truncation_lowers_the_recovery_point(rig: Rig) -> None:
-    await rig.log.flush()
-    assert rig.log.recovery_point == 20
-    rig.log.truncate_to(7)
-    assert rig.log.recovery_point == rig.log.end_offset == 6
+async def test_truncation_lowers_the_recovery_point(harness: LogHarness) -> None:
+    await harness.log.flush()
+    assert harness.log.recovery_point == 20
+    harness.log.truncate_to(7)
+    assert harness.log.recovery_point == harness.log.end_offset == 6
 
 
-def test_a_truncated_log_takes_other_batches_and_rebuilds_the_same(rig: Rig) -> None:
-    rig.log.truncate_to(9)
-    rig.log.append_as_follower(fetched(8, 10, 12, 14, epoch=2))
-    assert offsets_of(read_all(rig.log)) == list(range(16))
-    assert rig.log.epochs.pairs == [(0, 0), (2, 8)]
-    active = rig.log.segments.active.indexes
+def test_a_truncated_log_takes_other_batches_and_rebuilds_the_same(harness: LogHarness) -> None:
+    harness.log.truncate_to(9)
+    harness.log.append_as_follower(fetched(8, 10, 12, 14, epoch=2))
+    assert offsets_of(read_all(harness.log)) == list(range(16))
+    assert harness.log.epochs.pairs == [(0, 0), (2, 8)]
+    active = harness.log.segments.active.indexes
     before = active.offsets.to_bytes(), active.times.to_bytes()
-    rig.log.segments.active.rebuild_indexes()
+    harness.log.segments.active.rebuild_indexes()
     assert (active.offsets.to_bytes(), active.times.to_bytes()[: len(before[1])]) == before
 
 
-def test_files_are_renamed_before_they_are_unlinked_later(rig: Rig) -> None:
+def test_files_are_renamed_before_they_are_unlinked_later(harness: LogHarness) -> None:
     # KAFKA-12964: the same names come back at once
-    rig.log.truncate_to(9)
-    rig.log.append_as_follower(fetched(8, 10, 12, 14, 16, 18, epoch=2))
-    assert all(path.suffix == ".deleted" for path in rig.keeper.discarded)
-    for path in rig.keeper.discarded:
+    harness.log.truncate_to(9)
+    harness.log.append_as_follower(fetched(8, 10, 12, 14, 16, 18, epoch=2))
+    assert all(path.suffix == ".deleted" for path in harness.keeper.discarded)
+    for path in harness.keeper.discarded:
         path.unlink()
-    assert offsets_of(read_all(rig.log)) == list(range(20))
+    assert offsets_of(read_all(harness.log)) == list(range(20))
 
 
-def test_full_truncation_begins_anew_at_an_offset(rig: Rig) -> None:
-    rig.log.truncate_fully(8, start_offset=9)
-    log = rig.log
+def test_full_truncation_begins_anew_at_an_offset(harness: LogHarness) -> None:
+    harness.log.truncate_fully(8, start_offset=9)
+    log = harness.log
     assert (log.start_offset, log.end_offset) == (9, 8)
     assert (log.epochs.pairs, log.segments.view.bases) == ([], (8,))
-    rig.log.append_as_follower(fetched(8))
-    assert offsets_of(read_all(rig.log)) == [8, 9]
+    harness.log.append_as_follower(fetched(8))
+    assert offsets_of(read_all(harness.log)) == [8, 9]
 
 
-async def test_full_truncation_is_durable_after_the_flush_that_it_asks_for(rig: Rig) -> None:
-    point = rig.log.recovery_point
-    rig.keeper.flushes.clear()
-    rig.log.truncate_fully(50)
-    assert rig.log.recovery_point == point
-    assert rig.keeper.flushes == [rig.log]
-    await rig.log.flush()
-    assert rig.log.recovery_point == 50
+async def test_full_truncation_is_durable_after_the_flush_that_it_asks_for(
+    harness: LogHarness,
+) -> None:
+    point = harness.log.recovery_point
+    harness.keeper.flushes.clear()
+    harness.log.truncate_fully(50)
+    assert harness.log.recovery_point == point
+    assert harness.keeper.flushes == [harness.log]
+    await harness.log.flush()
+    assert harness.log.recovery_point == 50
 
 
 def test_truncation_below_the_first_segment_begins_anew(tmp_path: Path) -> None:
-    rig = Rig(tmp_path / "t-0")
-    rig.log.truncate_fully(50)
-    rig.log.append_as_follower(fetched(50))
-    rig.log.truncate_to(20)
-    assert (rig.log.start_offset, rig.log.end_offset) == (20, 20)
+    harness = LogHarness(tmp_path / "t-0")
+    harness.log.truncate_fully(50)
+    harness.log.append_as_follower(fetched(50))
+    harness.log.truncate_to(20)
+    assert (harness.log.start_offset, harness.log.end_offset) == (20, 20)

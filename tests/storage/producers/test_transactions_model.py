@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from barnabas.broker.storage.segment.transaction_index import AbortedTransaction
 from barnabas.protocol.records.control import Marker
+from tests.storage.log_harness import LogHarness
 from tests.storage.producers.transactional import Writing, aborted, aborted_on_disk
-from tests.storage.rig import Rig
 
 PRODUCERS = (5, 6, 7)
 
@@ -40,16 +40,18 @@ class Model:
         opened: dict[int, int] = {}
         ended: list[tuple[int, int]] = []
         entries: list[AbortedTransaction] = []
-        for each in self.batches:
-            if each.marker is None:
-                if each.producer >= 0:
-                    opened.setdefault(each.producer, each.offset)
-            elif each.producer in opened:
-                first = opened.pop(each.producer)
-                ended.append((first, each.offset))
-                if each.marker is Marker.ABORT:
-                    stable = min(opened.values(), default=each.end)
-                    entries.append(AbortedTransaction(each.producer, first, each.offset, stable))
+        for appended in self.batches:
+            if appended.marker is None:
+                if appended.producer >= 0:
+                    opened.setdefault(appended.producer, appended.offset)
+            elif appended.producer in opened:
+                first = opened.pop(appended.producer)
+                ended.append((first, appended.offset))
+                if appended.marker is Marker.ABORT:
+                    stable = min(opened.values(), default=appended.end)
+                    entries.append(
+                        AbortedTransaction(appended.producer, first, appended.offset, stable)
+                    )
         return opened, ended, entries
 
     def stable(self, mark: int) -> int:
@@ -75,13 +77,13 @@ class Run:
     """The steps of one example, each followed by a comparison."""
 
     def __init__(self, directory: Path) -> None:
-        self.rig = Rig(directory, segment_bytes=350, index_interval_bytes=100)
+        self.harness = LogHarness(directory, segment_bytes=350, index_interval_bytes=100)
         self.model = Model()
-        self.writing = Writing(self.rig)
+        self.writing = Writing(self.harness)
         self.epochs = dict.fromkeys(PRODUCERS, 0)
 
     async def step(self, what: str, producer: int, count: int) -> None:
-        log = self.rig.log
+        log = self.harness.log
         offset, marker = log.end_offset, None
         match what:
             case "send":
@@ -95,28 +97,30 @@ class Run:
                 await self.truncate(count)
             case "flush":
                 await log.flush()
-                self.rig.recovery_point = log.recovery_point
-                assert aborted_on_disk(self.rig) == aborted(log)
+                self.harness.recovery_point = log.recovery_point
+                assert aborted_on_disk(self.harness) == aborted(log)
             case "crash":
-                await self.rig.crash()
+                await self.harness.crash()
             case _:
-                await self.rig.restart()
-        if self.rig.log.end_offset > offset and what not in ("crash", "restart"):
-            self.model.batches.append(Written(offset, self.rig.log.end_offset, producer, marker))
+                await self.harness.restart()
+        if self.harness.log.end_offset > offset and what not in ("crash", "restart"):
+            self.model.batches.append(
+                Written(offset, self.harness.log.end_offset, producer, marker)
+            )
 
     async def truncate(self, count: int) -> None:
         """Drop the last batches; producers go on with a new epoch, for the old one's are gone."""
         kept = self.model.batches[:-count]
-        self.rig.log.truncate_to(kept[-1].end if kept else 0)
-        for path in self.rig.keeper.discarded:
+        self.harness.log.truncate_to(kept[-1].end if kept else 0)
+        for path in self.harness.keeper.discarded:
             path.unlink(missing_ok=True)
-        self.rig.recovery_point = self.rig.log.recovery_point
+        self.harness.recovery_point = self.harness.log.recovery_point
         self.model.batches = kept
-        self.writing = Writing(self.rig)
+        self.writing = Writing(self.harness)
         self.epochs = {producer: epoch + 1 for producer, epoch in self.epochs.items()}
 
     def compare(self) -> None:
-        log = self.rig.log
+        log = self.harness.log
         assert aborted(log) == self.model.transactions()[2]
         assert log.last_stable_offset(log.end_offset) == self.model.stable(log.end_offset)
 
@@ -131,7 +135,7 @@ def test_open_and_aborted_transactions_are_those_of_a_plain_list(
         for step in steps:
             await example.step(*step)
             example.compare()
-        example.rig.log.retire()
+        example.harness.log.retire()
 
     with tempfile.TemporaryDirectory() as directory:
         asyncio.run(run(Path(directory) / "t-0"))

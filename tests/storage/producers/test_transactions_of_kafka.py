@@ -13,7 +13,7 @@ from barnabas.broker.storage.log.log import Log
 from barnabas.protocol.records.batch import is_control, iterate, producer_id, records
 from barnabas.protocol.records.batch import is_transactional as is_in_transaction
 from tests.records.vectors import GOLDEN
-from tests.storage.rig import manager
+from tests.storage.log_harness import manager
 from tests.storage.simulated import in_simulated_time
 
 TOPICS = json.loads((GOLDEN / "kafka-data.json").read_text())["topics"]
@@ -33,7 +33,8 @@ def committed(log: Log, bytes_max: int) -> list[tuple[int, str]]:
     offset, end = log.start_offset, log.last_stable_offset(log.end_offset)
     while data := log.read(offset, bytes_max=bytes_max, end=end, at_least_one=True):
         waiting = {
-            (each.first_offset, each.producer_id) for each in log.aborted_in(offset, len(data))
+            (transaction.first_offset, transaction.producer_id)
+            for transaction in log.aborted_in(offset, len(data))
         }
         aborting: set[int] = set()
         for position, _ in iterate(data):

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections import defaultdict
 
-from barnabas.broker.storage.log.log import Appended, Log
+from barnabas.broker.storage.log.log import Log, LogAppendInfo
 from barnabas.broker.storage.segment.transaction_index import AbortedTransaction, parse_aborted
 from barnabas.protocol.records.batch import build_batch
 from barnabas.protocol.records.control import Marker, encode_marker
-from tests.storage.rig import T0, Rig, batch
+from tests.storage.log_harness import T0, LogHarness, batch
 
 
 def marker_of(
@@ -28,15 +28,15 @@ def marker_of(
 class Writing:
     """Producers that count their sequence numbers."""
 
-    def __init__(self, rig: Rig) -> None:
-        self.rig = rig
+    def __init__(self, harness: LogHarness) -> None:
+        self.harness = harness
         self._sequences: dict[int, int] = defaultdict(int)
 
-    def send(self, producer: int, count: int = 1, *, epoch: int = 0) -> Appended:
+    def send(self, producer: int, count: int = 1, *, epoch: int = 0) -> LogAppendInfo:
         """Records in the transaction of ``producer``, which begins with them if none is open."""
         sequence = self._sequences[producer]
         self._sequences[producer] += count
-        return self.rig.append(
+        return self.harness.append(
             batch(
                 count,
                 producer_id=producer,
@@ -46,29 +46,33 @@ class Writing:
             )
         )
 
-    def plain(self, count: int = 1) -> Appended:
+    def plain(self, count: int = 1) -> LogAppendInfo:
         """Records of nobody in particular."""
-        return self.rig.append(batch(count))
+        return self.harness.append(batch(count))
 
-    def end(self, producer: int, marker: Marker, **fields: int) -> Appended:
+    def end(self, producer: int, marker: Marker, **fields: int) -> LogAppendInfo:
         """The coordinator's word on the transaction."""
-        return self.rig.append(marker_of(producer, marker, **fields), is_client=False)
+        return self.harness.append(marker_of(producer, marker, **fields), is_client=False)
 
-    def abort(self, producer: int, **fields: int) -> Appended:
+    def abort(self, producer: int, **fields: int) -> LogAppendInfo:
         """Nobody may see its records."""
         return self.end(producer, Marker.ABORT, **fields)
 
-    def commit(self, producer: int, **fields: int) -> Appended:
+    def commit(self, producer: int, **fields: int) -> LogAppendInfo:
         """All may see them."""
         return self.end(producer, Marker.COMMIT, **fields)
 
 
 def aborted(log: Log) -> list[AbortedTransaction]:
     """Every entry of every transaction index, as memory has them."""
-    return [each for segment in log.segments.view.segments for each in segment.indexes.transactions]
+    return [
+        transaction
+        for segment in log.segments.view.segments
+        for transaction in segment.indexes.transactions
+    ]
 
 
-def aborted_on_disk(rig: Rig) -> list[AbortedTransaction]:
+def aborted_on_disk(harness: LogHarness) -> list[AbortedTransaction]:
     """The same, as the files have them."""
-    paths = sorted(rig.directory.glob("*.txnindex"))
-    return [each for path in paths for each in parse_aborted(path.read_bytes())]
+    paths = sorted(harness.directory.glob("*.txnindex"))
+    return [transaction for path in paths for transaction in parse_aborted(path.read_bytes())]

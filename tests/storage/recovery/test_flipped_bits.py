@@ -24,13 +24,13 @@ from barnabas.broker.storage.files import DiskFiles, StorageError
 from barnabas.broker.storage.log.log import Log
 from barnabas.broker.storage.log_manager import LogManager
 from barnabas.broker.storage.recovery.damage import damaged_parts
-from barnabas.broker.storage.recovery.damage_inspection import Inspection
+from barnabas.broker.storage.recovery.damage_inspection import DamageInspection
 from barnabas.protocol.errors import ErrorCode, Refused
 from barnabas.protocol.records import batch
 from barnabas.protocol.records.batch import build_batch
 from barnabas.protocol.settings import ConfigError
+from tests.storage.log_harness import T0, LogHarness, manager, running
 from tests.storage.producers.transactional import Writing, aborted
-from tests.storage.rig import T0, Rig, manager, running
 from tests.storage.simulated import in_simulated_time
 
 TOPIC_ID = bytes(range(16))
@@ -66,8 +66,8 @@ async def filled(data: Path) -> None:
 
 
 def files_of(data: Path, kind: str) -> list[Path]:
-    found = sorted((data / "t-0").iterdir()) + sorted(each for each in data.iterdir())
-    return [each for each in found if each.is_file() and each.name.endswith(kind)]
+    found = sorted((data / "t-0").iterdir()) + sorted(path for path in data.iterdir())
+    return [outcome for outcome in found if outcome.is_file() and outcome.name.endswith(kind)]
 
 
 def flip(path: Path, place: int, bit: int) -> None:
@@ -104,10 +104,10 @@ async def judge(logs: LogManager, caplog: pytest.LogCaptureFixture, path: Path) 
     log = logs.get("t", 0)
     assert log is not None
     found, _ = read_all(log)
-    await Inspection(log._files).inspect(log)
+    await DamageInspection(log._files).inspect(log)
     again, still_refused = read_all(log)
-    for each in (found, again):
-        assert all(each[offset] == value(offset) for offset in each)
+    for outcome in (found, again):
+        assert all(outcome[offset] == value(offset) for offset in outcome)
     assert {*again, *still_refused} >= set(range(COUNT))
     assert len(still_refused) <= 2, "more than the damaged batch"
     if still_refused and list(damaged_parts(log)):
@@ -172,10 +172,10 @@ async def test_a_missing_segment_in_the_middle_is_told_at_the_start(
     await filled(tmp_path)
     if not is_clean:
         (tmp_path / ".kafka_cleanshutdown").unlink()
-    bases = [int(each.stem) for each in files_of(tmp_path, ".log")]
-    for each in files_of(tmp_path, ""):
-        if each.name.startswith(f"{bases[1]:020d}."):
-            each.unlink()
+    bases = [int(file.stem) for file in files_of(tmp_path, ".log")]
+    for file in files_of(tmp_path, ""):
+        if file.name.startswith(f"{bases[1]:020d}."):
+            file.unlink()
     async with running(small(tmp_path)) as logs:
         log = logs.get("t", 0)
         assert log is not None
@@ -188,7 +188,7 @@ async def test_holes_that_compaction_leaves_are_not_told_unless_an_index_is_left
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     await filled(tmp_path)
-    bases = [int(each.stem) for each in files_of(tmp_path, ".log")]
+    bases = [int(file.stem) for file in files_of(tmp_path, ".log")]
     (tmp_path / "t-0" / f"{bases[1]:020d}.log").unlink()
     async with running(small(tmp_path, cleanup_policy="compact")):
         assert f"offsets={bases[1]}..{bases[2] - 1}" in caplog.text
@@ -202,8 +202,8 @@ async def test_holes_that_compaction_leaves_are_not_told_unless_an_index_is_left
 async def test_no_flipped_bit_in_a_transaction_index_shows_or_hides_a_transaction(
     tmp_path: Path, is_clean: bool
 ) -> None:
-    rig = Rig(tmp_path / "t-0", segment_bytes=900)
-    writing = Writing(rig)
+    harness = LogHarness(tmp_path / "t-0", segment_bytes=900)
+    writing = Writing(harness)
     for round_ in range(6):
         for producer in (1, 2):
             writing.send(producer, 2)
@@ -212,18 +212,18 @@ async def test_no_flipped_bit_in_a_transaction_index_shows_or_hides_a_transactio
         writing.send(1)
         writing.abort(2)
         writing.abort(1)
-    await rig.log.close()
-    rig.recovery_point = rig.log.end_offset
-    said = aborted(rig.log)
-    paths = sorted(rig.directory.glob("*.txnindex"))
+    await harness.log.close()
+    harness.recovery_point = harness.log.end_offset
+    said = aborted(harness.log)
+    paths = sorted(harness.directory.glob("*.txnindex"))
     assert len(paths) > 2
     for path in paths[-1:]:
         whole = path.read_bytes()
         for place in range(len(whole)):
             flip(path, place, place % 8)
-            await rig.reload(is_clean=is_clean)
-            assert aborted(rig.log) == said, f"{path} byte {place}"
-            await rig.log.flush()
+            await harness.reload(is_clean=is_clean)
+            assert aborted(harness.log) == said, f"{path} byte {place}"
+            await harness.log.flush()
             assert path.read_bytes() == whole, "not mended on disk"
 
 

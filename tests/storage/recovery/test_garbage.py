@@ -18,7 +18,7 @@ from barnabas.broker.storage.log.log import Log
 from barnabas.broker.storage.log_manager import LogManager
 from barnabas.protocol.errors import ErrorCode, Refused
 from barnabas.protocol.records.batch import build_batch, records
-from tests.storage.rig import T0, manager, offsets_of, read_all
+from tests.storage.log_harness import T0, manager, offsets_of, read_all
 from tests.storage.simulated import in_simulated_time
 
 OVERRIDES: dict[str, Any] = {"segment_bytes": 1200, "index_interval_bytes": 200}
@@ -54,7 +54,7 @@ NODE_FILES = [
 def write(log: Log, first: int, count: int) -> None:
     for offset in range(first, first + count, 2):
         batch = build_batch(
-            [(b"key", b"%d" % each + bytes(100)) for each in (offset, offset + 1)],
+            [(b"key", b"%d" % wanted + bytes(100)) for wanted in (offset, offset + 1)],
             timestamp_ms=T0 + offset,
             producer_id=7,
             producer_epoch=0,
@@ -80,8 +80,8 @@ async def written(home: Path, *, is_clean: bool) -> tuple[Path, Path]:
     else:
         await log.flush()
         await logs.write_recovery_points()
-        for each in logs.logs():
-            each.retire()
+        for partition_log in logs.logs():
+            partition_log.retire()
         logs.directories[0].close()
     return directory, old
 

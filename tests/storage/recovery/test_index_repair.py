@@ -13,7 +13,7 @@ from barnabas.broker.storage.log_manager import LogManager
 from barnabas.broker.storage.segment import segment as segments
 from barnabas.broker.storage.segment.offset_index import OffsetIndex
 from barnabas.protocol.errors import ErrorCode, Refused
-from tests.storage.rig import Rig, batch, manager, offsets_of, read_all, running
+from tests.storage.log_harness import LogHarness, batch, manager, offsets_of, read_all, running
 from tests.storage.simulated import in_simulated_time
 
 
@@ -35,80 +35,80 @@ def lies(size: int) -> bytes:
 
 
 @pytest.fixture
-async def rig(tmp_path: Path) -> Rig:
+async def harness(tmp_path: Path) -> LogHarness:
     """Two segments of twenty records; the index of the first is bad from offset 12 on."""
-    rig = Rig(tmp_path / "t-0", index_interval_bytes=100)
+    harness = LogHarness(tmp_path / "t-0", index_interval_bytes=100)
     for _ in range(20):
-        rig.append()
-    rig.log.roll()
+        harness.append()
+    harness.log.roll()
     for _ in range(20):
-        rig.append()
-    await rig.log.close()
-    rig.segment_file(0, ".index").write_bytes(lies(len(batch())))
-    await rig.reload(is_clean=True)
-    return rig
+        harness.append()
+    await harness.log.close()
+    harness.segment_file(0, ".index").write_bytes(lies(len(batch())))
+    await harness.reload(is_clean=True)
+    return harness
 
 
 def read(log: Log, offset: int) -> list[int]:
     return offsets_of(log.read(offset, bytes_max=1, end=log.end_offset, at_least_one=True))
 
 
-def test_a_reader_is_told_to_come_back_and_the_repair_is_asked_for(rig: Rig) -> None:
+def test_a_reader_is_told_to_come_back_and_the_repair_is_asked_for(harness: LogHarness) -> None:
     for _ in range(2):
         with pytest.raises(Refused) as refused:
-            read(rig.log, 12)
+            read(harness.log, 12)
         assert refused.value.code == ErrorCode.KAFKA_STORAGE_ERROR
-    assert set(rig.keeper.repairs) == {rig.log.segments.view.segments[0]}
-    assert not rig.log.is_offline
-    assert read(rig.log, 25) == [25]
+    assert set(harness.keeper.repairs) == {harness.log.segments.view.segments[0]}
+    assert not harness.log.is_offline
+    assert read(harness.log, 25) == [25]
 
 
-def test_after_the_repair_every_offset_is_found(rig: Rig) -> None:
+def test_after_the_repair_every_offset_is_found(harness: LogHarness) -> None:
     with pytest.raises(Refused):
-        read(rig.log, 12)
-    assert at_once(rig.keeper.repairs[0].repair())
-    assert [read(rig.log, offset) for offset in range(40)] == [[offset] for offset in range(40)]
+        read(harness.log, 12)
+    assert at_once(harness.keeper.repairs[0].repair())
+    assert [read(harness.log, offset) for offset in range(40)] == [[offset] for offset in range(40)]
 
 
-def test_what_is_appended_during_the_repair_is_found_too(rig: Rig) -> None:
-    active = rig.log.segments.active
+def test_what_is_appended_during_the_repair_is_found_too(harness: LogHarness) -> None:
+    active = harness.log.segments.active
     repair = active.repair()
     next(repair)
     for _ in range(20):
-        rig.append()
+        harness.append()
     assert at_once(repair)
-    assert [read(rig.log, offset) for offset in range(20, 60)] == [[o] for o in range(20, 60)]
+    assert [read(harness.log, offset) for offset in range(20, 60)] == [[o] for o in range(20, 60)]
 
 
-def test_a_repair_gives_up_when_the_segment_is_truncated(rig: Rig) -> None:
-    repair = rig.log.segments.active.repair()
+def test_a_repair_gives_up_when_the_segment_is_truncated(harness: LogHarness) -> None:
+    repair = harness.log.segments.active.repair()
     next(repair)
-    rig.log.truncate_to(30)
+    harness.log.truncate_to(30)
     assert not at_once(repair)
-    assert read(rig.log, 29) == [29]
+    assert read(harness.log, 29) == [29]
 
 
-def test_a_follower_truncates_at_once_whatever_the_index_says(rig: Rig) -> None:
-    rig.log.truncate_to(14)
-    assert offsets_of(read_all(rig.log)) == list(range(14))
+def test_a_follower_truncates_at_once_whatever_the_index_says(harness: LogHarness) -> None:
+    harness.log.truncate_to(14)
+    assert offsets_of(read_all(harness.log)) == list(range(14))
 
 
-def test_a_bad_entry_does_not_spoil_a_read_of_many_batches(rig: Rig) -> None:
+def test_a_bad_entry_does_not_spoil_a_read_of_many_batches(harness: LogHarness) -> None:
     size = len(batch())
-    data = rig.log.read(10, bytes_max=6 * size, end=40, at_least_one=True)
+    data = harness.log.read(10, bytes_max=6 * size, end=40, at_least_one=True)
     assert offsets_of(data) == list(range(10, 16))
 
 
-async def test_an_index_that_is_not_even_plausible_is_repaired_alike(rig: Rig) -> None:
-    await rig.log.close()
+async def test_an_index_that_is_not_even_plausible_is_repaired_alike(harness: LogHarness) -> None:
+    await harness.log.close()
     index = OffsetIndex()
     index.add(19, 19 * len(batch()))
-    rig.segment_file(0, ".index").write_bytes(bytes(16) + index.to_bytes())
-    await rig.reload(is_clean=True)
+    harness.segment_file(0, ".index").write_bytes(bytes(16) + index.to_bytes())
+    await harness.reload(is_clean=True)
     with pytest.raises(Refused):
-        read(rig.log, 5)
-    assert at_once(rig.keeper.repairs[0].repair())
-    assert read(rig.log, 5) == [5]
+        read(harness.log, 5)
+    assert at_once(harness.keeper.repairs[0].repair())
+    assert read(harness.log, 5) == [5]
 
 
 async def with_bad_index(tmp_path: Path) -> LogManager:

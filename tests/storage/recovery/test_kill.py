@@ -9,14 +9,14 @@ from random import Random
 
 import pytest
 
-from tests.storage.rig import batch, manager, offsets_of, read_all
+from tests.storage.log_harness import batch, manager, offsets_of, read_all
 from tests.storage.simulated import in_simulated_time
 
 ROOT = Path(__file__).parents[3]
 WRITER = """
 import asyncio, sys
 from pathlib import Path
-from tests.storage.rig import batch, manager, running
+from tests.storage.log_harness import batch, manager, running
 
 async def main():
     async with running(manager([Path(sys.argv[1])], segment_bytes=3000)) as logs:

@@ -11,7 +11,7 @@ from barnabas.protocol.records.batch import assign, build_batch
 from barnabas.protocol.records.message_set import encode_messages
 from barnabas.protocol.records.record import Record
 from tests.sim.simulated_files import SimulatedFiles
-from tests.storage.rig import T0, Rig, offsets_of, read_all
+from tests.storage.log_harness import T0, LogHarness, offsets_of, read_all
 from tests.storage.simulated import in_simulated_time
 from tests.storage.stopping_files import Died, StoppingFiles, copied, cut
 
@@ -25,18 +25,18 @@ def batch_at(offset: int) -> bytes:
     return bytes(built)
 
 
-def written(disk: SimulatedFiles, offsets: list[int], after: list[int], rest: bytes) -> Rig:
+def written(disk: SimulatedFiles, offsets: list[int], after: list[int], rest: bytes) -> LogHarness:
     """A log of one segment with ``offsets`` that old cleaners made, and perhaps a later one."""
-    rig = Rig(DIRECTORY, disk, index_interval_bytes=0, cleanup_policy="compact")
-    rig.log.retire()
+    harness = LogHarness(DIRECTORY, disk, index_interval_bytes=0, cleanup_policy="compact")
+    harness.log.retire()
     for base, held, tail in ((0, offsets, rest), (after[0] if after else -1, after, b"")):
         if held:
             file = disk.open_append(DIRECTORY / f"{base:020d}.log")
             file.append(b"".join(map(batch_at, held)) + tail)
             file.sync_now()
     disk.sync_directory(DIRECTORY)
-    rig.recovery_point = after[0] if after else 0
-    return rig
+    harness.recovery_point = after[0] if after else 0
+    return harness
 
 
 @pytest.mark.parametrize("is_clean", [True, False])
@@ -49,23 +49,23 @@ def test_such_a_segment_is_split_and_every_record_found(is_clean: bool, after: l
 async def check_split(is_clean: bool, after: list[int]) -> None:
     offsets = [0, 7, FAR, FAR + 7, 2 * FAR + 1]
     disk = SimulatedFiles(lambda: T0)
-    rig = written(disk, offsets, after, b"")
-    log = await rig.reload(is_clean=is_clean)
+    harness = written(disk, offsets, after, b"")
+    log = await harness.reload(is_clean=is_clean)
     assert list(log.segments.view.bases) == [0, FAR, 2 * FAR + 1, *after[:1]]
     assert offsets_of(read_all(log)) == offsets + after
     for offset in offsets + after:
         data = log.read(offset, bytes_max=1, end=log.end_offset, at_least_one=True)
         assert offsets_of(data) == [offset]
     assert [name for name in disk.list_directory(DIRECTORY) if "." in name[21:25]] == []
-    rig.append()
-    log = await rig.restart()
+    harness.append()
+    log = await harness.restart()
     assert len(offsets_of(read_all(log))) == len(offsets + after) + 1
 
 
 @in_simulated_time
 async def test_a_damaged_tail_is_still_cut_after_the_split() -> None:
-    rig = written(SimulatedFiles(lambda: T0), [0, FAR], [], b"\0" * 100)
-    log = await rig.reload(is_clean=False)
+    harness = written(SimulatedFiles(lambda: T0), [0, FAR], [], b"\0" * 100)
+    log = await harness.reload(is_clean=False)
     assert log.end_offset == FAR + 1
     assert offsets_of(read_all(log)) == [0, FAR]
 
@@ -73,10 +73,10 @@ async def test_a_damaged_tail_is_still_cut_after_the_split() -> None:
 @in_simulated_time
 async def test_a_wrapper_of_an_older_format_is_split_off_at_its_first_message() -> None:
     disk = SimulatedFiles(lambda: T0)
-    rig = written(disk, [0], [], b"")
+    harness = written(disk, [0], [], b"")
     records = [Record(FAR - 1, T0, b"k", b"1"), Record(FAR + 3, T0, b"k", b"2")]
     disk.open_append(DIRECTORY / f"{0:020d}.log").append(encode_messages(records, 1, codec=1))
-    log = await rig.reload(is_clean=False)
+    log = await harness.reload(is_clean=False)
     assert list(log.segments.view.bases) == [0, FAR - 1]
     assert offsets_of(read_all(log)) == [0, FAR - 1, FAR + 3]
 
@@ -91,15 +91,15 @@ async def check_interrupted(is_power_cut: bool) -> None:
     step, is_over = 0, False
     while not is_over:
         disk = StoppingFiles(lambda: T0)
-        rig = written(disk, [0, FAR, 2 * FAR + 1], [], b"")
+        harness = written(disk, [0, FAR, 2 * FAR + 1], [], b"")
         disk.arm(step)
         try:
-            await rig.reload(is_clean=False)
+            await harness.reload(is_clean=False)
             is_over = True
         except Died:
             step += 1
         disk.is_dead = True
-        rig.files = cut(disk, step) if is_power_cut else copied(disk)
-        log = await rig.reload(is_clean=False)
+        harness.files = cut(disk, step) if is_power_cut else copied(disk)
+        log = await harness.reload(is_clean=False)
         assert offsets_of(read_all(log)) == [0, FAR, 2 * FAR + 1]
     assert step > 10

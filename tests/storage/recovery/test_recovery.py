@@ -12,97 +12,101 @@ import pytest
 from barnabas.broker.storage.segment.segment_indexes import OFFSETS_MAX
 from barnabas.protocol.records.batch import assign
 from tests.records.vectors import RECOVERED, VECTORS, of
-from tests.storage.rig import T0, Rig, batch, offsets_of, read_all, spans_of
+from tests.storage.log_harness import T0, LogHarness, batch, offsets_of, read_all, spans_of
 
 
 @pytest.fixture
-def rig(tmp_path: Path) -> Rig:
+def harness(tmp_path: Path) -> LogHarness:
     """Five segments of two batches of two records each."""
-    rig = Rig(tmp_path / "t-0", segment_bytes=200, index_interval_bytes=50)
+    harness = LogHarness(tmp_path / "t-0", segment_bytes=200, index_interval_bytes=50)
     for _ in range(10):
-        rig.append(batch(2, size=100))
-    assert len(rig.log.segments.view.bases) == 5
-    return rig
+        harness.append(batch(2, size=100))
+    assert len(harness.log.segments.view.bases) == 5
+    return harness
 
 
-def damage(rig: Rig, base: int, position: int) -> None:
-    path = rig.segment_file(base)
+def damage(harness: LogHarness, base: int, position: int) -> None:
+    path = harness.segment_file(base)
     data = bytearray(path.read_bytes())
     data[position] ^= 0x55
     path.write_bytes(data)
 
 
-def stems(rig: Rig, suffix: str) -> list[int]:
-    return sorted(int(path.stem) for path in rig.directory.glob(f"*{suffix}"))
+def stems(harness: LogHarness, suffix: str) -> list[int]:
+    return sorted(int(path.stem) for path in harness.directory.glob(f"*{suffix}"))
 
 
-async def test_recovery_cuts_the_log_at_the_first_torn_batch(rig: Rig) -> None:
-    path = rig.segment_file(16)
+async def test_recovery_cuts_the_log_at_the_first_torn_batch(harness: LogHarness) -> None:
+    path = harness.segment_file(16)
     path.write_bytes(path.read_bytes()[:-5])
-    log = await rig.crash()
+    log = await harness.crash()
     assert (log.end_offset, path.stat().st_size) == (18, 100)
     assert offsets_of(read_all(log)) == list(range(18))
-    assert rig.append(count=2).base_offset == 18
+    assert harness.append(count=2).base_offset == 18
 
 
 @pytest.mark.parametrize("block", ["zeros", "random", "stale"])
-async def test_recovery_cuts_a_block_of_nonsense_that_a_crash_added(rig: Rig, block: str) -> None:
-    path = rig.segment_file(16)
+async def test_recovery_cuts_a_block_of_nonsense_that_a_crash_added(
+    harness: LogHarness, block: str
+) -> None:
+    path = harness.segment_file(16)
     good = path.read_bytes()
     added = {"zeros": bytes(512), "random": bytes(range(1, 200)), "stale": good[:100]}[block]
     path.write_bytes(good + added)
-    log = await rig.crash()
+    log = await harness.crash()
     assert (log.end_offset, path.read_bytes()) == (20, good)
 
 
 @pytest.mark.parametrize("name", RECOVERED)
 async def test_recovery_keeps_of_a_golden_file_what_is_good(tmp_path: Path, name: str) -> None:
-    rig = Rig(tmp_path / "t-0")
-    rig.segment_file(0).write_bytes(of(name))
-    rig.recovery_point = None
-    log = await rig.crash()
+    harness = LogHarness(tmp_path / "t-0")
+    harness.segment_file(0).write_bytes(of(name))
+    harness.recovery_point = None
+    log = await harness.crash()
     kept = VECTORS[name]["expect"]["recovery_keeps_bytes"]
-    assert rig.segment_file(0).read_bytes() == of(name)[:kept]
+    assert harness.segment_file(0).read_bytes() == of(name)[:kept]
     assert log.segments.active.size == kept
 
 
-async def test_recovery_removes_the_segments_behind_the_damage(rig: Rig) -> None:
-    damage(rig, 8, 150)
-    log = await rig.crash()
+async def test_recovery_removes_the_segments_behind_the_damage(harness: LogHarness) -> None:
+    damage(harness, 8, 150)
+    log = await harness.crash()
     assert log.end_offset == 10
-    assert (stems(rig, ".log"), stems(rig, ".snapshot")) == ([0, 4, 8], [4, 8, 10])
+    assert (stems(harness, ".log"), stems(harness, ".snapshot")) == ([0, 4, 8], [4, 8, 10])
     assert offsets_of(read_all(log)) == list(range(10))
 
 
-async def test_damage_below_the_recovery_point_is_not_looked_for(rig: Rig) -> None:
-    await rig.log.flush()
-    rig.recovery_point = rig.log.recovery_point
-    damage(rig, 4, 150)
-    log = await rig.crash()
-    assert (log.end_offset, stems(rig, ".log")) == (20, [0, 4, 8, 12, 16])
+async def test_damage_below_the_recovery_point_is_not_looked_for(harness: LogHarness) -> None:
+    await harness.log.flush()
+    harness.recovery_point = harness.log.recovery_point
+    damage(harness, 4, 150)
+    log = await harness.crash()
+    assert (log.end_offset, stems(harness, ".log")) == (20, [0, 4, 8, 12, 16])
 
 
-async def test_recovery_begins_with_the_segment_that_holds_the_recovery_point(rig: Rig) -> None:
-    await rig.log.flush()
-    rig.recovery_point = 9
-    damage(rig, 4, 150)
-    damage(rig, 8, 150)
-    assert (await rig.crash()).end_offset == 10
+async def test_recovery_begins_with_the_segment_that_holds_the_recovery_point(
+    harness: LogHarness,
+) -> None:
+    await harness.log.flush()
+    harness.recovery_point = 9
+    damage(harness, 4, 150)
+    damage(harness, 8, 150)
+    assert (await harness.crash()).end_offset == 10
 
 
 @pytest.fixture
-async def long_rig(tmp_path: Path) -> Rig:
+async def long_rig(tmp_path: Path) -> LogHarness:
     """Forty batches in one segment, the first twenty flushed, an index entry for each second."""
-    rig = Rig(tmp_path / "t-0", index_interval_bytes=150)
+    harness = LogHarness(tmp_path / "t-0", index_interval_bytes=150)
     for number in range(40):
-        rig.append(batch(size=100, time=T0 + number))
+        harness.append(batch(size=100, time=T0 + number))
         if number == 19:
-            await rig.log.flush()
-    rig.recovery_point = rig.log.recovery_point
-    return rig
+            await harness.log.flush()
+    harness.recovery_point = harness.log.recovery_point
+    return harness
 
 
-async def test_recovery_begins_at_the_recovery_point_inside_a_segment(long_rig: Rig) -> None:
+async def test_recovery_begins_at_the_recovery_point_inside_a_segment(long_rig: LogHarness) -> None:
     damage(long_rig, 0, 550)
     damage(long_rig, 0, 3050)
     log = await long_rig.crash()
@@ -110,7 +114,7 @@ async def test_recovery_begins_at_the_recovery_point_inside_a_segment(long_rig: 
 
 
 async def test_a_recovery_from_the_middle_makes_the_indexes_of_an_undisturbed_log(
-    long_rig: Rig,
+    long_rig: LogHarness,
 ) -> None:
     indexes = long_rig.log.segments.active.indexes
     indexes.finish()
@@ -120,7 +124,7 @@ async def test_a_recovery_from_the_middle_makes_the_indexes_of_an_undisturbed_lo
     assert (indexes.first_timestamp, indexes.max_timestamp) == (T0, T0 + 39)
 
 
-async def test_index_entries_above_the_recovery_point_are_made_anew(long_rig: Rig) -> None:
+async def test_index_entries_above_the_recovery_point_are_made_anew(long_rig: LogHarness) -> None:
     await long_rig.log.flush()
     damage(long_rig, 0, 2550)
     log = await long_rig.crash()
@@ -131,7 +135,7 @@ async def test_index_entries_above_the_recovery_point_are_made_anew(long_rig: Ri
 
 @pytest.mark.parametrize("point", [7, 39, 41, 2**40])
 async def test_a_recovery_point_that_the_files_do_not_bear_out_trusts_nothing(
-    long_rig: Rig, point: int
+    long_rig: LogHarness, point: int
 ) -> None:
     long_rig.recovery_point = point
     path = long_rig.segment_file(0)
@@ -143,160 +147,160 @@ async def test_a_recovery_point_that_the_files_do_not_bear_out_trusts_nothing(
     assert rig_reads(long_rig) == list(range(35))
 
 
-def rig_reads(rig: Rig) -> list[int]:
-    return offsets_of(read_all(rig.log))
+def rig_reads(harness: LogHarness) -> list[int]:
+    return offsets_of(read_all(harness.log))
 
 
-async def test_nothing_is_verified_after_a_clean_stop(rig: Rig) -> None:
-    await rig.log.close()
-    damage(rig, 4, 150)
-    log = await rig.reload(is_clean=True)
+async def test_nothing_is_verified_after_a_clean_stop(harness: LogHarness) -> None:
+    await harness.log.close()
+    damage(harness, 4, 150)
+    log = await harness.reload(is_clean=True)
     assert (log.end_offset, log.recovery_point) == (20, 20)
 
 
-async def test_a_torn_tail_after_a_clean_stop_is_cut_all_the_same(rig: Rig) -> None:
-    await rig.log.close()
-    path = rig.segment_file(16)
+async def test_a_torn_tail_after_a_clean_stop_is_cut_all_the_same(harness: LogHarness) -> None:
+    await harness.log.close()
+    path = harness.segment_file(16)
     path.write_bytes(path.read_bytes()[:-5])
-    assert (await rig.reload(is_clean=True)).end_offset == 18
+    assert (await harness.reload(is_clean=True)).end_offset == 18
 
 
-async def test_what_recovery_kept_is_durable_before_it_is_served(rig: Rig) -> None:
-    log = await rig.crash()
+async def test_what_recovery_kept_is_durable_before_it_is_served(harness: LogHarness) -> None:
+    log = await harness.crash()
     assert log.recovery_point == log.durable_offset == 20
-    assert stems(rig, ".index") == [0, 4, 8, 12, 16]
+    assert stems(harness, ".index") == [0, 4, 8, 12, 16]
 
 
-async def test_indexes_after_recovery_are_those_of_an_undisturbed_log(rig: Rig) -> None:
-    await rig.log.flush()
+async def test_indexes_after_recovery_are_those_of_an_undisturbed_log(harness: LogHarness) -> None:
+    await harness.log.flush()
     names = [
-        rig.segment_file(base, suffix) for base in (0, 8) for suffix in (".index", ".timeindex")
+        harness.segment_file(base, suffix) for base in (0, 8) for suffix in (".index", ".timeindex")
     ]
     before = [path.read_bytes() for path in names]
-    await rig.crash()
+    await harness.crash()
     assert [path.read_bytes() for path in names] == before
 
 
 @pytest.mark.parametrize("suffix", [".index", ".timeindex"])
 @pytest.mark.parametrize("content", [None, b"", b"\0" * 24, b"\xff" * 12, b"123"])
 async def test_a_bad_index_is_rebuilt_and_reads_are_the_same(
-    rig: Rig, suffix: str, content: bytes | None
+    harness: LogHarness, suffix: str, content: bytes | None
 ) -> None:
-    before = read_all(rig.log)
-    await rig.log.close()
-    path = rig.segment_file(4, suffix)
+    before = read_all(harness.log)
+    await harness.log.close()
+    path = harness.segment_file(4, suffix)
     good = path.read_bytes()
     if content is None:
         path.unlink()
     else:
         path.write_bytes(content)
-    log = await rig.reload(is_clean=True)
+    log = await harness.reload(is_clean=True)
     assert read_all(log) == before
     if content in (None, b"123", b"\xff" * 12):
         assert path.read_bytes() == good
 
 
-async def test_an_index_without_a_log_is_removed(rig: Rig) -> None:
-    await rig.log.close()
-    rig.segment_file(30, ".index").write_bytes(b"")
-    await rig.reload(is_clean=True)
-    assert stems(rig, ".index") == [0, 4, 8, 12, 16]
+async def test_an_index_without_a_log_is_removed(harness: LogHarness) -> None:
+    await harness.log.close()
+    harness.segment_file(30, ".index").write_bytes(b"")
+    await harness.reload(is_clean=True)
+    assert stems(harness, ".index") == [0, 4, 8, 12, 16]
 
 
-async def test_rebuilding_an_index_leaves_producer_snapshots_alone(rig: Rig) -> None:
-    await rig.log.close()
-    before = stems(rig, ".snapshot")
-    rig.segment_file(4, ".index").unlink()
-    await rig.reload(is_clean=True)
-    assert stems(rig, ".snapshot") == before
+async def test_rebuilding_an_index_leaves_producer_snapshots_alone(harness: LogHarness) -> None:
+    await harness.log.close()
+    before = stems(harness, ".snapshot")
+    harness.segment_file(4, ".index").unlink()
+    await harness.reload(is_clean=True)
+    assert stems(harness, ".snapshot") == before
 
 
-async def test_an_empty_segment_does_not_stall_the_loader(rig: Rig) -> None:
+async def test_an_empty_segment_does_not_stall_the_loader(harness: LogHarness) -> None:
     # KAFKA-9065
-    rig.log.roll()
-    for log in [await rig.crash(), await rig.restart()]:
+    harness.log.roll()
+    for log in [await harness.crash(), await harness.restart()]:
         assert log.end_offset == 20
-    assert offsets_of(read_all(rig.log)) == list(range(20))
+    assert offsets_of(read_all(harness.log)) == list(range(20))
 
 
-async def test_a_log_whose_files_vanished_begins_empty_at_its_start(rig: Rig) -> None:
-    for path in rig.directory.iterdir():
+async def test_a_log_whose_files_vanished_begins_empty_at_its_start(harness: LogHarness) -> None:
+    for path in harness.directory.iterdir():
         path.unlink()
-    log = await rig.reload(is_clean=False, start_offset=12)
+    log = await harness.reload(is_clean=False, start_offset=12)
     assert (log.start_offset, log.end_offset) == (12, 12)
-    assert rig.append().base_offset == 12
+    assert harness.append().base_offset == 12
 
 
-async def test_a_log_that_ends_below_its_start_begins_empty_there(rig: Rig) -> None:
-    log = await rig.reload(is_clean=False, start_offset=50)
+async def test_a_log_that_ends_below_its_start_begins_empty_there(harness: LogHarness) -> None:
+    log = await harness.reload(is_clean=False, start_offset=50)
     assert (log.start_offset, log.end_offset, log.epochs.pairs) == (50, 50, [])
-    assert stems(rig, ".log") == [50]
+    assert stems(harness, ".log") == [50]
 
 
-async def test_the_log_start_survives_inside_a_segment(rig: Rig) -> None:
-    log = await rig.reload(is_clean=False, start_offset=6)
+async def test_the_log_start_survives_inside_a_segment(harness: LogHarness) -> None:
+    log = await harness.reload(is_clean=False, start_offset=6)
     assert (log.start_offset, log.end_offset) == (6, 20)
 
 
 async def test_an_offset_too_far_from_its_base_is_not_cut_off(tmp_path: Path) -> None:
-    rig = Rig(tmp_path / "t-0", cleanup_policy="compact")
+    harness = LogHarness(tmp_path / "t-0", cleanup_policy="compact")
     far = batch()
     assign(far, OFFSETS_MAX + 1, 0)
-    rig.segment_file(0).write_bytes(far)
-    rig.recovery_point = None
-    assert (await rig.crash()).end_offset == OFFSETS_MAX + 2
+    harness.segment_file(0).write_bytes(far)
+    harness.recovery_point = None
+    assert (await harness.crash()).end_offset == OFFSETS_MAX + 2
 
 
 async def test_epochs_above_the_recovery_point_come_from_the_batches(tmp_path: Path) -> None:
-    rig = Rig(tmp_path / "t-0")
+    harness = LogHarness(tmp_path / "t-0")
     for epoch in (1, 1, 4):
-        rig.append(epoch=epoch)
-    assert (await rig.crash()).epochs.pairs == [(1, 0), (4, 2)]
+        harness.append(epoch=epoch)
+    assert (await harness.crash()).epochs.pairs == [(1, 0), (4, 2)]
 
 
 async def test_a_damaged_epoch_file_is_rebuilt_from_the_batches(tmp_path: Path) -> None:
     # KAFKA-16541
-    rig = Rig(tmp_path / "t-0")
+    harness = LogHarness(tmp_path / "t-0")
     for epoch in (1, 1, 4):
-        rig.append(epoch=epoch)
-    await rig.log.close()
-    (rig.directory / "leader-epoch-checkpoint").write_bytes(b"\0\0\0")
-    assert (await rig.reload(is_clean=True)).epochs.pairs == [(1, 0), (4, 2)]
+        harness.append(epoch=epoch)
+    await harness.log.close()
+    (harness.directory / "leader-epoch-checkpoint").write_bytes(b"\0\0\0")
+    assert (await harness.reload(is_clean=True)).epochs.pairs == [(1, 0), (4, 2)]
 
 
 async def test_an_epoch_without_a_batch_survives_a_restart(tmp_path: Path) -> None:
-    rig = Rig(tmp_path / "t-0")
-    rig.append(epoch=1)
-    rig.log.assign_epoch(3, 1)
-    log = await rig.restart()
+    harness = LogHarness(tmp_path / "t-0")
+    harness.append(epoch=1)
+    harness.log.assign_epoch(3, 1)
+    log = await harness.restart()
     # It begins at the log's end, where truncation finds it: only its batches would keep it.
     assert log.epochs.pairs == [(1, 0)]
 
 
-async def test_leftovers_of_a_deletion_are_removed(rig: Rig) -> None:
-    await rig.log.close()
+async def test_leftovers_of_a_deletion_are_removed(harness: LogHarness) -> None:
+    await harness.log.close()
     for name in ("00000000000000000099.log.deleted", "leader-epoch-checkpoint.tmp"):
-        (rig.directory / name).write_bytes(b"x")
-    await rig.reload(is_clean=True)
+        (harness.directory / name).write_bytes(b"x")
+    await harness.reload(is_clean=True)
     assert [
-        path.name for path in rig.directory.iterdir() if path.suffix in (".deleted", ".tmp")
+        path.name for path in harness.directory.iterdir() if path.suffix in (".deleted", ".tmp")
     ] == []
 
 
-async def test_an_unfinished_compaction_is_rolled_back(rig: Rig) -> None:
-    before = read_all(rig.log)
-    await rig.log.close()
-    rig.segment_file(0, ".log.cleaned").write_bytes(b"half")
-    rig.segment_file(4, ".log.swap").write_bytes(b"half")
-    log = await rig.reload(is_clean=True)
+async def test_an_unfinished_compaction_is_rolled_back(harness: LogHarness) -> None:
+    before = read_all(harness.log)
+    await harness.log.close()
+    harness.segment_file(0, ".log.cleaned").write_bytes(b"half")
+    harness.segment_file(4, ".log.swap").write_bytes(b"half")
+    log = await harness.reload(is_clean=True)
     assert read_all(log) == before
 
 
-async def test_a_finished_compaction_is_rolled_forward(rig: Rig) -> None:
-    await rig.log.close()
-    merged = rig.segment_file(0).read_bytes()[:100] + rig.segment_file(4).read_bytes()[100:]
-    rig.segment_file(0, ".log.swap").write_bytes(merged)
-    rig.recovery_point = rig.log.recovery_point
-    log = await rig.reload(is_clean=False)
+async def test_a_finished_compaction_is_rolled_forward(harness: LogHarness) -> None:
+    await harness.log.close()
+    merged = harness.segment_file(0).read_bytes()[:100] + harness.segment_file(4).read_bytes()[100:]
+    harness.segment_file(0, ".log.swap").write_bytes(merged)
+    harness.recovery_point = harness.log.recovery_point
+    log = await harness.reload(is_clean=False)
     assert spans_of(read_all(log))[:3] == [(0, 1), (6, 7), (8, 9)]
-    assert stems(rig, ".log") == [0, 8, 12, 16]
+    assert stems(harness, ".log") == [0, 8, 12, 16]

@@ -16,7 +16,7 @@ from barnabas.broker.storage.log.log import Log
 from barnabas.broker.storage.log_manager import LogManager
 from barnabas.protocol.records.batch import assign
 from tests.storage.faulty_files import FaultyFiles
-from tests.storage.rig import Rig, batch, manager, offsets_of, read_all, running
+from tests.storage.log_harness import LogHarness, batch, manager, offsets_of, read_all, running
 from tests.storage.simulated import in_simulated_time
 
 
@@ -134,67 +134,67 @@ def files() -> Recording:
 
 
 @pytest.fixture
-def rig(tmp_path: Path, files: Recording) -> Rig:
+def harness(tmp_path: Path, files: Recording) -> LogHarness:
     """Five segments of two batches of one record."""
-    rig = Rig(tmp_path / "t-0", files, segment_bytes=200)
+    harness = LogHarness(tmp_path / "t-0", files, segment_bytes=200)
     for _ in range(10):
-        rig.append(size=100)
+        harness.append(size=100)
     files.gone.clear()
-    return rig
+    return harness
 
 
-def test_a_truncation_removes_segments_from_the_end(rig: Rig, files: Recording) -> None:
-    rig.log.truncate_to(3)
+def test_a_truncation_removes_segments_from_the_end(harness: LogHarness, files: Recording) -> None:
+    harness.log.truncate_to(3)
     assert files.gone == [8, 6, 4]
 
 
-async def test_recovery_drops_segments_from_the_end(rig: Rig, files: Recording) -> None:
-    path = rig.segment_file(2)
+async def test_recovery_drops_segments_from_the_end(harness: LogHarness, files: Recording) -> None:
+    path = harness.segment_file(2)
     path.write_bytes(path.read_bytes()[:150])
-    await rig.crash()
+    await harness.crash()
     assert files.gone == [8, 6, 4]
 
 
-async def test_an_old_block_that_leaves_a_hole_is_cut_off(rig: Rig) -> None:
+async def test_an_old_block_that_leaves_a_hole_is_cut_off(harness: LogHarness) -> None:
     old = batch(size=100)
     assign(old, 15, 0)
-    with rig.segment_file(8).open("ab") as file:
+    with harness.segment_file(8).open("ab") as file:
         file.write(old)
-    assert (await rig.crash()).end_offset == 10
+    assert (await harness.crash()).end_offset == 10
 
 
 async def test_an_old_block_of_an_epoch_that_had_ended_is_cut_off(tmp_path: Path) -> None:
-    rig = Rig(tmp_path / "t-0")
+    harness = LogHarness(tmp_path / "t-0")
     for epoch in (1, 3):
-        rig.append(epoch=epoch)
+        harness.append(epoch=epoch)
     old = batch()
     assign(old, 2, 2)
-    with rig.segment_file(0).open("ab") as file:
+    with harness.segment_file(0).open("ab") as file:
         file.write(old)
-    assert (await rig.crash()).end_offset == 2
+    assert (await harness.crash()).end_offset == 2
 
 
 @pytest.mark.parametrize(("point", "end"), [(None, 8), (0, 2), (4, 8)])
 async def test_holes_below_the_recovery_point_or_of_unknown_age_are_left_alone(
     tmp_path: Path, point: int | None, end: int
 ) -> None:
-    rig = Rig(tmp_path / "t-0")
+    harness = LogHarness(tmp_path / "t-0")
     data = b""
     for offset in (0, 1, 3, 4, 5, 6, 7):
         one = batch()
         assign(one, offset, 0)
         data += one
-    rig.segment_file(0).write_bytes(data)
-    rig.recovery_point = point
-    assert (await rig.crash()).end_offset == end
+    harness.segment_file(0).write_bytes(data)
+    harness.recovery_point = point
+    assert (await harness.crash()).end_offset == end
 
 
 async def test_a_compacted_log_keeps_holes_inside_a_segment(tmp_path: Path) -> None:
-    rig = Rig(tmp_path / "t-0", cleanup_policy="compact")
+    harness = LogHarness(tmp_path / "t-0", cleanup_policy="compact")
     data = b""
     for offset in (0, 2, 5):
         one = batch()
         assign(one, offset, 0)
         data += one
-    rig.segment_file(0).write_bytes(data)
-    assert offsets_of(read_all(await rig.crash())) == [0, 2, 5]
+    harness.segment_file(0).write_bytes(data)
+    assert offsets_of(read_all(await harness.crash())) == [0, 2, 5]

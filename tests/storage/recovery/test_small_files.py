@@ -29,11 +29,11 @@ from barnabas.broker.storage.producers.producer_snapshots import (
     format_snapshot,
     parse_snapshot,
 )
-from barnabas.broker.storage.producers.producer_state import Producers
+from barnabas.broker.storage.producers.producer_state import ProducerStateManager
 from tests.records.vectors import FILE
-from tests.storage.rig import T0
+from tests.storage.log_harness import T0
 
-AUX = {each["id"]: each for each in FILE["aux_files"]}
+AUX = {file["id"]: file for file in FILE["aux_files"]}
 CHECKPOINT = AUX["recovery-point-offset-checkpoint"]["text"]
 SNAPSHOT = bytes.fromhex(AUX["producer-snapshot"]["hex"])
 
@@ -149,7 +149,7 @@ def test_a_damaged_snapshot_is_removed_and_the_one_before_it_used(tmp_path: Path
 
 def test_snapshots_of_no_segment_go_except_the_newest(tmp_path: Path) -> None:
     snapshots = ProducerSnapshots(DiskFiles(), tmp_path)
-    producers = Producers()
+    producers = ProducerStateManager()
     for offset in (3, 10, 14, 20, 31):
         snapshots.take(producers, offset)
     snapshots.keep_only([0, 10, 20], 30)

@@ -9,9 +9,9 @@ import pytest
 from barnabas.broker.storage.segment.offset_index import OffsetIndex
 from barnabas.broker.storage.segment.time_index import TimeIndex
 from tests.records.vectors import FILE
-from tests.storage.rig import T0, Rig, batch, offsets_of
+from tests.storage.log_harness import T0, LogHarness, batch, offsets_of
 
-AUX = {each["id"]: each for each in FILE["aux_files"]}
+AUX = {file["id"]: file for file in FILE["aux_files"]}
 BASE = 1000
 
 
@@ -72,11 +72,11 @@ def test_truncation_drops_entries_at_the_offset_and_above() -> None:
 
 
 def test_ten_appends_of_1000_bytes_make_an_entry_at_the_sixth(tmp_path: Path) -> None:
-    rig = Rig(tmp_path / "t-0")
+    harness = LogHarness(tmp_path / "t-0")
     for _ in range(11):
-        rig.append(batch(size=1000))
-    index = rig.log.segments.active.indexes.offsets
-    assert [index.lookup(each) for each in (4, 5, 9, 10)] == [
+        harness.append(batch(size=1000))
+    index = harness.log.segments.active.indexes.offsets
+    assert [index.lookup(offset) for offset in (4, 5, 9, 10)] == [
         (0, 0),
         (5, 5000),
         (5, 5000),
@@ -85,24 +85,24 @@ def test_ten_appends_of_1000_bytes_make_an_entry_at_the_sixth(tmp_path: Path) ->
 
 
 def test_an_offset_is_found_when_the_index_says_nothing_about_it(tmp_path: Path) -> None:
-    rig = Rig(tmp_path / "t-0", index_interval_bytes=100)
+    harness = LogHarness(tmp_path / "t-0", index_interval_bytes=100)
     for _ in range(20):
-        rig.append(batch(3))
+        harness.append(batch(3))
     for offset in range(60):
-        data = rig.log.read(offset, bytes_max=1, end=60, at_least_one=True)
-        assert offsets_of(data) == [offset // 3 * 3 + each for each in range(3)]
+        data = harness.log.read(offset, bytes_max=1, end=60, at_least_one=True)
+        assert offsets_of(data) == [offset // 3 * 3 + number for number in range(3)]
 
 
 async def test_an_index_that_points_behind_the_offset_is_rebuilt_on_the_way(tmp_path: Path) -> None:
-    rig = Rig(tmp_path / "t-0", index_interval_bytes=100)
+    harness = LogHarness(tmp_path / "t-0", index_interval_bytes=100)
     for _ in range(20):
-        rig.append(batch())
-    await rig.log.close()
+        harness.append(batch())
+    await harness.log.close()
     size = len(batch())
     lies = OffsetIndex()
     lies.add(3, 5 * size)
     lies.add(19, 15 * size + 7)
-    rig.segment_file(0, ".index").write_bytes(lies.to_bytes())
-    log = await rig.reload(is_clean=True)
+    harness.segment_file(0, ".index").write_bytes(lies.to_bytes())
+    log = await harness.reload(is_clean=True)
     assert offsets_of(log.read(4, bytes_max=1, end=20, at_least_one=True)) == [4]
     assert offsets_of(log.read(19, bytes_max=1, end=20, at_least_one=True)) == [19]

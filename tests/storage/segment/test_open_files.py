@@ -10,7 +10,7 @@ import pytest
 
 from barnabas.broker.storage.segment import segment
 from barnabas.broker.storage.segment.open_files import OpenFiles
-from tests.storage.rig import Rig, offsets_of, read_all
+from tests.storage.log_harness import LogHarness, offsets_of, read_all
 
 ROOT = Path(__file__).parents[3]
 
@@ -24,45 +24,47 @@ def few(monkeypatch: pytest.MonkeyPatch) -> OpenFiles:
 
 
 @pytest.fixture
-async def rig(tmp_path: Path) -> Rig:
+async def harness(tmp_path: Path) -> LogHarness:
     """Twenty segments of one record, flushed."""
-    rig = Rig(tmp_path / "t-0", segment_bytes=100)
+    harness = LogHarness(tmp_path / "t-0", segment_bytes=100)
     for _ in range(20):
-        rig.append(size=100)
-    await rig.log.flush()
-    return rig
+        harness.append(size=100)
+    await harness.log.flush()
+    return harness
 
 
-async def test_reading_many_segments_keeps_few_files_open(few: OpenFiles, rig: Rig) -> None:
-    await rig.restart()
+async def test_reading_many_segments_keeps_few_files_open(
+    few: OpenFiles, harness: LogHarness
+) -> None:
+    await harness.restart()
     for _ in range(2):
-        assert offsets_of(read_all(rig.log)) == list(range(20))
+        assert offsets_of(read_all(harness.log)) == list(range(20))
     assert len(few) == 3
-    rig.log.retire()
+    harness.log.retire()
     assert len(few) == 0
 
 
-async def test_an_append_opens_the_file_again(few: OpenFiles, rig: Rig) -> None:
-    await rig.restart()
-    rig.log.config = rig.config.with_overrides({"segment.bytes": "1000"})
-    read_all(rig.log)
-    for each in rig.log.segments.view.segments:
-        each.close_if_idle()
-    rig.append(size=100)
-    assert offsets_of(read_all(rig.log)) == list(range(21))
+async def test_an_append_opens_the_file_again(few: OpenFiles, harness: LogHarness) -> None:
+    await harness.restart()
+    harness.log.config = harness.config.with_overrides({"segment.bytes": "1000"})
+    read_all(harness.log)
+    for opened in harness.log.segments.view.segments:
+        opened.close_if_idle()
+    harness.append(size=100)
+    assert offsets_of(read_all(harness.log)) == list(range(21))
 
 
 async def test_a_segment_that_is_held_or_not_flushed_keeps_its_file(
-    few: OpenFiles, rig: Rig
+    few: OpenFiles, harness: LogHarness
 ) -> None:
-    first, *_, active = rig.log.segments.view.segments
+    first, *_, active = harness.log.segments.view.segments
     first.hold()
-    rig.log.config = rig.config.with_overrides({"segment.bytes": "1000"})
-    rig.append(size=100)
+    harness.log.config = harness.config.with_overrides({"segment.bytes": "1000"})
+    harness.append(size=100)
     assert not first.close_if_idle()
     assert not active.close_if_idle()
     first.release()
-    await rig.log.flush()
+    await harness.log.flush()
     assert first.close_if_idle()
     assert active.close_if_idle()
 
@@ -85,7 +87,7 @@ MEASURE = """
 import asyncio, os, resource, sys
 from pathlib import Path
 from barnabas.broker.storage.segment.segment import stem
-from tests.storage.rig import batch, manager
+from tests.storage.log_harness import batch, manager
 from barnabas.protocol.records.batch import assign
 
 def resident():

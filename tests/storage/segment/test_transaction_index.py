@@ -17,9 +17,9 @@ from barnabas.broker.storage.segment.transaction_index import (
     parse_aborted,
 )
 from tests.records.vectors import FILE
-from tests.storage.rig import T0
+from tests.storage.log_harness import T0
 
-GOLDEN = next(bytes.fromhex(each["hex"]) for each in FILE["aux_files"] if each["id"] == "txn-index")
+GOLDEN = next(bytes.fromhex(file["hex"]) for file in FILE["aux_files"] if file["id"] == "txn-index")
 FIRST = AbortedTransaction(7, first_offset=3, last_offset=6, last_stable_offset=5)
 SECOND = AbortedTransaction(8, first_offset=5, last_offset=9, last_stable_offset=10)
 

@@ -7,20 +7,20 @@ from pathlib import Path
 from typing import Any
 
 from barnabas.broker.settings.cleaner_settings import CleanerSettings
-from barnabas.broker.storage.compaction.cleaner import Cleaner
+from barnabas.broker.storage.compaction.cleaner import LogCleaner
 from barnabas.broker.storage.compaction.worker import CompactionWorker, LoopWorker
 from barnabas.broker.storage.files import DiskFiles, Files
 from barnabas.broker.storage.log.log import Log
 from barnabas.broker.storage.log_manager import LogManager
 from barnabas.protocol.records.batch import build_batch, is_control, iterate, producer_id, records
 from barnabas.protocol.records.control import Marker, encode_marker
-from tests.storage.rig import T0, manager, read_all
+from tests.storage.log_harness import T0, manager, read_all
 
 Pair = tuple[bytes | None, bytes | None]
 DAY_MS = 86_400_000
 
 
-class Compacting:
+class CompactionHarness:
     """One log, compacted when told; ``now_ms`` is its clock."""
 
     def __init__(
@@ -44,12 +44,12 @@ class Compacting:
         self.committed: int | None = None
         self._make_worker = worker
 
-    async def open(self) -> Compacting:
+    async def open(self) -> CompactionHarness:
         self.logs: LogManager = manager([self.directory], self.files, **self.overrides)
         await self.logs.load()
         self.log: Log = self.logs.create("t", 0, None)
         self.worker = self._make_worker(self.files)
-        self.cleaner = Cleaner(
+        self.cleaner = LogCleaner(
             self.files, self.logs, self.settings, self._committed, lambda: self.now_ms, self._work
         )
         return self
@@ -103,10 +103,10 @@ class Compacting:
         """Offset, producer id, key and value of every record of data, in ``data`` or the log."""
         data = read_all(self.log) if data is None else data
         return [
-            (each.offset, producer_id(data, at), each.key, each.value)
+            (record.offset, producer_id(data, at), record.key, record.value)
             for at, _ in iterate(data)
             if not is_control(data, at)
-            for each in records(data, at)
+            for record in records(data, at)
         ]
 
     def offsets(self) -> list[int]:

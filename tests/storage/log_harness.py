@@ -12,10 +12,10 @@ from typing import Any
 from barnabas.broker.settings.log_config import LogConfig
 from barnabas.broker.settings.node_config import StorageSettings
 from barnabas.broker.storage.files import DiskFiles, Files, StorageError
-from barnabas.broker.storage.log.log import Appended, Log
+from barnabas.broker.storage.log.log import Log, LogAppendInfo
 from barnabas.broker.storage.log_manager import LogManager
 from barnabas.broker.storage.recovery.loading import load_log, new_log
-from barnabas.broker.storage.segment.batch_headers import entry_at
+from barnabas.broker.storage.segment.batch_headers import header_at
 from barnabas.broker.storage.segment.segment import Segment
 from barnabas.protocol.records.batch import build_batch, iterate, records
 
@@ -32,7 +32,7 @@ class Clock:
         return self.ms
 
 
-class Keeper:
+class RecordingOwner:
     """A log's owner that only remembers what it was asked."""
 
     def __init__(self) -> None:
@@ -81,14 +81,14 @@ def config(overrides: Mapping[str, object] | None = None) -> LogConfig:
     return LogConfig().with_overrides({k: str(v) for k, v in (overrides or {}).items()})
 
 
-class Rig:
+class LogHarness:
     """One log in a directory of its own, opened and reopened without a manager."""
 
     def __init__(self, directory: Path, files: Files | None = None, **overrides: object) -> None:
         self.files = files or DiskFiles()
         self.directory = directory
         self.config = config({k.replace("_", "."): v for k, v in overrides.items()})
-        self.keeper = Keeper()
+        self.keeper = RecordingOwner()
         self.clock = Clock()
         self.recovery_point: int | None = 0
         """What the checkpoint says at the next opening."""
@@ -108,7 +108,7 @@ class Rig:
             random=Random(1),
         )
 
-    def append(self, one: bytearray | None = None, epoch: int = 0, **fields: Any) -> Appended:
+    def append(self, one: bytearray | None = None, epoch: int = 0, **fields: Any) -> LogAppendInfo:
         is_client = fields.pop("is_client", True)
         one = batch(**fields) if one is None else one
         return self.log.append(one, leader_epoch=epoch, is_client=is_client)
@@ -149,7 +149,7 @@ def offsets_of(data: bytes) -> list[int]:
 
 def spans_of(data: bytes) -> list[tuple[int, int]]:
     """First and last offset of every batch."""
-    entries = [entry_at(data, at) for at, _ in iterate(data)]
+    entries = [header_at(data, at) for at, _ in iterate(data)]
     return [(entry.base_offset, entry.last_offset) for entry in entries]
 
 
