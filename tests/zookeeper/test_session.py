@@ -8,7 +8,7 @@ import threading
 
 import pytest
 
-from barnabas.client import zookeeper_reach
+from barnabas.client.zookeeper import connect_diagnosis
 from barnabas.client.zookeeper.interface import (
     BadVersion,
     Check,
@@ -192,8 +192,8 @@ async def test_a_start_says_what_it_waits_for_and_why(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """It was silent for 18 seconds."""
-    monkeypatch.setattr(zookeeper_reach, "NOTICE_S", 0.0)
-    monkeypatch.setattr(zookeeper_reach, "NOTICE_AGAIN_S", 0.0)
+    monkeypatch.setattr(connect_diagnosis, "NOTICE_S", 0.0)
+    monkeypatch.setattr(connect_diagnosis, "NOTICE_AGAIN_S", 0.0)
     deaf, absent = socket.create_server(("127.0.0.1", 0)), free_ports(1)[0]
     hosts = f"127.0.0.1:{absent},127.0.0.1:{deaf.getsockname()[1]},nowhere.invalid:2181"
     connecting = asyncio.create_task(connect(hosts, connection_timeout_ms=600_000))
