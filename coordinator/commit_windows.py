@@ -1,7 +1,7 @@
-"""The latest commits of many partitions, as somebody sees them who looks now and then.
+"""The latest commits of many partitions, sampled at an interval: what group_health.py evaluates.
 
-Source: docs/spec/users.md §3 (Burrow's ring). Pure. Commits between two looks are not seen: with a
-look every 10 s the window is what Burrow keeps with ``min-distance`` 10.
+Source: docs/spec/users.md §3 (Burrow's ring). Pure. Commits between two samples are not seen:
+with one every 10 s the window is what Burrow keeps with ``min-distance`` 10.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class CommitWindows(Generic[Key]):
         return len(self._steps)
 
     def saw(self, key: Key, record_offset: int, step: CommitSample) -> None:
-        """A look at ``key`` found this commit; one that was seen before changes nothing.
+        """A sample of ``key`` found this commit; one that was seen before changes nothing.
 
         ``record_offset`` names the commit: where it stands in the log of offsets.
         """

@@ -1,7 +1,7 @@
 """Long work on groups, done a slice in each turn of the loop.
 
 A group may have 100,000 members, who all are to be answered when its rebalance ends: at once that
-took the loop seconds. What must change together changes together; answers, sessions and farewells
+took the loop seconds. What must change together changes together; responses, sessions and removals
 follow in slices. Up to one slice is done within the call, so small groups know nothing of this.
 Requests that name very many groups or members are served in the same way.
 """

@@ -1,4 +1,4 @@
-"""What a load of an offsets partition went past because it was damaged, and whom that concerns.
+"""Damaged records that a load of an offsets partition skipped, and which groups they may concern.
 
 A group whose commits may have been in there is not told "no offset", nor an older one: unknown is
 not none. One whose metadata may have been in there begins anew, without members. Whom the damage

@@ -1,7 +1,7 @@
 """One group: its members, its generation and the questions that can be asked of both.
 
-Source: docs/spec/coordinator.md §3.1 and §5. Pure: no loop, no clock; parked answers and deadlines
-are only kept here, rebalance.py moves them.
+Source: docs/spec/coordinator.md §3.1 and §5. Pure: no loop, no clock; pending requests and
+deadlines are only kept here, rebalance.py moves them.
 """
 
 from __future__ import annotations
@@ -300,7 +300,7 @@ class Group:
         return superseded
 
     def take_join(self, member: Member) -> PendingRequest | None:
-        """The parked JoinGroup of a member, to be answered now."""
+        """The pending JoinGroup of a member, to be answered now."""
         waiting, member.join = member.join, None
         self._joined -= waiting is not None
         assert self._joined >= 0
@@ -308,12 +308,12 @@ class Group:
 
     @property
     def joined(self) -> int:
-        """How many members have a JoinGroup parked."""
+        """How many members have a pending JoinGroup."""
         return self._joined
 
     @property
     def has_everyone_joined(self) -> bool:
-        """Whether no member and no promised member id is missing."""
+        """Whether no member and no pending member id is missing."""
         return self._joined == len(self.members) and not self.pending_members
 
     @property

@@ -82,7 +82,7 @@ class GroupAdministration:
         self._audit_trail = audit_trail
 
     def _find(self, group_id: str) -> tuple[ErrorCode, Group | None]:
-        """The group, or the code of the gate, or neither when it is owned but unknown."""
+        """The group, or why it is not served here, or neither when it is owned but unknown."""
         group = self._registry.groups.get(group_id)
         if group is not None:
             return ErrorCode.NONE, group

@@ -192,7 +192,7 @@ class GroupCoordinator:
             self.loader.begin(term, self.standbys.take(partition))
 
     def on_resigned(self, partition: int, leader_epoch: int | None) -> None:
-        """This node leads it no longer: 16 for its groups, whoever waits included.
+        """This node leads it no longer: 16 for its groups, pending requests included.
 
         ``leader_epoch`` is None when the replica was deleted, which is never outdated. Said also
         of a partition that was never led: the standby asks the log what the replica is now.

@@ -1,4 +1,4 @@
-"""Whether a group is well, from its latest commits: Burrow's rules, without thresholds.
+"""Whether a group is healthy, from its latest commits: Burrow's rules, without thresholds.
 
 Source: docs/spec/users.md §3. Pure: who calls brings the commits, the log's ends and the time. The
 console, a node's metrics and the jobs on Spark share it.

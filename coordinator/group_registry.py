@@ -1,7 +1,11 @@
 """Which offsets partitions this node answers for, since when, and the groups it keeps for them.
 
-Source: docs/spec/coordinator.md §1.1, §1.4, §3.4 and §3.5. A group is in the directory exactly as
-long as its partition is owned: a lookup finds it, or the gate says 14, 15 or 16.
+Source: docs/spec/coordinator.md §1.1, §1.4, §3.4 and §3.5.
+
+A group is in the registry exactly as long as its partition is owned here: a lookup finds it, or
+:meth:`GroupRegistry.ownership_problem` says 14, 15 or 16. Ownership and groups change in one step,
+without an await between: a request never finds a group of a partition that is led elsewhere, nor
+hears "no offset" of one that still loads.
 """
 
 from __future__ import annotations
@@ -32,13 +36,17 @@ PROBLEMS: Final[Mapping[LoadState, ErrorCode]] = {
     LoadState.FAILED: ErrorCode.NOT_COORDINATOR,
     LoadState.OVER: ErrorCode.NOT_COORDINATOR,
 }
-"""What the gate answers; a partition that could not be loaded is better not served at all."""
+"""What the groups of a partition are answered; NONE lets a request pass.
+
+A partition that could not be loaded is not served: a cache with a hole sends consumers back in
+time.
+"""
 
 
 class LeadershipTerm:
     """One time of leading one offsets partition, from election to resignation.
 
-    ``problem`` is what the gate answers to the groups of this partition, ``deleted_topics`` what
+    ``problem`` is what the groups of this partition are answered, ``deleted_topics`` what
     is to be cleaned out of them once they are loaded.
     """
 
@@ -68,7 +76,7 @@ class LeadershipTerm:
         self.problem = PROBLEMS[self.load_state]
 
     def become(self, load_state: LoadState) -> None:
-        """Change the standing; a term that is over stays so."""
+        """Change the load state; a term that is over stays so."""
         assert self.load_state is not LoadState.OVER
         self.load_state = load_state
         self.problem = PROBLEMS[load_state]
@@ -86,7 +94,7 @@ class GroupRegistry:
         self._epochs: dict[int, int] = {}
         self._partition_count = 0
 
-    # -- the gate ----------------------------------------------------------------------------
+    # -- ownership ---------------------------------------------------------------------------
 
     @property
     def is_active(self) -> bool:
@@ -116,7 +124,7 @@ class GroupRegistry:
         return group_partition(group_id, self._partition_count)
 
     def ownership_problem(self, group_id: str) -> ErrorCode:
-        """What the gate answers to a group that is not in the directory; NONE when owned here."""
+        """What a group that is not in the registry is answered; NONE when it is owned here."""
         if not self._partition_count:
             return ErrorCode.COORDINATOR_NOT_AVAILABLE
         partition = self.partition_of(group_id)
@@ -128,14 +136,14 @@ class GroupRegistry:
         return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if is_early else ErrorCode.NOT_COORDINATOR
 
     def damaged(self, group_id: str) -> DamagedRecords | None:
-        """What could not be loaded of the partition of a group that is not in the directory."""
+        """What could not be loaded of the partition of a group that is not in the registry."""
         if not self._partition_count:
             return None
         term = self._terms.get(self.partition_of(group_id))
         return None if term is None else term.damaged
 
     def term_of(self, group_id: str) -> LeadershipTerm:
-        """The term in which a new group of this id is made; the gate was passed."""
+        """The term in which a new group of this id is made; its partition is owned here."""
         term = self._terms[self.partition_of(group_id)]
         assert term.load_state is LoadState.OWNED
         return term
@@ -143,7 +151,11 @@ class GroupRegistry:
     # -- elections ---------------------------------------------------------------------------
 
     def elected(self, partition: int, leader_epoch: int) -> LeadershipTerm | None:
-        """A new term that now loads; None for an outdated election or one that changes nothing."""
+        """A new term that now loads; None for an outdated election or one that changes nothing.
+
+        Elections and resignations may come late. The highest leader epoch of each partition is
+        kept, and what is older changes nothing (KAFKA-2841, KAFKA-10614).
+        """
         if leader_epoch < self._epochs.get(partition, -1):
             return None
         self._epochs[partition] = leader_epoch
@@ -159,7 +171,7 @@ class GroupRegistry:
         return term
 
     def resigned(self, partition: int, leader_epoch: int | None) -> LeadershipTerm | None:
-        """The term that is over now, its groups out of the directory; None when there is none.
+        """The term that is over now, its groups out of the registry; None when there is none.
 
         Without an epoch (the replica was deleted) the guard is passed and stays as it is.
         """
@@ -190,7 +202,10 @@ class GroupRegistry:
     # -- groups ------------------------------------------------------------------------------
 
     def install(self, term: LeadershipTerm, groups: Iterable[Group]) -> None:
-        """Own the partition of ``term`` with everything that was loaded for it, in one step."""
+        """Own the partition of ``term`` with everything that was loaded for it, in one step.
+
+        Group by group, a fetch would find a group without the offsets that are still to come.
+        """
         assert self.is_current(term)
         assert not term.groups
         term.groups = {group.group_id: group for group in groups}

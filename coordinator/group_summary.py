@@ -1,4 +1,4 @@
-"""How the groups of a coordinator stand: what one look at all of them finds, in small steps.
+"""The state, members and offsets of every group of a coordinator, group by group, for metrics.
 
 Source: docs/spec/users.md §3 and §4. The lag is added by the host, which can ask where logs end.
 """

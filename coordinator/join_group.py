@@ -188,7 +188,7 @@ class JoinGroupHandler:
         caller: Caller,
         waiting: PendingRequest,
     ) -> None:
-        """A member id we gave out: it claims its promised place, or joins again."""
+        """A member id we gave out: it becomes a member, or joins again."""
         member_id = request.member_id
         if request.group_instance_id is None and member_id in group.pending_members:
             self._admit(group, member_id, request, terms, caller, waiting)

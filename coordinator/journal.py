@@ -1,8 +1,22 @@
-"""What the coordinator writes to the offsets topic, gathered into one batch a turn and partition.
+"""The one way into the offsets topic: the records of one turn of the loop become one batch.
 
-Source: docs/spec/coordinator.md §2.4, §3.2 and §3.3. Whatever arrives in one turn
-of the event loop (commits, group metadata, tombstones) is appended together, in order of arrival.
-Each request keeps its own result, and the records of one request stay side by side in one batch.
+Source: docs/spec/coordinator.md §2.4, §3.2 and §3.3. Commits, group metadata and tombstones that
+arrive in one turn for one offsets partition are appended together, in order of arrival. An append,
+its replication and its way through the purgatory cost the same for one record as for a hundred.
+
+What holds of every batch:
+
+- The records of one request stand side by side in one batch, so that the request knows the offset
+  of each: the batch's base offset, plus the place of its first record, plus one for each further.
+- Each request has its own result. What is too large fails alone, and an exception in one
+  completion does not keep the others from their answer.
+- A completion is called exactly once, and never before :meth:`Journal.write` has returned: the
+  caller may change its own state after the call without being overtaken.
+- A batch carries the leader epoch of its term. The log refuses it in any other, so that a former
+  leader cannot write into the log of its successor (KAFKA-20634).
+
+The way back of a commit, one name for each step: the log calls ``on_appended`` of the batch, the
+batch ``on_committed`` of each request, and that calls ``respond`` with the response.
 """
 
 from __future__ import annotations
@@ -26,7 +40,12 @@ Entry: TypeAlias = tuple[bytes, bytes | None]
 """Key and value of one record; without a value it is a tombstone."""
 
 OnCommitted: TypeAlias = Callable[[ErrorCode, int], None]
-"""The end of a request, once: the append's code, and the offset of its first record."""
+"""The end of a request, once: the append's code, and the offset of its first record.
+
+The code is that of the log: :data:`COMMIT_ERRORS` and :data:`GROUP_ERRORS` translate it. After an
+error the offset means nothing, and the records may be in the log all the same: a client that is
+told of a time-out does not know the outcome, and the next load may show it.
+"""
 
 _OVER: Final = LoadState.OVER
 
@@ -44,7 +63,12 @@ COMMIT_ERRORS: Final[Mapping[ErrorCode, ErrorCode]] = {
     ErrorCode.RECORD_LIST_TOO_LARGE: ErrorCode.INVALID_COMMIT_OFFSET_SIZE,
     ErrorCode.INVALID_FETCH_SIZE: ErrorCode.INVALID_COMMIT_OFFSET_SIZE,
 }
-"""What a committing client is told for the code of an append; others as they are."""
+"""What a committing client is told for the code of an append; others as they are.
+
+A client knows nothing of the partition behind the coordinator. It retries 15 at the same node and
+looks for another coordinator after 16, so the codes of the log become these two. 7 stays: the
+outcome is unknown, and no other code says so.
+"""
 
 GROUP_ERRORS: Final[Mapping[ErrorCode, ErrorCode]] = {
     **COMMIT_ERRORS,
@@ -53,11 +77,18 @@ GROUP_ERRORS: Final[Mapping[ErrorCode, ErrorCode]] = {
     ErrorCode.RECORD_LIST_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
     ErrorCode.INVALID_FETCH_SIZE: ErrorCode.UNKNOWN_SERVER_ERROR,
 }
-"""The same for the metadata of a group: SyncGroup of the leader, return of a static member."""
+"""The same for the metadata of a group: SyncGroup of the leader, return of a static member.
+
+The group rebalances after a write that failed, so a time-out tells its members to join again (27).
+"""
 
 
 class _Batch:
-    """The records of one turn for one term, and who waits for them."""
+    """The records of one turn for one term, and the requests that wait for them.
+
+    By term, not by partition: a node that resigns and is elected again within one turn must not
+    append records that were checked against the groups of its former term.
+    """
 
     __slots__ = ("bytes_max", "entries", "requests", "size", "term")
 
@@ -69,7 +100,11 @@ class _Batch:
         self.requests: list[tuple[OnCommitted, int]] = []
 
     def on_appended(self, code: ErrorCode, base_offset: int) -> None:
-        """The append ended: tell each request by itself, and each only once."""
+        """The append ended, well or not: complete each request with its own offset.
+
+        The list is taken away first. A log that completes a batch and raises afterwards makes
+        :meth:`Journal.flush` complete it again, and then nobody is left to be answered twice.
+        """
         requests, self.requests = self.requests, []
         for on_committed, index in requests:
             try:
@@ -79,7 +114,11 @@ class _Batch:
 
 
 class Journal:
-    """The one way from the coordinator into its log."""
+    """Gathers records by term, and appends them at the end of the turn.
+
+    It makes no task, no future and no timer for a request: a commit waits as one callable in the
+    list of its batch.
+    """
 
     def __init__(
         self,
@@ -98,10 +137,12 @@ class Journal:
     def write(
         self, term: LeadershipTerm, entries: Sequence[Entry], on_committed: OnCommitted
     ) -> None:
-        """Hand over the records of one request; ``told`` is called once, after this returned.
+        """Append the records of one request with this turn; ``on_committed`` is called once.
 
-        A request that does not fit into the batch begun in this turn begins another one; one that
-        is too large by itself ends with MESSAGE_TOO_LARGE and harms nobody else.
+        A request that does not fit into the batch of this turn begins another one, and never is
+        spread over two: it has one result. One that is too large by itself fails alone with
+        MESSAGE_TOO_LARGE. Sizes are upper bounds, because the real one is known only after
+        encoding; :meth:`_append` compares that as well.
         """
         size = 0
         for key, value in entries:
@@ -114,18 +155,30 @@ class Journal:
         batch.size += size
 
     def refuse(self, term: LeadershipTerm, code: ErrorCode, on_committed: OnCommitted) -> None:
-        """Tell ``code`` of a request whose records are not even made, as :meth:`write` would."""
+        """Fail a request whose records are not even made, in the same order as :meth:`write`.
+
+        Not at once: the caller may count on not being called back before this returns.
+        """
         batch = _Batch(term, 0)
         batch.requests.append((on_committed, 0))
         self._loop.call_soon(batch.on_appended, code, -1)
 
     def plain_bytes_max(self, term: LeadershipTerm) -> int:
-        """What key and value of a record may take; without a bound where batches are compressed."""
+        """What key and value of a record may take, to refuse early what cannot be appended.
+
+        Without a bound where batches are compressed, or the partition is not hosted here: then
+        only the append can tell.
+        """
         bytes_max = self._log.batch_bytes_max(term.partition)
         return sys.maxsize if self._config.offsets_compression_codec or not bytes_max else bytes_max
 
     def flush(self) -> None:
-        """Append what was written since the last time; the loop calls it once a turn."""
+        """Append what was written since the last time.
+
+        The loop calls it once a turn, and so does a stop, before the coordinator resigns.
+        """
+        # Taken away before the first append: an append with one replica completes at once, its
+        # clients may commit again, and their records belong to the next flush.
         batches, self._batches = self._batches, []
         self._open.clear()
         now = self._now_ms()
@@ -145,10 +198,13 @@ class Journal:
 
     def _append(self, batch: _Batch, now_ms: int) -> None:
         term, config = batch.term, self._config
+        # The term may have ended within this turn. Its groups answered 16 already, and another node
+        # may lead: what was checked here must not be appended in a later epoch (KAFKA-2841).
         if term.load_state is _OVER:
             batch.on_appended(ErrorCode.NOT_LEADER_OR_FOLLOWER, -1)
             return
         entries, codec = batch.entries, config.offsets_compression_codec
+        # Most turns of a quiet node bring one commit; its batch is written by a shorter way.
         if len(entries) == 1 and not codec:
             data = build_single(*entries[0], now_ms)
         else:

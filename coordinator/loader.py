@@ -1,8 +1,22 @@
 """Taking over an offsets partition after an election, in slices that leave the loop to others.
 
-Source: docs/spec/coordinator.md §3.4. A partition is owned only with everything that was in its
-log, and only once the high watermark has reached the end that was read: a second failover can then
-not take back what was served.
+Source: docs/spec/coordinator.md §3.4, §9 pitfalls 3 to 6. What holds of every load:
+
+- **All or nothing.** A partition is owned with everything that is in its log, or not at all. Kafka
+  logs an error and serves what it has read; its consumers find no offset and start anew. Here a
+  failed load answers 16 and is tried again. Groups come into the registry in one step, so that a
+  load which loses leadership half-way leaves none behind (KAFKA-2841, KAFKA-10614).
+- **To the log's end, not to the high watermark.** Records above it belong to this leader: they
+  will be committed, or leadership is lost.
+- **Served only once the high watermark has reached that end.** Else a second failover could take
+  back what was already told to a consumer.
+- **By offset, not by count.** Compaction leaves gaps and batches without records; a load that
+  counts records stops at the first of them (KAFKA-9065, standby_state.py).
+- **One task, slices of 2 ms.** A node that takes over a hundred partitions goes on serving those
+  that it has, and its beacons go out in time.
+
+How a load goes: :meth:`Loader.begin` after an election, :meth:`Loader._steps` reads to the end and
+makes the groups, :meth:`Loader._committed` hands them over when the high watermark is there.
 """
 
 from __future__ import annotations
@@ -25,7 +39,7 @@ from .standby_state import StandbyState
 log = logging.getLogger(__name__)
 
 SLICE_S: Final = 0.002
-"""The longest the loader keeps the loop to itself."""
+"""The longest the loader keeps the loop to itself: heartbeats and commits wait no longer for it."""
 _RETRY_FIRST_S: Final = 0.1
 _RETRY_MOST_S: Final = 10.0
 _RETRY_DOUBLINGS: Final = 10
@@ -35,11 +49,18 @@ Steps = Generator[None, None, None]
 
 
 class _LeadershipLost(Exception):  # noqa: N818 - what happened, not an error
-    """Leadership ended while a partition was loading; the coordinator will be told, or was."""
+    """Leadership ended while a partition was loading; the coordinator is about to be told, or was.
+
+    Not a failure of the log: the next election of this partition begins a term of its own.
+    """
 
 
 class _Load:
-    """How far the load of one term has come."""
+    """How far the load of one term has come.
+
+    A load is found by its partition, and compared by identity after each wait: an election in
+    between has put another in its place, and the old one must not hand over anything.
+    """
 
     __slots__ = ("began", "state", "steps", "term")
 
@@ -58,7 +79,9 @@ class _Load:
 def _without_metadata(group: Group, now_ms: int) -> Group:
     """The group as if nobody had joined yet: its members, who are told so, join again.
 
-    Those that an older record names may have been replaced since; their commits are refused.
+    Its last metadata may be among the damaged records. The members of an older record may have been
+    replaced since: were they believed, a member of a former generation could commit over the
+    offsets of the one that owns its partitions now.
     """
     bare = Group(group.group_id, group.term, since_ms=now_ms)
     bare.offsets = group.offsets
@@ -69,8 +92,11 @@ def _without_metadata(group: Group, now_ms: int) -> Group:
 class Loader:
     """Loads partitions, the one with the least to read first: a warm one waits for no cold one.
 
+    A partition with a standby has a few records to read, one without may have millions. In the
+    order of elections, groups of the first kind would wait for minutes behind the second.
+
     ``loaded`` is called with all groups of a term when they may be served. A load that fails is
-    tried again, later each time, as long as the term runs; the gate says 16 meanwhile.
+    tried again, later each time, as long as the term runs; its groups are answered 16 meanwhile.
     """
 
     def __init__(
@@ -101,9 +127,11 @@ class Loader:
         return len(self._loads)
 
     def begin(self, term: LeadershipTerm, state: StandbyState | None = None) -> None:
-        """Load a term that just began, from where its ``shadow`` has come to.
+        """Load a term that just began, from where its ``state`` has come to.
 
-        An earlier term of the same leadership hands over what it has read.
+        An earlier term of the same leadership hands over what it has read: where only the
+        leader epoch has grown, a load of a minute must not begin anew. What was served is never
+        handed over, because its groups have changed since.
         """
         former = self.end(term.partition)
         load = _Load(term, self._loop.time(), state or former)
@@ -120,7 +148,11 @@ class Loader:
         return load.state
 
     async def run(self) -> None:
-        """Load whatever is there to be loaded, for ever."""
+        """Load whatever is there to be loaded, for ever.
+
+        The choice is made anew after each slice: a warm partition that is elected while a cold one
+        loads is served first.
+        """
         while True:
             await self._wake.wait()
             active = [load for load in self._loads.values() if load.steps is not None]
@@ -156,7 +188,10 @@ class Loader:
             self._failed(load, repr(problem))
 
     def _steps(self, load: _Load) -> Steps:
-        """Read to the log's end, then have the result served once all of it is committed."""
+        """Read to the log's end, then have the result served once all of it is committed.
+
+        The groups are made before the high watermark is there, to lose no time; nobody sees them.
+        """
         term = load.term
         state = self._state_for(load)
         yield from state.advance(is_to_end=True)
@@ -174,6 +209,8 @@ class Loader:
         replica = self._log.replica(partition)
         if replica is None or self._log.bounds(partition) is None:
             raise _LeadershipLost
+        # A replica that was deleted and made anew has another log: what was read of the old one
+        # must not be continued.
         state = load.state
         if state is None or state.replica is not replica:
             state = load.state = StandbyState(replica, self._config.load_buffer_bytes)
@@ -183,7 +220,7 @@ class Loader:
         """The high watermark passed what was read: serve it, all at once."""
         term = load.term
         if self._loads.get(term.partition) is not load:
-            return
+            return  # the term ended while it waited (KAFKA-2841)
         bounds = self._log.bounds(term.partition)
         if not is_committed or bounds is None:
             self._again(load)
@@ -210,7 +247,11 @@ class Loader:
             self._loaded(term, groups)
 
     def _note_damaged(self, term: LeadershipTerm, state: StandbyState, groups: list[Group]) -> None:
-        """Groups that the damage may concern are told to come again, all others are served."""
+        """Groups that the damage may concern are told to come again, all others are served.
+
+        Damage is not absence: "no offset" would send a group to the start or the end of its
+        topics, an older offset back in time (docs/decisions/0009).
+        """
         damaged = term.damaged = state.damaged
         if damaged is not None:
             described = (state.replay.group_record_offsets or {}).items()
@@ -230,7 +271,12 @@ class Loader:
             )
 
     def _failed(self, load: _Load, why: str) -> None:
-        """Do not own what could not be read whole; try again, from the start, while it is led."""
+        """Do not own what could not be read whole; try again, from the start, while it is led.
+
+        From the start, because nothing says how much of what was read can be believed. The groups
+        are answered 16, not 14: a client then asks for the coordinator anew, and finds another
+        node as soon as an operator has moved the partition.
+        """
         term = load.term
         load.state = None
         if term.load_state is not LoadState.FAILED:
@@ -239,7 +285,11 @@ class Loader:
         self._again(load)
 
     def _again(self, load: _Load) -> None:
-        """Try once more after a while, unless the term is over by then."""
+        """Try once more after a while, unless the term is over by then.
+
+        The delay doubles up to 10 s, over all attempts of the term: a log that stays damaged is
+        not read in a loop, and a disk that comes back is noticed within seconds.
+        """
         load.steps = None
         term = load.term
         delay = min(_RETRY_FIRST_S * 2**term.attempts, _RETRY_MOST_S)

@@ -44,7 +44,7 @@ class MembershipHandler:
         self._sessions = rebalancer.sessions
 
     def _ownership_problem(self, group_id: str) -> ErrorCode:
-        """The common gate; an id that is owned but unknown passes."""
+        """Why the group is not served here; an id that is owned but unknown passes."""
         if not group_id:
             return ErrorCode.INVALID_GROUP_ID
         return (

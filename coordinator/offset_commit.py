@@ -1,7 +1,23 @@
-"""OffsetCommit: check each partition by itself, hand the good ones to the journal, answer later.
+"""OffsetCommit: check each partition by itself, write the good ones, respond once committed.
 
-Source: docs/spec/coordinator.md §1.6 and §3.2. The hot path of the coordinator: no task, no future,
-one small object a request that waits for the append.
+Source: docs/spec/coordinator.md §1.6, §3.2 and §3.7. The hot path of the coordinator: no task, no
+future, one small object for a request that waits for the append.
+
+The steps of a commit, and what they protect:
+
+1. Look up the group. A hit means that its offsets partition is owned here; a miss asks the
+   registry why (14, 15 or 16), or allows a new group.
+2. Check member and generation. A member of an older generation is refused (22): its partitions
+   may belong to another member by now, whose offsets it would overwrite.
+3. Stage each accepted partition in ``Offsets.pending``, then hand all records to the journal.
+   Nothing is awaited between 1 and here, so nothing can change between check and append.
+4. The append completes: the offset is served from now on, and only then the client is answered.
+   OffsetFetch never tells an offset that a failover could take back.
+
+Completions may arrive in another order than the appends. Which of two commits of a partition is
+newer is decided by the offsets of their records (offsets.py), never by who completes last.
+A commit that failed or timed out is withdrawn: it may still be in the log and show after the next
+load, which a client that was told of an error must expect.
 """
 
 from __future__ import annotations
@@ -51,12 +67,19 @@ def _answer_of_one(name: str, index: int, code: ErrorCode) -> OffsetCommitRespon
 
 @lru_cache(maxsize=4096)
 def _success_of_one(name: str, index: int) -> OffsetCommitResponse:
-    """Kept: the same few are given over and over, and nobody changes an answer."""
+    """The response to a commit of one partition that succeeded, kept for the next one.
+
+    A consumer commits the same partition over and over. Nobody changes a response once it is made:
+    it is only encoded.
+    """
     return _answer_of_one(name, index, _NONE)
 
 
 class _SinglePartitionCommit:
-    """A request of one partition on its way through the log, as most are."""
+    """A request of one partition on its way through the log, as most are.
+
+    The journal keeps ``on_committed`` bound to it; that is all the coordinator holds of a request.
+    """
 
     __slots__ = ("commit", "group", "partition", "respond")
 
@@ -69,12 +92,17 @@ class _SinglePartitionCommit:
         self.respond = respond
 
     def on_committed(self, code: ErrorCode, record_offset: int) -> None:
-        """The append ended: serve the offset or withdraw it, then answer."""
+        """The append ended: serve the offset or withdraw it, then respond.
+
+        ``record_offset`` is that of the request's first record; after an error it means nothing.
+        """
         group, partition = self.group, self.partition
         if code:
             group.offsets.withdraw(partition, self.commit)
             self.respond(_answer_of_one(*partition, COMMIT_ERRORS.get(code, code)))
             return
+        # A dead group was unloaded or deleted while the append was under way. Its record is in the
+        # log, so the client is told of success, but this cache must not bring the group back.
         if group.state is not _DEAD:
             group.offsets.settle(partition, self.commit, record_offset)
             group.commits += 1
@@ -94,7 +122,11 @@ class _MultiPartitionCommit:
         self.commits: list[tuple[TopicPartition, Commit, PartitionResult]] = []
 
     def on_committed(self, code: ErrorCode, record_offset: int) -> None:
-        """The append ended: serve the offsets or withdraw them, then answer."""
+        """The append ended: serve the offsets or withdraw them, then respond.
+
+        The records of a request stand side by side in one batch (journal.py): the offset of each
+        is counted from the first.
+        """
         group = self.group
         if code:
             translated = COMMIT_ERRORS.get(code, code)
@@ -111,7 +143,10 @@ class _MultiPartitionCommit:
 
 
 class OffsetCommitHandler:
-    """Serves OffsetCommit."""
+    """Serves OffsetCommit.
+
+    Attributes of other objects that every commit needs are looked up once, in the constructor.
+    """
 
     def __init__(
         self,
@@ -139,10 +174,12 @@ class OffsetCommitHandler:
     def offset_commit(
         self, request: OffsetCommitRequest, version: int, caller: Caller, respond: Respond
     ) -> None:
-        """Answer once the high watermark has passed the commit, or at once when nothing is left.
+        """Respond once the high watermark has passed the commit, or at once when nothing is left.
 
         Every partition has its own code: a bad one never holds up a good one.
         """
+        # Version 0 is of the clients before 0.8.2, whose offsets are in ZooKeeper. They must not
+        # be written into the offsets topic: those clients would not find them there again.
         if version == 0:
             self._zookeeper.commit(request, respond)
             return
@@ -163,7 +200,12 @@ class OffsetCommitHandler:
     def offset_commit_in_turns(
         self, request: OffsetCommitRequest, version: int, caller: Caller, respond: Respond
     ) -> Steps[None]:
-        """As :meth:`offset_commit`, of very many partitions: checked in turns, written at once."""
+        """As :meth:`offset_commit`, of very many partitions: checked in turns, written at once.
+
+        A long request may name more than 100,000 partitions: checked in one turn they would hold up
+        the heartbeats of every other client for a second. All partitions are still staged and
+        written in one turn, so that no reader sees half of a request.
+        """
         partitions = sum(len(topic.partitions) for topic in request.topics)
         if version == 0 or partitions <= STEPS_PER_TURN:
             self.offset_commit(request, version, caller, respond)
@@ -174,8 +216,12 @@ class OffsetCommitHandler:
             counts: dict[str, int] = {}
             entries = yield from self._validate_in_turns(request, staged, counts, turn)
             known = ((name, count) for name, count in counts.items() if count)
+            # Others had their turns. Offsets of a topic that was deleted meanwhile must not be
+            # written: they would stay until they expire. Then everything is checked anew.
             if all(self._partition_count(name) == count for name, count in known):
-                break  # else a topic has changed while others had their turns
+                break
+        # For the same reason group, member and generation are checked only now, in the turn in
+        # which the records are written.
         group, problem = self._find_group(request)
         if entries and not problem and self._is_too_much(request, group, entries):
             problem = COMMIT_ERRORS[ErrorCode.MESSAGE_TOO_LARGE]
@@ -187,7 +233,7 @@ class OffsetCommitHandler:
         respond(staged.response)
 
     def _find_group(self, request: OffsetCommitRequest) -> tuple[Group | None, ErrorCode]:
-        """The group and what is wrong with the request; one that is not there may be made."""
+        """The group and what is wrong with the request; a group that is not there may be made."""
         group = self._groups.get(request.group_id)
         if group is None:
             return None, self._problem(request)
@@ -197,7 +243,7 @@ class OffsetCommitHandler:
     def _is_too_much(
         self, request: OffsetCommitRequest, group: Group | None, entries: list[Entry]
     ) -> bool:
-        """Whether no batch can hold them, which would be found only once it is made."""
+        """Whether no batch can hold them: making it would take a second, only to be refused."""
         term = self._registry.term_of(request.group_id) if group is None else group.term
         size = sum(len(key) + len(value or b"") for key, value in entries)
         return size > self._journal.plain_bytes_max(term)
@@ -221,10 +267,14 @@ class OffsetCommitHandler:
             group = self._rebalancer.create_group(request.group_id)
         commit = _commit_of(asked, self._now_ms(), request.retention_time_ms)
         partition = (name, index)
+        # Staged before it is written: until the append completes the partition is unstable, which
+        # a fetch with require_stable is told (88), and expiration leaves it alone.
         group.offsets.stage(partition, commit)
         if request.member_id:
             self._renew_session(group, request.member_id)
         entry = _entry_of(request.group_id, name, index, commit)
+        # The audit trail is asked only where the commit may be an administrator's: from outside a
+        # group that had members, or by a tool. Commits of members are not, unless all are recorded.
         staged = _SinglePartitionCommit(group, partition, commit, respond)
         on_committed: OnCommitted = staged.on_committed
         if (
@@ -258,7 +308,10 @@ class OffsetCommitHandler:
         entries: list[Entry],
         caller: Caller,
     ) -> None:
-        """Stage and write what was checked; answered when the append is decided."""
+        """Stage and write what was checked; answered when the append is decided.
+
+        All in one turn: a fetch sees all partitions of the request as pending, or none of them.
+        """
         if group is None:
             group = self._rebalancer.create_group(request.group_id)
         staged.group = group
@@ -282,7 +335,11 @@ class OffsetCommitHandler:
         commit: Commit,
         caller: Caller,
     ) -> OnCommitted:
-        """What settles the commit, watched by the audit trail where it belongs on that."""
+        """What settles the commit, wrapped by the audit trail where it has to be recorded.
+
+        The only objects that a recorded commit costs more are made here; all others get their own
+        ``on_committed`` back.
+        """
         audit_trail, generation = self._audit_trail, request.generation_id_or_member_epoch
         is_by_hand = audit_trail.is_by_hand(caller, group, request.member_id, generation)
         if not (is_by_hand or self._keeps_all):
@@ -312,14 +369,21 @@ class OffsetCommitHandler:
             self._sessions.renew(member)
 
     def _problem(self, request: OffsetCommitRequest) -> ErrorCode:
-        """What holds for every known partition of a group that does not exist yet."""
+        """What holds for every known partition of a group that does not exist yet.
+
+        A commit without a generation makes the group: simple consumers have no other way. One with
+        a generation belongs to a group that is gone, and its member has to join again.
+        """
         code = self._registry.ownership_problem(request.group_id)
         if not code and request.generation_id_or_member_epoch >= 0:
             code = ErrorCode.ILLEGAL_GENERATION
         return code
 
     def _problem_of(self, asked: Partition, count: int, problem: ErrorCode) -> ErrorCode:
-        """What is wrong with one partition of a request, ``problem`` being that of its group."""
+        """What is wrong with one partition of a request, ``problem`` being that of its group.
+
+        In Kafka's order: KafkaApis (3.9) looks at the topics before it asks the coordinator.
+        """
         if not 0 <= asked.partition_index < count:
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         if problem:
@@ -358,9 +422,10 @@ class OffsetCommitHandler:
         counts: dict[str, int],
         turn: Turn,
     ) -> Steps[list[Entry]]:
-        """As :meth:`_validate` in turns, and whatever the group may say.
+        """As :meth:`_validate` in turns, leaving the group for the turn in which it is written.
 
-        ``counts`` takes how many partitions each topic has, 0 for one that is not there.
+        ``counts`` takes how many partitions each topic has, 0 for one that is not there: the caller
+        compares them at the end, because topics may change between two turns.
         """
         now = self._now_ms()
         entries: list[Entry] = []
@@ -391,7 +456,7 @@ class OffsetCommitHandler:
 
 
 def _refuse(response: OffsetCommitResponse, problem: ErrorCode, turn: Turn) -> Steps[None]:
-    """Every partition that is known is told what is wrong with the request."""
+    """Give the code to every partition that is known; unknown ones keep theirs."""
     for topic in response.topics:
         for result in topic.partitions:
             if result.error_code != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
@@ -401,6 +466,11 @@ def _refuse(response: OffsetCommitResponse, problem: ErrorCode, turn: Turn) -> S
 
 
 def _commit_of(asked: Partition, now: int, retention: int) -> Commit:
+    """What is stored: the client's own time in version 1, an expiry of its own in versions 2 to 4.
+
+    Without an expiry of its own an offset lives as long as its group, and a retention after that
+    (KIP-211): an offset of a live group that expired made its consumers start anew (KAFKA-4682).
+    """
     stamp = asked.commit_timestamp
     return Commit(
         asked.committed_offset,
@@ -412,6 +482,7 @@ def _commit_of(asked: Partition, now: int, retention: int) -> Commit:
 
 
 def _entry_of(group_id: str, name: str, index: int, commit: Commit) -> Entry:
+    """The record of a commit: value version 3, or 1 where it has an expiry of its own."""
     expires = commit.expires_ms
     value = offset_value(
         commit.offset,
@@ -424,7 +495,10 @@ def _entry_of(group_id: str, name: str, index: int, commit: Commit) -> Entry:
 
 
 def _by_topic(request: OffsetCommitRequest) -> Iterable[tuple[str, Sequence[Partition]]]:
-    """The partitions of a request, those of a topic named twice together."""
+    """The partitions of a request, those of a topic that is named twice together.
+
+    The response then has each topic once, as Kafka's.
+    """
     merged: dict[str, Sequence[Partition]] = {}
     for topic in request.topics:
         earlier = merged.get(topic.name)
@@ -434,6 +508,8 @@ def _by_topic(request: OffsetCommitRequest) -> Iterable[tuple[str, Sequence[Part
 
 def _last_of_each(asked: Sequence[Partition], count: int) -> Sequence[Partition]:
     """Of a partition named twice only the last entry; as in Kafka, unknown ones as often as named.
+
+    Two records of one partition in a batch would cost a record that nobody can ever read.
 
     ``count`` is how many partitions the topic has.
     """

@@ -148,7 +148,7 @@ class OffsetFetchHandler:
     def _fetched(
         self, group_id: str, topics: Sequence[Topic] | None, is_stable: bool
     ) -> tuple[ErrorCode, Sequence[TopicResult]]:
-        """The offsets of one group: those asked for, or all; or the code of the gate."""
+        """The offsets of one group: those asked for, or all; or why they are not served here."""
         code = self._lease_problem()
         group = self._groups.get(group_id)
         if group is None:

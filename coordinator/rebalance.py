@@ -2,6 +2,26 @@
 
 Source: docs/spec/coordinator.md §5.2, §5.3 (points 7, 8, 10) and §5.5. Every change of a group's
 members passes here; join_group.py and membership.py decide what a sender may ask for.
+
+A rebalance has two waits, each with its own deadline, so that no member can hold up a group for
+longer than the longest rebalance timeout of all:
+
+1. *Joins* (PreparingRebalance). Every member has to join again and every pending member id to be
+   used. When the time is over the group goes on with those who are here; dynamic members that are
+   missing are removed, static ones keep their place until their session expires.
+2. *Assignments* (CompletingRebalance). Every member has to ask for its assignment, and the leader
+   brings all of them along. Members that heartbeat but never ask would leave the group there for
+   ever (KAFKA-12890): they are removed when the second deadline passes.
+
+What holds throughout:
+
+- An assignment is in the log before a member learns of it. A coordinator that takes over would
+  else load an older generation than the one that the members work in.
+- A pending request is answered exactly once: with the result, or with why there is none. Whatever
+  replaces or removes it answers it.
+- Long work on many members goes in turns (cooperative.py), and each step looks again whether the
+  group, the generation and the member are still those that it was begun for.
+- A deadline that fires for a member or group that is gone does nothing (KAFKA-8896).
 """
 
 from __future__ import annotations
@@ -31,7 +51,11 @@ from .timer import Deadline, TimerQueue
 log = logging.getLogger(__name__)
 
 REMOVALS_LOGGED: Final = 20
-"""Lines at INFO about members removed between two generations; the others are counted in one."""
+"""Lines at INFO about members removed between two generations; the others are counted in one.
+
+Members by the thousand leave together when their machines stop: a line for each would cost more
+than their removal.
+"""
 
 
 class Rebalancer:
@@ -57,7 +81,7 @@ class Rebalancer:
     # -- groups and their timers --------------------------------------------------------------
 
     def create_group(self, group_id: str) -> Group:
-        """Make a group that does not exist; the gate was passed."""
+        """Make a group that does not exist, on an offsets partition that is owned here."""
         group = Group(group_id, self._registry.term_of(group_id), since_ms=self._now_ms())
         self.watch(group)
         self._registry.add(group)
@@ -71,14 +95,22 @@ class Rebalancer:
             self.sessions.prepare(member, partial(self._session_expired, group, member))
 
     def resume(self, group: Group) -> None:
-        """A group was loaded: its sessions start, and it shrinks if it is too large."""
+        """A group was loaded: its sessions start, and it shrinks if it is too large.
+
+        All sessions begin anew: members could not reach a coordinator while there was none, and
+        must not be removed for that.
+        """
         for member in group.members.values():
             self.sessions.renew(member)
         if len(group.members) > self._config.group_members_max:
             self.prepare_rebalance(group, "group.max.size was lowered")
 
     def mark_dead(self, group: Group, code: ErrorCode) -> None:
-        """The group ends here: answer whoever waits with ``code``, stop every timer."""
+        """The group ends here: answer whoever waits with ``code``, stop every timer.
+
+        It was deleted, or another node coordinates it from now on. The state comes first: whatever
+        runs later for this group finds it dead.
+        """
         if group.state is GroupState.DEAD:
             return
         group.become(GroupState.DEAD, self._now_ms())
@@ -98,7 +130,11 @@ class Rebalancer:
     # -- members -----------------------------------------------------------------------------
 
     def add_pending_member(self, group: Group, member_id: str, session_timeout_ms: int) -> None:
-        """A member id was given out: wait for its owner, one session timeout at most."""
+        """A member id was given out: wait for its owner, one session timeout at most.
+
+        The join waits for it as for a member (KIP-394). A client that never comes back with its id
+        delays the group once, and leaves no member behind (KAFKA-7610).
+        """
         deadline = Deadline(partial(self._pending_member_expired, group, member_id))
         group.pending_members[member_id] = deadline
         self._timers.start(deadline, session_timeout_ms)
@@ -106,7 +142,8 @@ class Rebalancer:
     def add_member(
         self, group: Group, member: Member, protocol_type: str, waiting: PendingRequest
     ) -> None:
-        """Take a new member in and park its JoinGroup."""
+        """Take a new member in and keep its JoinGroup until the join completes."""
+        # Noted for the first generation only: it prolongs the wait for further members (KIP-134).
         if group.state is GroupState.PREPARING and group.generation == 0:
             group.has_grown = True
         pending = group.pending_members.get(member.member_id)
@@ -120,13 +157,17 @@ class Rebalancer:
         self.maybe_prepare_rebalance(group, f"member {member.member_id} joined")
 
     def await_join(self, group: Group, member: Member, waiting: PendingRequest) -> None:
-        """Keep a JoinGroup of a member; an older one of the same member is answered 16."""
+        """Keep a JoinGroup of a member; an older one of the same member is answered 16.
+
+        Its client has given up on it, but a connection answers in order: a request that is never
+        answered would hold back everything behind it (KAFKA-20938).
+        """
         superseded = group.await_join(member, waiting)
         if superseded is not None:
             self._refuse_join(superseded, member, ErrorCode.NOT_COORDINATOR)
 
     def fail_pending_requests(self, group: Group, member: Member, code: ErrorCode) -> None:
-        """Answer whatever the member has parked with ``code``."""
+        """Answer the JoinGroup and the SyncGroup that the member waits for with ``code``."""
         join = group.take_join(member)
         if join is not None:
             self._refuse_join(join, member, code)
@@ -162,21 +203,29 @@ class Rebalancer:
         group.removals = 0
 
     def _refuse_join(self, waiting: PendingRequest, member: Member, code: ErrorCode) -> None:
-        # 25 tells the client to come back as somebody new
+        # 25 tells the client to come back as somebody new: with its old id it would be told 25
+        # again, for ever. All other codes leave it its id (KAFKA-12984).
         member_id = "" if code is ErrorCode.UNKNOWN_MEMBER_ID else member.member_id
         waiting.respond(rebalance_responses.join_refused(code, waiting.version, member_id))
 
     # -- the wait for joins ------------------------------------------------------------------
 
     def maybe_prepare_rebalance(self, group: Group, reason: str) -> None:
-        """Start a rebalance where the state allows one, or see whether one can end now."""
+        """Start a rebalance where the state allows one, or see whether one can end now.
+
+        While a join is under way a change of members can only complete it, not begin another.
+        """
         if group.rules.may_rebalance:
             self.prepare_rebalance(group, reason)
         else:
             self.try_complete_join(group)
 
     def prepare_rebalance(self, group: Group, reason: str) -> None:
-        """Call everyone to join again."""
+        """Call everyone to join again: heartbeats are answered 27 from now on.
+
+        Members that wait for an assignment are answered 27 as well. Their generation is over, and
+        its assignments hold no more.
+        """
         log.info(
             "preparing rebalance group=%s generation=%d: %s",
             group.group_id,
@@ -203,7 +252,11 @@ class Rebalancer:
             self._complete_join(group)
 
     def _delay_first_rebalance(self, group: Group) -> None:
-        """A group leaves Empty: others may be about to come, so wait a little (KIP-134)."""
+        """A group leaves Empty: others may be about to come, so wait a little (KIP-134).
+
+        The members of an application start within seconds. Without the wait each of them would
+        cost all that are there a rebalance.
+        """
         delay = self._config.initial_rebalance_delay_ms
         group.is_delayed = True
         group.has_grown = False
@@ -216,6 +269,8 @@ class Rebalancer:
     def _join_expired(self, group: Group) -> None:
         if group.state is not GroupState.PREPARING:
             return
+        # Somebody came during the first wait, so others may follow: wait again, but never longer in
+        # all than the rebalance timeout that the first member asked for.
         if group.is_delayed and group.has_grown and group.initial_remaining_ms:
             group.has_grown = False
             delay = min(self._config.initial_rebalance_delay_ms, group.initial_remaining_ms)
@@ -225,7 +280,11 @@ class Rebalancer:
         self._complete_join(group)
 
     def _complete_join(self, group: Group) -> None:
-        """The wait is over: go on with those who are here, once the others are gone."""
+        """The wait is over: go on with those who are here, once the others are gone.
+
+        Static members that did not join stay: a restart within the session timeout must not cost
+        the group a rebalance, which is what they are for (KIP-345).
+        """
         assert group.state is GroupState.PREPARING
         self._timers.stop(group.join_timer)
         missing = [
@@ -233,7 +292,9 @@ class Rebalancer:
             for member in group.members.values()
             if member.join is None and not member.is_static
         ]
-        group.is_delayed = True  # until they are gone nobody else completes it
+        # Until they are gone, over several turns if they are many, nobody else may complete it: two
+        # generations would begin.
+        group.is_delayed = True
 
         def drop(member: Member) -> None:
             is_here = group.members.get(member.member_id) is member
@@ -266,7 +327,12 @@ class Rebalancer:
             self.store_group(group, {}, partial(self._empty_group_stored, group))
 
     def _answer_joins(self, group: Group) -> None:
-        """The leader last: it is told of all, whom to list takes a while as well."""
+        """Tell every member its generation, the leader last.
+
+        The leader is told of all members, and to list them takes several turns where they are many.
+        What it is told was noted before the first turn: members that come or go meanwhile belong to
+        the next generation.
+        """
         group.pending_syncs = dict.fromkeys(group.members)
         self._timers.start(group.sync_timer, group.rebalance_timeout_ms)
         generation, protocol = rebalance_responses.Generation.of(group), group.protocol
@@ -298,12 +364,16 @@ class Rebalancer:
         self._scheduler.run(members, respond_to, respond_to_leader)
 
     def _answered(self, group: Group, member: Member) -> None:
-        """A member has an answer: from now on it has to give signs of life."""
+        """A member has an answer: from now on it has to give signs of life (sessions.py)."""
         member.is_new = False
         self._renew_session_of_answered(group, member)
 
     def _gather_subscribed(self, group: Group) -> None:
-        """Find out what a large group subscribes to, as :meth:`Group.next_generation` has not."""
+        """Find out what a large group subscribes to, as :meth:`Group.next_generation` has not.
+
+        Until then it is unknown, and unknown keeps offsets: expiration touches none of the group,
+        and OffsetDelete refuses its topics.
+        """
         if group.protocol_type != CONSUMER or len(group.members) <= ITEMS_PER_TURN:
             return
         generation, protocol = group.generation, group.protocol
@@ -322,13 +392,21 @@ class Rebalancer:
     # -- the wait for assignments --------------------------------------------------------------
 
     def sync_received(self, group: Group, member: Member) -> None:
-        """A member asked for its assignment: it is not missed any more."""
+        """A member asked for its assignment: it is not missed any more.
+
+        The last one stops the deadline. It keeps running in Stable, for followers whose leader was
+        quicker than they are.
+        """
         group.pending_syncs.pop(member.member_id, None)
         if not group.pending_syncs:
             self._timers.stop(group.sync_timer)
 
     def store_assignment(self, group: Group, decided: Iterable[tuple[str, bytes]]) -> None:
-        """Store what the leader decided; whoever waits is told once it is safe."""
+        """Store what the leader decided; whoever waits is answered once it is committed.
+
+        A member that the leader left out gets an empty assignment; ids that are no members are
+        ignored, as in Kafka.
+        """
         complete: dict[str, bytes] = {}
         if not self._is_too_large(group):
             assignments = dict(decided)
@@ -339,7 +417,7 @@ class Rebalancer:
     def store_group(
         self, group: Group, assignments: Mapping[str, bytes], on_committed: OnCommitted
     ) -> None:
-        """Write the group's record; ``told`` gets the code of the append, not yet translated."""
+        """Write the group's record; ``on_committed`` gets the log's own code, not translated."""
         if self._is_too_large(group):
             self._journal.refuse(group.term, ErrorCode.MESSAGE_TOO_LARGE, on_committed)
             return
@@ -362,7 +440,9 @@ class Rebalancer:
         _offset: int,
     ) -> None:
         if group.state is not GroupState.COMPLETING or group.generation != generation:
-            return  # another rebalance began meanwhile, and answered whoever waited
+            # Another rebalance began while the record was replicated, and answered whoever waited.
+            # To assign partitions now would give them to members of two generations.
+            return
         if code:
             translated = GROUP_ERRORS.get(code, code)
             log.warning("group not stored group=%s code=%s", group.group_id, code.name)
@@ -393,7 +473,11 @@ class Rebalancer:
             self.sessions.renew(member)
 
     def _refuse_syncs(self, group: Group, code: ErrorCode) -> None:
-        """No assignment holds any more: clear them, answer whoever waits for one."""
+        """No assignment holds any more: clear them, answer whoever waits for one.
+
+        An assignment that stayed would be told to the member that comes late, and be another
+        member's by then.
+        """
         due = []
         for member in group.members.values():
             member.assignment = b""

@@ -114,7 +114,7 @@ class Captured:
 
 
 def capture(state: StandbyState) -> Generator[None, None, Captured | None]:
-    """The whole snapshot of a shadow that does not move meanwhile.
+    """The whole snapshot of a standby state that does not move meanwhile.
 
     Yields often. None when nothing is to be kept.
     """

@@ -1,4 +1,6 @@
-"""The fold of one replica's log, brought forward step by step: what standby, load and snapshot are.
+"""The offsets cache of one replica's log up to an offset, brought forward in steps.
+
+Standby, load and snapshot are all made of it.
 
 Source: docs/spec/coordinator.md §3.4 to §3.4.2.
 """
@@ -43,7 +45,7 @@ class StandbyState:
         self.uncommitted = UncommittedBatches(replica.bounds()[2])
         self._read_bytes = min(read_bytes_max, READ_BYTES_MAX)
         self.snapshot_checked_segment = 0
-        """Base of the active segment when somebody last thought of a snapshot."""
+        """Base of the active segment when a snapshot was last considered."""
         self.snapshot_checked_at = 0
         """And ``position`` then."""
         self._restart()

@@ -34,8 +34,8 @@ def coordinator_families(coordinator: GroupCoordinator, result: LagReport) -> It
         "gauge",
         "Offsets partitions led here: owned, loading, or failed to load.",
         [
-            ({"standing": standing.value}, count)
-            for standing, count in partitions_by_load_state(coordinator.registry).items()
+            ({"state": state.value}, count)
+            for state, count in partitions_by_load_state(coordinator.registry).items()
         ],
     )
     offsets = sum(len(each.seen.offsets) for each in result.groups) + result.beyond

@@ -204,7 +204,7 @@ def test_members_and_states_of_groups_are_counted(
         eventually(lambda: told_of_group(observed, group, wanted), what="two members")
         stable = 'barnabas_coordinator_groups{state="Stable"}'
         assert total(scraped(observed), stable) >= 1
-    owned = 'barnabas_coordinator_partitions{standing="owned"}'
+    owned = 'barnabas_coordinator_partitions{state="owned"}'
     eventually(lambda: total(scraped(observed), owned) == 50, what="each has its owner")
     loads = "barnabas_coordinator_loads_total"
     eventually(lambda: total(scraped(observed), loads) >= 50, what="each was loaded")
