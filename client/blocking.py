@@ -1,4 +1,4 @@
-"""The same clients without ``await``: a loop on a thread of its own does the work.
+"""SyncProducer and SyncConsumer: no ``await``, a loop on a thread of its own does the work.
 
 Works beside a running loop as well, in a notebook for example. Source: docs/spec/users.md §6 (own
 thread and loop, so that it does not fight the notebook's).

@@ -1,4 +1,4 @@
-"""What a client may be told about itself, under Kafka's names.
+"""Settings shared by all clients, under Kafka's names.
 
 Source: Kafka's CommonClientConfigs; the defaults are Kafka's unless the meaning says otherwise.
 """

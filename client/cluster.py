@@ -1,4 +1,4 @@
-"""A cluster as a client sees it: who serves what, a connection to each, and calls that are retried.
+"""Routes requests to the broker that serves them: metadata, connections, retries.
 
 Source: docs/spec/coordinator.md §1.9 (what an error asks of a client); docs/spec/protocol.md §2.
 """
@@ -256,7 +256,7 @@ class Cluster:
                 failure = error
             if step is Remedy.LOOK_AGAIN:
                 forget()
-            pause_s = attempts.pause_after(why, clock())
+            pause_s = attempts.backoff_after(why, clock())
             if pause_s is None:
                 raise failure
             await asyncio.sleep(pause_s)

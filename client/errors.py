@@ -1,4 +1,4 @@
-"""What goes wrong for a client: one error with Kafka's code, and the few worth catching apart.
+"""The client's exceptions: KafkaError with Kafka's code, and the few worth catching apart.
 
 Source: docs/spec/coordinator.md §1.9.
 """

@@ -1,4 +1,4 @@
-"""Command lines whose mistakes are all told at once: argparse ends at the first one.
+"""An argparse parser that reports all mistakes of a command line at once.
 
 Source: docs/spec/users.md §2.1.
 """
@@ -32,7 +32,7 @@ class OptionParser(argparse.ArgumentParser):
         self._is_collecting = True
         needed = [action for action in self._actions if action.required]
         try:
-            found, rest = self._collected(words, namespace)
+            found, rest = self._parse_collecting(words, namespace)
         finally:
             self._is_collecting = False
             for action in needed:
@@ -52,7 +52,7 @@ class OptionParser(argparse.ArgumentParser):
             self.error(f"unrecognized arguments: {' '.join(rest)}")
         return found
 
-    def _collected(
+    def _parse_collecting(
         self, words: list[str], namespace: argparse.Namespace | None
     ) -> tuple[argparse.Namespace, list[str]]:
         """Read again, without what ended the reading, until it comes to its end."""
@@ -61,7 +61,7 @@ class OptionParser(argparse.ArgumentParser):
                 return super().parse_known_args(words, namespace)
             except argparse.ArgumentError as problem:
                 self._problems.append(str(problem))
-                if self._strike(words, problem.argument_name):
+                if self._remove_option(words, problem.argument_name):
                     continue
                 needed = [action for action in self._actions if action.required]
                 if not needed:
@@ -92,7 +92,7 @@ class OptionParser(argparse.ArgumentParser):
                 raise  # which command it is decides about all the rest
             self._problems.append(str(problem))
 
-    def _strike(self, words: list[str], name: str | None) -> bool:
+    def _remove_option(self, words: list[str], name: str | None) -> bool:
         """Take the option that cannot be read from ``words``; False when it is not found."""
         names = (name or "").split("/")
         for index, word in enumerate(words):

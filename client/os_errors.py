@@ -1,4 +1,4 @@
-"""What the operating system refused, in words: its own, without numbers and Python's notation."""
+"""The text of an operating system's error, without numbers and Python's notation."""
 
 from __future__ import annotations
 

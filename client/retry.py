@@ -1,4 +1,4 @@
-"""What a client does about each error code, and how long it waits before it tries again.
+"""What a client does about each error code, and the backoff before the next attempt.
 
 Waits double and are spread by chance, so that the clients of a broker that comes back do not all
 come back in the same moment.
@@ -84,7 +84,7 @@ class Attempts:
         self._random = random
         self._made = 0
 
-    def pause_after(self, why: ErrorCode, now: float) -> float | None:
+    def backoff_after(self, why: ErrorCode, now: float) -> float | None:
         """Seconds to wait before the next try; None when the last one was the last.
 
         Doubles from ``retry.backoff.ms``, with a fifth of it up or down by chance.
@@ -93,6 +93,6 @@ class Attempts:
         is_unknown = why is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         if is_unknown and self._made >= _UNKNOWN_TOPIC_ATTEMPTS:
             return None
-        pause_s = min(self._least_s * 2.0 ** (self._made - 1), self._most_s)
-        pause_s *= self._random.uniform(0.8, 1.2)
-        return pause_s if now + pause_s < self._deadline else None
+        backoff_s = min(self._least_s * 2.0 ** (self._made - 1), self._most_s)
+        backoff_s *= self._random.uniform(0.8, 1.2)
+        return backoff_s if now + backoff_s < self._deadline else None

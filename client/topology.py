@@ -1,4 +1,4 @@
-"""What a client knows of a cluster: brokers, controller, leaders; a note of the last answers.
+"""Cluster metadata as brokers told it last: brokers, controller, leaders, leader epochs.
 
 Source: docs/spec/protocol.md §2 (Metadata); KIP-320 (an older leader epoch never replaces a newer).
 """

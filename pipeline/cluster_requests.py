@@ -86,7 +86,7 @@ async def offsets_at(
             why = code or why
         if len(found) == len(wanted):
             return found
-        pause_s = attempts.pause_after(why, clock())
+        pause_s = attempts.backoff_after(why, clock())
         if pause_s is None:
             raise KafkaError(why, "offsets of " + ", ".join(f"{t}-{p}" for t, p in missing))
         cluster.forget_leaders(missing)

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from itertools import zip_longest
 from typing import Final
 
-from barnabas.client.admin.time_lag import Range, first_unread_ms
+from barnabas.client.admin.time_lag import UnreadRange, first_unread_ms
 from barnabas.client.cluster import Cluster, TopicPartition
 
 READS_MAX: Final = 2_000
@@ -31,7 +31,7 @@ class FirstUnreadTimes:
         """The position that a timestamp was looked up for, and the timestamp."""
 
     async def look(
-        self, cluster: Cluster, unread: Mapping[GroupPartition, Range]
+        self, cluster: Cluster, unread: Mapping[GroupPartition, UnreadRange]
     ) -> Mapping[GroupPartition, int | None]:
         """As :func:`first_unread_ms`, for several groups that read the same partitions."""
         times: dict[GroupPartition, int | None] = {}

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from barnabas.client.admin.admin import Admin
-from barnabas.client.admin.time_lag import Range
+from barnabas.client.admin.time_lag import UnreadRange
 from barnabas.client.cluster import TopicPartition
 from barnabas.client.errors import KafkaError
 from barnabas.coordinator.commit_windows import CommitWindows
@@ -175,12 +175,12 @@ class GroupLagMonitor:
         bounds: Mapping[TopicPartition, tuple[int, int]],
     ) -> Mapping[GroupPartition, float | None]:
         """The lag in seconds, of the partitions for which it could be found."""
-        unread: dict[GroupPartition, Range] = {}
+        unread: dict[GroupPartition, UnreadRange] = {}
         for seen in groups:
             for pair, commit in seen.offsets.items():
                 if (topic_partition := TopicPartition(*pair)) in bounds:
                     start, end = bounds[topic_partition]
-                    unread[seen.group_id, topic_partition] = Range(
+                    unread[seen.group_id, topic_partition] = UnreadRange(
                         unread_from(commit.offset, start), end
                     )
         times = await self._times.look(admin.cluster, unread)

@@ -1,4 +1,4 @@
-"""Administration of a cluster: topics here, what groups have in group_admin.py.
+"""Admin: topics are created, deleted and described here; groups in group_admin.py.
 
 Source: docs/spec/protocol.md §2.
 """

@@ -1,4 +1,4 @@
-"""The history of administrative changes of offsets, read from ``__barnabas_audit``.
+"""The audit history of committed offsets, read from ``__barnabas_audit``.
 
 Source: docs/spec/coordinator.md §3.8; protocol/audit_topic.py has the format.
 """

@@ -1,4 +1,4 @@
-"""Questions about many groups at once: one request for hundreds instead of one for each.
+"""Requests about many groups at once: hundreds in one request instead of one each.
 
 A short cut that is tried once: a group whose answer is missing or an error is asked alone after
 that, with all the retries of an administrator. Source: docs/spec/coordinator.md §1.7 and §1.8;
@@ -94,8 +94,8 @@ class BulkGroupAdmin:
     ) -> dict[str, T]:
         packs = [
             (node, pack)
-            for node, its in (await self._nodes(groups)).items()
-            for pack in _packs(its)
+            for node, groups_of_node in (await self._nodes(groups)).items()
+            for pack in _packs(groups_of_node)
         ]
         slots = asyncio.Semaphore(_UNDER_WAY)
 
@@ -107,8 +107,8 @@ class BulkGroupAdmin:
                 return {}
 
         found: dict[str, T] = {}
-        for its in await asyncio.gather(*(asked(*pack) for pack in packs)):
-            found.update(its)
+        for groups_of_node in await asyncio.gather(*(asked(*pack) for pack in packs)):
+            found.update(groups_of_node)
         return found
 
     async def _nodes(self, groups: Iterable[str]) -> dict[int, list[str]]:

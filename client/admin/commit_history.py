@@ -1,4 +1,4 @@
-"""The latest commits of groups, read from the log that keeps them, and where logs ended then.
+"""The latest commits of groups, read from ``__consumer_offsets``, and log ends at their times.
 
 Source: docs/spec/coordinator.md §2 (records of the offsets topic); docs/spec/users.md §3. A verdict
 needs no collector that has been running for a while: the offsets topic remembers, as long as it is
@@ -116,14 +116,19 @@ async def read_histories(
     is read once. Raises KafkaError, TOPIC_AUTHORIZATION_FAILED for one who may not read them.
     """
     count = len((await admin.describe_topics([OFFSETS_TOPIC]))[0].partitions)
-    by_place: dict[TopicPartition, list[str]] = defaultdict(list)
+    by_offsets_partition: dict[TopicPartition, list[str]] = defaultdict(list)
     for group in groups:
-        by_place[TopicPartition(OFFSETS_TOPIC, group_partition(group, count))].append(group)
-    starts, ends = await admin.start_offsets(by_place), await admin.end_offsets(by_place)
+        by_offsets_partition[TopicPartition(OFFSETS_TOPIC, group_partition(group, count))].append(
+            group
+        )
+    starts, ends = (
+        await admin.start_offsets(by_offsets_partition),
+        await admin.end_offsets(by_offsets_partition),
+    )
     found: dict[str, History] = {}
-    for topic_partition, its in by_place.items():
+    for topic_partition, groups_of_partition in by_offsets_partition.items():
         start, end = starts.get(topic_partition, 0), ends.get(topic_partition, 0)
-        replay = _CommitReplay(its, commits)
+        replay = _CommitReplay(groups_of_partition, commits)
         await _read(
             admin.cluster, topic_partition, replay, start, max(start, end - records_max), end
         )

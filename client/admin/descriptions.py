@@ -1,4 +1,4 @@
-"""What an administrator is told about topics, groups and their progress.
+"""What Admin takes and returns: descriptions of topics, groups and their progress.
 
 Source: docs/spec/users.md §2.1 (what Kafka's own tools show) and §3 (our definition of lag).
 """

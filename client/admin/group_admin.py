@@ -1,4 +1,4 @@
-"""Administration of groups: who is in them, what they have committed, and changing that.
+"""Administration of groups: list, describe, delete; read, alter and delete committed offsets.
 
 Source: docs/spec/protocol.md §2; docs/spec/coordinator.md §1.6 to §1.8; docs/spec/users.md §3
 (lag).
@@ -105,10 +105,10 @@ class GroupAdmin(LogOffsets):
                             committed_leader_epoch=offsets[topic_partition].leader_epoch,
                             committed_metadata=offsets[topic_partition].metadata,
                         )
-                        for topic_partition in its
+                        for topic_partition in of_topic
                     ],
                 )
-                for name, its in _by_topic(topic_partitions).items()
+                for name, of_topic in _by_topic(topic_partitions).items()
             ]
             request = offset_commit.OffsetCommitRequest(
                 group_id=group,
@@ -135,10 +135,10 @@ class GroupAdmin(LogOffsets):
                     name=name,
                     partitions=[
                         offset_delete.Partition(partition_index=topic_partition.partition)
-                        for topic_partition in its
+                        for topic_partition in of_topic
                     ],
                 )
-                for name, its in _by_topic(topic_partitions).items()
+                for name, of_topic in _by_topic(topic_partitions).items()
             ]
             request = offset_delete.OffsetDeleteRequest(group_id=group, topics=asked)
             answer = await self.cluster.to_coordinator(

@@ -1,4 +1,4 @@
-"""Where logs begin and end, and the offset that a time leads to, asked of the leaders.
+"""Log start offsets, log end offsets and offsets by time, asked of the leaders.
 
 Source: docs/spec/protocol.md §2 (ListOffsets); docs/spec/users.md §2.1 (what kafka-consumer-groups
 asks).

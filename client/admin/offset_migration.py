@@ -1,4 +1,4 @@
-"""Moving a group's offsets from one store to the other while the group is at rest: what to write.
+"""The plan of an offset migration between ZooKeeper and Kafka for a group at rest.
 
 Pure. Source: docs/spec/coordinator.md §6.8; dual commit's rule, that the larger offset wins, holds
 here too: no group starts before what it has acknowledged, in whichever store.
@@ -18,7 +18,7 @@ OTHER: Final = {ZOOKEEPER: KAFKA, KAFKA: ZOOKEEPER}
 FORMAT: Final = "barnabas-migration-1"
 
 
-class Spot(NamedTuple):
+class OffsetKey(NamedTuple):
     """Where a classic group keeps an offset."""
 
     group: str
@@ -26,7 +26,7 @@ class Spot(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Held:
+class StoredOffsets:
     """What both stores hold of one partition of a group; None for nothing."""
 
     group: str
@@ -55,7 +55,7 @@ class Held:
             return "forward", source
         return ("rewind", source) if source_wins else ("ahead", None)
 
-    def levelling(self) -> tuple[str | None, int | None]:
+    def leveled(self) -> tuple[str | None, int | None]:
         """The store that is behind, None when neither is; and the offset that both are to hold."""
         for to in OTHER:
             _, offset = self.step(to)
@@ -76,7 +76,7 @@ class MigrationPlan:
     to: str
     time_ms: int
     source_wins: bool
-    held: Mapping[str, Sequence[Held]]
+    held: Mapping[str, Sequence[StoredOffsets]]
     """By group."""
 
     def to_document(self) -> dict[str, Any]:
@@ -105,7 +105,7 @@ class MigrationPlan:
             source_wins=document["source_wins"],
             held={
                 group: [
-                    Held(
+                    StoredOffsets(
                         group=group,
                         topic_partition=TopicPartition(fields["topic"], fields["partition"]),
                         zookeeper=fields["zookeeper"],
@@ -118,7 +118,7 @@ class MigrationPlan:
         )
 
 
-def row(held: Held, to: str, *, source_wins: bool = False) -> dict[str, Any]:
+def row(held: StoredOffsets, to: str, *, source_wins: bool = False) -> dict[str, Any]:
     """One partition for people and programs."""
     step, offset = held.step(to, source_wins=source_wins)
     return {
@@ -162,11 +162,11 @@ def joined(
     zookeeper: Mapping[TopicPartition, int],
     kafka: Mapping[TopicPartition, int],
     known: Collection[TopicPartition] | None = None,
-) -> list[Held]:
+) -> list[StoredOffsets]:
     """Both stores side by side, in the order of partitions; of ``known`` partitions only."""
     topic_partitions: Iterable[TopicPartition] = zookeeper.keys() | kafka.keys()
     return [
-        Held(
+        StoredOffsets(
             group=group,
             topic_partition=topic_partition,
             zookeeper=zookeeper.get(topic_partition),
@@ -177,7 +177,9 @@ def joined(
     ]
 
 
-def moved(plan: Sequence[Held], now: Sequence[Held], store: str) -> list[TopicPartition]:
+def moved(
+    plan: Sequence[StoredOffsets], now: Sequence[StoredOffsets], store: str
+) -> list[TopicPartition]:
     """The partitions whose offset in ``store`` is another than the plan found."""
     then = {pair.topic_partition: pair.at(store) for pair in plan}
     found = {pair.topic_partition: pair.at(store) for pair in now}

@@ -1,4 +1,4 @@
-"""Both stores of classic groups' offsets as an administrator reads and writes them.
+"""Reads and writes the offsets of classic groups in both stores, ZooKeeper and Kafka.
 
 Of many groups at once, as those who migrate have many. Source: docs/spec/coordinator.md §6.1, §6.7
 and §6.8.
@@ -21,7 +21,7 @@ from barnabas.protocol.zookeeper import znodes
 from .admin import Admin
 from .bulk_group_admin import BulkGroupAdmin, Codes, GroupState, Offsets
 from .descriptions import Committed
-from .offset_migration import KAFKA, Held, Spot, classic_activity, joined, number_in
+from .offset_migration import KAFKA, OffsetKey, StoredOffsets, classic_activity, joined, number_in
 
 log = logging.getLogger(__name__)
 
@@ -63,14 +63,14 @@ class BothStores:
 
     async def held(
         self, groups: Collection[str], known: set[TopicPartition]
-    ) -> dict[str, list[Held]]:
+    ) -> dict[str, list[StoredOffsets]]:
         """What both stores hold; raises KafkaError for the first group that cannot be asked."""
-        committed, spots = await asyncio.gather(self.committed(groups), self._spots(groups))
-        kept = await self.znodes(spots)
+        committed, keys = await asyncio.gather(self.committed(groups), self._offset_keys(groups))
+        kept = await self.znodes(keys)
         by_group: dict[str, dict[TopicPartition, int]] = defaultdict(dict)
-        for spot, znode in kept.items():
+        for key, znode in kept.items():
             if znode.offset is not None:
-                by_group[spot.group][spot.topic_partition] = znode.offset
+                by_group[key.group][key.topic_partition] = znode.offset
         found = {}
         for group in groups:
             offsets = committed[group]
@@ -86,13 +86,15 @@ class BothStores:
         """What the coordinators hold of these groups."""
         return await self._many.committed(groups)
 
-    async def znodes(self, spots: Iterable[Spot]) -> dict[Spot, Znode]:
+    async def znodes(self, keys: Iterable[OffsetKey]) -> dict[OffsetKey, Znode]:
         """What ZooKeeper holds there; spots without a znode are left out."""
-        spots = list(spots)
-        found = await asyncio.gather(*map(self._read, spots))
-        return {spot: value for spot, value in zip(spots, found, strict=True) if value is not None}
+        keys = list(keys)
+        found = await asyncio.gather(*map(self._read, keys))
+        return {key: value for key, value in zip(keys, found, strict=True) if value is not None}
 
-    async def signs_of_life(self, groups: Collection[str]) -> dict[str, str | KafkaError | None]:
+    async def classic_activity_of(
+        self, groups: Collection[str]
+    ) -> dict[str, str | KafkaError | None]:
         """Who may commit while we write, in words; None where nobody is there."""
         classic = asyncio.gather(*map(self._classic_activity, groups))
         states, found = await asyncio.gather(self._many.states(groups), classic)
@@ -111,12 +113,12 @@ class BothStores:
         """Delete commits at the coordinators; a code for each offset."""
         return await self._many.forget(topic_partitions)
 
-    async def write_znode(self, spot: Spot, offset: int | None, held: Znode | None) -> None:
+    async def write_znode(self, key: OffsetKey, offset: int | None, held: Znode | None) -> None:
         """Write, make or remove a znode, unless somebody wrote it since it was read as ``held``.
 
         Raises ZooKeeperError; BadVersion, NoNode and NodeExists say that somebody did.
         """
-        path = _path(spot)
+        path = _path(key)
         async with self._slots:
             if offset is None:
                 if held is not None:
@@ -141,10 +143,12 @@ class BothStores:
                 if code:
                     raise KafkaError(code, f"offset of {topic}-{partition} was not stored")
             return
-        held = await self.znodes(Spot(group, topic_partition) for topic_partition in offsets)
+        held = await self.znodes(OffsetKey(group, topic_partition) for topic_partition in offsets)
         writes = (
             self.write_znode(
-                Spot(group, topic_partition), offset, held.get(Spot(group, topic_partition))
+                OffsetKey(group, topic_partition),
+                offset,
+                held.get(OffsetKey(group, topic_partition)),
             )
             for topic_partition, offset in offsets.items()
         )
@@ -156,7 +160,7 @@ class BothStores:
         """Keep nothing about these in memory."""
         self._many.release(groups)
 
-    async def _spots(self, groups: Iterable[str]) -> list[Spot]:
+    async def _offset_keys(self, groups: Iterable[str]) -> list[OffsetKey]:
         """Every place in ZooKeeper where these groups keep an offset."""
         names = list(groups)
         roots = [f"{znodes.CONSUMERS}/{group}/offsets" for group in names]
@@ -168,7 +172,7 @@ class BothStores:
         ]
         numbers = await asyncio.gather(*(self._children(f"{r}/{topic}") for _, r, topic in pairs))
         return [
-            Spot(group, TopicPartition(topic, int(name)))
+            OffsetKey(group, TopicPartition(topic, int(name)))
             for (group, _, topic), found in zip(pairs, numbers, strict=True)
             for name in found
             if name.isdigit()  # Kafka 0.7 wrote broker-partition, which nobody can map
@@ -186,15 +190,15 @@ class BothStores:
             owned = dict(zip(topics, owners, strict=True))
         return classic_activity(ids, owned)
 
-    async def _read(self, spot: Spot) -> Znode | None:
+    async def _read(self, key: OffsetKey) -> Znode | None:
         async with self._slots:
-            found = await read_if_any(self._zookeeper, _path(spot))
+            found = await read_if_any(self._zookeeper, _path(key))
         if found is None:
             return None
         data, stat = found
         offset = number_in(data)
         if offset is None:
-            log.warning("passed over what is no offset path=%s data=%r", _path(spot), data[:40])
+            log.warning("passed over what is no offset path=%s data=%r", _path(key), data[:40])
         return Znode(offset, stat.version)
 
     async def _children(self, path: str) -> Sequence[str]:
@@ -205,9 +209,9 @@ class BothStores:
                 return ()
 
 
-def _path(spot: Spot) -> str:
+def _path(key: OffsetKey) -> str:
     return znodes.consumer_offset_path(
-        spot.group, spot.topic_partition.topic, spot.topic_partition.partition
+        key.group, key.topic_partition.topic, key.topic_partition.partition
     )
 
 

@@ -1,4 +1,4 @@
-"""The timestamp of the first record that a reader has not read yet: what lag in seconds needs.
+"""Time lag: finds the timestamp of the first record that a group has not read yet.
 
 Source: docs/spec/users.md §3. Only a few batches are fetched, and of each partition no more than it
 takes to see one record.
@@ -29,7 +29,7 @@ _ANSWER_BYTES_MAX: Final = 16 << 20
 _MAGIC_WITH_CONTROL: Final = 2
 
 
-class Range(NamedTuple):
+class UnreadRange(NamedTuple):
     """What is not read yet: from ``start`` up to the log's ``end``, which is not part of it."""
 
     start: int
@@ -37,7 +37,7 @@ class Range(NamedTuple):
 
 
 async def first_unread_ms(
-    cluster: Cluster, unread: Mapping[TopicPartition, Range], *, within_ms: int = 0
+    cluster: Cluster, unread: Mapping[TopicPartition, UnreadRange], *, within_ms: int = 0
 ) -> dict[TopicPartition, int | None]:
     """The timestamp of the first record in each range, markers of transactions apart.
 
@@ -56,7 +56,7 @@ async def first_unread_ms(
                 del open_ranges[topic_partition]
         if not open_ranges:
             break
-        by_leader: dict[int, dict[TopicPartition, Range]] = defaultdict(dict)
+        by_leader: dict[int, dict[TopicPartition, UnreadRange]] = defaultdict(dict)
         for topic_partition, leader in (await cluster.leaders(open_ranges)).items():
             by_leader[leader][topic_partition] = open_ranges[topic_partition]
         looks = (_look(cluster, *led, bytes_max, within_ms) for led in by_leader.items())
@@ -74,13 +74,13 @@ async def first_unread_ms(
 async def _look(
     cluster: Cluster,
     leader: int,
-    ranges: Mapping[TopicPartition, Range],
+    ranges: Mapping[TopicPartition, UnreadRange],
     bytes_max: int,
     within_ms: int,
-) -> tuple[dict[TopicPartition, int], dict[TopicPartition, Range]]:
+) -> tuple[dict[TopicPartition, int], dict[TopicPartition, UnreadRange]]:
     """One fetch: what it tells, and where those partitions go on that it does not tell of."""
     times: dict[TopicPartition, int] = {}
-    others: dict[TopicPartition, Range] = {}
+    others: dict[TopicPartition, UnreadRange] = {}
     try:
         answer: fetch.FetchResponse = await cluster.ask(leader, _request(ranges, bytes_max))
     except KafkaError as error:
@@ -96,14 +96,14 @@ async def _look(
             elif topic_partition in ranges and partition.records:
                 await asyncio.sleep(0)
                 found = _first(bytes(partition.records), ranges[topic_partition], within_ms)
-                if isinstance(found, Range):
+                if isinstance(found, UnreadRange):
                     others[topic_partition] = found
                 else:
                     times[topic_partition] = found
     return times, others
 
 
-def _first(data: bytes, unread: Range, within_ms: int = 0) -> int | Range:
+def _first(data: bytes, unread: UnreadRange, within_ms: int = 0) -> int | UnreadRange:
     """The first record's timestamp, or what is left to be looked at."""
     start, end = unread
     last = start - 1
@@ -115,14 +115,14 @@ def _first(data: bytes, unread: Range, within_ms: int = 0) -> int | Range:
                     return found
                 for record in batch.records(entry.data):
                     if record.offset >= start:
-                        return record.timestamp if record.offset < end else Range(end, end)
+                        return record.timestamp if record.offset < end else UnreadRange(end, end)
             last = max(last, entry.last_offset)  # compaction leaves batches without a record
     except CorruptRecords:
         return unread
-    return Range(last + 1, end)
+    return UnreadRange(last + 1, end)
 
 
-def _time_from_header(entry: Entry, unread: Range, within_ms: int) -> int | None:
+def _time_from_header(entry: Entry, unread: UnreadRange, within_ms: int) -> int | None:
     if not within_ms or entry.magic != _MAGIC_WITH_CONTROL or entry.base_offset >= unread.end:
         return None
     head = batch.header(entry.data)
@@ -135,7 +135,7 @@ def _is_control(entry: Entry) -> bool:
     return entry.magic == _MAGIC_WITH_CONTROL and batch.is_control(entry.data)
 
 
-def _request(ranges: Mapping[TopicPartition, Range], bytes_max: int) -> fetch.FetchRequest:
+def _request(ranges: Mapping[TopicPartition, UnreadRange], bytes_max: int) -> fetch.FetchRequest:
     topics: dict[str, list[fetch.Partition]] = defaultdict(list)
     for topic_partition, (start, _) in ranges.items():
         topics[topic_partition.topic].append(

@@ -1,4 +1,4 @@
-"""Changes to topics that exist: more partitions, other settings.
+"""Changes existing topics: adds partitions, alters settings.
 
 Source: docs/spec/protocol.md §2 (CreatePartitions, IncrementalAlterConfigs).
 """

@@ -1,4 +1,4 @@
-"""The settings that hold for topics, and where each comes from.
+"""Settings of topics and the source of each (DescribeConfigs).
 
 Source: docs/spec/protocol.md §2 (DescribeConfigs); KIP-226 for the sources.
 """

@@ -1,4 +1,4 @@
-"""The high-level consumer without ``await``, as the documents write it: streams are iterators.
+"""SyncConsumerConnector: the high-level consumer without ``await``; streams are iterators.
 
 Source: docs/spec/coordinator.md §6.
 """

@@ -1,4 +1,4 @@
-"""What a classic consumer may be told, under the names it had in Kafka 0.8 and 0.7.
+"""Settings of the classic consumer, under the names of Kafka 0.8 and 0.7.
 
 Source: docs/spec/coordinator.md §8 (names, defaults, aliases) and §6.
 """

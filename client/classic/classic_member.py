@@ -1,4 +1,4 @@
-"""One member of a classic group: what it owns, how that changes, and how far it has read.
+"""One member of a classic group: rebalances, owned partitions, consumed offsets.
 
 Source: docs/spec/coordinator.md §6.2 to §6.4, §6.7 and §6.10. A rebalance here touches only
 partitions that change hands; those that stay are read on, which no other member can tell from the
@@ -23,7 +23,7 @@ from barnabas.protocol.zookeeper.znodes import ConsumerRegistration
 from .classic_config import ClassicConfig
 from .fetcher_manager import FetcherManager
 from .group_view import GroupView, view_group
-from .kafka_stream import KafkaStream, Position
+from .kafka_stream import KafkaStream, StreamPosition
 from .offset_stores import Failures, OffsetStore
 from .partition_assignment import STRATEGIES, Owners
 from .partition_ownership import AlreadyRegistered, ClaimRefused, PartitionOwnership
@@ -87,7 +87,7 @@ class ClassicMember:
         self._changed = asyncio.Event()
         self._reads = WatchedReads(zookeeper, self._changed.set)
         self._ownership = PartitionOwnership(zookeeper, config.group_id, consumer_id)
-        self._positions: dict[TopicPartition, Position] = {}
+        self._positions: dict[TopicPartition, StreamPosition] = {}
         self._lock = asyncio.Lock()
         zookeeper.on_state.append(self._session_changed)
 
@@ -148,7 +148,7 @@ class ClassicMember:
                     await self._commit(list(self._positions), self._retry_for_ms)
             except (KafkaError, ZooKeeperError) as error:
                 log.warning("could not commit at the end consumer=%s: %s", self._consumer_id, error)
-            self._drop()
+            self._forget_ownership()
 
     @property
     def _retry_for_ms(self) -> int:
@@ -170,7 +170,7 @@ class ClassicMember:
         owners = STRATEGIES[self._config.partition_assignment_strategy](
             view.partitions, view.threads
         )
-        ours = self._ours(view, owners)
+        ours = self._owners_here(view, owners)
         held = self._ownership.claimed
         lost = [
             topic_partition
@@ -178,7 +178,7 @@ class ClassicMember:
             if ours.get(topic_partition) != thread or not self._is_read(topic_partition)
         ]
         if lost:
-            await self._give_up(lost)
+            await self._release(lost)
         gained = {
             topic_partition: thread
             for topic_partition, thread in ours.items()
@@ -188,7 +188,7 @@ class ClassicMember:
             await self._take_over(gained, owners)
         self.rebalances += bool(lost or gained)
 
-    def _ours(self, view: GroupView, owners: Owners) -> Owners:
+    def _owners_here(self, view: GroupView, owners: Owners) -> Owners:
         count = max(view.members[self._consumer_id].values(), default=0)
         threads = {f"{self._consumer_id}-{number}" for number in range(count)}
         return {
@@ -197,7 +197,7 @@ class ClassicMember:
             if thread in threads
         }
 
-    async def _give_up(self, topic_partitions: Collection[TopicPartition]) -> None:
+    async def _release(self, topic_partitions: Collection[TopicPartition]) -> None:
         """Stop reading, commit while they are still ours, then let go: the heir reads it so."""
         self._stop_reading(topic_partitions)
         if self._config.auto_commit_enable:
@@ -246,9 +246,9 @@ class ClassicMember:
             }
         )
         for topic_partition in gained:
-            position = Position(topic_partition, offsets.get(topic_partition))
+            position = StreamPosition(topic_partition, offsets.get(topic_partition))
             self._positions[topic_partition] = position
-            self._stream(topic_partition).give(self._fetchers, [position])
+            self._stream(topic_partition).add_partitions(self._fetchers, [position])
             if topic_partition not in offsets:
                 self._stream(topic_partition).fail(OffsetOutOfRange(*topic_partition, None))
 
@@ -295,10 +295,10 @@ class ClassicMember:
 
     def _stop_reading(self, topic_partitions: Collection[TopicPartition]) -> None:
         for topic_partition in topic_partitions:
-            self._stream(topic_partition).take_away([topic_partition])
+            self._stream(topic_partition).remove_partitions([topic_partition])
         self._fetchers.remove(topic_partitions)
 
-    def _drop(self) -> None:
+    def _forget_ownership(self) -> None:
         self._stop_reading(list(self._positions))
         self._positions.clear()
 
@@ -306,6 +306,6 @@ class ClassicMember:
         """A new session owns nothing: stop at once, since others may have gone on already."""
         if state is SessionState.LOST:
             log.warning("lost the session with zookeeper consumer=%s", self._consumer_id)
-            self._drop()
+            self._forget_ownership()
             self._ownership.forget()
         self._changed.set()

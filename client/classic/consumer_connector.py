@@ -1,4 +1,4 @@
-"""ConsumerConnector: the high-level consumer of the documents, which balances through ZooKeeper.
+"""ConsumerConnector: Kafka 0.8's high-level consumer, which balances through ZooKeeper.
 
 Source: docs/spec/coordinator.md §6; the documentation of Kafka 0.8's consumer, "high-level".
 """
@@ -167,7 +167,7 @@ class ConsumerConnector:
         if self._member is None:
             return
         for stream in streams or self._streams:
-            stream.count_in_hand()
+            stream.mark_consumed()
         config = self.config
         failures = await self._member.commit(
             retry_for_ms=config.offsets_commit_max_retries * config.offsets_channel_backoff_ms

@@ -1,4 +1,4 @@
-"""What feeds the streams of a classic consumer: one fetcher, and the way back to the log's ends.
+"""Fetches for the streams of a classic consumer, and resets offsets that are out of range.
 
 Source: docs/spec/coordinator.md §6.4 (step 9), §6.6 and §6.7 (reset).
 """
@@ -19,7 +19,7 @@ from barnabas.client.errors import OffsetOutOfRange
 from barnabas.client.topology import TopicPartition
 
 from .classic_config import ClassicConfig
-from .kafka_stream import Position
+from .kafka_stream import StreamPosition
 
 log = logging.getLogger(__name__)
 
@@ -101,7 +101,7 @@ class FetcherManager:
         if self._fetcher is not None:
             self._fetcher.wake()
 
-    async def reset(self, position: Position, error: OffsetOutOfRange) -> None:
+    async def reset(self, position: StreamPosition, error: OffsetOutOfRange) -> None:
         """Go on where ``auto.offset.reset`` says; raises ``error`` when it says nothing."""
         found = await self.reset_offsets([position.topic_partition])
         if not found:

@@ -1,4 +1,4 @@
-"""A classic group as ZooKeeper shows it: who consumes what with how many threads, of which topics.
+"""A classic group as read from ZooKeeper: members, their threads and topics, brokers.
 
 Source: docs/spec/coordinator.md §6.1, §6.3 and §6.4 (step 5).
 """

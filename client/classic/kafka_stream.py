@@ -1,4 +1,4 @@
-"""What a classic consumer iterates: one stream of messages out of the partitions it was given.
+"""KafkaStream: the messages of the partitions that one thread of a classic consumer owns.
 
 Source: docs/spec/coordinator.md §6.6. A message counts as consumed when the next one is asked for,
 or when offsets are committed on purpose: a crash then repeats the message in hand, and loses none.
@@ -22,7 +22,7 @@ class ConsumerTimeout(Exception):  # noqa: N818 - named as Kafka names it
     """No message came within ``consumer.timeout.ms``; the stream may be iterated again."""
 
 
-class Position:
+class StreamPosition:
     """How far one partition is, while it is ours."""
 
     __slots__ = ("consumed", "is_ours", "topic_partition")
@@ -34,7 +34,7 @@ class Position:
         self.is_ours = True
 
 
-class Source(Protocol):
+class ChunkSource(Protocol):
     """Where chunks come from; the fetcher's side of a stream."""
 
     async def take(
@@ -47,7 +47,7 @@ class Source(Protocol):
         """Have every take that waits return."""
 
 
-Reset = Callable[[Position, OffsetOutOfRange], Awaitable[None]]
+Reset = Callable[[StreamPosition, OffsetOutOfRange], Awaitable[None]]
 """Puts a position that left its log where the policy says; raises what it was given if nowhere."""
 
 
@@ -64,14 +64,14 @@ class KafkaStream:
         """What this stream is called in the owners of its partitions."""
         self._timeout_s = timeout_s
         self._reset = reset
-        self._source: Source | None = None
-        self._positions: dict[TopicPartition, Position] = {}
+        self._source: ChunkSource | None = None
+        self._positions: dict[TopicPartition, StreamPosition] = {}
         self._changed = Signal()
         self._is_over = False
-        self._reading: Position | None = None
+        self._reading: StreamPosition | None = None
         self._records: deque[ConsumedRecord] = deque()
         self._next_offset = 0
-        self._in_hand: tuple[Position, int] | None = None
+        self._in_hand: tuple[StreamPosition, int] | None = None
         self._failures: deque[Exception] = deque()
 
     @property
@@ -99,10 +99,10 @@ class KafkaStream:
         The one call that another thread than the loop's may make: what a commit or a rebalance on
         the loop then sees is at worst one message old, so one more comes twice, and none is lost.
         """
-        self.count_in_hand()
+        self.mark_consumed()
         return self._hand_out()
 
-    def count_in_hand(self) -> None:
+    def mark_consumed(self) -> None:
         """The message handed out last is done with."""
         if self._in_hand is not None:
             position, offset = self._in_hand
@@ -112,14 +112,14 @@ class KafkaStream:
 
     # The connector's side.
 
-    def give(self, source: Source, positions: Iterable[Position]) -> None:
+    def add_partitions(self, source: ChunkSource, positions: Iterable[StreamPosition]) -> None:
         """Read these partitions too."""
         self._source = source
         self._positions |= {position.topic_partition: position for position in positions}
         self._changed.notify()
         source.wake()
 
-    def take_away(self, topic_partitions: Iterable[TopicPartition]) -> None:
+    def remove_partitions(self, topic_partitions: Iterable[TopicPartition]) -> None:
         """Read these no more: nothing else of them is handed out."""
         for topic_partition in topic_partitions:
             position = self._positions.pop(topic_partition, None)
@@ -134,7 +134,7 @@ class KafkaStream:
 
     def end(self) -> None:
         """Hand out nothing more; whoever waits is told the end."""
-        self.take_away(list(self._positions))
+        self.remove_partitions(list(self._positions))
         self._is_over = True
         self._wake()
 

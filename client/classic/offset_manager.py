@@ -1,4 +1,4 @@
-"""The channel to a group's offset manager: found, asked, and found again when it moves.
+"""Requests to a group's offset manager, which is looked for again when it moves.
 
 Source: docs/spec/coordinator.md §1.9 and §6.9. The brokers to ask first come from whoever owns
 this, so that a channel outlives every broker it began with.
@@ -48,8 +48,8 @@ class OffsetManager:
         """
         clock = asyncio.get_running_loop().time
         most_ms = _LONG_MS if retry_for_ms is None else retry_for_ms
-        patience = dataclasses.replace(self._config, api_timeout_ms=most_ms)
-        attempts = Attempts(patience, self._random, clock())
+        retry = dataclasses.replace(self._config, api_timeout_ms=most_ms)
+        attempts = Attempts(retry, self._random, clock())
         while True:
             try:
                 cluster = await self._connected()
@@ -64,7 +64,7 @@ class OffsetManager:
                 step, failure = Remedy.LOOK_AGAIN, error
             if step is Remedy.LOOK_AGAIN:
                 await self._look_again(failure)
-            pause_s = attempts.pause_after(failure.code, clock())
+            pause_s = attempts.backoff_after(failure.code, clock())
             if pause_s is None:
                 raise failure
             await asyncio.sleep(pause_s)

@@ -1,4 +1,4 @@
-"""Where a classic group keeps its offsets: in ZooKeeper, at the offset manager, or in both.
+"""Offset stores of classic groups: ZooKeeper, Kafka, or both (dual commit).
 
 Source: docs/spec/coordinator.md §6.7. Stored is always the next offset to read.
 """
@@ -240,7 +240,7 @@ class DualCommitOffsets:
                 for topic_partition, at in larger.items()
                 if held.get(topic_partition) != at
             }
-            await _level(store, behind)
+            await _write_larger_offsets(store, behind)
         return larger
 
     async def commit(self, offsets: Offsets, *, retry_for_ms: int = 0) -> Failures:
@@ -259,7 +259,7 @@ class DualCommitOffsets:
         await self._second.close()
 
 
-async def _level(store: OffsetStore, behind: Offsets) -> None:
+async def _write_larger_offsets(store: OffsetStore, behind: Offsets) -> None:
     """The next commit does the same: what goes wrong here is only told."""
     try:
         failures = await store.commit(behind)

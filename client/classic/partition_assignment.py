@@ -1,4 +1,4 @@
-"""Which thread of a classic group owns which partition: a pure function of the group as it is.
+"""Partition assignment of classic groups, range and round-robin: pure functions.
 
 Source: docs/spec/coordinator.md §6.5. Every member computes the whole of it for itself, so nothing
 may enter here that two members could see differently: no broker, no leader, no clock.

@@ -1,4 +1,4 @@
-"""Registering in a classic group, and claiming its partitions: ephemeral znodes of our session.
+"""Registration and partition ownership in a classic group: ephemeral znodes of our session.
 
 Source: docs/spec/coordinator.md §6.2 (registration) and §6.4 (steps 4 and 8); §9 pitfalls 20, 21.
 """

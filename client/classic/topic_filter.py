@@ -1,4 +1,4 @@
-"""Topics by regular expression: those that match, or all others.
+"""Topic filters of the classic consumer: a whitelist or blacklist as a regular expression.
 
 Source: docs/spec/coordinator.md §6.6.
 """

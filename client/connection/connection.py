@@ -1,4 +1,4 @@
-"""One connection to a broker: versions agreed, caller authenticated, requests pipelined.
+"""One connection to a broker: version negotiation, SASL authentication, pipelined requests.
 
 Source: docs/spec/protocol.md §1.3 (negotiation); SASL/PLAIN is RFC 4616 inside SaslAuthenticate.
 """

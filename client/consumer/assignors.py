@@ -1,4 +1,4 @@
-"""How the leader of a group deals out partitions: by range, in turns, or so that little moves.
+"""Assignors of the group's leader: range, round-robin, cooperative-sticky.
 
 Pure: members and partition counts in, partitions of each member out, the same for the same
 input. Source: Kafka's RangeAssignor, RoundRobinAssignor and CooperativeStickyAssignor (3.9);
@@ -120,19 +120,19 @@ class CooperativeStickyAssignor:
             member.member_id: {} for member in _ordered(members)
         }
         readers = _readers(members, counts)
-        homeless = []
+        unowned = []
         for topic_partition in _topic_partitions(members, counts):
             if topic_partition in owners:
                 shares[owners[topic_partition]][topic_partition] = None
             else:
-                homeless.append(topic_partition)
-        homeless.sort(key=lambda topic_partition: len(readers[topic_partition.topic]))
-        for topic_partition in homeless:
+                unowned.append(topic_partition)
+        unowned.sort(key=lambda topic_partition: len(readers[topic_partition.topic]))
+        for topic_partition in unowned:
             least = min(
                 readers[topic_partition.topic], key=lambda member_id: len(shares[member_id])
             )
             shares[least][topic_partition] = None
-        while move := _move(shares, readers):
+        while move := _next_move(shares, readers):
             topic_partition, source, target = move
             del shares[source][topic_partition]
             shares[target][topic_partition] = None
@@ -145,7 +145,7 @@ ASSIGNORS: Final[Mapping[str, Assignor]] = {
 }
 
 
-def subscription_bytes(
+def encode_subscription(
     topics: Iterable[str], owned: Iterable[TopicPartition], generation: int
 ) -> bytes:
     """What a member tells the leader; the generation stands where old and new leaders look."""
@@ -175,14 +175,14 @@ def candidate(member_id: str, instance_id: str | None, data: bytes) -> Candidate
     return Candidate(member_id, instance_id, frozenset(said.topics), tuple(owned), generation)
 
 
-def assignment_bytes(topic_partitions: Iterable[TopicPartition]) -> bytes:
+def encode_assignment(topic_partitions: Iterable[TopicPartition]) -> bytes:
     """What the leader sends to one member."""
     return consumer_protocol.build_assignment(
         consumer_protocol.Assignment(assigned_partitions=_by_topic(topic_partitions)), 1
     )
 
 
-def assigned_topic_partitions(data: bytes) -> set[TopicPartition]:
+def decode_assignment(data: bytes) -> set[TopicPartition]:
     """What a member was given; raises CorruptRequest."""
     if not data:
         return set()
@@ -254,7 +254,7 @@ def _owners(members: Iterable[Candidate], counts: Mapping[str, int]) -> dict[Top
     return found
 
 
-def _move(
+def _next_move(
     shares: Mapping[str, Mapping[TopicPartition, None]], readers: Mapping[str, Sequence[str]]
 ) -> tuple[TopicPartition, str, str] | None:
     """One partition whose move makes shares more alike; None when there is none."""

@@ -1,4 +1,4 @@
-"""What a reader receives: records, and chunks of them that are decoded when first looked at.
+"""Consumed records, and chunks of them that are decoded when first looked at.
 
 Source: docs/spec/log.md §1.5; KIP-98 (what a reader of committed records leaves out).
 """

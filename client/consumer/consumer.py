@@ -1,4 +1,4 @@
-"""The consumer: records of topics, alone or as a member of a group, one by one or in batches.
+"""The consumer: subscribe or assign, poll records or batches, seek, pause, commit.
 
 Source: docs/spec/coordinator.md §1.9 and §5; docs/spec/users.md §6.
 """
@@ -372,7 +372,7 @@ class Consumer:
                 raise self._member.failure
             chunk = self._fetcher.take_ready(self._open)
             left_s = None if deadline is None else deadline - loop.time()
-            if chunk is not None or not await self._fetcher.arrival(left_s):
+            if chunk is not None or not await self._fetcher.wait_for_chunk(left_s):
                 return chunk
 
     def _may_give(self, chunk: Chunk) -> bool:

@@ -1,4 +1,4 @@
-"""What a consumer hands out at once: chunks of several partitions, committed as one.
+"""A batch of records of several partitions, whose offsets are committed as one.
 
 Source: docs/spec/users.md §6 (batches, commits as context managers, frames).
 """

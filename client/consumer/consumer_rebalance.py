@@ -1,4 +1,4 @@
-"""The consumer's part in its group: who reads what now, and the change from one to the next.
+"""The consumer's side of a rebalance: join, revoke, assign; heartbeats; subscribed topics.
 
 One task rebalances, one gives signs of life, one watches for new topics. A rebalance waits for
 the application to ask for its next batch: what it has in hand can then be committed, as between
@@ -23,14 +23,14 @@ from barnabas.protocol.messages.join_group import JoinGroupResponse
 
 from .assignors import (
     ASSIGNORS,
-    assigned_topic_partitions,
-    assignment_bytes,
     candidate,
-    subscription_bytes,
+    decode_assignment,
+    encode_assignment,
+    encode_subscription,
 )
 from .consumer_config import ConsumerConfig
 from .fetcher import Fetcher
-from .group_member import GroupMember, MustRejoin, listed
+from .group_member import GroupMember, MustRejoin, members_of
 from .group_offsets import GroupOffsets
 
 log = logging.getLogger(__name__)
@@ -114,8 +114,8 @@ class GroupConsumer:
         self.rejoin()
         if is_new:
             self._tasks.spawn(self._run(), "group")
-            self._tasks.spawn(self._beat(), "heartbeats")
-            self._tasks.spawn(self._watch(), "topics of the group")
+            self._tasks.spawn(self._send_heartbeats(), "heartbeats")
+            self._tasks.spawn(self._watch_topics(), "topics of the group")
 
     def rejoin(self) -> None:
         """Take part in another rebalance at the application's next poll."""
@@ -180,18 +180,18 @@ class GroupConsumer:
     async def _rebalance(self) -> None:
         self._is_wanted.clear()
         if self.member.generation == _NO_GENERATION:
-            await self._lose()
+            await self._lose_assignment()
         elif not self._config.is_cooperative:
-            await self._give_up(self._assignment)
+            await self._revoke(self._assignment)
         await self._learn_topics()
         generation = self.member.generation
         owned = sorted(self._assignment)
-        said = subscription_bytes(self._topics, owned, generation)
+        said = encode_subscription(self._topics, owned, generation)
         self._is_joining = True
         try:
             answer = await self.member.join(dict.fromkeys(self._config.assignors, said))
             protocol = answer.protocol_name or ""
-            assignments = await self._assignments(answer) if _leads(answer) else {}
+            assignments = await self._assignments(answer) if _is_leader(answer) else {}
             data = await self.member.sync(protocol, assignments)
         finally:
             self._is_joining = False
@@ -203,7 +203,7 @@ class GroupConsumer:
             protocol,
         )
         try:
-            await self._adopt(frozenset(assigned_topic_partitions(data)))
+            await self._apply_assignment(frozenset(decode_assignment(data)))
         except CorruptRequest as bad:
             text = f"the leader of group {self.member.group} sent no assignment: {bad}"
             raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, text) from bad
@@ -211,7 +211,7 @@ class GroupConsumer:
     async def _assignments(self, answer: JoinGroupResponse) -> dict[str, bytes]:
         """What we, as leader, give everyone."""
         try:
-            members = [candidate(*member) for member in listed(answer)]
+            members = [candidate(*member) for member in members_of(answer)]
         except CorruptRequest as bad:
             text = f"a member of group {self.member.group} sent no subscription: {bad}"
             raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, text) from bad
@@ -221,17 +221,17 @@ class GroupConsumer:
         assignor = ASSIGNORS[answer.protocol_name or ""]
         shares = assignor.assign(members, self._counts_used)
         return {
-            member_id: assignment_bytes(topic_partitions)
+            member_id: encode_assignment(topic_partitions)
             for member_id, topic_partitions in shares.items()
         }
 
-    async def _adopt(self, assigned: PartitionSet) -> None:
+    async def _apply_assignment(self, assigned: PartitionSet) -> None:
         revoked, added = self._assignment - assigned, assigned - self._assignment
         # Cooperative rebalance: what was taken from us is free for its new owner only in the next
         # generation, so give it up and join again at once (KIP-429).
         if revoked:
             await self._await_next_poll()
-            await self._give_up(revoked)
+            await self._revoke(revoked)
             self.rejoin()
         self._assignment = assigned
         if added:
@@ -249,7 +249,7 @@ class GroupConsumer:
         self.open |= added
         self._fetcher.wake()
 
-    async def _give_up(self, topic_partitions: PartitionSet) -> None:
+    async def _revoke(self, topic_partitions: PartitionSet) -> None:
         self.open -= topic_partitions
         if topic_partitions:
             await self._before_revoke(topic_partitions)
@@ -257,7 +257,7 @@ class GroupConsumer:
         self._fetcher.remove(topic_partitions)
         self._assignment -= topic_partitions
 
-    async def _lose(self) -> None:
+    async def _lose_assignment(self) -> None:
         """Drop everything without a commit: it would be refused, and others read on already."""
         lost = self._assignment
         self.open.clear()
@@ -270,13 +270,13 @@ class GroupConsumer:
 
     # Signs of life, and what else goes on.
 
-    async def _beat(self) -> None:
+    async def _send_heartbeats(self) -> None:
         while True:
             await asyncio.sleep(self._config.heartbeat_interval_ms / 1000)
             if self._is_joining or self.member.generation == _NO_GENERATION:
                 continue
             if self.held_for_s() * 1000 > self._config.max_poll_interval_ms:
-                await self._time_out()
+                await self._leave_after_poll_timeout()
                 continue
             # The answer is about who we were when we asked: after a rejoin it says nothing.
             before = self.member.identity
@@ -284,14 +284,14 @@ class GroupConsumer:
                 await self.member.heartbeat()
             except MustRejoin as rejoin:
                 if before == self.member.identity and not self._is_joining:
-                    self.member.act_on(rejoin.code)
+                    self.member.reset_for(rejoin.code)
                     self.rejoin()
             except KafkaError as error:
                 if before == self.member.identity and not may_succeed_later(error):
                     self._fail(error)
                     return
 
-    async def _time_out(self) -> None:
+    async def _leave_after_poll_timeout(self) -> None:
         """The application takes too long: let others read its partitions."""
         log.warning(
             "left the group, no question within max.poll.interval.ms=%d group=%s held_s=%.1f",
@@ -304,7 +304,7 @@ class GroupConsumer:
         await self.member.leave()
         self.rejoin()
 
-    async def _watch(self) -> None:
+    async def _watch_topics(self) -> None:
         """Rejoin when what we subscribed to is more, or less, than at the last rebalance."""
         while True:
             is_complete = all(topic in self._counts_known for topic in self._topics)
@@ -341,5 +341,5 @@ class GroupConsumer:
         )
 
 
-def _leads(answer: JoinGroupResponse) -> bool:
+def _is_leader(answer: JoinGroupResponse) -> bool:
     return answer.leader == answer.member_id and not answer.skip_assignment

@@ -1,4 +1,4 @@
-"""Records as frames of pyarrow and pandas, both optional.
+"""Records as pyarrow tables and pandas frames, both optional.
 
 Columns: topic, partition, offset, timestamp (UTC, milliseconds), key, value, headers.
 Source: docs/spec/users.md §6.

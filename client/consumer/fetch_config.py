@@ -1,4 +1,4 @@
-"""How much is read at once, how long a broker may wait for it, and what happens off the log.
+"""Settings of fetching: sizes, waiting time, isolation level, reset policy.
 
 Source: docs/spec/coordinator.md §8 (the classic consumer's names); Kafka's ConsumerConfig.
 """

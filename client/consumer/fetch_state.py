@@ -1,4 +1,4 @@
-"""What a fetcher knows of each partition: where it reads on, what it holds ready, what failed.
+"""Fetch state of one partition: position, buffered chunks, size to ask for, failure.
 
 Source: docs/spec/coordinator.md §6.6 and §6.11; docs/spec/log.md §6 (what a fetch answers).
 """

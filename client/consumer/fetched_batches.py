@@ -1,4 +1,4 @@
-"""The batches of one partition in a fetch answer: found at once, decoded when somebody looks.
+"""The record batches of one partition in a fetch response: checked at once, decoded lazily.
 
 An answer may begin before the offset that was asked for, and end within a batch. A reader of
 committed records leaves out the batches of transactions that were aborted, and everybody leaves

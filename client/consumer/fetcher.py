@@ -179,7 +179,7 @@ class Fetcher:
             return chunk
         return None
 
-    async def arrival(self, timeout_s: float | None) -> bool:
+    async def wait_for_chunk(self, timeout_s: float | None) -> bool:
         """Return when something may have come, or changed; False once ``timeout_s`` is over."""
         return await self._arrived.wait(timeout_s)
 
@@ -272,7 +272,7 @@ class Fetcher:
             read_committed=self.config.read_committed,
         )
         seek_ids = {topic_partition: seek_id for topic_partition, (_, seek_id) in asked.items()}
-        for state in self._still(seek_ids):
+        for state in self._not_sought_since(seek_ids):
             topic_partition = state.topic_partition
             offset, error = found.get(topic_partition), failures.get(topic_partition)
             if offset is not None:
@@ -372,7 +372,7 @@ class Fetcher:
                 raise KafkaError(answer.error_code)
         except KafkaError as error:
             log.info("fetch failed leader=%d reason=%s", leader, error)
-            for state in self._still(seek_ids):
+            for state in self._not_sought_since(seek_ids):
                 if may_succeed_later(error):
                     self._retry(state, Remedy.LOOK_AGAIN)
                 else:
@@ -380,7 +380,7 @@ class Fetcher:
         else:
             self._accept(answer, seek_ids)
         finally:
-            for state in self._still(seek_ids):
+            for state in self._not_sought_since(seek_ids):
                 state.is_fetched = False
             self._changed.notify()
             self._arrived.notify()
@@ -416,7 +416,9 @@ class Fetcher:
         if remedy is Remedy.LOOK_AGAIN:
             self._cluster.forget_leaders([state.topic_partition])
 
-    def _still(self, seek_ids: Mapping[TopicPartition, int]) -> list[PartitionFetchState]:
+    def _not_sought_since(
+        self, seek_ids: Mapping[TopicPartition, int]
+    ) -> list[PartitionFetchState]:
         """Those that nobody sought or removed since the request was sent."""
         states = (self._states.get(topic_partition) for topic_partition in seek_ids)
         return [

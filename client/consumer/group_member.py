@@ -1,4 +1,4 @@
-"""One member's talk with its coordinator: join, sync, heartbeat, leave, and what each code asks.
+"""JoinGroup, SyncGroup, Heartbeat and LeaveGroup of one member, and what each error asks.
 
 Source: docs/spec/coordinator.md §1.9, §5.3, §5.5 and §5.6.
 """
@@ -96,7 +96,7 @@ class GroupMember:
             try:
                 answer: JoinGroupResponse = await self._ask(request, CHANNEL, bound_ms)
             except MustRejoin as rejoin:
-                self.act_on(rejoin.code)
+                self.reset_for(rejoin.code)
                 await asyncio.sleep(self._cluster.config.retry_backoff_ms / 1000)
                 continue
             if answer.error_code == ErrorCode.MEMBER_ID_REQUIRED:
@@ -124,7 +124,7 @@ class GroupMember:
         try:
             answer = await self._ask(request, CHANNEL, bound_ms, is_once=True)
         except MustRejoin as rejoin:
-            self.act_on(rejoin.code)
+            self.reset_for(rejoin.code)
             raise
         data: bytes = answer.assignment
         return data
@@ -132,7 +132,7 @@ class GroupMember:
     async def heartbeat(self) -> None:
         """Give a sign of life; raises MustRejoin, or KafkaError when we are fenced.
 
-        A code that voids member id or generation is left to the caller's :meth:`act_on`: we may
+        A code that voids member id or generation is left to the caller's :meth:`reset_for`: we may
         have joined again while the answer was on its way.
         """
         request = HeartbeatRequest(
@@ -157,7 +157,7 @@ class GroupMember:
             log.info("left without an answer group=%s reason=%s", self.group, error)
         self.member_id, self.generation = "", _NO_GENERATION
 
-    def act_on(self, code: ErrorCode) -> None:
+    def reset_for(self, code: ErrorCode) -> None:
         """Forget what ``code`` says is void."""
         if code is ErrorCode.UNKNOWN_MEMBER_ID:
             self.member_id = ""
@@ -201,7 +201,7 @@ class GroupMember:
                 raise MustRejoin(code)
 
 
-def listed(answer: JoinGroupResponse) -> Sequence[tuple[str, str | None, bytes]]:
+def members_of(answer: JoinGroupResponse) -> Sequence[tuple[str, str | None, bytes]]:
     """The members that the leader of a group is told of."""
     return [
         (member.member_id, member.group_instance_id, member.metadata) for member in answer.members

@@ -1,4 +1,4 @@
-"""The offsets of one group, as its offset manager keeps them: committed and asked for.
+"""OffsetCommit and OffsetFetch of one group, retried while its coordinator loads or moves.
 
 Source: docs/spec/coordinator.md §1.6, §1.7 and §1.9.
 """
@@ -87,7 +87,7 @@ class GroupOffsets:
                 raise failure
             if step is Remedy.LOOK_AGAIN:
                 self._cluster.forget_coordinator(self.group)
-            pause_s = attempts.pause_after(ErrorCode.NONE, loop.time())
+            pause_s = attempts.backoff_after(ErrorCode.NONE, loop.time())
             if pause_s is None:
                 raise failure
             await asyncio.sleep(pause_s)

@@ -1,4 +1,4 @@
-"""Offsets by time of many partitions: one question to each leader, again where one moved.
+"""ListOffsets of many partitions: one request to each leader, retried where one moved.
 
 Source: docs/spec/protocol.md §2 (ListOffsets); docs/spec/coordinator.md §1.9 and §6.11.
 """
@@ -55,7 +55,7 @@ async def offsets_for(
                 )
         cluster.forget_leaders(missing)
         why = next(iter(failures.values()), None) or _leaderless(missing)
-        pause_s = attempts.pause_after(why.code, loop.time())
+        pause_s = attempts.backoff_after(why.code, loop.time())
         if pause_s is None:
             raise why
         await asyncio.sleep(pause_s)

@@ -1,4 +1,4 @@
-"""Commits of a group's member: when it asks for one, and now and then by themselves.
+"""Offset commits of a group member, on request and automatic.
 
 Source: docs/spec/coordinator.md §1.6 and §1.9; docs/spec/users.md §6 (what the error must say).
 """
@@ -122,7 +122,7 @@ class OffsetCommitter:
             raise error
         is_current = identity == self._member.member.identity
         if is_current and error.code is not ErrorCode.FENCED_INSTANCE_ID:
-            self._member.member.act_on(error.code)
+            self._member.member.reset_for(error.code)
             self._member.rejoin()
         may_wait = (
             error.code is ErrorCode.REBALANCE_IN_PROGRESS and self._member.holds_nothing.is_set()

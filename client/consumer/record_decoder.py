@@ -1,4 +1,4 @@
-"""A whole batch made a list at once: what a reader does most, hence written for speed.
+"""Decodes a whole record batch into a list at once: the hot loop of every reader.
 
 Both functions read records without headers, as nearly everybody writes them, and say False,
 with ``found`` as it was, at the first that is otherwise: then records/record.py reads the batch,

@@ -1,4 +1,4 @@
-"""The low-level consumer of the documents: one connection to one broker, and no state at all.
+"""SimpleConsumer: Kafka 0.8's low-level consumer, one connection to one broker, no state.
 
 Every call is one request; offsets always come from the caller, who also finds out which broker
 to ask. Source: docs/spec/coordinator.md §6.11; the documentation of Kafka 0.8's SimpleConsumer.

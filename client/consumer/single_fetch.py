@@ -1,4 +1,4 @@
-"""Fetches of one partition, for those who read a log now and then, or in ranges.
+"""Fetch requests for one partition, for those who read a log now and then, or in ranges.
 
 Source: docs/spec/protocol.md §2; whoever reads many partitions on and on uses fetcher.py.
 """

@@ -1,4 +1,4 @@
-"""What a consumer has handed out: where the application is, and what it is done with.
+"""What the application was handed out, what it is done with, and what may be committed.
 
 What is handed out last may still be worked on; it is done with when the application asks for
 more. Only what is done with is committed by itself. Source: docs/spec/coordinator.md §6.6 (an

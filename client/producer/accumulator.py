@@ -1,4 +1,4 @@
-"""Records that wait to be sent: encoded at once, gathered by partition, bounded in memory.
+"""The record accumulator: records encoded into batches by partition, bounded in memory.
 
 A partition queue has the batches that wait, the batches in flight, and the sequence numbers that
 keep a retry from becoming a duplicate. Source: docs/spec/coordinator.md §7.3;

@@ -1,4 +1,4 @@
-"""What turns an application's keys and values into bytes.
+"""Encoders: from an application's keys and values to bytes.
 
 Source: docs/spec/coordinator.md §7.3 (Encoder); the documentation of Kafka 0.7's producer.
 """

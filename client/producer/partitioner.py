@@ -1,4 +1,4 @@
-"""Which partition a record goes to: by its key, or any that can take it.
+"""Partitioners: by a hash of the key; sticky for records without one.
 
 Source: docs/spec/coordinator.md §7.2; KIP-480 (why records without a key stay together for a
 while).

@@ -1,4 +1,4 @@
-"""The producer: records in, batches out, each record's place in the log back.
+"""The producer: takes records, finds their partitions, returns their metadata.
 
 Source: docs/spec/coordinator.md §7; the documentation of Kafka 0.7's producer.
 """
@@ -77,8 +77,8 @@ class Producer:
         self._now_ms = now_ms
         self._counts = self.cluster.topology.counts
         self._sticky_partitioner = StickyPartitioner(self.cluster.topology, self.cluster.random)
-        self._early: dict[str, list[Item]] = defaultdict(list)
-        self._early_done: dict[str, asyncio.Task[None]] = {}
+        self._unrouted: dict[str, list[Item]] = defaultdict(list)
+        self._learning: dict[str, asyncio.Task[None]] = {}
         self._tasks = BackgroundTasks(lambda error: None)
         self._accumulator: RecordAccumulator | None = None
         self._sender: Sender | None = None
@@ -185,7 +185,7 @@ class Producer:
             await self._queue.flush()
         self._sender.flushing += 1
         try:
-            await asyncio.gather(*self._early_done.values(), return_exceptions=True)
+            await asyncio.gather(*self._learning.values(), return_exceptions=True)
             self._sender.wake()
             incomplete = list(accumulator.incomplete)
             await asyncio.gather(*map(asyncio.shield, incomplete), return_exceptions=True)
@@ -195,7 +195,7 @@ class Producer:
     async def partitions_for(self, topic: str) -> int:
         """How many partitions ``topic`` has; makes it where brokers make topics by themselves."""
         if topic not in self._counts:
-            await self._learn(topic)
+            await self._learn_partitions(topic)
         return self._counts[topic]
 
     async def post(self, item: Item) -> None:
@@ -257,8 +257,8 @@ class Producer:
         topic, value, key, partition, headers, timestamp_ms, partition_key, delivery = item
         if delivery is None:
             delivery = Delivery()
-        if topic not in self._counts or topic in self._early:
-            self._put_aside(item._replace(delivery=delivery))
+        if topic not in self._counts or topic in self._unrouted:
+            self._hold_until_partitions_known(item._replace(delivery=delivery))
             delivery.is_accepted = True
             return delivery
         if not (self._is_plain and type(value) is bytes):
@@ -285,24 +285,24 @@ class Producer:
             raise ValueError(f"partition {partition} of {topic}, which has {count}")
         return partition
 
-    def _put_aside(self, item: Item) -> None:
+    def _hold_until_partitions_known(self, item: Item) -> None:
         """Keep an item until it is known how many partitions its topic has."""
         topic = item.topic
-        if len(self._early[topic]) >= self.config.queue_size:
+        if len(self._unrouted[topic]) >= self.config.queue_size:
             raise QueueFull(f"{topic}: its partitions are not known yet")
-        self._early[topic].append(item)
-        if topic not in self._early_done:
-            learning = self._tasks.spawn(self._send_early(topic), f"learn {topic}")
-            self._early_done[topic] = learning
+        self._unrouted[topic].append(item)
+        if topic not in self._learning:
+            learning = self._tasks.spawn(self._send_unrouted(topic), f"learn {topic}")
+            self._learning[topic] = learning
 
-    async def _send_early(self, topic: str) -> None:
+    async def _send_unrouted(self, topic: str) -> None:
         failure: Exception | None = None
         try:
-            await self._learn(topic)
+            await self._learn_partitions(topic)
         except KafkaError as error:
             failure = error
-        del self._early_done[topic]
-        for item in self._early.pop(topic):
+        del self._learning[topic]
+        for item in self._unrouted.pop(topic):
             assert item.delivery is not None, "put aside without a delivery"
             try:
                 if failure is not None:
@@ -313,7 +313,7 @@ class Producer:
         assert self._sender is not None, "started without a sender"
         self._sender.memory_freed.notify()
 
-    async def _learn(self, topic: str) -> None:
+    async def _learn_partitions(self, topic: str) -> None:
         """Find out the partitions of a topic; raises KafkaError when there is none."""
         loop = asyncio.get_running_loop()
         attempts = Attempts(self.cluster.config, self.cluster.random, loop.time())
@@ -325,7 +325,7 @@ class Producer:
             why = topic_errors.get(topic, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
             if not why.retriable:
                 raise KafkaError(why, topic)
-            pause_s = attempts.pause_after(why, loop.time())
+            pause_s = attempts.backoff_after(why, loop.time())
             if pause_s is None:
                 raise KafkaError(why, topic)
             await asyncio.sleep(pause_s)

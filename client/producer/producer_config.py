@@ -1,4 +1,4 @@
-"""Settings of the producer, under the names of the documents, of 0.8 and of today.
+"""Settings of the producer, under the names of 0.7, of 0.8 and of today.
 
 Source: docs/spec/coordinator.md §7.1. Two defaults differ from the table there: acknowledgements
 from all replicas instead of none, and retries for as long as ``delivery.timeout.ms`` allows: what

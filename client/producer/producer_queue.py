@@ -1,4 +1,4 @@
-"""The queue of ``producer.type=async``: items gathered, shown to callbacks, handed over in batches.
+"""The queue of ``producer.type=async``: items gathered, shown to callbacks, sent in batches.
 
 Source: docs/spec/coordinator.md §7.3; the documentation of Kafka 0.7's producer
 (ProducerSendThread, EventHandler, CallbackHandler).

@@ -1,4 +1,4 @@
-"""Why ZooKeeper gives no session: each of its servers is tried, and what came of it is said.
+"""Why no ZooKeeper session comes: tries each server and logs what came of it.
 
 Source: kazoo tells nothing of a connection that it could not make but by its own log.
 """

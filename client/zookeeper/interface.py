@@ -1,4 +1,4 @@
-"""What the rest of the code may ask of ZooKeeper: operations, their results, how they fail.
+"""The ZooKeeper interface: operations, their results, how they fail.
 
 Source: docs/spec/cluster.md §1.1, §1.9 and §1.10. ``kazoo_session.py`` does it with kazoo, the
 simulation in memory.

@@ -1,4 +1,4 @@
-"""The session with ZooKeeper through kazoo: awaitable calls, watches on the loop.
+"""A ZooKeeper session through kazoo: awaitable calls, watches on the loop.
 
 Source: docs/spec/cluster.md §1.1, §1.9 and §1.10. This is the only module that imports kazoo.
 """
@@ -216,11 +216,13 @@ class KazooSession:
     async def set(self, path: str, data: bytes, version: int = -1) -> Stat:
         """Replace a znode's data; raises NoNode, BadVersion."""
         checked(Set(path, data))
-        return _stat(await self._ask(self._client.set_async, self._full(path), data, version))
+        return _stat(
+            await self._call(self._client.set_async, self._with_chroot(path), data, version)
+        )
 
     async def delete(self, path: str, version: int = -1) -> None:
         """Delete a znode; raises NoNode, BadVersion, NotEmpty."""
-        await self._ask(self._client.delete_async, self._full(path), version)
+        await self._call(self._client.delete_async, self._with_chroot(path), version)
 
     async def multi(self, *operations: Op) -> list[Any]:
         """Apply all operations or none; raises MultiFailed when one cannot be applied."""
@@ -230,7 +232,7 @@ class KazooSession:
         transaction = self._client.transaction()
         for operation in operations:
             self._add(transaction, operation)
-        return self._inspected(await self._ask(transaction.commit_async))
+        return self._multi_results(await self._call(transaction.commit_async))
 
     async def peek(self, path: str) -> bytes | None:
         """Data of a znode as a fresh session reads it, None where there is none."""
@@ -260,31 +262,31 @@ class KazooSession:
 
     async def _create(self, operation: Op) -> str:
         assert isinstance(operation, Create)
-        path = await self._ask(
+        path = await self._call(
             self._client.create_async,
-            self._full(operation.path),
+            self._with_chroot(operation.path),
             operation.data or None,  # Kafka reads what is there, an empty text too
             None,
             operation.ephemeral,
             operation.sequence,
         )
-        return self._local(path)
+        return self._without_chroot(path)
 
     async def _create_parents(self, path: str, prefix: str) -> None:
         parts = path.split("/")[1:-1]
         for depth in range(len(parts)):
             with contextlib.suppress(NodeExists):
                 parent = prefix + "/" + "/".join(parts[: depth + 1])
-                await self._ask(self._client.create_async, parent, None)
+                await self._call(self._client.create_async, parent, None)
 
-    def _full(self, path: str) -> str:
+    def _with_chroot(self, path: str) -> str:
         return self._chroot + path if path != "/" else self._chroot or "/"
 
-    def _local(self, path: str) -> str:
+    def _without_chroot(self, path: str) -> str:
         return path[len(self._chroot) :]
 
     def _add(self, transaction: Any, operation: Op) -> None:
-        path = self._full(operation.path)
+        path = self._with_chroot(operation.path)
         match operation:
             case Check():
                 transaction.check(path, operation.version)
@@ -297,7 +299,7 @@ class KazooSession:
             case Delete():
                 transaction.delete(path, operation.version)
 
-    def _inspected(self, results: Sequence[Any]) -> list[Any]:
+    def _multi_results(self, results: Sequence[Any]) -> list[Any]:
         """kazoo raises nothing for a failed multi: the exceptions stand among the results."""
         bystanders = (kazoo_errors.RolledBackError, kazoo_errors.RuntimeInconsistency)
         failures = [(i, r) for i, r in enumerate(results) if isinstance(r, Exception)]
@@ -310,7 +312,7 @@ class KazooSession:
 
     def _result(self, result: Any) -> Any:
         if isinstance(result, str):
-            return self._local(result)
+            return self._without_chroot(result)
         return _stat(result) if hasattr(result, "czxid") else None
 
     async def _read(self, operation: Callable[..., Any], path: str, watch: Watch | None) -> Any:
@@ -319,7 +321,7 @@ class KazooSession:
         while True:
             seen = None if watch is None else self._watcher(watch)
             try:
-                return await self._ask(operation, self._full(path), seen)
+                return await self._call(operation, self._with_chroot(path), seen)
             except ConnectionLost:
                 left = deadline - self._loop.time()
                 if self._is_closing or left <= 0:
@@ -331,10 +333,10 @@ class KazooSession:
     def _watcher(self, watch: Watch) -> Callable[[Any], None]:
         return lambda _event: self._post(watch)
 
-    async def _ask(self, operation: Callable[..., Any], *arguments: Any) -> Any:
+    async def _call(self, operation: Callable[..., Any], *arguments: Any) -> Any:
         """One call of kazoo's, bounded: while there is no connection it would queue for ever."""
         answer: asyncio.Future[Any] = self._loop.create_future()
-        operation(*arguments).rawlink(lambda result: self._post(_settle, answer, result))
+        operation(*arguments).rawlink(lambda result: self._post(_resolve, answer, result))
         try:
             async with asyncio.timeout(self.session_timeout_ms / 1000):
                 return await answer
@@ -350,9 +352,9 @@ class KazooSession:
 
     def _state_changed(self, state: str) -> None:
         session_id = self._client.client_id[0] if self._client.client_id else 0
-        self._post(self._tell, _STATES[state], session_id)
+        self._post(self._notify_state, _STATES[state], session_id)
 
-    def _tell(self, state: SessionState, session_id: int) -> None:
+    def _notify_state(self, state: SessionState, session_id: int) -> None:
         if self._is_closing:
             return
         if state is SessionState.CONNECTED:
@@ -379,7 +381,7 @@ class KazooSession:
         connection._connect = connect_and_note  # noqa: SLF001
 
 
-def _settle(answer: asyncio.Future[Any], result: Any) -> None:
+def _resolve(answer: asyncio.Future[Any], result: Any) -> None:
     if answer.done():
         return
     if result.exception is None:

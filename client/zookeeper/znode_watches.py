@@ -1,4 +1,4 @@
-"""One watch on each znode that matters, and one flag that they raise.
+"""Reads of znodes with one watch on each, all of which raise one flag.
 
 Source: docs/spec/coordinator.md §6.3 (watch callbacks only set a flag; bursts coalesce).
 """

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from barnabas.client.admin.admin import Admin
-from barnabas.client.admin.offset_migration import KAFKA, ZOOKEEPER, Held, row
+from barnabas.client.admin.offset_migration import KAFKA, ZOOKEEPER, StoredOffsets, row
 from barnabas.client.admin.offset_migration_stores import BothStores
 from barnabas.client.zookeeper.interface import ConnectionLost, ZooKeeperError
 from barnabas.console.command_line.cluster_options import (
@@ -153,7 +153,7 @@ def _servers(chosen: argparse.Namespace) -> str:
     return str(found)
 
 
-def _rows(held: Sequence[Held], to: str, source_wins: bool) -> list[dict[str, Any]]:
+def _rows(held: Sequence[StoredOffsets], to: str, source_wins: bool) -> list[dict[str, Any]]:
     return [{"group": each.group, **row(each, to, source_wins=source_wins)} for each in held]
 
 

@@ -17,7 +17,7 @@ from typing import Any, Final
 from barnabas.client.admin.admin import Admin
 from barnabas.client.admin.commit_history import History, SeenCommit, ends_at, read_histories
 from barnabas.client.admin.descriptions import GroupDescription, Progress
-from barnabas.client.admin.time_lag import Range, first_unread_ms
+from barnabas.client.admin.time_lag import UnreadRange, first_unread_ms
 from barnabas.client.cluster import TopicPartition
 from barnabas.client.errors import KafkaError
 from barnabas.console.command_line.cluster_options import administer
@@ -234,8 +234,8 @@ def _lag(row: Progress) -> Lag | None:
     return lag_of(row.current_offset, row.log_start_offset or 0, row.log_end_offset)
 
 
-def _unread(row: Progress) -> Range:
-    return Range(
+def _unread(row: Progress) -> UnreadRange:
+    return UnreadRange(
         unread_from(row.current_offset or 0, row.log_start_offset or 0), row.log_end_offset or 0
     )
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from barnabas.client.admin.offset_migration import OTHER, Held, MigrationPlan, moved
+from barnabas.client.admin.offset_migration import OTHER, MigrationPlan, StoredOffsets, moved
 from barnabas.client.admin.offset_migration_stores import BothStores
 from barnabas.client.errors import KafkaError
 from barnabas.client.topology import TopicPartition
@@ -95,7 +95,7 @@ async def roll_back(stores: BothStores, path: Path, *, even_if_live: bool) -> li
     return outcomes
 
 
-async def verify(stores: BothStores, path: Path) -> tuple[MigrationPlan, list[Held]]:
+async def verify(stores: BothStores, path: Path) -> tuple[MigrationPlan, list[StoredOffsets]]:
     """The plan, and what both stores hold now of its groups."""
     plan = read_plan(path)
     known = await stores.known_partitions()
@@ -105,9 +105,9 @@ async def verify(stores: BothStores, path: Path) -> tuple[MigrationPlan, list[He
 
 async def _held(
     stores: BothStores, groups: Sequence[str], known: set[TopicPartition]
-) -> dict[str, list[Held]]:
+) -> dict[str, list[StoredOffsets]]:
     """What both stores hold, read of hundreds of groups at a time."""
-    found: dict[str, list[Held]] = {}
+    found: dict[str, list[StoredOffsets]] = {}
     for start in range(0, len(groups), _GROUPS_AT_ONCE):
         some = groups[start : start + _GROUPS_AT_ONCE]
         found |= await stores.held(some, known)
@@ -132,7 +132,7 @@ class _Mover:
         self._even_if_live = even_if_live
 
     async def move(
-        self, group: str, to: str, *, source_wins: bool, planned: Sequence[Held] | None
+        self, group: str, to: str, *, source_wins: bool, planned: Sequence[StoredOffsets] | None
     ) -> MigrationResult:
         try:
             return await self._move(group, to, source_wins, planned)
@@ -140,7 +140,7 @@ class _Mover:
             return MigrationResult(group=group, state="failed", why=str(error))
 
     async def _move(
-        self, group: str, to: str, source_wins: bool, planned: Sequence[Held] | None
+        self, group: str, to: str, source_wins: bool, planned: Sequence[StoredOffsets] | None
     ) -> MigrationResult:
         held = await self._held_of(group)
         refusal = None if self._even_if_live else await self._refusal(group, to, planned, held)
@@ -167,13 +167,17 @@ class _Mover:
         self._journal.done(group, to, len(offsets), _now_ms())
         return MigrationResult(group=group, state="done", written=len(offsets))
 
-    async def _held_of(self, group: str) -> list[Held]:
+    async def _held_of(self, group: str) -> list[StoredOffsets]:
         return (await self._stores.held([group], self._known))[group]
 
     async def _refusal(
-        self, group: str, to: str, planned: Sequence[Held] | None, held: Sequence[Held]
+        self,
+        group: str,
+        to: str,
+        planned: Sequence[StoredOffsets] | None,
+        held: Sequence[StoredOffsets],
     ) -> str | None:
-        life = (await self._stores.signs_of_life([group]))[group]
+        life = (await self._stores.classic_activity_of([group]))[group]
         if isinstance(life, KafkaError):
             raise life
         if life is not None:

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from barnabas.client.admin.offset_migration import Held, MigrationPlan
+from barnabas.client.admin.offset_migration import MigrationPlan, StoredOffsets
 from barnabas.console.command_line.failure import Failure
 from barnabas.console.command_line.input_files import document_of, malformed
 
@@ -59,7 +59,7 @@ class MigrationJournal:
         last = self._last.get(group)
         return last is not None and last["event"] == "done" and last["to"] == to
 
-    def begin(self, group: str, to: str, held: Sequence[Held], time_ms: int) -> None:
+    def begin(self, group: str, to: str, held: Sequence[StoredOffsets], time_ms: int) -> None:
         """Before the first write: what the store holds that is about to be written."""
         before = [
             {

@@ -228,7 +228,7 @@ async def send(cluster: Cluster, place: TopicPartition, batch: bytearray, timeou
         if not failure.retriable or clock() >= deadline:
             raise failure
         cluster.forget_leaders([place])
-        await asyncio.sleep(attempts.pause_after(failure.code, clock()) or 1.0)
+        await asyncio.sleep(attempts.backoff_after(failure.code, clock()) or 1.0)
 
 
 async def _attempted(

@@ -128,7 +128,7 @@ class _Reader:
                     raise
                 why = error.code
             self._cluster.forget_leaders([self._place])
-            await asyncio.sleep(attempts.pause_after(why, clock()) or _ABSENT)
+            await asyncio.sleep(attempts.backoff_after(why, clock()) or _ABSENT)
         raise KafkaError(why, f"nothing at {offset} of {self._place.topic}-{self._place.partition}")
 
     async def _asked(self, offset: int, bytes_max: int) -> _Found | None:

@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from typing import Any
 
-from barnabas.client.consumer.assignors import assignment_bytes
+from barnabas.client.consumer.assignors import encode_assignment
 from barnabas.client.topology import TopicPartition
 from barnabas.protocol.api import ApiKey
 from barnabas.protocol.errors import ErrorCode
@@ -112,7 +112,7 @@ class ScriptedCoordinator:
             error_code=code,
             protocol_type="consumer",
             protocol_name=request.protocol_name,
-            assignment=b"" if code else assignment_bytes(self.topic_partitions),
+            assignment=b"" if code else encode_assignment(self.topic_partitions),
         )
 
     def _answer_heartbeat(self, request: Any, code: int) -> HeartbeatResponse:

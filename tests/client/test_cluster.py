@@ -202,7 +202,7 @@ async def test_the_first_address_may_be_dead(brokers: ScriptedBrokers) -> None:
         assert [node.id for node in await cluster.nodes()] == [1, 2, 3]
 
 
-async def test_a_first_contact_that_fails_everywhere_is_told_at_once() -> None:
+async def test_a_first_contact_that_fails_everywhere_is_reported_at_once() -> None:
     first, second = free_ports(2)
     async with Cluster(f"127.0.0.1:{first},127.0.0.1:{second}") as cluster:
         with pytest.raises(Unreachable, match=f"{first}.*; .*{second}"):

@@ -54,19 +54,21 @@ def test_looking_again_comes_before_waiting() -> None:
 def test_pauses_double_up_to_their_bound_within_a_fifth(seed: int, tries: int) -> None:
     attempts = Attempts(CONFIG, Random(seed), now=0.0)
     for made in range(tries):
-        pause_s = attempts.pause_after(ErrorCode.NOT_COORDINATOR, now=0.0)
-        assert pause_s is not None
+        backoff_s = attempts.backoff_after(ErrorCode.NOT_COORDINATOR, now=0.0)
+        assert backoff_s is not None
         planned_s = min(0.1 * 2**made, 1.0)
-        assert planned_s * 0.8 <= pause_s <= planned_s * 1.2
+        assert planned_s * 0.8 <= backoff_s <= planned_s * 1.2
 
 
 def test_there_is_no_try_that_would_begin_after_the_deadline() -> None:
     attempts = Attempts(CONFIG, Random(1), now=5.0)
-    assert attempts.pause_after(ErrorCode.NOT_COORDINATOR, now=14.99) is None
+    assert attempts.backoff_after(ErrorCode.NOT_COORDINATOR, now=14.99) is None
 
 
 def test_an_unknown_topic_is_asked_for_only_a_few_times() -> None:
     attempts = Attempts(CONFIG, Random(1), now=0.0)
-    pauses = [attempts.pause_after(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, now=0.0) for _ in range(4)]
+    pauses = [
+        attempts.backoff_after(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, now=0.0) for _ in range(4)
+    ]
     assert None not in pauses[:3]
     assert pauses[3] is None

@@ -11,7 +11,7 @@ import pytest
 from barnabas.broker.metrics import first_unread_times, group_lag_monitor
 from barnabas.broker.metrics.first_unread_times import FirstUnreadTimes
 from barnabas.broker.metrics.group_lag_monitor import GroupLagMonitor
-from barnabas.client.admin.time_lag import Range
+from barnabas.client.admin.time_lag import UnreadRange
 from barnabas.client.cluster import TopicPartition
 from tests.coordinator.coordinator_harness import CoordinatorHarness
 
@@ -27,12 +27,12 @@ def harness() -> Iterator[CoordinatorHarness]:
 
 
 @pytest.fixture
-def lookups(monkeypatch: pytest.MonkeyPatch) -> list[dict[TopicPartition, Range]]:
+def lookups(monkeypatch: pytest.MonkeyPatch) -> list[dict[TopicPartition, UnreadRange]]:
     """What is asked of leaders; every record was written at its offset."""
-    asked: list[dict[TopicPartition, Range]] = []
+    asked: list[dict[TopicPartition, UnreadRange]] = []
 
     async def first(
-        cluster: object, unread: Mapping[TopicPartition, Range], *, within_ms: int
+        cluster: object, unread: Mapping[TopicPartition, UnreadRange], *, within_ms: int
     ) -> Mapping[TopicPartition, int]:
         asked.append(dict(unread))
         return {place: each.start for place, each in unread.items()}
@@ -42,38 +42,38 @@ def lookups(monkeypatch: pytest.MonkeyPatch) -> list[dict[TopicPartition, Range]
 
 
 async def test_groups_at_one_partition_are_asked_for_one_after_the_other(
-    lookups: list[dict[TopicPartition, Range]],
+    lookups: list[dict[TopicPartition, UnreadRange]],
 ) -> None:
-    unread = {("a", P): Range(1, 9), ("b", P): Range(2, 9), ("a", Q): Range(3, 9)}
+    unread = {("a", P): UnreadRange(1, 9), ("b", P): UnreadRange(2, 9), ("a", Q): UnreadRange(3, 9)}
     found = await FirstUnreadTimes().look(NOBODY, unread)
     assert found == {("a", P): 1, ("b", P): 2, ("a", Q): 3}
-    assert lookups == [{P: Range(1, 9), Q: Range(3, 9)}, {P: Range(2, 9)}]
+    assert lookups == [{P: UnreadRange(1, 9), Q: UnreadRange(3, 9)}, {P: UnreadRange(2, 9)}]
 
 
 async def test_a_group_that_did_not_move_is_not_asked_for_again(
-    lookups: list[dict[TopicPartition, Range]],
+    lookups: list[dict[TopicPartition, UnreadRange]],
 ) -> None:
     times = FirstUnreadTimes()
-    await times.look(NOBODY, {("a", P): Range(1, 9), ("b", P): Range(2, 9)})
+    await times.look(NOBODY, {("a", P): UnreadRange(1, 9), ("b", P): UnreadRange(2, 9)})
     lookups.clear()
-    found = await times.look(NOBODY, {("a", P): Range(1, 20), ("b", P): Range(3, 20)})
+    found = await times.look(NOBODY, {("a", P): UnreadRange(1, 20), ("b", P): UnreadRange(3, 20)})
     assert found == {("a", P): 1, ("b", P): 3}
-    assert lookups == [{P: Range(3, 20)}]
+    assert lookups == [{P: UnreadRange(3, 20)}]
 
 
 async def test_who_is_at_the_end_costs_nothing(
-    lookups: list[dict[TopicPartition, Range]],
+    lookups: list[dict[TopicPartition, UnreadRange]],
 ) -> None:
-    assert await FirstUnreadTimes().look(NOBODY, {("a", P): Range(9, 9)}) == {("a", P): None}
+    assert await FirstUnreadTimes().look(NOBODY, {("a", P): UnreadRange(9, 9)}) == {("a", P): None}
     assert lookups == []
 
 
 async def test_more_than_a_round_may_ask_have_another_turn(
-    lookups: list[dict[TopicPartition, Range]], monkeypatch: pytest.MonkeyPatch
+    lookups: list[dict[TopicPartition, UnreadRange]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(first_unread_times, "READS_MAX", 1)
     times = FirstUnreadTimes()
-    unread = {("a", P): Range(1, 9), ("b", P): Range(2, 9)}
+    unread = {("a", P): UnreadRange(1, 9), ("b", P): UnreadRange(2, 9)}
     assert await times.look(NOBODY, unread) == {("a", P): 1}
     assert await times.look(NOBODY, unread) == {("a", P): 1, ("b", P): 2}
 

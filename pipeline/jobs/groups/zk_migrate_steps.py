@@ -19,7 +19,7 @@ from pyspark.sql.types import IntegerType, LongType, StringType, StructType
 
 from barnabas.client.admin.bulk_group_admin import Codes
 from barnabas.client.admin.descriptions import Committed
-from barnabas.client.admin.offset_migration import KAFKA, OTHER, ZOOKEEPER, Held, Spot
+from barnabas.client.admin.offset_migration import KAFKA, OTHER, ZOOKEEPER, OffsetKey, StoredOffsets
 from barnabas.client.admin.offset_migration_stores import BothStores, Znode
 from barnabas.client.cluster import TopicPartition
 from barnabas.client.errors import KafkaError
@@ -66,7 +66,7 @@ class Planning:
         stores = BothStores(clients.ensemble, clients.admin)
         try:
             committed = await stores.committed(chunk)
-            active = {} if self.allows_active else await stores.signs_of_life(chunk)
+            active = {} if self.allows_active else await stores.classic_activity_of(chunk)
         except ZooKeeperError as failure:
             return [_failed(row, repr(failure)) for rows in chunk.values() for row in rows]
         planned: list[Row] = []
@@ -85,7 +85,7 @@ class Planning:
 
     def _held(
         self, group: str, rows: Sequence[Row], committed: Mapping[TopicPartition, Committed]
-    ) -> Iterable[Held]:
+    ) -> Iterable[StoredOffsets]:
         in_zookeeper = {_topic_partition(row): row["offset"] for row in rows}
         wanted = re.compile(self.topics)
         in_kafka = {
@@ -94,14 +94,14 @@ class Planning:
             if wanted.search(topic_partition.topic)
         }
         for topic_partition in sorted(in_zookeeper.keys() | in_kafka.keys()):
-            yield Held(
+            yield StoredOffsets(
                 group=group,
                 topic_partition=topic_partition,
                 zookeeper=in_zookeeper.get(topic_partition),
                 kafka=in_kafka.get(topic_partition),
             )
 
-    def _row(self, held: Held) -> Row:
+    def _row(self, held: StoredOffsets) -> Row:
         row = {
             **dict.fromkeys(SCHEMA.names),
             "group": held.group,
@@ -112,7 +112,7 @@ class Planning:
         }
         if held.topic_partition.partition >= self.partitions.get(held.topic_partition.topic, 0):
             return row | {"state": "gone", "action": SKIP, "error": "there is no such partition"}
-        store, target = held.levelling()
+        store, target = held.leveled()
         if target is None:
             return row | {"state": "failed", "action": SKIP, "error": "the znode holds no offset"}
         if store is None:
@@ -171,7 +171,7 @@ class Writing:
         """The rows of groups that nobody consumes in; the others are told why not."""
         if self.allows_active:
             return rows
-        signs = await stores.signs_of_life({row["group"]: None for row in rows})
+        signs = await stores.classic_activity_of({row["group"]: None for row in rows})
         for row in rows:
             sign = signs[row["group"]]
             if isinstance(sign, KafkaError):
@@ -217,7 +217,9 @@ class Writing:
 
     async def _write_znode(self, stores: BothStores, row: Row, now: _Now) -> None:
         try:
-            await stores.write_znode(_spot(row), self._wanted(row), now.znodes.get(_spot(row)))
+            await stores.write_znode(
+                _offset_key(row), self._wanted(row), now.znodes.get(_offset_key(row))
+            )
         except (BadVersion, NodeExists, NoNode):
             _tell([row], "moved", "somebody wrote the znode meanwhile")
         except ZooKeeperError as failure:
@@ -238,24 +240,24 @@ class Writing:
 class _Now:
     """What both stores hold of the offsets of some rows."""
 
-    znodes: Mapping[Spot, Znode]
+    znodes: Mapping[OffsetKey, Znode]
     committed: Mapping[str, Mapping[TopicPartition, Committed] | KafkaError]
 
     @classmethod
     async def of(cls, stores: BothStores, rows: Sequence[Row]) -> _Now:
         groups = {row["group"]: None for row in rows}
         znodes, committed = await asyncio.gather(
-            stores.znodes(map(_spot, rows)), stores.committed(groups)
+            stores.znodes(map(_offset_key, rows)), stores.committed(groups)
         )
         return cls(znodes, committed)
 
-    def held(self, row: Row) -> Held | KafkaError:
+    def held(self, row: Row) -> StoredOffsets | KafkaError:
         """Of one row; or why its coordinator cannot tell."""
         offsets = self.committed[row["group"]]
         if isinstance(offsets, KafkaError):
             return offsets
-        znode, committed = self.znodes.get(_spot(row)), offsets.get(_topic_partition(row))
-        return Held(
+        znode, committed = self.znodes.get(_offset_key(row)), offsets.get(_topic_partition(row))
+        return StoredOffsets(
             group=row["group"],
             topic_partition=_topic_partition(row),
             zookeeper=None if znode is None else znode.offset,
@@ -286,8 +288,8 @@ def _store(row: Row) -> str:
     return _STORES[row["action"]]
 
 
-def _spot(row: Row) -> Spot:
-    return Spot(row["group"], _topic_partition(row))
+def _offset_key(row: Row) -> OffsetKey:
+    return OffsetKey(row["group"], _topic_partition(row))
 
 
 def _topic_partition(row: Row) -> TopicPartition:

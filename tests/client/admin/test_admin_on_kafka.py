@@ -44,7 +44,7 @@ async def test_a_topic_cannot_be_created_twice(admin: Admin) -> None:
     assert failure.value.code is ErrorCode.TOPIC_ALREADY_EXISTS
 
 
-async def test_a_setting_that_is_none_is_told_with_the_brokers_words(admin: Admin) -> None:
+async def test_a_setting_that_is_none_is_reported_with_the_brokers_words(admin: Admin) -> None:
     with pytest.raises(KafkaError, match=r"segment\.bites"):
         await admin.create_topics([NewTopic(name="odd", configs={"segment.bites": "1"})])
 

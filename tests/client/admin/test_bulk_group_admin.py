@@ -166,7 +166,7 @@ async def test_brokers_that_know_one_group_a_request_are_asked_for_each(
     assert scripted_groups.asked == {"find": 10, "fetch": 10}
 
 
-async def test_what_is_refused_for_one_group_is_told_in_its_place(
+async def test_what_is_refused_for_one_group_is_reported_for_that_group(
     scripted_groups: ScriptedGroups, admin: Admin
 ) -> None:
     scripted_groups.refused = {GROUPS[1]}

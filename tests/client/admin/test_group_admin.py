@@ -165,7 +165,7 @@ async def test_a_partition_that_fails_holds_up_no_other_and_is_not_tried_again(
     assert scripted_groups.asked["commit"] == 1
 
 
-async def test_a_group_with_members_is_told_at_once(
+async def test_a_group_with_members_is_reported_at_once(
     scripted_groups: ScriptedGroups, admin: Admin
 ) -> None:
     scripted_groups.codes[GOOD] = [ErrorCode.UNKNOWN_MEMBER_ID]

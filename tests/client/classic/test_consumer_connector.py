@@ -160,7 +160,7 @@ async def test_an_expired_session_registers_again_and_owns_partitions_again(
         assert await drained(streams[kafka_topic][0], 1) == [(0, 0)]
 
 
-async def test_a_partition_that_others_took_is_told_at_a_commit_and_claimed_again(
+async def test_a_partition_that_others_took_is_reported_at_a_commit_and_claimed_again(
     kafka_cluster: Cluster, kafka_topic: str, kafka_group: str, zookeeper: ZooKeeper
 ) -> None:
     await write(kafka_cluster, kafka_topic, 3, 1)
@@ -324,7 +324,7 @@ async def test_streams_are_created_once(
             await connector.create_message_streams({kafka_topic: 1})
 
 
-async def test_a_commit_that_is_refused_is_told(
+async def test_a_commit_that_is_refused_is_reported(
     kafka_cluster: Cluster, kafka_topic: str, kafka_group: str
 ) -> None:
     config = a_config(

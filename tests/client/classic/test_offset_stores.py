@@ -147,7 +147,9 @@ async def test_a_text_that_is_no_number_is_no_offset(session: SimZooKeeper) -> N
     assert await text(session, A) == b"3"
 
 
-async def test_a_write_whose_answer_was_lost_is_told_and_made_again(session: SimZooKeeper) -> None:
+async def test_a_write_whose_answer_was_lost_is_reported_and_made_again(
+    session: SimZooKeeper,
+) -> None:
     store = ZooKeeperOffsets(session, "g")
     await store.commit({A: 1})
     session.lose_next_answer()

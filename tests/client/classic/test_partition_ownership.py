@@ -157,7 +157,7 @@ async def test_the_group_is_read_with_filters_applied_and_partitions_in_order(
     assert sorted(view.threads["t"]) == ["g_1-0", "g_2-0", "g_2-1"]
 
 
-async def test_every_change_of_the_group_is_told_once(ensemble: SimEnsemble) -> None:
+async def test_every_change_of_the_group_is_reported_once(ensemble: SimEnsemble) -> None:
     session, one = a_member(ensemble, "g_1")
     await one.register(
         ConsumerRegistration(subscription={".*": 1}, timestamp=1, pattern="white_list")

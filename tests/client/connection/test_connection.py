@@ -145,7 +145,7 @@ async def test_an_answer_that_is_late_ends_the_connection_and_all_that_wait_on_i
         assert connection.is_closed
 
 
-async def test_a_request_under_way_is_told_when_the_broker_closes() -> None:
+async def test_a_request_in_flight_fails_when_the_broker_closes() -> None:
     async with (
         scripted_broker({ApiKey.HEARTBEAT: _never}) as broker,
         await _open(broker) as connection,
@@ -180,7 +180,7 @@ async def test_a_produce_that_wants_no_answer_gets_none() -> None:
         assert answer.error_code == 7
 
 
-async def test_nobody_listening_is_told_with_the_address() -> None:
+async def test_nobody_listening_is_reported_with_the_address() -> None:
     (port,) = free_ports(1)
     with pytest.raises(Disconnected, match=f"127.0.0.1:{port}.*[Rr]efused") as failure:
         await Connection.open("127.0.0.1", port)
@@ -191,7 +191,7 @@ async def test_nobody_listening_is_told_with_the_address() -> None:
 @pytest.mark.parametrize(
     ("host", "port"), [("no..host", 9092), ("x" * 64, 9092), ("127.0.0.1", 65536)]
 )
-async def test_what_can_be_no_address_is_told_as_one_where_nobody_listens(
+async def test_what_can_be_no_address_is_reported_as_one_where_nobody_listens(
     host: str, port: int
 ) -> None:
     with pytest.raises(Disconnected, match="no connection to"):

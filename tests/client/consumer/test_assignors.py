@@ -17,10 +17,10 @@ from barnabas.client.consumer.assignors import (
     CooperativeStickyAssignor,
     RangeAssignor,
     RoundRobinAssignor,
-    assigned_topic_partitions,
-    assignment_bytes,
     candidate,
-    subscription_bytes,
+    decode_assignment,
+    encode_assignment,
+    encode_subscription,
 )
 from barnabas.client.topology import TopicPartition
 from barnabas.protocol.errors import CorruptRequest
@@ -228,18 +228,20 @@ def test_a_subscription_is_read_as_it_was_written(
     topics: frozenset[str], owned: frozenset[tuple[str, int]], generation: int
 ) -> None:
     mine = [TopicPartition(*member) for member in owned]
-    read = candidate("m", None, subscription_bytes(topics, mine, generation))
+    read = candidate("m", None, encode_subscription(topics, mine, generation))
     assert read.topics == topics
     assert set(read.owned) == set(mine)
     assert read.generation == generation
 
 
 def test_an_assignment_is_read_as_it_was_written() -> None:
-    given_places = topic_partitions(a=[0, 2], b=[1])
-    assert assigned_topic_partitions(assignment_bytes(given_places)) == set(given_places)
-    assert assigned_topic_partitions(b"") == set()
+    given_topic_partitions = topic_partitions(a=[0, 2], b=[1])
+    assert decode_assignment(encode_assignment(given_topic_partitions)) == set(
+        given_topic_partitions
+    )
+    assert decode_assignment(b"") == set()
 
 
 def test_bytes_that_are_no_assignment_are_refused() -> None:
     with pytest.raises(CorruptRequest):
-        assigned_topic_partitions(b"\x00\x00\xff")
+        decode_assignment(b"\x00\x00\xff")

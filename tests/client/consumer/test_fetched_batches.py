@@ -123,7 +123,7 @@ def test_messages_older_than_batches_are_read(magic: int, codec: int) -> None:
     assert found.next_offset == 5
 
 
-def test_records_that_are_none_are_told_with_the_place_of_their_batch() -> None:
+def test_corrupt_records_are_reported_with_the_offset_of_their_batch() -> None:
     data = bytearray(built([Record(40, 1, b"k", b"v")]))
     data[-4:] = b"\xff\xff\xff\xff"
     batch.reseal(data)

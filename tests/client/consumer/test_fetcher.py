@@ -116,7 +116,7 @@ async def test_a_partition_that_refuses_for_now_is_asked_again(
         assert await values(fetcher, 1) == [b"v"]
 
 
-async def test_a_partition_that_refuses_for_good_is_told_once_and_hinders_no_other(
+async def test_a_partition_that_refuses_for_good_is_reported_once_and_hinders_no_other(
     brokers: ScriptedCluster, cluster: Cluster
 ) -> None:
     closed, opened = brokers.topic("t", 2)
@@ -185,7 +185,7 @@ async def test_a_message_beyond_every_buffer_stops_the_partition(
         assert failure.value.code is ErrorCode.MESSAGE_TOO_LARGE
 
 
-async def test_bytes_that_are_no_records_are_told_with_their_place(
+async def test_corrupt_records_are_reported_with_partition_and_offset(
     brokers: ScriptedCluster, cluster: Cluster
 ) -> None:
     (topic_partition,) = brokers.topic("t")

@@ -199,7 +199,7 @@ async def test_a_member_id_handed_out_is_used_at_once(
 
 
 @pytest.mark.parametrize("code", FATAL)
-async def test_what_no_repetition_helps_against_is_told_the_caller(
+async def test_an_error_that_no_retry_helps_against_is_raised(
     cluster: ScriptedCluster, group: ScriptedCoordinator, code: ErrorCode
 ) -> None:
     group.codes[ApiKey.JOIN_GROUP] = [code]
@@ -392,7 +392,7 @@ async def test_who_leaves_the_group_gives_out_nothing_that_others_may_read_by_th
     assert open_then[0] == set()
 
 
-async def test_an_application_that_never_asks_again_loses_its_place(
+async def test_an_application_that_never_polls_again_leaves_the_group(
     cluster: ScriptedCluster, group: ScriptedCoordinator
 ) -> None:
     cluster.logs[TOPIC_PARTITION].add(b"0", b"1")

@@ -75,7 +75,7 @@ async def test_a_fetch_off_the_log_raises_its_code(
     assert failure.value.code is ErrorCode.OFFSET_OUT_OF_RANGE
 
 
-async def test_damaged_bytes_raise_with_their_place(
+async def test_corrupt_records_raise_with_partition_and_offset(
     cluster: ScriptedCluster, consumer: SimpleConsumer
 ) -> None:
     (topic_partition,) = cluster.topic("t")
@@ -143,7 +143,7 @@ async def test_a_broken_connection_is_replaced_once(
     assert broker.connections == 2
 
 
-async def test_a_connection_that_breaks_twice_is_told(
+async def test_a_connection_that_breaks_twice_is_reported(
     cluster: ScriptedCluster, consumer: SimpleConsumer
 ) -> None:
     broker = cluster.brokers[1]

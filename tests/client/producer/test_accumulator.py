@@ -100,7 +100,7 @@ def test_sequences_have_no_gap_whatever_returns(
     assert [count for _, count in taken] == counts
 
 
-def test_a_lane_waits_for_its_retry_for_what_lingers_and_for_room_under_way(
+def test_a_partition_queue_waits_for_its_retry_for_what_lingers_and_for_room_in_flight(
     loop: asyncio.AbstractEventLoop,
 ) -> None:
     queue = PartitionQueue(TOPIC_PARTITION)

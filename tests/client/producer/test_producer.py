@@ -19,7 +19,7 @@ from tests.client.producer.conftest import CLIENT, QUICK
 from tests.client.scripted_cluster import ScriptedCluster
 
 
-async def test_a_record_comes_back_with_its_place(
+async def test_send_returns_the_metadata_of_the_record(
     cluster: ScriptedCluster, producer: Producer
 ) -> None:
     (topic_partition,) = cluster.topic("t")
@@ -50,7 +50,9 @@ async def test_records_sent_before_the_topic_is_known_keep_their_order(
     assert cluster.logs[topic_partition].values() == [b"0", b"1", b"2", b"3", b"4"]
 
 
-async def test_a_topic_nobody_makes_is_told(cluster: ScriptedCluster, producer: Producer) -> None:
+async def test_a_topic_nobody_makes_is_reported(
+    cluster: ScriptedCluster, producer: Producer
+) -> None:
     with pytest.raises(KafkaError) as failure:
         await producer.send("nowhere", b"v")
     assert failure.value.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -58,7 +60,7 @@ async def test_a_topic_nobody_makes_is_told(cluster: ScriptedCluster, producer: 
         await producer.send_soon("nowhere", b"v")
 
 
-async def test_without_acknowledgements_no_offset_is_told(cluster: ScriptedCluster) -> None:
+async def test_without_acknowledgements_no_offset_is_reported(cluster: ScriptedCluster) -> None:
     (topic_partition,) = cluster.topic("t")
     async with Producer(
         cluster.bootstrap, {"request.required.acks": 0, "retry.backoff.ms": 2}, client=CLIENT
@@ -164,7 +166,7 @@ async def test_close_sends_what_is_left_and_ends_the_producer(cluster: ScriptedC
         await producer.send("t", b"late")
 
 
-async def test_a_wrong_address_is_told_at_once() -> None:
+async def test_a_wrong_address_is_reported_at_once() -> None:
     (port,) = free_ports(1)
     async with Producer(f"127.0.0.1:{port}") as producer:
         with pytest.raises(Unreachable):

@@ -52,7 +52,7 @@ async def test_what_may_pass_is_tried_again(
         ErrorCode.INVALID_REQUIRED_ACKS,
     ],
 )
-async def test_what_cannot_pass_is_told_at_once(
+async def test_what_cannot_pass_is_reported_at_once(
     cluster: ScriptedCluster, producer: Producer, code: ErrorCode
 ) -> None:
     (topic_partition,) = cluster.topic("t")

@@ -16,8 +16,8 @@ import pytest
 from barnabas.client.admin.admin import Admin
 from barnabas.client.admin.descriptions import Committed
 from barnabas.client.admin.offset_migration import (
-    Held,
     MigrationPlan,
+    StoredOffsets,
     classic_activity,
     joined,
     moved,
@@ -36,8 +36,12 @@ three_partitions = pytest.mark.kafka_topic(partitions=3)
 A = TopicPartition("t", 0)
 
 
-def held(zookeeper: int | None, kafka: int | None, topic_partition: TopicPartition = A) -> Held:
-    return Held(group="g", topic_partition=topic_partition, zookeeper=zookeeper, kafka=kafka)
+def held(
+    zookeeper: int | None, kafka: int | None, topic_partition: TopicPartition = A
+) -> StoredOffsets:
+    return StoredOffsets(
+        group="g", topic_partition=topic_partition, zookeeper=zookeeper, kafka=kafka
+    )
 
 
 @pytest.mark.parametrize(
@@ -82,7 +86,7 @@ def test_a_store_is_behind_when_its_reader_would_repeat_what_was_acknowledged() 
 def test_two_stores_are_levelled_by_writing_the_larger_offset_to_the_other(
     zookeeper: int | None, kafka: int | None, levelled: Any
 ) -> None:
-    assert held(zookeeper, kafka).levelling() == levelled
+    assert held(zookeeper, kafka).leveled() == levelled
 
 
 def test_a_znode_without_a_number_or_with_a_negative_one_holds_no_offset() -> None:
