@@ -2,11 +2,12 @@
 PYTHON ?= python3
 WORKERS ?= auto
 TESTS ?=
+SLOWEST := --durations=10 --durations-min=1
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/ready
 
-.PHONY: setup demo test test-all soak spark-lowest check format bench docs image wheel clean
+.PHONY: setup demo test quick test-all soak spark-lowest check format bench docs image wheel clean
 
 setup: $(READY)            ## a virtual environment with everything that works on this repository
 
@@ -19,8 +20,11 @@ $(READY): pyproject.toml
 demo: $(READY)             ## the main job, start to end: a cluster, a group, a lost node, its offsets still there
 	$(BIN)/python -m barnabas.console.demo
 
-test: $(READY)             ## every test (or TESTS=...), against real ZooKeeper and real clients
-	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile $(TESTS)
+test: $(READY)             ## every test (or TESTS=...), against real ZooKeeper and real clients; then the slowest ten
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile $(SLOWEST) $(TESTS)
+
+quick: $(READY)            ## unit and model tests alone (tests/quick.txt): what one runs while working
+	$(BIN)/python -m pytest -q -n $(WORKERS) --dist loadfile $(SLOWEST) $$(sed -n 's/^!/--ignore=/p; /^tests/p' tests/quick.txt)
 
 test-all: $(READY)         ## the same in development mode, one after the other, with all that takes long
 	$(BIN)/python -X dev -m pytest -m "nightly or not nightly" $(TESTS)

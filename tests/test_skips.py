@@ -111,7 +111,11 @@ def test_a_fetch_that_breaks_off_leaves_nothing_that_counts_as_the_whole(tmp_pat
 def test_ci_runs_again_without_tools_whatever_could_use_them() -> None:
     listed = [ROOT / line for line in BARE.read_text().split("\n") if line and line[0] != "#"]
     assert all(path.exists() for path in listed)
-    tools = {ROOT / "console" / "java.py", ROOT / "tests" / "harness" / "needs.py"}
+    tools = {
+        ROOT / "console" / "development" / "java.py",
+        ROOT / "tests" / "harness" / "needs.py",
+    }
+    assert all(path.exists() for path in tools)
     for path in sorted((ROOT / "tests").rglob("test_*.py")):
         is_listed = any(entry == path or entry in path.parents for entry in listed)
         if not is_listed and SPARK not in path.parents:
