@@ -68,7 +68,7 @@ async def run(
     files: Files | None = None,
     connect: Connect = kazoo_session.connect,
     now_ms: Callable[[], int] = wall_clock_ms,
-    chance: random.Random | None = None,
+    rng: random.Random | None = None,
     lease_clock: Callable[[], float] | None = None,
 ) -> None:
     """Serve until ``stop`` is set; raises NodeFailed, or ExceptionGroup for a bug of ours.
@@ -76,21 +76,19 @@ async def run(
     The last five parameters are the world; the simulation hands in another one. ``lease_clock``
     gives seconds and goes on while the machine sleeps; None is the loop's clock, which may not.
     """
-    files, chance = files or DiskFiles(), chance or random.SystemRandom()
+    files, rng = files or DiskFiles(), rng or random.SystemRandom()
     try:
         async with _session(config, connect) as zookeeper:
-            identity = await _identified(config, zookeeper, files, chance)
+            identity = await _identified(config, zookeeper, files, rng)
             topic_configs = TopicConfigs(zookeeper, now_ms)
             await topic_configs.load()
             node_configs = DynamicNodeConfig(zookeeper, identity.node_id, config)
             await node_configs.load()
             config = node_configs.current
             settings = (topic_configs, node_configs)
-            async with _storage(config, files, *settings, now_ms, chance) as logs:
+            async with _storage(config, files, *settings, now_ms, rng) as logs:
                 clock = lease_clock or asyncio.get_running_loop().time
-                node = Node(
-                    config, identity, zookeeper, logs, *settings, files, now_ms, chance, clock
-                )
+                node = Node(config, identity, zookeeper, logs, *settings, files, now_ms, rng, clock)
                 await _serve(node, stop, ready)
     except FAILURES as failure:
         raise NodeFailed(str(failure)) from failure
@@ -137,7 +135,7 @@ async def _storage(
     topic_configs: TopicConfigs,
     node_configs: DynamicNodeConfig,
     now_ms: Callable[[], int],
-    chance: random.Random,
+    rng: random.Random,
 ) -> AsyncIterator[LogManager]:
     logs = LogManager(
         files,
@@ -146,7 +144,7 @@ async def _storage(
         topic_configs.overrides,
         now_ms,
         intervals=config.storage,
-        random=chance,
+        random=rng,
     )
     await logs.load()
     try:
@@ -156,7 +154,7 @@ async def _storage(
 
 
 async def _identified(
-    config: NodeConfig, zookeeper: ZooKeeper, files: Files, chance: random.Random
+    config: NodeConfig, zookeeper: ZooKeeper, files: Files, rng: random.Random
 ) -> NodeIdentity:
     identity = await establish_identity(
         zookeeper,
@@ -165,7 +163,7 @@ async def _identified(
         configured_id=config.node.broker_id,
         may_generate_id=config.node.broker_id_generation_enable,
         reserved_id_max=config.node.reserved_broker_max_id,
-        chance=chance,
+        rng=rng,
     )
     await create_persistent_znodes(zookeeper)
     return identity

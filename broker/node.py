@@ -1,4 +1,4 @@
-"""The parts of one node, put together: who is told of what, and which handler answers.
+"""The parts of one node, put together: what is made in which order, and who is told of what.
 
 No rule lives here; each is in the part that it belongs to.
 """
@@ -15,7 +15,6 @@ from barnabas.broker.storage.compaction.cleaner import LogCleaner
 from barnabas.broker.storage.log_manager import LogManager
 from barnabas.client.zookeeper.interface import ZooKeeper
 
-from .administration import administration
 from .controller.auto_topic_creation import AutoTopicCreation
 from .controller.control_request_latency import timed
 from .controller.controller import Controller
@@ -23,19 +22,8 @@ from .controller.create_topics import TopicCreator
 from .controller.term import ControllerDependencies
 from .coordination.group_coordinator_host import GroupCoordinatorHost
 from .coordination.producer_id_manager import ProducerIdManager
-from .data_plane import data_plane
-from .handlers import sasl
-from .handlers.acls import AclsHandler
-from .handlers.api_versions import ApiVersionsHandler
-from .handlers.control_plane import ControlPlaneHandler
 from .handlers.conversion_process import ConversionProcess
-from .handlers.describe_cluster import ClusterHandler
-from .handlers.describe_producers import ProducersHandler
-from .handlers.groups import GroupsHandler
-from .handlers.init_producer_id import ProducerIdsHandler
-from .handlers.metadata import MetadataHandler
-from .handlers.topics import TopicsHandler
-from .handlers.update_features import FeaturesHandler
+from .handlers.registry import HandlerDependencies, register_handlers
 from .lifecycle.cluster_id_check import ClusterIdCheck
 from .lifecycle.controlled_shutdown_client import ControlledShutdownClient
 from .lifecycle.log_dir_events import LogDirEvents
@@ -83,7 +71,7 @@ class Node:
         node_configs: DynamicNodeConfig,
         files: Files,
         now_ms: Callable[[], int],
-        chance: random.Random,
+        rng: random.Random,
         lease_clock: Callable[[], float],
     ) -> None:
         self.config = config
@@ -94,7 +82,7 @@ class Node:
         self._node_configs = node_configs
         self._files = files
         self._now_ms = now_ms
-        self._chance = chance
+        self._rng = rng
         self._loop = asyncio.get_running_loop()
         self._registration: Registration | None = None
         self._dial = dialer(config, identity.node_id)
@@ -122,7 +110,7 @@ class Node:
             creation=self._creation,
             files=files,
             now_ms=now_ms,
-            chance=chance,
+            rng=rng,
             dial=self._dial,
             locate=self._internal_address,
         )
@@ -134,7 +122,7 @@ class Node:
     def _build_writer(self) -> TopicCreator:
         return TopicCreator(
             self._zookeeper,
-            self._chance,
+            self._rng,
             partitions=self.config.topics.num_partitions,
             factor=self.config.topics.default_replication_factor,
             log_defaults=lambda: self._node_configs.log_defaults,
@@ -148,7 +136,7 @@ class Node:
             cluster_id=self.identity.cluster_id,
             secret=self.config.node.cluster_secret,
             clock=clock,
-            chance=self._chance,
+            rng=self._rng,
             peers=self._peers,
             is_candidate="coordinator" in self.config.node.node_roles,
         )
@@ -223,7 +211,8 @@ class Node:
             is_candidate="coordinator" in self.config.node.node_roles,
             former_session=registration.former_session,
         )
-        self._register_handlers(dispatcher, registration)
+        self._conversions = ConversionProcess()
+        register_handlers(dispatcher.register, self._handler_dependencies(dispatcher, registration))
         self._renewal = SessionRenewal(
             self._zookeeper,
             [
@@ -348,7 +337,7 @@ class Node:
             settings=self.config.controller,
             dial=timed(self._dial, self._orders, self._loop.time),
             now_ms=self._now_ms,
-            chance=self._chance,
+            rng=self._rng,
             may_be_unclean=self._may_be_unclean,
             may_delete_topics=self.config.topics.delete_topic_enable,
             failure_detector=self._liveness.beacons.failure_detector
@@ -367,66 +356,37 @@ class Node:
     def _internal_address(self, node: int) -> tuple[str, int] | None:
         return self._metadata.snapshot.endpoint(node, self.config.inter_broker_listener)
 
-    def _register_handlers(self, dispatcher: Dispatcher, registration: Registration) -> None:
-        replicas, metadata = self._replicas, self._metadata
-        topics, cluster_id = self.config.topics, self.identity.cluster_id
-        self._conversions = ConversionProcess()
-        create = self._creation.ask if topics.auto_create_topics_enable else None
-        for handler in (
-            ApiVersionsHandler(dispatcher.supported_versions),
-            *data_plane(
-                self.config,
-                replicas=replicas,
-                metadata=metadata,
-                logs=self._logs,
-                conversions=self._conversions,
-                room=lambda: self._limits.answers.room,
-                holds_lease=self._liveness.lease.holds,
-                loop=self._loop,
-                now_ms=self._now_ms,
-                rng=self._chance,
-            ),
-            GroupsHandler(self._coordinator_host.groups),
-            ProducersHandler(replicas),
-            ProducerIdsHandler(ProducerIdManager(self._zookeeper, self.identity.node_id).take),
-            MetadataHandler(metadata, cluster_id, create=create),
-            TopicsHandler(
-                self._writer,
-                metadata,
-                is_controller=lambda: self._controller.is_active,
-                heard=self._controller.heard,
-                may_delete=topics.delete_topic_enable,
-            ),
-            ClusterHandler(metadata, cluster_id),
-            FeaturesHandler(is_controller=lambda: self._controller.is_active),
-            AclsHandler(),
-            ControlPlaneHandler(
-                replicas,
-                metadata,
-                self._topic_configs,
-                self._controller,
-                broker_epoch=lambda: registration.broker_epoch,
-            ),
-        ):
-            dispatcher.register(handler.handlers())
-        self._register_administration(dispatcher)
-        dispatcher.register(sasl.handlers())
-
-    def _register_administration(self, dispatcher: Dispatcher) -> None:
-        for each in administration(
-            self.identity.node_id,
-            self.config,
+    def _handler_dependencies(
+        self, dispatcher: Dispatcher, registration: Registration
+    ) -> HandlerDependencies:
+        return HandlerDependencies(
+            config=self.config,
+            node_id=self.identity.node_id,
+            cluster_id=self.identity.cluster_id,
+            loop=self._loop,
+            now_ms=self._now_ms,
+            rng=self._rng,
             zookeeper=self._zookeeper,
-            metadata=self._metadata,
-            controller=self._controller,
-            topic_configs=self._topic_configs,
-            node_configs=self._node_configs,
+            files=self._files,
             logs=self._logs,
             replicas=self._replicas,
-            files=self._files,
+            metadata=self._metadata,
+            controller=self._controller,
+            groups=self._coordinator_host.groups,
+            topic_configs=self._topic_configs,
+            node_configs=self._node_configs,
+            topic_creator=self._writer,
+            conversions=self._conversions,
+            supported_versions=dispatcher.supported_versions,
+            auto_create=(
+                self._creation.ask if self.config.topics.auto_create_topics_enable else None
+            ),
+            take_producer_ids=ProducerIdManager(self._zookeeper, self.identity.node_id).take,
+            answer_bytes_left=lambda: self._limits.answers.room,
+            holds_lease=self._liveness.lease.holds,
+            broker_epoch=lambda: registration.broker_epoch,
             check_listeners=self._check_listeners,
-        ):
-            dispatcher.register(each.handlers())
+        )
 
     async def _check_listeners(self, config: NodeConfig) -> None:
         assert self._registration is not None, "opened"

@@ -72,7 +72,7 @@ class TopicCreator:
     def __init__(
         self,
         zookeeper: ZooKeeper,
-        chance: random.Random,
+        rng: random.Random,
         *,
         partitions: int,
         factor: int,
@@ -80,7 +80,7 @@ class TopicCreator:
     ) -> None:
         """``log_defaults`` are the node's settings for topics, which may change."""
         self._zookeeper = zookeeper
-        self._chance = chance
+        self._rng = rng
         self._partitions = partitions
         self._factor = factor
         self._log_defaults = log_defaults
@@ -100,7 +100,7 @@ class TopicCreator:
         nodes = candidates_for(wish.name, await live_nodes(self._zookeeper))
         return PlannedTopic(
             name=wish.name,
-            topic_id=new_topic_id(self._chance),
+            topic_id=new_topic_id(self._rng),
             assignment=self._assignment(wish, nodes),
             configs=configs,
             config=config,
@@ -184,7 +184,7 @@ class TopicCreator:
             reason = f"at most {PARTITIONS_MAX} partitions fit into a topic's znode"
             raise Refused(ErrorCode.INVALID_PARTITIONS, reason)
         _judge_factor(factor, len(nodes))
-        return assign_new(nodes, partitions=partitions, factor=factor, chance=self._chance)
+        return assign_new(nodes, partitions=partitions, factor=factor, rng=self._rng)
 
 
 async def live_nodes(zookeeper: ZooKeeper) -> list[CandidateNode]:

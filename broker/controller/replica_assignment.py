@@ -39,11 +39,11 @@ def candidates_for(topic: str, nodes: Iterable[CandidateNode]) -> list[Candidate
 
 
 def assign_new(
-    nodes: Sequence[CandidateNode], *, partitions: int, factor: int, chance: random.Random
+    nodes: Sequence[CandidateNode], *, partitions: int, factor: int, rng: random.Random
 ) -> Assignment:
     """Replicas for a new topic, begun at a random node so that topics do not pile up on one."""
-    start = chance.randrange(len(nodes))
-    shift = chance.randrange(len(nodes))
+    start = rng.randrange(len(nodes))
+    shift = rng.randrange(len(nodes))
     return assign(nodes, partitions=partitions, factor=factor, start=start, shift=shift)
 
 

@@ -45,7 +45,7 @@ class ControllerDependencies:
     settings: ControllerSettings
     dial: Dial
     now_ms: Callable[[], int]
-    chance: random.Random
+    rng: random.Random
     may_be_unclean: Callable[[str], bool]
     """Whether records of a topic may be given up to have a leader again."""
     may_delete_topics: bool = True

@@ -133,7 +133,7 @@ class TopicChanges:
     ) -> znodes.TopicAssignment:
         """Topics of older tools come without an id; either all topics have one or none may."""
         known = self._context.topic_ids.get(name)
-        topic_id = known or new_topic_id(self._term.dependencies.chance)
+        topic_id = known or new_topic_id(self._term.dependencies.rng)
         named = dataclasses.replace(assignment, topic_id=topic_id)
         try:
             await self._term.election.fenced(

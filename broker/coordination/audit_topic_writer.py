@@ -66,7 +66,7 @@ class AuditTopicWriter:
         by_partition: dict[int, list[Entry]] = {}
         for entry in entries:
             by_partition.setdefault(keyed_partition(entry[0], count), []).append(entry)
-        done = await asyncio.gather(*(self._append(*each) for each in by_partition.items()))
+        done = await asyncio.gather(*(self._append(*entries) for entries in by_partition.items()))
         left = zip(by_partition.values(), done, strict=True)
         return [entry for part, is_done in left if not is_done for entry in part]
 
@@ -101,9 +101,9 @@ class AuditTopicWriter:
             log.debug("could not write audit records partition=%d: %s", partition, error)
             return False
         codes = [
-            known_code(each.error_code)
+            known_code(partition.error_code)
             for topic in answer.responses
-            for each in topic.partition_responses
+            for partition in topic.partition_responses
         ]
         if codes != [ErrorCode.NONE]:
             log.debug("could not write audit records partition=%d: %s", partition, codes)

@@ -43,7 +43,7 @@ class GroupCoordinatorHost:
         creation: AutoTopicCreation,
         files: Files,
         now_ms: Callable[[], int],
-        chance: random.Random,
+        rng: random.Random,
         dial: Callable[[str, int], Awaitable[Connection]],
         locate: Callable[[int], tuple[str, int] | None],
     ) -> None:
@@ -71,7 +71,7 @@ class GroupCoordinatorHost:
             zookeeper_offsets=ZooKeeperOffsetsPort(zookeeper),
             loop=loop,
             now_ms=now_ms,
-            random=chance,
+            random=rng,
             lease_problem=liveness.problem,
             audit_log=self._audit_topic,
         )

@@ -73,7 +73,7 @@ class AlterConfigsHandler:
         """Give each resource exactly the settings named."""
 
         def operations(resource: Any) -> list[Operation]:
-            return [(each.name, SET, each.value) for each in resource.configs]
+            return [(config.name, SET, config.value) for config in resource.configs]
 
         results = await self._each(
             call.request, operations, alter_configs.ResourceResult, is_all=True
@@ -84,7 +84,9 @@ class AlterConfigsHandler:
         """Change single settings of each resource."""
 
         def operations(resource: Any) -> list[Operation]:
-            return [(each.name, each.config_operation, each.value) for each in resource.configs]
+            return [
+                (config.name, config.config_operation, config.value) for config in resource.configs
+            ]
 
         result = incremental_alter_configs.ResourceResult
         results = await self._each(call.request, operations, result, is_all=False)
@@ -131,7 +133,8 @@ class AlterConfigsHandler:
                 resource_name=key[1],
             )
         return await map_in_turns(
-            lambda each: results[each.resource_type, each.resource_name], request.resources
+            lambda resource: results[resource.resource_type, resource.resource_name],
+            request.resources,
         )
 
     async def _change(
@@ -180,7 +183,7 @@ class AlterConfigsHandler:
             raise _invalid(f"this is node {self._node_id}, not {name}")
         node_id = self._node_id if name else None
         await self._nodes.load()
-        named = {each for each, _, _ in operations}
+        named = {setting_name for setting_name, _, _ in operations}
         wanted: list[NodeConfig] = []
 
         def inherited(key: str) -> str:

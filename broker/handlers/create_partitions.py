@@ -74,7 +74,7 @@ class PartitionsHandler:
             if len(topic.assignments) > PARTITIONS_MAX:
                 reason = f"at most {PARTITIONS_MAX} partitions fit into a topic's znode"
                 raise Refused(ErrorCode.INVALID_PARTITIONS, reason)
-            chosen = [each.broker_ids for each in topic.assignments]
+            chosen = [assignment.broker_ids for assignment in topic.assignments]
         try:
             return await self._growth.grow(topic.name, topic.count, chosen, is_dry=is_dry)
         except ZooKeeperError as error:

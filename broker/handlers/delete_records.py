@@ -79,11 +79,11 @@ class DeleteRecordsHandler:
         if moved:
             unwritten = await self._write_log_starts()
             await self._until_all_follow(moved, deadline)
-            for each in moved:
-                if each.partition.log.directory.parent in unwritten:
+            for move in moved:
+                if move.partition.log.directory.parent in unwritten:
                     # A crash would bring the records back. The start holds meanwhile, and asking
                     # again writes it down as soon as there is room.
-                    each.result.error_code = ErrorCode.KAFKA_STORAGE_ERROR
+                    move.result.error_code = ErrorCode.KAFKA_STORAGE_ERROR
         return answer
 
     async def _move_all(
@@ -124,18 +124,18 @@ class DeleteRecordsHandler:
         decided: asyncio.Future[dict[int, ErrorCode]] = self._loop.create_future()
         wait: DelayedProduce[int] = DelayedProduce(partial(_decide, decided))
         waiting = []
-        for place, each in enumerate(moved):
+        for place, move in enumerate(moved):
             told = wait.expect(place)
-            each.partition.when_all_start_at(each.offset, told)
-            waiting.append((each, told))
+            move.partition.when_all_start_at(move.offset, told)
+            waiting.append((move, told))
         wait.start(self._loop, max(0.0, deadline - self._loop.time()))
         try:
             codes = await decided
         finally:
-            for each, told in waiting:
-                each.partition.starts.forget(told)
-        for place, each in enumerate(moved):
-            each.settle(codes[place])
+            for move, told in waiting:
+                move.partition.starts.forget(told)
+        for place, move in enumerate(moved):
+            move.settle(codes[place])
 
 
 def _decide(decided: asyncio.Future[dict[int, ErrorCode]], codes: dict[int, ErrorCode]) -> None:

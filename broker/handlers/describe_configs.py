@@ -142,9 +142,9 @@ class ConfigsHandler:
             try:
                 found = await self._found(kind, name)
                 result.configs = [
-                    _config(each, kind, call.request)
-                    for each in found
-                    if keys is None or each.name in keys
+                    _config(entry, kind, call.request)
+                    for entry in found
+                    if keys is None or entry.name in keys
                 ]
             except Refused as refusal:
                 result.error_code, result.error_message = refusal.code, refusal.message
@@ -254,9 +254,9 @@ def _of_node(nodes: DynamicNodeConfig) -> Iterable[Found]:
             found[name] = Found(name, item, of_log)
     for item in COARSE:
         found[item.name] = _as_given(item.name, item, nodes)
-    for name, each in UNSUPPORTED_SETTINGS.items():
+    for name, entry in UNSUPPORTED_SETTINGS.items():
         if name not in HIDDEN_NAMES:
-            found[name] = _as_given(name, each.setting, nodes)
+            found[name] = _as_given(name, entry.setting, nodes)
     for name in (*file.values, *nodes.shared, *nodes.own):
         other = setting_of(name)
         if name not in found and other is not None:
@@ -269,7 +269,7 @@ def _of_node(nodes: DynamicNodeConfig) -> Iterable[Found]:
 
 def _section(config: NodeConfig, section: type[Any]) -> Any:
     """The part of a node's settings that is declared in one class."""
-    parts = (getattr(config, each.name) for each in fields(config))
+    parts = (getattr(config, section_field.name) for section_field in fields(config))
     return next(part for part in parts if type(part) is section)
 
 

@@ -66,8 +66,8 @@ class ProducersHandler:
                 active_producers=[],
             )
         producers = []
-        for each in list(partition.log.producers):
-            producers.append(_described(*each))
+        for producer in list(partition.log.producers):
+            producers.append(_described(*producer))
             if turn.is_over():
                 yield
         return messages.PartitionResult(partition_index=index, active_producers=producers)

@@ -50,8 +50,8 @@ class ReassignmentsHandler:
         turn = Turn()
         wishes: dict[Partition, Sequence[int] | None] = {}
         for topic in request.topics:
-            for each in topic.partitions:
-                wishes[topic.name, each.partition_index] = each.replicas
+            for partition in topic.partitions:
+                wishes[topic.name, partition.partition_index] = partition.replicas
                 await turn.step()
         outcomes: dict[Partition, ReassignmentOutcome] = {}
         try:

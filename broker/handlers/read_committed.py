@@ -27,6 +27,8 @@ def note_aborted(partition: Partition, offset: int, result: PartitionResult) -> 
     """
     if result.aborted_transactions is not None:
         result.aborted_transactions = [
-            AbortedTransaction(producer_id=each.producer_id, first_offset=each.first_offset)
-            for each in partition.log.aborted_in(offset, len(result.records or b""))
+            AbortedTransaction(
+                producer_id=transaction.producer_id, first_offset=transaction.first_offset
+            )
+            for transaction in partition.log.aborted_in(offset, len(result.records or b""))
         ]

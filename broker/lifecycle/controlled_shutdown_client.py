@@ -92,7 +92,9 @@ class ControlledShutdownClient:
     ) -> list[TopicPartition]:
         """Those that another live node has a replica of; a controller of Kafka names all."""
         snapshot = self._metadata.snapshot
-        topic_partitions = [(each.topic_name, each.partition_index) for each in remaining]
+        topic_partitions = [
+            (partition.topic_name, partition.partition_index) for partition in remaining
+        ]
         return [
             topic_partition
             for topic_partition in topic_partitions

@@ -42,7 +42,7 @@ async def create_persistent_znodes(zookeeper: ZooKeeper) -> None:
 
 
 async def cluster_id(
-    zookeeper: ZooKeeper, chance: random.Random, noted: Mapping[Path, str] | None = None
+    zookeeper: ZooKeeper, rng: random.Random, noted: Mapping[Path, str] | None = None
 ) -> str:
     """The cluster's id; the first node ever makes it, and nobody changes it again.
 
@@ -58,7 +58,7 @@ async def cluster_id(
             "one than before, or it has lost its data: bring those back"
         )
     if found is None:
-        fresh = znodes.ClusterId(cluster_id=uuid_text(new_uuid(chance)))
+        fresh = znodes.ClusterId(cluster_id=uuid_text(new_uuid(rng)))
         try:
             await zookeeper.create(znodes.CLUSTER_ID, fresh.to_json(), parents=True)
         except NodeExists:
@@ -81,7 +81,7 @@ async def establish_identity(
     configured_id: int,
     may_generate_id: bool,
     reserved_id_max: int,
-    chance: random.Random,
+    rng: random.Random,
 ) -> NodeIdentity:
     """Find out who this node is and note it in every log directory that works.
 
@@ -91,7 +91,7 @@ async def establish_identity(
     """
     notes = _read_notes(files, directories)
     noted = {path: note["cluster.id"] for path, note in notes.items() if "cluster.id" in note}
-    cluster = await cluster_id(zookeeper, chance, noted)
+    cluster = await cluster_id(zookeeper, rng, noted)
     noted_id = _noted_id(notes, cluster)
     node_id = configured_id if configured_id >= 0 else noted_id
     if node_id is None:

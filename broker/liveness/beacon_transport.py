@@ -58,7 +58,7 @@ class BeaconTransport:
         secret: str,
         times: BeaconTimes,
         clock: Callable[[], float],
-        chance: random.Random,
+        rng: random.Random,
         peers: Callable[[], Mapping[int, Address]],
         lease: TimedLease,
         votes: bool = True,
@@ -90,7 +90,7 @@ class BeaconTransport:
             clock,
             lease,
             self._post,
-            lambda: TAKES_ACKNOWLEDGEMENTS | chance.getrandbits(_INCARNATION_BITS),
+            lambda: TAKES_ACKNOWLEDGEMENTS | rng.getrandbits(_INCARNATION_BITS),
         )
         self.failure_detector = FailureDetector(
             cluster_id,

@@ -50,7 +50,7 @@ class Liveness:
         cluster_id: str,
         secret: str | None,
         clock: Callable[[], float],
-        chance: random.Random,
+        rng: random.Random,
         peers: Callable[[], Mapping[int, Address]],
         is_candidate: bool = True,
     ) -> None:
@@ -78,7 +78,7 @@ class Liveness:
                 secret=secret,
                 times=settings.times,
                 clock=clock,
-                chance=chance,
+                rng=rng,
                 peers=peers,
                 lease=self._timed,
                 votes=is_candidate,

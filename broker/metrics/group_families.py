@@ -22,7 +22,7 @@ Each = Callable[[PartitionLag], int | float | None]
 
 def coordinator_families(coordinator: GroupCoordinator, result: LagReport) -> Iterator[str]:
     """The coordinator as a whole."""
-    states = Counter(each.seen.state.value for each in result.groups)
+    states = Counter(group.seen.state.value for group in result.groups)
     yield from family(
         "barnabas_coordinator_groups",
         "gauge",
@@ -38,7 +38,7 @@ def coordinator_families(coordinator: GroupCoordinator, result: LagReport) -> It
             for state, count in partitions_by_load_state(coordinator.registry).items()
         ],
     )
-    offsets = sum(len(each.seen.offsets) for each in result.groups) + result.beyond
+    offsets = sum(len(group.seen.offsets) for group in result.groups) + result.beyond
     loader = coordinator.loader
     for name, kind, meaning, value in (
         ("offsets_cache_entries", "gauge", "Committed offsets kept here.", offsets),
@@ -62,7 +62,7 @@ def group_families(result: LagReport, settings: MetricsSettings) -> Iterator[str
     """Each group: itself, its topics and, where asked for, its partitions."""
     yield from _groups(result.groups)
     yield from _topics(result.groups)
-    named = [each for each in result.groups if settings.names_partitions_of(each.seen.group_id)]
+    named = [group for group in result.groups if settings.names_partitions_of(group.seen.group_id)]
     if named:
         yield from _partitions("barnabas_group_partition", named, "group")
     if "kafka_exporter" in settings.compat:
@@ -76,38 +76,38 @@ def _groups(groups: Sequence[GroupLag]) -> Iterator[str]:
         "barnabas_group_state",
         "gauge",
         "1 for the state that a group is in.",
-        (({"group": each.seen.group_id, "state": each.seen.state.value}, 1) for each in groups),
+        (({"group": group.seen.group_id, "state": group.seen.state.value}, 1) for group in groups),
     )
     for name, kind, meaning, value in _OF_GROUPS:
         yield from family(
             f"barnabas_group_{name}",
             kind,
             meaning,
-            (({"group": each.seen.group_id}, value(each)) for each in groups),
+            (({"group": group.seen.group_id}, value(group)) for group in groups),
         )
 
 
 def _lost(group: GroupLag) -> int:
-    return sum(each.lag.is_below_log_start for each in group.partitions.values())
+    return sum(partition.lag.is_below_log_start for partition in group.partitions.values())
 
 
 def _beyond(group: GroupLag) -> int:
-    return sum(each.lag.is_beyond_end for each in group.partitions.values())
+    return sum(partition.lag.is_beyond_end for partition in group.partitions.values())
 
 
 _OF_GROUPS: Any = (
-    ("members", "gauge", "Members of a group.", lambda each: each.seen.members),
+    ("members", "gauge", "Members of a group.", lambda group: group.seen.members),
     (
         "commits_total",
         "counter",
         "Commits served since this node coordinates the group.",
-        lambda each: each.seen.commits,
+        lambda group: group.seen.commits,
     ),
     (
         "status",
         "gauge",
         "Verdict: 0 nothing committed, 1 OK, 2 WARN, 3 ERR.",
-        lambda each: int(each.verdict),
+        lambda group: int(group.verdict),
     ),
     ("partitions_below_log_start", "gauge", "Records were deleted unread.", _lost),
     ("partitions_beyond_end", "gauge", "The log ends before the offset.", _beyond),
@@ -119,33 +119,41 @@ def _topics(groups: Sequence[GroupLag]) -> Iterator[str]:
         "barnabas_group_lag",
         "gauge",
         "Offsets still to be read, all partitions of a topic together.",
-        _by_topic(groups, lambda each: each.lag.records, sum, "group"),
+        _by_topic(groups, lambda partition: partition.lag.records, sum, "group"),
     )
     yield from family(
         "barnabas_group_lag_seconds",
         "gauge",
         "Age of the oldest record that is not read yet.",
-        _by_topic(groups, lambda each: each.seconds, max, "group"),
+        _by_topic(groups, lambda partition: partition.seconds, max, "group"),
     )
 
 
 def _by_topic(
     groups: Sequence[GroupLag], value: Each, together: Callable[[list[Any]], Any], label: str
 ) -> Iterator[Sample]:
-    for each in groups:
+    for group in groups:
         found: dict[str, list[int | float]] = defaultdict(list)
-        for place, partition in each.partitions.items():
+        for place, partition in group.partitions.items():
             if (known := value(partition)) is not None:
                 found[place.topic].append(known)
         for topic, values in found.items():
-            yield {label: each.seen.group_id, "topic": topic}, together(values)
+            yield {label: group.seen.group_id, "topic": topic}, together(values)
 
 
 _OF_PARTITIONS: tuple[tuple[str, str, Each], ...] = (
-    ("offset", "Committed offset.", lambda each: each.committed),
-    ("lag", "Offsets still to be read.", lambda each: each.lag.records),
-    ("lag_seconds", "Age of the first record that is not read yet.", lambda each: each.seconds),
-    ("status", "Verdict: 1 OK, 2 WARN, 4 STOP, 5 STALL, 6 REWIND.", lambda each: each.verdict),
+    ("offset", "Committed offset.", lambda partition: partition.committed),
+    ("lag", "Offsets still to be read.", lambda partition: partition.lag.records),
+    (
+        "lag_seconds",
+        "Age of the first record that is not read yet.",
+        lambda partition: partition.seconds,
+    ),
+    (
+        "status",
+        "Verdict: 1 OK, 2 WARN, 4 STOP, 5 STALL, 6 REWIND.",
+        lambda partition: partition.verdict,
+    ),
 )
 
 
@@ -156,10 +164,10 @@ def _partitions(prefix: str, groups: Sequence[GroupLag], label: str) -> Iterator
 
 
 def _each_partition(groups: Sequence[GroupLag], value: Each, label: str) -> Iterator[Sample]:
-    for each in groups:
-        for place, partition in each.partitions.items():
+    for group in groups:
+        for place, partition in group.partitions.items():
             if (known := value(partition)) is not None:
-                yield {label: each.seen.group_id, **_labels(place)}, known + 0
+                yield {label: group.seen.group_id, **_labels(place)}, known + 0
 
 
 def _labels(place: TopicPartition) -> Mapping[str, object]:
@@ -167,7 +175,7 @@ def _labels(place: TopicPartition) -> Mapping[str, object]:
 
 
 def _bounds(result: LagReport, which: int) -> Iterator[Sample]:
-    return ((_labels(place), each[which]) for place, each in result.bounds.items())
+    return ((_labels(place), bounds[which]) for place, bounds in result.bounds.items())
 
 
 def _as_kafka_exporter(result: LagReport) -> Iterator[str]:
@@ -185,7 +193,7 @@ def _as_kafka_exporter(result: LagReport) -> Iterator[str]:
         "kafka_consumergroup_members",
         "gauge",
         "As kafka_exporter.",
-        (({label: each.seen.group_id}, each.seen.members) for each in groups),
+        (({label: group.seen.group_id}, group.seen.members) for group in groups),
     )
     for name, which in (("oldest", 0), ("current", 1)):
         full = f"kafka_topic_partition_{name}_offset"
@@ -219,19 +227,19 @@ def _as_lag_exporter(result: LagReport) -> Iterator[str]:
 def _by_group(
     groups: Sequence[GroupLag], value: Each, together: Callable[[list[Any]], Any]
 ) -> Iterator[Sample]:
-    for each in groups:
-        values = [known for one in each.partitions.values() if (known := value(one)) is not None]
+    for group in groups:
+        values = [known for one in group.partitions.values() if (known := value(one)) is not None]
         if values:
-            yield {"group": each.seen.group_id}, together(values)
+            yield {"group": group.seen.group_id}, together(values)
 
 
-def _committed(each: PartitionLag) -> int:
-    return each.committed
+def _committed(partition: PartitionLag) -> int:
+    return partition.committed
 
 
-def _lag(each: PartitionLag) -> int:
-    return each.lag.records
+def _lag(partition: PartitionLag) -> int:
+    return partition.lag.records
 
 
-def _seconds(each: PartitionLag) -> float | None:
-    return each.seconds
+def _seconds(partition: PartitionLag) -> float | None:
+    return partition.seconds

@@ -60,7 +60,7 @@ class GroupLag:
     @property
     def verdict(self) -> Verdict:
         """That of the worst partition."""
-        return evaluate_group(each.verdict for each in self.partitions.values())
+        return evaluate_group(partition.verdict for partition in self.partitions.values())
 
 
 @dataclass(slots=True)
@@ -109,7 +109,7 @@ class GroupLagMonitor:
         """One look at everything; raises KafkaError when leaders refuse."""
         groups, beyond = await self._look()
         topic_partitions = sorted(
-            {TopicPartition(*each) for seen in groups for each in seen.offsets}
+            {TopicPartition(*partition) for seen in groups for partition in seen.offsets}
         )
         # first what is committed, then where logs end: the other way round lag would be too small
         ends = await admin.end_offsets(topic_partitions)
@@ -130,9 +130,9 @@ class GroupLagMonitor:
                 until = self._clock() + SLICE_S
         self._windows.keep(
             {
-                (each.seen.group_id, topic_partition)
-                for each in lags
-                for topic_partition in each.partitions
+                (lag.seen.group_id, topic_partition)
+                for lag in lags
+                for topic_partition in lag.partitions
             }
         )
         return LagReport(lags, bounds, beyond)

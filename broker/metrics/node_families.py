@@ -47,13 +47,13 @@ def duty_families(duties: Mapping[str, Latency]) -> Iterator[str]:
         "barnabas_duty_seconds",
         "How late the loop calls, and round trips of what the node does for itself.",
         DUTY_BOUNDS_S,
-        (({"duty": name}, each.buckets, each.seconds) for name, each in duties.items()),
+        (({"duty": name}, latency.buckets, latency.seconds) for name, latency in duties.items()),
     )
     yield from family(
         "barnabas_duty_seconds_max",
         "gauge",
         "The worst of these since the start.",
-        (({"duty": name}, each.worst) for name, each in duties.items()),
+        (({"duty": name}, latency.worst) for name, latency in duties.items()),
     )
 
 
@@ -91,14 +91,14 @@ def request_families(
 def replica_families(hosted: Iterable[Partition], sets: IsrManager) -> Iterator[str]:
     """The replicas on this node; the sums of a cluster are the sums of its nodes."""
     partitions = list(hosted)
-    led = [each for each in partitions if each.is_leader]
+    led = [partition for partition in partitions if partition.is_leader]
     ends: Counter[str] = Counter()
-    for each in led:
-        ends[each.topic] += each.log.end_offset
+    for partition in led:
+        ends[partition.topic] += partition.log.end_offset
         yield ""  # so that the scrape may pause
-    under = sum(len(each.isr) < len(each.replicas) for each in led)
-    short = sum(not each.has_enough_replicas for each in led)
-    offline = sum(each.log.is_offline for each in partitions)
+    under = sum(len(partition.isr) < len(partition.replicas) for partition in led)
+    short = sum(not partition.has_enough_replicas for partition in led)
+    offline = sum(partition.log.is_offline for partition in partitions)
     yield from rows(
         "barnabas",
         ("partitions", "gauge", "Replicas hosted here.", len(partitions)),
@@ -120,10 +120,10 @@ def replica_families(hosted: Iterable[Partition], sets: IsrManager) -> Iterator[
 def log_families(logs: LogManager) -> Iterator[str]:
     """Logs and their directories."""
     size = 0
-    for each in logs.logs():
-        size += each.size
+    for stored_log in logs.logs():
+        size += stored_log.size
         yield ""  # so that the scrape may pause
-    offline = sum(not each.is_online for each in logs.directories)
+    offline = sum(not directory.is_online for directory in logs.directories)
     yield from rows(
         "barnabas",
         ("log_bytes", "gauge", "Bytes of all logs here, without indexes.", size),

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from collections.abc import Callable
 from functools import partial
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from barnabas.broker.handlers.call import PendingResponse
 from barnabas.broker.security.sasl import ANONYMOUS, Stage
@@ -22,10 +23,9 @@ from .authenticator import Authenticator
 from .bulk_framing import BULK_BYTES_MIN, BulkFraming, receive_in_bulk
 from .connection_scheduler import LONG_BYTES, SHARES_PER_VISIT
 from .connection_timeouts import ConnectionActivity, ConnectionTimeouts
-from .dispatch import ResponseFrame, response_frame
+from .dispatch import Frame, ResponseFrame, response_frame
 from .file_sender import FileSender, FramePiece
 from .framing import Framing
-from .host import Dispatch, Host
 from .limits import (
     PENDING_RESPONSES_MAX,
     SMALL_FRAME_BYTES_MAX,
@@ -36,6 +36,12 @@ from .limits import (
 )
 from .small_reads import SmallReceiver
 
+if TYPE_CHECKING:
+    from .listener import Listener
+
+Dispatch = Callable[[Frame, "Connection"], ResponseFrame | PendingResponse | None]
+"""The dispatcher's, or an authenticator's that stands before it."""
+
 
 class Connection(asyncio.Protocol):
     """Keeps the order of requests and answers, and stops reading before memory suffers.
@@ -45,21 +51,21 @@ class Connection(asyncio.Protocol):
     which may name too few of them, never too many.
     """
 
-    def __init__(self, host: Host) -> None:
-        self._host = host
-        self._requests = host.limits.requests
-        self.listener = host.name
-        self.is_internal = host.is_internal
+    def __init__(self, listener: Listener) -> None:
+        self._listener = listener
+        self._requests = listener.limits.requests
+        self.listener = listener.name
+        self.is_internal = listener.is_internal
         self.host = ""
         self.remembered: Any = None
-        self.sasl = host.exchange()
-        framing = Framing(host.limits.frame_bytes_max)
+        self.sasl = listener.exchange()
+        framing = Framing(listener.limits.frame_bytes_max)
         self._framing: Framing | BulkFraming = framing
-        self._dispatch: Dispatch = host.dispatcher.dispatch
+        self._dispatch: Dispatch = listener.dispatcher.dispatch
         if self.sasl is not None:
             framing.bytes_max = min(framing.bytes_max, UNAUTHENTICATED_BYTES_MAX)
             self._dispatch = Authenticator(
-                self.sasl, framing, host.dispatcher, self._authenticated
+                self.sasl, framing, listener.dispatcher, self._authenticated
             ).dispatch
         self._waiting: deque[PendingResponse | ResponseFrame] = deque()
         self._out: list[FramePiece] = []
@@ -71,7 +77,7 @@ class Connection(asyncio.Protocol):
         self._response_ready = self._on_answer
         self._transport: asyncio.Transport
         self._sender: FileSender
-        self._timeouts = ConnectionTimeouts(host, self)
+        self._timeouts = ConnectionTimeouts(listener, self)
 
     @property
     def principal(self) -> str:
@@ -83,10 +89,10 @@ class Connection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Admit the peer, or turn it away when there are too many."""
         self._transport = cast("asyncio.Transport", transport)
-        self._sender = FileSender(self._host.loop, self._transport, self._on_sent)
+        self._sender = FileSender(self._listener.loop, self._transport, self._on_sent)
         address = transport.get_extra_info("peername")
         self.host = str(address[0]) if address else ""
-        quotas, now = self._host.limits.connection_quotas, self._host.loop.time()
+        quotas, now = self._listener.limits.connection_quotas, self._listener.loop.time()
         problem = quotas.admit(self.host, self.listener, is_internal=self.is_internal, now=now)
         self._is_admitted = problem is None
         if problem is not None:
@@ -95,18 +101,18 @@ class Connection(asyncio.Protocol):
             return
         self._transport.set_write_buffer_limits(high=WRITE_BUFFER_MAX)
         self._timeouts.start(is_unauthenticated=self.sasl is not None)
-        self._host.entered(self)
+        self._listener.entered(self)
         wait_s = quotas.throttle_s(self.listener, is_internal=self.is_internal, now=now)
-        if not self._host.is_serving or wait_s:
+        if not self._listener.is_serving or wait_s:
             self._is_blocked = True
         if wait_s:
-            self._host.loop.call_later(wait_s, self.flush)
+            self._listener.loop.call_later(wait_s, self.flush)
         self.read_less()
 
     def data_received(self, data: bytes) -> None:
         """Serve every whole frame that is there now."""
         self._is_heard = True
-        framing, scheduler = self._framing, self._host.scheduler
+        framing, scheduler = self._framing, self._listener.scheduler
         scheduler.requests_left -= 1
         if (
             scheduler.requests_left < 0
@@ -145,7 +151,7 @@ class Connection(asyncio.Protocol):
         """The peer reads slowly: make no more answers for it, and count those that lie here."""
         self._is_stalled = self._is_blocked = True
         self._answer_bytes = self._transport.get_write_buffer_size()
-        self._host.limits.answers.take(self._answer_bytes)
+        self._listener.limits.answers.take(self._answer_bytes)
 
     def resume_writing(self) -> None:
         """The peer has taken what lay here."""
@@ -176,7 +182,7 @@ class Connection(asyncio.Protocol):
         self._is_closing = True
         self._timeouts.stop()
         self._sender.close()
-        limits = self._host.limits
+        limits = self._listener.limits
         limits.connection_quotas.release(self.host, self.listener, is_internal=self.is_internal)
         self._forget_answers()
         self._drop_waiting()
@@ -184,12 +190,12 @@ class Connection(asyncio.Protocol):
         self._requests.leave(self)
         self._requests.give(self._charged)
         self._charged = 0
-        self._host.left(self)
+        self._listener.left(self)
 
     # --- frames in -----------------------------------------------------------------------------
 
     def _serve(self) -> None:
-        take, waiting, scheduler = self._framing.next, self._waiting, self._host.scheduler
+        take, waiting, scheduler = self._framing.next, self._waiting, self._listener.scheduler
         scheduler.shares_left = SHARES_PER_VISIT
         try:
             while not self._is_blocked:
@@ -239,7 +245,7 @@ class Connection(asyncio.Protocol):
         if frame is None:
             return True
         framing.put_back(frame)
-        asks = self._host.dispatcher.members(frame, self)
+        asks = self._listener.dispatcher.members(frame, self)
         return not any(
             type(one) is PendingResponse
             and not one.is_resolved
@@ -249,7 +255,9 @@ class Connection(asyncio.Protocol):
 
     def _refuse(self, problem: CorruptRequest) -> None:
         """Nothing behind a frame like this one can be understood."""
-        self._host.limits.rejection_log.request_rejected(self.host, problem, self._host.loop.time())
+        self._listener.limits.rejection_log.request_rejected(
+            self.host, problem, self._listener.loop.time()
+        )
         self.close()
         self._settle()
 
@@ -266,14 +274,14 @@ class Connection(asyncio.Protocol):
         requests = self._requests
         requests.used += pending.held
         if pending.held > LONG_BYTES:
-            self._host.scheduler.requests_left = 0
+            self._listener.scheduler.requests_left = 0
         if len(self._waiting) >= PENDING_RESPONSES_MAX or requests.used > requests.bytes_max:
             self._is_blocked = True
 
     def _must_wait(self) -> bool:
         """Whether no further frame may be served for now."""
         waiting = self._waiting
-        if self._is_closing or self._is_stalled or not self._host.is_serving:
+        if self._is_closing or self._is_stalled or not self._listener.is_serving:
             return True
         if not waiting:
             return False
@@ -284,8 +292,8 @@ class Connection(asyncio.Protocol):
         )
 
     def _authenticated(self) -> None:
-        self._framing.bytes_max = self._host.limits.frame_bytes_max
-        self._dispatch = self._host.dispatcher.dispatch
+        self._framing.bytes_max = self._listener.limits.frame_bytes_max
+        self._dispatch = self._listener.dispatcher.dispatch
 
     def serve_received(self) -> None:
         """Serve what the framing has whole now."""
@@ -307,7 +315,7 @@ class Connection(asyncio.Protocol):
 
     def read_less(self) -> None:
         """Read little at once if memory is scarce, unless there is a buffer already (counted)."""
-        framing, limits = self._framing, self._host.limits
+        framing, limits = self._framing, self._listener.limits
         if not limits.requests.is_scarce or self._is_closing:
             return
         if self._transport.get_extra_info("socket") is None:
@@ -319,16 +327,16 @@ class Connection(asyncio.Protocol):
         self.read_by(SmallReceiver(self, limits))
 
     def _receive_in_bulk(self) -> None:
-        is_unauthenticated = self._dispatch != self._host.dispatcher.dispatch
+        is_unauthenticated = self._dispatch != self._listener.dispatcher.dispatch
         if not (is_unauthenticated or self._is_closing or self._framing.data):
-            receive_in_bulk(self, self._transport, self._framing, self._host.limits)
+            receive_in_bulk(self, self._transport, self._framing, self._listener.limits)
 
     # --- answers out ---------------------------------------------------------------------------
 
     def _on_answer(self, _: PendingResponse) -> None:
         if not self.is_dirty:
             self.is_dirty = True
-            self._host.scheduler.add(self)
+            self._listener.scheduler.add(self)
 
     def flush(self) -> None:
         """Write the answers that are there, in order, and serve what waited behind them."""
@@ -349,8 +357,8 @@ class Connection(asyncio.Protocol):
                 if reply is not None:
                     self._send(reply)
         except CorruptRequest as problem:
-            self._host.limits.rejection_log.request_rejected(
-                self.host, problem, self._host.loop.time()
+            self._listener.limits.rejection_log.request_rejected(
+                self.host, problem, self._listener.loop.time()
             )
             self._is_closing = True
         if released:
@@ -381,7 +389,7 @@ class Connection(asyncio.Protocol):
             self._out_bytes += _size(reply)
             self._has_slices = self._has_slices or any(type(one) is FileSlice for one in reply)
         if self._out_bytes > LONG_BYTES:
-            self._host.scheduler.requests_left = 0  # it took long, perhaps
+            self._listener.scheduler.requests_left = 0  # it took long, perhaps
             if self._out_bytes >= WRITE_BUFFER_MAX:
                 self._write()
 
@@ -470,7 +478,7 @@ class Connection(asyncio.Protocol):
         self._transport.abort()
 
     def _forget_answers(self) -> None:
-        self._host.limits.answers.give(self._answer_bytes)
+        self._listener.limits.answers.give(self._answer_bytes)
         self._answer_bytes = 0
 
     def _drop_waiting(self) -> None:
@@ -486,7 +494,7 @@ class Connection(asyncio.Protocol):
         self._waiting.clear()
 
     def _log_rejection(self, reason: str) -> None:
-        self._host.limits.rejection_log.connection_rejected(self.host, reason)
+        self._listener.limits.rejection_log.connection_rejected(self.host, reason)
 
 
 _NOBODY = PendingResponse()

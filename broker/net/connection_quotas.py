@@ -80,7 +80,7 @@ class ConnectionQuotas:
             except OSError as error:
                 log.warning("max.connections.per.ip.overrides: %s is not known: %s", name, error)
                 continue
-            quota.update({str(each[4][0]): bound for each in found})
+            quota.update({str(address_info[4][0]): bound for address_info in found})
 
     def admit(self, host: str, listener: str, *, is_internal: bool, now: float) -> str | None:
         """Why one more connection is turned away; None when it may come, and then it is counted."""

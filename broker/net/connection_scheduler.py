@@ -8,7 +8,10 @@ answers wait for its end.
 from __future__ import annotations
 
 import asyncio
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from .connection import Connection
 
 TURN_S: Final = 0.005
 """How long one turn of the loop serves requests before connections that have more wait."""
@@ -22,15 +25,6 @@ SHARES_PER_VISIT: Final = 8
 """So many shares one connection takes before others have theirs."""
 FLUSHES_PER_LOOK: Final = 64
 """Connections that write between two looks at the clock."""
-
-
-class Sender(Protocol):
-    """A connection that marked itself as having something to send, or to serve."""
-
-    is_dirty: bool
-
-    def flush(self) -> None:
-        """Write whatever may leave now, and serve what waits."""
 
 
 class ConnectionScheduler:
@@ -55,8 +49,8 @@ class ConnectionScheduler:
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
-        self._dirty: list[Sender] = []
-        self._served_last: Sender | None = None
+        self._dirty: list[Connection] = []
+        self._served_last: Connection | None = None
         self.requests_left = 0
         """Requests that may be served before the clock is looked at."""
         self.shares_left = 0
@@ -87,33 +81,33 @@ class ConnectionScheduler:
     def _renew(self) -> None:
         self._is_counting = self.is_spent = False
 
-    def may_write_at_once(self, sender: Sender) -> bool:
+    def may_write_at_once(self, connection: Connection) -> bool:
         """Note who asks now; True when it may write at once, since it asked last as well.
 
         Where many take turns all are read before any is answered: a write wakes a client, which
         then competes with us for the machine.
         """
-        is_alone = self._served_last is sender
-        self._served_last = sender
+        is_alone = self._served_last is connection
+        self._served_last = connection
         return is_alone
 
-    def add(self, sender: Sender) -> None:
+    def add(self, connection: Connection) -> None:
         """Have ``sender`` flushed soon; it has set its ``is_dirty``, so that it comes once."""
         if not self._dirty:
             self._loop.call_soon(self._flush)
-        self._dirty.append(sender)
+        self._dirty.append(connection)
 
     def _flush(self) -> None:
         dirty, self._dirty = self._dirty, []
         ends = self._loop.time() + TURN_S
-        for number, sender in enumerate(dirty, 1):
-            sender.is_dirty = False
-            sender.flush()
+        for number, connection in enumerate(dirty, 1):
+            connection.is_dirty = False
+            connection.flush()
             if self.is_spent or (not number % FLUSHES_PER_LOOK and self._loop.time() >= ends):
                 self._put_off(dirty[number:])
                 break
 
-    def _put_off(self, others: list[Sender]) -> None:
+    def _put_off(self, others: list[Connection]) -> None:
         """Let the others have the next turn, before those who were served in this one."""
         if others:
             if not self._dirty:

@@ -6,9 +6,13 @@ Source: docs/spec/reliability.md §8.2.
 from __future__ import annotations
 
 import asyncio
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple
 
-from .limits import AUTHENTICATION_S, SMALL_FRAME_BYTES_MAX, STALL_S, Limits
+from .limits import AUTHENTICATION_S, SMALL_FRAME_BYTES_MAX, STALL_S
+
+if TYPE_CHECKING:
+    from .connection import Connection
+    from .listener import Listener
 
 
 class ConnectionActivity(NamedTuple):
@@ -28,40 +32,23 @@ class ConnectionActivity(NamedTuple):
     """Bytes of files that it has taken, ever."""
 
 
-class Watched(Protocol):
-    """A connection."""
-
-    def state(self) -> ConnectionActivity:
-        """What its patience depends on, at the end of a period."""
-
-    def time_out(self, reason: str) -> None:
-        """Give the peer up."""
-
-
-class Host(Protocol):
-    """What patience needs of a listener."""
-
-    limits: Limits
-    loop: asyncio.AbstractEventLoop
-
-
 class ConnectionTimeouts:
     """Looks at one connection every half minute at most, and compares it with the last time."""
 
-    __slots__ = ("_host", "_last", "_period_s", "_quiet_s", "_timer", "_watched")
+    __slots__ = ("_connection", "_last", "_listener", "_period_s", "_quiet_s", "_timer")
 
-    def __init__(self, host: Host, watched: Watched) -> None:
-        self._host = host
-        self._watched = watched
+    def __init__(self, listener: Listener, connection: Connection) -> None:
+        self._listener = listener
+        self._connection = connection
         self._timer: asyncio.TimerHandle | None = None
         self._last = ConnectionActivity(True, True, False, False, 0, 0)
-        self._period_s = min(STALL_S, host.limits.idle_s)
+        self._period_s = min(STALL_S, listener.limits.idle_s)
         self._quiet_s = 0.0
 
     def start(self, *, is_unauthenticated: bool) -> None:
         """Look for the first time after one period, or sooner at who has to prove something."""
         first = min(self._period_s, AUTHENTICATION_S) if is_unauthenticated else self._period_s
-        self._timer = self._host.loop.call_later(first, self._look)
+        self._timer = self._listener.loop.call_later(first, self._look)
 
     def stop(self) -> None:
         """The peer is gone."""
@@ -69,13 +56,13 @@ class ConnectionTimeouts:
             self._timer.cancel()
 
     def _look(self) -> None:
-        state = self._watched.state()
+        state = self._connection.state()
         reason = self._expired(state, self._last)
         self._last = state
         if reason:
-            self._watched.time_out(reason)
+            self._connection.time_out(reason)
             return
-        self._timer = self._host.loop.call_later(self._period_s, self._look)
+        self._timer = self._listener.loop.call_later(self._period_s, self._look)
 
     def _expired(self, state: ConnectionActivity, last: ConnectionActivity) -> str:
         self._quiet_s = 0.0 if state.is_active else self._quiet_s + self._period_s
@@ -89,4 +76,4 @@ class ConnectionTimeouts:
             and state.growth - last.growth < SMALL_FRAME_BYTES_MAX
         ):
             return "unfinished frame"
-        return "idle" if self._quiet_s >= self._host.limits.idle_s else ""
+        return "idle" if self._quiet_s >= self._listener.limits.idle_s else ""

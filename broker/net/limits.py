@@ -6,7 +6,7 @@ Source: docs/spec/reliability.md §8.2; docs/spec/cluster.md §5 (Kafka's names 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from .bulk_framing import ReceiveBuffers
 from .connection_quotas import ConnectionQuotas
@@ -15,6 +15,8 @@ from .rejection_log import RejectionLog
 if TYPE_CHECKING:
     from barnabas.broker.settings.listener_quotas import ListenerQuota
     from barnabas.broker.settings.node_config import NetworkSettings
+
+    from .connection import Connection
 
 SMALL_FRAME_BYTES_MAX = 64 << 10
 """A longer frame is a large one, from its first byte."""
@@ -37,13 +39,6 @@ AUTHENTICATION_S = 10.0
 UNAUTHENTICATED_BYTES_MAX = 512 << 10
 
 
-class Waiting(Protocol):
-    """A connection that stopped reading because the budget was spent."""
-
-    def resume(self) -> None:
-        """Read again: the budget has room."""
-
-
 class MemoryQueue:
     """Connections that wait, in order, until no more than ``bytes_max`` is held.
 
@@ -53,10 +48,10 @@ class MemoryQueue:
 
     def __init__(self, bytes_max: int) -> None:
         self.bytes_max = bytes_max
-        self._waiting: dict[Waiting, None] = {}
-        self._favoured: Waiting | None = None
+        self._waiting: dict[Connection, None] = {}
+        self._favoured: Connection | None = None
 
-    def wait(self, who: Waiting) -> bool:
+    def wait(self, who: Connection) -> bool:
         """Put ``who`` at the end; False when it is its turn to go on regardless."""
         if self._favoured is None:
             self._favoured = who
@@ -65,11 +60,11 @@ class MemoryQueue:
         self._waiting[who] = None
         return True
 
-    def favours(self, who: Waiting) -> bool:
+    def favours(self, who: Connection) -> bool:
         """Whether ``who`` goes on regardless."""
         return who is self._favoured
 
-    def leave(self, who: Waiting) -> None:
+    def leave(self, who: Connection) -> None:
         """Forget ``who``: its frame is whole, or its peer is gone."""
         self._waiting.pop(who, None)
         if who is self._favoured:
@@ -83,7 +78,7 @@ class MemoryQueue:
         while self._waiting and budget.used <= self.bytes_max:
             self._next().resume()
 
-    def _next(self) -> Waiting:
+    def _next(self) -> Connection:
         who = next(iter(self._waiting))
         del self._waiting[who]
         return who
@@ -134,7 +129,7 @@ class MemoryPool:
         self._small.resume(self)
         self._large.resume(self)
 
-    def must_wait(self, who: Waiting, size: int) -> bool:
+    def must_wait(self, who: Connection, size: int) -> bool:
         """Whether ``who``, with an unfinished frame of ``size``, is to read no more for now.
 
         Then it is resumed later; in any case it has to :meth:`leave` when it holds less than
@@ -148,7 +143,7 @@ class MemoryPool:
         other.leave(who)
         return self.used > line.bytes_max and line.wait(who)
 
-    def leave(self, who: Waiting) -> None:
+    def leave(self, who: Connection) -> None:
         """Forget ``who``: its frame is whole, or its peer is gone."""
         self._small.leave(who)
         self._large.leave(who)

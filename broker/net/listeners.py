@@ -85,7 +85,7 @@ class Listeners:
 
         A listener that cannot be bound is logged, and tried again at the next change.
         """
-        wanted = {each.listener: each for each in config.listeners}
+        wanted = {endpoint.listener: endpoint for endpoint in config.listeners}
         dropped = [
             bound
             for bound in self._listeners.values()
@@ -94,7 +94,11 @@ class Listeners:
         for bound in dropped:
             assert not bound.listener.is_internal, "the settings were judged"
             del self._listeners[_name(bound)]
-        ports = {each.port for each in wanted.values() if each.listener not in self._listeners}
+        ports = {
+            endpoint.port
+            for endpoint in wanted.values()
+            if endpoint.listener not in self._listeners
+        }
         in_the_way = [bound for bound in dropped if bound.listener.port in ports]
         self._closing += [bound for bound in dropped if bound not in in_the_way]
         await _close(in_the_way)
@@ -112,8 +116,10 @@ class Listeners:
     def registration(self, now_ms: int) -> znodes.BrokerRegistration:
         """What others are told of this node, once the ports are bound."""
         return znodes.BrokerRegistration(
-            endpoints={name: (each.host, each.port) for name, each in self._endpoints.items()},
-            security={name: each.protocol for name, each in self._endpoints.items()},
+            endpoints={
+                name: (endpoint.host, endpoint.port) for name, endpoint in self._endpoints.items()
+            },
+            security={name: endpoint.protocol for name, endpoint in self._endpoints.items()},
             timestamp=now_ms,
             rack=self._config.node.broker_rack,
             roles=self._config.node.node_roles,
@@ -152,7 +158,11 @@ class Listeners:
             bound = await self._bind(endpoint)
         except OSError as error:
             log.error("could not change a listener: %s", error)
-            again = [each for each in former if _name(each) == endpoint.listener]
+            again = [
+                former_listener
+                for former_listener in former
+                if _name(former_listener) == endpoint.listener
+            ]
             if not again:
                 return
             bound = await self._bind(again[0].endpoint)

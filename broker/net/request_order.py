@@ -147,10 +147,19 @@ INTER_BROKER_REQUESTS: Final = RequestClass(
 )
 """Served on the inter-broker listener only, so no row of the clients' table."""
 
-QUERIES: Final = frozenset(key for each in CLASSES if each.name == "Questions" for key in each.keys)
+QUERIES: Final = frozenset(
+    key
+    for request_class in CLASSES
+    if request_class.name == "Questions"
+    for key in request_class.keys
+)
 """They change nothing."""
 
-_BY_KEY: Final = {int(key): each for each in (*CLASSES, INTER_BROKER_REQUESTS) for key in each.keys}
+_BY_KEY: Final = {
+    int(key): request_class
+    for request_class in (*CLASSES, INTER_BROKER_REQUESTS)
+    for key in request_class.keys
+}
 
 
 def allowed_behind(key: int, version: int) -> ApiKeys:
@@ -175,6 +184,6 @@ def members(request: Any) -> frozenset[tuple[str, ...]]:
 def intersection(several: Iterable[ApiKeys]) -> ApiKeys:
     """What may start behind all of them; anything behind none."""
     result: ApiKeys = ALL_KEYS
-    for each in several:
-        result = each if result is ALL_KEYS else frozenset(result).intersection(each)
+    for keys in several:
+        result = keys if result is ALL_KEYS else frozenset(result).intersection(keys)
     return result

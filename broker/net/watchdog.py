@@ -11,9 +11,12 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Iterable
-from typing import Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from barnabas.broker.handlers.call import PendingResponse
+
+if TYPE_CHECKING:
+    from .connection import Connection
 
 log = logging.getLogger(__name__)
 
@@ -21,15 +24,6 @@ LOOK_S: Final = 5.0
 LINES_MAX: Final = 10
 """Lines of one look; the others are counted in one more."""
 TURN_CONNECTIONS: Final = 1000
-
-
-class Watched(Protocol):
-    """A connection."""
-
-    host: str
-
-    def longest_waiting(self) -> PendingResponse | None:
-        """The request whose answer everything else of this peer waits for."""
 
 
 class Sighting(NamedTuple):
@@ -44,11 +38,11 @@ class Watchdog:
     """Remembers what it saw in its last look, at most one request of each connection."""
 
     def __init__(
-        self, connections: Callable[[], Iterable[Watched]], now: Callable[[], float]
+        self, connections: Callable[[], Iterable[Connection]], now: Callable[[], float]
     ) -> None:
         self._connections = connections
         self._now = now
-        self._seen: dict[Watched, Sighting] = {}
+        self._seen: dict[Connection, Sighting] = {}
 
     async def run(self) -> None:
         """Look until cancelled."""
@@ -58,7 +52,7 @@ class Watchdog:
 
     async def look(self) -> None:
         """Log what has waited too long, each request once."""
-        seen: dict[Watched, Sighting] = {}
+        seen: dict[Connection, Sighting] = {}
         late = 0
         for number, connection in enumerate(list(self._connections()), 1):
             if not number % TURN_CONNECTIONS:
@@ -82,7 +76,7 @@ class Watchdog:
     def _waited_ms(self, sighting: Sighting) -> float:
         return (self._now() - sighting.since) * 1000
 
-    def _log(self, connection: Watched, sighting: Sighting) -> None:
+    def _log(self, connection: Connection, sighting: Sighting) -> None:
         route = sighting.pending.route
         log.warning(
             "a request waits longer than twice its time-out host=%s api=%s version=%d"

@@ -103,11 +103,11 @@ def _keeping_inner_listener(config: NodeConfig, current: NodeConfig) -> NodeConf
     Raises ConfigError when it is to be bound elsewhere.
     """
     name = current.inter_broker_listener
-    (bound,) = (each for each in current.listeners if each.listener == name)
-    (wanted,) = (each for each in config.listeners if each.listener == name)
+    (bound,) = (endpoint for endpoint in current.listeners if endpoint.listener == name)
+    (wanted,) = (endpoint for endpoint in config.listeners if endpoint.listener == name)
     if wanted == bound:
         return config
     if wanted.port and wanted != bound:
         raise ConfigError(f"listeners={wanted}: bound as {bound}, and moves only with a restart")
-    kept = tuple(bound if each == wanted else each for each in config.listeners)
+    kept = tuple(bound if endpoint == wanted else endpoint for endpoint in config.listeners)
     return replace(config, listeners=kept)

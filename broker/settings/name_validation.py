@@ -75,9 +75,9 @@ def unsupported_setting(name: str) -> UnsupportedSetting | None:
     _, own = found
     # Of one mechanism, for example listener.name.inside.plain.sasl.jaas.config.
     _, _, of_mechanism = own.partition(".")
-    for each in (own, of_mechanism):
-        if each in UNSUPPORTED_SETTINGS:
-            return UNSUPPORTED_SETTINGS[each]
+    for candidate in (own, of_mechanism):
+        if candidate in UNSUPPORTED_SETTINGS:
+            return UNSUPPORTED_SETTINGS[candidate]
     return (
         UNSUPPORTED_SETTINGS["sasl.jaas.config"] if _SECURITY_WORDS & set(own.split(".")) else None
     )

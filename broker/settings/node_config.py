@@ -121,9 +121,9 @@ def load(values: Mapping[str, str], variables: Mapping[str, str] = _NOTHING) -> 
     for check, *needed in _CHECKS:
         if parts.keys() >= set(needed):
             with _noted(problems):
-                check(*(parts[each] for each in needed))
+                check(*(parts[section] for section in needed))
     if problems:
-        raise ConfigError(*(_with_origin(each, variables) for each in problems))
+        raise ConfigError(*(_with_origin(problem, variables) for problem in problems))
     return _assembled(parts, checked.values, checked.warnings)
 
 

@@ -369,13 +369,13 @@ def _default(item: Setting, text: str) -> Any:
 
 
 UNSUPPORTED_SETTINGS: Final[Mapping[str, UnsupportedSetting]] = {
-    each.setting.name: each
+    entry.setting.name: entry
     for table, treatment in (
         (_IDLE, Treatment.IDLE),
         (_LIMIT, Treatment.LIMIT),
         (_SECURITY, Treatment.SECURITY),
         (_MISLEADING, Treatment.MISLEADING),
     )
-    for each in _read(table, treatment)
+    for entry in _read(table, treatment)
 }
 """Every name of Kafka's that is none of ours."""

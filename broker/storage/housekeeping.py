@@ -25,6 +25,7 @@ from .log_directory import LogDirectory
 from .retention import RetentionPass, load_policy
 
 if TYPE_CHECKING:
+    from barnabas.broker.settings.node_settings import StorageSettings
     from barnabas.broker.storage.log.log import Log
 
 log = logging.getLogger(__name__)
@@ -33,46 +34,6 @@ FREE_BYTES_MIN: Final = 1 << 20
 """A full disk with so much space again is worth a second look."""
 
 _CHECK_MS: Final = 1000
-
-
-class Intervals(Protocol):
-    """How often what is done, in milliseconds."""
-
-    @property
-    def flush_scheduler_interval_ms(self) -> int:
-        """Between two looks for logs whose flush.ms is over."""
-
-    @property
-    def recovery_point_interval_ms(self) -> int:
-        """Between two writings of the recovery points."""
-
-    @property
-    def start_offset_interval_ms(self) -> int:
-        """Between two writings of the log starts."""
-
-    @property
-    def high_watermark_interval_ms(self) -> int:
-        """Between two writings of the high watermarks."""
-
-    @property
-    def retention_check_interval_ms(self) -> int:
-        """Between two looks for segments that may go."""
-
-    @property
-    def initial_task_delay_ms(self) -> int:
-        """From the start to the first of those looks."""
-
-    @property
-    def retention_policy(self) -> str:
-        """What decides on them, as module:Class."""
-
-    @property
-    def producer_id_expiration_ms(self) -> int:
-        """A producer silent for longer is forgotten."""
-
-    @property
-    def producer_id_check_interval_ms(self) -> int:
-        """Between two looks for silent producers."""
 
 
 class LogRegistry(Protocol):
@@ -94,7 +55,11 @@ class Housekeeping:
     """The background work of one :class:`~barnabas.broker.storage.log_manager.LogManager`."""
 
     def __init__(
-        self, files: Files, keeper: LogRegistry, intervals: Intervals, now_ms: Callable[[], int]
+        self,
+        files: Files,
+        keeper: LogRegistry,
+        intervals: StorageSettings,
+        now_ms: Callable[[], int],
     ) -> None:
         self._files = files
         self._keeper = keeper
@@ -142,7 +107,7 @@ class Housekeeping:
             ):
                 tasks.create_task(_every(interval_ms, action))
 
-    def use_intervals(self, intervals: Intervals) -> None:
+    def use_intervals(self, intervals: StorageSettings) -> None:
         """Other times for what asks each time; the tasks of :meth:`run` keep their pace."""
         self._intervals = intervals
 

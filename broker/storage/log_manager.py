@@ -14,6 +14,7 @@ from pathlib import Path
 from random import Random
 
 from barnabas.broker.settings.log_config import LogConfig
+from barnabas.broker.settings.node_settings import StorageSettings
 from barnabas.broker.storage.log.log import Log
 from barnabas.broker.storage.recovery.loading import LoadedLog, load_log, new_log
 from barnabas.broker.storage.segment.segment import Segment
@@ -23,7 +24,7 @@ from barnabas.protocol.settings import ConfigError
 from .checkpoints import RECOVERY_POINTS
 from .cooperative import uninterrupted
 from .files import Files, StorageError
-from .housekeeping import Housekeeping, Intervals
+from .housekeeping import Housekeeping
 from .log_directory import LogDirectory
 from .partition_directory import (
     deleted_name,
@@ -57,7 +58,7 @@ class LogManager:
         overrides: Callable[[str], Mapping[str, str]],
         now_ms: Callable[[], int],
         *,
-        intervals: Intervals,
+        intervals: StorageSettings,
         random: Random,
     ) -> None:
         assert directories, "a node without a log directory"
@@ -413,7 +414,7 @@ class LogManager:
             log.warning("used default settings topic=%s: %s", topic, error)
             return self._defaults
 
-    def use_intervals(self, intervals: Intervals) -> None:
+    def use_intervals(self, intervals: StorageSettings) -> None:
         """Other times from now on; how often something is looked at changes with a restart only."""
         self._intervals = intervals
         self._keeping.use_intervals(intervals)

@@ -63,7 +63,7 @@ class Committer(Activity):
         self._addresses = list(addresses)
         self._topic = topic
         self._numbers = itertools.count(index, count)
-        self._chance = rng
+        self._rng = rng
         self._asked = index
 
     def repeat(self) -> None:
@@ -106,7 +106,7 @@ class Committer(Activity):
 
     def _next_value(self) -> int:
         number = next(self._numbers)
-        return number if self._chance is None else self._chance.getrandbits(30) << 30 | number
+        return number if self._rng is None else self._rng.getrandbits(30) << 30 | number
 
 
 class OffsetReader(Activity):

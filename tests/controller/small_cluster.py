@@ -89,7 +89,7 @@ class SmallNode:
             settings=ControllerSettings(),
             dial=cluster.dial,
             now_ms=lambda: 1,
-            chance=cluster.chance,
+            rng=cluster.rng,
             may_be_unclean=lambda topic: topic in cluster.unclean_topics,
             may_delete_topics=cluster.may_delete_topics,
         )
@@ -200,7 +200,7 @@ class SmallCluster:
 
     tasks: asyncio.TaskGroup
     ensemble: SimEnsemble
-    chance: random.Random = field(default_factory=lambda: random.Random(1))
+    rng: random.Random = field(default_factory=lambda: random.Random(1))
     nodes: dict[int, SmallNode] = field(default_factory=dict)
     orders: list[ReceivedRequest] = field(default_factory=list)
     unclean_topics: set[str] = field(default_factory=set)
@@ -256,7 +256,7 @@ class SmallCluster:
 
     async def create(self, name: str, assignment: dict[int, tuple[int, ...]]) -> None:
         """Write a topic as the topic writer does, whatever its factor."""
-        record = znodes.TopicAssignment(partitions=assignment, topic_id=self.chance.randbytes(16))
+        record = znodes.TopicAssignment(partitions=assignment, topic_id=self.rng.randbytes(16))
         await self.observer.create(
             znodes.topic_config_path(name), znodes.TopicConfig(config={}).to_json()
         )
@@ -264,7 +264,7 @@ class SmallCluster:
 
     def writer(self, **defaults: int) -> TopicCreator:
         counts = {"partitions": 1, "factor": 1} | defaults
-        return TopicCreator(self.observer, self.chance, **counts, log_defaults=LogConfig)
+        return TopicCreator(self.observer, self.rng, **counts, log_defaults=LogConfig)
 
     async def create_by_wish(self, **wish: Any) -> None:
         writer = self.writer()

@@ -84,7 +84,7 @@ async def test_a_node_whose_data_name_a_cluster_founds_no_other_one(
             configured_id=1,
             may_generate_id=False,
             reserved_id_max=1000,
-            chance=random.Random(1),
+            rng=random.Random(1),
         )
         return found.cluster_id
 

@@ -93,7 +93,7 @@ def test_replicas_are_distinct_and_spread_evenly(
     cluster: list[CandidateNode], partitions: int, seed: int, data: st.DataObject
 ) -> None:
     factor = data.draw(st.integers(1, len(cluster)))
-    placed = assign_new(cluster, partitions=partitions, factor=factor, chance=random.Random(seed))
+    placed = assign_new(cluster, partitions=partitions, factor=factor, rng=random.Random(seed))
     ids = {node.id for node in cluster}
     rack_of = {node.id: node.rack for node in cluster}
     assert sorted(placed) == list(range(partitions))
@@ -111,7 +111,7 @@ def test_added_partitions_keep_the_factor_and_the_numbers(
     cluster: list[CandidateNode], before: int, added: int, seed: int
 ) -> None:
     factor = min(2, len(cluster))
-    existing = assign_new(cluster, partitions=before, factor=factor, chance=random.Random(seed))
+    existing = assign_new(cluster, partitions=before, factor=factor, rng=random.Random(seed))
     grown = assign_added(cluster, existing=existing, partitions=added)
     assert sorted(grown) == list(range(before, before + added))
     assert {len(replicas) for replicas in grown.values()} == {factor}

@@ -35,7 +35,7 @@ class Nodes:
                 secret="s",
                 times=BeaconTimes(),
                 clock=clock,
-                chance=random.Random(number),
+                rng=random.Random(number),
                 peers=self._peers_of(number),
                 lease=self.leases[number],
             )

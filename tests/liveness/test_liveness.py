@@ -79,7 +79,7 @@ async def test_under_a_controller_of_kafka_the_lease_is_the_session_and_nothing_
         cluster_id="c",
         secret="secret",
         clock=time.monotonic,
-        chance=random.Random(1),
+        rng=random.Random(1),
         peers=dict,
     )
     lease = liveness.lease
@@ -109,7 +109,7 @@ async def test_a_controller_that_was_never_heard_is_judged_by_its_session_alone(
         cluster_id="c",
         secret="secret",
         clock=lambda: now,
-        chance=random.Random(1),
+        rng=random.Random(1),
         peers=dict,
     )
     beacons = liveness.beacons
@@ -142,7 +142,7 @@ async def test_a_lease_that_ended_may_come_back_for_a_while_and_then_others_coor
         cluster_id="c",
         secret=None,
         clock=lambda: now,
-        chance=random.Random(1),
+        rng=random.Random(1),
         peers=dict,
     )
     lease = liveness.lease

@@ -59,9 +59,9 @@ async def connected(
 
 
 def sizes() -> Iterator[int]:
-    chance = Random(4)
+    rng = Random(4)
     for _ in range(30):
-        yield chance.choice([0, 1, 1000, 70_000, 200_000, 1_000_000, BUFFER_BYTES - 60, 2_000_000])
+        yield rng.choice([0, 1, 1000, 70_000, 200_000, 1_000_000, BUFFER_BYTES - 60, 2_000_000])
 
 
 @pytest.mark.parametrize("cut", [0, 1, 100_000])

@@ -40,9 +40,9 @@ PAUSES_WRITELINES = not (
 """asyncio's writelines told nobody to pause in these (CVE-2024-12254)."""
 
 
-class Someone:
-    def __init__(self, budget: MemoryPool) -> None:
-        self.budget = budget
+class Someone(Connection):
+    def __init__(self, pool: MemoryPool) -> None:
+        self.pool = pool
         self.resumed = 0
 
     def resume(self) -> None:
@@ -50,83 +50,83 @@ class Someone:
 
 
 def test_whoever_waited_longest_is_resumed_first_and_only_while_there_is_room() -> None:
-    budget = MemoryPool(100)
-    favoured, first, second = (Someone(budget) for _ in range(3))
-    budget.take(250)
-    assert [budget.must_wait(one, 0) for one in (favoured, first, second)] == [False, True, True]
-    budget.give(100)
+    pool = MemoryPool(100)
+    favoured, first, second = (Someone(pool) for _ in range(3))
+    pool.take(250)
+    assert [pool.must_wait(one, 0) for one in (favoured, first, second)] == [False, True, True]
+    pool.give(100)
     assert (first.resumed, second.resumed) == (0, 0)
-    budget.give(60)
+    pool.give(60)
     assert (first.resumed, second.resumed) == (1, 1)
 
 
 def test_somebody_may_always_go_on_though_the_budget_is_spent() -> None:
-    budget = MemoryPool(100)
-    favoured, first, second = (Someone(budget) for _ in range(3))
-    budget.take(250)
+    pool = MemoryPool(100)
+    favoured, first, second = (Someone(pool) for _ in range(3))
+    pool.take(250)
     for one in (favoured, first, second):
-        budget.must_wait(one, 0)
-    budget.leave(favoured)
+        pool.must_wait(one, 0)
+    pool.leave(favoured)
     assert (first.resumed, second.resumed) == (1, 0)
-    assert not budget.must_wait(first, 0)
-    budget.leave(second)
-    budget.leave(first)
-    assert not budget.must_wait(second, 0)
+    assert not pool.must_wait(first, 0)
+    pool.leave(second)
+    pool.leave(first)
+    assert not pool.must_wait(second, 0)
 
 
 def test_a_quarter_is_kept_for_small_frames() -> None:
-    budget = MemoryPool(100)
-    large, second, small = (Someone(budget) for _ in range(3))
-    budget.take(90)
-    assert [budget.must_wait(one, SMALL_FRAME_BYTES_MAX + 1) for one in (large, second)] == [
+    pool = MemoryPool(100)
+    large, second, small = (Someone(pool) for _ in range(3))
+    pool.take(90)
+    assert [pool.must_wait(one, SMALL_FRAME_BYTES_MAX + 1) for one in (large, second)] == [
         False,
         True,
     ]
-    assert not budget.must_wait(small, SMALL_FRAME_BYTES_MAX)
-    budget.take(20)
-    assert not budget.must_wait(small, SMALL_FRAME_BYTES_MAX)
-    assert budget.must_wait(Someone(budget), SMALL_FRAME_BYTES_MAX)
-    budget.give(20)
+    assert not pool.must_wait(small, SMALL_FRAME_BYTES_MAX)
+    pool.take(20)
+    assert not pool.must_wait(small, SMALL_FRAME_BYTES_MAX)
+    assert pool.must_wait(Someone(pool), SMALL_FRAME_BYTES_MAX)
+    pool.give(20)
     assert second.resumed == 0
-    budget.give(20)
+    pool.give(20)
     assert second.resumed == 1
 
 
 def test_who_has_grown_waits_among_the_large() -> None:
-    budget = MemoryPool(100)
-    favoured, growing, other = (Someone(budget) for _ in range(3))
-    budget.take(200)
-    assert not budget.must_wait(favoured, SMALL_FRAME_BYTES_MAX)
-    assert budget.must_wait(growing, SMALL_FRAME_BYTES_MAX)
-    assert not budget.must_wait(other, SMALL_FRAME_BYTES_MAX + 1)
-    assert budget.must_wait(growing, SMALL_FRAME_BYTES_MAX + 1)
-    budget.leave(favoured)
-    budget.give(110)
+    pool = MemoryPool(100)
+    favoured, growing, other = (Someone(pool) for _ in range(3))
+    pool.take(200)
+    assert not pool.must_wait(favoured, SMALL_FRAME_BYTES_MAX)
+    assert pool.must_wait(growing, SMALL_FRAME_BYTES_MAX)
+    assert not pool.must_wait(other, SMALL_FRAME_BYTES_MAX + 1)
+    assert pool.must_wait(growing, SMALL_FRAME_BYTES_MAX + 1)
+    pool.leave(favoured)
+    pool.give(110)
     assert growing.resumed == 0
 
 
 def test_who_goes_on_regardless_does_so_until_the_frame_is_whole() -> None:
-    budget = MemoryPool(100)
-    growing, other = Someone(budget), Someone(budget)
-    budget.take(200)
-    assert not budget.must_wait(growing, SMALL_FRAME_BYTES_MAX)
-    assert budget.must_wait(other, SMALL_FRAME_BYTES_MAX)
-    assert not budget.must_wait(growing, SMALL_FRAME_BYTES_MAX + 1)
+    pool = MemoryPool(100)
+    growing, other = Someone(pool), Someone(pool)
+    pool.take(200)
+    assert not pool.must_wait(growing, SMALL_FRAME_BYTES_MAX)
+    assert pool.must_wait(other, SMALL_FRAME_BYTES_MAX)
+    assert not pool.must_wait(growing, SMALL_FRAME_BYTES_MAX + 1)
     assert other.resumed == 0
-    budget.leave(growing)
+    pool.leave(growing)
     assert other.resumed == 1
 
 
 def test_memory_is_scarce_from_one_half_until_a_quarter_and_told_each_time() -> None:
-    budget, told = MemoryPool(100), []
-    budget.on_scarce.append(lambda: told.append(budget.used))
+    pool, told = MemoryPool(100), []
+    pool.on_scarce.append(lambda: told.append(pool.used))
     for count in (50, 1, 40):
-        budget.take(count)
-    budget.give(65)
-    assert (budget.is_scarce, told) == (True, [51])
-    budget.give(1)
-    assert not budget.is_scarce
-    budget.take(30)
+        pool.take(count)
+    pool.give(65)
+    assert (pool.is_scarce, told) == (True, [51])
+    pool.give(1)
+    assert not pool.is_scarce
+    pool.take(30)
     assert told == [51, 55]
 
 
@@ -335,35 +335,35 @@ async def test_a_peer_that_does_not_read_gets_no_more_answers_and_is_closed(
     assert node.limits.answers.used == 0
 
 
-def hostile(chance: random.Random) -> bytes:
+def hostile(rng: random.Random) -> bytes:
     """Something that a client of ours would never send, or not so."""
     kinds = (
-        chance.randbytes(chance.randrange(1, 2000)),
-        struct.pack(">i", chance.choice([-1, 0, 7, 2**31 - 1, 300 * MIB])) + chance.randbytes(500),
-        struct.pack(">ihhih", 10, chance.randrange(-9, 999), chance.randrange(-9, 99), 1, -1),
-        beginning(100 * MIB, chance.randrange(1, 60_000)),
-        beginning(2000, chance.randrange(1, 1999)),
+        rng.randbytes(rng.randrange(1, 2000)),
+        struct.pack(">i", rng.choice([-1, 0, 7, 2**31 - 1, 300 * MIB])) + rng.randbytes(500),
+        struct.pack(">ihhih", 10, rng.randrange(-9, 999), rng.randrange(-9, 99), 1, -1),
+        beginning(100 * MIB, rng.randrange(1, 60_000)),
+        beginning(2000, rng.randrange(1, 1999)),
         b"GET / HTTP/1.1\r\nHost: x\r\n\r\n",
     )
-    return chance.choice(kinds)
+    return rng.choice(kinds)
 
 
 async def test_a_thousand_hostile_clients_cost_nothing(start: Start) -> None:
     node = await start()
-    chance = random.Random(20261121)
-    await attack(node, chance, 100)
+    rng = random.Random(20261121)
+    await attack(node, rng, 100)
     before = resident_bytes()
-    await attack(node, chance, 1000)
+    await attack(node, rng, 1000)
     assert resident_bytes() - before < 20 * MIB
     assert node.limits.requests.used == 0
     assert (await (await node.connect()).ask(*LIST)).throttle_time_ms == 7
 
 
-async def attack(node: Node, chance: random.Random, count: int) -> None:
+async def attack(node: Node, rng: random.Random, count: int) -> None:
     for _ in range(count // 50):
         clients = [await node.connect() for _ in range(50)]
         for client in clients:
-            client.writer.write(hostile(chance))
+            client.writer.write(hostile(rng))
         await settled(node)
         for client in node.clients:
             await client.close()

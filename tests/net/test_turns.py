@@ -9,6 +9,7 @@ from typing import cast
 import pytest
 
 from barnabas.broker.net import connection, connection_scheduler
+from barnabas.broker.net.connection import Connection
 from barnabas.broker.net.connection_scheduler import (
     FLUSHES_PER_LOOK,
     SHARE_REQUESTS,
@@ -66,7 +67,7 @@ class Loop:
             callback()
 
 
-class Greedy:
+class Greedy(Connection):
     """A connection that always has more to serve, each request taking so many seconds."""
 
     def __init__(self, scheduler: ConnectionScheduler, loop: Loop, request_s: float) -> None:
@@ -116,8 +117,9 @@ def test_writing_to_very_many_connections_takes_many_turns() -> None:
     loop, _ = greedy(0, 0.0)
     scheduler = ConnectionScheduler(cast("asyncio.AbstractEventLoop", loop))
 
-    class Slow:
-        is_dirty = True
+    class Slow(Connection):
+        def __init__(self) -> None:
+            self.is_dirty = True
 
         def flush(self) -> None:
             loop.now += 0.001

@@ -225,7 +225,7 @@ async def _run(cluster: SingleNodeCluster, ready: asyncio.Event) -> None:
         files=cluster.disk,
         connect=cluster.connect,
         now_ms=cluster.loop.wall_ms,
-        chance=cluster.loop.random,
+        rng=cluster.loop.random,
     )
 
 

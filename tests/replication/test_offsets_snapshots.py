@@ -77,18 +77,18 @@ class Node:
         self.standbys = Standbys(port, directory, CoordinatorConfig(), loop)
         self.standbys.tail_min = 1
 
-    def write(self, chance: Random, count: int = 3) -> None:
+    def write(self, rng: Random, count: int = 3) -> None:
         pairs: list[tuple[bytes, bytes | None]] = []
         for _ in range(count):
-            key = offset_key(chance.choice("abc"), "orders", chance.randrange(3))
-            number = chance.randrange(100)
+            key = offset_key(rng.choice("abc"), "orders", rng.randrange(3))
+            number = rng.randrange(100)
             pairs.append((key, offset_value(number, 0, "", 1) if number > 20 else None))
         self.partition.append(build_batch(pairs, timestamp_ms=1), acks=1, is_client=False)
 
-    async def do_something(self, chance: Random) -> None:
-        what = chance.choice(["write"] * 6 + ["flush", "save", "whole", "points"])
+    async def do_something(self, rng: Random) -> None:
+        what = rng.choice(["write"] * 6 + ["flush", "save", "whole", "points"])
         if what == "write":
-            self.write(chance)
+            self.write(rng)
         elif what == "flush":
             await self.partition.log.flush()
         elif what == "save":
@@ -138,19 +138,19 @@ def disk() -> StoppingFiles:
 
 async def story(seed: int) -> Counter[tuple[str, ...]]:
     """Lives that end in a crash; how many of them began with which snapshots."""
-    chance, files, begun = Random(seed), disk(), Counter[tuple[str, ...]]()
+    rng, files, begun = Random(seed), disk(), Counter[tuple[str, ...]]()
     for epoch in range(LIVES):
         node = Node(files, epoch)
         await node.start()
         state = node.state()
         assert content(state.replay) == node.fold(), f"life {epoch} of seed {seed}"
         begun[tuple(node.kept)] += 1
-        files.arm(chance.randrange(10, 120))
+        files.arm(rng.randrange(10, 120))
         try:
             while True:
-                await node.do_something(chance)
+                await node.do_something(rng)
         except Died:
-            files = cut(files, seed + epoch) if chance.random() < 0.7 else copied(files)
+            files = cut(files, seed + epoch) if rng.random() < 0.7 else copied(files)
         files.arm(None)
         files._locked.clear()
     return begun
@@ -165,11 +165,11 @@ async def test_snapshot_and_tail_are_the_fold_over_the_log_after_any_crash(seeds
     assert all(begun[names] for names in ((SNAPSHOT,), (INCREMENT,), KINDS)), begun
 
 
-async def settled(node: Node, chance: Random, kind: str = SNAPSHOT) -> None:
+async def settled(node: Node, rng: Random, kind: str = SNAPSHOT) -> None:
     """A node with a snapshot of all it has: a whole one, or an increment since the log start."""
     await node.start()
     for _ in range(30):
-        node.write(chance)
+        node.write(rng)
     if kind == SNAPSHOT:
         await node.save_whole()
     else:
@@ -183,9 +183,9 @@ each_kind = pytest.mark.parametrize("kind", KINDS)
 @each_kind
 @in_simulated_time
 async def test_a_load_reads_the_snapshot_and_only_the_tail_of_the_log(kind: str) -> None:
-    node, chance = Node(disk(), 0), Random(1)
-    await settled(node, chance, kind)
-    node.write(chance, 2)
+    node, rng = Node(disk(), 0), Random(1)
+    await settled(node, rng, kind)
+    node.write(rng, 2)
     state = node.state()
     assert content(state.replay) == node.fold()
     assert state.replay.count == 2
@@ -193,14 +193,14 @@ async def test_a_load_reads_the_snapshot_and_only_the_tail_of_the_log(kind: str)
 
 @in_simulated_time
 async def test_a_snapshot_is_written_when_a_segment_was_rolled_and_not_before() -> None:
-    node, chance = Node(disk(), 0), Random(1)
+    node, rng = Node(disk(), 0), Random(1)
     await node.start()
     running = asyncio.create_task(node.standbys.run())
-    node.write(chance)
+    node.write(rng)
     await asyncio.sleep(60)
     assert not node.kept
     while not node.replica.segment_base:
-        node.write(chance)
+        node.write(rng)
     await asyncio.sleep(60)
     assert node.kept
     running.cancel()
@@ -235,8 +235,8 @@ async def test_a_snapshot_that_was_cut_short_is_not_used(kind: str) -> None:
 @in_simulated_time
 async def test_a_snapshot_of_another_leaders_history_is_not_used(kind: str) -> None:
     """The log was cut and has grown past it again, and nobody here saw that."""
-    node, chance = Node(disk(), 0), Random(1)
-    await settled(node, chance, kind)
+    node, rng = Node(disk(), 0), Random(1)
+    await settled(node, rng, kind)
     kept = bytes(node.disk.read_whole(node.path(kind)))
     own = node.partition.log
     own.truncate_to(30)
@@ -244,7 +244,7 @@ async def test_a_snapshot_of_another_leaders_history_is_not_used(kind: str) -> N
     own.assign_epoch(7, 30)
     node.partition.leader_epoch = 7
     for _ in range(40):
-        node.write(chance)
+        node.write(rng)
     node.disk.write_atomically(node.path(kind), kept)
     assert content(node.state().replay) == node.fold()
     assert not node.kept
@@ -255,9 +255,9 @@ async def test_a_snapshot_of_another_leaders_history_is_not_used(kind: str) -> N
 @in_simulated_time
 async def test_a_snapshot_below_what_was_compacted_is_not_used(text: bytes, kind: str) -> None:
     """A tombstone above it may be gone, and its key would come back."""
-    node, chance = Node(disk(), 0), Random(1)
-    await settled(node, chance, kind)
-    node.write(chance)
+    node, rng = Node(disk(), 0), Random(1)
+    await settled(node, rng, kind)
+    node.write(rng)
     node.disk.write_atomically(HOME / CLEANED, text)
     assert content(node.state().replay) == node.fold()
     assert not node.kept
@@ -266,8 +266,8 @@ async def test_a_snapshot_below_what_was_compacted_is_not_used(text: bytes, kind
 @each_kind
 @in_simulated_time
 async def test_a_snapshot_goes_when_the_log_starts_elsewhere(kind: str) -> None:
-    node, chance = Node(disk(), 0), Random(1)
-    await settled(node, chance, kind)
+    node, rng = Node(disk(), 0), Random(1)
+    await settled(node, rng, kind)
     node.partition.log.advance_start(60)
     assert content(node.state().replay) == folded([], 0) or not node.kept
     assert not node.kept

@@ -84,7 +84,7 @@ class Machine:
             files=self.disk,
             connect=self._connect,
             now_ms=self.cluster.loop.wall_ms,
-            chance=self.cluster.loop.random,
+            rng=self.cluster.loop.random,
         )
 
     async def _connect(

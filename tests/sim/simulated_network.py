@@ -25,7 +25,7 @@ class Network:
 
     def __init__(self, loop: asyncio.AbstractEventLoop, rng: random.Random) -> None:
         self._loop = loop
-        self._chance = rng
+        self._rng = rng
         self._servers: dict[tuple[str, int], Server] = {}
         self._next_port = 40_000
         self._cuts: set[frozenset[str]] = set()
@@ -35,7 +35,7 @@ class Network:
         """A checksum of all that was ever sent, in its order."""
 
     def latency(self) -> float:
-        return self._chance.uniform(0.00005, 0.002)
+        return self._rng.uniform(0.00005, 0.002)
 
     def listen(self, factory: Factory, host: Any, port: int) -> Server:
         port = port or self._free_port()
@@ -107,9 +107,9 @@ class Network:
 
     def torn(self, data: bytes) -> list[bytes]:
         """The same bytes as they may arrive: in one piece, or cut somewhere."""
-        if len(data) < 2 or self._chance.random() < 0.7:
+        if len(data) < 2 or self._rng.random() < 0.7:
             return [data]
-        cut = self._chance.randrange(1, len(data))
+        cut = self._rng.randrange(1, len(data))
         return [data[:cut], data[cut:]]
 
     def _free_port(self) -> int:

@@ -77,7 +77,7 @@ class SingleNodeCluster:
                 files=self.disk,
                 connect=self.connect,
                 now_ms=self.loop.wall_ms,
-                chance=self.loop.random,
+                rng=self.loop.random,
             )
         )
         waiting = asyncio.create_task(ready.wait())

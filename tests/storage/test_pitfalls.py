@@ -102,18 +102,18 @@ def test_an_index_without_room_for_an_entry_rolls_no_empty_segment(tmp_path: Pat
 
 @pytest.mark.parametrize("seed", range(40))
 async def test_no_bytes_at_all_keep_a_log_from_being_opened(tmp_path: Path, seed: int) -> None:
-    chance = Random(seed)
+    rng = Random(seed)
     harness = LogHarness(tmp_path / "t-0")
     for _ in range(3):
         harness.append(batch(2, size=120))
     path = harness.segment_file(0)
     data = bytearray(path.read_bytes())
     if seed % 2:
-        data += chance.randbytes(chance.randrange(400))
-    for _ in range(chance.randrange(6)):
-        data[chance.randrange(len(data))] = chance.randrange(256)
+        data += rng.randbytes(rng.randrange(400))
+    for _ in range(rng.randrange(6)):
+        data[rng.randrange(len(data))] = rng.randrange(256)
     path.write_bytes(data)
-    harness.recovery_point = chance.choice((None, 0, 3, 6, 1 << 40))
+    harness.recovery_point = rng.choice((None, 0, 3, 6, 1 << 40))
     log = await harness.crash()
     codes = set()
     for offset in range(log.start_offset, log.end_offset):

@@ -74,7 +74,7 @@ async def identity(
         configured_id=configured_id,
         may_generate_id=may_generate,
         reserved_id_max=1000,
-        chance=random.Random(),
+        rng=random.Random(),
     )
 
 
@@ -416,7 +416,7 @@ async def test_a_directory_that_fails_leaves_the_others(session: ZooKeeper, tmp_
             configured_id=7,
             may_generate_id=False,
             reserved_id_max=1000,
-            chance=random.Random(),
+            rng=random.Random(),
         )
         assert found.node_id == 7
     with pytest.raises(StorageError):
@@ -427,7 +427,7 @@ async def test_a_directory_that_fails_leaves_the_others(session: ZooKeeper, tmp_
             configured_id=7,
             may_generate_id=False,
             reserved_id_max=1000,
-            chance=random.Random(),
+            rng=random.Random(),
         )
 
 

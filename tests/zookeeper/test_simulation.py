@@ -26,17 +26,17 @@ from tests.sim.simulated_zookeeper import SimEnsemble
 PATHS = ["/a", "/b", "/a/a", "/a/b", "/b/a", "/a/a/a"]
 
 
-def an_operation(chance: random.Random) -> Op:
-    path = chance.choice(PATHS)
-    version = chance.choice([-1, -1, 0, 1, 2])
+def an_operation(rng: random.Random) -> Op:
+    path = rng.choice(PATHS)
+    version = rng.choice([-1, -1, 0, 1, 2])
     operations: list[Op] = [
-        Create(path, b"new", ephemeral=chance.random() < 0.2),
+        Create(path, b"new", ephemeral=rng.random() < 0.2),
         Create(path + "-", b"", sequence=True),
-        Set(path, bytes([chance.randrange(65, 90)]), version),
+        Set(path, bytes([rng.randrange(65, 90)]), version),
         Delete(path, version),
         Check(path, version),
     ]
-    return chance.choice(operations)
+    return rng.choice(operations)
 
 
 def plain(result: Any) -> Any:
@@ -76,12 +76,12 @@ async def everything(session: ZooKeeper, path: str) -> Any:
 
 @pytest.mark.parametrize("seed", range(6))
 async def test_random_operations_have_equal_results(session: ZooKeeper, seed: int) -> None:
-    chance = random.Random(seed)
+    rng = random.Random(seed)
     simulated = SimEnsemble(asyncio.get_running_loop()).connect()
     await simulated.create("/root")
     await session.create("/root")
     for _ in range(250):
-        operations = [an_operation(chance) for _ in range(chance.choice([1, 1, 2, 4]))]
+        operations = [an_operation(rng) for _ in range(rng.choice([1, 1, 2, 4]))]
         real = await outcome(session, operations)
         assert await outcome(simulated, operations) == real, operations
     assert await everything(simulated, "/") == await everything(session, "/")

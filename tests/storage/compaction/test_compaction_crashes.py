@@ -84,8 +84,8 @@ def test_a_process_killed_at_any_step_of_a_compaction_loses_no_value(segment_byt
 
 @SEGMENT_BYTES
 def test_power_cut_at_any_step_of_a_compaction_loses_no_value(segment_bytes: int) -> None:
-    chance = Random(segment_bytes)
-    check_every_step(segment_bytes, lambda disk: cut(disk, chance.randrange(2**32)))
+    rng = Random(segment_bytes)
+    check_every_step(segment_bytes, lambda disk: cut(disk, rng.randrange(2**32)))
 
 
 @in_simulated_time

@@ -1,0 +1,182 @@
+"""Which handler serves which API: every handler of a node is made and registered here.
+
+Source: docs/spec/protocol.md §2 (the APIs that are served).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+from barnabas.broker.controller.controller import Controller
+from barnabas.broker.controller.create_partitions import PartitionCreator
+from barnabas.broker.controller.create_topics import TopicCreator
+from barnabas.broker.metadata.metadata_cache import MetadataCache
+from barnabas.broker.replication.replica_manager import ReplicaManager
+from barnabas.broker.settings.config_changes import ConfigChanges
+from barnabas.broker.settings.dynamic_node_config import DynamicNodeConfig
+from barnabas.broker.settings.node_config import NodeConfig
+from barnabas.broker.settings.topic_configs import TopicConfigs
+from barnabas.broker.storage.files import Files
+from barnabas.broker.storage.log_manager import LogManager
+from barnabas.client.zookeeper.interface import ZooKeeper
+from barnabas.coordinator.group_coordinator import GroupCoordinator
+
+from . import sasl
+from .acls import AclsHandler
+from .alter_configs import AlterConfigsHandler
+from .api_versions import ApiVersionsHandler
+from .call import Handler, Peer
+from .control_plane import ControlPlaneHandler
+from .conversion_process import ConversionProcess
+from .create_partitions import PartitionsHandler
+from .delete_records import DeleteRecordsHandler
+from .describe_cluster import ClusterHandler
+from .describe_configs import ConfigsHandler
+from .describe_log_dirs import LogDirsHandler
+from .describe_producers import ProducersHandler
+from .elect_leaders import ElectionsHandler
+from .fetch import FetchHandler
+from .fetch_sessions import FetchSessionCache
+from .fetch_topic_ids import FetchTopicIds
+from .groups import GroupsHandler
+from .init_producer_id import ProducerIdsHandler
+from .leader_hints import LeaderHints
+from .list_offsets import ListOffsetsHandler
+from .metadata import MetadataHandler
+from .offset_for_leader_epoch import LeaderEpochsHandler
+from .partition_reassignments import ReassignmentsHandler
+from .produce import ProduceHandler
+from .stale_leaders import StaleLeaders
+from .topics import TopicsHandler
+from .update_features import FeaturesHandler
+
+
+class ApiHandler(Protocol):
+    """Serves one API, or some that belong together."""
+
+    def handlers(self) -> Mapping[int, Handler]:
+        """What to register with the dispatcher, by API key."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HandlerDependencies:
+    """The parts of a node that handlers use."""
+
+    config: NodeConfig
+    node_id: int
+    cluster_id: str
+    loop: asyncio.AbstractEventLoop
+    now_ms: Callable[[], int]
+    rng: random.Random
+    zookeeper: ZooKeeper
+    files: Files
+    logs: LogManager
+    replicas: ReplicaManager
+    metadata: MetadataCache
+    controller: Controller
+    groups: GroupCoordinator
+    topic_configs: TopicConfigs
+    node_configs: DynamicNodeConfig
+    topic_creator: TopicCreator
+    conversions: ConversionProcess
+    supported_versions: Callable[[Peer], list[tuple[int, int]]]
+    """What ApiVersions tells a peer; the dispatcher knows."""
+    auto_create: Callable[[str], None] | None
+    """Has a topic created that a client asks about; None where that is switched off."""
+    take_producer_ids: Callable[[], Awaitable[range]]
+    answer_bytes_left: Callable[[], int]
+    """How many bytes of fetch answers may still be made before slow readers take them."""
+    holds_lease: Callable[[], bool]
+    broker_epoch: Callable[[], int]
+    check_listeners: Callable[[NodeConfig], Awaitable[None]]
+    """Raises ConfigError for listeners that could not be bound."""
+
+
+def register_handlers(
+    register: Callable[[Mapping[int, Handler]], None], node: HandlerDependencies
+) -> None:
+    """Hand every handler of the node to ``register``, the dispatcher's."""
+    register(ApiVersionsHandler(node.supported_versions).handlers())
+    register(sasl.handlers())
+    for area in (_records, _groups, _cluster, _administration):
+        for handler in area(node):
+            register(handler.handlers())
+
+
+def _records(node: HandlerDependencies) -> Iterator[ApiHandler]:
+    leaders = LeaderHints(node.metadata, node.replicas)
+    stale_leaders = StaleLeaders(node.holds_lease)
+    slots = node.config.replication.fetch_session_slots
+    yield ProduceHandler(
+        node.replicas,
+        loop=node.loop,
+        now_ms=node.now_ms,
+        conversions=node.conversions,
+        leaders=leaders,
+    )
+    yield FetchHandler(
+        node.replicas,
+        loop=node.loop,
+        bytes_max=node.config.network.fetch_max_bytes,
+        room=node.answer_bytes_left,
+        sessions=FetchSessionCache(slots, now=node.loop.time, rng=node.rng),
+        topic_ids=FetchTopicIds(node.metadata, leaders),
+        replaced=stale_leaders,
+        conversions=node.conversions,
+    )
+    yield ListOffsetsHandler(node.replicas, node.conversions)
+    yield DeleteRecordsHandler(node.replicas, node.logs.write_log_starts, loop=node.loop)
+    yield LeaderEpochsHandler(node.replicas, stale_leaders)
+
+
+def _groups(node: HandlerDependencies) -> Iterator[ApiHandler]:
+    yield GroupsHandler(node.groups)
+    yield ProducersHandler(node.replicas)
+    yield ProducerIdsHandler(node.take_producer_ids)
+
+
+def _cluster(node: HandlerDependencies) -> Iterator[ApiHandler]:
+    yield MetadataHandler(node.metadata, node.cluster_id, create=node.auto_create)
+    yield ClusterHandler(node.metadata, node.cluster_id)
+    yield ControlPlaneHandler(
+        node.replicas,
+        node.metadata,
+        node.topic_configs,
+        node.controller,
+        broker_epoch=node.broker_epoch,
+    )
+
+
+def _administration(node: HandlerDependencies) -> Iterator[ApiHandler]:
+    controller, metadata = node.controller, node.metadata
+    yield TopicsHandler(
+        node.topic_creator,
+        metadata,
+        is_controller=lambda: controller.is_active,
+        heard=controller.heard,
+        may_delete=node.config.topics.delete_topic_enable,
+    )
+    yield PartitionsHandler(
+        PartitionCreator(node.zookeeper),
+        metadata,
+        is_controller=lambda: controller.is_active,
+        heard=controller.heard,
+    )
+    yield ElectionsHandler(controller, metadata)
+    yield ReassignmentsHandler(controller)
+    yield LogDirsHandler(node.logs, node.replicas, node.files)
+    yield ConfigsHandler(node.node_id, metadata, node.topic_configs, node.node_configs)
+    yield AlterConfigsHandler(
+        node.node_id,
+        metadata,
+        ConfigChanges(node.zookeeper),
+        node.topic_configs,
+        node.node_configs,
+        node.check_listeners,
+    )
+    yield FeaturesHandler(is_controller=lambda: controller.is_active)
+    yield AclsHandler()
