@@ -178,6 +178,7 @@ class GroupConsumer:
             self.is_waiting = False
 
     async def _rebalance(self) -> None:
+        # Cleared first: whoever asks for another rebalance while this one runs gets another.
         self._is_wanted.clear()
         if self.member.generation == _NO_GENERATION:
             await self._lose_assignment()
@@ -209,7 +210,10 @@ class GroupConsumer:
             raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, text) from bad
 
     async def _assignments(self, answer: JoinGroupResponse) -> dict[str, bytes]:
-        """What we, as leader, give everyone."""
+        """What we, as the leader of the group, assign to each member.
+
+        Counts of partitions are noted: a topic that grew since is a reason to rebalance again.
+        """
         try:
             members = [candidate(*member) for member in members_of(answer)]
         except CorruptRequest as bad:
@@ -234,6 +238,8 @@ class GroupConsumer:
             await self._revoke(revoked)
             self.rejoin()
         self._assignment = assigned
+        # Stable offsets only: those of a transaction that is still open may yet be replaced, and
+        # whoever began before them would read records twice (KIP-447).
         if added:
             committed = await self.offsets.fetch(added, require_stable=True)
             self._fetcher.add(
@@ -250,6 +256,8 @@ class GroupConsumer:
         self._fetcher.wake()
 
     async def _revoke(self, topic_partitions: PartitionSet) -> None:
+        # Closed before the commit: what is handed out during it would be read again by the next
+        # owner, who begins at the offset that we commit here.
         self.open -= topic_partitions
         if topic_partitions:
             await self._before_revoke(topic_partitions)
@@ -268,9 +276,11 @@ class GroupConsumer:
             log.warning("lost partitions group=%s count=%d", self.member.group, len(lost))
             await self._listener.on_lost(lost)
 
-    # Signs of life, and what else goes on.
+    # Heartbeats, and what else goes on.
 
     async def _send_heartbeats(self) -> None:
+        # A task of its own: an application that works long on a batch is alive, and only
+        # max.poll.interval.ms says how long it may (KIP-62).
         while True:
             await asyncio.sleep(self._config.heartbeat_interval_ms / 1000)
             if self._is_joining or self.member.generation == _NO_GENERATION:
@@ -292,9 +302,9 @@ class GroupConsumer:
                     return
 
     async def _leave_after_poll_timeout(self) -> None:
-        """The application takes too long: let others read its partitions."""
+        """The application took longer than ``max.poll.interval.ms``: others get its partitions."""
         log.warning(
-            "left the group, no question within max.poll.interval.ms=%d group=%s held_s=%.1f",
+            "left the group, no poll within max.poll.interval.ms=%d group=%s held_s=%.1f",
             self._config.max_poll_interval_ms,
             self.member.group,
             self.held_for_s(),

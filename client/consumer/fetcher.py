@@ -223,6 +223,7 @@ class Fetcher:
     async def _route(self) -> None:
         backoff_s = max(self.config.refresh_leader_backoff_ms, 1) / 1000
         while True:
+            # Cleared before looking: what changes meanwhile sets it again.
             self._needs_routing.clear()
             try:
                 is_complete = await self._find_offsets()
@@ -251,7 +252,11 @@ class Fetcher:
                 self._stop(state, error)
 
     async def _find_offsets(self) -> bool:
-        """Ask for the offsets of partitions that have none; False when some could not be had."""
+        """Apply the reset policy to partitions without an offset; False when some still have none.
+
+        A partition may be sought, or removed and added again, while leaders are asked: then what
+        they answer is for an older position and is dropped.
+        """
         asked = {
             topic_partition: (state, state.seek_id)
             for topic_partition, state in self._states.items()
@@ -314,23 +319,17 @@ class Fetcher:
         """Fetch from one broker until it leads nothing that is read here."""
         loop = asyncio.get_running_loop()
         try:
-            while available_partitions := self._led_by(leader):
+            while led := self._led_by(leader):
                 now = loop.time()
                 chosen = [
-                    state
-                    for state in available_partitions
-                    if state.may_fetch(now, self.config.queued_chunks_max)
+                    state for state in led if state.may_fetch(now, self.config.queued_chunks_max)
                 ]
                 if chosen:
                     self._polled.add(leader)
                     await self._fetch(leader, chosen, CHANNEL, self.config.max_wait_ms)
                     self._polled.discard(leader)
                 else:
-                    later = [
-                        state.retry_at - now
-                        for state in available_partitions
-                        if state.retry_at > now
-                    ]
+                    later = [state.retry_at - now for state in led if state.retry_at > now]
                     await self._changed.wait(min(later, default=None))
         finally:
             self._polled.discard(leader)

@@ -108,7 +108,14 @@ class ProducerBatch:
         headers: Sequence[HeaderPair],
         timestamp_ms: int,
     ) -> None:
-        """Add one record, encoded."""
+        """Encode one record (magic 2) and add it; numbers are zigzag varints::
+
+            | length | attributes 0 | timestamp delta | offset delta |
+            | key length | key | value length | value | header count | headers |
+
+        A length of -1 is null. Encoded at once, and not when the batch leaves: the application's
+        buffers are its own again, and the loop has no long turn when a large batch is sealed.
+        """
         index, stamp = self.count, timestamp_ms - self.base_timestamp
         if key is None:
             key_size, key = _NULL, b""
@@ -221,7 +228,11 @@ class Delivery:
 
 
 class PartitionQueue:
-    """One partition: batches that wait, and those that are under way, in order."""
+    """One partition: batches that wait, and those in flight, both in the order of the log.
+
+    ``in_flight`` and then ``waiting`` is the order in which the application sent. Batches move
+    from the front of ``waiting`` to the end of ``in_flight``, and only all together back again.
+    """
 
     __slots__ = (
         "in_flight",
@@ -242,7 +253,9 @@ class PartitionQueue:
         self.producer_id: ProducerIdAndEpoch | None = None
         """The producer's own unless this partition had to take another."""
         self.needs_producer_id = False
+        """The sequence is broken; nothing leaves before :meth:`renumber`."""
         self.next_sequence = 0
+        """The base sequence of the next batch that leaves for the first time."""
         self.is_producer_known = False
         """A batch was acknowledged since the last failure: the replicas know the producer.
 
@@ -251,7 +264,10 @@ class PartitionQueue:
         long as nothing was acknowledged, batches go one by one.
         """
         self.is_retrying = False
-        """Something under way failed: nothing more leaves until all has been answered."""
+        """Something in flight failed: nothing more leaves until all of it was answered.
+
+        A batch that left now would be ahead of the failed one, which has to go again.
+        """
         self.retry_at = 0.0
 
     def is_ready(self, now: float, in_flight_max: int, *, is_flushing: bool) -> bool:
@@ -322,6 +338,7 @@ class RecordAccumulator:
         self.bytes = 0
         """Held by batches that are not acknowledged."""
         self.incomplete: set[asyncio.Future[int]] = set()
+        """Ends of all batches that are neither acknowledged nor failed: what a flush waits for."""
         self._config = config
         self._record_bytes_max = config.request_bytes_max - HEADER_BYTES
         self._buffer_bytes = config.buffer_bytes
@@ -388,7 +405,7 @@ class RecordAccumulator:
             batch.done.set_result(append_time)
         else:
             batch.done.set_exception(error)
-            batch.done.exception()  # whoever awaits it is told; nobody need
+            batch.done.exception()  # marks it as seen: nobody has to await a delivery
 
     def _refuse(self, size: int) -> None:
         if size > self._record_bytes_max:
