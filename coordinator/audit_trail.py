@@ -99,11 +99,11 @@ class HeldResponse:
         """Whether some of what was noted is not recorded."""
         return self._waiting > 0
 
-    def noted(self) -> None:
+    def add_record(self) -> None:
         """A change is going to be recorded that the answer tells."""
         self._waiting += 1
 
-    def recorded(self) -> bool:
+    def record_written(self) -> bool:
         """One of these is; whether that was the last one."""
         self._waiting -= 1
         if not self._is_closed or self._waiting:
@@ -167,11 +167,11 @@ class AuditTrail:
         config: CoordinatorConfig,
         loop: asyncio.AbstractEventLoop,
         now_ms: Callable[[], int],
-        randomness: random.Random,
+        rng: random.Random,
     ) -> None:
-        self.is_kept = audit_log is not None
+        self.is_enabled = audit_log is not None
         """Whether changes by hand are recorded at all."""
-        self.keeps_all = self.is_kept and config.history_enable
+        self.records_all = self.is_enabled and config.history_enable
         """Whether every commit is."""
         self.written = 0
         self.lost = 0
@@ -181,15 +181,15 @@ class AuditTrail:
         self._audit_log = audit_log
         self._loop = loop
         self._now_ms = now_ms
-        self._random = randomness
+        self._random = rng
         self._queue = AuditQueue()
         self._removals: deque[_Removal] = deque()
         self._removed_left = 0
         self._answers: dict[HeldResponse, int] = {}
         """Answers that are held, the oldest first, and what was written when they began to wait."""
         self._failures = 0
-        self._waiting_bytes = self._noted = 0
-        self._lost_told = 0
+        self._waiting_bytes = self._accepted = 0
+        self._lost_logged = 0
         self._woken = asyncio.Event()
         self._idle = asyncio.Event()
         self._idle.set()
@@ -197,11 +197,11 @@ class AuditTrail:
     def is_by_hand(self, caller: Caller, group: Group, member_id: str, generation: int) -> bool:
         """Whether a commit is an administrator's: by a tool of ours, or from outside the group."""
         if caller.tool is not None:
-            return self.is_kept
+            return self.is_enabled
         is_outside = generation < 0 and not member_id
-        return is_outside and group.protocol_type is not None and self.is_kept
+        return is_outside and group.protocol_type is not None and self.is_enabled
 
-    def watch_one(
+    def record_commit(
         self,
         staged: StagedCommit,
         group: Group,
@@ -214,20 +214,20 @@ class AuditTrail:
         """What settles ``commit``, with a note of what it changed."""
         served = group.offsets.committed
         change = self.change_of(caller) if is_by_hand else ""
-        held = self._held(staged, group, caller) if is_by_hand else None
+        held = self._hold_response(staged, group, caller) if is_by_hand else None
         settle = staged.on_committed
 
         def on_committed(code: ErrorCode, record_offset: int) -> None:
             old = served.get(partition)
             settle(code, record_offset)
             if not code and (served.get(partition) is commit or group.state is _DEAD):
-                self._note_commit(caller, change, group, partition, old, commit, held)
+                self._enqueue_commit(caller, change, group, partition, old, commit, held)
             if held is not None:
-                self.answer(held)
+                self.respond_when_recorded(held)
 
         return on_committed
 
-    def watch(
+    def record_commits(
         self,
         staged: StagedCommit,
         group: Group,
@@ -239,14 +239,14 @@ class AuditTrail:
         """The same for several commits of one request."""
         served = group.offsets.committed
         change = self.change_of(caller) if is_by_hand else ""
-        held = self._held(staged, group, caller) if is_by_hand else None
+        held = self._hold_response(staged, group, caller) if is_by_hand else None
         settle = staged.on_committed
 
         def note(before: Sequence[Commit | None]) -> None:
             is_dead = group.state is _DEAD
             for (partition, commit), old in zip(commits, before, strict=True):
                 if is_dead or served.get(partition) is commit:
-                    self._note_commit(caller, change, group, partition, old, commit, held)
+                    self._enqueue_commit(caller, change, group, partition, old, commit, held)
 
         def on_committed(code: ErrorCode, record_offset: int) -> None:
             before = [served.get(partition) for partition, _ in commits]
@@ -254,18 +254,20 @@ class AuditTrail:
             if not code:
                 note(before)
             if held is not None:
-                self.answer(held)
+                self.respond_when_recorded(held)
 
         return on_committed
 
-    def _held(self, staged: StagedCommit, group: Group, caller: Caller) -> HeldResponse | None:
+    def _hold_response(
+        self, staged: StagedCommit, group: Group, caller: Caller
+    ) -> HeldResponse | None:
         """The held answer of a commit by hand; None where a consumer would have to wait."""
-        if caller.tool is None and self._commits_again(caller, group.group_id):
+        if caller.tool is None and self._is_repeated_commit(caller, group.group_id):
             return None
         staged.respond = held = HeldResponse(staged.respond)
         return held
 
-    def _commits_again(self, caller: Caller, group_id: str) -> bool:
+    def _is_repeated_commit(self, caller: Caller, group_id: str) -> bool:
         """Whether this connection has committed to the group from outside lately.
 
         A consumer that assigns itself partitions of a group which once had members does so all the
@@ -278,7 +280,7 @@ class AuditTrail:
         outside[group_id] = now
         return last is not None and now - last < OUTSIDE_S
 
-    def note_removed(
+    def record_removed(
         self,
         caller: Caller,
         action: str,
@@ -291,7 +293,7 @@ class AuditTrail:
 
         Of a request that names very many some are noted later: the answer waits for those, too.
         """
-        if not (self.is_kept and removed):
+        if not (self.is_enabled and removed):
             return
         if self._removed_left + len(removed) > REMOVED_MAX:
             self.lost += len(removed)
@@ -299,13 +301,13 @@ class AuditTrail:
         now = self._now_ms()
         self._removals.append(_Removal(caller, action, change, group_id, removed, held, now))
         self._removed_left += len(removed)
-        held.noted()
+        held.add_record()
         self._woken.set()
         self._idle.clear()
         if self._waiting_bytes < NOTED_AT_ONCE_BYTES:
-            self._note_removals()
+            self._enqueue_removals()
 
-    def _note_removals(self) -> None:
+    def _enqueue_removals(self) -> None:
         """Note some of what was deleted, the oldest first, while there is room."""
         left = REMOVED_AT_ONCE
         while self._removals and left:
@@ -315,23 +317,23 @@ class AuditTrail:
                 if not self._has_room(CHANGE_BYTES + len(old.metadata)):
                     return
                 about = (removal.group_id, partition, old, None, removal.held)
-                self._note(caller, action, change, *about, time_ms=removal.time_ms)
+                self._enqueue(caller, action, change, *about, time_ms=removal.time_ms)
                 removal.done += 1
                 self._removed_left -= 1
                 left -= 1
             if removal.done == len(removal.removed):
                 self._removals.popleft()
-                self._recorded_one_of(removal.held)
+                self._record_written(removal.held)
 
-    def answer(self, held: HeldResponse) -> None:
+    def respond_when_recorded(self, held: HeldResponse) -> None:
         """Everything is noted that an answer tells: give it when that is recorded."""
         if held.is_waiting and not self.is_behind:
             self._answers[held] = self.written
-            held.close(self._loop.call_later(HELD_S, self._too_late, held))
+            held.close(self._loop.call_later(HELD_S, self._hold_expired, held))
         else:
             held.close(None)
 
-    def _too_late(self, held: HeldResponse) -> None:
+    def _hold_expired(self, held: HeldResponse) -> None:
         """Answer; all others, too, unless records are written and there are only very many."""
         written = self._answers.pop(held)
         held.release()
@@ -340,7 +342,7 @@ class AuditTrail:
             log.warning(
                 "answers before changes by hand are recorded: the audit topic cannot be written "
                 "waiting=%d",
-                self._noted - self.written + self._removed_left,
+                self._accepted - self.written + self._removed_left,
             )
             self._release_all()
 
@@ -352,8 +354,8 @@ class AuditTrail:
         if self._answers:
             self._loop.call_soon(self._release_all)
 
-    def _recorded_one_of(self, held: HeldResponse) -> None:
-        if held.recorded():
+    def _record_written(self, held: HeldResponse) -> None:
+        if held.record_written():
             self._answers.pop(held, None)
 
     async def run(self) -> None:
@@ -367,7 +369,7 @@ class AuditTrail:
             # For an answer that waits no more is gathered than comes while others are written.
             await asyncio.sleep(0 if queue.is_urgent or self._removals else GATHER_S)
             while True:
-                self._note_removals()
+                self._enqueue_removals()
                 is_retry = queue.is_due(self._loop.time()) and not queue.is_urgent
                 if not (is_retry or queue.is_ready):
                     break
@@ -380,7 +382,7 @@ class AuditTrail:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(DRAIN_S):
                 await self._idle.wait()
-        left = self._noted - self.written + self._removed_left
+        left = self._accepted - self.written + self._removed_left
         if left:
             log.warning("stopped with audit records to write records=%d", left)
 
@@ -389,7 +391,7 @@ class AuditTrail:
         said = "" if caller.tool is None else caller.tool.change
         return said or f"{self._random.getrandbits(48):012x}"
 
-    def _note_commit(
+    def _enqueue_commit(
         self,
         caller: Caller,
         change: str,
@@ -399,13 +401,13 @@ class AuditTrail:
         new: Commit,
         held: HeldResponse | None,
     ) -> None:
-        if self.keeps_all or _differs(old, new) or (change and _was_loaded(old, group)):
-            self._note(caller, COMMIT, change, group.group_id, partition, old, new, held)
+        if self.records_all or _differs(old, new) or (change and _was_loaded(old, group)):
+            self._enqueue(caller, COMMIT, change, group.group_id, partition, old, new, held)
 
     def _has_room(self, size: int) -> bool:
         return self._waiting_bytes + size <= WAITING_BYTES_MAX
 
-    def _note(
+    def _enqueue(
         self,
         caller: Caller,
         action: str,
@@ -426,24 +428,24 @@ class AuditTrail:
             self.lost += 1
             return
         self._woken.set()
-        if self._noted == self.written:
+        if self._accepted == self.written:
             self._idle.clear()
         now = self._now_ms() if time_ms < 0 else time_ms
         fields = (size, now, caller, action, change, group_id, partition, old, new, held)
         self._queue.add(_new_change(AuditedChange, fields))
         if held is not None:
-            held.noted()
+            held.add_record()
         self._waiting_bytes += size
-        self._noted += 1
+        self._accepted += 1
 
     async def _write_some(self, *, is_retry: bool) -> None:
         """Write one batch; what the topic does not take waits, and others go before it."""
         assert self._audit_log is not None
         queue, entries = self._queue, list[Entry]()
 
-        def build(noted: AuditedChange) -> int:
-            value = audit_value(_record(noted))
-            entries.append((audit_key(noted.group), value))
+        def build(change_to_write: AuditedChange) -> int:
+            value = audit_value(_record(change_to_write))
+            entries.append((audit_key(change_to_write.group), value))
             return len(value)
 
         began = self._loop.time()
@@ -451,11 +453,11 @@ class AuditTrail:
         await asyncio.sleep((self._loop.time() - began) * RESTS)
         left = {id(entry) for entry in await self._audit_log.write(entries)}
         refused = []
-        for noted, entry in zip(taken, entries, strict=True):
+        for change_to_write, entry in zip(taken, entries, strict=True):
             if id(entry) in left:
-                refused.append(noted)
+                refused.append(change_to_write)
             else:
-                self._written(noted)
+                self._written(change_to_write)
         has_progress = len(refused) < len(taken)
         queue.give_back(refused, self._loop.time(), is_retry=is_retry)
         if is_retry:
@@ -463,19 +465,19 @@ class AuditTrail:
         if has_progress:
             self._failures = 0
             self.is_behind = self.is_behind and queue.has_refused
-        self._tell_lost()
+        self._log_lost()
         if not (has_progress or is_retry):
             await asyncio.sleep(pause_s(self._failures))
             self._failures += 1
 
-    def _written(self, noted: AuditedChange) -> None:
+    def _written(self, change_to_write: AuditedChange) -> None:
         self.written += 1
-        self._waiting_bytes -= noted.size
-        if noted.held is not None:
-            self._recorded_one_of(noted.held)
+        self._waiting_bytes -= change_to_write.size
+        if change_to_write.held is not None:
+            self._record_written(change_to_write.held)
 
-    def _tell_lost(self) -> None:
-        lost, self._lost_told = self.lost - self._lost_told, self.lost
+    def _log_lost(self) -> None:
+        lost, self._lost_logged = self.lost - self._lost_logged, self.lost
         if lost:
             log.warning("lost audit records, too many at once records=%d", lost)
 
@@ -496,17 +498,17 @@ def _ignore(_answer: Any) -> None:
     """Who was answered already."""
 
 
-def _record(noted: AuditedChange) -> AuditRecord:
-    caller, old, new = noted.caller, noted.old, noted.new
-    topic, index = noted.partition
+def _record(change_to_write: AuditedChange) -> AuditRecord:
+    caller, old, new = change_to_write.caller, change_to_write.old, change_to_write.new
+    topic, index = change_to_write.partition
     return AuditRecord(
-        time_ms=noted.time_ms,
-        action=noted.action,
-        change=noted.change,
+        time_ms=change_to_write.time_ms,
+        action=change_to_write.action,
+        change=change_to_write.change,
         principal=caller.principal,
         host=caller.host,
         client_id=caller.client_id,
-        group=noted.group,
+        group=change_to_write.group,
         topic=topic,
         partition=index,
         old_offset=None if old is None else old.offset,

@@ -18,17 +18,17 @@ _FIELDS: Final = 3
 
 
 class CommitWindows(Generic[Key]):
-    """One window a partition, 300 bytes each; forget what is gone with :meth:`keep`."""
+    """One window a partition, 300 bytes each; forget what is gone with :meth:`retain`."""
 
     def __init__(self, rules: HealthRules = BURROW) -> None:
-        self._numbers = rules.commits * _FIELDS
+        self._numbers_max = rules.commits * _FIELDS
         self._latest: dict[Key, int] = {}
-        self._steps: dict[Key, array[int]] = {}
+        self._samples: dict[Key, array[int]] = {}
 
     def __len__(self) -> int:
-        return len(self._steps)
+        return len(self._samples)
 
-    def saw(self, key: Key, record_offset: int, step: CommitSample) -> None:
+    def add_sample(self, key: Key, record_offset: int, sample: CommitSample) -> None:
         """A sample of ``key`` found this commit; one that was seen before changes nothing.
 
         ``record_offset`` names the commit: where it stands in the log of offsets.
@@ -36,19 +36,19 @@ class CommitWindows(Generic[Key]):
         if self._latest.get(key) == record_offset:
             return
         self._latest[key] = record_offset
-        steps = self._steps.setdefault(key, array("q"))
-        steps.extend(step)
-        if len(steps) > self._numbers:
-            del steps[:_FIELDS]
+        samples = self._samples.setdefault(key, array("q"))
+        samples.extend(sample)
+        if len(samples) > self._numbers_max:
+            del samples[:_FIELDS]
 
-    def steps(self, key: Key) -> list[CommitSample]:
+    def samples(self, key: Key) -> list[CommitSample]:
         """The commits seen, oldest first."""
-        found = self._steps.get(key, ())
+        found = self._samples.get(key, ())
         return [
             CommitSample(*found[start : start + _FIELDS]) for start in range(0, len(found), _FIELDS)
         ]
 
-    def keep(self, keys: Collection[Key]) -> None:
+    def retain(self, keys: Collection[Key]) -> None:
         """Forget every other partition."""
-        for key in self._steps.keys() - keys:
-            del self._steps[key], self._latest[key]
+        for key in self._samples.keys() - keys:
+            del self._samples[key], self._latest[key]

@@ -51,7 +51,7 @@ class CooperativeScheduler:
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
-        self._line: deque[Callable[[Callable[[], None]], None]] = deque()
+        self._queue: deque[Callable[[Callable[[], None]], None]] = deque()
 
     def drive(self, work: Steps[None]) -> None:
         """Begin now, and go on once in each turn of the loop."""
@@ -61,26 +61,26 @@ class CooperativeScheduler:
             return
         self._loop.call_soon(self.drive, work)
 
-    def in_line(self, begin: Callable[[Callable[[], None]], None]) -> None:
+    def one_at_a_time(self, begin: Callable[[Callable[[], None]], None]) -> None:
         """Call ``begin`` when all who came before have called what it is given, as it has to.
 
         For work of many slices that takes memory until it is over.
         """
-        self._line.append(begin)
-        if len(self._line) == 1:
-            self._begin_first()
+        self._queue.append(begin)
+        if len(self._queue) == 1:
+            self._begin_next()
 
-    def _begin_first(self) -> None:
+    def _begin_next(self) -> None:
         try:
-            self._line[0](self._end_first)
+            self._queue[0](self._end_current)
         except Exception:
-            self._end_first()
+            self._end_current()
             raise
 
-    def _end_first(self) -> None:
-        self._line.popleft()
-        if self._line:
-            self._loop.call_soon(self._begin_first)
+    def _end_current(self) -> None:
+        self._queue.popleft()
+        if self._queue:
+            self._loop.call_soon(self._begin_next)
 
     def run(
         self,
@@ -93,9 +93,9 @@ class CooperativeScheduler:
 
         After the first slice others have had their turn: both have to look again.
         """
-        self._go(items, 0, do, then, weigh)
+        self._run_turn(items, 0, do, then, weigh)
 
-    def _go(
+    def _run_turn(
         self,
         items: Sequence[T],
         start: int,
@@ -105,7 +105,7 @@ class CooperativeScheduler:
     ) -> None:
         stop = start + ITEMS_PER_TURN if weigh is None else _stop(items, start, weigh)
         if stop < len(items):
-            self._loop.call_soon(self._go, items, stop, do, then, weigh)
+            self._loop.call_soon(self._run_turn, items, stop, do, then, weigh)
         for item in items[start:stop]:
             do(item)
         if stop >= len(items) and then is not None:

@@ -46,16 +46,23 @@ class Damage:
 class DamagedRecords:
     """Every :class:`Damage` that one load went past."""
 
-    __slots__ = ("_concerns_all", "_known", "_learned", "_metadata", "_names", "next_offset")
+    __slots__ = (
+        "_concerns_all",
+        "_groups_with_metadata",
+        "_groups_with_offsets",
+        "_known",
+        "_metadata_known",
+        "next_offset",
+    )
 
     def __init__(self) -> None:
         self.next_offset = 0
         """What was recorded here or later is newer than all that was lost."""
-        self._names: set[bytes] = set()
+        self._groups_with_offsets: set[bytes] = set()
         """Groups whose offsets were in there, as their keys say now."""
-        self._metadata: set[bytes] = set()
+        self._groups_with_metadata: set[bytes] = set()
         """Groups whose metadata was."""
-        self._learned: set[str] = set()
+        self._metadata_known: set[str] = set()
         """Groups whose metadata is known from later on."""
         self._known: set[bytes] = set()
         self._concerns_all = False
@@ -68,22 +75,24 @@ class DamagedRecords:
         except (CorruptRecords, CorruptRequest, IndexError, ValueError):
             self._concerns_all = True
             return
-        self._names |= names
-        self._metadata |= metadata
+        self._groups_with_offsets |= names
+        self._groups_with_metadata |= metadata
 
     def loaded(self, groups: Collection[str], described: Iterable[str] = ()) -> None:
         """These groups are known from elsewhere in the log; the metadata of some from behind it."""
-        both = self._names | self._metadata
+        both = self._groups_with_offsets | self._groups_with_metadata
         self._known = {name for name in both if name.decode() in groups}
-        self._learned.update(described)
+        self._metadata_known.update(described)
 
-    def learned(self, group_id: str) -> None:
+    def mark_metadata_known(self, group_id: str) -> None:
         """What this group is does not depend on the damage any more."""
-        self._learned.add(group_id)
+        self._metadata_known.add(group_id)
 
     def lacks_metadata(self, group_id: str) -> bool:
         """Whether metadata of this group may have been in there, and nothing newer is known."""
-        return group_id not in self._learned and self._may_be_among(group_id, self._metadata)
+        return group_id not in self._metadata_known and self._may_be_among(
+            group_id, self._groups_with_metadata
+        )
 
     def may_concern(self, group_id: str) -> bool:
         """Whether an offset of this group may have been in there.
@@ -91,7 +100,7 @@ class DamagedRecords:
         One byte of a name may be wrong; a name that nothing else in the log has may be wrong
         everywhere, but not in its length: the structure around it is whole.
         """
-        return self._may_be_among(group_id, self._names)
+        return self._may_be_among(group_id, self._groups_with_offsets)
 
     def _may_be_among(self, group_id: str, names: Iterable[bytes]) -> bool:
         if self._concerns_all:
@@ -123,7 +132,9 @@ class DamagedRecords:
     def __str__(self) -> str:
         if self._concerns_all:
             return "all that committed nothing since"
-        names = sorted(name.decode() for name in self._names | self._metadata)
+        names = sorted(
+            name.decode() for name in self._groups_with_offsets | self._groups_with_metadata
+        )
         return ",".join(names[:NAMED_MOST]) + (",..." if len(names) > NAMED_MOST else "")
 
 

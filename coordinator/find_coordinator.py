@@ -61,11 +61,11 @@ class _Lookup:
     respond: Respond
     hashes: dict[str, int] = field(default_factory=dict)
     """Of long names: 30 us a kilobyte, and the metadata may change often meanwhile."""
-    is_looked_up: bool = False
+    is_resolving: bool = False
     """Some of the keys are looked up, the others in turns to come."""
     is_outdated: bool = False
     """The metadata changed meanwhile."""
-    is_last_time: bool = False
+    is_final: bool = False
 
     def partition(self, key: str, count: int) -> int:
         """As :func:`group_partition`, which does not keep what it found out of a long name."""
@@ -97,12 +97,12 @@ class FindCoordinatorHandler:
         The first question after the offsets topic in a new cluster starts its creation.
         """
         keys = request.coordinator_keys if version >= KEYS_SINCE else [request.key]
-        self._look_up(_Lookup(keys, request.key_type, version, listener, respond))
+        self._resolve(_Lookup(keys, request.key_type, version, listener, respond))
 
     def retry_pending(self) -> None:
         """The metadata changed: who waits may be answered now."""
         for lookup in list(self._waiting):
-            self._look_up(lookup)
+            self._resolve(lookup)
 
     def close(self) -> None:
         """Let nobody wait from now on."""
@@ -112,35 +112,35 @@ class FindCoordinatorHandler:
 
     def _expire(self, lookup: _Lookup) -> None:
         self._waiting.pop(lookup).cancel()
-        lookup.is_last_time = True
-        self._look_up(lookup)
+        lookup.is_final = True
+        self._resolve(lookup)
 
-    def _look_up(self, lookup: _Lookup) -> None:
+    def _resolve(self, lookup: _Lookup) -> None:
         """Look for the coordinator of each key, for very many or long ones in several turns."""
-        if lookup.is_looked_up:
+        if lookup.is_resolving:
             lookup.is_outdated = True
             return
-        lookup.is_looked_up = True
+        lookup.is_resolving = True
         lookup.is_outdated = False
         found: list[Coordinator] = []
         self._scheduler.run(
             lookup.keys,
-            lambda key: found.append(self._found(key, lookup)),
-            lambda: self._looked_up(lookup, found),
+            lambda key: found.append(self._coordinator_of(key, lookup)),
+            lambda: self._resolved(lookup, found),
             _weight,
         )
 
-    def _looked_up(self, lookup: _Lookup, found: list[Coordinator]) -> None:
+    def _resolved(self, lookup: _Lookup, found: list[Coordinator]) -> None:
         """Reply, unless a coordinator is missing and that may change."""
-        lookup.is_looked_up = False
+        lookup.is_resolving = False
         missing = ErrorCode.COORDINATOR_NOT_AVAILABLE
-        may_change = lookup.key_type == GROUP and not lookup.is_last_time and not self._is_closed
+        may_change = lookup.key_type == GROUP and not lookup.is_final and not self._is_closed
         if may_change and any(one.error_code == missing for one in found):
             if lookup not in self._waiting:
                 timer = self._loop.call_later(ANSWER_WAIT_S, self._expire, lookup)
                 self._waiting[lookup] = timer
             if lookup.is_outdated:
-                self._look_up(lookup)
+                self._resolve(lookup)
             return
         timer_or_none = self._waiting.pop(lookup, None)
         if timer_or_none is not None:
@@ -148,23 +148,27 @@ class FindCoordinatorHandler:
         if lookup.version >= KEYS_SINCE:
             lookup.respond(FindCoordinatorResponse(coordinators=found))
         else:
-            lookup.respond(_single(found[0]))
+            lookup.respond(_single_response(found[0]))
 
-    def _found(self, key: str, lookup: _Lookup) -> Coordinator:
+    def _coordinator_of(self, key: str, lookup: _Lookup) -> Coordinator:
         key_type = lookup.key_type
         if key_type == TRANSACTION:
-            return _none(key, NO_TRANSACTIONS, "transactions are not served")
+            return _no_coordinator(key, NO_TRANSACTIONS, "transactions are not served")
         if key_type == SHARE and lookup.version >= SHARE_SINCE:
-            return _none(key, ErrorCode.COORDINATOR_NOT_AVAILABLE, "share groups are not served")
+            return _no_coordinator(
+                key, ErrorCode.COORDINATOR_NOT_AVAILABLE, "share groups are not served"
+            )
         if key_type != GROUP:
-            return _none(key, ErrorCode.INVALID_REQUEST, f"no key type {key_type}")
+            return _no_coordinator(key, ErrorCode.INVALID_REQUEST, f"no key type {key_type}")
         count = self._topics.partition_count(OFFSETS_TOPIC)
         if count is None:
             self._topics.create_offsets_topic()
-            return _none(key, ErrorCode.COORDINATOR_NOT_AVAILABLE, "the offsets topic is new")
+            return _no_coordinator(
+                key, ErrorCode.COORDINATOR_NOT_AVAILABLE, "the offsets topic is new"
+            )
         endpoint = self._topics.coordinator_endpoint(lookup.partition(key, count), lookup.listener)
         if endpoint is None:
-            return _none(key, ErrorCode.COORDINATOR_NOT_AVAILABLE, "no leader")
+            return _no_coordinator(key, ErrorCode.COORDINATOR_NOT_AVAILABLE, "no leader")
         node_id, host, port = endpoint
         return Coordinator(key=key, node_id=node_id, host=host, port=port, error_message="")
 
@@ -173,7 +177,7 @@ def _weight(key: str) -> int:
     return 1 + len(key) // CHARACTERS_PER_STEP
 
 
-def _single(found: Coordinator) -> FindCoordinatorResponse:
+def _single_response(found: Coordinator) -> FindCoordinatorResponse:
     """As versions before 4 answer."""
     return FindCoordinatorResponse(
         error_code=found.error_code,
@@ -184,5 +188,5 @@ def _single(found: Coordinator) -> FindCoordinatorResponse:
     )
 
 
-def _none(key: str, code: ErrorCode, why: str) -> Coordinator:
+def _no_coordinator(key: str, code: ErrorCode, why: str) -> Coordinator:
     return Coordinator(key=key, node_id=-1, host="", port=-1, error_code=code, error_message=why)

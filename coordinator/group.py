@@ -196,7 +196,7 @@ class Group:
         if self.lacks_metadata:
             self.lacks_metadata = False
             assert self.term.damaged is not None
-            self.term.damaged.learned(self.group_id)
+            self.term.damaged.mark_metadata_known(self.group_id)
 
     # -- members -----------------------------------------------------------------------------
 

@@ -45,7 +45,7 @@ CLASSIC = "classic"
 """The one type of group there is (KIP-848 has another)."""
 
 
-class _Gone(Protocol):
+class _OnDeleted(Protocol):
     """Told of each deleted group when its tombstones are decided."""
 
     def __call__(self, group_id: str, removed: Removed, *, is_written: bool) -> None:
@@ -112,7 +112,7 @@ class GroupAdministration:
 
         def describe(name: str) -> None:
             if name not in described:
-                described[name] = self._described(name, listings)
+                described[name] = self._describe(name, listings)
 
         def begin(end: Callable[[], None]) -> None:
             def answer() -> None:
@@ -124,9 +124,9 @@ class GroupAdministration:
 
             self._scheduler.run(request.groups, describe, list_members)
 
-        self._scheduler.in_line(begin)
+        self._scheduler.one_at_a_time(begin)
 
-    def _described(self, group_id: str, listings: list[_Listing]) -> describing.Group:
+    def _describe(self, group_id: str, listings: list[_Listing]) -> describing.Group:
         """A group without its members, who come into ``listings``: there may be very many."""
         code, group = self._find_described(group_id)
         if code:
@@ -161,9 +161,9 @@ class GroupAdministration:
             code = ErrorCode.NONE if is_new else ErrorCode.COORDINATOR_NOT_AVAILABLE
             respond(ListGroupsResponse(error_code=code))
             return
-        self._scheduler.drive(self._listed(request, respond))
+        self._scheduler.drive(self._list_in_turns(request, respond))
 
-    def _listed(self, request: ListGroupsRequest, respond: Respond) -> Steps[None]:
+    def _list_in_turns(self, request: ListGroupsRequest, respond: Respond) -> Steps[None]:
         """Those that are known when the groups are gone through, each as it is by then."""
         registry, turn = self._registry, Turn()
         states: set[str] = set()
@@ -212,11 +212,11 @@ class GroupAdministration:
             undecided -= 1
             if not undecided:
                 held(DeleteGroupsResponse(results=results))
-                self._audit_trail.answer(held)
+                self._audit_trail.respond_when_recorded(held)
 
-        def gone(group_id: str, removed: Removed, *, is_written: bool) -> None:
+        def on_deleted(group_id: str, removed: Removed, *, is_written: bool) -> None:
             if is_written:
-                self._audit_trail.note_removed(caller, DELETE, change, group_id, removed, held)
+                self._audit_trail.record_removed(caller, DELETE, change, group_id, removed, held)
             decided()
 
         named: set[str] = set()
@@ -227,14 +227,14 @@ class GroupAdministration:
                 return
             named.add(group_id)
             undecided += 1
-            code = self._delete(group_id, gone)
+            code = self._delete(group_id, on_deleted)
             if code:
                 decided()
             results.append(GroupResult(group_id=group_id, error_code=code))
 
         self._scheduler.run(request.groups_names, delete, decided)
 
-    def _delete(self, group_id: str, gone: _Gone) -> ErrorCode:
+    def _delete(self, group_id: str, on_deleted: _OnDeleted) -> ErrorCode:
         code, group = self._find_described(group_id)
         if code or group is None:
             return code or ErrorCode.GROUP_ID_NOT_FOUND
@@ -247,7 +247,7 @@ class GroupAdministration:
         self._registry.evict(group)
         self._rebalancer.mark_dead(group, ErrorCode.NOT_COORDINATOR)
         tombstone_write = TombstoneWrite(
-            lambda _: gone(group_id, removed, is_written=tombstone_write.may_be_written)
+            lambda _: on_deleted(group_id, removed, is_written=tombstone_write.may_be_written)
         )
         tombstone_write.write(self._journal, group, entries)
         tombstone_write.close()
@@ -257,17 +257,17 @@ class GroupAdministration:
         self, request: OffsetDeleteRequest, _version: int, caller: Caller, respond: Respond
     ) -> None:
         """Delete offsets of topics that nobody in the group subscribes to."""
-        self._scheduler.drive(self._deleted(request, caller, respond))
+        self._scheduler.drive(self._offset_delete_in_turns(request, caller, respond))
 
-    def _deleted(
+    def _offset_delete_in_turns(
         self, request: OffsetDeleteRequest, caller: Caller, respond: Respond
     ) -> Steps[None]:
-        topics, known = yield from self._counted(request)
-        code, group = self._deletable(request.group_id)
+        topics, known = yield from self._validate(request)
+        code, group = self._find_deletable(request.group_id)
         if code or group is None:
             respond(OffsetDeleteResponse(error_code=code))
             return
-        to_delete = self._judge(group, known)
+        to_delete = self._assign_codes(group, known)
         served = group.offsets.committed
         removed = [(partition, served[partition]) for partition in to_delete if partition in served]
         held = HeldResponse(respond)
@@ -278,16 +278,16 @@ class GroupAdministration:
             else:
                 held(OffsetDeleteResponse(topics=topics))
                 change = self._audit_trail.change_of(caller)
-                self._audit_trail.note_removed(
+                self._audit_trail.record_removed(
                     caller, FORGET, change, request.group_id, removed, held
                 )
-            self._audit_trail.answer(held)
+            self._audit_trail.respond_when_recorded(held)
 
         tombstone_write = TombstoneWrite(done)
-        self._forget(group, to_delete, tombstone_write)
+        self._remove_offsets(group, to_delete, tombstone_write)
         tombstone_write.close()
 
-    def _deletable(self, group_id: str) -> tuple[ErrorCode, Group | None]:
+    def _find_deletable(self, group_id: str) -> tuple[ErrorCode, Group | None]:
         """The group whose offsets may be deleted, or why not."""
         if not group_id:
             return ErrorCode.INVALID_GROUP_ID, None
@@ -298,7 +298,7 @@ class GroupAdministration:
             code = ErrorCode.NON_EMPTY_GROUP
         return code, group
 
-    def _counted(
+    def _validate(
         self, request: OffsetDeleteRequest
     ) -> Steps[tuple[list[TopicResult], list[TopicResult]]]:
         """The answer as far as no group is concerned, and its topics that exist."""
@@ -329,7 +329,7 @@ class GroupAdministration:
         return topics, known
 
     @staticmethod
-    def _judge(group: Group, topics: Iterable[TopicResult]) -> list[TopicPartition]:
+    def _assign_codes(group: Group, topics: Iterable[TopicResult]) -> list[TopicPartition]:
         """Give a code to each partition that exists; gives those to delete."""
         to_delete: list[TopicPartition] = []
         stored = group.offsets.partitions()
@@ -360,10 +360,10 @@ class GroupAdministration:
             to_delete = group.offsets.of_topics(names)
             if to_delete:
                 tombstone_write = TombstoneWrite(lambda _code: None)
-                self._forget(group, to_delete, tombstone_write)
+                self._remove_offsets(group, to_delete, tombstone_write)
                 tombstone_write.close()
 
-    def _forget(
+    def _remove_offsets(
         self, group: Group, partitions: Collection[TopicPartition], tombstone_write: TombstoneWrite
     ) -> None:
         entries = remove_offsets(group, partitions, self._registry, self._rebalancer)

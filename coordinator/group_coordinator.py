@@ -77,7 +77,7 @@ class GroupCoordinator:
         self._rebalancer = Rebalancer(
             config, self.registry, self._timers, self._journal, now_ms, scheduler
         )
-        self.loader = Loader(log, self.registry, config, loop, now_ms, self._loaded)
+        self.loader = Loader(log, self.registry, config, loop, now_ms, self._on_loaded)
         self.standbys = Standbys(log, self.registry, config, loop)
         self.expiration = OffsetExpiration(
             self.registry, self._rebalancer, self._journal, config, loop, now_ms
@@ -91,7 +91,7 @@ class GroupCoordinator:
         self,
         topics: Topics,
         now_ms: Callable[[], int],
-        randomness: random.Random,
+        rng: random.Random,
         lease_problem: Callable[[], ErrorCode],
     ) -> None:
         """Give every API its attribute."""
@@ -112,11 +112,11 @@ class GroupCoordinator:
         """The same of very many partitions: work in turns, to be driven to its end."""
         fetches = OffsetFetchHandler(registry, self._zookeeper, lease_problem)
         self.offset_fetch = fetches.offset_fetch
-        self.offset_fetch_now = fetches.answer
+        self.offset_fetch_now = fetches.offset_fetch_now
         """The same without waiting, from version 1 on: ``(request, version)`` gives the answer."""
-        self.offset_fetch_in_turns = fetches.answering
+        self.offset_fetch_in_turns = fetches.offset_fetch_in_turns
         """The same of very many groups or partitions: work in turns that returns the answer."""
-        self.join_group = JoinGroupHandler(registry, rebalancer, self.config, randomness).join_group
+        self.join_group = JoinGroupHandler(registry, rebalancer, self.config, rng).join_group
         membership = MembershipHandler(registry, rebalancer, self._scheduler)
         self.sync_group = membership.sync_group
         self.heartbeat = membership.heartbeat
@@ -217,12 +217,12 @@ class GroupCoordinator:
         """Topics are gone: no group keeps an offset of theirs."""
         self._administration.topics_deleted(names)
 
-    def _loaded(self, term: LeadershipTerm, groups: list[Group]) -> None:
+    def _on_loaded(self, term: LeadershipTerm, groups: list[Group]) -> None:
         self.registry.install(term, groups)
         if not self.loader:
             self.when_loaded()
         for group in groups:
-            self._rebalancer.watch(group)
+            self._rebalancer.prepare_timers(group)
             self._rebalancer.resume(group)
         if term.deleted_topics:
             self._administration.clean(groups, term.deleted_topics)

@@ -73,23 +73,23 @@ def evaluate(
     lately, in any order (Burrow keeps ``commits`` of them, END_EVERY_MS apart; the earliest alone
     does).
     """
-    steps = [CommitSample(*sample) for sample in window[-rules.commits :]]
-    if not steps:
+    samples = [CommitSample(*sample) for sample in window[-rules.commits :]]
+    if not samples:
         return Verdict.NOTFOUND
-    last = steps[-1]
-    if len(steps) < rules.completeness_min * rules.commits:
+    last = samples[-1]
+    if len(samples) < rules.completeness_min * rules.commits:
         return Verdict.OK
     if lag_of(last.offset, log_start, end).records <= rules.allowed_lag:
         return Verdict.OK
-    if _has_stopped(steps, now_ms) and all(earlier > last.offset for earlier in earlier_ends):
+    if _has_stopped(samples, now_ms) and all(earlier > last.offset for earlier in earlier_ends):
         return Verdict.STOP
-    if _is_rewound(steps):
+    if _is_rewound(samples):
         return Verdict.REWIND
-    if any(step.lag <= rules.allowed_lag for step in steps):
+    if any(sample.lag <= rules.allowed_lag for sample in samples):
         return Verdict.OK
-    if all(step.offset == last.offset for step in steps):
+    if all(sample.offset == last.offset for sample in samples):
         return Verdict.STALL
-    if all(after.lag >= before.lag for before, after in pairwise(steps)):
+    if all(after.lag >= before.lag for before, after in pairwise(samples)):
         return Verdict.WARN
     return Verdict.OK
 
@@ -99,16 +99,16 @@ def evaluate_group(partitions: Iterable[Verdict]) -> Verdict:
     return min(max(partitions, default=Verdict.NOTFOUND), Verdict.ERR)
 
 
-def _has_stopped(steps: Sequence[CommitSample], now_ms: int) -> bool:
+def _has_stopped(samples: Sequence[CommitSample], now_ms: int) -> bool:
     """Silent for longer than the whole window took."""
-    first, last = steps[0].timestamp_ms, steps[-1].timestamp_ms
+    first, last = samples[0].timestamp_ms, samples[-1].timestamp_ms
     return now_ms - last > last - first
 
 
-def _is_rewound(steps: Sequence[CommitSample]) -> bool:
+def _is_rewound(samples: Sequence[CommitSample]) -> bool:
     """Some commit went back, and none since has reached what was there before."""
     reached = -1
-    for later, earlier in pairwise(reversed(steps)):
+    for later, earlier in pairwise(reversed(samples)):
         reached = max(reached, later.offset)
         if reached < earlier.offset:
             return True

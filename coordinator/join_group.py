@@ -67,13 +67,13 @@ class JoinGroupHandler:
         registry: GroupRegistry,
         rebalancer: Rebalancer,
         config: CoordinatorConfig,
-        randomness: random.Random,
+        rng: random.Random,
     ) -> None:
         self._registry = registry
         self._rebalancer = rebalancer
         self._sessions = rebalancer.sessions
         self._config = config
-        self._random = randomness
+        self._random = rng
 
     def join_group(
         self, request: JoinGroupRequest, version: int, caller: Caller, respond: Respond

@@ -16,7 +16,7 @@ Source: docs/spec/coordinator.md §3.4, §9 pitfalls 3 to 6. What holds of every
   that it has, and its beacons go out in time.
 
 How a load goes: :meth:`Loader.begin` after an election, :meth:`Loader._steps` reads to the end and
-makes the groups, :meth:`Loader._committed` hands them over when the high watermark is there.
+makes the groups, :meth:`Loader._on_committed` hands them over when the high watermark is there.
 """
 
 from __future__ import annotations
@@ -136,7 +136,7 @@ class Loader:
         former = self.end(term.partition)
         load = _Load(term, self._loop.time(), state or former)
         self._loads[term.partition] = load
-        self._go_on(load)
+        self._continue(load)
 
     def end(self, partition: int) -> StandbyState | None:
         """The partition is not led here any more: what was read of it, if that is not served."""
@@ -163,7 +163,7 @@ class Loader:
             self.after_slice()
             await asyncio.sleep(0)
 
-    def _go_on(self, load: _Load) -> None:
+    def _continue(self, load: _Load) -> None:
         load.steps = self._steps(load)
         self._wake.set()
 
@@ -180,7 +180,7 @@ class Loader:
             if load.steps is steps:
                 load.steps = None
         except _LeadershipLost:
-            self._again(load)
+            self._retry_later(load)
         except (Refused, CorruptRequest) as problem:
             self._failed(load, str(problem))
         except Exception as problem:
@@ -201,7 +201,7 @@ class Loader:
             groups.append(group)
             if not len(groups) % RECORDS_BETWEEN_LOOKS:
                 yield
-        on_complete = partial(self._committed, load, end, groups)
+        on_complete = partial(self._on_committed, load, end, groups)
         self._log.when_committed(term.partition, end, on_complete)
 
     def _state_for(self, load: _Load) -> StandbyState:
@@ -216,16 +216,16 @@ class Loader:
             state = load.state = StandbyState(replica, self._config.load_buffer_bytes)
         return state
 
-    def _committed(self, load: _Load, end: int, groups: list[Group], is_committed: bool) -> None:
+    def _on_committed(self, load: _Load, end: int, groups: list[Group], is_committed: bool) -> None:
         """The high watermark passed what was read: serve it, all at once."""
         term = load.term
         if self._loads.get(term.partition) is not load:
             return  # the term ended while it waited (KAFKA-2841)
         bounds = self._log.bounds(term.partition)
         if not is_committed or bounds is None:
-            self._again(load)
+            self._retry_later(load)
         elif bounds[2] > end:
-            self._go_on(load)  # somebody else appended meanwhile: the groups are outdated
+            self._continue(load)  # somebody else appended meanwhile: the groups are outdated
         else:
             assert load.state is not None
             seconds = self._loop.time() - load.began
@@ -282,9 +282,9 @@ class Loader:
         if term.load_state is not LoadState.FAILED:
             term.become(LoadState.FAILED)
         log.error("offsets partition not served partition=%d: %s", term.partition, why)
-        self._again(load)
+        self._retry_later(load)
 
-    def _again(self, load: _Load) -> None:
+    def _retry_later(self, load: _Load) -> None:
         """Try once more after a while, unless the term is over by then.
 
         The delay doubles up to 10 s, over all attempts of the term: a log that stays damaged is
@@ -298,4 +298,4 @@ class Loader:
 
     def _retry(self, load: _Load) -> None:
         if self._loads.get(load.term.partition) is load:
-            self._go_on(load)
+            self._continue(load)

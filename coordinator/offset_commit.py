@@ -169,7 +169,7 @@ class OffsetCommitHandler:
         self._now_ms = now_ms
         self._zookeeper = zookeeper
         self._audit_trail = audit_trail
-        self._keeps_all = audit_trail.keeps_all
+        self._records_all = audit_trail.records_all
 
     def offset_commit(
         self, request: OffsetCommitRequest, version: int, caller: Caller, respond: Respond
@@ -185,7 +185,7 @@ class OffsetCommitHandler:
             return
         group = self._groups.get(request.group_id)
         problem = (
-            self._problem(request)
+            self._new_group_problem(request)
             if group is None
             else group.commit_problem(
                 request.member_id, request.group_instance_id, request.generation_id_or_member_epoch
@@ -236,7 +236,7 @@ class OffsetCommitHandler:
         """The group and what is wrong with the request; a group that is not there may be made."""
         group = self._groups.get(request.group_id)
         if group is None:
-            return None, self._problem(request)
+            return None, self._new_group_problem(request)
         epoch = request.generation_id_or_member_epoch
         return group, group.commit_problem(request.member_id, request.group_instance_id, epoch)
 
@@ -259,7 +259,7 @@ class OffsetCommitHandler:
     ) -> None:
         name, asked = topic.name, topic.partitions[0]
         index = asked.partition_index
-        code = self._problem_of(asked, self._partition_count(name) or 0, problem)
+        code = self._partition_problem(asked, self._partition_count(name) or 0, problem)
         if code:
             respond(_answer_of_one(name, index, code))
             return
@@ -280,9 +280,9 @@ class OffsetCommitHandler:
         if (
             (request.generation_id_or_member_epoch < 0 and group.protocol_type is not None)
             or caller.tool is not None
-            or self._keeps_all
+            or self._records_all
         ):
-            on_committed = self._watched_one(staged, request, group, partition, commit, caller)
+            on_committed = self._recorded_one(staged, request, group, partition, commit, caller)
         self._journal.write(group.term, (entry,), on_committed)
 
     def _commit_many(
@@ -321,12 +321,16 @@ class OffsetCommitHandler:
         if request.member_id:
             self._renew_session(group, request.member_id)
         on_committed: OnCommitted = staged.on_committed
-        if request.generation_id_or_member_epoch < 0 or self._keeps_all or caller.tool is not None:
+        if (
+            request.generation_id_or_member_epoch < 0
+            or self._records_all
+            or caller.tool is not None
+        ):
             commits = [(partition, commit) for partition, commit, _ in staged.commits]
-            on_committed = self._watched(staged, request, group, commits, caller)
+            on_committed = self._recorded(staged, request, group, commits, caller)
         self._journal.write(group.term, entries, on_committed)
 
-    def _watched_one(
+    def _recorded_one(
         self,
         staged: _SinglePartitionCommit,
         request: OffsetCommitRequest,
@@ -342,13 +346,13 @@ class OffsetCommitHandler:
         """
         audit_trail, generation = self._audit_trail, request.generation_id_or_member_epoch
         is_by_hand = audit_trail.is_by_hand(caller, group, request.member_id, generation)
-        if not (is_by_hand or self._keeps_all):
+        if not (is_by_hand or self._records_all):
             return staged.on_committed
-        return audit_trail.watch_one(
+        return audit_trail.record_commit(
             staged, group, partition, commit, caller, is_by_hand=is_by_hand
         )
 
-    def _watched(
+    def _recorded(
         self,
         staged: _MultiPartitionCommit,
         request: OffsetCommitRequest,
@@ -359,16 +363,16 @@ class OffsetCommitHandler:
         """The same for several."""
         audit_trail, generation = self._audit_trail, request.generation_id_or_member_epoch
         is_by_hand = audit_trail.is_by_hand(caller, group, request.member_id, generation)
-        if not (is_by_hand or self._keeps_all):
+        if not (is_by_hand or self._records_all):
             return staged.on_committed
-        return audit_trail.watch(staged, group, commits, caller, is_by_hand=is_by_hand)
+        return audit_trail.record_commits(staged, group, commits, caller, is_by_hand=is_by_hand)
 
     def _renew_session(self, group: Group, member_id: str) -> None:
         member = group.members.get(member_id)
         if member is not None:
             self._sessions.renew(member)
 
-    def _problem(self, request: OffsetCommitRequest) -> ErrorCode:
+    def _new_group_problem(self, request: OffsetCommitRequest) -> ErrorCode:
         """What holds for every known partition of a group that does not exist yet.
 
         A commit without a generation makes the group: simple consumers have no other way. One with
@@ -379,7 +383,7 @@ class OffsetCommitHandler:
             code = ErrorCode.ILLEGAL_GENERATION
         return code
 
-    def _problem_of(self, asked: Partition, count: int, problem: ErrorCode) -> ErrorCode:
+    def _partition_problem(self, asked: Partition, count: int, problem: ErrorCode) -> ErrorCode:
         """What is wrong with one partition of a request, ``problem`` being that of its group.
 
         In Kafka's order: KafkaApis (3.9) looks at the topics before it asks the coordinator.
@@ -405,7 +409,7 @@ class OffsetCommitHandler:
             results: list[PartitionResult] = []
             for asked in _last_of_each(partitions, count):
                 index = asked.partition_index
-                result = _of_partition(index, self._problem_of(asked, count, problem))
+                result = _of_partition(index, self._partition_problem(asked, count, problem))
                 results.append(result)
                 if not result.error_code:
                     commit = _commit_of(asked, now, request.retention_time_ms)
@@ -440,7 +444,7 @@ class OffsetCommitHandler:
             results: list[PartitionResult] = []
             for asked in _last_of_each(partitions, count):
                 index = asked.partition_index
-                result = _of_partition(index, self._problem_of(asked, count, _NONE))
+                result = _of_partition(index, self._partition_problem(asked, count, _NONE))
                 results.append(result)
                 if not result.error_code:
                     commit = _commit_of(asked, now, request.retention_time_ms)

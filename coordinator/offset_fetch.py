@@ -68,31 +68,33 @@ class OffsetFetchHandler:
         if version == 0:
             self._zookeeper.fetch(request, respond)
         else:
-            respond(self.answer(request, version))
+            respond(self.offset_fetch_now(request, version))
 
-    def answer(self, request: OffsetFetchRequest, version: int) -> OffsetFetchResponse:
+    def offset_fetch_now(self, request: OffsetFetchRequest, version: int) -> OffsetFetchResponse:
         """The answer from version 1 on; whatever state a group is in, its offsets are served."""
         is_stable = request.require_stable
         if version >= GROUPS_SINCE:
             groups = []
             for asked in request.groups:
-                code, topics = self._fetched(asked.group_id, asked.topics, is_stable)
+                code, topics = self._fetch_group(asked.group_id, asked.topics, is_stable)
                 groups.append(_of_group(asked.group_id, topics, code))
             return _of_groups(groups)
-        code, topics = self._fetched(request.group_id, request.topics, is_stable)
+        code, topics = self._fetch_group(request.group_id, request.topics, is_stable)
         if code and version < TOP_LEVEL_ERROR_SINCE:
             # clients of 0.8.2 take an empty answer for "no offsets"
             topics = refused(request.topics or (), code)
         return OffsetFetchResponse(topics=topics, error_code=code)
 
-    def answering(self, request: OffsetFetchRequest, version: int) -> Steps[OffsetFetchResponse]:
+    def offset_fetch_in_turns(
+        self, request: OffsetFetchRequest, version: int
+    ) -> Steps[OffsetFetchResponse]:
         """The same, from version 1 on, for a request that names very much.
 
         A group that is to tell all it has is told once, however often it is named.
         """
         is_stable, turn = request.require_stable, Turn()
         if version < GROUPS_SINCE:
-            code, topics = yield from self._fetching(
+            code, topics = yield from self._fetch_group_in_turns(
                 request.group_id, request.topics, turn, is_stable=is_stable
             )
             if code and version < TOP_LEVEL_ERROR_SINCE:
@@ -107,21 +109,21 @@ class OffsetFetchHandler:
                 if asked.group_id in answered:
                     continue
                 answered.add(asked.group_id)
-            code, topics = yield from self._fetching(
+            code, topics = yield from self._fetch_group_in_turns(
                 asked.group_id, asked.topics, turn, is_stable=is_stable
             )
             groups.append(_of_group(asked.group_id, topics, code))
         return _of_groups(groups)
 
-    def _fetching(
+    def _fetch_group_in_turns(
         self, group_id: str, topics: Sequence[Topic] | None, turn: Turn, *, is_stable: bool
     ) -> Steps[tuple[ErrorCode, Sequence[TopicResult]]]:
-        """As :meth:`_fetched`; of very many partitions some at a time, each as it is by then."""
+        """As :meth:`_fetch_group`, of very many partitions some in each turn of the loop."""
         if (
             topics is None
             or sum(len(topic.partition_indexes) for topic in topics) <= STEPS_PER_TURN
         ):
-            code, answer = self._fetched(group_id, topics, is_stable)
+            code, answer = self._fetch_group(group_id, topics, is_stable)
             if turn.is_over(sum(len(topic.partitions) for topic in answer)):
                 yield
             return code, answer
@@ -136,7 +138,7 @@ class OffsetFetchHandler:
             results: list[PartitionResult] = []
             for start in range(0, len(indexes), STEPS_PER_TURN):
                 some = Topic(name=name, partition_indexes=indexes[start : start + STEPS_PER_TURN])
-                code, found = self._fetched(group_id, [some], is_stable)
+                code, found = self._fetch_group(group_id, [some], is_stable)
                 if code:
                     return code, ()
                 results += found[0].partitions
@@ -145,7 +147,7 @@ class OffsetFetchHandler:
             whole.append(_of_topic(name, results))
         return _NONE, whole
 
-    def _fetched(
+    def _fetch_group(
         self, group_id: str, topics: Sequence[Topic] | None, is_stable: bool
     ) -> tuple[ErrorCode, Sequence[TopicResult]]:
         """The offsets of one group: those asked for, or all; or why they are not served here."""
@@ -174,9 +176,9 @@ class OffsetFetchHandler:
             for index in indexes if len(indexes) == 1 else dict.fromkeys(indexes):
                 commit = committed.get((name, index))
                 if is_stable and offsets.is_unstable((name, index)):
-                    result = _nothing(index, ErrorCode.UNSTABLE_OFFSET_COMMIT)
+                    result = _no_offset(index, ErrorCode.UNSTABLE_OFFSET_COMMIT)
                 elif commit is None:
-                    result = _nothing(index, _NONE)
+                    result = _no_offset(index, _NONE)
                 else:
                     result = _of_partition(
                         index, commit.offset, commit.leader_epoch, commit.metadata, _NONE
@@ -191,7 +193,7 @@ def refused(topics: Sequence[Topic], code: ErrorCode) -> list[TopicResult]:
     return [
         TopicResult(
             name=topic.name,
-            partitions=[_nothing(index, code) for index in topic.partition_indexes],
+            partitions=[_no_offset(index, code) for index in topic.partition_indexes],
         )
         for topic in topics
     ]
@@ -209,7 +211,7 @@ def _merged(topics: Sequence[Topic]) -> Sequence[Topic]:
     return topics if len(by_name) == len(topics) else list(by_name.values())
 
 
-def _nothing(index: int, code: ErrorCode) -> PartitionResult:
+def _no_offset(index: int, code: ErrorCode) -> PartitionResult:
     return _of_partition(index, -1, -1, "", code)
 
 

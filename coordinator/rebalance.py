@@ -83,11 +83,11 @@ class Rebalancer:
     def create_group(self, group_id: str) -> Group:
         """Make a group that does not exist, on an offsets partition that is owned here."""
         group = Group(group_id, self._registry.term_of(group_id), since_ms=self._now_ms())
-        self.watch(group)
+        self.prepare_timers(group)
         self._registry.add(group)
         return group
 
-    def watch(self, group: Group) -> None:
+    def prepare_timers(self, group: Group) -> None:
         """Give a group and its members their timers, not yet running."""
         group.join_timer = Deadline(partial(self._join_expired, group))
         group.sync_timer = Deadline(partial(self._sync_expired, group))
@@ -346,7 +346,7 @@ class Rebalancer:
         leading = due.pop(generation.leader, None)
 
         def respond_to(member: Member) -> None:
-            listed.append(rebalance_responses.listed(member, protocol))
+            listed.append(rebalance_responses.member_entry(member, protocol))
             waiting = due.pop(member.member_id, None)
             if waiting is not None:
                 self._answered(group, member)
@@ -379,15 +379,15 @@ class Rebalancer:
         generation, protocol = group.generation, group.protocol
         gathered: list[list[str] | None] = []
 
-        def look(member: Member) -> None:
+        def gather(member: Member) -> None:
             gathered.append(subscribed_topics(member.metadata(protocol)))
 
-        def note() -> None:
+        def publish() -> None:
             known = [topics for topics in gathered if topics is not None]
             if group.generation == generation and len(known) == len(gathered):
                 group.subscribed = frozenset(chain.from_iterable(known))
 
-        self._scheduler.run(list(group.members.values()), look, note)
+        self._scheduler.run(list(group.members.values()), gather, publish)
 
     # -- the wait for assignments --------------------------------------------------------------
 

@@ -82,10 +82,10 @@ def rejoined(
 
 def member_list(group: Group) -> list[join_group.Member]:
     """All members, as the leader needs them to assign partitions."""
-    return [listed(member, group.protocol) for member in group.members.values()]
+    return [member_entry(member, group.protocol) for member in group.members.values()]
 
 
-def listed(member: Member, protocol: str | None) -> join_group.Member:
+def member_entry(member: Member, protocol: str | None) -> join_group.Member:
     """One member, with what it says of itself."""
     return join_group.Member(
         member_id=member.member_id,

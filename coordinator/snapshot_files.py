@@ -55,7 +55,7 @@ class _Stale(Exception):  # noqa: N818 - what it is, not an error
     """An increment of a whole snapshot that is not there any more."""
 
 
-def doubt(replica: Replica, header: SnapshotHeader | IncrementHeader) -> str | None:
+def distrust_reason(replica: Replica, header: SnapshotHeader | IncrementHeader) -> str | None:
     """Why a file is not to be used with the log as it is now; None when it may be."""
     start, _, end = replica.bounds()
     offset = header.offset
@@ -72,8 +72,10 @@ def doubt(replica: Replica, header: SnapshotHeader | IncrementHeader) -> str | N
 
 def saved(replica: Replica) -> Saved:
     """What is there and may be believed, by its headers. What is no good is deleted."""
-    whole = _header(replica, SNAPSHOT, _believed)
-    return Saved(whole, _header(replica, INCREMENT, partial(_believed_increment, whole=whole)))
+    whole = _header(replica, SNAPSHOT, _trusted_header)
+    return Saved(
+        whole, _header(replica, INCREMENT, partial(_trusted_increment_header, whole=whole))
+    )
 
 
 def restored(replica: Replica) -> Generator[None, None, tuple[Replay, int] | None]:
@@ -81,14 +83,14 @@ def restored(replica: Replica) -> Generator[None, None, tuple[Replay, int] | Non
 
     Yields often. A file that is no good is deleted, and the log is read from where the other ends.
     """
-    whole = yield from _read(replica, SNAPSHOT, _believed, Restoring)
+    whole = yield from _read(replica, SNAPSHOT, _trusted_header, Restoring)
     header, restoring = whole or (None, Restoring())
-    believed = partial(_believed_increment, whole=header)
+    trusted = partial(_trusted_increment_header, whole=header)
     applying = Applying(restoring.replay)
-    since = yield from _read(replica, INCREMENT, believed, lambda: applying)
+    since = yield from _read(replica, INCREMENT, trusted, lambda: applying)
     if since is None and applying.is_touched:
         return None  # what was put in is not taken out again
-    if header is not None and doubt(replica, header) is not None:
+    if header is not None and distrust_reason(replica, header) is not None:
         return None  # the log was cut while the other file was read
     if since is not None:
         return restoring.replay, since[0].offset
@@ -99,8 +101,8 @@ def latest_before(
     replica: Replica, whole: SnapshotHeader | None
 ) -> Generator[None, None, tuple[IncrementHeader, Gathering] | None]:
     """The increment there is, to be gone on with; None without one. Yields often."""
-    believed = partial(_believed_increment, whole=whole)
-    return (yield from _read(replica, INCREMENT, believed, Gathering))
+    trusted = partial(_trusted_increment_header, whole=whole)
+    return (yield from _read(replica, INCREMENT, trusted, Gathering))
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +138,7 @@ async def write(replica: Replica, captured: Captured) -> bool:
 
     What it replaces is deleted.
     """
-    if doubt(replica, captured.header) is not None:
+    if distrust_reason(replica, captured.header) is not None:
         return False
     await replica.write_snapshot(captured.make, captured.name)
     known = saved(replica)  # deletes it when the log was cut while it was written
@@ -156,14 +158,12 @@ def drop_above(replica: Replica, offset: int) -> None:
 # -- one file ----------------------------------------------------------------------------------
 
 
-def _header(
-    replica: Replica, name: str, believed: Callable[[Replica, SnapshotFile], H]
-) -> H | None:
+def _header(replica: Replica, name: str, trusted: Callable[[Replica, SnapshotFile], H]) -> H | None:
     file = replica.snapshot(name)
     if file is None:
         return None
     try:
-        return believed(replica, file)
+        return trusted(replica, file)
     except _Stale:
         replica.drop_snapshot(name)
     except (CorruptRecords, Refused) as problem:
@@ -176,14 +176,14 @@ def _header(
 def _read(
     replica: Replica,
     name: str,
-    believed: Callable[[Replica, SnapshotFile], H],
+    trusted: Callable[[Replica, SnapshotFile], H],
     reader: Callable[[], B],
 ) -> Generator[None, None, tuple[H, B] | None]:
     file = replica.snapshot(name)
     if file is None:
         return None
     try:
-        header = believed(replica, file)
+        header = trusted(replica, file)
         start = file.size - header.body_bytes
         yield from _check(file, start, header.body_crc)
         body, position = reader(), start
@@ -192,7 +192,7 @@ def _read(
             position += len(piece)
         if body.crc != header.body_crc or not body.is_between_frames:
             raise CorruptRecords("the checksum of its body")
-        _judge(replica, header)  # the log may have been cut while the file was read
+        _check_against_log(replica, header)  # the log may have been cut while the file was read
     except _Stale:
         replica.drop_snapshot(name)
         return None
@@ -215,15 +215,15 @@ def _check(file: SnapshotFile, position: int, expected: int) -> Generator[None, 
         raise CorruptRecords("the checksum of its body")
 
 
-def _believed(replica: Replica, file: SnapshotFile) -> SnapshotHeader:
+def _trusted_header(replica: Replica, file: SnapshotFile) -> SnapshotHeader:
     header = SnapshotHeader.parse(file.read(0, snapshot.HEADER_BYTES))
     if file.size != snapshot.HEADER_BYTES + header.body_bytes:
         raise CorruptRecords(f"{file.size} bytes")
-    _judge(replica, header)
+    _check_against_log(replica, header)
     return header
 
 
-def _believed_increment(
+def _trusted_increment_header(
     replica: Replica, file: SnapshotFile, *, whole: SnapshotHeader | None
 ) -> IncrementHeader:
     """Raises _Stale for one that is sound, but goes with another whole snapshot."""
@@ -232,7 +232,7 @@ def _believed_increment(
         raise CorruptRecords(f"{file.size} bytes")
     if (header.base, header.base_crc) != base_of(replica, whole):
         raise _Stale
-    _judge(replica, header)
+    _check_against_log(replica, header)
     return header
 
 
@@ -243,8 +243,8 @@ def base_of(replica: Replica, whole: SnapshotHeader | None) -> tuple[int, int]:
     return whole.offset, whole.body_crc
 
 
-def _judge(replica: Replica, header: SnapshotHeader | IncrementHeader) -> None:
-    reason = doubt(replica, header)
+def _check_against_log(replica: Replica, header: SnapshotHeader | IncrementHeader) -> None:
+    reason = distrust_reason(replica, header)
     if reason is not None:
         raise CorruptRecords(reason)
 

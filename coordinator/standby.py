@@ -139,7 +139,7 @@ class Standbys:
         """Followed, but their log could not be folded: no state until the next change of role."""
         self._not_before: dict[int, float] = {}
         """By partition: the loop's time before which no file is written again."""
-        self._unfit: dict[int, int] = {}
+        self._not_incremental: dict[int, int] = {}
         """By partition: the base since which no increment can be written."""
         self.tail_min = TAIL_MIN
         self.tail_max = TAIL_MAX
@@ -305,7 +305,11 @@ class Standbys:
             return _SnapshotKind.WHOLE
         base = _base(known, start)
         is_long = mark - ends >= max(self.tail_max, ends - base)
-        return _SnapshotKind.INCREMENT if is_long and self._unfit.get(partition) != base else None
+        return (
+            _SnapshotKind.INCREMENT
+            if is_long and self._not_incremental.get(partition) != base
+            else None
+        )
 
     async def save(self, within_s: float = STOP_S) -> None:
         """At a stop in order: snapshots where a next start would have much to read.
@@ -410,12 +414,12 @@ class Standbys:
     async def _increment(self, partition: int, replica: Replica) -> Captured | None:
         """What came since the whole snapshot; None where only a whole one will do."""
         base = _base(saved(replica), replica.bounds()[0])
-        if self._unfit.get(partition) == base:
+        if self._not_incremental.get(partition) == base:
             return None
         try:
             return await self._in_slices(partition, replica, capture_increment(replica))
         except NotIncremental:
-            self._unfit[partition] = base
+            self._not_incremental[partition] = base
             return None
 
     async def _write(self, partition: int, replica: Replica, captured: Captured) -> None:

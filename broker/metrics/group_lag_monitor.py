@@ -128,7 +128,7 @@ class GroupLagMonitor:
             if self._clock() >= until:
                 await asyncio.sleep(0)
                 until = self._clock() + SLICE_S
-        self._windows.keep(
+        self._windows.retain(
             {
                 (lag.seen.group_id, topic_partition)
                 for lag in lags
@@ -206,9 +206,9 @@ class GroupLagMonitor:
             key = (seen.group_id, topic_partition)
             lag = lag_of(commit.offset, start, end)
             step = CommitSample(commit.offset, commit.committed_ms, lag.records)
-            self._windows.saw(key, commit.record_offset, step)
+            self._windows.add_sample(key, commit.record_offset, step)
             verdict = evaluate(
-                self._windows.steps(key),
+                self._windows.samples(key),
                 end=end,
                 earlier_ends=earlier[topic_partition],
                 log_start=start,

@@ -215,7 +215,7 @@ class CoordinatorHarness:
     def record(self) -> None:
         """Have the audit topic take what is noted, which answers wait for."""
         trail = self.coordinator.audit_trail
-        if trail._noted > trail.written and not (self.audit.is_away or self.audit.takes_s):
+        if trail._accepted > trail.written and not (self.audit.is_away or self.audit.takes_s):
             self.turn(100)
 
     def hand_in(self, api: str, request: Any, version: int, *, caller: Any = CALLER) -> Asked:

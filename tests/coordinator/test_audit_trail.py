@@ -364,10 +364,10 @@ def test_of_few_groups_is_remembered_that_a_connection_commits_from_outside(
 ) -> None:
     caller, trail = replace(CALLER), harness.coordinator.audit_trail
     for number in range(100):
-        assert not trail._commits_again(caller, f"g{number}")
+        assert not trail._is_repeated_commit(caller, f"g{number}")
         assert len(caller.outside) <= audit_trail.OUTSIDE_GROUPS_MAX
-    assert trail._commits_again(caller, "g99")
-    assert not trail._commits_again(caller, "g1")
+    assert trail._is_repeated_commit(caller, "g99")
+    assert not trail._is_repeated_commit(caller, "g1")
 
 
 def test_when_the_audit_topic_is_known_to_be_away_all_are_answered(
@@ -437,7 +437,7 @@ def test_who_was_answered_is_forgotten_while_the_record_waits(harness: Coordinat
     assert asked.is_answered
     del asked
     assert known() is None
-    assert harness.coordinator.audit_trail._noted > harness.coordinator.audit_trail.written
+    assert harness.coordinator.audit_trail._accepted > harness.coordinator.audit_trail.written
 
 
 def test_an_answer_that_fails_does_not_end_the_trail(
@@ -528,7 +528,7 @@ def test_a_coordinator_without_an_audit_log_records_nothing(harness: Coordinator
     trail = audit_trail.AuditTrail(
         None, harness.coordinator.config, harness.loop, harness.loop.wall_ms, random.Random(1)
     )
-    assert not trail.is_kept
+    assert not trail.is_enabled
     emptied(harness, 5)
     assert not trail.is_by_hand(TOOL, harness.group(), "", -1)
 

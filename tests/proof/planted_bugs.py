@@ -215,7 +215,7 @@ PLANTED_BUGS: Final = (
         "none-while-loading",
         "A coordinator that still loads a partition answers -1 for its groups, not 14.",
         "commits",
-        "coordinator.offset_fetch:OffsetFetchHandler._fetched",
+        "coordinator.offset_fetch:OffsetFetchHandler._fetch_group",
         _nothing_while_loading,
     ),
     _one(

@@ -128,16 +128,16 @@ def _judged(world: World, seen: list[tuple], end_ms: int, window_ms: int) -> Sai
     offset = None
     for _, _, partition, offset, at, number, _ in seen:
         if offset is None:
-            windows.keep([])
+            windows.retain([])
         else:
             lag = lag_of(offset, 0, world.end_at(partition, at)).records
-            windows.saw(partition, number, CommitSample(offset, at, lag))
+            windows.add_sample(partition, number, CommitSample(offset, at, lag))
     if offset is None:
         return None
     end, start = world.end_at(partition, end_ms), world.edges[partition][2]
     earlier = world.end_at(partition, end_ms - BURROW.commits * END_EVERY_MS)
     verdict = evaluate(
-        windows.steps(partition), end=end, now_ms=end_ms, earlier_ends=[earlier], log_start=start
+        windows.samples(partition), end=end, now_ms=end_ms, earlier_ends=[earlier], log_start=start
     )
     unread = world.unread_ms(partition, max(offset, start), end)
     return Said(
