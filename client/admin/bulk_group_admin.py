@@ -35,7 +35,7 @@ _GROUPS_SINCE: Final = 8
 _AT_REST: Final = ("Empty", "Dead")
 
 
-class GroupState(NamedTuple):
+class GroupStatus(NamedTuple):
     """What a coordinator says of a group."""
 
     state: str
@@ -61,7 +61,7 @@ class BulkGroupAdmin:
         missing = [group for group in groups if group not in found]
         return {**found, **await _each(missing, self._admin.committed_offsets)}
 
-    async def states(self, groups: Collection[str]) -> dict[str, GroupState | KafkaError]:
+    async def states(self, groups: Collection[str]) -> dict[str, GroupStatus | KafkaError]:
         """State and number of members of each; a group that does not exist is Dead."""
         found = await self._in_packs(groups, self._described)
         missing = [group for group in groups if group not in found]
@@ -137,18 +137,18 @@ class BulkGroupAdmin:
             if not group.error_code and not any(_codes(group.topics))
         }
 
-    async def _described(self, node: int, groups: list[str]) -> Mapping[str, GroupState]:
+    async def _described(self, node: int, groups: list[str]) -> Mapping[str, GroupStatus]:
         request = describe_groups.DescribeGroupsRequest(groups=groups)
         answer = await self._cluster.ask(node, request)
         return {
-            group.group_id: GroupState(group.group_state, len(group.members))
+            group.group_id: GroupStatus(group.group_state, len(group.members))
             for group in answer.groups
             if not group.error_code
         }
 
-    async def _state(self, group: str) -> GroupState:
+    async def _state(self, group: str) -> GroupStatus:
         described = await self._admin.describe_group(group)
-        return GroupState(described.state, len(described.members))
+        return GroupStatus(described.state, len(described.members))
 
 
 def _packs(groups: Iterable[str]) -> Iterable[list[str]]:

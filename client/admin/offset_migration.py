@@ -18,7 +18,7 @@ OTHER: Final = {ZOOKEEPER: KAFKA, KAFKA: ZOOKEEPER}
 FORMAT: Final = "barnabas-migration-1"
 
 
-class OffsetKey(NamedTuple):
+class StoredOffsetKey(NamedTuple):
     """Where a classic group keeps an offset."""
 
     group: str

@@ -19,9 +19,16 @@ from barnabas.client.zookeeper.interface import NoNode, ZooKeeper, read_if_any
 from barnabas.protocol.zookeeper import znodes
 
 from .admin import Admin
-from .bulk_group_admin import BulkGroupAdmin, Codes, GroupState, Offsets
+from .bulk_group_admin import BulkGroupAdmin, Codes, GroupStatus, Offsets
 from .descriptions import Committed
-from .offset_migration import KAFKA, OffsetKey, StoredOffsets, classic_activity, joined, number_in
+from .offset_migration import (
+    KAFKA,
+    StoredOffsetKey,
+    StoredOffsets,
+    classic_activity,
+    joined,
+    number_in,
+)
 
 log = logging.getLogger(__name__)
 
@@ -86,7 +93,7 @@ class BothStores:
         """What the coordinators hold of these groups."""
         return await self._many.committed(groups)
 
-    async def znodes(self, keys: Iterable[OffsetKey]) -> dict[OffsetKey, Znode]:
+    async def znodes(self, keys: Iterable[StoredOffsetKey]) -> dict[StoredOffsetKey, Znode]:
         """What ZooKeeper holds there; spots without a znode are left out."""
         keys = list(keys)
         found = await asyncio.gather(*map(self._read, keys))
@@ -113,7 +120,9 @@ class BothStores:
         """Delete commits at the coordinators; a code for each offset."""
         return await self._many.forget(topic_partitions)
 
-    async def write_znode(self, key: OffsetKey, offset: int | None, held: Znode | None) -> None:
+    async def write_znode(
+        self, key: StoredOffsetKey, offset: int | None, held: Znode | None
+    ) -> None:
         """Write, make or remove a znode, unless somebody wrote it since it was read as ``held``.
 
         Raises ZooKeeperError; BadVersion, NoNode and NodeExists say that somebody did.
@@ -143,12 +152,14 @@ class BothStores:
                 if code:
                     raise KafkaError(code, f"offset of {topic}-{partition} was not stored")
             return
-        held = await self.znodes(OffsetKey(group, topic_partition) for topic_partition in offsets)
+        held = await self.znodes(
+            StoredOffsetKey(group, topic_partition) for topic_partition in offsets
+        )
         writes = (
             self.write_znode(
-                OffsetKey(group, topic_partition),
+                StoredOffsetKey(group, topic_partition),
                 offset,
-                held.get(OffsetKey(group, topic_partition)),
+                held.get(StoredOffsetKey(group, topic_partition)),
             )
             for topic_partition, offset in offsets.items()
         )
@@ -160,7 +171,7 @@ class BothStores:
         """Keep nothing about these in memory."""
         self._many.release(groups)
 
-    async def _offset_keys(self, groups: Iterable[str]) -> list[OffsetKey]:
+    async def _offset_keys(self, groups: Iterable[str]) -> list[StoredOffsetKey]:
         """Every place in ZooKeeper where these groups keep an offset."""
         names = list(groups)
         roots = [f"{znodes.CONSUMERS}/{group}/offsets" for group in names]
@@ -172,7 +183,7 @@ class BothStores:
         ]
         numbers = await asyncio.gather(*(self._children(f"{r}/{topic}") for _, r, topic in pairs))
         return [
-            OffsetKey(group, TopicPartition(topic, int(name)))
+            StoredOffsetKey(group, TopicPartition(topic, int(name)))
             for (group, _, topic), found in zip(pairs, numbers, strict=True)
             for name in found
             if name.isdigit()  # Kafka 0.7 wrote broker-partition, which nobody can map
@@ -190,7 +201,7 @@ class BothStores:
             owned = dict(zip(topics, owners, strict=True))
         return classic_activity(ids, owned)
 
-    async def _read(self, key: OffsetKey) -> Znode | None:
+    async def _read(self, key: StoredOffsetKey) -> Znode | None:
         async with self._slots:
             found = await read_if_any(self._zookeeper, _path(key))
         if found is None:
@@ -209,11 +220,11 @@ class BothStores:
                 return ()
 
 
-def _path(key: OffsetKey) -> str:
+def _path(key: StoredOffsetKey) -> str:
     return znodes.consumer_offset_path(
         key.group, key.topic_partition.topic, key.topic_partition.partition
     )
 
 
-def _activity_of(state: GroupState | KafkaError) -> str | KafkaError | None:
+def _activity_of(state: GroupStatus | KafkaError) -> str | KafkaError | None:
     return state if isinstance(state, KafkaError) else state.activity()

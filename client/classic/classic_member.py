@@ -21,16 +21,16 @@ from barnabas.protocol.zookeeper import znodes
 from barnabas.protocol.zookeeper.znodes import ConsumerRegistration
 
 from .classic_config import ClassicConfig
-from .fetcher_manager import FetcherManager
+from .fetcher_manager import ConsumerFetcherManager
 from .group_view import GroupView, view_group
 from .kafka_stream import KafkaStream, StreamPosition
 from .offset_stores import Failures, OffsetStore
 from .partition_assignment import STRATEGIES, Owners
-from .partition_ownership import AlreadyRegistered, ClaimRefused, PartitionOwnership
+from .partition_ownership import ClaimRefused, ConsumerAlreadyRegistered, PartitionOwnership
 
 log = logging.getLogger(__name__)
 
-_PASSING: Final = (AlreadyRegistered, ClaimRefused, KafkaError, ValueError, ZooKeeperError)
+_PASSING: Final = (ConsumerAlreadyRegistered, ClaimRefused, KafkaError, ValueError, ZooKeeperError)
 """What makes one attempt fail, and not the next one perhaps."""
 
 
@@ -70,7 +70,7 @@ class ClassicMember:
         registration: ConsumerRegistration,
         find_stream: StreamFinder,
         store: OffsetStore,
-        fetchers: FetcherManager,
+        fetchers: ConsumerFetcherManager,
         listener: ClassicListener,
     ) -> None:
         self.problem: str | None = None

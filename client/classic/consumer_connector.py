@@ -27,11 +27,11 @@ from barnabas.protocol.zookeeper.znodes import ConsumerRegistration
 
 from .classic_config import ClassicConfig
 from .classic_member import ClassicListener, ClassicMember, ConsumerRebalanceFailed, StreamFinder
-from .fetcher_manager import FetcherManager
+from .fetcher_manager import ConsumerFetcherManager
 from .group_view import STATIC, live_brokers
 from .kafka_stream import KafkaStream
 from .offset_manager import OffsetManager
-from .offset_stores import DualCommitOffsets, KafkaOffsets, OffsetStore, ZooKeeperOffsets
+from .offset_stores import DualCommitStore, KafkaOffsetStore, OffsetStore, ZooKeeperOffsetStore
 from .topic_filter import TopicFilter
 
 log = logging.getLogger(__name__)
@@ -63,9 +63,9 @@ class ConsumerConnector:
         self._streams: list[KafkaStream] = []
         self._member: ClassicMember | None = None
         self._store: OffsetStore | None = None
-        self._stores: dict[str, ZooKeeperOffsets | KafkaOffsets] = {}
+        self._stores: dict[str, ZooKeeperOffsetStore | KafkaOffsetStore] = {}
         self._random = random or Random()  # noqa: S311 - spreads retries, keeps no secret
-        self._fetchers = FetcherManager(config, self._random)
+        self._fetchers = ConsumerFetcherManager(config, self._random)
         self._tasks = BackgroundTasks(self._fail)
         self._is_shut_down = False
 
@@ -212,11 +212,11 @@ class ConsumerConnector:
             names += {"zookeeper", "kafka"} - {config.offsets_storage}
         for name in names:
             if name == "zookeeper":
-                self._stores[name] = ZooKeeperOffsets(session, config.group_id)
+                self._stores[name] = ZooKeeperOffsetStore(session, config.group_id)
             else:
-                self._stores[name] = KafkaOffsets(self._offset_manager(session))
+                self._stores[name] = KafkaOffsetStore(self._offset_manager(session))
         first, *others = self._stores.values()
-        return DualCommitOffsets(first, others[0]) if others else first
+        return DualCommitStore(first, others[0]) if others else first
 
     def _offset_manager(self, session: ZooKeeper) -> OffsetManager:
         reads = WatchedReads(session, lambda: None)

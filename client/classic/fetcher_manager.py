@@ -26,7 +26,7 @@ log = logging.getLogger(__name__)
 _TIMES = {"earliest": EARLIEST, "latest": LATEST}
 
 
-class FetcherManager:
+class ConsumerFetcherManager:
     """Reads from the brokers that ZooKeeper names; begins with the first partition."""
 
     def __init__(self, config: ClassicConfig, random: Random) -> None:

@@ -55,7 +55,7 @@ class OffsetStore(Protocol):
         """End the connections that are its own."""
 
 
-class ZooKeeperOffsets:
+class ZooKeeperOffsetStore:
     """Decimal text in ``/consumers/G/offsets/T/P``; the last writer wins."""
 
     def __init__(self, zookeeper: ZooKeeper, group: str) -> None:
@@ -138,7 +138,7 @@ class ZooKeeperOffsets:
             await self._zookeeper.set(path, data)
 
 
-class KafkaOffsets:
+class KafkaOffsetStore:
     """The offset manager of the group, as the member of no generation.
 
     Every offset is committed again each time: what a group without members has not committed for
@@ -209,7 +209,7 @@ class KafkaOffsets:
         await self._manager.close()
 
 
-class DualCommitOffsets:
+class DualCommitStore:
     """Two stores: written one after the other, read as the larger of what they hold.
 
     What the first did not store is not written to the second, so the second is never ahead.

@@ -28,7 +28,7 @@ log = logging.getLogger(__name__)
 _TRIES: Final = 5
 
 
-class AlreadyRegistered(Exception):  # noqa: N818 - says what is wrong
+class ConsumerAlreadyRegistered(Exception):  # noqa: N818 - says what is wrong
     """Another consumer, alive, has our id in the group."""
 
 
@@ -78,7 +78,7 @@ class PartitionOwnership:
         session = self._zookeeper.session_id
         holder = await self._take(path, registration.to_json())
         if holder is not None:
-            raise AlreadyRegistered(f"{path} belongs to the session 0x{holder[1]:x}")
+            raise ConsumerAlreadyRegistered(f"{path} belongs to the session 0x{holder[1]:x}")
         self._registered_in = session
 
     async def claim(self, owners: Mapping[TopicPartition, str]) -> None:

@@ -33,7 +33,7 @@ _IDS: Final = frozenset(
 )
 
 
-class PartitionFetchState:
+class TopicPartitionState:
     """One partition that is read; times are of the loop's clock, in seconds."""
 
     __slots__ = (
@@ -193,7 +193,7 @@ class PartitionFetchState:
 
 
 def fetch_request(
-    chosen: Sequence[PartitionFetchState],
+    chosen: Sequence[TopicPartitionState],
     config: FetchConfig,
     epoch_of: Callable[[TopicPartition], int],
     wait_ms: int,

@@ -27,7 +27,7 @@ from barnabas.protocol.messages import fetch
 
 from .consumed_records import Chunk
 from .fetch_config import FetchConfig
-from .fetch_state import PartitionFetchState, fetch_request
+from .fetch_state import TopicPartitionState, fetch_request
 from .list_offsets import EARLIEST, LATEST, ask_leaders
 
 log = logging.getLogger(__name__)
@@ -48,7 +48,7 @@ class Fetcher:
     def __init__(self, cluster: Cluster, config: FetchConfig | None = None) -> None:
         self.config = config or FetchConfig()
         self._cluster = cluster
-        self._states: dict[TopicPartition, PartitionFetchState] = {}
+        self._states: dict[TopicPartition, TopicPartitionState] = {}
         self._ready: dict[TopicPartition, None] = {}
         self._failed: dict[TopicPartition, None] = {}
         self._serving: dict[int, asyncio.Task[None]] = {}
@@ -85,7 +85,7 @@ class Fetcher:
             state = self._states.get(topic_partition)
             if state is None:
                 bytes_max = self.config.partition_max_bytes
-                self._states[topic_partition] = PartitionFetchState(
+                self._states[topic_partition] = TopicPartitionState(
                     topic_partition, offset, bytes_max
                 )
             else:
@@ -240,7 +240,7 @@ class Fetcher:
                 async with asyncio.timeout(_LEADERS_AGE_S):
                     await self._needs_routing.wait()
 
-    def _stop(self, state: PartitionFetchState, error: KafkaError) -> None:
+    def _stop(self, state: TopicPartitionState, error: KafkaError) -> None:
         state.stop(error)
         self._failed[state.topic_partition] = None
         self._arrived.notify()
@@ -348,7 +348,7 @@ class Fetcher:
             else:
                 await self._changed.wait()
 
-    def _led_by(self, leader: int) -> list[PartitionFetchState]:
+    def _led_by(self, leader: int) -> list[TopicPartitionState]:
         leaders = self._cluster.topology.leaders
         return [
             state
@@ -357,7 +357,7 @@ class Fetcher:
         ]
 
     async def _fetch(
-        self, leader: int, chosen: Sequence[PartitionFetchState], channel: str, wait_ms: int
+        self, leader: int, chosen: Sequence[TopicPartitionState], channel: str, wait_ms: int
     ) -> None:
         seek_ids = {state.topic_partition: state.seek_id for state in chosen}
         for state in chosen:
@@ -405,7 +405,7 @@ class Fetcher:
                 if partition.records:  # the next answer begins with those that had nothing in this
                     self._states[topic_partition] = self._states.pop(topic_partition)
 
-    def _retry(self, state: PartitionFetchState, remedy: Remedy) -> None:
+    def _retry(self, state: TopicPartitionState, remedy: Remedy) -> None:
         if remedy is not Remedy.WAIT:
             self._needs_routing.set()
         if remedy is Remedy.GIVE_UP:
@@ -417,7 +417,7 @@ class Fetcher:
 
     def _not_sought_since(
         self, seek_ids: Mapping[TopicPartition, int]
-    ) -> list[PartitionFetchState]:
+    ) -> list[TopicPartitionState]:
         """Those that nobody sought or removed since the request was sent."""
         states = (self._states.get(topic_partition) for topic_partition in seek_ids)
         return [

@@ -20,7 +20,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import IntegerType, LongType, StringType, StructType
 
-from barnabas.client.admin.bulk_group_admin import Codes, GroupState, Offsets
+from barnabas.client.admin.bulk_group_admin import Codes, GroupStatus, Offsets
 from barnabas.client.admin.descriptions import Committed
 from barnabas.client.cluster import TopicPartition
 from barnabas.client.errors import KafkaError
@@ -225,12 +225,12 @@ class _Look:
         ]
 
     def _rows(
-        self, group: str, state: GroupState | KafkaError, committed: Offsets | KafkaError
+        self, group: str, state: GroupStatus | KafkaError, committed: Offsets | KafkaError
     ) -> list[Row]:
         for failure in (state, committed):
             if isinstance(failure, KafkaError):
                 return [_row(group, applied="skipped", error=why(failure))]
-        assert isinstance(state, GroupState), "told above"
+        assert isinstance(state, GroupStatus), "told above"
         assert not isinstance(committed, KafkaError), "told above"
         activity = state.activity()
         if activity is not None or not committed:

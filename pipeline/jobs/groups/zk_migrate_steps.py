@@ -19,7 +19,13 @@ from pyspark.sql.types import IntegerType, LongType, StringType, StructType
 
 from barnabas.client.admin.bulk_group_admin import Codes
 from barnabas.client.admin.descriptions import Committed
-from barnabas.client.admin.offset_migration import KAFKA, OTHER, ZOOKEEPER, OffsetKey, StoredOffsets
+from barnabas.client.admin.offset_migration import (
+    KAFKA,
+    OTHER,
+    ZOOKEEPER,
+    StoredOffsetKey,
+    StoredOffsets,
+)
 from barnabas.client.admin.offset_migration_stores import BothStores, Znode
 from barnabas.client.cluster import TopicPartition
 from barnabas.client.errors import KafkaError
@@ -240,7 +246,7 @@ class Writing:
 class _Now:
     """What both stores hold of the offsets of some rows."""
 
-    znodes: Mapping[OffsetKey, Znode]
+    znodes: Mapping[StoredOffsetKey, Znode]
     committed: Mapping[str, Mapping[TopicPartition, Committed] | KafkaError]
 
     @classmethod
@@ -288,8 +294,8 @@ def _store(row: Row) -> str:
     return _STORES[row["action"]]
 
 
-def _offset_key(row: Row) -> OffsetKey:
-    return OffsetKey(row["group"], _topic_partition(row))
+def _offset_key(row: Row) -> StoredOffsetKey:
+    return StoredOffsetKey(row["group"], _topic_partition(row))
 
 
 def _topic_partition(row: Row) -> TopicPartition:

@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from barnabas.client.admin.admin import Admin
-from barnabas.client.admin.bulk_group_admin import BulkGroupAdmin, GroupState
+from barnabas.client.admin.bulk_group_admin import BulkGroupAdmin, GroupStatus
 from barnabas.client.admin.descriptions import Committed
 from barnabas.client.client_config import ClientConfig
 from barnabas.client.errors import KafkaError
@@ -137,7 +137,7 @@ async def test_hundreds_of_groups_are_found_and_read_with_a_request_for_two_hund
     wanted = {group: {T: Committed(offset=at)} for at, group in enumerate(GROUPS)}
     assert await many.commit(wanted) == {group: {T: ErrorCode.NONE} for group in GROUPS}
     assert await many.committed(GROUPS) == wanted
-    assert await many.states(GROUPS) == dict.fromkeys(GROUPS, GroupState("Dead", 0))
+    assert await many.states(GROUPS) == dict.fromkeys(GROUPS, GroupStatus("Dead", 0))
     assert scripted_groups.asked == {"find": 1, "commit": 450, "fetch": 3, "describe": 3}
     many.release(GROUPS)
     assert len(await many.committed(GROUPS[:2])) == 2
@@ -174,11 +174,11 @@ async def test_what_is_refused_for_one_group_is_reported_for_that_group(
     failure = found.pop(GROUPS[1])
     assert isinstance(failure, KafkaError)
     assert failure.code is ErrorCode.GROUP_AUTHORIZATION_FAILED
-    assert found == dict.fromkeys((GROUPS[0], GROUPS[2]), GroupState("Dead", 0))
+    assert found == dict.fromkeys((GROUPS[0], GROUPS[2]), GroupStatus("Dead", 0))
 
 
 def test_only_a_group_without_members_is_at_rest() -> None:
-    assert GroupState("Empty", 0).activity() is None
-    assert GroupState("Dead", 0).activity() is None
-    assert GroupState("Stable", 1).activity() == "Stable with 1 member"
-    assert GroupState("PreparingRebalance", 2).activity() == "PreparingRebalance with 2 members"
+    assert GroupStatus("Empty", 0).activity() is None
+    assert GroupStatus("Dead", 0).activity() is None
+    assert GroupStatus("Stable", 1).activity() == "Stable with 1 member"
+    assert GroupStatus("PreparingRebalance", 2).activity() == "PreparingRebalance with 2 members"

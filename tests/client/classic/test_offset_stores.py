@@ -14,7 +14,11 @@ from typing import Any
 import pytest
 
 from barnabas.client.classic.offset_manager import OffsetManager
-from barnabas.client.classic.offset_stores import DualCommitOffsets, KafkaOffsets, ZooKeeperOffsets
+from barnabas.client.classic.offset_stores import (
+    DualCommitStore,
+    KafkaOffsetStore,
+    ZooKeeperOffsetStore,
+)
 from barnabas.client.client_config import ClientConfig
 from barnabas.client.errors import KafkaError
 from barnabas.client.topology import TopicPartition
@@ -107,8 +111,8 @@ async def managers() -> AsyncIterator[OffsetManagers]:
 
 
 @pytest.fixture
-async def kafka(managers: OffsetManagers) -> AsyncIterator[KafkaOffsets]:
-    store = KafkaOffsets(OffsetManager("g", managers.addresses, CONFIG))
+async def kafka(managers: OffsetManagers) -> AsyncIterator[KafkaOffsetStore]:
+    store = KafkaOffsetStore(OffsetManager("g", managers.addresses, CONFIG))
     yield store
     await store.close()
 
@@ -124,16 +128,16 @@ async def text(session: SimZooKeeper, topic_partition: TopicPartition) -> bytes 
 
 
 async def test_an_offset_in_zookeeper_is_decimal_text(session: SimZooKeeper) -> None:
-    store = ZooKeeperOffsets(session, "g")
+    store = ZooKeeperOffsetStore(session, "g")
     assert await store.commit({A: 17, B: 2**40}) == {}
     assert await text(session, A) == b"17"
-    assert await ZooKeeperOffsets(session, "g").fetch([A, B]) == {A: 17, B: 2**40}
+    assert await ZooKeeperOffsetStore(session, "g").fetch([A, B]) == {A: 17, B: 2**40}
 
 
 async def test_an_offset_that_stands_there_already_is_not_written_again(
     session: SimZooKeeper,
 ) -> None:
-    store = ZooKeeperOffsets(session, "g")
+    store = ZooKeeperOffsetStore(session, "g")
     for offsets in ({A: 17, B: 1}, {A: 17, B: 2}, {A: 17, B: 2}):
         await store.commit(offsets)
     assert store.writes == 3
@@ -141,7 +145,7 @@ async def test_an_offset_that_stands_there_already_is_not_written_again(
 
 async def test_a_text_that_is_no_number_is_no_offset(session: SimZooKeeper) -> None:
     await session.create("/consumers/g/offsets/t/0", b"many", parents=True)
-    store = ZooKeeperOffsets(session, "g")
+    store = ZooKeeperOffsetStore(session, "g")
     assert await store.fetch([A]) == {}
     assert await store.commit({A: 3}) == {}
     assert await text(session, A) == b"3"
@@ -150,7 +154,7 @@ async def test_a_text_that_is_no_number_is_no_offset(session: SimZooKeeper) -> N
 async def test_a_write_whose_answer_was_lost_is_reported_and_made_again(
     session: SimZooKeeper,
 ) -> None:
-    store = ZooKeeperOffsets(session, "g")
+    store = ZooKeeperOffsetStore(session, "g")
     await store.commit({A: 1})
     session.lose_next_answer()
     with pytest.raises(Exception, match="answer lost"):
@@ -161,7 +165,7 @@ async def test_a_write_whose_answer_was_lost_is_reported_and_made_again(
 
 @pytest.mark.parametrize("code", [14, 15, 16])
 async def test_a_commit_is_made_again_after_each_code_that_passes(
-    kafka: KafkaOffsets, managers: OffsetManagers, code: int
+    kafka: KafkaOffsetStore, managers: OffsetManagers, code: int
 ) -> None:
     managers.codes = [code, code]
     assert await kafka.commit({A: 5}, retry_for_ms=5_000) == {}
@@ -170,7 +174,7 @@ async def test_a_commit_is_made_again_after_each_code_that_passes(
 
 
 async def test_a_commit_by_the_timer_is_tried_once(
-    kafka: KafkaOffsets, managers: OffsetManagers
+    kafka: KafkaOffsetStore, managers: OffsetManagers
 ) -> None:
     managers.codes = [14]
     with pytest.raises(KafkaError, match="COORDINATOR_LOAD_IN_PROGRESS"):
@@ -179,7 +183,7 @@ async def test_a_commit_by_the_timer_is_tried_once(
 
 
 async def test_the_offset_manager_is_found_again_when_it_moves(
-    kafka: KafkaOffsets, managers: OffsetManagers
+    kafka: KafkaOffsetStore, managers: OffsetManagers
 ) -> None:
     await kafka.commit({A: 5}, retry_for_ms=5_000)
     managers.coordinator = 1
@@ -189,7 +193,7 @@ async def test_the_offset_manager_is_found_again_when_it_moves(
 
 
 async def test_reading_waits_until_the_offset_manager_has_loaded(
-    kafka: KafkaOffsets, managers: OffsetManagers
+    kafka: KafkaOffsetStore, managers: OffsetManagers
 ) -> None:
     managers.offsets = {A: 9}
     managers.codes = [14, 16, 15, 14]
@@ -197,7 +201,7 @@ async def test_reading_waits_until_the_offset_manager_has_loaded(
 
 
 async def test_an_offset_that_is_refused_for_itself_stops_no_other(
-    kafka: KafkaOffsets, managers: OffsetManagers
+    kafka: KafkaOffsetStore, managers: OffsetManagers
 ) -> None:
     managers.refused = {A: ErrorCode.OFFSET_METADATA_TOO_LARGE}
     failures = await kafka.commit({A: 1, B: 2}, retry_for_ms=5_000)
@@ -207,7 +211,7 @@ async def test_an_offset_that_is_refused_for_itself_stops_no_other(
 
 
 async def test_a_channel_outlives_all_the_brokers_it_began_with(
-    kafka: KafkaOffsets, managers: OffsetManagers
+    kafka: KafkaOffsetStore, managers: OffsetManagers
 ) -> None:
     await kafka.commit({A: 1}, retry_for_ms=5_000)
     async with scripted_broker({}) as other:
@@ -227,7 +231,7 @@ async def test_a_broker_that_is_silent_does_not_keep_us_from_the_others(
     silent = managers.brokers[0]
     silent.answers = dict.fromkeys(silent.answers, lambda request, version: None)
     config = ClientConfig(retry_backoff_ms=1, retry_backoff_ms_max=2, request_timeout_ms=100)
-    store = KafkaOffsets(OffsetManager("g", managers.addresses, config, Random(1)))
+    store = KafkaOffsetStore(OffsetManager("g", managers.addresses, config, Random(1)))
     for offset in range(5):
         assert await store.commit({A: offset}, retry_for_ms=30_000) == {}
         await store.close()  # and look for a broker anew
@@ -236,12 +240,12 @@ async def test_a_broker_that_is_silent_does_not_keep_us_from_the_others(
 
 
 async def test_reading_both_takes_the_larger_and_levels_them(
-    session: SimZooKeeper, kafka: KafkaOffsets, managers: OffsetManagers
+    session: SimZooKeeper, kafka: KafkaOffsetStore, managers: OffsetManagers
 ) -> None:
-    zookeeper = ZooKeeperOffsets(session, "g")
+    zookeeper = ZooKeeperOffsetStore(session, "g")
     await zookeeper.commit({A: 100, B: 7})
     managers.offsets = {A: 90, B: 70}
-    both = DualCommitOffsets(kafka, zookeeper)
+    both = DualCommitStore(kafka, zookeeper)
     assert await both.fetch([A, B]) == {A: 100, B: 70}
     assert managers.offsets == {A: 100, B: 70}
     assert [await text(session, topic_partition) for topic_partition in (A, B)] == [b"100", b"70"]
@@ -251,20 +255,20 @@ async def test_reading_both_takes_the_larger_and_levels_them(
 
 
 async def test_what_the_first_store_refuses_is_not_written_to_the_second(
-    session: SimZooKeeper, kafka: KafkaOffsets, managers: OffsetManagers
+    session: SimZooKeeper, kafka: KafkaOffsetStore, managers: OffsetManagers
 ) -> None:
     managers.refused = {A: ErrorCode.TOPIC_AUTHORIZATION_FAILED}
-    both = DualCommitOffsets(kafka, ZooKeeperOffsets(session, "g"))
+    both = DualCommitStore(kafka, ZooKeeperOffsetStore(session, "g"))
     failures = await both.commit({A: 5, B: 6})
     assert failures == {A: ErrorCode.TOPIC_AUTHORIZATION_FAILED}
     assert [await text(session, topic_partition) for topic_partition in (A, B)] == [None, b"6"]
 
 
 async def test_a_commit_that_found_no_offset_manager_writes_nothing(
-    session: SimZooKeeper, kafka: KafkaOffsets, managers: OffsetManagers
+    session: SimZooKeeper, kafka: KafkaOffsetStore, managers: OffsetManagers
 ) -> None:
     managers.codes = [15]
-    both = DualCommitOffsets(kafka, ZooKeeperOffsets(session, "g"))
+    both = DualCommitStore(kafka, ZooKeeperOffsetStore(session, "g"))
     with pytest.raises(KafkaError, match="COORDINATOR_NOT_AVAILABLE"):
         await both.commit({A: 5})
     assert await text(session, A) is None

@@ -11,8 +11,8 @@ import pytest
 
 from barnabas.client.classic.group_view import GroupView, view_group
 from barnabas.client.classic.partition_ownership import (
-    AlreadyRegistered,
     ClaimRefused,
+    ConsumerAlreadyRegistered,
     PartitionOwnership,
 )
 from barnabas.client.topology import TopicPartition
@@ -74,7 +74,7 @@ async def test_a_second_consumer_of_one_id_is_refused(ensemble: SimEnsemble) -> 
     _, first = a_member(ensemble, "g_one")
     _, second = a_member(ensemble, "g_one")
     await first.register(REGISTRATION)
-    with pytest.raises(AlreadyRegistered):
+    with pytest.raises(ConsumerAlreadyRegistered):
         await second.register(ConsumerRegistration(subscription={"t": 1}, timestamp=18))
 
 

@@ -23,7 +23,7 @@ from barnabas.client.admin.offset_migration import (
     moved,
     number_in,
 )
-from barnabas.client.classic.offset_stores import ZooKeeperOffsets
+from barnabas.client.classic.offset_stores import ZooKeeperOffsetStore
 from barnabas.client.topology import TopicPartition
 from barnabas.client.zookeeper.interface import ZooKeeper
 from barnabas.client.zookeeper.kazoo_session import connect
@@ -152,7 +152,7 @@ class Town:
 
     async def keep(self, group: str, *offsets: int) -> None:
         topic_partitions = [TopicPartition(self.topic, number) for number in range(len(offsets))]
-        store = ZooKeeperOffsets(self.zookeeper, group)
+        store = ZooKeeperOffsetStore(self.zookeeper, group)
         await store.commit(dict(zip(topic_partitions, offsets, strict=True)))
 
     async def commit(self, group: str, *offsets: int) -> None:
@@ -171,7 +171,7 @@ class Town:
 
     async def in_zookeeper(self, group: str) -> list[int]:
         topic_partitions = [TopicPartition(self.topic, number) for number in range(3)]
-        found = await ZooKeeperOffsets(self.zookeeper, group).fetch(topic_partitions)
+        found = await ZooKeeperOffsetStore(self.zookeeper, group).fetch(topic_partitions)
         return [found[topic_partition] for topic_partition in sorted(found)]
 
 
