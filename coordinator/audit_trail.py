@@ -1,13 +1,17 @@
-"""The trail of changed offsets: noted as they are served, written to the audit topic behind that.
+"""The audit trail: who changed which committed offset, recorded in the topic `__barnabas_audit`.
 
-Source: docs/spec/coordinator.md §3.8. Recorded is what administrators do (commits without a
-generation to a group that has had members, everything that our tools do, OffsetDelete,
-DeleteGroups); with ``offsets.history.enable`` every commit. Who changes something by hand is
-answered when the record is written, so that no kill of the coordinator loses one that was
-acknowledged; while the topic cannot be written, after :data:`HELD_S` or at once. Nobody else waits,
-nor does a connection that goes on committing from outside: that is a consumer without membership.
-What waits to be written is bounded, what does not fit is counted as lost, and writing takes a fifth
-of the node's time at most.
+Source: docs/spec/coordinator.md §3.8.
+
+- *What is recorded*: what administrators do. That is OffsetDelete, DeleteGroups, everything that
+  our tools do, and commits without a generation to a group that has had members. With
+  ``offsets.history.enable`` every commit is.
+- *Who waits*: only who changes something by hand. The response is held until the record is written,
+  so that no kill of the coordinator loses a change that was acknowledged. While the topic cannot be
+  written the response is sent after :data:`HELD_S`, or at once.
+- *Who does not*: everybody else, and a connection that goes on committing from outside the group.
+  That is a consumer without membership, and would be held at each commit.
+- *Bounds*: what waits to be written is bounded in bytes; what does not fit is counted as lost. The
+  writer rests four times as long as it works, so that it takes a fifth of the node's time at most.
 """
 
 from __future__ import annotations
@@ -77,7 +81,10 @@ class StagedCommit(Protocol):
 
 
 class HeldResponse:
-    """An answer that is given when all that it tells is recorded; the handler's reply."""
+    """A response that is sent when everything is recorded that it acknowledges.
+
+    It stands in the place of ``respond``: the handler calls it with the response.
+    """
 
     __slots__ = ("_answer", "_has_answer", "_is_closed", "_respond", "_timer", "_waiting")
 
@@ -90,21 +97,21 @@ class HeldResponse:
         self._timer: asyncio.TimerHandle | None = None
 
     def __call__(self, answer: Any) -> None:
-        """The answer, to be kept back."""
+        """Keep the response back."""
         self._answer = answer
         self._has_answer = True
 
     @property
     def is_waiting(self) -> bool:
-        """Whether some of what was noted is not recorded."""
+        """Whether some of its changes are not recorded yet."""
         return self._waiting > 0
 
     def add_record(self) -> None:
-        """A change is going to be recorded that the answer tells."""
+        """One more change has to be recorded first."""
         self._waiting += 1
 
     def record_written(self) -> bool:
-        """One of these is; whether that was the last one."""
+        """One of them is recorded; True when that was the last one, and the response is sent."""
         self._waiting -= 1
         if not self._is_closed or self._waiting:
             return False
@@ -112,14 +119,17 @@ class HeldResponse:
         return True
 
     def close(self, timer: asyncio.TimerHandle | None) -> None:
-        """Nothing more will be noted; ``timer`` ends the wait, without one it is over."""
+        """No more changes are coming; ``timer`` bounds the wait, without one it is over."""
         self._is_closed = True
         self._timer = timer
         if timer is None:
             self.release()
 
     def release(self) -> None:
-        """Answer now, and only once; whoever asked is forgotten, however long a record waits."""
+        """Send the response, once.
+
+        The caller is forgotten: a record may wait for minutes and must not keep its connection.
+        """
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -134,7 +144,7 @@ class HeldResponse:
 
 
 class _Removal:
-    """Deleted offsets of one group that are not noted yet."""
+    """Deleted offsets of one group that are not in the queue yet."""
 
     __slots__ = ("action", "caller", "change", "done", "group_id", "held", "removed", "time_ms")
 
@@ -289,9 +299,9 @@ class AuditTrail:
         removed: Removed,
         held: HeldResponse,
     ) -> None:
-        """These offsets of a group are gone, by OffsetDelete or DeleteGroups.
+        """Record that these offsets of a group were deleted, by OffsetDelete or DeleteGroups.
 
-        Of a request that names very many some are noted later: the answer waits for those, too.
+        Of a request that names very many some are queued later; its response waits for those, too.
         """
         if not (self.is_enabled and removed):
             return
@@ -308,7 +318,7 @@ class AuditTrail:
             self._enqueue_removals()
 
     def _enqueue_removals(self) -> None:
-        """Note some of what was deleted, the oldest first, while there is room."""
+        """Queue some of what was deleted, the oldest first, while there is room."""
         left = REMOVED_AT_ONCE
         while self._removals and left:
             removal = self._removals[0]
@@ -326,7 +336,7 @@ class AuditTrail:
                 self._record_written(removal.held)
 
     def respond_when_recorded(self, held: HeldResponse) -> None:
-        """Everything is noted that an answer tells: give it when that is recorded."""
+        """Send a held response as soon as all its changes are recorded."""
         if held.is_waiting and not self.is_behind:
             self._answers[held] = self.written
             held.close(self._loop.call_later(HELD_S, self._hold_expired, held))
@@ -334,7 +344,11 @@ class AuditTrail:
             held.close(None)
 
     def _hold_expired(self, held: HeldResponse) -> None:
-        """Answer; all others, too, unless records are written and there are only very many."""
+        """Send a response that waited too long.
+
+        If nothing was written meanwhile the topic is out of order, and nobody is held any longer;
+        else there are only very many records before this one.
+        """
         written = self._answers.pop(held)
         held.release()
         if not self.is_behind and (self._queue.has_refused or written == self.written):

@@ -1,9 +1,10 @@
-"""Long work on groups, done a slice in each turn of the loop.
+"""Cooperative scheduling of long work: some of it in each turn of the loop.
 
-A group may have 100,000 members, who all are to be answered when its rebalance ends: at once that
-took the loop seconds. What must change together changes together; responses, sessions and removals
-follow in slices. Up to one slice is done within the call, so small groups know nothing of this.
-Requests that name very many groups or members are served in the same way.
+A group may have 100,000 members that are all answered when its rebalance ends. Done at once that
+took the loop seconds, in which no heartbeat was served and no beacon sent. State that must change
+together still changes in one turn; responses, sessions and removals follow in further turns. The
+first :data:`ITEMS_PER_TURN` are done within the call, so that small groups are served at once.
+Requests that name very many groups, members or partitions are served in the same way.
 """
 
 from __future__ import annotations

@@ -45,7 +45,7 @@ any other for "ask again" until its patience is over."""
 
 
 ANSWER_WAIT_S: Final = 1.0
-"""How long a question without an answer waits for one."""
+"""How long a request waits for a coordinator to be elected."""
 
 
 CHARACTERS_PER_STEP: Final = 500
@@ -54,6 +54,8 @@ CHARACTERS_PER_STEP: Final = 500
 
 @dataclass(slots=True, eq=False)
 class _Lookup:
+    """A FindCoordinator request, until it is answered."""
+
     keys: Sequence[str]
     key_type: int
     version: int

@@ -46,7 +46,7 @@ CLASSIC = "classic"
 
 
 class _OnDeleted(Protocol):
-    """Told of each deleted group when its tombstones are decided."""
+    """Is called for each deleted group when its tombstones are committed or have failed."""
 
     def __call__(self, group_id: str, removed: Removed, *, is_written: bool) -> None:
         """``removed`` it served; ``is_written`` when any tombstone may be in the log."""
@@ -58,7 +58,7 @@ class _Listing(NamedTuple):
     members: list[describing.Member]
     member: Member
     protocol: str | None
-    """None when no metadata is to be told."""
+    """None when its metadata is not described."""
     assignment: bytes
 
 

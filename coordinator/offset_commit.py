@@ -62,6 +62,7 @@ _of_partition: Final = factory(PartitionResult, "partition_index", "error_code")
 
 
 def _answer_of_one(name: str, index: int, code: ErrorCode) -> OffsetCommitResponse:
+    """The response to a request of one partition."""
     return _of_topics([_of_topic(name, [_of_partition(index, code)])])
 
 
@@ -110,11 +111,16 @@ class _SinglePartitionCommit:
 
 
 class _MultiPartitionCommit:
-    """A request of several partitions on its way through the log."""
+    """A request of several partitions on its way through the log.
+
+    The response is made while the request is checked, with the codes of what was refused. Only the
+    results of what was written are kept beside it, to give them a code if the append fails.
+    """
 
     __slots__ = ("commits", "group", "respond", "response")
 
     group: Group
+    """Set when the request is written: one that is refused as a whole makes no group."""
 
     def __init__(self, response: OffsetCommitResponse, respond: Respond) -> None:
         self.response = response
@@ -243,7 +249,10 @@ class OffsetCommitHandler:
     def _is_too_much(
         self, request: OffsetCommitRequest, group: Group | None, entries: list[Entry]
     ) -> bool:
-        """Whether no batch can hold them: making it would take a second, only to be refused."""
+        """Whether no batch can hold them: making it would take a second, only to be refused.
+
+        Only asked of requests in turns. Shorter ones find out by the append, at little cost.
+        """
         term = self._registry.term_of(request.group_id) if group is None else group.term
         size = sum(len(key) + len(value or b"") for key, value in entries)
         return size > self._journal.plain_bytes_max(term)
@@ -257,12 +266,17 @@ class OffsetCommitHandler:
         caller: Caller,
         respond: Respond,
     ) -> None:
+        """Commit one partition, without the lists that several need.
+
+        Most requests are of this kind, and the lists would cost as much as the commit.
+        """
         name, asked = topic.name, topic.partitions[0]
         index = asked.partition_index
         code = self._partition_problem(asked, self._partition_count(name) or 0, problem)
         if code:
             respond(_answer_of_one(name, index, code))
             return
+        # Only now: a request that is refused as a whole must not leave an empty group behind.
         if group is None:
             group = self._rebalancer.create_group(request.group_id)
         commit = _commit_of(asked, self._now_ms(), request.retention_time_ms)
@@ -270,6 +284,7 @@ class OffsetCommitHandler:
         # Staged before it is written: until the append completes the partition is unstable, which
         # a fetch with require_stable is told (88), and expiration leaves it alone.
         group.offsets.stage(partition, commit)
+        # A commit is a sign of life, as a heartbeat is (sessions.py).
         if request.member_id:
             self._renew_session(group, request.member_id)
         entry = _entry_of(request.group_id, name, index, commit)
@@ -293,6 +308,7 @@ class OffsetCommitHandler:
         caller: Caller,
         respond: Respond,
     ) -> None:
+        """Commit several partitions: those that are in order, whatever is wrong with the others."""
         staged = _MultiPartitionCommit(_of_topics(()), respond)
         entries = self._validate(request, problem, staged)
         if entries:

@@ -1,4 +1,4 @@
-"""Offsets that go, and the group that goes with the last of them.
+"""Removes offsets from a group, and the group with the last of them.
 
 Source: docs/spec/coordinator.md §2.4 and §4; GroupCoordinator.cleanupGroupMetadata (3.9): whether
 they expired, were deleted by hand or went with their topic, an empty group without offsets is no

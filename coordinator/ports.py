@@ -34,7 +34,7 @@ class Caller:
     """The peer's address as text, without Kafka's leading slash."""
     principal: str = "User:ANONYMOUS"
     tool: ToolWord | None = field(init=False)
-    """What a tool of ours says about what it is going to do."""
+    """Change id and reason, where the client is a tool of ours."""
     outside: dict[str, float] = field(init=False, compare=False, repr=False, default_factory=dict)
     """Groups that this connection committed to from outside of them, and when (audit_trail.py)."""
 
@@ -88,12 +88,12 @@ class OffsetsLog(Protocol):
 
 
 class FollowerListener(Protocol):
-    """Who is told what a follower does to its log."""
+    """Is called with what a follower does to its log."""
 
     def appended(self, before: int, data: bytes) -> None:
         """``data``, whole batches, was appended where the log ended ``before``.
 
-        Told without data when only the high watermark may have moved.
+        Called without data when only the high watermark may have moved.
         """
 
     def cut(self, offset: int) -> None:

@@ -39,7 +39,7 @@ def group_tombstone(group: Group) -> list[Entry]:
 
 
 class TombstoneWrite:
-    """Writes tombstones and tells, once, when the last of them is decided."""
+    """Writes tombstones; calls ``done`` once, when the last of them is committed or has failed."""
 
     __slots__ = ("_done", "_outstanding", "_worst", "may_be_written")
 
@@ -71,4 +71,4 @@ class TombstoneWrite:
 
 
 def _ignore(_code: ErrorCode) -> None:
-    """Who was told already."""
+    """``done`` was called already."""
