@@ -152,6 +152,7 @@ class LogCleaner:
             self._checkpoints.load()
             self._is_loaded = True
         await self._checkpoints.save()
+        # The log with the greatest dirty share first: it gives back most for what a pass reads.
         best, ratio = None, -1.0
         logs = [
             partition_log
@@ -202,11 +203,14 @@ class LogCleaner:
     # One pass
 
     async def _clean(self, partition_log: Log, found: LogToClean, worker: CompactionWorker) -> bool:
+        assert partition_log not in self._passes, "two passes would write the same files"
         current = self._passes[partition_log] = _Pass(partition_log, worker, found.end)
         partition_log.is_being_cleaned = True
         before_truncation = _on_truncation(current)
         partition_log.before_truncation.append(before_truncation)
         try:
+            # A power cut must find what is compacted below the recovery point: above it, recovery
+            # takes the holes that compaction leaves for lost data, and cuts there.
             await self._make_durable(partition_log, found.end)
             if not current.may_continue:
                 raise PassStopped
@@ -290,6 +294,7 @@ class LogCleaner:
         partition_log = current.log
         bases = set(run.old)
         old = [one for one in partition_log.segments.view.segments if one.base_offset in bases]
+        # Retention or a truncation took one of them: its successor would bring the records back.
         if len(old) != len(bases):
             current.is_aborted = True
         current.swap = swap = SegmentSwap(self._files, partition_log, old, run.new)

@@ -1,6 +1,13 @@
 """One pass of compaction over the closed segments of a log: learn the newest offset of each key,
 then copy what is still wanted.
 
+    pass 1  | clean: s0 s1 | dirty: s2 s3 | active |      key -> last offset, of s2 and s3 only
+    pass 2  s0 s1 | s2 | s3  ->  one output for each group that fits a segment: n0, n2, n3
+            a record stays when the map has no greater offset for its key
+
+The clean head is read again in pass 2: a key that was written anew makes its old value there go. A
+map that is full ends pass 1 inside of a segment, and what it does not cover stays as it is.
+
 A generator, so that whoever runs it decides when the next step is taken: a worker process as fast
 as its throttle allows, the simulation between other events.
 Source: docs/spec/log.md §5.3 to §5.7; §9 pitfalls P8, P19 to P25 and P36.
@@ -100,11 +107,15 @@ class _Pass:
                 continue
             for entry in self._entries(source):
                 keys = live_keys(entry, transactions, self._job.first_dirty)
+                # Full: the batch before is the last one covered. Going back to the segment's start
+                # instead never ends for a segment that is larger than the map (KAFKA-3587).
                 if not self._map.add(keys):
                     return
                 if entry.last_offset >= self._job.first_dirty:
                     self._map.latest = entry.last_offset
                 yield Worked(len(entry.data))
+            # Up to the next segment's base, not the last record: else a hole at the end stays dirty
+            # for ever.
             self._map.latest = source.end - 1
 
     # Pass 2
@@ -121,9 +132,13 @@ class _Pass:
                 self._size_of(source, ".timeindex"),
             )
             total = (used[0] + sizes[0], used[1] + sizes[1], used[2] + sizes[2])
+            # Group by what the output might need at most; compaction only drops records, but
+            # another compression may make a batch larger: `_put` splits then (docs/spec/log.md §9
+            # P20).
             if group and (
                 total[0] > job.segment_bytes
                 or max(total[1:]) > job.segment_index_bytes
+                # Index entries have 31 bits above the base (KAFKA-6264).
                 or (source.size and source.end - 1 - group[0].base_offset > OFFSETS_MAX)
                 or len(group) >= _GROUP_SEGMENTS_MAX
             ):
@@ -155,6 +170,7 @@ class _Pass:
             outputs[-1].finish()
             for output in outputs:
                 output.date(modified_ms)
+            # Durable before anybody hears of it: the swap renames these files over the only copy.
             self._files.sync_directory(self._job.directory)
         except BaseException:
             for output in outputs:

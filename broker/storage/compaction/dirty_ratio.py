@@ -51,6 +51,7 @@ def log_to_clean(log: Log, first_dirty: int, stable_offset: int, now_ms: int) ->
     """
     view, config = log.segments.view, log.config
     closed = view.segments[:-1]
+    # Never the active segment: it grows, and its indexes are in memory.
     limit = min(stable_offset, view.bases[-1])
     if config.min_compaction_lag_ms:
         young = now_ms - config.min_compaction_lag_ms
@@ -60,8 +61,13 @@ def log_to_clean(log: Log, first_dirty: int, stable_offset: int, now_ms: int) ->
                 break
     count = max(0, view.floor(limit))
     end = view.bases[count]
+    # Nothing, not an error: a checkpoint at or above what may be cleaned made cleaners die
+    # (docs/spec/log.md §9 P22).
     if first_dirty >= end:
         return LogToClean((), first_dirty, first_dirty, 0, 0, is_overdue=False)
+    # Above it a transaction may still abort, or a leader be lost with the records: dropping their
+    # predecessors could leave a key without any value.
+    assert end <= stable_offset, f"{log}: would compact {end}, stable is {stable_offset}"
     first = next(index for index in range(count) if view.upper(index, end) > first_dirty)
     dirty = view.segments[first:count]
     dirty_bytes = sum(segment.size for segment in dirty)

@@ -2,6 +2,11 @@
 
 A flush writes, in this order: producer snapshots, leader epochs, the segments above the recovery
 point with their indexes, new names in the directory. Only then the recovery point moves.
+
+    start ........ recovery point ............ end
+    | a start trusts it | verified batch by batch |
+
+The point may lag behind the truth, which costs time; it must never lead, which costs data.
 Source: docs/spec/log.md §3.1; §9 pitfalls P2 to P5, P13 and P15.
 """
 
@@ -116,6 +121,8 @@ class Flusher:
         async with self.flush_lock:
             if self._is_abandoned:
                 return  # closed or deleted while this flush waited for its turn
+            # Taken before anything is written: what is appended while the thread works is not in it
+            # (docs/spec/log.md §9 P13).
             upto, generation, version = end(), self._generation, self._epochs.version
             first, self.before_first = self.before_first, []
             snapshots = self._snapshots.unsynced()
@@ -124,12 +131,15 @@ class Flusher:
                     [*first, *self._small_files(version, snapshots)], list(segments())
                 )
             except StorageError:
+                # Not durable after all, and asked of the next flush: a name that nobody fsyncs is a
+                # log that a power cut takes.
                 self.before_first[:0] = first
                 self._snapshots.add_unsynced(snapshots)
                 raise
             self._saved_epochs = max(self._saved_epochs, version)
             self.flushed_at = asyncio.get_running_loop().time()
             if generation == self._generation and upto > self.recovery_point:
+                assert upto <= end(), "the recovery point would lead the log"
                 self._rise(upto)
 
     async def _write(self, work: list[Work], segments: list[Segment]) -> None:
@@ -143,6 +153,8 @@ class Flusher:
             for segment, _ in states:
                 segment.release()
             raise
+        # One fsync of the directory for all new names of a flush. Without it a power cut keeps the
+        # bytes and loses the name (KAFKA-3968); one with each file stalled nodes with thousands.
         if any(segment.is_new for segment in segments):
             names = partial(self._files.sync_directory, self._directory)
             work.append(partial(self._unless_abandoned, names))

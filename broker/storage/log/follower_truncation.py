@@ -38,6 +38,8 @@ def may_truncate_to(log: Log, offset: int) -> bool:
 def truncate_to(log: Log, offset: int) -> None:
     """Drop ``offset`` and all after it, with the whole batch that holds it."""
     if offset >= log.end_offset:
+        # Nothing to cut; but an epoch that begins at the end would be compared again and again
+        # (KAFKA-7415).
         log.epochs.truncate_from_end(log.end_offset)
         return
     for callback in tuple(log.before_truncation):
@@ -48,12 +50,17 @@ def truncate_to(log: Log, offset: int) -> None:
         return
     _, end_offset = log.segments.find_cut(offset)
     assert log.listed_recovery_point <= end_offset, f"{log}: a start would trust what is cut"
+    # First of all: a flush under way must not raise the point again over what is cut now.
     log.flusher.lower(end_offset)
     gone, renamed = log.segments.truncate(offset)
+    # Epochs and snapshots fall after the bytes: a kill between them leaves too much, which a start
+    # takes away; too little could not be told from what was never there.
     log.start_offset = min(log.start_offset, end_offset)
     log.epochs.truncate_from_end(end_offset)
     renamed += log.snapshots.remove_above(end_offset)
     log.replaced(end_offset, gone, renamed)
+    # What the dropped batches said of their producers is not to be taken back one by one: the
+    # newest snapshot that is left, and the batches behind it, say what is true now.
     log.producers = at_once(
         replay_producers(
             log.segments.view.segments, log.snapshots, log.start_offset, log.end_offset

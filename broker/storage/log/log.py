@@ -3,6 +3,13 @@
     start_offset ... recovery_point ... end_offset    below the middle one no power cut takes any
     start_offset ... high watermark ... end_offset    below it consumers see; replication's word
 
+Its directory, ``<topic>-<partition>``:
+
+    00000000000000000000.log  .index  .timeindex              a closed segment
+    00000000000000004711.log  .index  .timeindex  .txnindex   the active one: only it grows
+    00000000000000004711.snapshot                             producer state up to 4711
+    leader-epoch-checkpoint   partition.metadata              which leader wrote what; the topic id
+
 One idea, though long: every method keeps the same few bounds in step, and cutting them apart had
 made each of them public. Not here are the list of segments (segments.py), how batches are found
 (log_reader.py), what makes them durable (flushing.py) and what a follower drops
@@ -61,9 +68,10 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 _NEVER: Final = 2 * FOREVER
+"""Above every timestamp: an empty segment is not rolled by time."""
 _ALWAYS: Final = -2
 """Below every timestamp: each append must look at the clock."""
-_PLACE: Final = struct.Struct(">qii")
+_OFFSET_SIZE_EPOCH: Final = struct.Struct(">qii")
 """Base offset, batch length, leader epoch: what a leader writes into the first 16 bytes."""
 
 
@@ -218,6 +226,8 @@ class Log:
         45, 47, 48, 52 about the producer, 56 when the disk will not have it; nothing was written
         then. What may be acknowledged is bounded by :attr:`durable_offset`.
         """
+        # After a write that failed nobody knows what the file holds: an append behind it would be
+        # taken for a torn tail by recovery, and be cut off with what was acknowledged.
         if self._refusal is not None:
             raise Refused(ErrorCode.KAFKA_STORAGE_ERROR, self._refusal)
         fields = HEADER.unpack_from(batch)
@@ -229,6 +239,7 @@ class Log:
         max_timestamp = fields[8]
         segment = self._active
         position = segment.size
+        # Four comparisons that are nearly always false; the rule itself is in `_must_roll`.
         if (
             position + size > self._segment_bytes
             or max_timestamp > self._roll_timestamp
@@ -237,17 +248,25 @@ class Log:
         ) and self._must_roll(size, last_offset, max_timestamp):
             self.roll()
             segment, position = self._active, 0
+        # Checked after the roll, whose snapshot must not know of this batch, and before the write,
+        # which cannot be taken back (docs/spec/log.md §7.2).
         if fields[9] >= 0:
             sent = self._check_producer(fields, batch, is_client=is_client)
             if sent is not None:
                 return self._appended_before(sent, fields[5])
+        # An epoch is known before its first batch can be read: a follower that asks where it ended
+        # must not be told of an older one (KIP-101).
         if leader_epoch != self.epochs.latest:
             self._begin_epoch(leader_epoch, base_offset)
-        _PLACE.pack_into(batch, 0, base_offset, size - ENVELOPE_BYTES, leader_epoch)
+        # The checksum begins at byte 21: these fields are the leader's to write. In place, so that
+        # a batch goes from the request to the file without a copy.
+        _OFFSET_SIZE_EPOCH.pack_into(batch, 0, base_offset, size - ENVELOPE_BYTES, leader_epoch)
         try:
             segment.append(batch, last_offset, max_timestamp)
         except StorageError as error:
             self.disk_failed(error)
+        # At once: were the end not moved when something below fails, the next batch would get the
+        # same offsets (KAFKA-7866).
         end = self.end_offset = last_offset + 1
         if fields[9] >= 0:
             self._note_producer(header_at(batch), batch)
@@ -293,9 +312,14 @@ class Log:
         data = memoryview(batches)
         for position, size in iterate(data):
             entry = header_at(data, position, position)
+            # The leader's disk or the network may have flipped a bit since the producer's checksum
+            # was looked at: copied, it would be damage on every replica.
             if not crc_is_valid(data, position, size):
                 raise Refused(ErrorCode.CORRUPT_MESSAGE, f"checksum at offset {entry.base_offset}")
             if entry.base_offset < self.end_offset:
+                # A follower that begins at the leader's log start may be given the batch that only
+                # ends behind it: DeleteRecords leaves a start inside a batch (KAFKA-6975). Anything
+                # else below the end would be a second history.
                 start = self.start_offset
                 is_empty = self.end_offset == start and not self.size
                 if not (is_empty and entry.base_offset < start <= entry.last_offset):
@@ -315,6 +339,8 @@ class Log:
         if self._refusal is not None:
             raise Refused(ErrorCode.KAFKA_STORAGE_ERROR, self._refusal)
         if self._must_roll(entry.size, entry.last_offset, entry.max_timestamp):
+            # Compaction on the leader leaves holes; over a wide one the new segment begins at the
+            # batch itself, or its offset would not fit 31 bits above the base.
             is_far = entry.last_offset - self.end_offset > OFFSETS_MAX
             self.roll(entry.base_offset if is_far else self.end_offset)
         try:
@@ -322,6 +348,7 @@ class Log:
         except StorageError as error:
             self.disk_failed(error)
         self.end_offset = entry.last_offset + 1
+        # A follower learns epochs from the batches: elected, it answers for them (KIP-101).
         if entry.leader_epoch > self.epochs.latest:
             self.epochs.assign(entry.leader_epoch, entry.base_offset)
         if entry.producer_id >= 0:
@@ -346,8 +373,10 @@ class Log:
         self._active = active
         active.indexes.configure(config)
         limit = config.segment_ms
+        # Only closed segments are compacted: rolled later, a record would wait longer (KIP-354).
         if config.is_compacted:
             limit = min(limit, config.max_compaction_lag_ms)
+        # Jitter, so that the partitions of a topic do not all roll, and fsync, in one moment.
         self._roll_ms = limit - self._random.randrange(min(config.segment_jitter_ms, limit) or 1)
         self._watch_time()
 
@@ -356,6 +385,8 @@ class Log:
         if self._active.size == 0:
             self._roll_timestamp = _NEVER
         else:
+            # By the time of records, not by the clock: a follower that catches up on old records
+            # would else make segments of a few batches each (docs/spec/log.md §9 P18).
             self._roll_timestamp = first + self._roll_ms if first >= 0 else _ALWAYS
 
     def _must_roll(self, size: int, last_offset: int, max_timestamp: int) -> bool:
@@ -363,6 +394,8 @@ class Log:
         active = self._active
         if last_offset - active.base_offset > OFFSETS_MAX:
             return True
+        # An empty segment takes any batch: rolled, its successor would have the same name
+        # (KAFKA-6388).
         if active.size == 0:
             return False
         if active.size + size > self._segment_bytes or active.indexes.is_full:
@@ -379,6 +412,8 @@ class Log:
         base_offset = self.end_offset if base_offset is None else base_offset
         old = self._active
         assert base_offset > old.base_offset, f"{self}: rolled an empty segment"
+        # The last time index entry is the greatest time of the segment: a start trusts that of
+        # closed segments without reading their batches.
         old.indexes.finish()
         self.producers.end_offset = self.end_offset
         try:
@@ -451,6 +486,7 @@ class Log:
         assert offset <= self.end_offset
         if offset > self.start_offset:
             self.start_offset = offset
+            # An epoch that ended below the start would send a follower there to compare.
             self.epochs.truncate_from_start(offset)
 
     def count_deletable(self, policy: RetentionPolicy, high_watermark: int, now_ms: int) -> int:
@@ -487,6 +523,7 @@ class Log:
                 view = self.segments.view
         if not count:
             return
+        # The start moves before the files go, or readers would be sent to what is not there.
         self.advance_start(view.bases[count])
         gone = self.segments.remove_oldest(count)
         self.flusher.skip_to(self.start_offset)
@@ -567,6 +604,8 @@ class Log:
         """
         if not self.producers.transactions:
             return high_watermark
+        # A marker above the mark may still be lost with its leader: until it is committed, its
+        # transaction counts as open (docs/spec/log.md §7.3).
         first = self.producers.transactions.first_unstable(high_watermark)
         if first is None:
             return high_watermark
@@ -680,6 +719,8 @@ class Log:
 
     def retire(self) -> None:
         """Let the files go as they are; the log must not be used any more."""
+        # Before the files go: whoever compacts or keeps a checkpoint must not take the next log of
+        # that name for this one.
         for callback in tuple(self.before_truncation):
             callback(-1)
         self._refusal = self._refusal or "the log is closed"
@@ -735,6 +776,10 @@ class Log:
         """
         if self.is_offline:
             return
+        # Three kinds of trouble. Without a descriptor nothing was written or lost. A full disk
+        # takes no bytes but keeps those it has. After anything else, a failed fsync above all, the
+        # kernel may have dropped dirty pages and a second fsync would succeed all the same: nothing
+        # on that disk can be believed (docs/spec/log.md §3.1).
         if error.is_busy:
             log.warning("had no descriptor left: %s", error)
         elif error.is_full:
@@ -761,6 +806,8 @@ class Log:
             with self._storage():
                 if self._files.size(segment.path(".log")) < segment.size:
                     raise StorageError(segment.path(".log"), "is shorter than what was written")
+                # A write that failed half-way leaves a torn batch behind the end: verified from the
+                # disk, not from what this process believes.
                 trust = Trust(kept=self.recovery_point, upper=end_offset)
                 recovered = yield from recover_segment(segment, trust)
                 if segment is not self._active or segment.cuts != cuts:

@@ -86,12 +86,15 @@ class Segments:
             # but only when no flush has ended since the last roll, which asked for one.
             self._files.sync_directory(self._directory)
             old.is_new = False
+        # Before the segment is there: a start that finds it needs no batch below it to know the
+        # producers.
         self._snapshots.take(producers, base_offset)
         segment = Segment.create(self._files, self._directory, base_offset, now_ms)
         self._publish((*self.view.segments, segment))
 
     def remove_oldest(self, count: int) -> tuple[Segment, ...]:
         """Take segments out of the list; :meth:`rename_deleted` is next."""
+        assert 0 < count < len(self.view.segments), "the active segment stays"
         gone = self.view.segments[:count]
         self._publish(self.view.segments[count:])
         return gone
@@ -123,6 +126,7 @@ class Segments:
         after = view.upper(view.segments.index(old[-1]), end_offset)
         assert after <= recovery_point, f"a flush may still write the indexes of {old}"
         assert all(old[0].base_offset <= segment.base_offset < after for segment in new)
+        # A snapshot stays with the segment that it is called after: a start removes all others.
         kept = {segment.base_offset for segment in new}
         renamed = self._snapshots.rename(
             segment.base_offset for segment in old if segment.base_offset not in kept
@@ -133,6 +137,7 @@ class Segments:
         for segment, upper in zip(new, uppers, strict=True):
             segment.rename_swapped()
             segment.indexes.configure(config)
+            # The worker wrote and fsynced the indexes; this is the look that a start would take.
             if not segment.indexes.are_sound(upper, segment.size):
                 segment.rebuild_indexes()
         segments = self.view.segments
@@ -169,6 +174,8 @@ class Segments:
         """Drop everything; one empty segment at ``offset`` remains. Returns as :meth:`truncate`."""
         old = self.view.segments
         renamed = self._snapshots.remove_above(-1)
+        # Out of the way of the new segment's files, which have the same names; the others follow
+        # when the list is whole again.
         for segment in old:
             if segment.base_offset == offset:
                 renamed += segment.rename_deleted()

@@ -101,6 +101,7 @@ class ProducerSnapshots:
         The file is not fsynced: hand :meth:`unsynced` to the next flush.
         """
         assert producers.end_offset <= offset
+        # At 0 there is nothing to know; a second one at the same offset would say the same.
         if offset == 0 or (self._offsets and self._offsets[-1] >= offset):
             return
         path = self.path(offset)
@@ -154,6 +155,8 @@ class ProducerSnapshots:
         renamed = []
         for offset in sorted(set(offsets).intersection(self._offsets)):
             path = self.path(offset)
+            # Renamed, not unlinked later under its own name: the log may have a snapshot there
+            # again by then (KAFKA-12964).
             target = path.with_name(path.name + ".deleted")
             self._forget(offset)
             if self._files.exists(path):

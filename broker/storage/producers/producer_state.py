@@ -1,7 +1,15 @@
 """What one partition knows of the producers that number their batches.
 
 A batch that was appended before is recognised by its sequence numbers and answered again; one
-that does not follow the last is refused. Source: docs/spec/log.md §7.1 to §7.3.
+that does not follow the last is refused. Of one producer id, in one partition (KIP-98):
+
+    epoch 3 | batches  10..14  15..15  16..19          at most five, the newest last
+                       @100    @105    @106             their offsets, to answer a repeated one
+    transaction_start 105                               first offset of the open one; -1 for none
+
+Leaders, followers, truncation and restarts come to this state by the same method, ``note``, from
+the batches alone: whoever is elected next refuses and answers what its predecessor would have.
+Source: docs/spec/log.md §7.1 to §7.3.
 """
 
 from __future__ import annotations
@@ -107,13 +115,19 @@ class ProducerStateManager:
         Returns the batch in the log when this one repeats it, None when it is to be appended.
         Of the coordinators' own batches only the epoch is judged. Raises Refused.
         """
+        # Unknown or forgotten: any sequence number may come, since retention may have taken its
+        # batches. A check here would make a producer fail that was idle for long (KIP-360).
         producer = self._producers.get(producer_id)
         if producer is None:
             return None
+        # Repeated ones first: the answer to a batch that was appended is where it is, whatever came
+        # behind it meanwhile. More than five under way cannot be told apart from a lost one
+        # (KAFKA-5494), hence the refusal below.
         if is_client and epoch == producer.epoch:
             for sent in producer.batches:
                 if sent.base_sequence == base_sequence and sent.last_sequence == last_sequence:
                     return sent
+        # A zombie: another life of this producer has the id now (KIP-98).
         if epoch < producer.epoch:
             raise Refused(
                 ErrorCode.INVALID_PRODUCER_EPOCH,
@@ -126,6 +140,7 @@ class ProducerStateManager:
                     ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
                     f"producer {producer_id} sent {base_sequence}, not {expected}",
                 )
+            # Inside a transaction nothing may be visible by itself.
             if producer.transaction_start != NO_TRANSACTION and not is_transactional:
                 raise Refused(
                     ErrorCode.INVALID_TXN_STATE, f"producer {producer_id} is in a transaction"
@@ -173,6 +188,7 @@ class ProducerStateManager:
         if producer is None:
             producer = self._producers[batch.producer_id] = ProducerStateEntry(batch.producer_epoch)
         if producer.epoch != batch.producer_epoch:
+            # Sequence numbers begin anew with an epoch: old ones would match by chance.
             producer.epoch = batch.producer_epoch
             producer.batches.clear()
         producer.timestamp = batch.max_timestamp
@@ -185,10 +201,11 @@ class ProducerStateManager:
         producer.coordinator_epoch = max(producer.coordinator_epoch, ending.coordinator_epoch)
         start, producer.transaction_start = producer.transaction_start, NO_TRANSACTION
         if start == NO_TRANSACTION:
-            return None
+            return None  # a coordinator repeats its marker after a failover
         self.transactions.end(producer_id, marker_offset)
         if ending.marker is Marker.COMMIT:
             return None
+        # After the end of this one: its own first offset must not count.
         stable = self.transactions.stable_after(marker_offset)
         return AbortedTransaction(producer_id, start, marker_offset, stable)
 

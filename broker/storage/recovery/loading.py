@@ -1,5 +1,13 @@
 """Loading one log from its directory, after a clean stop or a crash.
 
+    | sizes and last index entries compared | every batch verified | bad bytes: cut
+    first segment                   recovery point             first that is not whole
+
+Below the recovery point everything was fsynced, so that damage there is no torn tail: it is
+quarantined and stays (docs/decisions/0009). Above it a power cut may have left anything, and what
+follows the first bad byte was never acknowledged as durable. After a clean stop the recovery point
+is the end.
+
 Source: docs/spec/log.md §3.3 and §3.4; §9 pitfalls P1, P2, P5, P7, P12 and P14.
 """
 
@@ -138,6 +146,8 @@ class _Loading:
         bases = {base_offset_of(name) for name in names if name.endswith(".log")} - {None}
         for name in names:
             base = base_offset_of(name)
+            # An index without its log says nothing about any byte; kept, it would be taken for that
+            # of a later segment of the same base.
             if name.endswith(SUFFIXES) and base not in bases:
                 self._orphans.add(-1 if base is None else base)
                 self._files.unlink(self._directory / name)
@@ -250,6 +260,7 @@ class _Loading:
                 segment, trusted, found.next_offset, has_markers=found.has_markers
             )
             self._changed.append(segment)
+            # What follows the damage was written later, so that none of it was durable either.
             if found.reason and not self._keep_durable(segment, found):
                 # Only then the cut: what is behind it must never be found behind a clean end.
                 self._drop(segments[index + 1 :])
@@ -352,12 +363,16 @@ class _Loading:
             start_offset = 0
         if not self._segments or self._end_offset < start_offset:
             self._restart(start_offset)
+        # The files may begin above the start that is written down: it is written once a minute.
         start_offset = max(start_offset, self._segments[0].base_offset)
         end_offset = max(self._end_offset, self._segments[-1].base_offset)
+        assert start_offset <= end_offset, f"{self._directory}: {start_offset}..{end_offset}"
         if self._are_epochs_lost or self._lacks_epochs():
             await in_slices(self._rebuild_epochs())
         _truncate(self._epochs, start_offset, end_offset)
         await self._save_epochs(start_offset, end_offset)
+        # A snapshot above the end tells of batches that were cut: the next ones with those offsets
+        # would be taken for repeated ones.
         self._snapshots.keep_only((segment.base_offset for segment in self._segments), end_offset)
         producers = await in_slices(
             replay_producers(

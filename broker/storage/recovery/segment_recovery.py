@@ -1,5 +1,13 @@
 """Recovery of one segment: keep what is whole, say where the rest begins, make the indexes anew.
 
+    whole | whole | torn                 the file ends inside a batch: a crash cut a write short
+    whole | whole | 00 00 00 ...         the size grew before the data came: zeros, or an old block
+    whole | whole | older batch          an old block of this very file: only its offsets tell
+    whole | flipped bit | whole          below the recovery point: a gap, and the rest is served
+
+Whatever cannot be parsed is damage at that place, never a failure of the start; only what the disk
+itself refuses is (docs/spec/log.md §9 P11).
+
 Source: docs/spec/log.md §3.4; §9 pitfalls P10 to P12.
 """
 
@@ -150,6 +158,7 @@ class _Recovery:
         stop, reason = outcome
         if stop is Stop.OVERFLOW:
             raise OffsetOverflow(segment.path(".log"), segment.base_offset)
+        # As a roll and a close do: the next start compares this entry with the batches.
         segment.indexes.finish()
         if self._gaps:
             segment.quarantine(Gaps((*segment.gaps, *self._gaps)))
@@ -168,6 +177,8 @@ class _Recovery:
             stop, reason = yield from self._verify()
             if reason and self._is_last_misplaced():
                 return None
+            # Above what was fsynced nothing is looked for behind damage: a good batch there would
+            # leave a hole in the log, and nobody was promised it.
             if not reason or self._next_offset >= self._trust.kept:
                 return stop, reason
             found = yield from self._resume(reason)
@@ -218,6 +229,8 @@ class _Recovery:
             is_kept and entry.last_offset >= self._trust.upper
         ):
             return MISPLACED
+        # A block that the file system had left from before passes its checksum: that its offsets
+        # follow, and its epoch does not fall, is the only proof of its place (KAFKA-3047).
         if entry.base_offset < self._trust.kept or self._trust.may_skip:
             return ""
         if entry.magic == 2 and entry.base_offset > self._next_offset:

@@ -1,5 +1,14 @@
 """One segment of a log: a file of batches, with the indexes that find them.
 
+    <base>.log        | batch | batch | batch | ... |      back to back, nothing between
+    <base>.index      (offset, position)     of a batch every index.interval.bytes, for fetches
+    <base>.timeindex  (timestamp, offset)    where the greatest time grew, for ListOffsets
+    <base>.txnindex   aborted transactions   whose markers are in this segment; often no file
+
+A search goes to the greatest index entry that is not above the offset and on from header to header.
+Only the bytes of batches are the truth: every index can be made again from them, and is, when a
+search finds that it leads nowhere.
+
 Source: docs/spec/log.md §2.1, §2.2, §4.2 (use counts) and §6.2 (finding a batch).
 """
 
@@ -126,6 +135,7 @@ class Segment:
 
     def append(self, data: Data, last_offset: int, max_timestamp: int) -> None:
         """Write one batch at the end; a StorageError leaves the segment as it was."""
+        # The size moves when the bytes are in the file: a reader between the two sees neither.
         position = self.size
         (self._file or self._opened()).append(data)
         size = len(data)
@@ -162,6 +172,8 @@ class Segment:
             return self._scan(hinted, offset)
         if self._is_index_lost:
             raise IndexLost(self)
+        # Refused rather than skipped: a reader that went on behind the gap would lose records
+        # without a word.
         if gap := self.gaps.at(offset):
             raise Quarantined(gap.position, f"offset {offset} is quarantined")
         try:
@@ -188,6 +200,8 @@ class Segment:
         except CorruptEntry:
             if position == 0:
                 raise
+        # The index, not the log, is to blame when a scan from the segment's start goes well.
+        # (docs/spec/log.md §9 P2)
         log.warning("found an index that leads nowhere path=%s", self.path(".index"))
         self._index_lost()
         return self._scan(self.indexes.position_of(offset), offset)
@@ -219,6 +233,7 @@ class Segment:
             if not is_index_checked and span.base_offset > offset:
                 raise CorruptEntry(span.position, "the index points behind the offset")
             is_index_checked = True
+            # An index entry has 31 bits for it: such a batch comes from a damaged header.
             if span.last_offset - self.base_offset > OFFSETS_MAX:
                 raise CorruptEntry(span.position, f"offset {span.last_offset}")
             if span.last_offset >= offset:
@@ -326,17 +341,22 @@ class Segment:
 
     def cut(self, size: int) -> None:
         """Drop the bytes from ``size`` on; the indexes must not point there any more."""
+        assert 0 <= size <= self.size, f"{self.path('.log')}: a cut at {size} would make it longer"
+        # Hints point at bytes that may be others soon; senders of a FileSlice compare `cuts`.
         self._hints.clear()
         self.cuts += 1
         (self._file or self._opened()).truncate(size)
         self.size = size
         self.checked.cut(size)
+        # Not durable until the next fsync: no descriptor may be closed before (the kernel tells of
+        # a failed write only to those that were there).
         self._synced_bytes = -1
         self.gaps = self.gaps.below(size)
 
     def truncate(self, offset: int) -> int:
         """Drop the batches that end at ``offset`` or after; returns the offset after the rest."""
         if found := self.gaps.at(offset) or self.find_now(offset):
+            # Indexes first: an entry that points behind the end of the file is a search that fails.
             self.indexes.truncate(offset)
             self.cut(found.position)
         return self.load_tail()
