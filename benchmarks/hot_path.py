@@ -133,7 +133,7 @@ class Alone:
     def stop(self, partition: object) -> None:
         """Nothing is fetched."""
 
-    def hurry(self) -> None:
+    def wake(self) -> None:
         """Nothing is fetched."""
 
 
@@ -160,7 +160,7 @@ async def node(directory: Path, audit: str = "none") -> AsyncIterator[Node]:
     )
     await logs.load()
     replicas = ReplicaManager(
-        NODE, logs, knows=lambda topic, index: True, around=Alone(), following=Alone()
+        NODE, logs, knows=lambda topic, index: True, context=Alone(), fetchers=Alone()
     )
     cache = MetadataCache()
     cache.update(_known_topics())

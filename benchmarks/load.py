@@ -76,7 +76,7 @@ class _Following:
     def stop(self, partition: Partition) -> None:
         return None
 
-    def hurry(self) -> None:
+    def wake(self) -> None:
         return None
 
 
@@ -119,7 +119,7 @@ class Node:
         """Load the logs and take every partition."""
         await self.logs.load()
         replicas = ReplicaManager(
-            1, self.logs, knows=lambda *_: True, around=_Around(), following=_Following()
+            1, self.logs, knows=lambda *_: True, context=_Around(), fetchers=_Following()
         )
         for index in range(self.options.partitions):
             log = self.logs.create(OFFSETS_TOPIC, index, None)

@@ -40,6 +40,7 @@ from .net.listeners import Listeners
 from .net.watchdog import Watchdog
 from .replication.damaged_replicas import DamagedReplicas
 from .replication.isr import IsrManager
+from .replication.replica_fetcher import ReplicaFetcher
 from .replication.replica_fetcher_manager import ReplicaFetcherManager
 from .replication.replica_manager import ReplicaManager
 from .replication.stray_replicas import StrayReplicas
@@ -170,26 +171,29 @@ class Node:
 
     def _build_replicas(self) -> ReplicaManager:
         """Replicas need who fetches for them and who writes their in-sync sets."""
-        self._in_sync_sets = IsrManager(
+        self._isr_manager = IsrManager(
             self._zookeeper,
             self.identity.node_id,
             self._loop,
             lag_max_ms=self.config.replication.lag_time_max_ms,
             live_nodes=lambda: self._metadata.snapshot.brokers.keys(),
         )
-        self._followings = ReplicaFetcherManager(
-            self.identity.node_id,
-            self.config.replication,
-            dial=self._dial,
-            locate=self._internal_address,
-            truncated=self._logs.write_recovery_points,
+        self._replica_fetchers = ReplicaFetcherManager(
+            lambda leader: ReplicaFetcher(
+                leader,
+                self.identity.node_id,
+                self.config.replication,
+                dial=self._dial,
+                locate=self._internal_address,
+                write_recovery_points=self._logs.write_recovery_points,
+            )
         )
         return ReplicaManager(
             self.identity.node_id,
             self._logs,
             knows=lambda topic, index: self._metadata.snapshot.partition(topic, index) is not None,
-            around=self._in_sync_sets,
-            following=self._followings,
+            context=self._isr_manager,
+            fetchers=self._replica_fetchers,
         )
 
     async def open(self, tasks: asyncio.TaskGroup) -> None:
@@ -216,7 +220,7 @@ class Node:
         self._renewal = SessionRenewal(
             self._zookeeper,
             [
-                self._forget_former_life,
+                self._forget_former_session,
                 self._cluster_id_check.confirm,
                 self._register,
                 self._topic_configs.load,
@@ -228,9 +232,9 @@ class Node:
         await self._coordinator_host.offsets_topic.look()
         await self._metrics.open(self._metrics_sources())
 
-    async def _forget_former_life(self) -> None:
+    async def _forget_former_session(self) -> None:
         assert self._registration is not None, "opened"
-        self._coordinator_host.forget_former_life(self._registration.broker_epoch)
+        self._coordinator_host.forget_former_session(self._registration.broker_epoch)
 
     def background(self) -> Mapping[str, Work]:
         """What runs as long as the node does; the end of any of it ends the node."""
@@ -251,8 +255,8 @@ class Node:
             "damaged replicas": self._damaged.run,
             "stray replicas": self._strays.run,
             "liveness": self._liveness.run,
-            "in-sync sets": lambda: self._in_sync_sets.run(self._replicas),
-            "followers": self._followings.run,
+            "ISR": lambda: self._isr_manager.run(self._replicas),
+            "replica fetchers": self._replica_fetchers.run,
             "metrics": self._metrics.run,
             "watchdog": Watchdog(self._listeners.open_connections, self._loop.time).run,
         }
@@ -272,7 +276,7 @@ class Node:
     async def depart(self) -> None:
         """Hand over what others can take."""
         assert self._registration is not None, "opened"
-        self._followings.take_no_more()
+        self._replica_fetchers.take_no_more()
         await self._controlled_shutdown.hand_over(self._registration.broker_epoch)
         await self._liveness.leave()
         await self._controller.retire()
@@ -307,7 +311,7 @@ class Node:
             node_id=self.identity.node_id,
             listeners=self._listeners,
             replicas=self._replicas,
-            in_sync_sets=self._in_sync_sets,
+            isr_manager=self._isr_manager,
             logs=self._logs,
             controller=self._controller,
             groups=self._coordinator_host.groups,
@@ -399,7 +403,7 @@ class Node:
         self._topic_configs.on_nodes.append(self._node_configs.load)
         self._node_configs.on_change.append(self._node_settings_changed)
         self._metadata.on_change.append(self._forget_deleted_topics)
-        self._metadata.on_change.append(self._followings.hurry)
+        self._metadata.on_change.append(self._replica_fetchers.wake)
         self._logs.offline.append(self._replicas.directory_failed)
         self._logs.offline.append(lambda path, failed: self._log_dir_events.notify())
         self._logs.on_space_available.append(self._log_dir_events.notify)

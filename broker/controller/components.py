@@ -1,4 +1,4 @@
-"""Who does what during one term of office: every part of the controller, made for one term.
+"""The components of the controller: who does what, each made anew for one term.
 
 Source: docs/spec/cluster.md §2.3.
 """
@@ -11,6 +11,7 @@ from .controlled_shutdown import ControlledShutdowns
 from .elect_leaders import RequestedElections
 from .node_changes import NodeChanges
 from .notifications import ZooKeeperNotifications
+from .preferred_leader import PreferredLeaderElections
 from .reassignment import Reassignments
 from .reconciliation import Reconciliation
 from .takeover import Takeover
@@ -25,32 +26,32 @@ class ControllerComponents:
     """The parts of one term; all share its context and are called in its turn alone."""
 
     def __init__(self, term: ControllerTerm) -> None:
+        self.term = term
         self.context = term.context
         self.deletion = TopicDeletion(term)
         self.moves = Reassignments(term, self.deletion.retry)
         self.nodes = NodeChanges(term, self.deletion, self.moves)
         self.topics = TopicChanges(term, self.deletion)
-        self.notices = ZooKeeperNotifications(term)
+        self.notifications = ZooKeeperNotifications(term)
+        self.preferred_leaders = PreferredLeaderElections(term)
         self.shutdowns = ControlledShutdowns(term)
         self.elections = RequestedElections(term)
-        parts = (self.nodes, self.topics, self.deletion, self.notices, self.moves)
-        self.takeover = Takeover(term, *parts)
-        self.reconciliation = Reconciliation(term, *parts)
+        self.takeover = Takeover(self)
+        self.reconciliation = Reconciliation(self)
         self.voters = term.voters
-        self._term = term
         self._was_settled = (
             term.failure_detector is not None and term.failure_detector.role.is_settled
         )
 
     async def see_settled(self) -> None:
         """Once nothing that predecessors granted lasts: act on what had to wait for that."""
-        failure_detector = self._term.failure_detector
+        failure_detector = self.term.failure_detector
         if self._was_settled or failure_detector is None or not failure_detector.role.settle():
             return
         self._was_settled = True
         log.info(
             "settled: no lease of an earlier controller lasts epoch=%d", failure_detector.epoch
         )
-        self._term.handovers.look_again()
-        await self._term.elect_wherever_missing()
+        self.term.handovers.look_again()
+        await self.term.elect_wherever_missing()
         await self.nodes.changed()

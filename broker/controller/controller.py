@@ -354,7 +354,7 @@ class Controller:
         self._every(term, "reconcile", RECONCILIATION_S, reconcile, first_s=RECONCILIATION_S)
         if settings.auto_leader_rebalance_enable:
             interval_s = float(settings.leader_imbalance_check_interval_s)
-            balance = components.notices.balance
+            balance = components.preferred_leaders.balance
             self._every(term, "balance", interval_s, balance, first_s=FIRST_BALANCE_S)
 
     def _every(

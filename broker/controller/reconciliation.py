@@ -7,19 +7,16 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from barnabas.client.zookeeper.interface import read_if_any
 from barnabas.protocol.zookeeper import znodes
 
 from .context import Partition
-from .node_changes import NodeChanges
-from .notifications import ZooKeeperNotifications
 from .partition_state_znodes import chunks
-from .reassignment import Reassignments
-from .term import ControllerTerm
-from .topic_changes import TopicChanges
-from .topic_deletion import TopicDeletion
+
+if TYPE_CHECKING:
+    from .components import ControllerComponents
 
 log = logging.getLogger(__name__)
 
@@ -30,35 +27,25 @@ PARTITIONS_MAX: Final = 500
 class Reconciliation:
     """Reads without watches; only what differs goes the way it would have gone with them."""
 
-    def __init__(
-        self,
-        term: ControllerTerm,
-        nodes: NodeChanges,
-        topics: TopicChanges,
-        deletion: TopicDeletion,
-        notices: ZooKeeperNotifications,
-        moves: Reassignments,
-    ) -> None:
-        self._term = term
-        self._context = term.context
-        self._nodes = nodes
-        self._topics = topics
-        self._deletion = deletion
-        self._notices = notices
-        self._moves = moves
+    def __init__(self, components: ControllerComponents) -> None:
+        self._term = components.term
+        self._context = components.context
+        self._components = components
         self._last_topic = ""
 
     async def step(self) -> None:
         """Nodes, topics and wishes whole; of the partitions the next few."""
-        if await self._nodes.are_others_registered():
-            await self._nodes.changed()
+        if await self._components.nodes.are_others_registered():
+            await self._components.nodes.changed()
         await self._compare_topics()
-        await self._notices.look_again()
+        await self._components.notifications.look_again()
+        if await self._term.zookeeper.exists(znodes.PREFERRED_ELECTION):
+            await self._components.preferred_leaders.process_admin_znode()
         if await self._term.zookeeper.exists(znodes.REASSIGN_PARTITIONS):
-            await self._moves.asked()
+            await self._components.moves.asked()
         await self._compare(self._next_partitions())
-        await self._moves.resume()
-        await self._deletion.look_again()
+        await self._components.moves.resume()
+        await self._components.deletion.look_again()
         await self._tell_again()
 
     async def _compare_topics(self) -> None:
@@ -66,9 +53,9 @@ class Reconciliation:
         names = set(await zookeeper.children(znodes.BROKER_TOPICS))
         known = self._context.assignments.keys() | self._context.unreadable
         if names != known:
-            await self._topics.changed()
+            await self._components.topics.changed()
         elif set(await zookeeper.children(znodes.DELETE_TOPICS)) != self._context.deleting:
-            await self._deletion.changed()
+            await self._components.deletion.changed()
 
     def _next_partitions(self) -> list[Partition]:
         """The partitions of the topics behind the last ones, whole topics, begun anew at the end.
@@ -91,7 +78,7 @@ class Reconciliation:
             found = await asyncio.gather(*map(self._has_grown, chunk))
             for topic, has_grown in zip(chunk, found, strict=True):
                 if has_grown:
-                    await self._topics.partitions_changed(topic)
+                    await self._components.topics.partitions_changed(topic)
         changed = []
         for partition, state in (await self._term.states.read(partitions)).items():
             known = self._context.leaders.get(partition)

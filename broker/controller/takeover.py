@@ -6,15 +6,13 @@ Source: docs/spec/cluster.md §2.3; the order matters. §6 pitfall 26 for restar
 from __future__ import annotations
 
 import logging
+from typing import TYPE_CHECKING
 
 from .context import Partition
-from .node_changes import NodeChanges
-from .notifications import ZooKeeperNotifications
-from .reassignment import Reassignments
 from .state_transitions import PartitionStatus, ReplicaStatus
-from .term import ControllerTerm
-from .topic_changes import TopicChanges
-from .topic_deletion import TopicDeletion
+
+if TYPE_CHECKING:
+    from .components import ControllerComponents
 
 log = logging.getLogger(__name__)
 
@@ -22,29 +20,17 @@ log = logging.getLogger(__name__)
 class Takeover:
     """Brings a term from an election won to a cluster in order."""
 
-    def __init__(
-        self,
-        term: ControllerTerm,
-        nodes: NodeChanges,
-        topics: TopicChanges,
-        deletion: TopicDeletion,
-        notices: ZooKeeperNotifications,
-        moves: Reassignments,
-    ) -> None:
-        self._term = term
-        self._context = term.context
-        self._nodes = nodes
-        self._topics = topics
-        self._deletion = deletion
-        self._notices = notices
-        self._moves = moves
+    def __init__(self, components: ControllerComponents) -> None:
+        self._term = components.term
+        self._context = components.context
+        self._components = components
 
     async def run(self) -> None:
         """Read the cluster, tell the nodes what was true so far, then who leads now, and elect."""
-        await self._notices.discard()
-        nodes = await self._nodes.read()
-        await self._topics.read(await self._topics.read_names())
-        marked = await self._deletion.read_markers()
+        await self._components.notifications.discard()
+        nodes = await self._components.nodes.read()
+        await self._components.topics.read(await self._components.topics.read_names())
+        marked = await self._components.deletion.read_markers()
         leaders = await self._term.states.read(self._context.all_partitions())
         self._context.leaders.update(leaders)
         if self._term.dependencies.may_delete_topics:
@@ -69,10 +55,10 @@ class Takeover:
         self._elect_when_leases_are_over()
         batch.inform()
         batch.send()
-        await self._moves.resume()
-        await self._moves.asked()
-        await self._deletion.changed()
-        await self._notices.preferred_election_asked()
+        await self._components.moves.resume()
+        await self._components.moves.asked()
+        await self._components.deletion.changed()
+        await self._components.preferred_leaders.process_admin_znode()
 
     def _elect_when_leases_are_over(self) -> None:
         """A predecessor may have let nodes answer that are not registered any more."""

@@ -92,7 +92,7 @@ class GroupCoordinatorHost:
         self.groups.stop()
         await self._audit_topic.close()
 
-    def forget_former_life(self, broker_epoch: int) -> None:
+    def forget_former_session(self, broker_epoch: int) -> None:
         """The session is lost: what was led may be led by others, whose word is to be awaited.
 
         ``broker_epoch`` is that of the registration that went with it.
@@ -101,7 +101,7 @@ class GroupCoordinatorHost:
         controller tells it again what it leads, in most cases in a new leader epoch.
         """
         self._liveness.forget_waiting()
-        self._replicas.forget_former_life(broker_epoch)
+        self._replicas.forget_former_session(broker_epoch)
         self.groups.resign()
 
     def forget_deleted_topics(self) -> Collection[str]:

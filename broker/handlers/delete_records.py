@@ -126,14 +126,14 @@ class DeleteRecordsHandler:
         waiting = []
         for place, move in enumerate(moved):
             told = wait.expect(place)
-            move.partition.when_all_start_at(move.offset, told)
+            move.partition.when_low_watermark_reaches(move.offset, told)
             waiting.append((move, told))
         wait.start(self._loop, max(0.0, deadline - self._loop.time()))
         try:
             codes = await decided
         finally:
             for move, told in waiting:
-                move.partition.starts.forget(told)
+                move.partition.low_watermark_waiters.forget(told)
         for place, move in enumerate(moved):
             move.settle(codes[place])
 

@@ -219,7 +219,7 @@ class FetchHandler:
             if known is None:
                 continue
             if partition is not None:
-                known.listen(partition.readers)
+                known.listen(partition.fetch_waiters)
             is_read = partition is not None and is_read_to_the_end(partition, one)
             if not is_read:
                 session.due[key] = None
@@ -328,7 +328,7 @@ class FetchHandler:
 
         def watch(some: Sequence[PartitionRead]) -> None:
             for partition in self._watched(some):
-                partition.readers.wait(wait, is_committed=is_committed)
+                partition.fetch_waiters.wait(wait, is_committed=is_committed)
                 watched.append(partition)
 
         turn = Turn()
@@ -340,13 +340,13 @@ class FetchHandler:
                     await turn.step()
                 await came
             while watched:
-                watched.pop().readers.forget(wait)
+                watched.pop().fetch_waiters.forget(wait)
                 await turn.step()
             return is_enough
         finally:
             wait.forget()
             for partition in watched:  # the peer is gone, or the node stops
-                partition.readers.forget(wait)
+                partition.fetch_waiters.forget(wait)
 
     async def _read_each(
         self, call: Call, reading: FetchContext, watch: Callable[[Sequence[PartitionRead]], None]
@@ -432,16 +432,16 @@ class FetchWatch:
             self._session.wait = wait
         for partition in self._watched:
             if request.replica_id >= 0:
-                partition.readers.wait_for_append(wait)
+                partition.fetch_waiters.wait_for_append(wait)
             else:
-                partition.readers.wait(wait, is_committed=wants_committed(request))
+                partition.fetch_waiters.wait(wait, is_committed=wants_committed(request))
 
     def stop(self) -> None:
         """Nothing wakes it any more."""
         if self._session is not None and self._session.wait is self._wait:
             self._session.wait = None
         for partition in self._watched:
-            partition.readers.forget(self._wait)
+            partition.fetch_waiters.forget(self._wait)
 
 
 def _no_watch(_: Sequence[PartitionRead]) -> None:

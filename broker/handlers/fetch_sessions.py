@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Final, NamedTuple
 
 from barnabas.broker.replication.partition import FetchWaiter
-from barnabas.broker.replication.readers import Readers
+from barnabas.broker.replication.purgatory import FetchWaiters
 from barnabas.protocol.errors import ErrorCode, Refused
 from barnabas.protocol.messages import fetch as messages
 
@@ -75,9 +75,9 @@ class CachedPartition:
         self.high_watermark = UNKNOWN
         self.log_start_offset = UNKNOWN
         self._session = session
-        self._heard: Readers | None = None
+        self._heard: FetchWaiters | None = None
 
-    def listen(self, readers: Readers) -> None:
+    def listen(self, readers: FetchWaiters) -> None:
         """Note whatever is appended from now on; harmless when that is done already."""
         if self._heard is not readers:
             self.leave()

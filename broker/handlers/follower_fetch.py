@@ -109,7 +109,7 @@ def read_tail(replicas: ReplicaManager, node: int, one: PartitionRead, bytes_max
     if asked.fetch_offset == log.end_offset:
         records = b""
     else:
-        tail = partition.readers.tail
+        tail = partition.fetch_waiters.tail
         if tail is None or tail[0] != asked.fetch_offset or len(tail[1]) > bytes_max:
             return False
         records = tail[1]

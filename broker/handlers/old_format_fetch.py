@@ -76,7 +76,7 @@ class OldFormatFetch:
         try:
             for one in wanted:
                 partition = self._led(one)
-                partition.readers.wait(wait, is_committed=False)
+                partition.fetch_waiters.wait(wait, is_committed=False)
                 watched.append(partition)
             await came
         except Refused:
@@ -84,7 +84,7 @@ class OldFormatFetch:
         finally:
             wait.forget()
             for partition in watched:
-                partition.readers.forget(wait)
+                partition.fetch_waiters.forget(wait)
 
     async def _read_all(self, call: Call, wanted: Sequence[PartitionRead], bytes_max: int) -> int:
         """The bytes that were found."""

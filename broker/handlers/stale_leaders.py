@@ -23,4 +23,4 @@ class StaleLeaders:
 
     def may_include(self, partition: Partition | None) -> bool:
         """Whether another node may lead this partition by now, though this one was never told."""
-        return not self._holds_lease() or (partition is not None and partition.is_of_former_life)
+        return not self._holds_lease() or (partition is not None and partition.is_of_former_session)

@@ -49,7 +49,7 @@ class MetricsSources:
     node_id: int
     listeners: Listeners
     replicas: ReplicaManager
-    in_sync_sets: IsrManager
+    isr_manager: IsrManager
     logs: LogManager
     controller: Controller
     groups: GroupCoordinator
@@ -123,7 +123,7 @@ class NodeMetrics:
         yield from process_families()
         yield from duty_families({"loop": self._loop_lag.latency, **node.duties})
         yield from request_families(self._meters, node.listeners.connections())
-        yield from replica_families(node.replicas, node.in_sync_sets)
+        yield from replica_families(node.replicas, node.isr_manager)
         yield from log_families(node.logs)
         yield from controller_families(node.controller.context, node.controller.epoch)
         yield from liveness_families(node.liveness, node.controller)

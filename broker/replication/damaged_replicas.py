@@ -76,7 +76,7 @@ class DamagedReplicas:
         if partition.is_leader:
             return bool(self._replicas.live_peers(partition.isr))
         # One that was not counted on from the beginning mends itself before it fetches.
-        return partition.leader_id >= 0 and not partition.is_outside
+        return partition.leader_id >= 0 and not partition.is_outside_isr
 
     def _report(self, partition: Partition) -> None:
         key, damaged = (partition.topic, partition.index), damaged_offsets(partition.log)

@@ -1,6 +1,11 @@
 """A follower's side of an incremental fetch session: only what changed is named again.
 
-Source: KIP-227; docs/spec/cluster.md §3.4.
+Both sides keep the same table of partitions and positions. A request changes it and carries the
+next epoch; a leader that misses one refuses the rest (INVALID_FETCH_SESSION_EPOCH) instead of
+serving from another table than the follower thinks of. So after any failure whose outcome is not
+known the session begins anew, with epoch 0 and everything named.
+
+Source: KIP-227 (FetchSessionHandler); docs/spec/cluster.md §3.4.
 """
 
 from __future__ import annotations
@@ -27,8 +32,8 @@ class FetchPosition(NamedTuple):
     bytes_max: int
 
 
-class NamedPartitions(NamedTuple):
-    """What one request says."""
+class SessionRequest(NamedTuple):
+    """What one request says of the session."""
 
     session_id: int
     session_epoch: int
@@ -37,39 +42,39 @@ class NamedPartitions(NamedTuple):
 
 
 class FetchSessionHandler:
-    """What one leader remembers of this follower; begin anew after any failure."""
+    """What one leader remembers of this follower; :meth:`reset` it after any failure."""
 
     def __init__(self) -> None:
         self._id = 0
         self._epoch = FIRST_EPOCH
-        self._named: dict[Key, FetchPosition] = {}
+        self._sent: dict[Key, FetchPosition] = {}
 
     def reset(self) -> None:
         """Name everything again next time."""
         self._epoch = FIRST_EPOCH
-        self._named = {}
+        self._sent = {}
 
-    def name(self, wanted: Mapping[Key, FetchPosition]) -> NamedPartitions:
-        """What to say so that the leader knows of exactly ``wanted``."""
-        changed = {key: at for key, at in wanted.items() if self._named.get(key) != at}
-        gone = [key for key in self._named if key not in wanted]
-        self._named = dict(wanted)
-        return NamedPartitions(self._id, self._epoch, _topics(changed), _forgotten(gone))
+    def next_request(self, wanted: Mapping[Key, FetchPosition]) -> SessionRequest:
+        """The request after which the leader knows of exactly ``wanted``."""
+        changed = {key: at for key, at in wanted.items() if self._sent.get(key) != at}
+        gone = [key for key in self._sent if key not in wanted]
+        self._sent = dict(wanted)
+        return SessionRequest(self._id, self._epoch, _topics(changed), _forgotten(gone))
 
-    def name_again(self, moved: Mapping[Key, FetchPosition]) -> NamedPartitions:
-        """What to say where at most ``moved`` has changed since :meth:`name`."""
-        named = self._named
-        changed = {key: at for key, at in moved.items() if named.get(key) != at}
-        named.update(changed)
-        return NamedPartitions(self._id, self._epoch, _topics(changed), [])
+    def next_request_for(self, moved: Mapping[Key, FetchPosition]) -> SessionRequest:
+        """The same where at most ``moved`` has changed since: the rest is not even compared."""
+        sent = self._sent
+        changed = {key: at for key, at in moved.items() if sent.get(key) != at}
+        sent.update(changed)
+        return SessionRequest(self._id, self._epoch, _topics(changed), [])
 
     @property
     def is_incremental(self) -> bool:
         """Whether the leader remembers what it was told."""
         return self._epoch != FIRST_EPOCH
 
-    def answered(self, session_id: int) -> None:
-        """The leader took what was named; 0 when it will remember nothing."""
+    def handle_response(self, session_id: int) -> None:
+        """The leader took what was sent; id 0 when it will remember nothing."""
         if session_id == 0:
             self._id = 0
             self.reset()

@@ -1,4 +1,4 @@
-"""What a hosted partition is given, what it asks of the node, and who waits for it.
+"""What a hosted partition is given, what it asks of the node, and the callbacks it is handed.
 
 Source: docs/spec/cluster.md §2.14 (roles) and §3.6 (changes of the in-sync set).
 """
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from .partition import Partition
 
 OnComplete = Callable[[ErrorCode], None]
+"""Called once with the outcome of what was waited for."""
 
 
 class FetchWaiter(Protocol):
@@ -47,6 +48,7 @@ class PartitionRole:
     isr: Sequence[int]
     replicas: Sequence[int]
     zk_version: int
+    """Of the state znode that holds this: every decision of a controller raises it."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -61,10 +63,10 @@ class PendingIsrChange:
 
 
 class PartitionContext(Protocol):
-    """What a leader asks of the node around it."""
+    """What a leader asks of the node that hosts it; :class:`~.isr.IsrManager` in production."""
 
     lag_max_s: float
-    """A replica that was not caught up for longer is not in sync."""
+    """``replica.lag.time.max.ms``: a replica not caught up for longer is not in sync."""
 
     def now(self) -> float:
         """The loop's time in seconds."""

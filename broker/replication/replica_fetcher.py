@@ -1,7 +1,14 @@
-"""One leader, as fetched from: one connection, one request under way, all its partitions in it.
+"""A replica fetcher: fetches all partitions that one leader leads, with one request under way.
 
-Source: docs/spec/cluster.md §3.4. What is on its way when the set of partitions changes is given
-up, so that a leader with nothing new does not hold up the partitions that came to it.
+A round: make new partitions fit to be compared by epochs, flush where the topic asks for it, fetch,
+apply each partition's part of the answer, and follow what it says (truncate, ask for the bounds of
+the leader's log, wait, stop). One request in flight keeps appends in the order of offsets.
+
+What is on its way when the set of partitions changes is given up, so that a leader with nothing new
+does not hold up the partitions that came to it: what was just elected must not wait for a long poll
+to end.
+
+Source: docs/spec/cluster.md §3.4. Kafka's ReplicaFetcherThread and AbstractFetcherThread.
 """
 
 from __future__ import annotations
@@ -18,9 +25,9 @@ from barnabas.client.errors import KafkaError
 from barnabas.protocol.errors import ErrorCode, Refused
 from barnabas.protocol.messages import fetch, list_offsets
 
-from . import fetch_response
+from . import fetch_response, leader_epoch_truncation
 from .fetch_response import NextStep
-from .fetch_session_handler import FetchPosition, FetchSessionHandler, Key, NamedPartitions
+from .fetch_session_handler import FetchPosition, FetchSessionHandler, Key, SessionRequest
 from .partition import Partition
 
 log = logging.getLogger(__name__)
@@ -46,14 +53,18 @@ LOST_SESSION: Final = (
 GIVEN_UP: Final = b""
 """Stands for an answer that nobody waits for any more."""
 
-Connect = Callable[[str, int], Awaitable[Connection]]
+Dial = Callable[[str, int], Awaitable[Connection]]
 """Connect to another node's inter-broker listener."""
 Locate = Callable[[int], tuple[str, int] | None]
 """Where a node's inter-broker listener is; None while that is not known."""
 
 
 class PartitionFetchState:
-    """One partition in one epoch; another epoch is another object, so late answers miss it."""
+    """One partition in one epoch; another epoch is another object, so late answers miss it.
+
+    An answer to a request of a former epoch may hold records that the present leader does not
+    have; appended under the new epoch they would never be compared again.
+    """
 
     __slots__ = ("due_at", "is_new", "key", "leader_epoch", "partition", "pause_s", "refused")
 
@@ -69,7 +80,11 @@ class PartitionFetchState:
 
     @property
     def is_safe(self) -> bool:
-        """Whether all is on disk that the next request claims, as far as the topic asks for it."""
+        """Whether all is on disk that the next request claims, as far as the topic asks for it.
+
+        To ask for an offset is to acknowledge everything below it. With ``flush.messages=1`` a
+        follower that asks before its flush has ended acknowledges what a power cut can take.
+        """
         log = self.partition.log
         return log.durable_offset >= log.end_offset
 
@@ -89,79 +104,84 @@ class ReplicaFetcher:
         node_id: int,
         settings: ReplicationSettings,
         *,
-        dial: Connect,
+        dial: Dial,
         locate: Locate,
-        truncated: Callable[[], Awaitable[None]],
+        write_recovery_points: Callable[[], Awaitable[None]],
     ) -> None:
-        """``truncated`` writes recovery points down."""
+        """``write_recovery_points`` is awaited after a truncation, before more is appended."""
         self._leader = leader
         self._node_id = node_id
         self._settings = settings
         self._dial = dial
         self._locate = locate
-        self._truncated = truncated
-        self._followed: dict[Key, PartitionFetchState] = {}
+        self._write_recovery_points = write_recovery_points
+        self._states: dict[Key, PartitionFetchState] = {}
         self._session = FetchSessionHandler()
-        self._link: Connection | None = None
+        self._connection: Connection | None = None
         self._changed = asyncio.Event()
         self._is_failing = False
-        self._has_newcomers = False
+        self._has_added = False
         self._version = 0
         """Counts changes of what is fetched, and when."""
-        self._asked: asyncio.Future[bytes] | None = None
+        self._in_flight: asyncio.Future[bytes] | None = None
 
     def add(self, partition: Partition) -> None:
         """Fetch a partition from its log's end, in the epoch it is in now."""
-        self._followed[partition.topic, partition.index] = PartitionFetchState(partition)
-        self._has_newcomers = True
+        self._states[partition.topic, partition.index] = PartitionFetchState(partition)
+        self._has_added = True
         self._version += 1
 
     def remove(self, partition: Partition) -> None:
         """Fetch a partition no more; an answer that is on its way is not used."""
-        self._followed.pop((partition.topic, partition.index), None)
+        self._states.pop((partition.topic, partition.index), None)
         self._version += 1
 
-    def hurry(self) -> None:
+    def wake(self) -> None:
         """Partitions were added or nodes moved: wait for nothing that does not know of it."""
-        if self._has_newcomers or self._link is None:
+        if self._has_added or self._connection is None:
             self._changed.set()
-            if self._asked is not None and not self._asked.done():
-                self._asked.set_result(GIVEN_UP)
+            if self._in_flight is not None and not self._in_flight.done():
+                self._in_flight.set_result(GIVEN_UP)
 
     async def run(self) -> None:
         """Fetch, for as long as there is anything to fetch, and wait for more."""
         try:
             while True:
                 try:
-                    await self._round()
+                    await self._fetch_round()
                 except (KafkaError, OSError) as error:
                     await self._failed(error)
         finally:
-            await self._hang_up()
+            await self._disconnect()
 
-    async def _round(self) -> None:
+    async def _fetch_round(self) -> None:
         loop = asyncio.get_running_loop()
         now = loop.time()
-        ready = {key: one for key, one in self._followed.items() if one.due_at <= now}
-        pause_s = min((one.due_at - now for one in self._followed.values()), default=None)
+        ready = {key: state for key, state in self._states.items() if state.due_at <= now}
+        pause_s = min((state.due_at - now for state in self._states.values()), default=None)
         if not ready:
             await self._sleep(pause_s)
             return
-        link = await self._connected()
-        if link is None:
+        connection = await self._connect()
+        if connection is None:
             await self._sleep(self._settings.fetch_backoff_ms / 1000)
             return
-        ready = await self._made_ready(ready)
+        ready = await self._prepare(ready)
         if not ready:
             await self._sleep(self._settings.fetch_backoff_ms / 1000)
             return
-        later = [one.due_at - now for key, one in self._followed.items() if key not in ready]
+        later = [state.due_at - now for key, state in self._states.items() if key not in ready]
         request = self._request(ready, min(later, default=None))
         version = self._version
         while True:
-            answer, size = await self._answer(link, request)
-            touched = None if answer is None else await self._take(answer, size, ready, link)
-            # As long as all goes well and nothing changes, only what was touched is looked at.
+            answer, size = await self._fetch(connection, request)
+            touched = (
+                None
+                if answer is None
+                else await self._process_response(answer, size, ready, connection)
+            )
+            # As long as all goes well and nothing changes, only what was touched is looked at: the
+            # cost of a round does not grow with the partitions that are idle.
             if (
                 not touched
                 or later
@@ -170,37 +190,37 @@ class ReplicaFetcher:
                 or not self._session.is_incremental
             ):
                 return
-            request = self._filled(self._session.name_again(self._positions(touched)))
+            request = self._build_request(self._session.next_request_for(self._positions(touched)))
 
-    async def _made_ready(
+    async def _prepare(
         self, ready: Mapping[Key, PartitionFetchState]
     ) -> dict[Key, PartitionFetchState]:
         """Those to ask about: fit to be compared by epochs, and on disk as far as they claim.
 
         The latter where the topic asks for it (flush.messages): else nothing waits here. A log
-        that cannot be flushed claims nothing.
+        that cannot be flushed claims nothing: it is left out of the request.
         """
-        while new := [one for one in ready.values() if one.is_new]:
-            for one in new:
-                outcome = self._guarded(one, lambda one=one: self._begin(one))  # type: ignore[misc]
-                one.is_new = outcome is NextStep.FETCH_AFTER_TRUNCATION
-            if any(one.is_new for one in new):
-                await self._truncated()
-        unsafe = [one.partition.log for one in ready.values() if not one.is_safe]
+        while new := [state for state in ready.values() if state.is_new]:
+            for state in new:
+                outcome = self._isolated(state, lambda state=state: self._prepare_partition(state))  # type: ignore[misc]
+                state.is_new = outcome is NextStep.FETCH_AFTER_TRUNCATION
+            if any(state.is_new for state in new):
+                await self._write_recovery_points()
+        unsafe = [state.partition.log for state in ready.values() if not state.is_safe]
         if unsafe:
             await asyncio.gather(*(log.flush() for log in unsafe), return_exceptions=True)
         fit = {}
-        for key, one in ready.items():
-            if not one.is_safe:
-                self._delay(one)
-            elif self._is_current(one):
-                fit[key] = one
+        for key, state in ready.items():
+            if not state.is_safe:
+                self._delay(state)
+            elif self._is_current(state):
+                fit[key] = state
         return fit
 
-    def _begin(self, one: PartitionFetchState) -> NextStep:
+    def _prepare_partition(self, state: PartitionFetchState) -> NextStep:
         return (
             NextStep.FETCH_AFTER_TRUNCATION
-            if fetch_response.begin(one.partition)
+            if leader_epoch_truncation.prepare_to_follow(state.partition)
             else NextStep.FETCH
         )
 
@@ -210,15 +230,19 @@ class ReplicaFetcher:
         wait_ms = self._settings.fetch_wait_max_ms
         if pause_s is not None:
             wait_ms = max(0, min(wait_ms, int(pause_s * 1000)))
-        self._has_newcomers = False
+        self._has_added = False
         self._changed.clear()
-        return self._filled(self._session.name(self._positions(ready.values())), wait_ms)
+        return self._build_request(
+            self._session.next_request(self._positions(ready.values())), wait_ms
+        )
 
     def _positions(self, of: Iterable[PartitionFetchState]) -> dict[Key, FetchPosition]:
         bytes_max = self._settings.fetch_max_bytes
-        return {one.key: FetchPosition(*one.position, bytes_max) for one in of}
+        return {state.key: FetchPosition(*state.position, bytes_max) for state in of}
 
-    def _filled(self, named: NamedPartitions, wait_ms: int | None = None) -> fetch.FetchRequest:
+    def _build_request(
+        self, session_request: SessionRequest, wait_ms: int | None = None
+    ) -> fetch.FetchRequest:
         settings = self._settings
         return fetch.FetchRequest(
             replica_id=self._node_id,
@@ -226,36 +250,36 @@ class ReplicaFetcher:
             min_bytes=settings.fetch_min_bytes,
             max_bytes=settings.fetch_response_max_bytes,
             isolation_level=0,
-            session_id=named.session_id,
-            session_epoch=named.session_epoch,
-            topics=named.topics,
-            forgotten_topics_data=named.forgotten,
+            session_id=session_request.session_id,
+            session_epoch=session_request.session_epoch,
+            topics=session_request.topics,
+            forgotten_topics_data=session_request.forgotten,
             rack_id="",
         )
 
-    async def _answer(
-        self, link: Connection, request: fetch.FetchRequest
+    async def _fetch(
+        self, connection: Connection, request: fetch.FetchRequest
     ) -> tuple[fetch.FetchResponse | None, int]:
         """The leader's answer and its bytes; None when it was given up for newcomers."""
-        asked = link.ask(request, FETCH_VERSION, self._settings.socket_timeout_ms)
-        self._asked = asked
+        asked = connection.ask(request, FETCH_VERSION, self._settings.socket_timeout_ms)
+        self._in_flight = asked
         try:
             frame = await asked
         finally:
-            self._asked = None
+            self._in_flight = None
         if frame is GIVEN_UP:
             # Answers come in the order of requests: a new connection overtakes the one that waits.
-            await self._hang_up()
+            await self._disconnect()
             return None, 0
-        answer: fetch.FetchResponse = link.read(fetch.FetchRequest, FETCH_VERSION, frame)
+        answer: fetch.FetchResponse = connection.read(fetch.FetchRequest, FETCH_VERSION, frame)
         return answer, len(frame)
 
-    async def _take(
+    async def _process_response(
         self,
         answer: fetch.FetchResponse,
         size: int,
         asked: Mapping[Key, PartitionFetchState],
-        link: Connection,
+        connection: Connection,
     ) -> Collection[PartitionFetchState] | None:
         """Use an answer of ``size`` bytes; those to fetch on from, None when not all went well."""
         if answer.error_code:
@@ -263,105 +287,117 @@ class ReplicaFetcher:
             if answer.error_code not in LOST_SESSION:
                 raise KafkaError(answer.error_code, f"leader {self._leader}")
             return None
-        self._session.answered(answer.session_id)
+        # The leader has taken over what was named, whatever each partition's code is.
+        self._session.handle_response(answer.session_id)
         if self._is_failing:
             self._note_success()
-        steps = self._apply_all(answer, asked)
+        steps = self._apply_results(answer, asked)
         outcomes = at_once(steps) if size <= SMALL_BYTES else await in_slices(steps)
-        if all(outcome is NextStep.FETCH and one.is_safe for one, outcome in outcomes.items()):
+        if all(outcome is NextStep.FETCH and state.is_safe for state, outcome in outcomes.items()):
             return outcomes.keys()
         if NextStep.FETCH_AFTER_TRUNCATION in outcomes.values():
-            await self._truncated()
-        for one, outcome in outcomes.items():
+            await self._write_recovery_points()
+        for state, outcome in outcomes.items():
             if outcome is NextStep.ASK_BOUNDS:
-                await self._ask_bounds(one, link)
+                await self._ask_bounds(state, connection)
         return None
 
-    def _apply_all(
+    def _apply_results(
         self, answer: fetch.FetchResponse, asked: Mapping[Key, PartitionFetchState]
     ) -> Generator[None, None, dict[PartitionFetchState, NextStep]]:
         outcomes = {}
         for topic in answer.responses:
             for result in topic.partitions:
-                one = asked.get((topic.topic, result.partition_index))
-                if one is not None and self._is_current(one):
-                    outcomes[one] = self._guarded(
-                        one,
-                        lambda one=one, result=result: fetch_response.apply(  # type: ignore[misc]
-                            one.partition, result
+                state = asked.get((topic.topic, result.partition_index))
+                if state is not None and self._is_current(state):
+                    outcomes[state] = self._isolated(
+                        state,
+                        lambda state=state, result=result: fetch_response.apply(  # type: ignore[misc]
+                            state.partition, result
                         ),
                     )
                     yield
         return outcomes
 
-    def _is_current(self, one: PartitionFetchState) -> bool:
-        """Nothing is appended under an epoch that has ended, however late the answer is."""
-        partition = one.partition
+    def _is_current(self, state: PartitionFetchState) -> bool:
+        """Nothing is appended under an epoch that has ended, however late the answer is.
+
+        Asked before every step: a LeaderAndIsr may have been obeyed since the last one.
+        """
+        partition = state.partition
         return (
-            self._followed.get(one.key) is one
+            self._states.get(state.key) is state
             and not partition.is_leader
-            and partition.leader_epoch == one.leader_epoch
+            and partition.leader_epoch == state.leader_epoch
         )
 
-    def _guarded(self, one: PartitionFetchState, step: Callable[[], NextStep]) -> NextStep:
-        """What goes wrong with one partition does not hinder the others."""
+    def _isolated(self, state: PartitionFetchState, step: Callable[[], NextStep]) -> NextStep:
+        """What goes wrong with one partition does not hinder the others.
+
+        Not even a mistake of ours: one partition that is not followed is an in-sync set that
+        shrinks, all of them are a node that is lost.
+        """
         try:
             outcome = step()
         except Refused as refusal:
             is_lost = refusal.code is ErrorCode.KAFKA_STORAGE_ERROR
-            self._report(one, refusal)
-            outcome = NextStep.STOP if is_lost and one.partition.log.is_offline else NextStep.WAIT
+            self._report(state, refusal)
+            outcome = NextStep.STOP if is_lost and state.partition.log.is_offline else NextStep.WAIT
         except Exception:
-            log.exception("stopped following %s", one.partition)
+            log.exception("stopped following %s", state.partition)
             outcome = NextStep.STOP
         if outcome is NextStep.FETCH:
-            one.pause_s = FIRST_RETRY_S
-            one.refused = None
+            state.pause_s = FIRST_RETRY_S
+            state.refused = None
         elif outcome is NextStep.WAIT:
-            self._delay(one)
+            self._delay(state)
         elif outcome is NextStep.STOP:
-            self.remove(one.partition)
+            self.remove(state.partition)
         return outcome
 
-    def _report(self, one: PartitionFetchState, refusal: Refused) -> None:
+    def _report(self, state: PartitionFetchState, refusal: Refused) -> None:
         """Say it once: it is tried again for as long as the same node leads."""
-        refused = one.partition.log.end_offset, refusal.code
-        if one.refused != refused:
-            one.refused = refused
+        refused = state.partition.log.end_offset, refusal.code
+        if state.refused != refused:
+            state.refused = refused
             log.error(
                 "could not follow %s leader=%d offset=%d: %s, asks again every now and then",
-                *(one.partition, self._leader, refused[0], refusal),
+                *(state.partition, self._leader, refused[0], refusal),
             )
 
-    def _delay(self, one: PartitionFetchState) -> None:
-        pause_s, most_s = one.pause_s, self._settings.fetch_backoff_ms / 1000
-        if one.refused is not None:
+    def _delay(self, state: PartitionFetchState) -> None:
+        pause_s, most_s = state.pause_s, self._settings.fetch_backoff_ms / 1000
+        if state.refused is not None:
             most_s = max(most_s, REFUSED_RETRY_S)
-        one.due_at = asyncio.get_running_loop().time() + min(pause_s, most_s)
+        state.due_at = asyncio.get_running_loop().time() + min(pause_s, most_s)
         if pause_s < most_s <= 2 * pause_s:
-            log.info("still cannot fetch %s from node=%d", one.partition, self._leader)
-        one.pause_s = min(2 * pause_s, most_s)
+            log.info("still cannot fetch %s from node=%d", state.partition, self._leader)
+        state.pause_s = min(2 * pause_s, most_s)
         self._version += 1
 
-    async def _ask_bounds(self, one: PartitionFetchState, link: Connection) -> None:
-        """The leader has nothing where this log ends: go where it has something."""
+    async def _ask_bounds(self, state: PartitionFetchState, connection: Connection) -> None:
+        """The leader has nothing where this log ends: go where it has something.
+
+        Both bounds are asked for before anything is cut: a log that ends too late is truncated,
+        one that ends too early begins anew at the leader's start, and nothing else is touched.
+        """
         bounds = []
         for timestamp in (EARLIEST, LATEST):
-            bound = await self._ask_bound(one, link, timestamp)
+            bound = await self._ask_bound(state, connection, timestamp)
             if bound is None:
-                self._delay(one)
+                self._delay(state)
                 return
             bounds.append(bound)
-        if not self._is_current(one):
+        if not self._is_current(state):
             return
-        outcome = self._guarded(one, lambda: self._restart(one, *bounds))
+        outcome = self._isolated(state, lambda: self._truncate_to_bounds(state, *bounds))
         if outcome is NextStep.FETCH_AFTER_TRUNCATION:
-            await self._truncated()
+            await self._write_recovery_points()
 
     async def _ask_bound(
-        self, one: PartitionFetchState, link: Connection, timestamp: int
+        self, state: PartitionFetchState, connection: Connection, timestamp: int
     ) -> int | None:
-        partition = one.partition
+        partition = state.partition
         request = list_offsets.ListOffsetsRequest(
             replica_id=self._node_id,
             isolation_level=0,
@@ -371,7 +407,7 @@ class ReplicaFetcher:
                     partitions=[
                         list_offsets.Partition(
                             partition_index=partition.index,
-                            current_leader_epoch=one.leader_epoch,
+                            current_leader_epoch=state.leader_epoch,
                             timestamp=timestamp,
                         )
                     ],
@@ -379,42 +415,42 @@ class ReplicaFetcher:
             ],
         )
         timeout_ms = self._settings.socket_timeout_ms
-        answer: Any = await link.request(request, LIST_OFFSETS_VERSION, timeout_ms)
+        answer: Any = await connection.request(request, LIST_OFFSETS_VERSION, timeout_ms)
         result = answer.topics[0].partitions[0]
         return None if result.error_code else int(result.offset)
 
-    def _restart(self, one: PartitionFetchState, start: int, end: int) -> NextStep:
-        is_changed = fetch_response.restart(one.partition, start, end)
+    def _truncate_to_bounds(self, state: PartitionFetchState, start: int, end: int) -> NextStep:
+        is_changed = leader_epoch_truncation.truncate_to_bounds(state.partition, start, end)
         return NextStep.FETCH_AFTER_TRUNCATION if is_changed else NextStep.WAIT
 
     # --- the connection ------------------------------------------------------------------------
 
-    async def _connected(self) -> Connection | None:
+    async def _connect(self) -> Connection | None:
         """The connection, dialled where there is none; None while nobody knows where to."""
-        if self._link is None:
+        if self._connection is None:
             address = self._locate(self._leader)
             if address is None:
                 return None
-            self._session.reset()
-            self._link = await self._dial(*address)
-        return self._link
+            self._session.reset()  # the session may be gone with the process that held it
+            self._connection = await self._dial(*address)
+        return self._connection
 
     async def _failed(self, error: Exception) -> None:
         if not self._is_failing:
             log.warning("could not fetch from node=%d: %s", self._leader, error)
         self._is_failing = True
-        await self._hang_up()
+        await self._disconnect()
         await self._sleep(self._settings.fetch_backoff_ms / 1000)
 
     def _note_success(self) -> None:
         log.info("fetches again from node=%d", self._leader)
         self._is_failing = False
 
-    async def _hang_up(self) -> None:
+    async def _disconnect(self) -> None:
         self._session.reset()
-        link, self._link = self._link, None
-        if link is not None:
-            await link.close()
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            await connection.close()
 
     async def _sleep(self, seconds: float | None) -> None:
         """Wait for so long, or until partitions are added."""

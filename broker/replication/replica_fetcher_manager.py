@@ -6,32 +6,18 @@ Source: docs/spec/cluster.md §3.3 and §3.4.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
-
-from barnabas.broker.settings.node_config import ReplicationSettings
+from collections.abc import Callable
 
 from .partition import Partition
-from .replica_fetcher import Connect, Locate, ReplicaFetcher
+from .replica_fetcher import ReplicaFetcher
 
 
 class ReplicaFetcherManager:
     """One fetcher a leader, made when the first partition asks for it; :meth:`run` runs them."""
 
-    def __init__(
-        self,
-        node_id: int,
-        settings: ReplicationSettings,
-        *,
-        dial: Connect,
-        locate: Locate,
-        truncated: Callable[[], Awaitable[None]],
-    ) -> None:
-        """``truncated`` writes recovery points down, before more is appended."""
-        self._node_id = node_id
-        self._settings = settings
-        self._dial = dial
-        self._locate = locate
-        self._truncated = truncated
+    def __init__(self, make_fetcher: Callable[[int], ReplicaFetcher]) -> None:
+        """``make_fetcher`` makes the fetcher for a leader, by its id."""
+        self._make_fetcher = make_fetcher
         self._fetchers: dict[int, ReplicaFetcher] = {}
         self._unstarted: asyncio.Queue[ReplicaFetcher] = asyncio.Queue()
         self._leaders: dict[Partition, int] = {}
@@ -59,10 +45,10 @@ class ReplicaFetcherManager:
         """
         self._takes_more = False
 
-    def hurry(self) -> None:
+    def wake(self) -> None:
         """Fetch at once what was added."""
         for fetcher in self._fetchers.values():
-            fetcher.hurry()
+            fetcher.wake()
 
     async def run(self) -> None:
         """Run every fetcher until cancelled."""
@@ -74,13 +60,6 @@ class ReplicaFetcherManager:
     def _fetcher(self, leader: int) -> ReplicaFetcher:
         fetcher = self._fetchers.get(leader)
         if fetcher is None:
-            fetcher = self._fetchers[leader] = ReplicaFetcher(
-                leader,
-                self._node_id,
-                self._settings,
-                dial=self._dial,
-                locate=self._locate,
-                truncated=self._truncated,
-            )
+            fetcher = self._fetchers[leader] = self._make_fetcher(leader)
             self._unstarted.put_nowait(fetcher)
         return fetcher

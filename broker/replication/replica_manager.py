@@ -57,7 +57,7 @@ class FetcherManager(Protocol):
     def stop(self, partition: Partition) -> None:
         """Fetch no more; what is still on its way is not appended."""
 
-    def hurry(self) -> None:
+    def wake(self) -> None:
         """An order was obeyed: fetch at once what it brought."""
 
 
@@ -73,16 +73,16 @@ class ReplicaManager:
         logs: LogManager,
         *,
         knows: Callable[[str, int], bool],
-        around: PartitionContext,
-        following: FetcherManager,
+        context: PartitionContext,
+        fetchers: FetcherManager,
     ) -> None:
         self.node_id = node_id
         self.on_elected: list[Elected] = []
         self.on_resigned: list[Resigned] = []
         self._logs = logs
         self._knows = knows
-        self._around = around
-        self._following = following
+        self._context = context
+        self._fetchers = fetchers
         self._former_broker_epoch = -1
         self._hosted: dict[tuple[str, int], Partition] = {}
         self._leads: list[Partition] = []
@@ -109,7 +109,7 @@ class ReplicaManager:
             raise Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         raise Refused(ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
-    def forget_former_life(self, broker_epoch: int) -> None:
+    def forget_former_session(self, broker_epoch: int) -> None:
         """The session is lost: who leads now is not known until the controller says so.
 
         ``broker_epoch`` is that of the registration that went with it: orders to that life say
@@ -117,7 +117,7 @@ class ReplicaManager:
         """
         self._former_broker_epoch = broker_epoch
         for partition in self._hosted.values():
-            partition.is_of_former_life = partition.is_leader
+            partition.is_of_former_session = partition.is_leader
 
     def high_watermark(self, topic: str, index: int) -> int | None:
         """Of a replica hosted here; None when it is not."""
@@ -133,7 +133,7 @@ class ReplicaManager:
         for topic, index in failed:
             partition = self._hosted.get((topic, index))
             if partition is not None:
-                self._following.stop(partition)
+                self._fetchers.stop(partition)
                 partition.fail(ErrorCode.KAFKA_STORAGE_ERROR)
                 for resigned in self.on_resigned:
                     resigned(topic, index, partition.leader_epoch)
@@ -153,7 +153,7 @@ class ReplicaManager:
         The controller then takes it out of the in-sync set, has another one lead, and stops it.
         """
         self._leaving.add((partition.topic, partition.index))
-        self._following.stop(partition)
+        self._fetchers.stop(partition)
 
     @property
     def are_leaving(self) -> bool:
@@ -162,7 +162,7 @@ class ReplicaManager:
 
     def live_peers(self, in_sync: Sequence[int]) -> list[int]:
         """The other nodes in an in-sync set that are there, as far as this one knows."""
-        live = self._around.live_nodes()
+        live = self._context.live_nodes()
         return [node for node in in_sync if node != self.node_id and node in live]
 
     def _check_damage(self, partition: Partition, state: leader_and_isr.PartitionState) -> None:
@@ -190,7 +190,7 @@ class ReplicaManager:
     # --- LeaderAndIsr --------------------------------------------------------------------------
 
     def apply_leader_and_isr(
-        self, request: leader_and_isr.LeaderAndIsrRequest, judge: RequestCheck
+        self, request: leader_and_isr.LeaderAndIsrRequest, check_request: RequestCheck
     ) -> Generator[None, None, leader_and_isr.LeaderAndIsrResponse]:
         """Take over the roles that the controller gives, one a step; each has its own code.
 
@@ -203,7 +203,7 @@ class ReplicaManager:
             for topic, topic_id, states in _states(request):
                 outcomes = []
                 for state in states:
-                    if code := judge():
+                    if code := check_request():
                         return refused_roles(code)
                     code = self._take_role(topic, topic_id, state, is_of_this_life)
                     outcomes.append(
@@ -219,7 +219,7 @@ class ReplicaManager:
                     leader_and_isr.TopicError(topic_id=topic_id, partition_errors=outcomes)
                 )
         finally:
-            self._following.hurry()
+            self._fetchers.wake()
             self._report_roles()
         return leader_and_isr.LeaderAndIsrResponse(partition_errors=errors, topics=topics)
 
@@ -261,7 +261,7 @@ class ReplicaManager:
         partition = self._hosted.get((topic, index))
         if partition is None:
             mark = self._logs.high_watermark(topic, index)
-            partition = Partition(topic, index, log, mark, self._around)
+            partition = Partition(topic, index, log, mark, self._context)
             self._hosted[topic, index] = partition
         assert partition.log is log
         return partition
@@ -276,16 +276,16 @@ class ReplicaManager:
             zk_version=state.partition_epoch,
         )
         topic, index = partition.topic, partition.index
-        partition.is_outside = self.node_id not in state.isr
+        partition.is_outside_isr = self.node_id not in state.isr
         if state.leader == self.node_id:
-            self._following.stop(partition)
+            self._fetchers.stop(partition)
             if partition.become_leader(role):
                 self._leads.append(partition)
                 for elected in self.on_elected:
                     elected(topic, index, role.leader_epoch)
         elif partition.become_follower(role):
             self._follows.append(partition)
-            self._following.follow(partition)
+            self._fetchers.follow(partition)
             for resigned in self.on_resigned:
                 resigned(topic, index, role.leader_epoch)
 
@@ -296,10 +296,10 @@ class ReplicaManager:
         had registered anew; Kafka's raises none at all.
         """
         is_same = (state.leader, state.leader_epoch) == (self.node_id, partition.leader_epoch)
-        return is_same and partition.is_leader and partition.is_of_former_life
+        return is_same and partition.is_leader and partition.is_of_former_session
 
     def _lead_on(self, partition: Partition) -> None:
-        partition.is_of_former_life = False
+        partition.is_of_former_session = False
         self._leads.append(partition)
         for elected in self.on_elected:
             elected(partition.topic, partition.index, partition.leader_epoch)
@@ -312,7 +312,7 @@ class ReplicaManager:
     # --- StopReplica ---------------------------------------------------------------------------
 
     def stop(
-        self, request: stop_replica.StopReplicaRequest, judge: RequestCheck
+        self, request: stop_replica.StopReplicaRequest, check_request: RequestCheck
     ) -> Generator[None, None, stop_replica.StopReplicaResponse]:
         """Stop serving replicas, and delete the logs of those that are to go, one a step.
 
@@ -320,7 +320,7 @@ class ReplicaManager:
         """
         errors = []
         for stop in _stops(request):
-            if code := judge():
+            if code := check_request():
                 return refused_stops(code)
             errors.append(
                 stop_replica.PartitionError(
@@ -364,7 +364,7 @@ class ReplicaManager:
         """Serve a replica no longer; ``leader_epoch`` is None where it does not come back."""
         partition = self._hosted.pop((topic, index), None)
         if partition is not None:
-            self._following.stop(partition)
+            self._fetchers.stop(partition)
             partition.retire()
             for resigned in self.on_resigned:
                 resigned(topic, index, leader_epoch)

@@ -91,7 +91,7 @@ async def test_only_the_controller_elects(two: SmallCluster) -> None:
 
 async def test_leadership_is_given_back_once_too_much_of_it_went_astray(two: SmallCluster) -> None:
     async def balance(components: ControllerComponents) -> None:
-        await components.notices.balance()
+        await components.preferred_leaders.balance()
 
     two.nodes[1].zookeeper.expire()
     await two.led("t", 0, 2)
@@ -107,7 +107,7 @@ async def test_leadership_is_given_back_once_too_much_of_it_went_astray(two: Sma
 async def test_a_partition_that_is_being_moved_is_not_balanced(two: SmallCluster) -> None:
     async def move_and_balance(components: ControllerComponents) -> None:
         await components.moves.alter({("t", 0): (3, 2)})
-        await components.notices.balance()
+        await components.preferred_leaders.balance()
 
     await two.start(3, ("broker",))
     await two.until(lambda: 3 in two.nodes[2].cache.snapshot.brokers)

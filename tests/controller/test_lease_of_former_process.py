@@ -45,7 +45,7 @@ async def test_what_a_node_led_is_led_anew_only_once_the_lease_of_its_former_pro
     failure_detector.checked(now)
     epoch = cluster.nodes[2].registration.broker_epoch
     failure_detector.admit(2, epoch)
-    components._term.failure_detector = failure_detector
+    components.term.failure_detector = failure_detector
     assert failure_detector.take(Beacon("c", 2, epoch, 7, 1, 1))
     assert echoes
     before = await cluster.state("u", 0)

@@ -209,7 +209,7 @@ async def test_an_old_client_waits_for_what_it_has_not_read(
     test_fetch.produce(replicas, "t", 2)
     [result] = test_fetch.results(await coming)
     assert test_fetch.offsets(result.records) == [0, 1]
-    assert not replicas.led("t", 0).readers
+    assert not replicas.led("t", 0).fetch_waiters
 
 
 async def test_an_old_client_that_waits_for_long_is_answered_with_nothing(

@@ -194,7 +194,7 @@ async def test_who_waits_is_told_when_leadership_ends(
     three_replicas(replicas)
     answer = asyncio.ensure_future(delete(handler, ("t", 7)))
     partition = replicas.led("t", 0)
-    while not partition.starts.count:
+    while not partition.low_watermark_waiters.count:
         await turns()
     follow(replicas, "t")
     assert await answer == [(ErrorCode.NOT_LEADER_OR_FOLLOWER, -1)]
@@ -205,7 +205,7 @@ async def test_nobody_is_remembered_after_the_answer(
 ) -> None:
     three_replicas(replicas)
     await delete(handler, ("t", 7), timeout_ms=1)
-    assert replicas.led("t", 0).starts.count == 0
+    assert replicas.led("t", 0).low_watermark_waiters.count == 0
 
 
 async def test_on_a_full_disk_it_is_answered_with_an_error_until_the_start_is_written_down(

@@ -320,7 +320,7 @@ async def test_nothing_remains_of_a_fetch_whose_peer_is_gone(
     pending = await waiting(handler, wanted("t"))
     assert pending.on_drop is not None
     pending.on_drop()
-    assert not replicas.led("t", 0).readers
+    assert not replicas.led("t", 0).fetch_waiters
     produce(replicas, "t", 1)
     await turns()
     assert not pending.is_resolved

@@ -139,9 +139,9 @@ async def test_the_last_batch_is_the_same_from_memory_as_from_the_file(
 ) -> None:
     append(partition, 2)
     append(partition, 3)
-    assert partition.readers.tail is not None
+    assert partition.fetch_waiters.tail is not None
     from_memory = fetched(handler, request(2, last_epoch=4))
-    partition.readers.tail = None
+    partition.fetch_waiters.tail = None
     assert fetched(handler, request(2, last_epoch=4)) == from_memory
     assert offsets(from_memory.records) == [2, 3, 4]
     assert offsets(fetched(handler, request(0, last_epoch=4)).records) == [0, 1, 2, 3, 4]
@@ -153,13 +153,13 @@ async def test_nothing_in_memory_outlives_an_epoch_a_deletion_or_the_size_of_a_s
 ) -> None:
     append(partition, 2)
     follow(replicas, "t", epoch=5)
-    assert partition.readers.tail is None
+    assert partition.fetch_waiters.tail is None
     lead(replicas, "t", epoch=6, partition_epoch=6, replicas=[1, 2, 3], isr=[1, 2])
     append(partition, 2)
     partition.log.advance_start(4)
     assert fetched(handler, request(2, epoch=6, last_epoch=6)).error_code == 1
     append(partition, 1000)
-    assert partition.readers.tail is None
+    assert partition.fetch_waiters.tail is None
     assert len(offsets(fetched(handler, request(4, epoch=6, last_epoch=6)).records)) == 1000
 
 
@@ -234,7 +234,7 @@ async def test_between_two_looks_at_all_a_session_looks_at_what_moved(
     assert [one.error_code for one in results(waiting.answer)] == [6]
     closing = request(0, session_id=session, session_epoch=-1)
     handler.fetch(call(closing, VERSION, peer=PEER))
-    assert not other.readers._followers
+    assert not other.fetch_waiters._followers
 
 
 async def test_what_did_not_fit_into_one_answer_comes_with_the_next(

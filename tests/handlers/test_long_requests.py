@@ -228,7 +228,7 @@ async def test_what_is_appended_while_a_long_fetch_reads_ends_its_wait(
     else:
         assert first.records
     assert not any(one.error_code or one.records for one in others)
-    assert not any(bool(replicas.led("t", index).readers) for index in (1, 2))
+    assert not any(bool(replicas.led("t", index).fetch_waiters) for index in (1, 2))
 
 
 @pytest.mark.parametrize("version", [12, 13, 14, 15, 16, 17])

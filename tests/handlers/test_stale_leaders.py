@@ -112,7 +112,7 @@ async def test_a_consumer_is_sent_on_until_the_controller_has_spoken_in_a_new_se
     handlers: tuple[FetchHandler, LeaderEpochsHandler], replicas: ReplicaManager
 ) -> None:
     reading, epochs = handlers
-    replicas.forget_former_life(BROKER_EPOCH)
+    replicas.forget_former_session(BROKER_EPOCH)
     assert fetched(reading, ABOVE_THE_END).error_code == ELSEWHERE
     assert looked_up(epochs, LATER).error_code == ELSEWHERE
     lead(replicas, "t", epoch=EPOCH + 1, partition_epoch=1, replicas=[1, 2, 3], isr=[1, 2])
@@ -128,7 +128,7 @@ async def test_an_order_in_the_same_epoch_is_the_controllers_word_too(
     reading, _ = handlers
     elected: list[tuple[str, int, int]] = []
     replicas.on_elected.append(lambda *told: elected.append(told))
-    replicas.forget_former_life(BROKER_EPOCH)
+    replicas.forget_former_session(BROKER_EPOCH)
     order = roles(("t", state(epoch=EPOCH, replicas=[1, 2, 3], isr=[1, 2])))
     order.broker_epoch = broker_epoch
     is_word = broker_epoch > BROKER_EPOCH
@@ -145,7 +145,7 @@ async def test_an_order_in_the_same_epoch_is_the_controllers_word_too(
 async def test_an_order_in_the_same_epoch_does_not_bring_back_who_led_on_too_long(
     handlers: tuple[FetchHandler, LeaderEpochsHandler], replicas: ReplicaManager
 ) -> None:
-    replicas.forget_former_life(BROKER_EPOCH)
+    replicas.forget_former_session(BROKER_EPOCH)
     replicas.depose(replicas.led("t", 0), EPOCH)
     order = roles(("t", state(epoch=EPOCH, replicas=[1, 2, 3], isr=[1, 2])))
     order.broker_epoch = BROKER_EPOCH + 1

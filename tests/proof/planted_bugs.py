@@ -239,7 +239,7 @@ PLANTED_BUGS: Final = (
         "truncate-to-high-watermark",
         "A follower cuts its log at its high watermark before it asks the leader (KIP-101).",
         "replication",
-        "broker.replication.fetch_response:begin",
+        "broker.replication.leader_epoch_truncation:prepare_to_follow",
         _cut_at_the_high_watermark,
     ),
     _one(
@@ -290,7 +290,7 @@ PLANTED_BUGS: Final = (
         "unclean-election",
         "A replica outside of the in-sync set is elected where nothing allows that.",
         "controllers",
-        "broker.controller.leader_election:of_offline_partition",
+        "broker.controller.leader_election:elect_for_offline_partition",
         _anybody_may_lead,
     ),
     PlantedBug(

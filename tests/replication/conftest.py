@@ -27,17 +27,17 @@ async def shelf(tmp_path: Path) -> AsyncIterator[ManualLogManager]:
 
 
 @pytest.fixture
-def around() -> FakePartitionContext:
+def context() -> FakePartitionContext:
     return FakePartitionContext()
 
 
 @pytest.fixture
-def following() -> FakeFetcherManager:
+def fetchers() -> FakeFetcherManager:
     return FakeFetcherManager()
 
 
 @pytest.fixture
 def replicas(
-    shelf: ManualLogManager, around: FakePartitionContext, following: FakeFetcherManager
+    shelf: ManualLogManager, context: FakePartitionContext, fetchers: FakeFetcherManager
 ) -> ReplicaManager:
-    return hosting(shelf, lambda *key: key == KNOWN_ELSEWHERE, around, following)
+    return hosting(shelf, lambda *key: key == KNOWN_ELSEWHERE, context, fetchers)

@@ -8,6 +8,7 @@ from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any
 
+from barnabas.broker.replication.isr import complete_isr_change
 from barnabas.broker.replication.partition import Partition
 from barnabas.broker.replication.partition_context import PartitionContext, PendingIsrChange
 from barnabas.broker.replication.replica_manager import ReplicaManager
@@ -49,7 +50,7 @@ class FakePartitionContext:
         """What is proposed stands in the state znode now."""
         proposed, self.proposed = self.proposed, []
         for change in proposed:
-            change.partition.isr_written(change, change.isr, change.zk_version + 1)
+            complete_isr_change(change, change.isr, change.zk_version + 1)
 
 
 class FakeFetcherManager:
@@ -57,7 +58,7 @@ class FakeFetcherManager:
 
     def __init__(self) -> None:
         self.followed: dict[tuple[str, int], int] = {}
-        self.hurried = 0
+        self.woken = 0
 
     def follow(self, partition: Partition) -> None:
         self.followed[partition.topic, partition.index] = partition.leader_id
@@ -65,23 +66,23 @@ class FakeFetcherManager:
     def stop(self, partition: Partition) -> None:
         self.followed.pop((partition.topic, partition.index), None)
 
-    def hurry(self) -> None:
-        self.hurried += 1
+    def wake(self) -> None:
+        self.woken += 1
 
 
 def hosting(
     logs: LogManager,
     knows: Callable[[str, int], bool],
-    around: PartitionContext | None = None,
-    following: FakeFetcherManager | None = None,
+    context: PartitionContext | None = None,
+    fetchers: FakeFetcherManager | None = None,
 ) -> ReplicaManager:
     """The replicas of one node; who follows here fetches nothing."""
     return ReplicaManager(
         NODE,
         logs,
         knows=knows,
-        around=around or FakePartitionContext(),
-        following=following or FakeFetcherManager(),
+        context=context or FakePartitionContext(),
+        fetchers=fetchers or FakeFetcherManager(),
     )
 
 

@@ -7,71 +7,79 @@ from barnabas.broker.replication.fetch_session_handler import (
     FetchPosition,
     FetchSessionHandler,
     Key,
-    NamedPartitions,
+    SessionRequest,
 )
 
 AT = FetchPosition(leader_epoch=1, offset=5, last_epoch=1, log_start=0, bytes_max=100)
 
 
-def keys(named: NamedPartitions) -> tuple[list[Key], list[Key]]:
+def keys(session_request: SessionRequest) -> tuple[list[Key], list[Key]]:
     return (
-        [(topic.topic, one.partition) for topic in named.topics for one in topic.partitions],
-        [(topic.topic, index) for topic in named.forgotten for index in topic.partitions],
+        [
+            (topic.topic, state.partition)
+            for topic in session_request.topics
+            for state in topic.partitions
+        ],
+        [(topic.topic, index) for topic in session_request.forgotten for index in topic.partitions],
     )
 
 
 def test_everything_is_named_once_then_what_moved_and_what_went() -> None:
     session = FetchSessionHandler()
-    first = session.name({("a", 0): AT, ("a", 1): AT, ("b", 0): AT})
+    first = session.next_request({("a", 0): AT, ("a", 1): AT, ("b", 0): AT})
     assert (first.session_id, first.session_epoch) == (0, 0)
     assert keys(first) == ([("a", 0), ("a", 1), ("b", 0)], [])
-    session.answered(77)
-    second = session.name({("a", 0): AT, ("a", 1): AT._replace(offset=6), ("c", 2): AT})
+    session.handle_response(77)
+    second = session.next_request({("a", 0): AT, ("a", 1): AT._replace(offset=6), ("c", 2): AT})
     assert (second.session_id, second.session_epoch) == (77, 1)
     assert keys(second) == ([("a", 1), ("c", 2)], [("b", 0)])
-    session.answered(77)
-    third = session.name({("a", 0): AT, ("a", 1): AT._replace(offset=6), ("c", 2): AT})
+    session.handle_response(77)
+    third = session.next_request({("a", 0): AT, ("a", 1): AT._replace(offset=6), ("c", 2): AT})
     assert (keys(third), third.session_epoch) == (([], []), 2)
 
 
 def test_between_two_looks_at_everything_only_what_was_touched_is_compared() -> None:
     session = FetchSessionHandler()
-    session.name({("a", 0): AT, ("a", 1): AT, ("b", 0): AT})
-    session.answered(77)
+    session.next_request({("a", 0): AT, ("a", 1): AT, ("b", 0): AT})
+    session.handle_response(77)
     moved = AT._replace(offset=6)
-    again = session.name_again({("a", 0): AT, ("a", 1): moved})
+    again = session.next_request_for({("a", 0): AT, ("a", 1): moved})
     assert (keys(again), again.session_id, again.session_epoch) == (([("a", 1)], []), 77, 1)
-    session.answered(77)
-    whole = session.name({("a", 0): AT, ("a", 1): moved, ("b", 0): AT})
+    session.handle_response(77)
+    whole = session.next_request({("a", 0): AT, ("a", 1): moved, ("b", 0): AT})
     assert (keys(whole), whole.session_epoch) == (([], []), 2)
 
 
 def test_a_new_epoch_of_the_leader_is_named_though_nothing_else_moved() -> None:
     session = FetchSessionHandler()
-    session.name({("a", 0): AT})
-    session.answered(77)
-    assert keys(session.name({("a", 0): AT._replace(leader_epoch=2)})) == ([("a", 0)], [])
+    session.next_request({("a", 0): AT})
+    session.handle_response(77)
+    assert keys(session.next_request({("a", 0): AT._replace(leader_epoch=2)})) == ([("a", 0)], [])
 
 
 def test_after_a_failure_the_old_session_is_given_up_and_everything_named() -> None:
     session = FetchSessionHandler()
-    session.name({("a", 0): AT})
-    session.answered(77)
+    session.next_request({("a", 0): AT})
+    session.handle_response(77)
     session.reset()
-    again = session.name({("a", 0): AT})
+    again = session.next_request({("a", 0): AT})
     assert (again.session_id, again.session_epoch, keys(again)[0]) == (77, 0, [("a", 0)])
 
 
 def test_a_leader_that_remembers_nothing_is_told_everything_each_time() -> None:
     session = FetchSessionHandler()
     for _ in range(2):
-        named = session.name({("a", 0): AT})
-        assert (named.session_id, named.session_epoch, keys(named)[0]) == (0, 0, [("a", 0)])
-        session.answered(0)
+        session_request = session.next_request({("a", 0): AT})
+        assert (
+            session_request.session_id,
+            session_request.session_epoch,
+            keys(session_request)[0],
+        ) == (0, 0, [("a", 0)])
+        session.handle_response(0)
 
 
 def test_the_epoch_begins_again_at_one() -> None:
     session = FetchSessionHandler()
     session._epoch = EPOCH_MAX
-    session.answered(77)
-    assert session.name({}).session_epoch == 1
+    session.handle_response(77)
+    assert session.next_request({}).session_epoch == 1

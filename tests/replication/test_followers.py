@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from barnabas.broker.replication.followers import Followers
+from barnabas.broker.replication.isr import maybe_shrink_isr
 from barnabas.broker.replication.partition import Partition
 from barnabas.broker.replication.replica_manager import ReplicaManager
 from barnabas.protocol.errors import ErrorCode, Refused
@@ -80,42 +81,42 @@ def test_a_leader_that_leads_on_in_a_new_epoch_remembers_positions(
 
 
 def test_a_replica_that_stays_behind_leaves_the_set_and_counts_until_that_is_written(
-    partition: Partition, around: FakePartitionContext
+    partition: Partition, context: FakePartitionContext
 ) -> None:
     append(partition)
     fetch(partition, 1, 2, 3)
-    around.time += 31
+    context.time += 31
     told = append(partition)
     fetch(partition, 2, 2)
-    partition.drop_laggards()
-    [change] = around.proposed
+    maybe_shrink_isr(partition)
+    [change] = context.proposed
     assert list(change.isr) == [1, 2]
     assert (change.leader_epoch, change.controller_epoch, change.zk_version) == (4, 1, 0)
     assert (partition.high_watermark, told) == (1, [])
-    around.write()
+    context.write()
     assert (partition.high_watermark, told) == (2, [ErrorCode.NONE])
     assert (partition.isr, partition.zk_version) == ((1, 2), 1)
 
 
 def test_an_idle_partition_keeps_its_set(
-    partition: Partition, around: FakePartitionContext
+    partition: Partition, context: FakePartitionContext
 ) -> None:
     append(partition)
     fetch(partition, 1, 2, 3)
-    around.time += 1000
-    partition.drop_laggards()
-    assert around.proposed == []
+    context.time += 1000
+    maybe_shrink_isr(partition)
+    assert context.proposed == []
 
 
 def test_a_replica_that_never_fetched_leaves_after_its_time(
-    partition: Partition, around: FakePartitionContext
+    partition: Partition, context: FakePartitionContext
 ) -> None:
-    around.time += 29
-    partition.drop_laggards()
-    assert around.proposed == []
-    around.time += 2
-    partition.drop_laggards()
-    [change] = around.proposed
+    context.time += 29
+    maybe_shrink_isr(partition)
+    assert context.proposed == []
+    context.time += 2
+    maybe_shrink_isr(partition)
+    [change] = context.proposed
     assert list(change.isr) == [1]
 
 
@@ -133,7 +134,7 @@ def test_a_busy_follower_that_has_what_was_there_at_its_last_fetch_is_caught_up(
 
 
 def test_a_replica_joins_when_it_has_what_is_committed_and_counts_before_that_is_written(
-    replicas: ReplicaManager, around: FakePartitionContext
+    replicas: ReplicaManager, context: FakePartitionContext
 ) -> None:
     lead(replicas, "t", replicas=[1, 2, 3], isr=[1, 2])
     partition = replicas.led("t", 0)
@@ -141,21 +142,21 @@ def test_a_replica_joins_when_it_has_what_is_committed_and_counts_before_that_is
     fetch(partition, 2, 2)
     assert partition.high_watermark == 2
     fetch(partition, 1, 3)
-    assert around.proposed == []
+    assert context.proposed == []
     fetch(partition, 2, 3)
-    [change] = around.proposed
+    [change] = context.proposed
     assert list(change.isr) == [1, 2, 3]
     append(partition, acks=1)
     fetch(partition, 3, 2)
     assert partition.high_watermark == 2
-    around.write()
+    context.write()
     assert partition.isr == (1, 2, 3)
     fetch(partition, 3, 3)
     assert partition.high_watermark == 3
 
 
 def test_a_replica_that_lacks_what_former_leaders_wrote_does_not_join(
-    replicas: ReplicaManager, around: FakePartitionContext
+    replicas: ReplicaManager, context: FakePartitionContext
 ) -> None:
     lead(replicas, "t", epoch=1, replicas=[1, 2, 3], isr=[1, 2])
     partition = replicas.led("t", 0)
@@ -164,46 +165,46 @@ def test_a_replica_that_lacks_what_former_leaders_wrote_does_not_join(
     lead(replicas, "t", epoch=3, partition_epoch=3, replicas=[1, 2, 3], isr=[1, 2])
     assert (partition.high_watermark, partition.epoch_start) == (0, 5)
     fetch(partition, 4, 3)
-    assert around.proposed == []
+    assert context.proposed == []
     fetch(partition, 5, 3)
-    assert len(around.proposed) == 1
+    assert len(context.proposed) == 1
 
 
 @pytest.mark.parametrize("live", [{1, 2}, set()])
 def test_a_replica_whose_node_is_gone_does_not_join(
-    replicas: ReplicaManager, around: FakePartitionContext, live: set[int]
+    replicas: ReplicaManager, context: FakePartitionContext, live: set[int]
 ) -> None:
     lead(replicas, "t", replicas=[1, 2, 3], isr=[1, 2])
-    around.live = live
+    context.live = live
     fetch(replicas.led("t", 0), 0, 3)
-    assert around.proposed == []
+    assert context.proposed == []
 
 
 def test_one_change_is_under_way_at_a_time_and_a_new_order_ends_it(
-    replicas: ReplicaManager, around: FakePartitionContext
+    replicas: ReplicaManager, context: FakePartitionContext
 ) -> None:
     lead(replicas, "t", replicas=[1, 2, 3], isr=[1])
     partition = replicas.led("t", 0)
     fetch(partition, 0, 2, 3)
-    [change] = around.proposed
+    [change] = context.proposed
     assert list(change.isr) == [1, 2]
     lead(replicas, "t", epoch=1, partition_epoch=1, replicas=[1, 2, 3], isr=[1])
-    around.write()
+    context.write()
     assert (partition.isr, partition.zk_version) == ((1,), 1)
     fetch(partition, 0, 3)
-    assert [list(change.isr) for change in around.proposed] == [[1, 3]]
+    assert [list(change.isr) for change in context.proposed] == [[1, 3]]
 
 
 def test_with_too_few_in_sync_nothing_is_appended_for_all_and_nothing_is_committed(
-    replicas: ReplicaManager, shelf: ManualLogManager, around: FakePartitionContext
+    replicas: ReplicaManager, shelf: ManualLogManager, context: FakePartitionContext
 ) -> None:
     shelf.settings = {"min.insync.replicas": "2"}
     lead(replicas, "t", replicas=[1, 2, 3], isr=[1, 2])
     partition = replicas.led("t", 0)
     told = append(partition)
-    around.time += 31
-    partition.drop_laggards()
-    around.write()
+    context.time += 31
+    maybe_shrink_isr(partition)
+    context.write()
     assert (partition.isr, partition.high_watermark, told) == ((1,), 0, [])
     with pytest.raises(Refused, match="NOT_ENOUGH_REPLICAS"):
         append(partition)
@@ -211,7 +212,7 @@ def test_with_too_few_in_sync_nothing_is_appended_for_all_and_nothing_is_committ
     append(partition, acks=1)
     assert partition.high_watermark == 0
     fetch(partition, 2, 2)
-    around.write()
+    context.write()
     assert (partition.isr, partition.high_watermark, told) == ((1, 2), 2, [ErrorCode.NONE])
 
 
@@ -255,13 +256,13 @@ def test_a_follower_forgets_what_the_leader_deleted_if_it_is_committed(
 
 
 def test_who_caught_up_during_another_change_joins_when_that_is_through(
-    replicas: ReplicaManager, around: FakePartitionContext
+    replicas: ReplicaManager, context: FakePartitionContext
 ) -> None:
     lead(replicas, "t", replicas=[1, 2, 3], isr=[1])
     partition = replicas.led("t", 0)
     fetch(partition, 0, 2, 3)
-    assert [list(change.isr) for change in around.proposed] == [[1, 2]]
-    around.write()
-    assert [list(change.isr) for change in around.proposed] == [[1, 2, 3]]
-    around.write()
+    assert [list(change.isr) for change in context.proposed] == [[1, 2]]
+    context.write()
+    assert [list(change.isr) for change in context.proposed] == [[1, 2, 3]]
+    context.write()
     assert partition.isr == (1, 2, 3)

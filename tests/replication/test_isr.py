@@ -38,8 +38,8 @@ class World:
             NODE,
             shelf,
             knows=lambda topic, index: True,
-            around=self.sets,
-            following=FakeFetcherManager(),
+            context=self.sets,
+            fetchers=FakeFetcherManager(),
         )
         self.resigned: list[tuple[str, int, int | None]] = []
         self.replicas.on_resigned.append(lambda *what: self.resigned.append(what))
@@ -135,7 +135,7 @@ def test_what_an_earlier_change_of_ours_left_is_adopted(tell: Callable[[Story], 
         world.partition.follower_fetched(2, 0, 0)
         await asyncio.sleep(1)
         assert (world.partition.isr, world.partition.zk_version) == ((1, 3, 2), 2)
-        assert world.partition.pending is None
+        assert world.partition.pending_isr_change is None
 
     tell(story)
 
@@ -183,7 +183,7 @@ def test_a_change_of_a_deleted_partition_ends(tell: Callable[[Story], None]) -> 
         await world.zookeeper.delete(STATE)
         world.partition.follower_fetched(2, 0, 0)
         await asyncio.sleep(1)
-        assert world.partition.pending is None
+        assert world.partition.pending_isr_change is None
 
     tell(story)
 

@@ -19,7 +19,7 @@ class Listening:
     def __init__(self, partition: Partition, *, is_committed: bool) -> None:
         self.bytes = 0
         self.is_over = False
-        partition.readers.wait(self, is_committed=is_committed)
+        partition.fetch_waiters.wait(self, is_committed=is_committed)
 
     def grew(self, count: int) -> None:
         self.bytes += count
@@ -157,6 +157,6 @@ def test_whoever_waits_is_told_of_the_end_of_leadership_once(replicas: ReplicaMa
     lead(replicas, "t")
     partition = replicas.led("t", 0)
     waiting = [Listening(partition, is_committed=flag) for flag in (False, True)]
-    partition.readers.forget(waiting[1])
+    partition.fetch_waiters.forget(waiting[1])
     follow(replicas, "t")
     assert [each.is_over for each in waiting] == [True, False]

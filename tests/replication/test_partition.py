@@ -118,7 +118,7 @@ def test_whoever_waits_is_told_when_leadership_is_lost(
     told: list[ErrorCode] = []
     partition.when_committed(1, told.append)
     reader = Listening()
-    partition.readers.wait(reader, is_committed=False)
+    partition.fetch_waiters.wait(reader, is_committed=False)
     follow(replicas, "t")
     assert told == [ErrorCode.NOT_LEADER_OR_FOLLOWER]
     assert reader.is_over
@@ -126,9 +126,9 @@ def test_whoever_waits_is_told_when_leadership_is_lost(
 
 def test_a_reader_is_told_how_much_further_it_can_read(partition: Partition) -> None:
     reader, gone = Listening(), Listening()
-    partition.readers.wait(reader, is_committed=False)
-    partition.readers.wait(gone, is_committed=False)
-    partition.readers.forget(gone)
+    partition.fetch_waiters.wait(reader, is_committed=False)
+    partition.fetch_waiters.wait(gone, is_committed=False)
+    partition.fetch_waiters.forget(gone)
     sizes = [len(a_batch(count)) for count in (1, 5)]
     for count in (1, 5):
         partition.append(a_batch(count), acks=1, is_client=True)
@@ -142,7 +142,7 @@ async def test_a_reader_is_not_told_before_what_it_waits_for_is_committed(
     shelf.settings = {"flush.messages": "1"}
     lead(replicas, "t")
     partition, reader = replicas.led("t", 0), Listening()
-    partition.readers.wait(reader, is_committed=False)
+    partition.fetch_waiters.wait(reader, is_committed=False)
     partition.append(a_batch(), acks=1, is_client=True)
     assert reader.bytes == 0
     await shelf.flush()

@@ -97,7 +97,7 @@ def leader() -> Leader:
 
 @pytest.fixture
 async def fetcher(leader: Leader) -> AsyncIterator[ReplicaFetcher]:
-    async def truncated() -> None:
+    async def write_recovery_points() -> None:
         """Nothing is written down here."""
 
     fetcher = ReplicaFetcher(
@@ -106,7 +106,7 @@ async def fetcher(leader: Leader) -> AsyncIterator[ReplicaFetcher]:
         ReplicationSettings(),
         dial=leader.dial,
         locate=lambda node: ("leader", 1),
-        truncated=truncated,
+        write_recovery_points=write_recovery_points,
     )
     running = asyncio.create_task(fetcher.run())
     yield fetcher
@@ -127,7 +127,7 @@ def written(offset: int, count: int = 1) -> bytes:
     return bytes(batch)
 
 
-def named(request: messages.FetchRequest) -> dict[str, int]:
+def session_request(request: messages.FetchRequest) -> dict[str, int]:
     return {topic.topic: topic.partitions[0].fetch_offset for topic in request.topics}
 
 
@@ -136,32 +136,36 @@ async def test_after_the_first_request_only_what_moved_is_named(
 ) -> None:
     for topic in ("t", "u", "v"):
         fetcher.add(followed(replicas, topic))
-    fetcher.hurry()
-    assert named(await leader.asked()) == {"t": 0, "u": 0, "v": 0}
+    fetcher.wake()
+    assert session_request(await leader.asked()) == {"t": 0, "u": 0, "v": 0}
     leader.answer()
-    assert named(await leader.asked()) == {}
+    assert session_request(await leader.asked()) == {}
     leader.answer(("u", written(0, 2)))
     request = await leader.asked()
-    assert (named(request), request.session_id, request.session_epoch) == ({"u": 2}, SESSION, 2)
+    assert (session_request(request), request.session_id, request.session_epoch) == (
+        {"u": 2},
+        SESSION,
+        2,
+    )
     leader.answer(("t", written(0)), ("u", written(2)))
-    assert named(await leader.asked()) == {"t": 1, "u": 3}
+    assert session_request(await leader.asked()) == {"t": 1, "u": 3}
     leader.answer(("v", b""))
-    assert named(await leader.asked()) == {}
+    assert session_request(await leader.asked()) == {}
 
 
 async def test_what_came_meanwhile_does_not_wait_for_the_answer_that_others_wait_for(
     leader: Leader, fetcher: ReplicaFetcher, replicas: ReplicaManager
 ) -> None:
     fetcher.add(followed(replicas, "t"))
-    fetcher.hurry()
+    fetcher.wake()
     await leader.asked()
     leader.answer(("t", written(0)))
-    assert named(await leader.asked()) == {"t": 1}
+    assert session_request(await leader.asked()) == {"t": 1}
     fetcher.add(followed(replicas, "u"))
-    fetcher.hurry()
+    fetcher.wake()
     request = await leader.asked()
     assert (len(leader.wires), request.session_epoch) == (2, 0)
-    assert named(request) == {"t": 1, "u": 0}
+    assert session_request(request) == {"t": 1, "u": 0}
 
 
 async def test_what_is_followed_no_more_is_forgotten_and_gets_nothing(
@@ -170,48 +174,48 @@ async def test_what_is_followed_no_more_is_forgotten_and_gets_nothing(
     gone = followed(replicas, "t")
     fetcher.add(gone)
     fetcher.add(followed(replicas, "u"))
-    fetcher.hurry()
+    fetcher.wake()
     await leader.asked()
     leader.answer()
     await leader.asked()
     fetcher.remove(gone)
     leader.answer(("t", written(0)), ("u", written(0)))
     request = await leader.asked()
-    assert (gone.log.end_offset, named(request)) == (0, {"u": 1})
-    assert [one.topic for one in request.forgotten_topics_data] == ["t"]
+    assert (gone.log.end_offset, session_request(request)) == (0, {"u": 1})
+    assert [state.topic for state in request.forgotten_topics_data] == ["t"]
 
 
 async def test_a_session_that_the_leader_lost_begins_anew_with_everything(
     leader: Leader, fetcher: ReplicaFetcher, replicas: ReplicaManager
 ) -> None:
     fetcher.add(followed(replicas, "t"))
-    fetcher.hurry()
+    fetcher.wake()
     await leader.asked()
     leader.answer(("t", written(0)))
     await leader.asked()
     leader.answer(error_code=70)
     request = await leader.asked()
-    assert (request.session_epoch, named(request)) == (0, {"t": 1})
+    assert (request.session_epoch, session_request(request)) == (0, {"t": 1})
 
 
 async def test_a_wrong_payload_is_told_once_and_asked_for_less_and_less_often(
     fetcher: ReplicaFetcher, replicas: ReplicaManager, caplog: pytest.LogCaptureFixture
 ) -> None:
     partition = followed(replicas, "t")
-    one = PartitionFetchState(partition)
+    state = PartitionFetchState(partition)
 
     def refuse() -> NextStep:
         raise Refused(ErrorCode.CORRUPT_MESSAGE, "checksum at offset 0")
 
     for _ in range(20):
-        assert fetcher._guarded(one, refuse) is NextStep.WAIT
-    assert one.pause_s == REFUSED_RETRY_S
+        assert fetcher._isolated(state, refuse) is NextStep.WAIT
+    assert state.pause_s == REFUSED_RETRY_S
     [line] = [record.getMessage() for record in caplog.records if record.levelname == "ERROR"]
     assert "leader=2 offset=0" in line
     assert "checksum at offset 0" in line
-    fetcher._guarded(one, lambda: NextStep.FETCH)
-    assert one.pause_s == FIRST_RETRY_S
-    fetcher._guarded(one, refuse)
+    fetcher._isolated(state, lambda: NextStep.FETCH)
+    assert state.pause_s == FIRST_RETRY_S
+    fetcher._isolated(state, refuse)
     assert len([record for record in caplog.records if record.levelname == "ERROR"]) == 2
 
 
@@ -219,10 +223,11 @@ async def test_damage_that_the_leader_tells_of_is_told_once(
     fetcher: ReplicaFetcher, replicas: ReplicaManager, caplog: pytest.LogCaptureFixture
 ) -> None:
     partition = followed(replicas, "t")
-    one = PartitionFetchState(partition)
+    state = PartitionFetchState(partition)
     result = messages.PartitionResult(partition_index=0, error_code=ErrorCode.CORRUPT_MESSAGE)
     for _ in range(3):
         assert (
-            fetcher._guarded(one, lambda: fetch_response.apply(partition, result)) is NextStep.WAIT
+            fetcher._isolated(state, lambda: fetch_response.apply(partition, result))
+            is NextStep.WAIT
         )
     assert caplog.text.count("the leader's own copy is damaged there") == 1

@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from barnabas.broker.handlers.follower_fetch import divergence
-from barnabas.broker.replication import fetch_response
+from barnabas.broker.replication import fetch_response, leader_epoch_truncation
 from barnabas.broker.replication.fetch_response import NextStep
 from barnabas.broker.replication.partition import Partition
 from barnabas.protocol.errors import ErrorCode, Refused
@@ -144,7 +144,7 @@ async def test_a_log_that_ends_before_the_leaders_begins_begins_anew(
     leader.high_watermark = 9
     leader.log.advance_start(6)
     assert one_round(leader, follower)[0] is NextStep.ASK_BOUNDS
-    assert fetch_response.restart(follower, 6, 9)
+    assert leader_epoch_truncation.truncate_to_bounds(follower, 6, 9)
     assert (follower.log.start_offset, follower.log.end_offset) == (6, 6)
     assert follower.high_watermark == 6
     assert one_round(leader, follower)[0] is NextStep.FETCH
@@ -155,9 +155,9 @@ async def test_a_log_that_ends_after_the_leaders_is_cut_there(
     shelves: tuple[ManualLogManager, ManualLogManager],
 ) -> None:
     follower = replica(shelves[1], {0: 0}, 9)
-    assert fetch_response.restart(follower, 0, 4)
+    assert leader_epoch_truncation.truncate_to_bounds(follower, 0, 4)
     assert follower.log.end_offset == 4
-    assert not fetch_response.restart(follower, 0, 4)
+    assert not leader_epoch_truncation.truncate_to_bounds(follower, 0, 4)
 
 
 async def test_a_log_without_epochs_is_trusted_as_far_as_it_is_committed(
@@ -165,11 +165,11 @@ async def test_a_log_without_epochs_is_trusted_as_far_as_it_is_committed(
 ) -> None:
     follower = replica(shelves[1], {0: 0}, 9)
     follower.follow_high_watermark(4)
-    assert not fetch_response.begin(follower)
+    assert not leader_epoch_truncation.prepare_to_follow(follower)
     follower.log.epochs.clear()
-    assert fetch_response.begin(follower)
+    assert leader_epoch_truncation.prepare_to_follow(follower)
     assert follower.log.end_offset == 4
-    assert not fetch_response.begin(follower)
+    assert not leader_epoch_truncation.prepare_to_follow(follower)
 
 
 async def test_truncating_below_the_high_watermark_is_an_error_in_the_log(
@@ -184,7 +184,7 @@ async def test_truncating_below_the_high_watermark_is_an_error_in_the_log(
 
 
 @pytest.mark.parametrize(
-    ("code", "following"),
+    ("code", "step"),
     [
         (ErrorCode.OFFSET_OUT_OF_RANGE, NextStep.ASK_BOUNDS),
         (ErrorCode.FENCED_LEADER_EPOCH, NextStep.STOP),
@@ -195,11 +195,11 @@ async def test_truncating_below_the_high_watermark_is_an_error_in_the_log(
     ],
 )
 async def test_each_error_of_a_leader_has_its_answer(
-    shelves: tuple[ManualLogManager, ManualLogManager], code: ErrorCode, following: NextStep
+    shelves: tuple[ManualLogManager, ManualLogManager], code: ErrorCode, step: NextStep
 ) -> None:
     follower = replica(shelves[1], {0: 0}, 1)
     result = fetch.PartitionResult(partition_index=0, error_code=code, high_watermark=-1)
-    assert fetch_response.apply(follower, result) is following
+    assert fetch_response.apply(follower, result) is step
 
 
 async def test_damaged_records_are_not_appended(
