@@ -24,7 +24,7 @@ LONG_ANSWERS: Final = (ApiKey.DESCRIBE_GROUPS, ApiKey.LIST_GROUPS)
 
 
 class GroupsHandler:
-    """Adapts the coordinator's methods to calls that may be parked."""
+    """Adapts the coordinator's methods to calls that may be answered later."""
 
     def __init__(self, coordinator: GroupCoordinator) -> None:
         self._coordinator = coordinator

@@ -27,7 +27,7 @@ from tests.coordinator.coordinator_harness import Asked, CoordinatorHarness, cod
 G = partition_of("g")
 DAY_MS = 86_400_000
 SESSION_S = 10
-"""Of each member, as the rig joins them."""
+"""Of each member, as the harness joins them."""
 REBALANCE_S = 61
 """A little longer than members are waited for."""
 JOIN_CODES = {

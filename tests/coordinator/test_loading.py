@@ -40,7 +40,7 @@ def key(index: int = 0, group: str = "g") -> bytes:
 
 
 class OldLog:
-    """A partition as somebody else left it; the rig that is elected on it comes later."""
+    """A partition as somebody else left it; the coordinator that is elected on it comes later."""
 
     def __init__(self) -> None:
         self.loop = SimulatedLoop(1)

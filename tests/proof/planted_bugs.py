@@ -21,9 +21,9 @@ ZEROS: Final = bytes(24)
 
 
 def _told_at_once(original: Any) -> Any:
-    def when_committed(self: Any, offset: int, told: Any, until: float = 0.0) -> None:
+    def when_committed(self: Any, offset: int, on_complete: Any, until: float = 0.0) -> None:
         del offset, until
-        told(ErrorCode.NONE if self.is_leader else ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        on_complete(ErrorCode.NONE if self.is_leader else ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
     return when_committed
 
@@ -147,11 +147,11 @@ def _served_when_staged(original: Any) -> Any:
 
 
 def _anybody_may_lead(original: Any) -> Any:
-    def of_offline_partition(*places: Any, may_be_unclean: bool) -> Any:
+    def elect_for_offline_partition(*places: Any, may_be_unclean: bool) -> Any:
         del may_be_unclean
         return original(*places, may_be_unclean=True)
 
-    return of_offline_partition
+    return elect_for_offline_partition
 
 
 def _nobody_holds_it(original: Any) -> Any:
