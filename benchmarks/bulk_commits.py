@@ -24,7 +24,7 @@ from benchmarks.commit import MOST_CONNECTIONS, Generator, Plan, measure, system
 from benchmarks.generator import Job
 from benchmarks.report import Cell, Measured, machine
 
-CELLS = tuple(Cell("bulk", *each) for each in ((1, 1), (16, 1), (4, 8)))
+CELLS = tuple(Cell("bulk", *numbers) for numbers in ((1, 1), (16, 1), (4, 8)))
 
 
 def table(found: list[Measured], names: list[str], partitions: int) -> str:
@@ -32,13 +32,13 @@ def table(found: list[Measured], names: list[str], partitions: int) -> str:
     head = ["cell", *(f"{name}, k offsets per CPU second (per second)" for name in names)]
     head += ["ratio"] if len(names) > 1 else []
     rows = [head, ["---"] * len(head)]
-    for each in found:
-        row = [str(each.cell)]
+    for result in found:
+        row = [str(result.cell)]
         for name in names:
-            cpu, clock = each.per_cpu_second(name), each.per_second(name)
+            cpu, clock = result.per_cpu_second(name), result.per_second(name)
             row.append(f"{cpu * partitions / 1e3:.0f} ({clock * partitions / 1e3:.0f})")
         if len(names) > 1:
-            row.append(f"{each.ratio(*names):.2f} ({_by_the_clock(each, *names):.2f})")
+            row.append(f"{result.ratio(*names):.2f} ({_by_the_clock(result, *names):.2f})")
         rows.append(row)
     return "\n".join("| " + " | ".join(row) + " |" for row in rows)
 

@@ -153,13 +153,13 @@ def _megabytes(what: str, megabytes: int) -> int:
 
 
 def _rates(rounds: Sequence[Cost], megabytes: int) -> str:
-    by_cpu = median(megabytes / max(each.cpu_s, 0.01) for each in rounds)
-    return f"{by_cpu:.0f} ({median(megabytes / each.wall_s for each in rounds):.0f})"
+    by_cpu = median(megabytes / max(cost.cpu_s, 0.01) for cost in rounds)
+    return f"{by_cpu:.0f} ({median(megabytes / cost.wall_s for cost in rounds):.0f})"
 
 
 def _latencies(rounds: Sequence[Cost]) -> str:
-    middle = median(median(each.latencies) for each in rounds) * 1e6
-    slow = median(quantiles(each.latencies, n=100)[PERCENTILE - 1] for each in rounds) * 1e6
+    middle = median(median(cost.latencies) for cost in rounds) * 1e6
+    slow = median(quantiles(cost.latencies, n=100)[PERCENTILE - 1] for cost in rounds) * 1e6
     return f"{middle:.0f}, {slow:.0f}"
 
 
@@ -218,7 +218,7 @@ def main() -> None:
     print(table(costs, names, options.megabytes))
     if options.json:
         everything = {
-            what: {name: [asdict(each) for each in rounds] for name, rounds in by_client.items()}
+            what: {name: [asdict(cost) for cost in rounds] for name, rounds in by_client.items()}
             for what, by_client in costs.items()
         }
         options.json.write_text(json.dumps({"machine": machine(), "costs": everything}) + "\n")

@@ -79,8 +79,8 @@ async def aiokafka_produce(job: Job) -> Cost:
         await producer.send_and_wait(job.topic, value, partition=0)
         with cost.counted():
             sent = [await producer.send(job.topic, value, partition=0) for _ in range(job.count)]
-            for each in sent:
-                await each
+            for future in sent:
+                await future
     return cost
 
 

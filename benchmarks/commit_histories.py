@@ -116,7 +116,7 @@ def run(directory: Path, job: str, groups: int, cores: int, memory: str) -> dict
             "spark.sql.shuffle.partitions": str(8 * cores)}  # fmt: skip
     spark = spark_session("benchmark", f"local[{cores}]", conf)
     spark.sparkContext.setLogLevel("ERROR")
-    counts = [spark.read.parquet(each).count() for each in (commits, f"{directory}/records")]
+    counts = [spark.read.parquet(path).count() for path in (commits, f"{directory}/records")]
     load = os.getloadavg()[0]
     before, started = Processes.now(), time.monotonic()
     report = _job(spark, job, commits, f"{directory}/records")
@@ -159,9 +159,9 @@ class Processes:
     def now(cls) -> Self:
         """What they took until now."""
         cpu_s, peaks = 0.0, {True: 0, False: 0}
-        for each in process_tree():
-            cpu_s += sum(map(int, each.words[11:15])) / os.sysconf("SC_CLK_TCK")
-            peaks[each.name == "java"] += _peak_mb(each.folder / "status")
+        for process in process_tree():
+            cpu_s += sum(map(int, process.words[11:15])) / os.sysconf("SC_CLK_TCK")
+            peaks[process.name == "java"] += _peak_mb(process.folder / "status")
         return cls(cpu_s, peaks[True], peaks[False])
 
 

@@ -115,7 +115,7 @@ async def create(connection: Connection, topic: str) -> None:
         name=topic,
         num_partitions=1,
         replication_factor=1,
-        configs=[create_topics.Config(name=name, value=each) for name, each in configs.items()],
+        configs=[create_topics.Config(name=name, value=item) for name, item in configs.items()],
     )
     request = create_topics.CreateTopicsRequest(topics=[made], timeout_ms=5000)
     answer = await connection.request(request, 5)
@@ -267,7 +267,7 @@ def main() -> None:
                 log = directory / "node" / "node.log"
                 found = asyncio.run(run(server, log, options))
     if options.json:
-        figures = [asdict(each) for each in found]
+        figures = [asdict(outcome) for outcome in found]
         options.json.write_text(json.dumps({"machine": machine(), "passes": figures}, indent=1))
 
 

@@ -66,8 +66,8 @@ def commit(group: str, topic: str, partition: int, offset: int) -> Exchange:
 def bulk_commit(group: str, topic: str, partitions: int, offset: int) -> Exchange:
     """Commit one offset in each of ``partitions`` partitions, in one request."""
     indexes = range(partitions)
-    committed = b"".join(struct.pack(">iqi", each, offset, -1) + b"\x01\x00" for each in indexes)
-    accepted = b"".join(struct.pack(">ih", each, NO_ERROR) + b"\x00" for each in indexes)
+    committed = b"".join(struct.pack(">iqi", index, offset, -1) + b"\x01\x00" for index in indexes)
+    accepted = b"".join(struct.pack(">ih", index, NO_ERROR) + b"\x00" for index in indexes)
     named = b"\x02" + _compact(topic) + _count(partitions)
     client = struct.pack(">i", -1) + _compact("") + b"\x00"
     body = _compact(group) + client + named + committed + b"\x00\x00"
@@ -98,8 +98,8 @@ def fetch(group: str, topic: str, partition: int, offset: int) -> Exchange:
 def fetch_of_groups(groups: Sequence[str], topic: str, partition: int) -> bytes:
     """The request for one partition of each of many groups."""
     asked = b"\x02" + _compact(topic) + b"\x02" + struct.pack(">i", partition) + b"\x00\x00"
-    each = b"".join(_compact(group) + asked for group in groups)
-    return _flexible(OFFSET_FETCH, 8, _count(len(groups)) + each + b"\x00\x00")
+    groups_part = b"".join(_compact(group) + asked for group in groups)
+    return _flexible(OFFSET_FETCH, 8, _count(len(groups)) + groups_part + b"\x00\x00")
 
 
 def fetched_of_groups(answer: bytes) -> dict[str, int]:

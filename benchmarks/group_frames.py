@@ -39,7 +39,7 @@ def joined(answer: bytes) -> tuple[int, int, str, list[str]]:
 
 def sync(group: str, generation: int, member: str, members: list[str]) -> bytes:
     """``members``: those that a leader gives an assignment; none from a follower."""
-    given = b"".join(_text(each) + _bytes(b"assigned") for each in members)
+    given = b"".join(_text(member) + _bytes(b"assigned") for member in members)
     body = _text(group) + struct.pack(">i", generation) + _text(member)
     return _framed(SYNC_GROUP, 2, body + struct.pack(">i", len(members)) + given)
 

@@ -155,7 +155,7 @@ async def measure(
             busy = (cpu_seconds(node.pid) - busy) / len(latencies)
             found[size].append((percentile(latencies, 0.5), percentile(latencies, 0.99), busy))
     for size in sizes:
-        middle, late, busy = (median(each[n] for each in found[size]) for n in range(3))
+        middle, late, busy = (median(figures[n] for figures in found[size]) for n in range(3))
         print(
             f"| {name}, {size} groups | {middle * 1e6:.0f} | {late * 1e6:.0f} | {busy * 1e6:.0f} |"
         )

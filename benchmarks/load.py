@@ -164,8 +164,8 @@ class Node:
         """Stop without writing anything."""
         self.running.cancel()
         await asyncio.gather(self.running, return_exceptions=True)
-        for each in self.logs.logs():
-            each.retire()
+        for log in self.logs.logs():
+            log.retire()
 
 
 def keys_of(options: argparse.Namespace) -> Iterator[tuple[str, str, int]]:

@@ -134,8 +134,10 @@ class System:
         async with Admin.of([node.bootstrap for node in self.nodes]) as admin:
             by_id = {node.id: node.port for node in await admin.cluster.nodes()}
             (topic,) = await admin.describe_topics([TOPIC])
-            ordered = sorted(topic.partitions, key=lambda each: each.partition)
-            return [by_id[each.leader] for each in ordered if each.leader is not None]
+            ordered = sorted(topic.partitions, key=lambda partition: partition.partition)
+            return [
+                by_id[partition.leader] for partition in ordered if partition.leader is not None
+            ]
 
     def losses(self) -> Counter[str]:
         """How often so far a lease, a session or a replica in sync was lost."""
@@ -276,7 +278,7 @@ def phase(
 
 
 def _name(code: int) -> str:
-    return next((f"{code} {each.name}" for each in ErrorCode if each == code), str(code))
+    return next((f"{code} {known.name}" for known in ErrorCode if known == code), str(code))
 
 
 def _summed_up(buckets: Counter[tuple[str, float]]) -> dict[str, tuple[float, float]]:
@@ -401,7 +403,7 @@ def main() -> None:
     options = parser.parse_args()
     given = dict(REPLICATED if options.nodes > 1 else {}) | {
         "group.initial.rebalance.delay.ms": "0",
-        **dict(each.split("=", 1) for each in options.set),
+        **dict(assignment.split("=", 1) for assignment in options.set),
     }
     makers = [barnabas]
     if options.against:
@@ -424,9 +426,9 @@ def main() -> None:
                 )
     print(f"load at the end: {os.getloadavg()[0]:.1f}")
     if options.json:
-        told = {name: [asdict(each) for each in found] for name, found in phases.items()}
+        told = {name: [asdict(phase) for phase in found] for name, found in phases.items()}
         options.json.write_text(json.dumps({"machine": machine(), "phases": told}, indent=2))
-    if not all(each.is_fine for each in phases["Barnabas"]):
+    if not all(phase.is_fine for phase in phases["Barnabas"]):
         sys.exit("an overloaded node refused, lost or forgot something")
 
 

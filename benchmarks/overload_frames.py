@@ -60,7 +60,7 @@ def described_code(answer: bytes) -> int:
     """The first code that is none, of a topic or of a partition."""
     found = _read_metadata(answer, 8)
     codes = [topic.error_code for topic in found.topics]
-    codes += [each.error_code for topic in found.topics for each in topic.partitions]
+    codes += [partition.error_code for topic in found.topics for partition in topic.partitions]
     return next(filter(None, codes), int(ErrorCode.NONE))
 
 
@@ -95,7 +95,7 @@ def fetch_from(topic: str, partition: int) -> bytes:
 def describe(topics: Sequence[str]) -> bytes:
     """Brokers, topics and leaders."""
     request = metadata.MetadataRequest(
-        topics=[metadata.Topic(name=each) for each in topics], allow_auto_topic_creation=False
+        topics=[metadata.Topic(name=topic) for topic in topics], allow_auto_topic_creation=False
     )
     body = encoder(metadata.MetadataRequest, 4)(request)
     return request_frame(METADATA, 4, 0, CLIENT_ID, body)

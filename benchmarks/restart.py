@@ -86,13 +86,13 @@ def fill(server: ServerProcess, groups: Sequence[str], partitions: int, rounds: 
     finding = frames.find_coordinator(groups[0])
     _until(lambda: frames.find_coordinator_error(client.call(finding)) == 0)
     first = [frames.bulk_commit(group, TOPIC, partitions, 0) for group in groups]
-    _until(lambda: all(_is_right(client.call(each.request), each) for each in first[:100]))
+    _until(lambda: all(_is_right(client.call(answer.request), answer) for answer in first[:100]))
     for number in range(rounds):
         made = (frames.bulk_commit(group, TOPIC, partitions, number) for group in groups)
         expected: list[frames.Exchange] = []
-        for each in made:
-            client.send(each.request)
-            expected.append(each)
+        for answer in made:
+            client.send(answer.request)
+            expected.append(answer)
             if len(expected) == IN_FLIGHT:
                 _take(client, expected)
         _take(client, expected)
@@ -100,8 +100,8 @@ def fill(server: ServerProcess, groups: Sequence[str], partitions: int, rounds: 
 
 
 def _take(client: Client, expected: list[frames.Exchange]) -> None:
-    for each in expected:
-        if not _is_right(client.receive(), each):
+    for answer in expected:
+        if not _is_right(client.receive(), answer):
             raise ServerFailed("a commit was refused")
     expected.clear()
 

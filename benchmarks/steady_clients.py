@@ -376,7 +376,7 @@ def longest_gap(answers: Sequence[Answer], since: float, until: float) -> float:
     """The longest time between two successes that touches the span, the span's ends included."""
     times = [
         since,
-        *(each.at for each in answers if each.is_success and since < each.at < until),
+        *(answer.at for answer in answers if answer.is_success and since < answer.at < until),
         until,
     ]
     return max(later - earlier for earlier, later in itertools.pairwise(times))

@@ -75,8 +75,8 @@ async def _made(session: ZooKeeper, numbers: range, partitions: int) -> None:
         operations += [Create(path) for path in (group, f"{group}/offsets",
                                                  f"{group}/offsets/{TOPIC}")]  # fmt: skip
         operations += [
-            Create(f"{group}/offsets/{TOPIC}/{each}", str(number).encode())
-            for each in range(partitions)
+            Create(f"{group}/offsets/{TOPIC}/{index}", str(number).encode())
+            for index in range(partitions)
         ]
     while True:
         try:
@@ -132,12 +132,14 @@ class Processes:
             self._look()
 
     def _look(self) -> None:
-        for each in process_tree():
+        for process in process_tree():
             with contextlib.suppress(OSError):  # it ended
-                name = _name_of((each.folder / "cmdline").read_bytes())
-                size = int(each.words[21]) * os.sysconf("SC_PAGESIZE") >> 20
+                name = _name_of((process.folder / "cmdline").read_bytes())
+                size = int(process.words[21]) * os.sysconf("SC_PAGESIZE") >> 20
                 self.peak_mb[name] = max(self.peak_mb[name], size)
-                self._ticks[name, each.folder.name] = int(each.words[11]) + int(each.words[12])
+                self._ticks[name, process.folder.name] = int(process.words[11]) + int(
+                    process.words[12]
+                )
 
 
 def _name_of(command: bytes) -> str:

@@ -65,8 +65,8 @@ async def first_half(bootstrap: str) -> int:
         member = OnlyMember(admin.cluster, _GROUP, _TOPIC, _PARTITIONS)
         await _send_all(admin, member)
         await member.join()
-        for place in member.places:
-            _require(len(await read(admin.cluster, place, 0)) == _RECORDS, "records")
+        for topic_partition in member.topic_partitions:
+            _require(len(await read(admin.cluster, topic_partition, 0)) == _RECORDS, "records")
         await member.commit(_HALFWAY)
         say(f"Group {_GROUP} has read about half of them and committed its offsets:")
         await _show(admin)
@@ -80,16 +80,16 @@ async def second_half(bootstrap: str) -> None:
     """Find everything as it was acknowledged, and read on from there."""
     async with Admin.of(bootstrap) as admin:
         committed = await admin.committed_offsets(_GROUP)
-        found = {place: each.offset for place, each in committed.items()}
+        found = {topic_partition: commit.offset for topic_partition, commit in committed.items()}
         _require(found == _HALFWAY, "offsets")
         say("The offsets are still there:")
         await _show(admin)
         member = OnlyMember(admin.cluster, _GROUP, _TOPIC, _PARTITIONS)
         await member.join()
-        for place, offset in _HALFWAY.items():
-            rest = await read(admin.cluster, place, offset)
+        for topic_partition, offset in _HALFWAY.items():
+            rest = await read(admin.cluster, topic_partition, offset)
             _require(rest == _VALUES[offset:], "records")
-        await member.commit(dict.fromkeys(member.places, _RECORDS))
+        await member.commit(dict.fromkeys(member.topic_partitions, _RECORDS))
         say("A new member has gone on exactly where the first one stopped:")
         await _show(admin)
         await member.leave()
@@ -104,8 +104,8 @@ def _kill_and_restart(cluster: Cluster, node_id: int) -> None:
 
 
 async def _send_all(admin: Admin, member: OnlyMember) -> None:
-    for place in member.places:
-        await send(admin.cluster, place, _VALUES, int(time.time() * 1000))
+    for topic_partition in member.topic_partitions:
+        await send(admin.cluster, topic_partition, _VALUES, int(time.time() * 1000))
     say(f"{_RECORDS * _PARTITIONS} records are sent and acknowledged.")
 
 
@@ -117,7 +117,7 @@ async def _show(admin: Admin) -> None:
 
 async def _leaders(admin: Admin) -> str:
     (topic,) = await admin.describe_topics([_TOPIC])
-    return ", ".join(str(each.leader) for each in topic.partitions)
+    return ", ".join(str(partition.leader) for partition in topic.partitions)
 
 
 def _require(is_so: bool, what: str) -> None:

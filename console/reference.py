@@ -52,7 +52,7 @@ def foreign_table() -> str:
     rows = ["| names | what happens |", "|---|---|"]
     for treatment, fate in FATES.items():
         names = sorted(
-            name for name, each in UNSUPPORTED_SETTINGS.items() if each.treatment is treatment
+            name for name, setting in UNSUPPORTED_SETTINGS.items() if setting.treatment is treatment
         )
         marked = (
             f"`{name}`" + "*" * (UNSUPPORTED_SETTINGS[name].scope is not None) for name in names
@@ -80,14 +80,18 @@ def table_of(*settings: type[Any]) -> Callable[[], str]:
 def order_table() -> str:
     """Which requests of one connection may be under way together: by class, what may start."""
     rows = ["| class | requests | may start while one waits | why |", "|---|---|---|---|"]
-    for each in request_order.CLASSES:
-        names = ", ".join(_api_name(key) for key in each.keys)
+    for request_class in request_order.CLASSES:
+        names = ", ".join(_api_name(key) for key in request_class.keys)
         allowed_behind = "nothing"
-        if set(each.allowed_behind) >= request_order.MEMBERSHIP:
+        if set(request_class.allowed_behind) >= request_order.MEMBERSHIP:
             allowed_behind = "JoinGroup and SyncGroup of other members, LeaveGroup"
-        elif each.allowed_behind:
-            allowed_behind = ", ".join(_api_name(key) for key in sorted(each.allowed_behind))
-        rows.append(f"| {each.name} | {names} | {allowed_behind} | {each.reason} |")
+        elif request_class.allowed_behind:
+            allowed_behind = ", ".join(
+                _api_name(key) for key in sorted(request_class.allowed_behind)
+            )
+        rows.append(
+            f"| {request_class.name} | {names} | {allowed_behind} | {request_class.reason} |"
+        )
     return "\n".join(rows)
 
 

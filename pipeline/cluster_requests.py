@@ -38,25 +38,25 @@ async def partitions_of(
         raise KafkaError(error.code, error.message or ", ".join(names)) from error
     for topic in answer.topics:
         raise_for(topic.error_code, topic.name)
-    return _places(answer.topics)
+    return _topic_partitions(answer.topics)
 
 
 async def partitions_like(cluster: Cluster, pattern: str) -> list[TopicPartition]:
     """Every partition of topics in whose name ``pattern`` is found; internal ones must be named."""
     found = re.compile(pattern)
     answer = await cluster.metadata()
-    return _places(
+    return _topic_partitions(
         topic
         for topic in answer.topics
         if not topic.error_code and not topic.is_internal and found.search(topic.name or "")
     )
 
 
-def _places(topics: Iterable[Any]) -> list[TopicPartition]:
+def _topic_partitions(topics: Iterable[Any]) -> list[TopicPartition]:
     return sorted(
-        TopicPartition(topic.name, each.partition_index)
+        TopicPartition(topic.name, partition.partition_index)
         for topic in topics
-        for each in topic.partitions
+        for partition in topic.partitions
     )
 
 
@@ -73,13 +73,13 @@ async def offsets_at(
     found: dict[TopicPartition, int] = {}
     why = ErrorCode.LEADER_NOT_AVAILABLE
     while True:
-        missing = [place for place in wanted if place not in found]
+        missing = [topic_partition for topic_partition in wanted if topic_partition not in found]
         by_leader: dict[int, list[TopicPartition]] = defaultdict(list)
-        for place, leader in (await cluster.leaders(missing)).items():
-            by_leader[leader].append(place)
+        for topic_partition, leader in (await cluster.leaders(missing)).items():
+            by_leader[leader].append(topic_partition)
         asked = [
-            _offsets_of(cluster, leader, places, wanted, isolation)
-            for leader, places in by_leader.items()
+            _offsets_of(cluster, leader, topic_partitions, wanted, isolation)
+            for leader, topic_partitions in by_leader.items()
         ]
         for offsets, code in await asyncio.gather(*asked):
             found.update(offsets)
@@ -96,20 +96,25 @@ async def offsets_at(
 async def _offsets_of(
     cluster: Cluster,
     leader: int,
-    places: Iterable[TopicPartition],
+    topic_partitions: Iterable[TopicPartition],
     times: Mapping[TopicPartition, int],
     isolation: int,
 ) -> tuple[dict[TopicPartition, int], ErrorCode]:
     """What one broker knows, and one of the errors it gave that waiting may cure."""
     topics: dict[str, list[list_offsets.Partition]] = defaultdict(list)
-    for place in places:
-        topics[place.topic].append(
-            list_offsets.Partition(partition_index=place.partition, timestamp=times[place])
+    for topic_partition in topic_partitions:
+        topics[topic_partition.topic].append(
+            list_offsets.Partition(
+                partition_index=topic_partition.partition, timestamp=times[topic_partition]
+            )
         )
     request = list_offsets.ListOffsetsRequest(
         replica_id=-1,
         isolation_level=isolation,
-        topics=[list_offsets.Topic(name=name, partitions=each) for name, each in topics.items()],
+        topics=[
+            list_offsets.Topic(name=name, partitions=partitions)
+            for name, partitions in topics.items()
+        ],
     )
     try:
         answer = await cluster.ask(leader, request)
@@ -119,20 +124,20 @@ async def _offsets_of(
         return {}, error.code
     found, code = {}, ErrorCode.NONE
     for topic in answer.topics:
-        for each in topic.partitions:
-            if not each.error_code:
-                found[TopicPartition(topic.name, each.partition_index)] = each.offset
+        for partition in topic.partitions:
+            if not partition.error_code:
+                found[TopicPartition(topic.name, partition.partition_index)] = partition.offset
                 continue
-            code = known_code(each.error_code)
+            code = known_code(partition.error_code)
             if not code.retriable:
-                raise KafkaError(code, f"{topic.name}-{each.partition_index}")
+                raise KafkaError(code, f"{topic.name}-{partition.partition_index}")
     return found, code
 
 
 async def committed(cluster: Cluster, group: str) -> dict[TopicPartition, int]:
     """What a group has committed."""
     found = await Admin(cluster).committed_offsets(group)
-    return {place: each.offset for place, each in found.items()}
+    return {topic_partition: commit.offset for topic_partition, commit in found.items()}
 
 
 async def commit(
@@ -143,11 +148,11 @@ async def commit(
     Doing it twice is harmless. Raises KafkaError, UNKNOWN_MEMBER_ID when the group has members.
     """
     topics: dict[str, list[offset_commit.Partition]] = defaultdict(list)
-    for place in sorted(offsets):
-        topics[place.topic].append(
+    for topic_partition in sorted(offsets):
+        topics[topic_partition.topic].append(
             offset_commit.Partition(
-                partition_index=place.partition,
-                committed_offset=offsets[place],
+                partition_index=topic_partition.partition,
+                committed_offset=offsets[topic_partition],
                 committed_metadata=note,
             )
         )
@@ -157,13 +162,18 @@ async def commit(
         group_id=group,
         generation_id_or_member_epoch=_NOT_A_MEMBER,
         member_id="",
-        topics=[offset_commit.Topic(name=name, partitions=each) for name, each in topics.items()],
+        topics=[
+            offset_commit.Topic(name=name, partitions=partitions)
+            for name, partitions in topics.items()
+        ],
     )
     answer = await cluster.to_coordinator(group, request, _codes)
     for topic in answer.topics:
-        for each in topic.partitions:
-            raise_for(each.error_code, f"group {group}, {topic.name}-{each.partition_index}")
+        for partition in topic.partitions:
+            raise_for(
+                partition.error_code, f"group {group}, {topic.name}-{partition.partition_index}"
+            )
 
 
 def _codes(answer: Any) -> Iterable[int]:
-    return (each.error_code for topic in answer.topics for each in topic.partitions)
+    return (partition.error_code for topic in answer.topics for partition in topic.partitions)

@@ -35,8 +35,8 @@ def read_topic(
 
     ``start`` is earliest, latest, ``group:<id>`` or offsets as JSON; ``end`` latest or JSON.
     """
-    told = {"subscribe": topic, "startingOffsets": start, "endingOffsets": end}
-    return _loaded(spark.read, bootstrap, told, columns, options)
+    defaults = {"subscribe": topic, "startingOffsets": start, "endingOffsets": end}
+    return _loaded(spark.read, bootstrap, defaults, columns, options)
 
 
 def stream_topic(
@@ -54,10 +54,10 @@ def stream_topic(
 
     ``group`` is told how far the stream is.
     """
-    told = {"subscribe": topic, "startingOffsets": start, "checkpointLocation": checkpoint}
+    defaults = {"subscribe": topic, "startingOffsets": start, "checkpointLocation": checkpoint}
     if group is not None:
-        told["commitGroup"] = group
-    return _loaded(spark.readStream, bootstrap, told, columns, options)
+        defaults["commitGroup"] = group
+    return _loaded(spark.readStream, bootstrap, defaults, columns, options)
 
 
 def read_commits(
@@ -73,10 +73,10 @@ def read_commits(
 
     From the cluster at ``bootstrap``, or with no broker from the log directories at ``path``.
     """
-    told = {"mode": "commits", "kind": kind}
+    defaults = {"mode": "commits", "kind": kind}
     if path is not None:
-        told["path"] = path
-    return _loaded(spark.read, bootstrap, told, columns, options)
+        defaults["path"] = path
+    return _loaded(spark.read, bootstrap, defaults, columns, options)
 
 
 def stream_commits(
@@ -90,13 +90,13 @@ def stream_commits(
     options: Options | None = None,
 ) -> DataFrame:
     """The same as a stream: every commit as it is made, before compaction removes it."""
-    told = {
+    defaults = {
         "mode": "commits",
         "kind": kind,
         "startingOffsets": start,
         "checkpointLocation": checkpoint,
     }
-    return _loaded(spark.readStream, bootstrap, told, columns, options)
+    return _loaded(spark.readStream, bootstrap, defaults, columns, options)
 
 
 def read_segments(
@@ -108,10 +108,10 @@ def read_segments(
     options: Options | None = None,
 ) -> DataFrame:
     """The records in log directories, with no broker running; ``path`` may have wildcards."""
-    told = {"mode": "segments", "path": path}
+    defaults = {"mode": "segments", "path": path}
     if topic is not None:
-        told["subscribe"] = topic
-    return _loaded(spark.read, None, told, columns, options)
+        defaults["subscribe"] = topic
+    return _loaded(spark.read, None, defaults, columns, options)
 
 
 def read_zookeeper_offsets(
@@ -123,8 +123,8 @@ def read_zookeeper_offsets(
     options: Options | None = None,
 ) -> DataFrame:
     """The offsets of classic consumers; ``groups`` is a pattern found in the groups' names."""
-    told = {"mode": "zookeeper", "zookeeper.connect": zookeeper, "groups": groups}
-    return _loaded(spark.read, None, told, columns, options)
+    defaults = {"mode": "zookeeper", "zookeeper.connect": zookeeper, "groups": groups}
+    return _loaded(spark.read, None, defaults, columns, options)
 
 
 def write_topic(
@@ -162,10 +162,10 @@ def stream_to_archive(
 
     ``group``, at ``bootstrap``, is told where each batch ends once it is archived.
     """
-    told: dict[str, Any] = {"mode": "archive", "path": path}
+    defaults: dict[str, Any] = {"mode": "archive", "path": path}
     if group is not None:
-        told |= {"commitGroup": group, "kafka.bootstrap.servers": bootstrap}
-    return _streaming(frame, checkpoint, {**told, **(options or {})})
+        defaults |= {"commitGroup": group, "kafka.bootstrap.servers": bootstrap}
+    return _streaming(frame, checkpoint, {**defaults, **(options or {})})
 
 
 def read_archive(spark: SparkSession, path: str) -> DataFrame:
@@ -189,12 +189,12 @@ def available_now(writer: DataStreamWriter) -> StreamingQuery:
 def _loaded(
     reader: Any,
     bootstrap: str | None,
-    told: Options,
+    defaults: Options,
     columns: Iterable[str],
     options: Options | None,
 ) -> DataFrame:
     reader = reader.format(FORMAT)
-    whole = {**told, **(options or {})}
+    whole = {**defaults, **(options or {})}
     if bootstrap is not None:
         whole["kafka.bootstrap.servers"] = bootstrap
     names = ",".join(columns)
@@ -207,12 +207,12 @@ def _loaded(
 
 
 def _sink(bootstrap: str, topic: str | None, options: Options | None) -> dict[str, Any]:
-    told = {"kafka.bootstrap.servers": bootstrap, **(options or {})}
-    return told if topic is None else {**told, "topic": topic}
+    defaults = {"kafka.bootstrap.servers": bootstrap, **(options or {})}
+    return defaults if topic is None else {**defaults, "topic": topic}
 
 
-def _streaming(frame: DataFrame, checkpoint: str, told: Options) -> DataStreamWriter:
+def _streaming(frame: DataFrame, checkpoint: str, defaults: Options) -> DataStreamWriter:
     writer = frame.writeStream.format(FORMAT).option("checkpointLocation", checkpoint)
-    for name, value in told.items():
+    for name, value in defaults.items():
         writer = writer.option(name, str(value))
     return writer

@@ -21,10 +21,10 @@ _WRAPPER: Final = """#!/bin/sh
 set -f
 kept=
 IFS=:
-for each in $PYTHONPATH; do
-  case $each in
+for entry in $PYTHONPATH; do
+  case $entry in
     "{zips}"/*.zip) ;;
-    *) kept="$kept${{kept:+:}}$each" ;;
+    *) kept="$kept${{kept:+:}}$entry" ;;
   esac
 done
 export PYTHONPATH="$kept"
@@ -55,8 +55,8 @@ def _installed_spark() -> Path | None:
     if spec is None or spec.origin is None:
         return None
     home = Path(spec.origin).parent
-    places = {sysconfig.get_path("purelib"), sysconfig.get_path("platlib")}
-    return home if str(home.parent) in places else None
+    site_directories = {sysconfig.get_path("purelib"), sysconfig.get_path("platlib")}
+    return home if str(home.parent) in site_directories else None
 
 
 def _written(path: Path, text: str) -> Path:

@@ -24,7 +24,7 @@ class _Command(NamedTuple):
     add_arguments: Callable[[argparse.ArgumentParser], None]
     run: Callable[[argparse.Namespace], int] | None = None
     planned: Planner | None = None
-    told: Callable[[argparse.Namespace], str] = lambda chosen: str(chosen.command)
+    summary: Callable[[argparse.Namespace], str] = lambda chosen: str(chosen.command)
     """The command in a few words, for the history."""
     check: Callable[[argparse.Namespace], object] = lambda chosen: None
     """Before anything is asked: raises Misuse for words that contradict each other, and reads
@@ -50,7 +50,7 @@ _COMMANDS: Final = {
         "say where groups are to go on",
         reset.add_arguments,
         planned=reset.planned,
-        told=reset.told,
+        summary=reset.summary,
         check=reset.check,
     ),
     "delete": _Command(
@@ -63,13 +63,13 @@ _COMMANDS: Final = {
         "delete the offsets of some topics",
         delete.add_forget_arguments,
         planned=delete.planned_forget,
-        told=delete.told_forget,
+        summary=delete.forget_summary,
     ),
     "clone": _Command(
         "give one group the offsets of another",
         transfer.add_clone_arguments,
         planned=transfer.planned_clone,
-        told=transfer.told_clone,
+        summary=transfer.clone_summary,
         check=transfer.check_clone,
     ),
     "export": _Command(
@@ -82,7 +82,7 @@ _COMMANDS: Final = {
         "set offsets from Kafka's CSV",
         transfer.add_import_arguments,
         planned=transfer.planned_import,
-        told=transfer.told_import,
+        summary=transfer.import_summary,
         check=transfer.read_import,
     ),
     "history": _Command(
@@ -94,7 +94,7 @@ _COMMANDS: Final = {
         "put offsets back where they were before a change",
         history.add_undo_arguments,
         planned=history.planned_undo,
-        told=history.told_undo,
+        summary=history.undo_summary,
     ),
 }
 
@@ -117,4 +117,4 @@ def run(chosen: argparse.Namespace) -> int:
     if command.run is not None:
         return command.run(chosen)
     assert command.planned is not None, chosen.command
-    return show(chosen, carry_out(chosen, command.planned, command.told(chosen)))
+    return show(chosen, carry_out(chosen, command.planned, command.summary(chosen)))

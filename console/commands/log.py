@@ -92,10 +92,10 @@ def _repair(chosen: argparse.Namespace) -> int:
         except StorageError as error:
             raise Failure(str(error)) from error
     if chosen.json:
-        print_json({"executed": chosen.execute, "repairs": [each.as_json() for each in found]})
+        print_json({"executed": chosen.execute, "repairs": [repair.as_json() for repair in found]})
     else:
-        for each in found:
-            print("\n".join(each.lines))
+        for repair in found:
+            print("\n".join(repair.lines))
         print(_SUMMARIES[bool(found), chosen.execute])
     return 1 if found and not chosen.execute else 0
 
@@ -119,8 +119,8 @@ def _dump(chosen: argparse.Namespace) -> int:
         files = list(_files(path))
         if not files:
             run.complain(f"{path} holds no file of a log")
-        for each in files:
-            run.dump(each)
+        for file in files:
+            run.dump(file)
     return run.finish()
 
 
@@ -129,16 +129,18 @@ def _files(path: Path) -> Iterator[Path]:
     if not path.is_dir():
         yield path
         return
-    for each in sorted(path.iterdir()):
-        if each.is_dir():
-            yield from (one for one in sorted(each.iterdir()) if _is_of_a_log(one))
-        elif _is_of_a_log(each):
-            yield each
+    for entry in sorted(path.iterdir()):
+        if entry.is_dir():
+            yield from (one for one in sorted(entry.iterdir()) if _is_of_a_log(one))
+        elif _is_of_a_log(entry):
+            yield entry
 
 
 def _is_of_a_log(path: Path) -> bool:
     """Named as a file of a log is; a log of events, ``node.log``, is not."""
-    suffix = next((each for each in _SUFFIXES if path.name.endswith(each)), None)
+    suffix = next(
+        (known_suffix for known_suffix in _SUFFIXES if path.name.endswith(known_suffix)), None
+    )
     return suffix is not None and (
         suffix == "-checkpoint" or path.name.removesuffix(suffix).isdecimal()
     )

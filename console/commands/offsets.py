@@ -90,7 +90,9 @@ def _plan(chosen: argparse.Namespace) -> int:
             stores, chosen.file, chosen.groups, chosen.to, source_wins=chosen.source_wins
         ),
     )
-    rows = _rows([each for held in plan.held.values() for each in held], plan.to, plan.source_wins)
+    rows = _rows(
+        [offset for held in plan.held.values() for offset in held], plan.to, plan.source_wins
+    )
     _print_rows(rows, chosen.json)
     return 0
 
@@ -116,10 +118,10 @@ def _rollback(chosen: argparse.Namespace) -> int:
 def _verify(chosen: argparse.Namespace) -> int:
     plan, held = _with_stores(chosen, lambda stores: verify(stores, chosen.file))
     rows = _rows(held, plan.to, False)
-    for found, each in zip(held, rows, strict=True):
-        each["behind"] = found.is_behind(plan.to)
+    for found, cells in zip(held, rows, strict=True):
+        cells["behind"] = found.is_behind(plan.to)
     _print_rows(rows, chosen.json)
-    return int(any(each["behind"] for each in rows))
+    return int(any(cells["behind"] for cells in rows))
 
 
 def _with_stores(chosen: argparse.Namespace, work: Callable[[BothStores], Awaitable[T]]) -> T:
@@ -154,7 +156,7 @@ def _servers(chosen: argparse.Namespace) -> str:
 
 
 def _rows(held: Sequence[StoredOffsets], to: str, source_wins: bool) -> list[dict[str, Any]]:
-    return [{"group": each.group, **row(each, to, source_wins=source_wins)} for each in held]
+    return [{"group": offset.group, **row(offset, to, source_wins=source_wins)} for offset in held]
 
 
 def _print_rows(rows: Sequence[Mapping[str, Any]], as_json: bool) -> None:
@@ -162,15 +164,18 @@ def _print_rows(rows: Sequence[Mapping[str, Any]], as_json: bool) -> None:
         print_json(rows)
     elif rows:
         names = [name.lower() for name in _COLUMNS]
-        print_table(_COLUMNS, [[shown(each[name]) for name in names] for each in rows])
+        print_table(_COLUMNS, [[shown(cells[name]) for name in names] for cells in rows])
 
 
 def _print_outcomes(outcomes: Sequence[MigrationResult], as_json: bool) -> int:
     if as_json:
-        print_json([asdict(each) for each in outcomes])
+        print_json([asdict(outcome) for outcome in outcomes])
     elif outcomes:
         print_table(
             ("GROUP", "STATE", "WRITTEN", "WHY"),
-            [(each.group, each.state, each.written, shown(each.why)) for each in outcomes],
+            [
+                (outcome.group, outcome.state, outcome.written, shown(outcome.why))
+                for outcome in outcomes
+            ],
         )
-    return int(not all(each.is_good for each in outcomes))
+    return int(not all(outcome.is_good for outcome in outcomes))

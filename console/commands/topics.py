@@ -108,13 +108,17 @@ def _list(chosen: argparse.Namespace) -> None:
 def _describe(chosen: argparse.Namespace) -> None:
     topics, settings = administer(chosen, lambda admin: _described(admin, chosen.names))
     shown_settings = {
-        topic: [each for each in found if chosen.all_settings or each.is_set]
+        topic: [
+            setting_description
+            for setting_description in found
+            if chosen.all_settings or setting_description.is_set
+        ]
         for topic, found in settings.items()
     }
     if chosen.json:
         rows = [asdict(topic) for topic in topics]
         for row in rows:
-            row["settings"] = [asdict(each) for each in shown_settings[row["name"]]]
+            row["settings"] = [asdict(description) for description in shown_settings[row["name"]]]
         print_json(rows)
         return
     _print_partitions(topics)
@@ -127,22 +131,27 @@ def _print_partitions(topics: Sequence[TopicDescription]) -> None:
     rows = [
         (
             topic.name,
-            each.partition,
-            shown(each.leader),
-            ",".join(map(str, each.replicas)),
-            ",".join(map(str, each.in_sync)),
+            partition.partition,
+            shown(partition.leader),
+            ",".join(map(str, partition.replicas)),
+            ",".join(map(str, partition.in_sync)),
         )
         for topic in topics
-        for each in topic.partitions
+        for partition in topic.partitions
     ]
     print_table(("TOPIC", "PARTITION", "LEADER", "REPLICAS", "ISR"), rows)
 
 
 def _print_settings(settings: Mapping[str, Sequence[SettingDescription]]) -> None:
     rows = [
-        (topic, each.name, shown("(hidden)" if each.is_sensitive else each.value), each.source)
+        (
+            topic,
+            setting_description.name,
+            shown("(hidden)" if setting_description.is_sensitive else setting_description.value),
+            setting_description.source,
+        )
         for topic, found in settings.items()
-        for each in found
+        for setting_description in found
     ]
     print_table(("TOPIC", "SETTING", "VALUE", "SOURCE"), rows)
 
@@ -191,7 +200,7 @@ def _not_set(settings: Sequence[SettingDescription], names: Sequence[str]) -> li
 
     The broker takes back what is not there without a word, Kafka's too; Kafka's tool asks first.
     """
-    known = {each.name: each for each in settings}
+    known = {description.name: description for description in settings}
     for name in names:
         if name not in known:
             like = difflib.get_close_matches(name, known, 1)

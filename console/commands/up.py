@@ -90,8 +90,8 @@ def run(chosen: argparse.Namespace) -> int:
     with _signals_interrupt():
         try:
             started = time.monotonic()
-            with _progress_line(chosen.brokers) as told:
-                cluster.start(told)
+            with _progress_line(chosen.brokers) as report_ready:
+                cluster.start(report_ready)
                 asyncio.run(_create(cluster.bootstrap, chosen.topic))
             _announce(cluster, time.monotonic() - started, is_json=chosen.json)
             _watch(cluster)
@@ -114,9 +114,9 @@ def topic(text: str) -> NewTopic:
 
 async def _create(bootstrap: str, topics: list[NewTopic]) -> None:
     async with Admin.of(bootstrap) as admin:
-        for each in topics:
+        for new_topic in topics:
             try:
-                await admin.create_topics([each])
+                await admin.create_topics([new_topic])
             except KafkaError as error:
                 if error.code is not ErrorCode.TOPIC_ALREADY_EXISTS:  # kept by --data
                     raise
@@ -173,7 +173,7 @@ def _progress_line(brokers: int) -> Iterator[Progress]:
     """One line that grows while the parts become ready, where a person watches."""
     is_watched = sys.stderr.isatty()
 
-    def told(what: str) -> None:
+    def report_ready(what: str) -> None:
         if is_watched:
             sys.stderr.write(f" {what},")
             sys.stderr.flush()
@@ -182,7 +182,7 @@ def _progress_line(brokers: int) -> Iterator[Progress]:
         sys.stderr.write(f"starting ZooKeeper and {brokers} nodes:")
         sys.stderr.flush()
     try:
-        yield told
+        yield report_ready
     finally:
         if is_watched:
             sys.stderr.write("\r\x1b[2K")

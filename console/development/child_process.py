@@ -106,8 +106,8 @@ class ChildProcess:
             text = self.log.read_text(errors="replace")
         except FileNotFoundError:
             return ""
-        said = [line for line in text.splitlines() if line and not line.startswith("\tat ")]
-        return "\n".join(said[-lines:])
+        written = [line for line in text.splitlines() if line and not line.startswith("\tat ")]
+        return "\n".join(written[-lines:])
 
     def _signal(self, number: signal.Signals) -> None:
         with contextlib.suppress(ProcessLookupError):

@@ -134,11 +134,11 @@ class Cluster(ClusterOperations):
         Raises MissingPart, ZooKeeperFailed, NodeFailed or PortTaken, and then nothing is left.
         """
         assert not self.nodes, "started twice"
-        told = progress or (lambda what: None)
+        report_ready = progress or (lambda what: None)
         atexit.register(self.stop)
         try:
             self._prepare()
-            self._start(told)
+            self._start(report_ready)
         except BaseException:
             self.stop()
             raise
@@ -261,7 +261,7 @@ class Cluster(ClusterOperations):
                 raise PortTaken(f"port {port} is in use; --port 0 takes free ones")
         return ports
 
-    def _start(self, told: Progress) -> None:
+    def _start(self, report_ready: Progress) -> None:
         temporary = self._data is None
         self._zookeeper = zookeeper_server(
             None if temporary else self.directory / "zookeeper", _TICK_MS
@@ -272,13 +272,13 @@ class Cluster(ClusterOperations):
         for node in self.nodes:
             node.spawn()
         self._zookeeper.wait_ready()
-        told("ZooKeeper")
+        report_ready("ZooKeeper")
         for node in self.nodes:
             node.configure(self._settings_of(node))
             node.let_serve()
         for node in self.nodes:
             node.wait_ready()
-            told(f"node {node.id}")
+            report_ready(f"node {node.id}")
         self._await_complete()
         self._describe()
 

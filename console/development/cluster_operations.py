@@ -68,7 +68,7 @@ class ClusterOperations(ABC):
 
         async def is_so(admin: Admin) -> bool:
             (described,) = await admin.describe_topics([topic])
-            return all(len(each.in_sync) >= replicas for each in described.partitions)
+            return all(len(partition.in_sync) >= replicas for partition in described.partitions)
 
         async def wait(admin: Admin) -> None:
             await _until(lambda: is_so(admin), f"{replicas} in-sync replicas of {topic}")
@@ -80,7 +80,7 @@ class ClusterOperations(ABC):
 
         async def fetch(admin: Admin) -> dict[TopicPartition, int]:
             found = await admin.committed_offsets(group)
-            return {place: each.offset for place, each in found.items()}
+            return {topic_partition: commit.offset for topic_partition, commit in found.items()}
 
         return self._ask(fetch)
 
@@ -96,7 +96,9 @@ async def _is_led_everywhere(admin: Admin, topic: str, partitions: int) -> bool:
     asked = MetadataRequest(topics=[Topic(name=topic)], allow_auto_topic_creation=False)
     for node in await admin.cluster.nodes():
         (answer,) = (await admin.cluster.to_node(node.id, asked)).topics
-        led: Sequence[Any] = [each for each in answer.partitions if each.leader_id >= 0]
+        led: Sequence[Any] = [
+            partition for partition in answer.partitions if partition.leader_id >= 0
+        ]
         if len(led) < partitions:
             return False
     return True

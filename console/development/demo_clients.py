@@ -36,25 +36,27 @@ _STRATEGY: Final = "range"
 
 
 async def send(
-    cluster: Cluster, place: TopicPartition, values: Sequence[bytes], timestamp_ms: int
+    cluster: Cluster, topic_partition: TopicPartition, values: Sequence[bytes], timestamp_ms: int
 ) -> int:
     """Append one batch of records and return the offset of the first; they are acknowledged."""
     batch = build_batch([(None, value) for value in values], timestamp_ms=timestamp_ms)
-    part = produce.Partition(index=place.partition, records=batch)
+    part = produce.Partition(index=topic_partition.partition, records=batch)
     request = produce.ProduceRequest(
         acks=_ALL_REPLICAS,
         timeout_ms=_TIMEOUT_MS,
-        topic_data=[produce.Topic(name=place.topic, partition_data=[part])],
+        topic_data=[produce.Topic(name=topic_partition.topic, partition_data=[part])],
     )
-    answer = await cluster.to_leader(place, request, lambda answer: [_appended(answer).error_code])
+    answer = await cluster.to_leader(
+        topic_partition, request, lambda answer: [_appended(answer).error_code]
+    )
     appended = _appended(answer)
     raise_for(appended.error_code, appended.error_message)
     return int(appended.base_offset)
 
 
-async def read(cluster: Cluster, place: TopicPartition, offset: int) -> list[bytes]:
+async def read(cluster: Cluster, topic_partition: TopicPartition, offset: int) -> list[bytes]:
     """The values of the records from ``offset`` to the end, or the first 4 MiB of them."""
-    data = await fetch_batches(cluster, place, offset)
+    data = await fetch_batches(cluster, topic_partition, offset)
     found = (record for position, _ in iterate(data) for record in records(data, position))
     return [record.value or b"" for record in found if record.offset >= offset]
 
@@ -63,7 +65,7 @@ class OnlyMember:
     """The only member of a group, to which all partitions of one topic belong."""
 
     def __init__(self, cluster: Cluster, group: str, topic: str, partitions: int) -> None:
-        self.places = [TopicPartition(topic, index) for index in range(partitions)]
+        self.topic_partitions = [TopicPartition(topic, index) for index in range(partitions)]
         self._cluster = cluster
         self._group = group
         self._topic = topic
@@ -101,11 +103,11 @@ class OnlyMember:
                     name=self._topic,
                     partitions=[
                         offset_commit.Partition(
-                            partition_index=place.partition,
+                            partition_index=topic_partition.partition,
                             committed_offset=offset,
                             committed_metadata="",
                         )
-                        for place, offset in positions.items()
+                        for topic_partition, offset in positions.items()
                     ],
                 )
             ],
@@ -141,7 +143,8 @@ class OnlyMember:
 
     async def _assign_all(self) -> int:
         mine = consumer_protocol.TopicPartitions(
-            topic=self._topic, partitions=[place.partition for place in self.places]
+            topic=self._topic,
+            partitions=[topic_partition.partition for topic_partition in self.topic_partitions],
         )
         assignment = consumer_protocol.Assignment(assigned_partitions=[mine])
         request = sync_group.SyncGroupRequest(
@@ -167,7 +170,7 @@ class OnlyMember:
 
 
 def _codes_of_commit(answer: Any) -> Iterable[int]:
-    return [each.error_code for topic in answer.topics for each in topic.partitions]
+    return [partition.error_code for topic in answer.topics for partition in topic.partitions]
 
 
 def _appended(answer: produce.ProduceResponse) -> produce.PartitionResult:

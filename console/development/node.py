@@ -193,7 +193,7 @@ class NodeProcess:
 
 
 def _environment() -> dict[str, str]:
-    """Ours, with the place this package came from, and without settings meant for other nodes.
+    """Ours, with the path this package came from, and without settings meant for other nodes.
 
     A node reads its settings and names its files in UTF-8, whatever the terminal speaks.
     """

@@ -18,9 +18,9 @@ def main(arguments: Sequence[str]) -> int:
     properties, start_pipe, ready = arguments[0], int(arguments[1]), int(arguments[2])
     from barnabas.broker.__main__ import main as serve
 
-    said = os.read(start_pipe, 1)
+    start_byte = os.read(start_pipe, 1)
     os.close(start_pipe)
-    if not said:
+    if not start_byte:
         return 1  # the parent went away first
     return serve([properties, "--ready-fd", str(ready)])
 

@@ -65,12 +65,12 @@ class ChangeResult:
         return self.is_executed and (is_gone or any(map(self._is_done, self.plan.needed)))
 
     def _is_done(self, change: OffsetChange) -> bool:
-        failed = (change.group, change.place) in self.errors
+        failed = (change.group, change.topic_partition) in self.errors
         return not failed and change.group not in self.group_errors
 
-    def fail(self, place: GroupPartition, code: ErrorCode) -> None:
+    def fail(self, topic_partition: GroupPartition, code: ErrorCode) -> None:
         """An offset was answered with this error."""
-        self.errors[place] = words(code)
+        self.errors[topic_partition] = words(code)
         self.is_unclear |= not is_refusal(code)
 
 
@@ -158,26 +158,27 @@ async def _alter(
     admin: Admin, group: str, changes: list[OffsetChange], outcome: ChangeResult
 ) -> None:
     """Apply the changes of one group and read what came of them."""
-    wanted = {change.place: change.new for change in changes}
+    wanted = {change.topic_partition: change.new for change in changes}
     try:
         codes = await admin.alter_offsets(
-            group, {place: new for place, new in wanted.items() if new is not None}
+            group,
+            {topic_partition: new for topic_partition, new in wanted.items() if new is not None},
         )
         codes |= await admin.delete_offsets(
-            group, [place for place, new in wanted.items() if new is None]
+            group, [topic_partition for topic_partition, new in wanted.items() if new is None]
         )
         found = await admin.committed_offsets(group)
     except KafkaError as error:
         why = words(error.code) if error.code in _WORDS else str(error)
-        outcome.errors.update(((group, place), why) for place in wanted)
+        outcome.errors.update(((group, topic_partition), why) for topic_partition in wanted)
         outcome.is_unclear = True  # the answer to one of three requests
         return
-    for place, new in wanted.items():
-        code = codes.get(place, ErrorCode.UNKNOWN_SERVER_ERROR)
+    for topic_partition, new in wanted.items():
+        code = codes.get(topic_partition, ErrorCode.UNKNOWN_SERVER_ERROR)
         if code:
-            outcome.fail((group, place), code)
-        elif offset_of(found.get(place)) != offset_of(new):
-            outcome.errors[group, place] = _not_verified(found.get(place), new)
+            outcome.fail((group, topic_partition), code)
+        elif offset_of(found.get(topic_partition)) != offset_of(new):
+            outcome.errors[group, topic_partition] = _not_verified(found.get(topic_partition), new)
             outcome.is_unclear = True
 
 

@@ -24,7 +24,7 @@ def add_forget_arguments(parser: argparse.ArgumentParser) -> None:
 
 async def planned_forget(admin: Admin, chosen: argparse.Namespace) -> ChangePlan:
     """Every offset that the group has in these topics."""
-    places = await partitions_of(admin, chosen.topics)
+    topic_partitions = await partitions_of(admin, chosen.topics)
     group = await admin.describe_group(chosen.group)
     if not group.exists:
         return ChangePlan(refusals={group.group: missing(group.group)})
@@ -32,7 +32,11 @@ async def planned_forget(admin: Admin, chosen: argparse.Namespace) -> ChangePlan
     named = {
         TopicPartition(name, index) for name, indexes in chosen.topics for index in indexes or ()
     }
-    targets = {place: None for place in places if place in committed or place in named}
+    targets = {
+        topic_partition: None
+        for topic_partition in topic_partitions
+        if topic_partition in committed or topic_partition in named
+    }
     notes = [] if targets else [f"Consumer group '{group.group}' has no such offsets."]
     return ChangePlan(changes=changes_to(group.group, committed, targets), notes=notes)
 
@@ -60,6 +64,6 @@ async def _deleted(admin: Admin, group: GroupDescription) -> ChangePlan:
     return ChangePlan(changes=changes, deleted=[group.group])
 
 
-def told_forget(chosen: argparse.Namespace) -> str:
+def forget_summary(chosen: argparse.Namespace) -> str:
     """The command in a few words."""
     return f"forget {', '.join(map(scope_text, chosen.topics))}"

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from barnabas.client.admin.admin import Admin
 from barnabas.client.admin.descriptions import GroupDescription, MemberDescription, Progress
-from barnabas.client.cluster import TopicPartition
+from barnabas.client.cluster import Node, TopicPartition
 from barnabas.console.command_line.cluster_options import administer
 from barnabas.console.command_line.failure import Misuse
 from barnabas.console.command_line.output import note, print_json, print_table, shown
@@ -106,8 +106,12 @@ def list_groups(chosen: argparse.Namespace) -> int:
             print(group.group)
     else:
         cells = [
-            {"GROUP": each.group, "TYPE": each.group_type.capitalize(), "STATE": each.state}
-            for each in groups
+            {
+                "GROUP": listing.group,
+                "TYPE": listing.group_type.capitalize(),
+                "STATE": listing.state,
+            }
+            for listing in groups
         ]
         print_table(columns, [[row[column] for column in columns] for row in cells])
     return 0
@@ -229,11 +233,11 @@ def _show_members(
 def _assignment(member: MemberDescription) -> str:
     """``a(0,1), b(2)``; ``-`` for none."""
     topics: dict[str, list[TopicPartition]] = {}
-    for place in member.assignment:
-        topics.setdefault(place.topic, []).append(place)
+    for topic_partition in member.assignment:
+        topics.setdefault(topic_partition.topic, []).append(topic_partition)
     parts = (
-        f"{topic}({','.join(str(place.partition) for place in places)})"
-        for topic, places in topics.items()
+        f"{topic}({','.join(str(partition) for _, partition in topic_partitions)})"
+        for topic, topic_partitions in topics.items()
     )
     return ", ".join(parts) or "-"
 
@@ -257,13 +261,17 @@ def _show_state(
     elif found:
         rows = [
             (
-                each.group,
-                f"{each.coordinator.host}:{each.coordinator.port} ({each.coordinator.id})",
-                each.assignor or "-",
-                each.state,
-                len(each.members),
+                described.group,
+                _address_and_id(described.coordinator),
+                described.assignor or "-",
+                described.state,
+                len(described.members),
             )
-            for each, _ in found
+            for described, _ in found
         ]
         columns = ("GROUP", "COORDINATOR (ID)", "ASSIGNMENT-STRATEGY", "STATE", "#MEMBERS")
         print_table(columns, rows)
+
+
+def _address_and_id(node: Node) -> str:
+    return f"{node.host}:{node.port} ({node.id})"

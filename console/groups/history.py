@@ -22,7 +22,7 @@ from barnabas.console.command_line.number_arguments import whole_number
 from barnabas.console.command_line.output import note, print_json, print_table, shown
 from barnabas.protocol.audit_topic import AuditRecord
 
-from .offsets_csv import place_text
+from .offsets_csv import partition_text
 from .plan import ChangePlan, GroupPartition, OffsetChange, activity, by_group, offset_of, undoing
 from .scope import TopicScope, add_topics
 from .time_arguments import datetime_ms, time_text
@@ -150,7 +150,8 @@ def _moved_on(group: str, changes: Sequence[OffsetChange]) -> str:
     """``changes`` have what is there now as old, what the change had left as new offset."""
     first = changes[0]
     return (
-        f"Consumer group '{group}' has moved on since: {place_text(first.place)} is at "
+        f"Consumer group '{group}' has moved on since: "
+        f"{partition_text(first.topic_partition)} is at "
         f"{shown(offset_of(first.old))}, the change left it at {shown(offset_of(first.new))} "
         "(--force undoes it all the same)"
     )
@@ -160,11 +161,11 @@ async def _recorded(admin: Admin, change_id: str) -> list[OffsetChange]:
     """A change out of the history; where it touched an offset twice, from first to last."""
     found: dict[GroupPartition, OffsetChange] = {}
     for record in await read_audit(admin, lambda record: record.change == change_id):
-        place = TopicPartition(record.topic, record.partition)
-        before = found.get((record.group, place))
-        found[record.group, place] = OffsetChange(
+        topic_partition = TopicPartition(record.topic, record.partition)
+        before = found.get((record.group, topic_partition))
+        found[record.group, topic_partition] = OffsetChange(
             group=record.group,
-            place=place,
+            topic_partition=topic_partition,
             old=_old(record) if before is None else before.old,
             new=_new(record),
         )
@@ -193,6 +194,6 @@ def _new(record: AuditRecord) -> Committed | None:
     )
 
 
-def told_undo(chosen: argparse.Namespace) -> str:
+def undo_summary(chosen: argparse.Namespace) -> str:
     """The command in a few words."""
     return f"undo {chosen.change or chosen.file.name}"

@@ -72,18 +72,21 @@ class GroupLag:
     @property
     def verdict(self) -> Verdict:
         """The worst of its partitions."""
-        return evaluate_group(each.verdict for each in self.partitions)
+        return evaluate_group(partition.verdict for partition in self.partitions)
 
     @property
     def records(self) -> int:
         """What is still to be read, in all partitions that are known."""
-        return sum(each.lag.records for each in self.partitions if each.lag is not None)
+        return sum(
+            partition.lag.records for partition in self.partitions if partition.lag is not None
+        )
 
     @property
     def seconds(self) -> float | None:
         """The age of the oldest record that is not read yet; None when none is known."""
         return max(
-            (each.seconds for each in self.partitions if each.seconds is not None), default=None
+            (partition.seconds for partition in self.partitions if partition.seconds is not None),
+            default=None,
         )
 
 
@@ -110,20 +113,27 @@ def run(
     if not chosen.names and not chosen.all_groups:
         raise Misuse("name a group, or say --all-groups")
     partition_lags = administer(chosen, lambda admin: _group_lags(admin, chosen))
-    found = [each for each in partition_lags if each.group.exists]
-    for each in partition_lags:
-        if not each.group.exists:
-            note(f"Error: Consumer group '{each.group.group}' does not exist.")
+    found = [group_lag for group_lag in partition_lags if group_lag.group.exists]
+    for group_lag in partition_lags:
+        if not group_lag.group.exists:
+            note(f"Error: Consumer group '{group_lag.group.group}' does not exist.")
     if chosen.json:
-        print_json([as_json(each) for each in found])
+        print_json([as_json(group_lag) for group_lag in found])
     else:
-        rows = [[*cells(row.progress), *_cells(row)] for each in found for row in each.partitions]
+        rows = [
+            [*cells(row.progress), *_cells(row)]
+            for group_lag in found
+            for row in group_lag.partitions
+        ]
         if rows:
             print_table((*columns, *LAG_COLUMNS), rows)
-    late = [each for each in found if _is_late(each, chosen)]
-    for each in found:
-        if each.verdict > Verdict.OK or each in late:
-            note(f"Consumer group '{each.group.group}' is {each.verdict.name}, lag {each.records}.")
+    late = [group_lag for group_lag in found if _is_late(group_lag, chosen)]
+    for group_lag in found:
+        if group_lag.verdict > Verdict.OK or group_lag in late:
+            note(
+                f"Consumer group '{group_lag.group.group}' is {group_lag.verdict.name}, "
+                f"lag {group_lag.records}."
+            )
     return 1 if late or len(found) < len(partition_lags) else 0
 
 
@@ -154,22 +164,28 @@ async def partition_lags(
     """
     rows = await admin.progress(group)
     now = (now_ms or _wall_clock_ms)()
-    places = {
+    topic_partitions = {
         TopicPartition(row.topic, row.partition): row
         for row in rows
         if row.topic is not None and row.partition is not None
     }
-    known = {place: row for place, row in places.items() if _lag(row) is not None}
+    known = {
+        topic_partition: row
+        for topic_partition, row in topic_partitions.items()
+        if _lag(row) is not None
+    }
     unread = await first_unread_ms(
-        admin.cluster, {place: _unread(row) for place, row in known.items()}
+        admin.cluster, {topic_partition: _unread(row) for topic_partition, row in known.items()}
     )
     verdicts = await _verdicts(admin, known, history, now)
     standing = []
     for row in rows:
-        place = TopicPartition(row.topic or "", row.partition or 0)
-        seconds = seconds_behind(unread[place], now) if place in unread else None
+        topic_partition = TopicPartition(row.topic or "", row.partition or 0)
+        seconds = (
+            seconds_behind(unread[topic_partition], now) if topic_partition in unread else None
+        )
         standing.append(
-            PartitionLag(row, _lag(row), seconds, verdicts.get(place, Verdict.NOTFOUND))
+            PartitionLag(row, _lag(row), seconds, verdicts.get(topic_partition, Verdict.NOTFOUND))
         )
     return standing
 
@@ -189,20 +205,25 @@ async def _verdicts(
 ) -> dict[TopicPartition, Verdict]:
     if history is None:
         return {}
-    commits = {place: _commits(history, place, row, now) for place, row in known.items()}
+    commits = {
+        topic_partition: _commits(history, topic_partition, row, now)
+        for topic_partition, row in known.items()
+    }
     asked = {
-        place: [now - _RECENT_MS, *(each.timestamp_ms for each in seen)]
-        for place, seen in commits.items()
+        topic_partition: [now - _RECENT_MS, *(commit.timestamp_ms for commit in seen)]
+        for topic_partition, seen in commits.items()
     }
     ends = await ends_at(admin.cluster, asked)
     verdicts = {}
-    for place, row in known.items():
+    for topic_partition, row in known.items():
         end = row.log_end_offset or 0
-        earlier, *then = (end if each is None else each for each in ends[place])
-        verdicts[place] = evaluate(
+        earlier, *then = (
+            end if known_end is None else known_end for known_end in ends[topic_partition]
+        )
+        verdicts[topic_partition] = evaluate(
             [
                 CommitSample(seen.offset, seen.timestamp_ms, lag_of(seen.offset, 0, ended).records)
-                for seen, ended in zip(commits[place], then, strict=True)
+                for seen, ended in zip(commits[topic_partition], then, strict=True)
             ],
             end=end,
             earlier_ends=[earlier],
@@ -213,14 +234,14 @@ async def _verdicts(
 
 
 def _commits(
-    history: History, place: TopicPartition, row: Progress, now: int
+    history: History, topic_partition: TopicPartition, row: Progress, now: int
 ) -> Sequence[SeenCommit]:
     """The commits that the log shows, and the one that it does not.
 
     That is one made since the log was read, or before anything that was read of it.
     """
     assert row.current_offset is not None
-    seen = list(history.commits.get(place, ()))
+    seen = list(history.commits.get(topic_partition, ()))
     if not seen:
         return [SeenCommit(row.current_offset, history.since_ms or now)]
     if seen[-1].offset != row.current_offset:
@@ -266,7 +287,7 @@ def as_json(standing: GroupLag) -> dict[str, Any]:
         "verdict": standing.verdict.name,
         "lag": standing.records,
         "lag_seconds": standing.seconds,
-        "partitions": [_partition_as_json(each) for each in standing.partitions],
+        "partitions": [_partition_as_json(partition) for partition in standing.partitions],
     }
 
 

@@ -36,9 +36,9 @@ def write_csv(offsets: Offsets, *, with_group: bool) -> str:
     """One line for each offset, in the order of groups, topics and partitions."""
     text = io.StringIO()
     lines = csv.writer(text, lineterminator="\n")
-    for group, places in sorted(offsets.items()):
-        for place, offset in sorted(places.items()):
-            row = (place.topic, place.partition, offset)
+    for group, topic_partitions in sorted(offsets.items()):
+        for topic_partition, offset in sorted(topic_partitions.items()):
+            row = (topic_partition.topic, topic_partition.partition, offset)
             lines.writerow((group, *row) if with_group else row)
     return text.getvalue()
 
@@ -71,10 +71,13 @@ def read_csv(text: str, groups: Sequence[str]) -> dict[str, dict[TopicPartition,
         if columns == _WITHOUT_GROUP and len(groups) != 1:
             raise Failure("the lines name no group: say which one they belong to with --group")
         group, *rest = row if columns == _WITH_GROUP else (groups[0], *row)
-        place, offset = _parsed(number, *rest)
-        if place in found.setdefault(group, {}):
-            raise Failure(f"line {number}: {group} has an offset for {place_text(place)} already")
-        found[group][place] = offset
+        topic_partition, offset = _parsed(number, *rest)
+        if topic_partition in found.setdefault(group, {}):
+            raise Failure(
+                f"line {number}: {group} has an offset for "
+                f"{partition_text(topic_partition)} already"
+            )
+        found[group][topic_partition] = offset
     return found
 
 
@@ -90,9 +93,9 @@ def read_csv_file(path: Path, groups: Sequence[str]) -> dict[str, dict[TopicPart
     return found
 
 
-def place_text(place: TopicPartition) -> str:
+def partition_text(topic_partition: TopicPartition) -> str:
     """``topic-partition``, as Kafka prints one."""
-    return f"{place.topic}-{place.partition}"
+    return f"{topic_partition.topic}-{topic_partition.partition}"
 
 
 def _rows(text: str) -> Iterable[tuple[int, list[str]]]:
@@ -109,9 +112,9 @@ def _parsed(number: int, topic: str, partition: str, offset: str) -> tuple[Topic
     if topic_problem(topic) is not None:
         raise Failure(f"line {number}: {topic!r} names no topic")
     try:
-        place, value = TopicPartition(topic, int(partition)), int(offset)
+        topic_partition, value = TopicPartition(topic, int(partition)), int(offset)
     except ValueError:
         raise Failure(f"line {number}: partition and offset must be numbers") from None
-    if not 0 <= place.partition <= INT32_MAX or not 0 <= value <= INT64_MAX:
+    if not 0 <= topic_partition.partition <= INT32_MAX or not 0 <= value <= INT64_MAX:
         raise Failure(f"line {number}: partition or offset is out of range")
-    return place, value
+    return topic_partition, value

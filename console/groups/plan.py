@@ -18,7 +18,7 @@ class OffsetChange:
     """One offset of one group; None where there is none, before or after."""
 
     group: str
-    place: TopicPartition
+    topic_partition: TopicPartition
     old: Committed | None
     new: Committed | None
     warning: str | None = None
@@ -44,7 +44,7 @@ class OffsetChange:
     @property
     def sort_key(self) -> tuple[str, TopicPartition]:
         """The order in which changes are shown."""
-        return self.group, self.place
+        return self.group, self.topic_partition
 
 
 @dataclass(slots=True, kw_only=True)
@@ -89,9 +89,11 @@ def offset_of(committed: Committed | None) -> int | None:
     return None if committed is None else committed.offset
 
 
-def in_range(place: TopicPartition, wanted: int, start: int, end: int) -> tuple[int, str | None]:
+def in_range(
+    topic_partition: TopicPartition, wanted: int, start: int, end: int
+) -> tuple[int, str | None]:
     """``wanted`` within the log, and Kafka's warning when it was not."""
-    name = f"{place.topic}-{place.partition}"
+    name = f"{topic_partition.topic}-{topic_partition.partition}"
     if wanted > end:
         return end, (
             f"New offset ({wanted}) is higher than latest offset for topic partition {name}. "
@@ -115,12 +117,12 @@ def changes_to(
     return [
         OffsetChange(
             group=group,
-            place=place,
-            old=committed.get(place),
+            topic_partition=topic_partition,
+            old=committed.get(topic_partition),
             new=new,
-            warning=(warnings or {}).get(place),
+            warning=(warnings or {}).get(topic_partition),
         )
-        for place, new in targets.items()
+        for topic_partition, new in targets.items()
     ]
 
 
@@ -128,7 +130,9 @@ def activity(group: GroupDescription) -> str | None:
     """Why the offsets of ``group`` may not be set: it has members, and who they are."""
     if group.state in ("Empty", "Dead"):
         return None
-    members = ", ".join(f"{each.member_id} at {each.host}" for each in group.members[:_NAMED_MOST])
+    members = ", ".join(
+        f"{member.member_id} at {member.host}" for member in group.members[:_NAMED_MOST]
+    )
     more = len(group.members) - _NAMED_MOST
     return (
         f"Assignments can only be reset if the group '{group.group}' is inactive, "
@@ -155,12 +159,19 @@ def undoing(
     back: list[OffsetChange] = []
     moved: list[OffsetChange] = []
     for change in done:
-        now = committed[change.group].get(change.place)
-        way = OffsetChange(group=change.group, place=change.place, old=now, new=change.old)
+        now = committed[change.group].get(change.topic_partition)
+        way = OffsetChange(
+            group=change.group, topic_partition=change.topic_partition, old=now, new=change.old
+        )
         back.append(way)
         if way.is_needed and offset_of(now) != offset_of(change.new):
             moved.append(
-                OffsetChange(group=change.group, place=change.place, old=now, new=change.new)
+                OffsetChange(
+                    group=change.group,
+                    topic_partition=change.topic_partition,
+                    old=now,
+                    new=change.new,
+                )
             )
     return back, moved
 
@@ -170,8 +181,8 @@ def as_json(change: OffsetChange, error: str | None = None) -> dict[str, Any]:
     effect, count = change.effect
     return {
         "group": change.group,
-        "topic": change.place.topic,
-        "partition": change.place.partition,
+        "topic": change.topic_partition.topic,
+        "partition": change.topic_partition.partition,
         "current_offset": offset_of(change.old),
         "new_offset": offset_of(change.new),
         "effect": effect,

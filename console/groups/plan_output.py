@@ -47,7 +47,7 @@ def _document(outcome: ChangeResult) -> dict[str, Any]:
         "change": outcome.change_id if outcome.is_executed else None,
         "undo_file": None if outcome.undo_file is None else str(outcome.undo_file),
         "changes": [
-            as_json(change, outcome.errors.get((change.group, change.place)))
+            as_json(change, outcome.errors.get((change.group, change.topic_partition)))
             for change in plan.changes
         ],
         "refused": [{"group": group, "error": why} for group, why in plan.refusals.items()],
@@ -79,8 +79,8 @@ def _row(change: OffsetChange) -> list[object]:
     effect, count = change.effect
     return [
         change.group,
-        change.place.topic,
-        change.place.partition,
+        change.topic_partition.topic,
+        change.topic_partition.partition,
         shown(offset_of(change.new)),
         shown(offset_of(change.old)),
         _EFFECTS.get(effect, effect).format(count),
@@ -88,7 +88,7 @@ def _row(change: OffsetChange) -> list[object]:
 
 
 def _status(outcome: ChangeResult, change: OffsetChange) -> str:
-    error = outcome.errors.get((change.group, change.place))
+    error = outcome.errors.get((change.group, change.topic_partition))
     if error is not None:
         return f"Error: {error}"
     return "done" if change.is_needed else "unchanged"
@@ -98,7 +98,7 @@ def _print_csv(chosen: argparse.Namespace, outcome: ChangeResult) -> None:
     offsets: dict[str, dict[TopicPartition, int]] = {}
     for change in outcome.plan.changes:
         if change.new is not None:
-            offsets.setdefault(change.group, {})[change.place] = change.new.offset
+            offsets.setdefault(change.group, {})[change.topic_partition] = change.new.offset
     is_single = len({*chosen.names, *chosen.more_names}) == 1
     print_csv(offsets, with_group=not is_single)
 
@@ -111,8 +111,8 @@ def _print_forgotten(chosen: argparse.Namespace, outcome: ChangeResult) -> None:
         note("Error: Encountered some partition level error, see the follow-up details")
     rows = [
         (
-            change.place.topic,
-            change.place.partition,
+            change.topic_partition.topic,
+            change.topic_partition.partition,
             _forgotten(outcome, change),
             shown(offset_of(change.old)),
         )
@@ -123,7 +123,7 @@ def _print_forgotten(chosen: argparse.Namespace, outcome: ChangeResult) -> None:
 
 
 def _forgotten(outcome: ChangeResult, change: OffsetChange) -> str:
-    error = outcome.errors.get((change.group, change.place))
+    error = outcome.errors.get((change.group, change.topic_partition))
     if error is not None:
         return f"Error: {error}"
     return "Successful" if outcome.is_executed else "to be deleted"
@@ -156,8 +156,8 @@ def _print_notes(chosen: argparse.Namespace, outcome: ChangeResult) -> None:
             note(f"Warn: {change.warning}")
     for text in plan.notes:
         note(text)
-    for (group, place), error in outcome.errors.items():
-        note(f"Error: {group} {place.topic}-{place.partition}: {error}")
+    for (group, topic_partition), error in outcome.errors.items():
+        note(f"Error: {group} {topic_partition.topic}-{topic_partition.partition}: {error}")
     conclusion = _conclusion(outcome)
     if conclusion is not None:
         note(conclusion)

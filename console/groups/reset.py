@@ -16,7 +16,7 @@ from barnabas.client.admin.descriptions import Committed, GroupDescription
 from barnabas.client.cluster import TopicPartition
 from barnabas.console.command_line.failure import Failure, Misuse
 
-from .offsets_csv import INT64_MAX, INT64_MIN, place_text, read_csv_file
+from .offsets_csv import INT64_MAX, INT64_MIN, partition_text, read_csv_file
 from .plan import ChangePlan, activity, changes_to, in_range, missing
 from .scope import (
     add_groups,
@@ -73,7 +73,7 @@ async def planned(admin: Admin, chosen: argparse.Namespace) -> ChangePlan:
     return ChangePlan.of(await asyncio.gather(*asked))
 
 
-def told(chosen: argparse.Namespace) -> str:
+def summary(chosen: argparse.Namespace) -> str:
     """The command in a few words."""
     if chosen.to_datetime is not None:
         return f"reset --to-datetime {time_text(chosen.to_datetime)}"
@@ -117,12 +117,12 @@ async def _planned_for(
     if refusal is not None:
         return ChangePlan(refusals={group.group: refusal})
     committed = await admin.committed_offsets(group.group)
-    places = list(committed) if chosen.all_topics else scope
+    topic_partitions = list(committed) if chosen.all_topics else scope
     try:
         if chosen.from_file:
             targets, warnings = await _as_filed(admin, group.group, wanted)
         else:
-            targets, warnings = await _targets(admin, chosen, places, committed, now_ms)
+            targets, warnings = await _targets(admin, chosen, topic_partitions, committed, now_ms)
     except NotPossible as reason:
         return ChangePlan(refusals={group.group: str(reason)})
     return ChangePlan(changes=changes_to(group.group, committed, targets, warnings))
@@ -131,42 +131,50 @@ async def _planned_for(
 async def _targets(
     admin: Admin,
     chosen: argparse.Namespace,
-    places: list[TopicPartition],
+    topic_partitions: list[TopicPartition],
     committed: Mapping[TopicPartition, Committed],
     now_ms: int,
 ) -> Target:
     if chosen.to_earliest:
-        return _exactly(known("starting", await admin.start_offsets(places), places))
+        return _exactly(
+            known("starting", await admin.start_offsets(topic_partitions), topic_partitions)
+        )
     if chosen.to_latest:
-        return _exactly(known("ending", await admin.end_offsets(places), places))
+        return _exactly(
+            known("ending", await admin.end_offsets(topic_partitions), topic_partitions)
+        )
     if chosen.to_current:
-        return await _to_current(admin, places, committed)
+        return await _to_current(admin, topic_partitions, committed)
     if chosen.to_offset is not None:
-        return await within_logs(admin, dict.fromkeys(places, chosen.to_offset))
+        return await within_logs(admin, dict.fromkeys(topic_partitions, chosen.to_offset))
     if chosen.shift_by is not None:
-        return await within_logs(admin, _shifted(places, committed, chosen.shift_by))
+        return await within_logs(admin, _shifted(topic_partitions, committed, chosen.shift_by))
     at_ms = chosen.to_datetime if chosen.by_duration is None else now_ms - chosen.by_duration
-    return await _to_time(admin, places, max(0, at_ms))
+    return await _to_time(admin, topic_partitions, max(0, at_ms))
 
 
 async def within_logs(admin: Admin, wanted: Offsets) -> Target:
     """These offsets, brought within their logs where they are not."""
-    places = list(wanted)
-    starts = known("starting", await admin.start_offsets(places), places)
-    ends = known("ending", await admin.end_offsets(places), places)
+    topic_partitions = list(wanted)
+    starts = known("starting", await admin.start_offsets(topic_partitions), topic_partitions)
+    ends = known("ending", await admin.end_offsets(topic_partitions), topic_partitions)
     targets: dict[TopicPartition, Committed | None] = {}
     warnings: dict[TopicPartition, str] = {}
-    for place, offset in wanted.items():
-        reached, warning = in_range(place, offset, starts[place], ends[place])
-        targets[place] = Committed(offset=reached)
+    for topic_partition, offset in wanted.items():
+        reached, warning = in_range(
+            topic_partition, offset, starts[topic_partition], ends[topic_partition]
+        )
+        targets[topic_partition] = Committed(offset=reached)
         if warning is not None:
-            warnings[place] = warning
+            warnings[topic_partition] = warning
     return targets, warnings
 
 
 async def as_listed(admin: Admin, wanted: Offsets) -> Target:
     """The same for offsets out of a file: raises Failure for a partition that does not exist."""
-    require_existing(wanted, await partition_counts(admin, (place.topic for place in wanted)))
+    require_existing(
+        wanted, await partition_counts(admin, (topic_partition.topic for topic_partition in wanted))
+    )
     return await within_logs(admin, wanted)
 
 
@@ -177,58 +185,84 @@ async def _as_filed(admin: Admin, group: str, wanted: Mapping[str, Offsets]) -> 
 
 
 async def _to_current(
-    admin: Admin, places: list[TopicPartition], committed: Mapping[TopicPartition, Committed]
+    admin: Admin,
+    topic_partitions: list[TopicPartition],
+    committed: Mapping[TopicPartition, Committed],
 ) -> Target:
-    new = [place for place in places if place not in committed]
+    new = [
+        topic_partition for topic_partition in topic_partitions if topic_partition not in committed
+    ]
     ends = known("ending", await admin.end_offsets(new), new)
     targets: dict[TopicPartition, Committed | None] = {
-        place: committed[place] if place in committed else Committed(offset=ends[place])
-        for place in places
+        topic_partition: committed[topic_partition]
+        if topic_partition in committed
+        else Committed(offset=ends[topic_partition])
+        for topic_partition in topic_partitions
     }
     return targets, {}
 
 
 def _shifted(
-    places: Iterable[TopicPartition], committed: Mapping[TopicPartition, Committed], by: int
+    topic_partitions: Iterable[TopicPartition],
+    committed: Mapping[TopicPartition, Committed],
+    by: int,
 ) -> dict[TopicPartition, int]:
     shifted = {}
-    for place in places:
-        if place not in committed:
+    for topic_partition in topic_partitions:
+        if topic_partition not in committed:
             raise NotPossible(
-                f"Cannot shift offset for partition {place_text(place)} since there is no "
+                f"Cannot shift offset for partition {partition_text(topic_partition)} since there "
+                "is no "
                 "current committed offset"
             )
-        shifted[place] = committed[place].offset + by
+        shifted[topic_partition] = committed[topic_partition].offset + by
     return shifted
 
 
-async def _to_time(admin: Admin, places: list[TopicPartition], at_ms: int) -> Target:
-    found = await admin.offsets_at(places, at_ms)
-    if len(found) < len(places):
-        known("timestamp", {}, [place for place in places if place not in found])
-    late = [place for place in places if found[place] is None]
+async def _to_time(admin: Admin, topic_partitions: list[TopicPartition], at_ms: int) -> Target:
+    found = await admin.offsets_at(topic_partitions, at_ms)
+    if len(found) < len(topic_partitions):
+        known(
+            "timestamp",
+            {},
+            [
+                topic_partition
+                for topic_partition in topic_partitions
+                if topic_partition not in found
+            ],
+        )
+    late = [
+        topic_partition for topic_partition in topic_partitions if found[topic_partition] is None
+    ]
     ends = known("ending", await admin.end_offsets(late), late)
     targets: dict[TopicPartition, Committed | None] = {}
-    for place in places:
-        offset = found[place]
-        targets[place] = Committed(offset=ends[place] if offset is None else offset)
+    for topic_partition in topic_partitions:
+        offset = found[topic_partition]
+        targets[topic_partition] = Committed(
+            offset=ends[topic_partition] if offset is None else offset
+        )
     warnings = {
-        place: f"Partition {place.partition} from topic {place.topic} is empty. "
+        topic_partition: f"Partition {topic_partition.partition} from topic "
+        f"{topic_partition.topic} is empty. "
         "Falling back to latest known offset."
-        for place in late
+        for topic_partition in late
     }
     return targets, warnings
 
 
 def _exactly(offsets: Offsets) -> Target:
-    return {place: Committed(offset=offset) for place, offset in offsets.items()}, {}
+    return {
+        topic_partition: Committed(offset=offset) for topic_partition, offset in offsets.items()
+    }, {}
 
 
-def known(what: str, offsets: Offsets, places: Iterable[TopicPartition]) -> Offsets:
+def known(what: str, offsets: Offsets, topic_partitions: Iterable[TopicPartition]) -> Offsets:
     """``offsets``, all of them; raises Failure for the first place that has none."""
-    for place in places:
-        if place not in offsets:
-            raise Failure(f"Error getting {what} offset of topic partition: {place_text(place)}")
+    for topic_partition in topic_partitions:
+        if topic_partition not in offsets:
+            raise Failure(
+                f"Error getting {what} offset of topic partition: {partition_text(topic_partition)}"
+            )
     return offsets
 
 

@@ -16,7 +16,7 @@ from barnabas.console.command_line.failure import Failure, Misuse
 from barnabas.console.command_line.number_arguments import INT32_MAX
 from barnabas.protocol.names import topic_problem
 
-from .offsets_csv import place_text
+from .offsets_csv import partition_text
 
 TopicScope = tuple[str, tuple[int, ...] | None]
 """A topic, and those of its partitions that are meant; None for all."""
@@ -84,20 +84,25 @@ async def partitions_of(admin: Admin, topics: Sequence[TopicScope]) -> list[Topi
     counts = await partition_counts(admin, (name for name, _ in topics))
     found: dict[TopicPartition, None] = {}
     for name, indexes in topics:
-        places = [TopicPartition(name, index) for index in indexes or range(counts.get(name, 0))]
-        require_existing(places or [TopicPartition(name, 0)], counts)
-        found.update(dict.fromkeys(places))
+        topic_partitions = [
+            TopicPartition(name, index) for index in indexes or range(counts.get(name, 0))
+        ]
+        require_existing(topic_partitions or [TopicPartition(name, 0)], counts)
+        found.update(dict.fromkeys(topic_partitions))
     return sorted(found)
 
 
-def require_existing(places: Iterable[TopicPartition], counts: Mapping[str, int]) -> None:
+def require_existing(topic_partitions: Iterable[TopicPartition], counts: Mapping[str, int]) -> None:
     """Raise Failure for the first partition that its topic does not have."""
-    for place in places:
-        count = counts.get(place.topic)
+    for topic_partition in topic_partitions:
+        count = counts.get(topic_partition.topic)
         if count is None:
-            raise Failure(f"topic '{place.topic}' does not exist")
-        if place.partition >= count:
-            raise Failure(f"{place_text(place)} does not exist: the topic has {count} partitions")
+            raise Failure(f"topic '{topic_partition.topic}' does not exist")
+        if topic_partition.partition >= count:
+            raise Failure(
+                f"{partition_text(topic_partition)} does not exist: "
+                f"the topic has {count} partitions"
+            )
 
 
 async def partition_counts(admin: Admin, names: Iterable[str]) -> dict[str, int]:

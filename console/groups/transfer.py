@@ -40,12 +40,12 @@ def export(chosen: argparse.Namespace) -> int:
             [
                 {
                     "group": group,
-                    "topic": place.topic,
-                    "partition": place.partition,
+                    "topic": topic_partition.topic,
+                    "partition": topic_partition.partition,
                     "offset": offset,
                 }
-                for group, places in found.items()
-                for place, offset in places.items()
+                for group, topic_partitions in found.items()
+                for topic_partition, offset in topic_partitions.items()
             ]
         )
     else:
@@ -61,20 +61,26 @@ async def _exported(
     names = [group.group for group in groups if group.exists]
     committed = await asyncio.gather(*map(admin.committed_offsets, names))
     found = {
-        name: {place: offsets[place].offset for place in _within(sorted(offsets), chosen.topics)}
+        name: {
+            topic_partition: offsets[topic_partition].offset
+            for topic_partition in _within(sorted(offsets), chosen.topics)
+        }
         for name, offsets in zip(names, committed, strict=True)
     }
     return found, [group.group for group in groups if not group.exists]
 
 
-def _within(places: Iterable[TopicPartition], topics: Sequence[TopicScope]) -> list[TopicPartition]:
+def _within(
+    topic_partitions: Iterable[TopicPartition], topics: Sequence[TopicScope]
+) -> list[TopicPartition]:
     """Those of ``places`` that lie in ``topics``; all when none is named."""
     return [
-        place
-        for place in places
+        topic_partition
+        for topic_partition in topic_partitions
         if not topics
         or any(
-            name == place.topic and (indexes is None or place.partition in indexes)
+            name == topic_partition.topic
+            and (indexes is None or topic_partition.partition in indexes)
             for name, indexes in topics
         )
     ]
@@ -154,24 +160,33 @@ async def planned_clone(admin: Admin, chosen: argparse.Namespace) -> ChangePlan:
     offsets, committed = await asyncio.gather(
         admin.committed_offsets(source.group), admin.committed_offsets(target.group)
     )
-    places = _within(sorted(offsets), chosen.topics)
-    known = {place.topic for place in committed}
+    topic_partitions = _within(sorted(offsets), chosen.topics)
+    known = {topic_partition.topic for topic_partition in committed}
     taken = [
-        place for place in places if not known or chosen.allow_new_topics or place.topic in known
+        topic_partition
+        for topic_partition in topic_partitions
+        if not known or chosen.allow_new_topics or topic_partition.topic in known
     ]
-    left = sorted({place.topic for place in places} - {place.topic for place in taken})
+    left = sorted(
+        {topic_partition.topic for topic_partition in topic_partitions}
+        - {topic_partition.topic for topic_partition in taken}
+    )
     notes = [f"left out, new to the target (--allow-new-topics): {', '.join(left)}"] if left else []
     if not offsets:
         notes.append(f"Consumer group '{source.group}' has committed nothing.")
-    changes = changes_to(target.group, committed, {place: offsets[place] for place in taken})
+    changes = changes_to(
+        target.group,
+        committed,
+        {topic_partition: offsets[topic_partition] for topic_partition in taken},
+    )
     return ChangePlan(changes=changes, notes=notes)
 
 
-def told_clone(chosen: argparse.Namespace) -> str:
+def clone_summary(chosen: argparse.Namespace) -> str:
     """The command in a few words."""
     return f"clone {chosen.source}"
 
 
-def told_import(chosen: argparse.Namespace) -> str:
+def import_summary(chosen: argparse.Namespace) -> str:
     """The command in a few words."""
     return f"import {chosen.file.name}"

@@ -63,7 +63,7 @@ def read_undo_file(path: Path) -> list[OffsetChange]:
     try:
         if document["format"] != FORMAT:
             raise Failure(f"{path} is of format {document['format']!r}, expected {FORMAT!r}")
-        return [_change(each) for each in document["changes"]]
+        return [_change(change) for change in document["changes"]]
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise malformed(path, _WHAT, error) from None
 
@@ -79,8 +79,8 @@ def _sync_directory(path: Path) -> None:
 def _as_json(change: OffsetChange) -> dict[str, Any]:
     return {
         "group": change.group,
-        "topic": change.place.topic,
-        "partition": change.place.partition,
+        "topic": change.topic_partition.topic,
+        "partition": change.topic_partition.partition,
         "old": _committed_as_json(change.old),
         "new": _committed_as_json(change.new),
     }
@@ -96,17 +96,19 @@ def _committed_as_json(committed: Committed | None) -> dict[str, Any] | None:
     }
 
 
-def _change(each: dict[str, Any]) -> OffsetChange:
-    place = TopicPartition(str(each["topic"]), int(each["partition"]))
-    old, new = _committed(each["old"]), _committed(each["new"])
-    return OffsetChange(group=str(each["group"]), place=place, old=old, new=new)
+def _change(document: dict[str, Any]) -> OffsetChange:
+    topic_partition = TopicPartition(str(document["topic"]), int(document["partition"]))
+    old, new = _committed(document["old"]), _committed(document["new"])
+    return OffsetChange(
+        group=str(document["group"]), topic_partition=topic_partition, old=old, new=new
+    )
 
 
-def _committed(each: dict[str, Any] | None) -> Committed | None:
-    if each is None:
+def _committed(document: dict[str, Any] | None) -> Committed | None:
+    if document is None:
         return None
     return Committed(
-        offset=int(each["offset"]),
-        leader_epoch=int(each["leader_epoch"]),
-        metadata=str(each["metadata"]),
+        offset=int(document["offset"]),
+        leader_epoch=int(document["leader_epoch"]),
+        metadata=str(document["metadata"]),
     )

@@ -76,8 +76,8 @@ class Dump:
         """Tell where indexes and logs disagree; the exit code."""
         for heading, lines in self._mismatches.items():
             note(heading)
-            for each in lines:
-                note(f"  {each}")
+            for mismatch in lines:
+                note(f"  {mismatch}")
         return self.code
 
     def mismatch(self, heading: str, text: str) -> None:
@@ -125,13 +125,13 @@ class Dump:
             note(f"Ignoring unknown file {path}")
 
     def _transactions(self, path: Path) -> None:
-        for each in parse_aborted(path.read_bytes()):
+        for aborted in parse_aborted(path.read_bytes()):
             fields = {
                 "version": 0,
-                "producerId": each.producer_id,
-                "firstOffset": each.first_offset,
-                "lastOffset": each.last_offset,
-                "lastStableOffset": each.last_stable_offset,
+                "producerId": aborted.producer_id,
+                "firstOffset": aborted.first_offset,
+                "lastOffset": aborted.last_offset,
+                "lastStableOffset": aborted.last_stable_offset,
             }
             self.show(path, "aborted", fields)
 

@@ -87,8 +87,8 @@ def _log_of(path: Path) -> Path:
 
 
 def _position(index: list[OffsetEntry], offset: int) -> int:
-    place = bisect_right(index, offset, key=lambda entry: entry.offset) - 1
-    return index[place].position if place >= 0 else 0
+    number = bisect_right(index, offset, key=lambda entry: entry.offset) - 1
+    return index[number].position if number >= 0 else 0
 
 
 def _first(log: bytes | mmap.mmap, position: int) -> tuple[int, Header | None]:

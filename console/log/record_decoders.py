@@ -102,7 +102,7 @@ def _group_json(value: bytes, version: int) -> dict[str, Any]:
     if version >= 2:
         shown["currentStateTimestamp"] = group.current_state_timestamp
     is_consumer = group.protocol_type == "consumer"
-    shown["members"] = [_member_json(each, version, is_consumer) for each in group.members]
+    shown["members"] = [_member_json(member, version, is_consumer) for member in group.members]
     return shown
 
 
@@ -152,7 +152,7 @@ def _assignment_json(data: bytes) -> dict[str, Any]:
 
 
 def _partitions(topics: Sequence[TopicPartitions]) -> list[dict[str, Any]]:
-    return [{"topic": each.topic, "partitions": list(each.partitions)} for each in topics]
+    return [{"topic": topic.topic, "partitions": list(topic.partitions)} for topic in topics]
 
 
 def _version(data: bytes) -> int:
@@ -193,9 +193,9 @@ def transactions(record: Record) -> tuple[str | None, str | None]:
 def _transaction_text(value: bytes) -> str:
     state = decode_prefix(TransactionLogValue, min(_version(value), 1), value, 2)[0]
     partitions = ",".join(
-        f"{each.topic}-{number}"
-        for each in state.transaction_partitions or ()
-        for number in each.partition_ids
+        f"{topic.topic}-{number}"
+        for topic in state.transaction_partitions or ()
+        for number in topic.partition_ids
     )
     status = state.transaction_status
     if not 0 <= status < len(_STATES):

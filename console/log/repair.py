@@ -45,7 +45,7 @@ _OFFSETS_TOPIC: Final = "__consumer_offsets"
 
 @dataclass(frozen=True, slots=True)
 class Repair:
-    """One damaged place of one segment, and what becomes of it."""
+    """One damaged part of one segment, and what becomes of it."""
 
     file: str
     position: int
@@ -86,10 +86,10 @@ def repairs(path: Path, *, is_executed: bool) -> list[Repair]:
     with _alone(root, is_executed=is_executed):
         points = _recovery_points(root)
         found: list[Repair] = []
-        for each in [path] if is_partition else sorted(path.iterdir()):
-            key = parse_directory_name(each.name)
-            if key is not None and each.is_dir():
-                found += _partition(each, key[0], points.get(key, 0), is_executed=is_executed)
+        for directory in [path] if is_partition else sorted(path.iterdir()):
+            key = parse_directory_name(directory.name)
+            if key is not None and directory.is_dir():
+                found += _partition(directory, key[0], points.get(key, 0), is_executed=is_executed)
         return found
 
 
@@ -121,21 +121,21 @@ def _recovery_points(root: Path) -> dict[tuple[str, int], int]:
 def _partition(
     directory: Path, topic: str, recovery_point: int, *, is_executed: bool
 ) -> list[Repair]:
-    logs = sorted((each for each in directory.glob("*.log")), key=base_offset)
+    logs = sorted((log for log in directory.glob("*.log")), key=base_offset)
     done = []
     for index, path in enumerate(logs):
         upper = base_offset(logs[index + 1]) if index + 1 < len(logs) else None
         file = DiskFiles().open_existing(path)
         try:
-            places = [
+            outcomes = [
                 (gap, *_outcome(file, gap, path, topic))
                 for gap in _damage(file, base_offset(path), upper, recovery_point)
             ]
-            if places and is_executed:
-                _replace(file, path, [(gap, data) for gap, data, _ in places])
+            if outcomes and is_executed:
+                _replace(file, path, [(gap, data) for gap, data, _ in outcomes])
         finally:
             file.close()
-        done += [repair for _, _, repair in places]
+        done += [repair for _, _, repair in outcomes]
     if is_executed and done:
         (directory / FILE_NAME).unlink(missing_ok=True)
         DiskFiles().sync_directory(directory)
@@ -160,10 +160,10 @@ def _outcome(file: File, gap: Gap, path: Path, topic: str) -> tuple[bytes, Repai
     data = file.read(gap.position, gap.end - gap.position)
     found = mended(data, gap.first_offset, gap.next_offset)
     if found is not None:
-        replacement, place, lost = found.data, gap.position + found.place, ""
+        replacement, mended_byte, lost = found.data, gap.position + found.place, ""
     else:
         epoch = _epoch_before(file, gap.position)
-        replacement, place = _empty_batches(gap.first_offset, gap.next_offset, epoch), None
+        replacement, mended_byte = _empty_batches(gap.first_offset, gap.next_offset, epoch), None
         lost = _what_is_lost(data, gap, topic)
     return replacement, Repair(
         str(path),
@@ -172,7 +172,7 @@ def _outcome(file: File, gap: Gap, path: Path, topic: str) -> tuple[bytes, Repai
         gap.first_offset,
         gap.next_offset,
         gap.reason,
-        place,
+        mended_byte,
         lost,
     )
 
@@ -195,9 +195,9 @@ def _empty_batches(first: int, behind: int, epoch: int) -> bytes:
     out = bytearray()
     while first < behind:
         delta = min(behind - first - 1, _DELTA_MAX)
-        place, rest = (first, HEADER_BYTES - ENVELOPE_BYTES, epoch, 2), (0, delta, *[-1] * 5, 0)
-        covered = HEADER.pack(*place, 0, *rest)[ATTRIBUTES_AT:]
-        out += HEADER.pack(*place, crc32c(covered), *rest)
+        front, rest = (first, HEADER_BYTES - ENVELOPE_BYTES, epoch, 2), (0, delta, *[-1] * 5, 0)
+        covered = HEADER.pack(*front, 0, *rest)[ATTRIBUTES_AT:]
+        out += HEADER.pack(*front, crc32c(covered), *rest)
         first += delta + 1
     return bytes(out)
 
@@ -226,15 +226,15 @@ def _commits(data: bytes) -> Iterator[str]:
                 yield f"{getattr(about, 'group', '?')} (the group itself)"
 
 
-def _replace(file: File, path: Path, places: list[tuple[Gap, bytes]]) -> None:
+def _replace(file: File, path: Path, outcomes: list[tuple[Gap, bytes]]) -> None:
     """Write the segment anew; a crash leaves the old one or the new one, both without indexes."""
-    for gap, _ in places:
+    for gap, _ in outcomes:
         aside = path.with_name(f"{path.stem}.{gap.position}.damaged")
         DiskFiles().write_atomically(aside, file.read(gap.position, gap.end - gap.position))
     written = path.with_name(path.name + ".tmp")
     with written.open("wb") as target:
         position = 0
-        for gap, data in [*places, (Gap(file.size, file.size, 0, 0, ""), b"")]:
+        for gap, data in [*outcomes, (Gap(file.size, file.size, 0, 0, ""), b"")]:
             while position < gap.position:
                 piece = file.read(position, min(_COPY_BYTES, gap.position - position))
                 target.write(piece)

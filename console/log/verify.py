@@ -119,9 +119,9 @@ def _parser_of(path: Path) -> Callable[[Path], object] | None:
     if path.suffix == ".snapshot":
         return _snapshot
     if path.name == LEADER_EPOCHS:
-        return lambda each: parse_epochs(each.read_bytes().decode())
+        return lambda file: parse_epochs(file.read_bytes().decode())
     if path.name.endswith("-offset-checkpoint"):
-        return lambda each: parse_offsets(each.read_bytes().decode())
+        return lambda file: parse_offsets(file.read_bytes().decode())
     return {METADATA: _topic_id, _IDENTITY: _identity}.get(path.name)
 
 
@@ -217,10 +217,12 @@ def _segment(
     ]
     report.files += 1 if only else len({file for file, _ in checks if file.name != LEADER_EPOCHS})
     wanted = [(file, check) for file, check in checks if only is None or file in (only, path)]
-    told = VerifyReport()
-    end = _walk(path, base, previous, wanted, told)
-    report.problems += [each for each in told.problems if not only or each.file == str(only)]
-    report.batches += told.batches
+    segment_report = VerifyReport()
+    end = _walk(path, base, previous, wanted, segment_report)
+    report.problems += [
+        problem for problem in segment_report.problems if not only or problem.file == str(only)
+    ]
+    report.batches += segment_report.batches
     report.records += records.records
     return end
 
@@ -235,7 +237,7 @@ def _index_checks(
     if times.exists():
         yield times, TimeIndexCheck(times.read_bytes(), base)
     if aborted.exists():
-        entries = _parsed(aborted, report, lambda each: parse_aborted(each.read_bytes()))
+        entries = _parsed(aborted, report, lambda file: parse_aborted(file.read_bytes()))
         yield aborted, AbortedCheck(entries or [], base)
 
 
@@ -298,7 +300,7 @@ def _log_directory(directory: Path, report: VerifyReport) -> None:
         _file(identity, report)
     for path in checkpoints:
         report.files += 1
-        offsets = _parsed(path, report, lambda each: parse_offsets(each.read_bytes().decode()))
+        offsets = _parsed(path, report, lambda file: parse_offsets(file.read_bytes().decode()))
         for key, offset in (offsets or {}).items():
             _start, end = found.get(key, (0, offset))
             if offset > end:

@@ -52,22 +52,22 @@ class OffsetIndexCheck:
             # An index of Kafka 1.1 or older has first offsets.
             known = (entry.last_offset, entry.base_offset)
             if due.position < entry.position:
-                yield self._place, f"points at byte {due.position}, where no batch begins"
+                yield self._position, f"points at byte {due.position}, where no batch begins"
             elif due.offset not in known:
-                yield self._place, f"offset {due.offset} for the batch at {entry.base_offset}"
+                yield self._position, f"offset {due.offset} for the batch at {entry.base_offset}"
             self._next += 1
 
     def _due(self) -> OffsetEntry | None:
         return self._entries[self._next] if self._next < len(self._entries) else None
 
     @property
-    def _place(self) -> int:
+    def _position(self) -> int:
         return self._next * OFFSET_ENTRY.size
 
     def end(self) -> Iterator[Finding]:
         """Whatever is left points beyond the log; the order was not looked at yet."""
         if (due := self._due()) is not None:
-            yield self._place, f"points at byte {due.position}, beyond the log"
+            yield self._position, f"points at byte {due.position}, beyond the log"
         for number, (one, two) in enumerate(pairwise(self._entries)):
             if two.offset <= one.offset or two.position <= one.position:
                 yield (number + 1) * OFFSET_ENTRY.size, f"{tuple(two)} after {tuple(one)}"
@@ -112,7 +112,7 @@ class AbortedCheck:
     """Every aborted transaction ends with a marker of its producer in this segment."""
 
     def __init__(self, entries: list[AbortedTransaction], base_offset: int) -> None:
-        self._due = {each.last_offset: each for each in entries}
+        self._due = {entry.last_offset: entry for entry in entries}
         self._base_offset = base_offset
 
     def batch(self, entry: Entry) -> Iterator[Finding]:
@@ -135,19 +135,19 @@ class EpochCheck:
 
     def __init__(self, epochs: list[tuple[int, int]]) -> None:
         self._epochs = epochs
-        self._place = 0
-        self._told = -1
+        self._index = 0
+        self._reported = -1
 
     def batch(self, entry: Entry) -> Iterator[Finding]:
         """Compare the batch's epoch, told once for each epoch."""
         epochs = self._epochs
-        while self._place < len(epochs) and epochs[self._place][1] <= entry.base_offset:
-            self._place += 1
-        known = epochs[self._place - 1][0] if self._place else -1
-        if entry.leader_epoch < 0 or known < 0 or entry.leader_epoch in (known, self._told):
+        while self._index < len(epochs) and epochs[self._index][1] <= entry.base_offset:
+            self._index += 1
+        known = epochs[self._index - 1][0] if self._index else -1
+        if entry.leader_epoch < 0 or known < 0 or entry.leader_epoch in (known, self._reported):
             return
-        self._told = entry.leader_epoch
-        yield None, f"epoch {known} for offset {entry.base_offset}, its batch has {self._told}"
+        self._reported = entry.leader_epoch
+        yield None, f"epoch {known} for offset {entry.base_offset}, its batch has {self._reported}"
 
     def end(self) -> Iterator[Finding]:
         """Epochs may begin where nothing was written."""

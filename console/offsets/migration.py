@@ -52,7 +52,7 @@ async def make_plan(
         to=to,
         time_ms=_now_ms(),
         source_wins=source_wins,
-        held={group: each for group, each in held.items() if each},
+        held={group: offsets for group, offsets in held.items() if offsets},
     )
     write_plan(path, plan)
     return plan
@@ -100,7 +100,7 @@ async def verify(stores: BothStores, path: Path) -> tuple[MigrationPlan, list[St
     plan = read_plan(path)
     known = await stores.known_partitions()
     held = await _held(stores, list(plan.held), known)
-    return plan, [each for group in plan.held for each in held[group]]
+    return plan, [offset for group in plan.held for offset in held[group]]
 
 
 async def _held(
@@ -146,7 +146,9 @@ class _Mover:
         refusal = None if self._even_if_live else await self._refusal(group, to, planned, held)
         if refusal is not None:
             return MigrationResult(group=group, state="refused", why=refusal)
-        steps = {each.topic_partition: each.step(to, source_wins=source_wins)[1] for each in held}
+        steps = {
+            stored.topic_partition: stored.step(to, source_wins=source_wins)[1] for stored in held
+        }
         offsets = {
             topic_partition: offset
             for topic_partition, offset in steps.items()
@@ -154,7 +156,7 @@ class _Mover:
         }
         self._journal.begin(group, to, held, _now_ms())
         await self._stores.write(group, to, offsets)
-        after = {each.topic_partition: each.at(to) for each in await self._held_of(group)}
+        after = {stored.topic_partition: stored.at(to) for stored in await self._held_of(group)}
         wrong = [
             topic_partition
             for topic_partition, offset in offsets.items()

@@ -48,7 +48,7 @@ class MigrationJournal:
     def __init__(self, plan: Path) -> None:
         self.path = plan.with_name(plan.name + ".journal")
         self._bytes, entries = _entries(self.path)
-        self._last = {each["group"]: each for each in entries}
+        self._last = {entry["group"]: entry for entry in entries}
 
     def touched(self) -> list[str]:
         """Every group of which something may have been written, in the order it was."""
@@ -63,11 +63,11 @@ class MigrationJournal:
         """Before the first write: what the store holds that is about to be written."""
         before = [
             {
-                "topic": each.topic_partition.topic,
-                "partition": each.topic_partition.partition,
-                "offset": each.at(to),
+                "topic": stored.topic_partition.topic,
+                "partition": stored.topic_partition.partition,
+                "offset": stored.at(to),
             }
-            for each in held
+            for stored in held
         ]
         self._add(
             {"event": "begin", "group": group, "to": to, "time_ms": time_ms, "before": before}

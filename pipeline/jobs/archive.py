@@ -93,7 +93,7 @@ def run(spark: SparkSession, config: ArchiveConfig, progress: JobProgress | None
     report.notes += found.problems
     if found.lagging:
         report.notes.append("the group was behind the archive; --repair commits it")
-    _tell(report, config, ArchiveFiles(config.out))
+    _add_batches(report, config, ArchiveFiles(config.out))
     return report
 
 
@@ -123,13 +123,13 @@ def _stream(spark: SparkSession, config: ArchiveConfig) -> None:
         available_now(writer)
 
 
-def _tell(report: Report, config: ArchiveConfig, files: ArchiveFiles) -> None:
+def _add_batches(report: Report, config: ArchiveConfig, files: ArchiveFiles) -> None:
     rows: list[list[Cell]] = []
     batches = records = size = 0
     for number, manifest in zip(files.batches(), files.manifests(), strict=True):
         batches += 1
-        its = sum(int(each["rows"]) for each in manifest["files"])
-        size += sum(int(each["bytes"]) for each in manifest["files"])
+        its = sum(int(file["rows"]) for file in manifest["files"])
+        size += sum(int(file["bytes"]) for file in manifest["files"])
         records += its
         if len(rows) < config.limit:
             rows.append([number, len(manifest["files"]), its])

@@ -158,15 +158,19 @@ def _planned(spark: SparkSession, config: BulkResetConfig) -> DataFrame:
     named = spark.createDataFrame([(group,) for group in groups], "`group` string")
     client_config = TaskClientConfig(address=config.source.address)
     topics = config.source.topics
-    now = for_each_group(named, client_config, _Look(topics), SCHEMA, config.tasks).persist()
-    places = [
+    now = for_each_group(named, client_config, _ReadOffsets(topics), SCHEMA, config.tasks).persist()
+    topic_partitions = [
         TopicPartition(row.topic, row.partition)
         for row in now.select("topic", "partition").where(F.col("topic").isNotNull()).distinct()
         .collect()
     ]  # fmt: skip
-    edges, targets = _targets(config, places)
+    edges, targets = _targets(config, topic_partitions)
     table = spark.createDataFrame(
-        [(*place, *edges[place], targets.get(place)) for place in places if place in edges],
+        [
+            (*topic_partition, *edges[topic_partition], targets.get(topic_partition))
+            for topic_partition in topic_partitions
+            if topic_partition in edges
+        ],
         "topic string, partition int, log_start bigint, log_end bigint, target bigint",
     )
     wanted = F.col("target") if config.shift is None else F.col("old") + config.shift
@@ -188,7 +192,9 @@ def _groups(config: BulkResetConfig) -> list[str]:
     async def ask() -> list[str]:
         from barnabas.client.admin.admin import Admin
 
-        return [each.group for each in await Admin(config.source.client.cluster).list_groups()]
+        return [
+            listing.group for listing in await Admin(config.source.client.cluster).list_groups()
+        ]
 
     pattern = re.compile(config.source.groups)
     found = [name for name in config.source.client.run(ask()) if pattern.search(name)]
@@ -198,20 +204,25 @@ def _groups(config: BulkResetConfig) -> list[str]:
 
 
 def _targets(
-    config: BulkResetConfig, places: Sequence[TopicPartition]
+    config: BulkResetConfig, topic_partitions: Sequence[TopicPartition]
 ) -> tuple[Mapping[TopicPartition, tuple[int, int]], Mapping[TopicPartition, int]]:
     """Edges of the logs, and where the time leads: every partition is asked for once."""
-    topics = inputs.existing_topics(config.source, sorted({place.topic for place in places}))
+    topics = inputs.existing_topics(
+        config.source, sorted({topic_partition.topic for topic_partition in topic_partitions})
+    )
     edges = inputs.log_edges(config.source, topics)
-    known = [place for place in places if place in edges]
+    known = [topic_partition for topic_partition in topic_partitions if topic_partition in edges]
     if config.to_ms is None:
         return edges, {}
     client = config.source.client
     found = client.run(offsets_at(client.cluster, dict.fromkeys(known, config.to_ms)))
-    return edges, {place: edges[place][1] if at < 0 else at for place, at in found.items()}
+    return edges, {
+        topic_partition: edges[topic_partition][1] if at < 0 else at
+        for topic_partition, at in found.items()
+    }
 
 
-class _Look:
+class _ReadOffsets:
     """What a group has committed, of topics wanted; one row without a topic for an active group."""
 
     def __init__(self, topics: str) -> None:
@@ -230,28 +241,35 @@ class _Look:
         for failure in (state, committed):
             if isinstance(failure, KafkaError):
                 return [_row(group, applied="skipped", error=why(failure))]
-        assert isinstance(state, GroupStatus), "told above"
-        assert not isinstance(committed, KafkaError), "told above"
+        assert isinstance(state, GroupStatus), "checked above"
+        assert not isinstance(committed, KafkaError), "checked above"
         activity = state.activity()
         if activity is not None or not committed:
             error = f"active: {activity}" if activity else "it has committed nothing"
             return [_row(group, applied="skipped", error=error)]
         wanted = re.compile(self._topics)
         return [
-            _row(group, topic=place.topic, partition=place.partition, old=each.offset,
-                 old_epoch=each.leader_epoch, old_metadata=each.metadata)
-            for place, each in sorted(committed.items()) if wanted.search(place.topic)
-        ]  # fmt: skip
+            _row(
+                group,
+                topic=topic,
+                partition=partition,
+                old=commit.offset,
+                old_epoch=commit.leader_epoch,
+                old_metadata=commit.metadata,
+            )
+            for (topic, partition), commit in sorted(committed.items())
+            if wanted.search(topic)
+        ]
 
 
 async def _apply(clients: TaskClients, chunk: Chunk) -> list[Row]:
     """Set what the plan says; an offset that is no longer as planned is left alone."""
-    return await _moved(clients, chunk, expected="old", target=_planned_offset, said="done")
+    return await _moved(clients, chunk, expected="old", target=_planned_offset, done_state="done")
 
 
 async def _undo(clients: TaskClients, chunk: Chunk) -> list[Row]:
     """Put back what was there; an offset that has moved on since is left alone."""
-    return await _moved(clients, chunk, expected="new", target=_old_offset, said="undone")
+    return await _moved(clients, chunk, expected="new", target=_old_offset, done_state="undone")
 
 
 async def _moved(
@@ -260,7 +278,7 @@ async def _moved(
     *,
     expected: str,
     target: Callable[[Row], Committed],
-    said: str,
+    done_state: str,
 ) -> list[Row]:
     """Commit ``target(row)`` where ``row[expected]`` is what is committed; tell each outcome."""
     rows = [row for its in chunk.values() for row in its]
@@ -269,12 +287,14 @@ async def _moved(
     due = [row for row in wanted if _is_due(row, now[row["group"]], expected, target(row).offset)]
     changes: dict[str, dict[TopicPartition, Committed]] = defaultdict(dict)
     for row in due:
-        changes[row["group"]][_place(row)] = target(row)
+        changes[row["group"]][_topic_partition(row)] = target(row)
     codes = await clients.groups.commit(changes)
     after = await clients.groups.committed(changes)
     for row in due:
-        error = _problem(codes[row["group"]], after[row["group"]], _place(row), target(row).offset)
-        row["applied"], row["error"] = said if error is None else "failed", error
+        error = _problem(
+            codes[row["group"]], after[row["group"]], _topic_partition(row), target(row).offset
+        )
+        row["applied"], row["error"] = done_state if error is None else "failed", error
     return rows
 
 
@@ -283,7 +303,7 @@ def _is_due(row: Row, now: Offsets | KafkaError, expected: str, target: int) -> 
     if isinstance(now, KafkaError):
         row["applied"], row["error"] = "failed", why(now)
         return False
-    found = now.get(_place(row))
+    found = now.get(_topic_partition(row))
     at = None if found is None else found.offset
     if at == target:
         row["applied"] = "already"
@@ -295,20 +315,23 @@ def _is_due(row: Row, now: Offsets | KafkaError, expected: str, target: int) -> 
 
 
 def _problem(
-    codes: Codes | KafkaError, after: Offsets | KafkaError, place: TopicPartition, target: int
+    codes: Codes | KafkaError,
+    after: Offsets | KafkaError,
+    topic_partition: TopicPartition,
+    target: int,
 ) -> str | None:
     """Why an offset was not set, from what was answered and from what is committed now."""
     for failure in (codes, after):
         if isinstance(failure, KafkaError):
             return why(failure)
-    assert not isinstance(codes, KafkaError), "told above"
-    assert not isinstance(after, KafkaError), "told above"
-    code = codes.get(place, ErrorCode.UNKNOWN_SERVER_ERROR)
-    found = after.get(place)
+    assert not isinstance(codes, KafkaError), "checked above"
+    assert not isinstance(after, KafkaError), "checked above"
+    code = codes.get(topic_partition, ErrorCode.UNKNOWN_SERVER_ERROR)
+    found = after.get(topic_partition)
     return None if not code and found is not None and found.offset == target else code.name
 
 
-def _place(row: Row) -> TopicPartition:
+def _topic_partition(row: Row) -> TopicPartition:
     return TopicPartition(row["topic"], row["partition"])
 
 

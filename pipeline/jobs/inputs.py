@@ -215,10 +215,13 @@ def log_edges(source: JobSource, topics: Sequence[str]) -> dict[TopicPartition, 
 
     async def ask() -> dict[TopicPartition, tuple[int, int]]:
         cluster = source.client.cluster
-        places = await partitions_of(cluster, topics)
-        starts = await offsets_at(cluster, dict.fromkeys(places, _EARLIEST))
-        ends = await offsets_at(cluster, dict.fromkeys(places, _LATEST))
-        return {place: (starts[place], ends[place]) for place in places}
+        topic_partitions = await partitions_of(cluster, topics)
+        starts = await offsets_at(cluster, dict.fromkeys(topic_partitions, _EARLIEST))
+        ends = await offsets_at(cluster, dict.fromkeys(topic_partitions, _LATEST))
+        return {
+            topic_partition: (starts[topic_partition], ends[topic_partition])
+            for topic_partition in topic_partitions
+        }
 
     return source.client.run(ask()) if topics else {}
 

@@ -70,14 +70,14 @@ def module_of(job: str) -> ModuleType:
 
 
 def _add_common(parser: argparse.ArgumentParser) -> None:
-    told = parser.add_argument_group("what comes of it")
-    told.add_argument("--report", type=Path, metavar="FILE", help="write the report as JSON")
-    told.add_argument("--html", type=Path, metavar="FILE", help="write it as a page with plots")
-    told.add_argument(
+    output = parser.add_argument_group("what comes of it")
+    output.add_argument("--report", type=Path, metavar="FILE", help="write the report as JSON")
+    output.add_argument("--html", type=Path, metavar="FILE", help="write it as a page with plots")
+    output.add_argument(
         "--limit", type=int, default=_ROWS, metavar="N",
         help=f"rows of each table in the report (default: {_ROWS})",
     )  # fmt: skip
-    told.add_argument("--quiet", action="store_true", help="tell nothing while it runs")
+    output.add_argument("--quiet", action="store_true", help="tell nothing while it runs")
     spark = parser.add_argument_group("Spark")
     spark.add_argument("--master", metavar="URL", help="default: that of spark-submit, or local[*]")
     spark.add_argument(
@@ -96,9 +96,9 @@ def _run(job: str, module: ModuleType, chosen: argparse.Namespace) -> int:
     started_ms = time.time_ns() // 1_000_000
     try:
         config = module.configured(chosen)
-        for place in (chosen.report, chosen.html):
-            if place is not None and not place.absolute().parent.is_dir():
-                raise UsageProblem(f"{place}: its directory is not there")
+        for path in (chosen.report, chosen.html):
+            if path is not None and not path.absolute().parent.is_dir():
+                raise UsageProblem(f"{path}: its directory is not there")
         progress.step("starting Spark")
         spark = _session(job, chosen)
         try:
@@ -116,7 +116,7 @@ def _run(job: str, module: ModuleType, chosen: argparse.Namespace) -> int:
         log.debug("job failed name=%s", job, exc_info=True)
         return _failed(job, str(problem) or type(problem).__name__, FAILED)
     report.started_ms, report.seconds = started_ms, time.monotonic() - started
-    report.arguments = _told(chosen)
+    report.arguments = _arguments(chosen)
     _write(report, chosen)
     return report.exit_code
 
@@ -126,7 +126,7 @@ def _session(job: str, chosen: argparse.Namespace) -> Any:
     from barnabas.pipeline.jobs.spark_session.shuffle_partitions import divide_shuffles
     from barnabas.pipeline.session import spark_session
 
-    conf = dict(_pair(each) for each in chosen.conf)
+    conf = dict(_pair(setting) for setting in chosen.conf)
     if chosen.packages:
         conf["spark.jars.packages"] = chosen.packages
     conf.setdefault("spark.ui.enabled", "false")
@@ -146,7 +146,7 @@ def _pair(text: str) -> tuple[str, str]:
     return name, value
 
 
-def _told(chosen: argparse.Namespace) -> dict[str, Any]:
+def _arguments(chosen: argparse.Namespace) -> dict[str, Any]:
     """What was typed and is worth telling; what may hold a password is not."""
     hidden = {"option", "conf", "report", "html", "quiet"}
     return {

@@ -69,7 +69,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def configured(chosen: argparse.Namespace) -> OffsetAuditConfig:
     """What was typed; raises UsageProblem."""
     rules = ALL if chosen.rules == "all" else tuple(chosen.rules.split(","))
-    unknown = [each for each in rules if each not in ALL]
+    unknown = [rule for rule in rules if rule not in ALL]
     if unknown:
         raise inputs.UsageProblem(f"--rules {unknown[0]} is none of {', '.join(ALL)}")
     limits = AuditLimits(stalled_commits=chosen.stalled_commits, jump_records=chosen.jump_records)
@@ -198,7 +198,7 @@ def _findings(report: Report, found: DataFrame, limit: int) -> None:
                  row.to_offset, time_arguments.time_text(row.commit_ms), row.member, row.evidence]
                 for row in rows
             ],
-            sum(int(report.figures[f"{each} findings"] or 0) for each in audit_rules.WEIGHTS),
+            sum(int(report.figures[f"{name} findings"] or 0) for name in audit_rules.WEIGHTS),
         )
     )  # fmt: skip
 

@@ -56,7 +56,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def configured(chosen: argparse.Namespace) -> ReconcileConfig:
     """What was typed; raises UsageProblem."""
-    options = dict(each.split("=", 1) for each in chosen.option if "=" in each)
+    options = dict(option.split("=", 1) for option in chosen.option if "=" in option)
     if len(options) < len(chosen.option):
         raise inputs.UsageProblem("--option must read NAME=VALUE")
     return ReconcileConfig(
@@ -118,7 +118,7 @@ def compared(
     """
     content = ["key", "value"] if ignores_timestamps else ["timestamp", "key", "value"]
     fields = [F.unix_micros(name) if name == "timestamp" else F.hex(name) for name in content]
-    digest = F.sha2(F.to_json(F.array(*(each.cast("string") for each in fields))), 256)
+    digest = F.sha2(F.to_json(F.array(*(column.cast("string") for column in fields))), 256)
     sides = []
     for frame, name in ((left, "left"), (right, "right")):
         side = frame.select(

@@ -129,7 +129,7 @@ def checked(spark: SparkSession, paths: Sequence[str], *, opens_records: bool) -
     """A row of segment_checks.SCHEMA for each segment; log and index are read by one task."""
     files = _found(paths)
     listed = spark.createDataFrame(
-        [(f.path, *f.place, f.base_offset, f.size, f.is_last) for f in files],
+        [(f.path, *f.topic_partition, f.base_offset, f.size, f.is_last) for f in files],
         segment_checks.FILES,
     )
     arrow = to_arrow_schema(SCHEMA)
@@ -152,10 +152,10 @@ def _compacted(spark: SparkSession, config: SegmentsConfig) -> Report:
     for file in _found(config.paths):
         logs.setdefault(str(Path(file.path).parent), []).append(file)
     if config.out:
-        _check_out(Path(config.out), [Path(each) for each in logs])
+        _check_out(Path(config.out), [Path(directory) for directory in logs])
     listed = spark.createDataFrame(
         [
-            (directory, *files[0].place, [(f.path, f.base_offset, f.size) for f in files])
+            (directory, *files[0].topic_partition, [(f.path, f.base_offset, f.size) for f in files])
             for directory, files in logs.items()
         ],
         segment_compaction.LOGS,

@@ -14,7 +14,7 @@ from barnabas.pipeline import cluster_requests
 from barnabas.pipeline.blocking_client import client_for
 from barnabas.pipeline.source.address import ClusterAddress
 from barnabas.pipeline.source.checkpoint import Checkpoint
-from barnabas.pipeline.source.offsets_json import Offsets, read, written
+from barnabas.pipeline.source.offsets_json import Offsets, names, read, written
 
 from .archive_files import ArchiveFiles, Manifest, file_digest
 from .archive_writer import commit_manifest
@@ -143,10 +143,10 @@ def _file_problems(files: ArchiveFiles, manifest: Manifest, *, with_digests: boo
 def _compare_group(report: ArchiveReport) -> None:
     if report.group is None:
         return
-    for place, end in report.source_ends.items():
-        committed = report.group.get(place, -1)
+    for topic_partition, end in report.source_ends.items():
+        committed = report.group.get(topic_partition, -1)
         report.lagging |= committed < end
         if committed > end:
             report.problems.append(
-                f"the group is at {committed} of {place.topic}-{place.partition}, archived is {end}"
+                f"the group is at {committed} of {names([topic_partition])}, archived is {end}"
             )

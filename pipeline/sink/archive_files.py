@@ -97,7 +97,7 @@ class ArchiveFiles:
         replace(path, (json.dumps(manifest, indent=1) + "\n").encode())
         sync_directory(self.path)
 
-    def place(self, temporary: Path, topic: str, date: str, batch: int, ordinal: int) -> str:
+    def move_in(self, temporary: Path, topic: str, date: str, batch: int, ordinal: int) -> str:
         """Move a finished file where it belongs; its name, relative to the archive.
 
         A file of an attempt that died without a manifest is replaced.

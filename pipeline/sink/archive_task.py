@@ -108,9 +108,9 @@ def runs_by_partition(
     found: dict[TopicPartition, tuple[int, list[list[Run]]]] = {}
     for written_file in written_files:
         for partition, rows, runs in written_file.ranges:
-            place = TopicPartition(written_file.topic, partition)
-            count, parts = found.get(place, (0, []))
-            found[place] = (count + rows, [*parts, runs])
+            topic_partition = TopicPartition(written_file.topic, partition)
+            count, parts = found.get(topic_partition, (0, []))
+            found[topic_partition] = (count + rows, [*parts, runs])
     return found
 
 

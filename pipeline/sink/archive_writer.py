@@ -129,7 +129,7 @@ class ArchiveWriter(DataSourceStreamArrowWriter):
         """Give the files their names, then write the manifest that makes them count."""
         listed = []
         for ordinal, written_file in enumerate(written_files):
-            name = files.place(
+            name = files.move_in(
                 Path(written_file.temporary), written_file.topic, written_file.date, batch, ordinal
             )
             listed.append(
@@ -171,9 +171,9 @@ def commit_manifest(address: ClusterAddress, group: str, manifest: Manifest) -> 
 
 def _partitions(written_files: list[WrittenFile]) -> dict[str, dict[str, Any]]:
     found: dict[str, dict[str, Any]] = {}
-    for place, (rows, parts) in sorted(runs_by_partition(written_files).items()):
+    for topic_partition, (rows, parts) in sorted(runs_by_partition(written_files).items()):
         account = described(rows, merged(parts))
-        found.setdefault(place.topic, {})[str(place.partition)] = account
+        found.setdefault(topic_partition.topic, {})[str(topic_partition.partition)] = account
     return found
 
 

@@ -106,8 +106,8 @@ class IdempotentSender:
         headers: Headers = (),
     ) -> None:
         """Take one record; a full batch goes on its way. Raises KafkaError."""
-        place = (topic, self._placed(topic, key) if partition is None else partition)
-        queue = self._queues.get(place) or self._open(place)
+        topic_partition = (topic, self._placed(topic, key) if partition is None else partition)
+        queue = self._queues.get(topic_partition) or self._open(topic_partition)
         if headers and not queue.headers:
             queue.headers = [()] * len(queue.pairs)
         queue.pairs.append((key, value))
@@ -117,15 +117,15 @@ class IdempotentSender:
             queue.size += sum(len(name) + len(data or b"") + 10 for name, data in headers)
         self.sent += 1
         if queue.size >= self._batch_bytes:
-            self._dispatch(TopicPartition(*place), queue)
+            self._dispatch(TopicPartition(*topic_partition), queue)
             if partition is None and key is None:
                 self._sticky[topic] += 1
 
     def finish(self) -> None:
         """Send what is left; return when everything is acknowledged by all in-sync replicas."""
-        for place, queue in self._queues.items():
+        for topic_partition, queue in self._queues.items():
             if queue.pairs:
-                self._dispatch(TopicPartition(*place), queue)
+                self._dispatch(TopicPartition(*topic_partition), queue)
         for queue in self._queues.values():
             _await(queue)
 
@@ -138,23 +138,25 @@ class IdempotentSender:
 
     def _partitions(self, topic: str) -> int:
         if topic not in self._counts:
-            places = self._client.run(partitions_of(self._client.cluster, [topic], creates=True))
-            self._counts[topic] = len(places)
+            topic_partitions = self._client.run(
+                partitions_of(self._client.cluster, [topic], creates=True)
+            )
+            self._counts[topic] = len(topic_partitions)
         return self._counts[topic]
 
     def _open(self, wanted: tuple[str, int]) -> _PartitionQueue:
-        place = TopicPartition(*wanted)
-        if not 0 <= place.partition < self._partitions(place.topic):
-            where = f"{place.topic}-{place.partition}"
+        topic_partition = TopicPartition(*wanted)
+        if not 0 <= topic_partition.partition < self._partitions(topic_partition.topic):
+            where = f"{topic_partition.topic}-{topic_partition.partition}"
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, where)
         last_known = _NOTHING
         if self._is_second_run:
-            asked = last_sequence(self._client.cluster, place, self._identity)
+            asked = last_sequence(self._client.cluster, topic_partition, self._identity)
             last_known = self._client.run(asked)
-        self._queues[place] = _PartitionQueue(last_known)
-        return self._queues[place]
+        self._queues[topic_partition] = _PartitionQueue(last_known)
+        return self._queues[topic_partition]
 
-    def _dispatch(self, place: TopicPartition, queue: _PartitionQueue) -> None:
+    def _dispatch(self, topic_partition: TopicPartition, queue: _PartitionQueue) -> None:
         """Send the batch gathered unless the leader had it, and the one after it, already."""
         pairs, queue.pairs, queue.size = queue.pairs, [], 0
         headers, queue.headers = queue.headers, []
@@ -164,7 +166,7 @@ class IdempotentSender:
         batch = self._built(pairs, headers, first)
         _await(queue)
         queue.under_way = self._client.start(
-            send(self._client.cluster, place, batch, self._timeout_ms)
+            send(self._client.cluster, topic_partition, batch, self._timeout_ms)
         )
 
     def _built(self, pairs: Sequence[Pair], headers: Sequence[Headers], sequence: int) -> bytearray:
@@ -180,8 +182,8 @@ class IdempotentSender:
                 base_sequence=sequence,
             )
         records = [
-            Record(number, now_ms, *pair, each)
-            for number, (pair, each) in enumerate(zip(pairs, headers, strict=True))
+            Record(number, now_ms, *pair, record_headers)
+            for number, (pair, record_headers) in enumerate(zip(pairs, headers, strict=True))
         ]
         return build_batch_of(
             records,
@@ -192,22 +194,28 @@ class IdempotentSender:
         )
 
 
-async def last_sequence(cluster: Cluster, place: TopicPartition, identity: ProducerIdentity) -> int:
+async def last_sequence(
+    cluster: Cluster, topic_partition: TopicPartition, identity: ProducerIdentity
+) -> int:
     """The sequence number that the leader of a partition saw last of a producer; -1 for none."""
-    topic = describe_producers.Topic(name=place.topic, partition_indexes=[place.partition])
+    topic = describe_producers.Topic(
+        name=topic_partition.topic, partition_indexes=[topic_partition.partition]
+    )
     request = describe_producers.DescribeProducersRequest(topics=[topic])
     answer = await cluster.to_leader(
-        place, request, lambda answer: [answer.topics[0].partitions[0].error_code]
+        topic_partition, request, lambda answer: [answer.topics[0].partitions[0].error_code]
     )
     found = answer.topics[0].partitions[0]
     raise_for(found.error_code, found.error_message)
-    for each in found.active_producers:
-        if each.producer_id == identity.producer_id:
-            return int(each.last_sequence)
+    for producer in found.active_producers:
+        if producer.producer_id == identity.producer_id:
+            return int(producer.last_sequence)
     return _NOTHING
 
 
-async def send(cluster: Cluster, place: TopicPartition, batch: bytearray, timeout_ms: int) -> None:
+async def send(
+    cluster: Cluster, topic_partition: TopicPartition, batch: bytearray, timeout_ms: int
+) -> None:
     """Have a batch appended and replicated; a batch that the leader knows already is fine.
 
     Raises KafkaError, when waiting does not help or no longer than ``timeout_ms``.
@@ -215,31 +223,31 @@ async def send(cluster: Cluster, place: TopicPartition, batch: bytearray, timeou
     clock = asyncio.get_running_loop().time
     attempts = Attempts(cluster.config, Random(), clock())  # noqa: S311 - spreads retries
     deadline = clock() + timeout_ms / 1000
-    partition = produce.Partition(index=place.partition, records=batch)
+    partition = produce.Partition(index=topic_partition.partition, records=batch)
     request = produce.ProduceRequest(
         acks=_ALL,
         timeout_ms=cluster.config.request_timeout_ms,
-        topic_data=[produce.Topic(name=place.topic, partition_data=[partition])],
+        topic_data=[produce.Topic(name=topic_partition.topic, partition_data=[partition])],
     )
     while True:
-        failure = await _attempted(cluster, place, request)
+        failure = await _attempted(cluster, topic_partition, request)
         if failure is None:
             return
         if not failure.retriable or clock() >= deadline:
             raise failure
-        cluster.forget_leaders([place])
+        cluster.forget_leaders([topic_partition])
         await asyncio.sleep(attempts.backoff_after(failure.code, clock()) or 1.0)
 
 
 async def _attempted(
-    cluster: Cluster, place: TopicPartition, request: produce.ProduceRequest
+    cluster: Cluster, topic_partition: TopicPartition, request: produce.ProduceRequest
 ) -> KafkaError | None:
-    where = f"{place.topic}-{place.partition}"
+    where = f"{topic_partition.topic}-{topic_partition.partition}"
     try:
-        leaders = await cluster.leaders([place])
-        if place not in leaders:
+        leaders = await cluster.leaders([topic_partition])
+        if topic_partition not in leaders:
             return KafkaError(ErrorCode.LEADER_NOT_AVAILABLE, where)
-        answer = await cluster.ask(leaders[place], request)
+        answer = await cluster.ask(leaders[topic_partition], request)
     except KafkaError as error:
         return error
     result = answer.responses[0].partition_responses[0]

@@ -124,7 +124,7 @@ def _rows(batch: pa.RecordBatch, topic: str | None) -> Iterator[tuple[Any, ...]]
         return values
 
     topics = [topic] * batch.num_rows if topic is not None else column("topic")
-    headers = [_headers(each) for each in column("headers")]
+    headers = [_headers(cell) for cell in column("headers")]
     for row in zip(
         topics, column("partition"), column("key"), column("value"), headers, strict=True
     ):
@@ -134,7 +134,7 @@ def _rows(batch: pa.RecordBatch, topic: str | None) -> Iterator[tuple[Any, ...]]
 
 
 def _headers(found: Sequence[dict[str, Any]] | None) -> tuple[HeaderPair, ...]:
-    return tuple((each["key"], each["value"]) for each in found) if found else ()
+    return tuple((header["key"], header["value"]) for header in found) if found else ()
 
 
 def _batch_id() -> int:

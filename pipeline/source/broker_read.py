@@ -22,7 +22,7 @@ from barnabas.protocol.messages import fetch
 from barnabas.protocol.records import batch
 
 from .errors import DataLost
-from .offsets_json import EARLIEST
+from .offsets_json import EARLIEST, names
 from .options import READ_COMMITTED, TopicOptions
 from .rows import Rows
 from .task_planning import OffsetRange
@@ -48,9 +48,9 @@ def read_range(
     when the leader stays away longer than ``kafkaConsumer.pollTimeoutMs``, CorruptRecords.
     """
     client = client_for(*options.address)
-    reader = _Reader(client.cluster, wanted.place, options)
+    reader = _Reader(client.cluster, wanted.topic_partition, options)
     unpacker = Unpacker(
-        wanted.place,
+        wanted.topic_partition,
         wanted.start,
         wanted.end,
         needs_records=needs_records,
@@ -105,9 +105,11 @@ class _Found:
 class _Reader:
     """Asks whoever leads one partition, until there is an answer with something in it."""
 
-    def __init__(self, cluster: Cluster, place: TopicPartition, options: TopicOptions) -> None:
+    def __init__(
+        self, cluster: Cluster, topic_partition: TopicPartition, options: TopicOptions
+    ) -> None:
         self._cluster = cluster
-        self._place = place
+        self._topic_partition = topic_partition
         self._options = options
 
     async def after(self, offset: int, bytes_max: int) -> _Found:
@@ -127,23 +129,28 @@ class _Reader:
                 if not error.retriable:
                     raise
                 why = error.code
-            self._cluster.forget_leaders([self._place])
+            self._cluster.forget_leaders([self._topic_partition])
             await asyncio.sleep(attempts.backoff_after(why, clock()) or _ABSENT)
-        raise KafkaError(why, f"nothing at {offset} of {self._place.topic}-{self._place.partition}")
+        raise KafkaError(
+            why,
+            f"nothing at {offset} of {names([self._topic_partition])}",
+        )
 
     async def _asked(self, offset: int, bytes_max: int) -> _Found | None:
         """One answer; None when nothing is there yet."""
-        leaders = await self._cluster.leaders([self._place])
-        if self._place not in leaders:
+        leaders = await self._cluster.leaders([self._topic_partition])
+        if self._topic_partition not in leaders:
             raise KafkaError(ErrorCode.LEADER_NOT_AVAILABLE)
         request = fetch_request_of(
-            self._place,
+            self._topic_partition,
             offset,
             bytes_max=bytes_max,
             wait_ms=_WAIT_MS,
             isolation=self._options.isolation,
         )
-        result = partition_result_of(await self._cluster.ask(leaders[self._place], request))
+        result = partition_result_of(
+            await self._cluster.ask(leaders[self._topic_partition], request)
+        )
         if result.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
             return await self._moved(offset, result)
         if result.error_code:
@@ -152,17 +159,19 @@ class _Reader:
         if not any(True for _ in batch.iterate(records)):
             return None
         aborted = [
-            Aborted(each.producer_id, each.first_offset)
-            for each in result.aborted_transactions or ()
+            Aborted(transaction.producer_id, transaction.first_offset)
+            for transaction in result.aborted_transactions or ()
         ]
         return _Found(records, aborted)
 
     async def _moved(self, offset: int, result: fetch.PartitionResult) -> _Found:
         """The log begins behind ``offset`` by now; else a new leader will catch up."""
-        begins = (await offsets_at(self._cluster, {self._place: EARLIEST}))[self._place]
+        begins = (await offsets_at(self._cluster, {self._topic_partition: EARLIEST}))[
+            self._topic_partition
+        ]
         if begins <= offset:
             raise KafkaError(ErrorCode.OFFSET_NOT_AVAILABLE)
-        problem = f"{self._place.topic}-{self._place.partition} begins at {begins}, not {offset}"
+        problem = f"{names([self._topic_partition])} begins at {begins}, not {offset}"
         if self._options.fail_on_data_loss:
             raise DataLost(problem)
         log.warning("lost data problem=%s", problem)

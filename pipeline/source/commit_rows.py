@@ -54,24 +54,26 @@ class CommitRows:
         """Arrow schemas are made anew where it is unpickled."""
         return CommitRows, (self.layout,)
 
-    def build(self, place: TopicPartition, rows: Rows) -> pa.RecordBatch:
+    def build(self, topic_partition: TopicPartition, rows: Rows) -> pa.RecordBatch:
         """One row a commit or tombstone. A record that cannot be read is left out, with a word."""
         keys = rows.keys.dictionary_encode()
         owners = [self._known.get(key) or self._parsed(key) for key in keys.dictionary.to_pylist()]
         numbers = np.asarray(keys.indices.fill_null(len(owners)))
-        is_offset = np.array([type(each) is OffsetKey for each in owners] + [False])
+        is_offset = np.array([type(owner) is OffsetKey for owner in owners] + [False])
         commits = read_values(rows.values, is_offset[numbers])
         for index, problem in commits.problems.items():
-            _complain(place, rows.offsets[index], problem)
+            _complain(topic_partition, rows.offsets[index], problem)
         is_read = is_offset[numbers]
         is_read[list(commits.problems)] = False
         kept = np.flatnonzero(is_read)
-        offset_keys = [each if type(each) is OffsetKey else _NOBODY for each in owners]
-        return self._batch(place, rows, _Owners(offset_keys, numbers[kept]), commits, kept)
+        offset_keys = [owner if type(owner) is OffsetKey else _NOBODY for owner in owners]
+        return self._batch(
+            topic_partition, rows, _Owners(offset_keys, numbers[kept]), commits, kept
+        )
 
     def _batch(
         self,
-        place: TopicPartition,
+        topic_partition: TopicPartition,
         rows: Rows,
         owners: _Owners,
         commits: CommitValues,
@@ -88,7 +90,7 @@ class CommitRows:
             "commit_ts": lambda: times(pa.array(commits.stamps[kept], mask=is_gone)),
             "expire_ts": lambda: times(_given(commits.expiries[kept])),
             "is_tombstone": lambda: pa.array(is_gone),
-            **_source_columns(place, rows, kept),
+            **_source_columns(topic_partition, rows, kept),
         }
         made = [columns[name]() for name in self.layout.names]
         return pa.RecordBatch.from_arrays(made, schema=self._schema)
@@ -117,7 +119,7 @@ class GroupRows:
         """Arrow schemas are made anew where it is unpickled."""
         return GroupRows, (self.layout,)
 
-    def build(self, place: TopicPartition, rows: Rows) -> pa.RecordBatch:
+    def build(self, topic_partition: TopicPartition, rows: Rows) -> pa.RecordBatch:
         """One row each time a group was written. What cannot be read is left out, with a word."""
         found: dict[str, list[Any]] = {name: [] for name in self.layout.names}
         kept: list[int] = []
@@ -128,12 +130,12 @@ class GroupRows:
             try:
                 row = _group_row(parsed.group, value)
             except CorruptRequest as error:
-                _complain(place, rows.offsets[index], error)
+                _complain(topic_partition, rows.offsets[index], error)
                 continue
             kept.append(index)
             for name in found:
                 found[name].append(row.get(name))
-        source = _source_columns(place, rows, kept)
+        source = _source_columns(topic_partition, rows, kept)
         columns = []
         for field in self._schema:
             if field.name in source:
@@ -153,8 +155,8 @@ class _Owners:
     rows: Numbers
 
     def column(self, field: str, kind: pa.DataType) -> pa.Array:
-        told = pa.array([getattr(key, field) for key in self.keys], kind)
-        return told.take(pa.array(self.rows))
+        values = pa.array([getattr(key, field) for key in self.keys], kind)
+        return values.take(pa.array(self.rows))
 
 
 def _given(numbers: Numbers) -> pa.Array:
@@ -203,20 +205,20 @@ def _group_row(group: str, value: bytes | None) -> dict[str, Any]:
 
 
 def _source_columns(
-    place: TopicPartition, rows: Rows, kept: Numbers | Sequence[int]
+    topic_partition: TopicPartition, rows: Rows, kept: Numbers | Sequence[int]
 ) -> dict[str, Any]:
     return {
-        "source_partition": lambda: constant(place.partition, pa.int32(), len(kept)),
+        "source_partition": lambda: constant(topic_partition.partition, pa.int32(), len(kept)),
         "source_offset": lambda: pa.array(rows.offsets[kept]),
         "source_timestamp": lambda: times(rows.timestamps[kept]),
     }
 
 
-def _complain(place: TopicPartition, offset: int, error: Exception) -> None:
+def _complain(topic_partition: TopicPartition, offset: int, error: Exception) -> None:
     log.warning(
         "skipped a record topic=%s partition=%s offset=%s error=%s",
-        place.topic,
-        place.partition,
+        topic_partition.topic,
+        topic_partition.partition,
         offset,
         error,
     )

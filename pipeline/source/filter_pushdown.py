@@ -42,32 +42,32 @@ class PushedFilters:
 
     def push(self, filters: Iterable[Filter]) -> Iterator[Filter]:
         """Take what can be taken; yield the filters that Spark must apply itself."""
-        for each in filters:
-            self._take(each)
-            if not (isinstance(each, EqualTo) and each.attribute == ("partition",)):
-                yield each
+        for condition in filters:
+            self._take(condition)
+            if not (isinstance(condition, EqualTo) and condition.attribute == ("partition",)):
+                yield condition
 
-    def has(self, place: TopicPartition) -> bool:
+    def has(self, topic_partition: TopicPartition) -> bool:
         """Whether anything of this partition may pass."""
-        return (self._topics is None or place.topic in self._topics) and (
-            self._partitions is None or place.partition in self._partitions
+        return (self._topics is None or topic_partition.topic in self._topics) and (
+            self._partitions is None or topic_partition.partition in self._partitions
         )
 
     def narrowed(self, wanted: OffsetRange) -> OffsetRange:
         """The part of a range whose offsets may pass; it may be empty."""
         start = max(wanted.start, self._first)
         end = wanted.end if self._end is None else min(wanted.end, self._end)
-        return OffsetRange(wanted.place, start, max(start, end))
+        return OffsetRange(wanted.topic_partition, start, max(start, end))
 
-    def _take(self, each: Filter) -> None:
-        if isinstance(each, In):
-            self._only(each.attribute, set(each.value))
-        elif isinstance(each, EqualTo) and each.attribute in (("topic",), ("partition",)):
-            self._only(each.attribute, {each.value})
-        elif isinstance(each, _COMPARED) and each.attribute == ("offset",):
-            self._compare_offset(each)
-        elif isinstance(each, _COMPARED) and each.attribute == ("timestamp",):
-            self._compare_time(each)
+    def _take(self, condition: Filter) -> None:
+        if isinstance(condition, In):
+            self._only(condition.attribute, set(condition.value))
+        elif isinstance(condition, EqualTo) and condition.attribute in (("topic",), ("partition",)):
+            self._only(condition.attribute, {condition.value})
+        elif isinstance(condition, _COMPARED) and condition.attribute == ("offset",):
+            self._compare_offset(condition)
+        elif isinstance(condition, _COMPARED) and condition.attribute == ("timestamp",):
+            self._compare_time(condition)
 
     def _only(self, attribute: tuple[str, ...], values: set[Any]) -> None:
         if attribute == ("topic",):
@@ -78,16 +78,16 @@ class PushedFilters:
             self._first = max(self._first, min(values))
             self._ends_at(max(values) + 1)
 
-    def _compare_offset(self, each: Any) -> None:
-        if isinstance(each, EqualTo | GreaterThan | GreaterThanOrEqual):
-            self._first = max(self._first, each.value + isinstance(each, GreaterThan))
-        if isinstance(each, EqualTo | LessThan | LessThanOrEqual):
-            self._ends_at(each.value + (not isinstance(each, LessThan)))
+    def _compare_offset(self, condition: Any) -> None:
+        if isinstance(condition, EqualTo | GreaterThan | GreaterThanOrEqual):
+            self._first = max(self._first, condition.value + isinstance(condition, GreaterThan))
+        if isinstance(condition, EqualTo | LessThan | LessThanOrEqual):
+            self._ends_at(condition.value + (not isinstance(condition, LessThan)))
 
-    def _compare_time(self, each: Any) -> None:
+    def _compare_time(self, condition: Any) -> None:
         """Times may jump back from record to record, so only the first one tells anything."""
-        if isinstance(each, EqualTo | GreaterThan | GreaterThanOrEqual):
-            stamp = (each.value - _EPOCH) // _MS
+        if isinstance(condition, EqualTo | GreaterThan | GreaterThanOrEqual):
+            stamp = (condition.value - _EPOCH) // _MS
             self.since_ms = stamp if self.since_ms is None else max(self.since_ms, stamp)
 
     def _ends_at(self, end: int) -> None:

@@ -35,46 +35,52 @@ class OffsetLookup:
         """The connections of this process."""
         return client_for(*self.options.address)
 
-    def places(self) -> list[TopicPartition]:
+    def topic_partitions(self) -> list[TopicPartition]:
         """The partitions selected; raises KafkaError for a topic that is not there."""
         selection, cluster = self.options.selection, self.client.cluster
         if selection.pattern is not None:
             return self.client.run(cluster_requests.partitions_like(cluster, selection.pattern))
         if selection.topics:
             return self.client.run(cluster_requests.partitions_of(cluster, selection.topics))
-        topics = {place.topic for place in selection.places}
+        topics = {topic_partition.topic for topic_partition in selection.topic_partitions}
         there = set(self.client.run(cluster_requests.partitions_of(cluster, topics)))
-        missing = [place for place in selection.places if place not in there]
+        missing = [
+            topic_partition
+            for topic_partition in selection.topic_partitions
+            if topic_partition not in there
+        ]
         if missing:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, names(missing))
-        return list(selection.places)
+        return list(selection.topic_partitions)
 
-    def earliest(self, places: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+    def earliest(self, topic_partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """The first offset kept of each partition."""
-        return self._at(dict.fromkeys(places, EARLIEST))
+        return self._at(dict.fromkeys(topic_partitions, EARLIEST))
 
-    def latest(self, places: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+    def latest(self, topic_partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """The end of each partition, of what readers of committed records see if we are such."""
-        return self._at(dict.fromkeys(places, LATEST))
+        return self._at(dict.fromkeys(topic_partitions, LATEST))
 
-    def resolved(self, bound: Bound, places: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
+    def resolved(
+        self, bound: Bound, topic_partitions: Sequence[TopicPartition]
+    ) -> dict[TopicPartition, int]:
         """A start or an end as an offset in each partition."""
         match bound.kind:
             case BoundKind.EARLIEST:
-                return self.earliest(places)
+                return self.earliest(topic_partitions)
             case BoundKind.LATEST:
-                return self.latest(places)
+                return self.latest(topic_partitions)
             case BoundKind.GROUP:
-                return self._of_group(bound, places)
+                return self._of_group(bound, topic_partitions)
             case BoundKind.OFFSETS:
-                return self._given(bound, places)
+                return self._given(bound, topic_partitions)
             case BoundKind.TIME:
-                return self._at_times(bound, places)
+                return self._at_times(bound, topic_partitions)
 
-    def start(self, places: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
+    def start(self, topic_partitions: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
         """Where the frame starts, checked: what is asked for below the log's start is lost."""
         bound = self.options.start
-        found = self.resolved(bound, places)
+        found = self.resolved(bound, topic_partitions)
         if bound.kind in (BoundKind.EARLIEST, BoundKind.LATEST):
             return found
         return self.kept(found)
@@ -83,21 +89,31 @@ class OffsetLookup:
         """``start`` moved up to the first record that is not older than ``time_ms``."""
         found = self._at(dict.fromkeys(start, time_ms))
         return {
-            place: max(first, found[place] if found[place] >= 0 else end[place])
-            for place, first in start.items()
+            topic_partition: max(
+                first,
+                found[topic_partition] if found[topic_partition] >= 0 else end[topic_partition],
+            )
+            for topic_partition, first in start.items()
         }
 
     def kept(self, start: Offsets) -> dict[TopicPartition, int]:
         """``start``, moved up to what the log still has; raises DataLost when that matters."""
         earliest = self.earliest(start)
-        gone = [place for place in start if start[place] < earliest[place]]
+        gone = [
+            topic_partition
+            for topic_partition in start
+            if start[topic_partition] < earliest[topic_partition]
+        ]
         if gone:
-            place = gone[0]
+            topic_partition = gone[0]
             self.lost(
-                f"{place.topic}-{place.partition} begins at {earliest[place]}, "
-                f"asked for was {start[place]}"
+                f"{names([topic_partition])} begins at {earliest[topic_partition]}, "
+                f"asked for was {start[topic_partition]}"
             )
-        return {place: max(start[place], earliest[place]) for place in start}
+        return {
+            topic_partition: max(start[topic_partition], earliest[topic_partition])
+            for topic_partition in start
+        }
 
     def lost(self, problem: str) -> None:
         """Raise DataLost, or only say it in the log if that is what the user wants."""
@@ -110,34 +126,49 @@ class OffsetLookup:
         return self.client.run(call)
 
     def _of_group(
-        self, bound: Bound, places: Sequence[TopicPartition]
+        self, bound: Bound, topic_partitions: Sequence[TopicPartition]
     ) -> dict[TopicPartition, int]:
         """The group's offsets; where it has none, the earliest."""
         found = self.client.run(cluster_requests.committed(self.client.cluster, bound.group))
-        missing = self.earliest(place for place in places if place not in found)
-        return {place: found.get(place, missing.get(place, 0)) for place in places}
+        missing = self.earliest(
+            topic_partition for topic_partition in topic_partitions if topic_partition not in found
+        )
+        return {
+            topic_partition: found.get(topic_partition, missing.get(topic_partition, 0))
+            for topic_partition in topic_partitions
+        }
 
-    def _given(self, bound: Bound, places: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
+    def _given(
+        self, bound: Bound, topic_partitions: Sequence[TopicPartition]
+    ) -> dict[TopicPartition, int]:
         assert bound.offsets is not None, "the parser saw to it"
-        _check_all_named(bound, places)
+        _check_all_named(bound, topic_partitions)
         special = {
-            place: offset
-            for place, offset in bound.offsets.items()
-            if offset in (EARLIEST, LATEST) and place in places
+            topic_partition: offset
+            for topic_partition, offset in bound.offsets.items()
+            if offset in (EARLIEST, LATEST) and topic_partition in topic_partitions
         }
         found = self._at(special)
-        return {place: found.get(place, bound.offsets[place]) for place in places}
+        return {
+            topic_partition: found.get(topic_partition, bound.offsets[topic_partition])
+            for topic_partition in topic_partitions
+        }
 
     def _at_times(
-        self, bound: Bound, places: Sequence[TopicPartition]
+        self, bound: Bound, topic_partitions: Sequence[TopicPartition]
     ) -> dict[TopicPartition, int]:
         if bound.offsets is None:
-            times = dict.fromkeys(places, bound.time_ms)
+            times = dict.fromkeys(topic_partitions, bound.time_ms)
         else:
-            _check_all_named(bound, places)
-            times = {place: bound.offsets[place] for place in places}
+            _check_all_named(bound, topic_partitions)
+            times = {
+                topic_partition: bound.offsets[topic_partition]
+                for topic_partition in topic_partitions
+            }
         found = self._at(times)
-        late = [place for place in places if found[place] < 0]
+        late = [
+            topic_partition for topic_partition in topic_partitions if found[topic_partition] < 0
+        ]
         if late and not bound.is_lenient:
             raise BadOption(bound.option, f"no record of {names(late)} is that late")
         return {**found, **self.latest(late)}
@@ -145,16 +176,21 @@ class OffsetLookup:
 
 def check_order(start: Offsets, end: Offsets) -> None:
     """Raise ProgressLost when a range ends before it starts: an empty batch would hide records."""
-    for place, first in start.items():
-        if place in end and end[place] < first:
+    for topic_partition, first in start.items():
+        if topic_partition in end and end[topic_partition] < first:
             raise ProgressLost(
-                f"{place.topic}-{place.partition} is to be read from {first} up to {end[place]}: "
+                f"{names([topic_partition])} is to be read from {first} up to "
+                f"{end[topic_partition]}: "
                 "the start was resolved anew after the end was fixed, or the log has shrunk"
             )
 
 
-def _check_all_named(bound: Bound, places: Sequence[TopicPartition]) -> None:
+def _check_all_named(bound: Bound, topic_partitions: Sequence[TopicPartition]) -> None:
     assert bound.offsets is not None, "called for offsets by partition"
-    missing = [place for place in places if place not in bound.offsets]
+    missing = [
+        topic_partition
+        for topic_partition in topic_partitions
+        if topic_partition not in bound.offsets
+    ]
     if missing:
         raise BadOption(bound.option, f"every partition must be named; missing: {names(missing)}")

@@ -26,8 +26,10 @@ Written = dict[str, dict[str, int]]
 def written(offsets: Offsets) -> Written:
     """Offsets as Spark is given them: equal offsets give equal text."""
     found: Written = {}
-    for place in sorted(offsets):
-        found.setdefault(place.topic, {})[str(place.partition)] = offsets[place]
+    for topic_partition in sorted(offsets):
+        found.setdefault(topic_partition.topic, {})[str(topic_partition.partition)] = offsets[
+            topic_partition
+        ]
     return found
 
 
@@ -59,20 +61,23 @@ def parse(option: str, text: str) -> dict[TopicPartition, int]:
         raise BadOption(option, f'expected {{"topic":{{"0":23}}}}, got {text}: {error}') from error
 
 
-def parse_places(option: str, text: str) -> list[TopicPartition]:
+def parse_topic_partitions(option: str, text: str) -> list[TopicPartition]:
     """``{"topic":[0,1]}`` as a user writes it; raises BadOption."""
     try:
         value = json.loads(text)
-        places = [
+        topic_partitions = [
             TopicPartition(str(topic), int(partition))
             for topic, partitions in value.items()
             for partition in partitions
         ]
     except (ValueError, TypeError, AttributeError) as error:
         raise BadOption(option, f'expected {{"topic":[0,1]}}, got {text}') from error
-    return sorted(places)
+    return sorted(topic_partitions)
 
 
-def names(places: Iterable[TopicPartition]) -> str:
+def names(topic_partitions: Iterable[TopicPartition]) -> str:
     """Partitions for people: ``t-0, t-1``."""
-    return ", ".join(f"{place.topic}-{place.partition}" for place in sorted(places))
+    return ", ".join(
+        f"{topic_partition.topic}-{topic_partition.partition}"
+        for topic_partition in sorted(topic_partitions)
+    )

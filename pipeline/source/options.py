@@ -15,7 +15,7 @@ from barnabas.client.cluster import TopicPartition
 
 from .address import ClusterAddress, read_address
 from .errors import BadOption
-from .offsets_json import EARLIEST, LATEST, parse, parse_places
+from .offsets_json import EARLIEST, LATEST, parse, parse_topic_partitions
 from .spark_options import SparkOptions
 
 READ_UNCOMMITTED: Final = 0
@@ -37,7 +37,7 @@ class Selection:
 
     topics: tuple[str, ...] = ()
     pattern: str | None = None
-    places: tuple[TopicPartition, ...] = ()
+    topic_partitions: tuple[TopicPartition, ...] = ()
 
 
 class BoundKind(Enum):
@@ -144,8 +144,10 @@ def _selection(spark_options: SparkOptions) -> Selection:
     if len(given) != 1:
         raise BadOption("subscribe", "say exactly one of subscribe, subscribePattern and assign")
     if given == ["assign"]:
-        places = parse_places("assign", spark_options.needed("assign", '{"topic":[0]}'))
-        return Selection(places=tuple(places))
+        topic_partitions = parse_topic_partitions(
+            "assign", spark_options.needed("assign", '{"topic":[0]}')
+        )
+        return Selection(topic_partitions=tuple(topic_partitions))
     if given == ["subscribePattern"]:
         pattern = spark_options.needed("subscribePattern", "events-.*")
         try:
@@ -194,8 +196,10 @@ def _offsets_bound(option: str, where: str | None, default: BoundKind) -> Bound:
         return Bound(BoundKind.GROUP, option, group=where.removeprefix("group:"))
     offsets = parse(option, where)
     forbidden = EARLIEST if not is_start else None
-    for place, offset in offsets.items():
+    for topic_partition, offset in offsets.items():
         if offset < EARLIEST or offset == forbidden:
-            raise BadOption(option, f"{offset} of {place.topic}-{place.partition}")
+            raise BadOption(
+                option, f"{offset} of {topic_partition.topic}-{topic_partition.partition}"
+            )
     assert LATEST > EARLIEST, "both are below every offset"
     return Bound(BoundKind.OFFSETS, option, offsets=offsets)

@@ -52,12 +52,12 @@ class Rows:
     @property
     def keys(self) -> pa.BinaryArray:
         """The keys, null where there was none."""
-        return self._fields.take(self._places(0, self._whole.key_sizes))
+        return self._fields.take(self._field_numbers(0, self._whole.key_sizes))
 
     @property
     def values(self) -> pa.BinaryArray:
         """The values, null where there was none."""
-        return self._fields.take(self._places(2, self._whole.value_sizes))
+        return self._fields.take(self._field_numbers(2, self._whole.value_sizes))
 
     @property
     def headers(self) -> pa.ListArray:
@@ -86,11 +86,11 @@ class Rows:
         buffers = [None, pa.py_buffer(marks), pa.py_buffer(found.data)]
         return pa.BinaryArray.from_buffers(pa.binary(), 4 * len(self), buffers)
 
-    def _places(self, first: int, sizes: Numbers) -> pa.Int64Array:
+    def _field_numbers(self, first: int, sizes: Numbers) -> pa.Int64Array:
         """Which of the fields, null for what is null."""
         nulls = sizes < 0
-        places = np.arange(first, first + 4 * len(self), 4)
-        return pa.array(places, mask=nulls if nulls.any() else None)
+        numbers = np.arange(first, first + 4 * len(self), 4)
+        return pa.array(numbers, mask=nulls if nulls.any() else None)
 
 
 class Builder(Protocol):
@@ -100,7 +100,7 @@ class Builder(Protocol):
     needs_records: bool
     """Whether anything but offsets is looked at."""
 
-    def build(self, place: TopicPartition, rows: Rows) -> pa.RecordBatch:
+    def build(self, topic_partition: TopicPartition, rows: Rows) -> pa.RecordBatch:
         """One batch; it may have fewer rows than there are records, even none."""
 
 
@@ -116,9 +116,9 @@ class RecordRows:
         """Arrow schemas are made anew where it is unpickled."""
         return RecordRows, (self.layout,)
 
-    def build(self, place: TopicPartition, rows: Rows) -> pa.RecordBatch:
+    def build(self, topic_partition: TopicPartition, rows: Rows) -> pa.RecordBatch:
         """One row a record."""
-        columns = [_COLUMNS[name](place, rows) for name in self.layout.names]
+        columns = [_COLUMNS[name](topic_partition, rows) for name in self.layout.names]
         return pa.RecordBatch.from_arrays(columns, schema=self._schema)
 
 
@@ -133,12 +133,14 @@ def constant(value: str | int, kind: pa.DataType, count: int) -> pa.Array:
 
 
 _COLUMNS: Final[dict[str, Callable[[TopicPartition, Rows], pa.Array]]] = {
-    "key": lambda place, rows: rows.keys,
-    "value": lambda place, rows: rows.values,
-    "topic": lambda place, rows: constant(place.topic, pa.string(), len(rows)),
-    "partition": lambda place, rows: constant(place.partition, pa.int32(), len(rows)),
-    "offset": lambda place, rows: pa.array(rows.offsets),
-    "timestamp": lambda place, rows: times(rows.timestamps),
-    "timestampType": lambda place, rows: pa.array(rows.timestamp_types.astype(np.int32)),
-    "headers": lambda place, rows: rows.headers,
+    "key": lambda topic_partition, rows: rows.keys,
+    "value": lambda topic_partition, rows: rows.values,
+    "topic": lambda topic_partition, rows: constant(topic_partition.topic, pa.string(), len(rows)),
+    "partition": lambda topic_partition, rows: constant(
+        topic_partition.partition, pa.int32(), len(rows)
+    ),
+    "offset": lambda topic_partition, rows: pa.array(rows.offsets),
+    "timestamp": lambda topic_partition, rows: times(rows.timestamps),
+    "timestampType": lambda topic_partition, rows: pa.array(rows.timestamp_types.astype(np.int32)),
+    "headers": lambda topic_partition, rows: rows.headers,
 }

@@ -22,7 +22,7 @@ _SEGMENT: Final = re.compile(r"\d{20}\.log")
 class SegmentFile(NamedTuple):
     """One segment of a partition's log."""
 
-    place: TopicPartition
+    topic_partition: TopicPartition
     path: str
     base_offset: int
     size: int
@@ -53,7 +53,7 @@ def packed(segments: Iterable[SegmentFile], bytes_min: int) -> Iterator[list[Seg
     pack: list[SegmentFile] = []
     for segment in segments:
         pack.append(segment)
-        if sum(each.size for each in pack) >= bytes_min:
+        if sum(member.size for member in pack) >= bytes_min:
             yield pack
             pack = []
     if pack:
@@ -68,7 +68,7 @@ def partition_of(directory: Path) -> TopicPartition | None:
 
 def _segments_at(path: Path) -> Iterator[SegmentFile]:
     if path.is_file():
-        yield from (each for each in _of_partition(path.parent) if each.path == str(path))
+        yield from (segment for segment in _of_partition(path.parent) if segment.path == str(path))
         return
     if any(_SEGMENT.fullmatch(entry.name) for entry in path.iterdir()):
         yield from _of_partition(path)
@@ -79,10 +79,12 @@ def _segments_at(path: Path) -> Iterator[SegmentFile]:
 
 
 def _of_partition(directory: Path) -> Iterator[SegmentFile]:
-    place = partition_of(directory)
-    if place is None:
+    topic_partition = partition_of(directory)
+    if topic_partition is None:
         raise BadOption("path", f"{directory} is not named after a topic and a partition")
     logs = sorted(entry for entry in directory.iterdir() if _SEGMENT.fullmatch(entry.name))
     for path in logs:
         size = path.stat().st_size
-        yield SegmentFile(place, str(path), int(path.stem), size, is_last=path == logs[-1])
+        yield SegmentFile(
+            topic_partition, str(path), int(path.stem), size, is_last=path == logs[-1]
+        )

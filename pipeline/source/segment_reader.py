@@ -91,11 +91,11 @@ class SegmentReader(DataSourceReader):
         found = find_segments(self._options.paths)
         followers: Sequence[SegmentFile | None] = [*found[1:], None]
         segments = [
-            each
-            for each, next_one in zip(found, followers, strict=True)
-            if (not topics or each.place.topic in topics)
-            and pushed.has(each.place)
-            and pushed.narrowed(_offsets_of(each, next_one)).size
+            segment
+            for segment, next_one in zip(found, followers, strict=True)
+            if (not topics or segment.topic_partition.topic in topics)
+            and pushed.has(segment.topic_partition)
+            and pushed.narrowed(_offsets_of(segment, next_one)).size
         ]
         return [SegmentTask(pack) for pack in packed(segments, self._options.task_bytes)]
 
@@ -103,7 +103,7 @@ class SegmentReader(DataSourceReader):
         """The Arrow batches of one task, on an executor."""
         for segment in partition.value or ():
             for rows in self._rows(segment):
-                made = self._builder.build(segment.place, rows)
+                made = self._builder.build(segment.topic_partition, rows)
                 if made.num_rows:
                     yield made
 
@@ -126,9 +126,9 @@ class FilteringSegmentReader(SegmentReader):
 
 def _offsets_of(segment: SegmentFile, next_one: SegmentFile | None) -> OffsetRange:
     """The offsets that may be in a segment: those below the next segment of its log."""
-    has_next = next_one is not None and next_one.place == segment.place
+    has_next = next_one is not None and next_one.topic_partition == segment.topic_partition
     end = next_one.base_offset if has_next and next_one is not None else _OFFSET_MAX
-    return OffsetRange(segment.place, segment.base_offset, end)
+    return OffsetRange(segment.topic_partition, segment.base_offset, end)
 
 
 class DamagedSegment(Exception):  # noqa: N818 - reads as what happened
@@ -144,7 +144,7 @@ def read_segment(segment: SegmentFile, *, needs_records: bool) -> Iterator[Rows]
     if not segment.size:
         return
     unpacker = Unpacker(
-        segment.place, 0, _OFFSET_MAX, needs_records=needs_records, is_verified=True
+        segment.topic_partition, 0, _OFFSET_MAX, needs_records=needs_records, is_verified=True
     )
     with (
         Path(segment.path).open("rb") as file,

@@ -18,7 +18,7 @@ from .offsets_json import Offsets
 class OffsetRange(NamedTuple):
     """The offsets of one partition from ``start`` up to, not including, ``end``."""
 
-    place: TopicPartition
+    topic_partition: TopicPartition
     start: int
     end: int
 
@@ -34,15 +34,22 @@ def limited(start: Offsets, latest: Offsets, most: int) -> dict[TopicPartition, 
     The smallest partitions get one offset at least, so that none starves. Partitions that are not
     in ``start`` are not in the result either.
     """
-    sizes = {place: max(0, latest[place] - start[place]) for place in latest if place in start}
+    sizes = {
+        topic_partition: max(0, latest[topic_partition] - start[topic_partition])
+        for topic_partition in latest
+        if topic_partition in start
+    }
     total = sum(sizes.values())
     if total <= most:
-        return {place: start[place] + size for place, size in sizes.items()}
+        return {
+            topic_partition: start[topic_partition] + size
+            for topic_partition, size in sizes.items()
+        }
     ends = {}
-    for place, size in sizes.items():
+    for topic_partition, size in sizes.items():
         share = most * (size / total)
         count = math.ceil(share) if share < 1 else math.floor(share)
-        ends[place] = min(start[place] + count, latest[place])
+        ends[topic_partition] = min(start[topic_partition] + count, latest[topic_partition])
     return ends
 
 
@@ -54,23 +61,23 @@ def split(
     One task a partition, unless ``records_max`` bounds a task or ``tasks_min`` asks for more:
     then large partitions are divided evenly, in proportion to their size.
     """
-    whole = [each for each in ranges if each.size > 0]
+    whole = [wanted for wanted in ranges if wanted.size > 0]
     parts = []
-    for each in whole:
-        count = math.ceil(each.size / records_max) if records_max else 1
-        parts += _divided(each, count)
+    for wanted in whole:
+        count = math.ceil(wanted.size / records_max) if records_max else 1
+        parts += _divided(wanted, count)
     if tasks_min and len(parts) < tasks_min:
-        total = sum(each.size for each in whole)
+        total = sum(wanted.size for wanted in whole)
         parts = []
-        for each in whole:
-            count = max(1, round(each.size / total * tasks_min))
+        for wanted in whole:
+            count = max(1, round(wanted.size / total * tasks_min))
             if records_max:
-                count = max(count, math.ceil(each.size / records_max))
-            parts += _divided(each, count)
+                count = max(count, math.ceil(wanted.size / records_max))
+            parts += _divided(wanted, count)
     return parts
 
 
 def _divided(whole: OffsetRange, count: int) -> list[OffsetRange]:
     count = min(count, whole.size)
     marks = [whole.start + whole.size * index // count for index in range(count + 1)]
-    return [OffsetRange(whole.place, *pair) for pair in pairwise(marks)]
+    return [OffsetRange(whole.topic_partition, *pair) for pair in pairwise(marks)]

@@ -36,7 +36,7 @@ def read_task(
     if wanted is None:
         return
     for rows in read_range(wanted, options, needs_records=builder.needs_records):
-        made = builder.build(wanted.place, rows)
+        made = builder.build(wanted.topic_partition, rows)
         if made.num_rows:
             yield made
 
@@ -52,16 +52,25 @@ class TopicReader(DataSourceReader):
     def partitions(self) -> Sequence[InputPartition]:
         """One task a partition that has records, or as many as the options ask for."""
         lookup, pushed = OffsetLookup(self._options), self._pushed
-        places = [place for place in lookup.places() if pushed.has(place)]
-        start = lookup.start(places)
-        end = lookup.resolved(self._options.end, places)
+        topic_partitions = [
+            topic_partition
+            for topic_partition in lookup.topic_partitions()
+            if pushed.has(topic_partition)
+        ]
+        start = lookup.start(topic_partitions)
+        end = lookup.resolved(self._options.end, topic_partitions)
         check_order(start, end)
         if pushed.since_ms is not None:
             start = lookup.since(start, end, pushed.since_ms)
-        ranges = [pushed.narrowed(OffsetRange(place, start[place], end[place])) for place in places]
+        ranges = [
+            pushed.narrowed(
+                OffsetRange(topic_partition, start[topic_partition], end[topic_partition])
+            )
+            for topic_partition in topic_partitions
+        ]
         options = self._options
         tasks = split(ranges, tasks_min=options.tasks_min, records_max=options.records_max)
-        return [Task(each) for each in tasks]
+        return [Task(wanted) for wanted in tasks]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The Arrow batches of one task, on an executor."""

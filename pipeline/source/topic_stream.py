@@ -81,7 +81,7 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
         """Fix the end of the query at what is there now."""
-        self._target = self._lookup.latest(self._lookup.places())
+        self._target = self._lookup.latest(self._lookup.topic_partitions())
 
     def reportLatestOffset(self) -> Written | None:  # noqa: N802
         """The end of the topics as last seen, for the query's progress."""
@@ -93,11 +93,16 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         begins = {**self._begins_of_new(before, after), **before}
         if self._options.fail_on_data_loss:
             check_order(begins, after)
-        begins = self._lookup.kept({place: begins[place] for place in after})
-        ranges = [OffsetRange(place, begins[place], after[place]) for place in sorted(after)]
+        begins = self._lookup.kept(
+            {topic_partition: begins[topic_partition] for topic_partition in after}
+        )
+        ranges = [
+            OffsetRange(topic_partition, begins[topic_partition], after[topic_partition])
+            for topic_partition in sorted(after)
+        ]
         options = self._options
         tasks = split(ranges, tasks_min=options.tasks_min, records_max=options.records_max)
-        return [Task(each) for each in tasks]
+        return [Task(wanted) for wanted in tasks]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The Arrow batches of one task, on an executor."""
@@ -120,49 +125,60 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         kept = Checkpoint(self._options.checkpoint) if self._options.checkpoint else None
         found = kept.initial() if kept else None
         if found is None:
-            found = self._lookup.start(self._lookup.places())
+            found = self._lookup.start(self._lookup.topic_partitions())
             if kept:
                 kept.keep_initial(found)
         return found
 
     def _available(self, before: Offsets) -> dict[TopicPartition, int]:
         """The ends as the brokers have them, asked again while they lie before ``before``."""
-        places = self._lookup.places()
-        gone = [place for place in before if place not in places]
+        topic_partitions = self._lookup.topic_partitions()
+        gone = [
+            topic_partition for topic_partition in before if topic_partition not in topic_partitions
+        ]
         if gone:
             self._lookup.lost(f"{names(gone)} is gone")
-        latest = self._lookup.latest(places)
+        latest = self._lookup.latest(topic_partitions)
         for _ in range(self._options.retries):
             if not _shrunk(before, latest):
                 break
             time.sleep(self._options.retry_interval_ms / 1000)
-            latest = self._lookup.latest(places)
-        for place in _shrunk(before, latest):
+            latest = self._lookup.latest(topic_partitions)
+        for topic_partition in _shrunk(before, latest):
             self._lookup.lost(
-                f"{place.topic}-{place.partition} ended at {before[place]}, now at {latest[place]}"
+                f"{names([topic_partition])} ended at {before[topic_partition]}, "
+                f"now at {latest[topic_partition]}"
             )
         self._seen = latest
         if self._target is None:
             return latest
         return {
-            place: min(latest[place], max(end, before.get(place, end)))
-            for place, end in self._target.items()
-            if place in latest
+            topic_partition: min(
+                latest[topic_partition], max(end, before.get(topic_partition, end))
+            )
+            for topic_partition, end in self._target.items()
+            if topic_partition in latest
         }
 
     def _begins_of_new(self, before: Offsets, after: Offsets) -> dict[TopicPartition, int]:
         """Partitions that came later are read from their beginning."""
-        new = [place for place in after if place not in before]
+        new = [topic_partition for topic_partition in after if topic_partition not in before]
         return self._lookup.earliest(new) if new else {}
 
     def _must_wait(self, begins: Offsets, latest: Offsets, limit: ReadLimit) -> bool:
         least = self._options.offsets_min
         if least is None or self._target is not None or isinstance(limit, ReadAllAvailable):
             return False
-        backlog = sum(max(0, latest[place] - begins[place]) for place in latest)
+        backlog = sum(
+            max(0, latest[topic_partition] - begins[topic_partition]) for topic_partition in latest
+        )
         waited_ms = (time.monotonic() - self._batch_s) * 1000
         return backlog < least and waited_ms < self._options.delay_ms_max
 
 
 def _shrunk(before: Offsets, latest: Offsets) -> list[TopicPartition]:
-    return [place for place in latest if latest[place] < before.get(place, 0)]
+    return [
+        topic_partition
+        for topic_partition in latest
+        if latest[topic_partition] < before.get(topic_partition, 0)
+    ]

@@ -40,7 +40,7 @@ class Unpacker:
 
     def __init__(
         self,
-        place: TopicPartition,
+        topic_partition: TopicPartition,
         start: int,
         end: int,
         *,
@@ -52,7 +52,7 @@ class Unpacker:
 
         ``is_verified`` says that somebody has looked at the checksums.
         """
-        self.place = place
+        self.topic_partition = topic_partition
         self.next_offset = start
         """Where to read on: one more than the last offset of the last entry taken."""
         self._start = start
@@ -67,12 +67,16 @@ class Unpacker:
         self._count = 0
         self._bytes = 0
         self._hides = aborted is not None
-        self._pending = sorted(aborted or (), key=lambda each: each.first_offset, reverse=True)
+        self._pending = sorted(
+            aborted or (), key=lambda transaction: transaction.first_offset, reverse=True
+        )
         self._open: set[int] = set()
 
     def expect(self, aborted: Iterable[Aborted] | None) -> None:
         """Take a new list of aborted transactions, that of the answer whose entries come next."""
-        self._pending = sorted(aborted or (), key=lambda each: each.first_offset, reverse=True)
+        self._pending = sorted(
+            aborted or (), key=lambda transaction: transaction.first_offset, reverse=True
+        )
         self._open.clear()
 
     def take(self, data: batch.Buffer, position: int) -> Rows | None:

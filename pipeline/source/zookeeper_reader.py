@@ -166,7 +166,7 @@ class _Walk:
             for (group, topic), found in zip(pairs, partitions, strict=True)
             for partition in sorted(filter(str.isdigit, found), key=int)
         ]
-        rows = await asyncio.gather(*(self._row(*each) for each in wanted))
+        rows = await asyncio.gather(*(self._row(*key) for key in wanted))
         return [row for row in rows if row is not None]
 
     async def _with_owners(self, groups: Sequence[str]) -> set[tuple[str, str]]:

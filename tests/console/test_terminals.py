@@ -81,7 +81,7 @@ def with_commands() -> list[list[str]]:
 # -- help -----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("words", [*map(list, {tuple(each) for each in with_commands()})])
+@pytest.mark.parametrize("words", [*map(list, {tuple(command) for command in with_commands()})])
 def test_a_command_without_the_next_word_shows_which_there_are(
     words: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -309,7 +309,7 @@ def test_a_cluster_lives_in_a_directory_of_any_name(tmp_path: Path, locale: str)
     rest = running.communicate(timeout=120)[0]
     assert running.returncode == 0, (said + rest).decode(errors="replace")
     assert b"Barnabas is up" in said
-    assert sorted(each.name for each in tmp_path.iterdir()) == [STRANGE]
+    assert sorted(path.name for path in tmp_path.iterdir()) == [STRANGE]
     assert (there / "zookeeper" / "version-2").is_dir()
     assert (there / "node-1" / "data" / "meta.properties").is_file()
 

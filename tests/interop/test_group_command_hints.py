@@ -60,7 +60,7 @@ def test_a_change_of_which_every_row_failed_offers_no_undo_and_leaves_no_file(
     changes = [
         OffsetChange(
             group=group,
-            place=TopicPartition(filled, index),
+            topic_partition=TopicPartition(filled, index),
             old=refused,
             new=Committed(offset=offset),
         )
@@ -81,7 +81,10 @@ def test_a_change_of_which_some_rows_failed_can_be_undone(
     wanted = (Committed(offset=1, metadata="m" * 5_000), Committed(offset=2))
     changes = [
         OffsetChange(
-            group=group, place=TopicPartition(filled, index), old=old, new=Committed(offset=now)
+            group=group,
+            topic_partition=TopicPartition(filled, index),
+            old=old,
+            new=Committed(offset=now),
         )
         for index, (old, now) in enumerate(zip(wanted, (4, 6), strict=True))
     ]

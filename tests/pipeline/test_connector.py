@@ -50,7 +50,7 @@ class Both:
         writer = frame.writeStream.format("parquet").option("path", output)
         checkpoint = str(self._directory / f"{kind}-checkpoint")
         query = available_now(writer.option("checkpointLocation", checkpoint))
-        ends = [each["sources"][0]["endOffset"] for each in query.recentProgress]
+        ends = [progress["sources"][0]["endOffset"] for progress in query.recentProgress]
         return self._spark.read.parquet(output), [_offsets(end) for end in ends]
 
     def write(self, kind: str, frame: DataFrame, topic: str) -> None:
@@ -85,7 +85,9 @@ def test_both_read_the_same_rows_of_a_topic(both: Both, filled: Fill) -> None:
     for options in ({}, part):
         theirs, ours = (both.read(kind, name, **options) for kind in FORMATS)
         assert ours.schema == theirs.schema
-        assert sorted(ours.collect(), key=_place) == sorted(theirs.collect(), key=_place)
+        assert sorted(ours.collect(), key=_topic_partition) == sorted(
+            theirs.collect(), key=_topic_partition
+        )
 
 
 def test_both_stream_the_same_rows_in_the_same_batches(both: Both, filled: Fill) -> None:
@@ -95,7 +97,9 @@ def test_both_stream_the_same_rows_in_the_same_batches(both: Both, filled: Fill)
     (theirs, their_ends), (ours, our_ends) = (both.stream(kind, name, 50) for kind in FORMATS)
 
     assert our_ends == their_ends
-    assert sorted(ours.collect(), key=_place) == sorted(theirs.collect(), key=_place)
+    assert sorted(ours.collect(), key=_topic_partition) == sorted(
+        theirs.collect(), key=_topic_partition
+    )
     assert ours.count() == 130
 
 
@@ -112,7 +116,7 @@ def test_both_write_the_same_records(
     for kind in FORMATS:
         both.write(kind, frame, f"{topic}-{kind}")
         written = both.read("kafka", f"{topic}-{kind}").select(*columns)
-        found.append(sorted(written.collect(), key=_place))
+        found.append(sorted(written.collect(), key=_topic_partition))
 
     assert found[0] == found[1]
     assert len(found[0]) == 60
@@ -131,13 +135,13 @@ def test_either_sink_takes_the_stream_of_the_other(
 
     columns = ("partition", "offset", "key", "value")
     original, copy = (
-        sorted(both.read(source, topic).select(*columns).collect(), key=_place)
+        sorted(both.read(source, topic).select(*columns).collect(), key=_topic_partition)
         for topic in (name, target)
     )
     assert copy == original
 
 
-def _place(row: Any) -> tuple[int, int]:
+def _topic_partition(row: Any) -> tuple[int, int]:
     return row["partition"], row["offset"]
 
 

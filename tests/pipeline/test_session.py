@@ -77,7 +77,7 @@ def test_workers_start_without_the_zip_that_has_to_be_compiled(
     ran = subprocess.run(words, env=told, capture_output=True, text=True, check=True, timeout=300)
     assert ran.stdout.strip() == str(["/a b/*:/c", sys.executable, "$HOME", "d  e"])
     assert worker_python() == python
-    assert [each.name for each in Path(python).parent.iterdir()] == [Path(python).name]
+    assert [path.name for path in Path(python).parent.iterdir()] == [Path(python).name]
 
 
 def test_another_spark_than_the_one_installed_keeps_its_zip(

@@ -78,11 +78,13 @@ class Planning:
         planned: list[Row] = []
         for group, rows in chunk.items():
             offsets, sign = committed[group], active.get(group)
-            problem = next((each for each in (offsets, sign) if isinstance(each, KafkaError)), None)
+            problem = next(
+                (answer for answer in (offsets, sign) if isinstance(answer, KafkaError)), None
+            )
             if problem is not None:
                 planned += [_failed(row, why(problem)) for row in rows]
                 continue
-            assert not isinstance(offsets, KafkaError), "told above"
+            assert not isinstance(offsets, KafkaError), "checked above"
             its = [self._row(held) for held in self._held(group, rows, offsets)]
             if sign is not None:
                 its = [row | {"state": "active", "action": SKIP, "error": str(sign)} for row in its]
@@ -95,8 +97,8 @@ class Planning:
         in_zookeeper = {_topic_partition(row): row["offset"] for row in rows}
         wanted = re.compile(self.topics)
         in_kafka = {
-            topic_partition: each.offset
-            for topic_partition, each in committed.items()
+            topic_partition: commit.offset
+            for topic_partition, commit in committed.items()
             if wanted.search(topic_partition.topic)
         }
         for topic_partition in sorted(in_zookeeper.keys() | in_kafka.keys()):
@@ -132,15 +134,15 @@ async def verify(clients: TaskClients, chunk: Chunk) -> list[Row]:
     try:
         now = await _Now.of(BothStores(clients.ensemble, clients.admin), looked)
     except ZooKeeperError as failure:
-        _tell(looked, "failed", repr(failure))
+        _set_state(looked, "failed", repr(failure))
         return [row for rows in chunk.values() for row in rows]
     for row in looked:
         held = now.held(row)
         if isinstance(held, KafkaError):
-            _tell([row], "failed", why(held))
+            _set_state([row], "failed", why(held))
             continue
         row["zk_offset"], row["kafka_offset"] = held.zookeeper, held.kafka
-        _tell([row], "verified" if held.zookeeper == held.kafka else "differs", None)
+        _set_state([row], "verified" if held.zookeeper == held.kafka else "differs", None)
     return [row for rows in chunk.values() for row in rows]
 
 
@@ -164,7 +166,7 @@ class Writing:
             chosen = await self._at_rest(stores, chosen)
             now = await _Now.of(stores, chosen)
         except ZooKeeperError as failure:
-            _tell(chosen, "failed", repr(failure))
+            _set_state(chosen, "failed", repr(failure))
             return rows
         due = [row for row in chosen if self._is_due(row, now)]
         await asyncio.gather(
@@ -181,27 +183,27 @@ class Writing:
         for row in rows:
             sign = signs[row["group"]]
             if isinstance(sign, KafkaError):
-                _tell([row], "failed", why(sign))
+                _set_state([row], "failed", why(sign))
             elif sign is not None:
-                _tell([row], "active", sign)
+                _set_state([row], "active", sign)
         return [row for row in rows if signs[row["group"]] is None]
 
     def _is_due(self, row: Row, now: _Now) -> bool:
         """Whether the row is still to be written; it is told what else it is."""
         held = now.held(row)
         if isinstance(held, KafkaError):
-            _tell([row], "failed", why(held))
+            _set_state([row], "failed", why(held))
             return False
         store = _store(row)
         if held.at(store) == self._wanted(row):
-            _tell([row], self._said, None)
+            _set_state([row], self._done_state, None)
             return False
         expected = {store: row["target"]} if self.is_back else {
-            each: row[_COLUMNS[each]] for each in (store, OTHER[store])
+            name: row[_COLUMNS[name]] for name in (store, OTHER[store])
         }  # fmt: skip
-        for each, offset in expected.items():
-            if held.at(each) != offset:
-                _tell([row], "moved", f"{each} is at {held.at(each)}, not {offset}")
+        for name, offset in expected.items():
+            if held.at(name) != offset:
+                _set_state([row], "moved", f"{name} is at {held.at(name)}, not {offset}")
                 return False
         return True
 
@@ -219,7 +221,7 @@ class Writing:
         for row in rows:
             answers = removed if self._wanted(row) is None else committed
             problem = _problem(answers[row["group"]], _topic_partition(row))
-            _tell([row], self._said if problem is None else "failed", problem)
+            _set_state([row], self._done_state if problem is None else "failed", problem)
 
     async def _write_znode(self, stores: BothStores, row: Row, now: _Now) -> None:
         try:
@@ -227,18 +229,18 @@ class Writing:
                 _offset_key(row), self._wanted(row), now.znodes.get(_offset_key(row))
             )
         except (BadVersion, NodeExists, NoNode):
-            _tell([row], "moved", "somebody wrote the znode meanwhile")
+            _set_state([row], "moved", "somebody wrote the znode meanwhile")
         except ZooKeeperError as failure:
-            _tell([row], "failed", repr(failure))
+            _set_state([row], "failed", repr(failure))
         else:
-            _tell([row], self._said, None)
+            _set_state([row], self._done_state, None)
 
     def _wanted(self, row: Row) -> int | None:
         offset: int | None = row[_COLUMNS[_store(row)]] if self.is_back else row["target"]
         return offset
 
     @property
-    def _said(self) -> str:
+    def _done_state(self) -> str:
         return "rolled-back" if self.is_back else "migrated"
 
 
@@ -271,7 +273,7 @@ class _Now:
         )
 
 
-def _tell(rows: Iterable[Row], state: str, error: str | None) -> None:
+def _set_state(rows: Iterable[Row], state: str, error: str | None) -> None:
     for row in rows:
         row["state"], row["error"] = state, error
 
@@ -286,8 +288,8 @@ def _problem(codes: Codes | KafkaError, topic_partition: TopicPartition) -> str 
 
 def _failed(row: Row, error: str) -> Row:
     found: dict[str, Any] = {name: row[name] for name in ("group", "topic", "partition")}
-    told = {"zk_offset": row["offset"], "state": "failed", "action": SKIP, "error": error}
-    return {**dict.fromkeys(SCHEMA.names), **found, **told}
+    outcome = {"zk_offset": row["offset"], "state": "failed", "action": SKIP, "error": error}
+    return {**dict.fromkeys(SCHEMA.names), **found, **outcome}
 
 
 def _store(row: Row) -> str:

@@ -13,7 +13,7 @@ from typing import Final
 from pyspark.sql import Column, DataFrame, Window, WindowSpec
 from pyspark.sql import functions as F  # noqa: N812
 
-from .offsets_for_times import PLACE, Logs
+from .offsets_for_times import TOPIC_PARTITION, Logs
 
 HIGH: Final = "high"
 MEDIUM: Final = "medium"
@@ -31,10 +31,10 @@ CHANGES: Final = (
 )
 """A record of ``__barnabas_audit``; see protocol/audit_topic.py."""
 _KEYS: Final = ("group", "topic", "partition")
-_OWNER: Final = ("_key", "group", "place")
+_OWNER: Final = ("_key", "group", "partition_number")
 _EVER: Final = (
     "lead(`offset`) IGNORE NULLS OVER "
-    "(PARTITION BY `_key`, `group`, `place` ORDER BY `ts_ms` DESC, `source_offset` DESC)"
+    "(PARTITION BY `_key`, `group`, `partition_number` ORDER BY `ts_ms` DESC, `source_offset` DESC)"
 )
 """The offset before, whatever tombstones lie between; pyspark has no function for it."""
 _START: Final = Window.unboundedPreceding
@@ -64,10 +64,10 @@ def steps_of(commits: DataFrame, logs: Logs, limits: AuditLimits) -> DataFrame:
     ``commits`` and ``logs`` as :func:`lag_frames.history` has them. All is walked from the newest
     commit to the oldest, so that what came later is known: one sort serves.
     """
-    thin = commits.select("group", *PLACE, "offset", "ts_ms", "source_offset")
-    late = logs.placed(thin).withColumn("_late", F.col("ts_ms") + limits.skew_ms)
+    thin = commits.select("group", *TOPIC_PARTITION, "offset", "ts_ms", "source_offset")
+    late = logs.with_numbers(thin).withColumn("_late", F.col("ts_ms") + limits.skew_ms)
     ended = logs.first_at_time(late, "_late", "end_then").drop("_late")
-    return _with_life(_with_neighbours(ended.join(logs.edges, "place")), logs)
+    return _with_life(_with_neighbours(ended.join(logs.edges, "partition_number")), logs)
 
 
 def _with_neighbours(commits: DataFrame) -> DataFrame:
@@ -75,7 +75,7 @@ def _with_neighbours(commits: DataFrame) -> DataFrame:
     back = _newest_first(*_OWNER)
     upto = back.rowsBetween(_START, Window.currentRow)
     alive = (
-        commits.withColumn("_key", F.xxhash64("group", "place"))
+        commits.withColumn("_key", F.xxhash64("group", "partition_number"))
         .withColumn("end_then", F.coalesce("end_then", "log_end"))
         .withColumns(
             {
@@ -125,8 +125,11 @@ def _with_life(commits: DataFrame, logs: Logs) -> DataFrame:
                 "alike_end": _newest_alike("end_then", back),
             }
         )
-        .join(F.broadcast(logs.places.select("place", *PLACE)), "place")
-        .drop("_row", "_key", "place")
+        .join(
+            F.broadcast(logs.partitions.select("partition_number", *TOPIC_PARTITION)),
+            "partition_number",
+        )
+        .drop("_row", "_key", "partition_number")
     )
 
 
@@ -165,8 +168,8 @@ def jumps(limits: AuditLimits) -> Column:
 def beyond_ends(limits: AuditLimits) -> Column:
     """An offset that the log had not reached: the topic was made anew, or another is meant."""
     end = F.col("end_then")
-    said = _text("the log ended at %d", end)
-    return _found(F.col("offset") > end, "beyond-end", F.lit(HIGH), said)
+    evidence = _text("the log ended at %d", end)
+    return _found(F.col("offset") > end, "beyond-end", F.lit(HIGH), evidence)
 
 
 def below_starts(limits: AuditLimits) -> Column:

@@ -16,7 +16,7 @@ from pyspark.sql import functions as F  # noqa: N812
 from barnabas.coordinator.group_health import BURROW, END_EVERY_MS, HealthRules
 
 from . import verdict_columns
-from .offsets_for_times import PLACE, Logs
+from .offsets_for_times import TOPIC_PARTITION, Logs
 
 KEYS: Final = ("group", "topic", "partition")
 COLUMNS: Final = (
@@ -24,7 +24,7 @@ COLUMNS: Final = (
     "lag_max", "lag_last", "lag_ms", "verdict",
 )  # fmt: skip
 """One row a window and partition of a group; times in ms; the state is that at its end."""
-_OWNER: Final = ("_key", "group", "place")
+_OWNER: Final = ("_key", "group", "partition_number")
 _LIFE: Final = (*_OWNER, "life")
 _ORDER: Final = ("_window", "ts_ms", "source_offset")
 """A window is a stretch of time, so that this is the order in time, and one sort serves for all."""
@@ -62,13 +62,15 @@ def history(commits: DataFrame, logs: Logs, span: WindowSpan) -> DataFrame:
     lived = _lives(with_lag(commits.where(F.col("ts_ms") < span.until_ms), logs), span)
     judged = verdict_columns.with_windows(_per_window(lived), _LIFE, _ORDER, span.rules)
     shown = _with_unread(_last_ones(judged, span), logs)
-    return _told(_at_window_ends(shown, span), _ends(logs, span), span)
+    return _shown_rows(_at_window_ends(shown, span), _ends(logs, span), span)
 
 
 def with_lag(commits: DataFrame, logs: Logs) -> DataFrame:
-    """group, place, offset, ts_ms, source_offset, and ``lag`` at that time; of tombstones null."""
-    thin = commits.select("group", *PLACE, "offset", "ts_ms", "source_offset")
-    ended = logs.first_at_time(logs.placed(thin), "ts_ms", "_end").join(logs.edges, "place")
+    """group, partition_number, offset, ts_ms, source_offset, ``lag`` then; of tombstones null."""
+    thin = commits.select("group", *TOPIC_PARTITION, "offset", "ts_ms", "source_offset")
+    ended = logs.first_at_time(logs.with_numbers(thin), "ts_ms", "_end").join(
+        logs.edges, "partition_number"
+    )
     end = F.coalesce(F.col("_end"), F.col("log_end"))
     lag = verdict_columns.lag(F.col("offset"), F.lit(0), end)
     return ended.withColumn("lag", F.when(F.col("offset").isNotNull(), lag)).drop(
@@ -83,7 +85,9 @@ def _lives(commits: DataFrame, span: WindowSpan) -> DataFrame:
     place, null if none did), ``_window``, and ``_key``, a number by which groups sort faster.
     """
     window = F.floor(F.col("ts_ms") / F.lit(span.window_ms)).cast("bigint")
-    keyed = commits.withColumn("_window", window).withColumn("_key", F.xxhash64("group", "place"))
+    keyed = commits.withColumn("_window", window).withColumn(
+        "_key", F.xxhash64("group", "partition_number")
+    )
     within = Window.partitionBy(*_OWNER).orderBy(*_ORDER)
     return (
         keyed.withColumn("life", F.sum(F.col("offset").isNull().cast("int")).over(within))
@@ -120,7 +124,7 @@ def _last_ones(commits: DataFrame, span: WindowSpan) -> DataFrame:
 def _with_unread(commits: DataFrame, logs: Logs) -> DataFrame:
     """With ``unread`` and ``unread_ms``: the first record that a commit left unread, or null."""
     reached = F.greatest(F.col("offset"), F.col("log_start"))
-    asked = commits.join(logs.edges, "place").withColumn("_reached", reached)
+    asked = commits.join(logs.edges, "partition_number").withColumn("_reached", reached)
     return logs.first_at_offset(asked, "_reached", "unread").drop(
         "_reached", "log_start", "log_end"
     )
@@ -142,11 +146,11 @@ def _ends(logs: Logs, span: WindowSpan) -> DataFrame:
     before = (steps[0] - span.rules.commits * END_EVERY_MS, *steps[1:])
     found = (
         logs.first_at_steps(*steps, "end")
-        .join(logs.first_at_steps(*before, "earlier_end"), ["place", "step"])
-        .join(F.broadcast(logs.places), "place")
+        .join(logs.first_at_steps(*before, "earlier_end"), ["partition_number", "step"])
+        .join(F.broadcast(logs.partitions), "partition_number")
         .select(
-            "place",
-            *PLACE,
+            "partition_number",
+            *TOPIC_PARTITION,
             "log_start",
             (F.col("step") * span.window_ms + span.first_end_ms).alias("window_end"),
             F.coalesce("end", "log_end").alias("end"),
@@ -156,8 +160,8 @@ def _ends(logs: Logs, span: WindowSpan) -> DataFrame:
     return F.broadcast(found) if logs.count * span.windows <= _BROADCAST_MAX else found
 
 
-def _told(shown: DataFrame, ends: DataFrame, span: WindowSpan) -> DataFrame:
-    joined = shown.join(ends, ["place", "window_end"])
+def _shown_rows(shown: DataFrame, ends: DataFrame, span: WindowSpan) -> DataFrame:
+    joined = shown.join(ends, ["partition_number", "window_end"])
     behind = verdict_columns.lag(F.col("offset"), F.col("log_start"), F.col("end"))
     number = verdict_columns.verdict(
         end=F.col("end"),

@@ -17,11 +17,11 @@ from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 
 from barnabas.client.cluster import TopicPartition
 
-PLACE: Final = ("topic", "partition")
-RECORDS_PER_SLOT: Final = 64
+TOPIC_PARTITION: Final = ("topic", "partition")
+RECORDS_PER_place: Final = 64
 """How many records a slot has on average: few are sorted fast, and each slot costs a row itself."""
 _NUMBERS: Final = (
-    "topic string, partition int, place int, log_start bigint, log_end bigint, "
+    "topic string, partition int, partition_number int, log_start bigint, log_end bigint, "
     "time_base bigint, time_low bigint, time_high bigint, "
     "offset_base bigint, offset_low bigint, offset_high bigint"
 )
@@ -35,10 +35,11 @@ Edges = Mapping[TopicPartition, tuple[int, int]]
 class Logs:
     """Partitions with their records, numbered: a number sorts and travels better than a name.
 
-    ``places``: _NUMBERS, one row a partition. ``records``: place, offset, ts_ms (-1 for none).
+    ``partitions``: _NUMBERS, one row a partition. ``records``: partition_number, offset, ts_ms
+    (-1 for none).
     """
 
-    places: DataFrame
+    partitions: DataFrame
     records: DataFrame
     count: int
     """How many partitions there are."""
@@ -48,19 +49,19 @@ class Logs:
 
     @property
     def edges(self) -> DataFrame:
-        """place, log_start, log_end; small, to be joined by broadcast."""
-        return F.broadcast(self.places.select("place", "log_start", "log_end"))
+        """partition_number, log_start, log_end; small, to be joined by broadcast."""
+        return F.broadcast(self.partitions.select("partition_number", "log_start", "log_end"))
 
-    def placed(self, frame: DataFrame) -> DataFrame:
-        """``frame`` with ``place`` for topic and partition, without rows of other partitions."""
-        numbers = F.broadcast(self.places.select(*PLACE, "place"))
-        return frame.join(numbers, [*PLACE]).drop(*PLACE)
+    def with_numbers(self, frame: DataFrame) -> DataFrame:
+        """``frame`` with ``partition_number`` for topic and partition, without other rows."""
+        numbers = F.broadcast(self.partitions.select(*TOPIC_PARTITION, "partition_number"))
+        return frame.join(numbers, [*TOPIC_PARTITION]).drop(*TOPIC_PARTITION)
 
     def first_at_time(self, points: DataFrame, at: str, into: str) -> DataFrame:
         """``points`` with ``into``: the first offset stamped ``at`` (ms) or later, or null.
 
         First is the smallest offset, as ListOffsets has it, where timestamps are out of order.
-        ``points`` have a ``place``.
+        ``points`` have a ``partition_number``.
         """
         found = self._first(points, "time", F.col(at), F.col("ts_ms"), self.time_span)
         return found.withColumnRenamed("_offset", into).drop("_ts_ms")
@@ -71,26 +72,30 @@ class Logs:
         return found.withColumnsRenamed({"_offset": into, "_ts_ms": f"{into}_ms"})
 
     def first_at_steps(self, first_ms: int, step_ms: int, count: int, into: str) -> DataFrame:
-        """place, step and ``into``: :meth:`first_at_time` of ``count`` times, ``step_ms`` apart."""
+        """partition_number, step and ``into``: :meth:`first_at_time` of ``count`` times.
+
+        They are ``step_ms`` apart.
+        """
         number = F.floor((F.col("ts_ms") - first_ms) / F.lit(step_ms)).cast("bigint")
         cells = (
             self.records.where(F.col("ts_ms") >= first_ms)
-            .groupBy("place", F.least(number, F.lit(count - 1)).alias("step"))
+            .groupBy("partition_number", F.least(number, F.lit(count - 1)).alias("step"))
             .agg(F.min("offset").alias("_offset"))
         )
         numbers = F.sequence(F.lit(0).cast("bigint"), F.lit(count - 1).cast("bigint"))
-        every = self.places.select("place", F.explode(numbers).alias("step"))
-        behind = Window.partitionBy("place").orderBy(F.col("step").desc())
-        return every.join(cells, ["place", "step"], "left").select(
-            "place", "step", F.min("_offset").over(behind).alias(into)
+        every = self.partitions.select("partition_number", F.explode(numbers).alias("step"))
+        behind = Window.partitionBy("partition_number").orderBy(F.col("step").desc())
+        return every.join(cells, ["partition_number", "step"], "left").select(
+            "partition_number", "step", F.min("_offset").over(behind).alias(into)
         )
 
     def _first(
         self, points: DataFrame, kind: str, at: Column, record_at: Column, span: int
     ) -> DataFrame:
         slots = F.broadcast(
-            self.places.select(
-                "place", *(F.col(f"{kind}_{name}").alias(name) for name in ("base", "low", "high"))
+            self.partitions.select(
+                "partition_number",
+                *(F.col(f"{kind}_{name}").alias(name) for name in ("base", "low", "high")),
             )
         )
         asked = _in_slots(points, slots, at, span).withColumn("_asks", F.lit(True))
@@ -121,39 +126,55 @@ def logs_of(records: DataFrame, edges: Edges | None) -> Logs:
     records = records.withColumn("ts_ms", F.coalesce("ts_ms", F.lit(_NO_TIME)))
     known = {
         TopicPartition(row.topic, row.partition): row
-        for row in records.groupBy(*PLACE)
+        for row in records.groupBy(*TOPIC_PARTITION)
         .agg(
             F.count("*").alias("records"),
             *(
-                each(name).alias(f"{said}_{name}")
+                aggregate(name).alias(f"{prefix}_{name}")
                 for name in ("offset", "ts_ms")
-                for said, each in (("min", F.min), ("max", F.max))
+                for prefix, aggregate in (("min", F.min), ("max", F.max))
             ),
         )
         .collect()
     }
     if edges is None:
-        edges = {place: (row.min_offset, row.max_offset + 1) for place, row in known.items()}
-    slots = sum(row.records for row in known.values()) // RECORDS_PER_SLOT + 1
+        edges = {
+            topic_partition: (row.min_offset, row.max_offset + 1)
+            for topic_partition, row in known.items()
+        }
+    slots = sum(row.records for row in known.values()) // RECORDS_PER_place + 1
     time_span, offset_span = (
         max(1, -(-sum(row[f"max_{by}"] - row[f"min_{by}"] for row in known.values()) // slots))
         for by in ("ts_ms", "offset")
     )
-    places = spark.createDataFrame(list(_numbered(edges, known, time_span, offset_span)), _NUMBERS)
-    numbers = F.broadcast(places.select(*PLACE, "place"))
-    numbered = records.join(numbers, [*PLACE]).select("place", "offset", "ts_ms")
-    return Logs(places, numbered, len(edges), time_span, offset_span)
+    partitions = spark.createDataFrame(
+        list(_numbered(edges, known, time_span, offset_span)), _NUMBERS
+    )
+    numbers = F.broadcast(partitions.select(*TOPIC_PARTITION, "partition_number"))
+    numbered = records.join(numbers, [*TOPIC_PARTITION]).select(
+        "partition_number", "offset", "ts_ms"
+    )
+    return Logs(partitions, numbered, len(edges), time_span, offset_span)
 
 
 def _numbered(
     edges: Edges, known: Mapping[TopicPartition, Any], time_span: int, offset_span: int
 ) -> Iterator[tuple[Any, ...]]:
     time_base = offset_base = 0
-    for number, (place, (log_start, log_end)) in enumerate(sorted(edges.items())):
-        row = known.get(place)
+    for number, (topic_partition, (log_start, log_end)) in enumerate(sorted(edges.items())):
+        row = known.get(topic_partition)
         times = _slots(row, "ts_ms", time_span)
         offsets = _slots(row, "offset", offset_span)
-        yield (*place, number, log_start, log_end, time_base, *times, offset_base, *offsets)
+        yield (
+            *topic_partition,
+            number,
+            log_start,
+            log_end,
+            time_base,
+            *times,
+            offset_base,
+            *offsets,
+        )
         time_base += times[1] - times[0] + 1
         offset_base += offsets[1] - offsets[0] + 1
 
@@ -169,7 +190,7 @@ def _in_slots(frame: DataFrame, slots: DataFrame, at: Column, span: int) -> Data
     """With ``_at`` and ``_bucket``, the number of a slot among those of all partitions."""
     slot = F.greatest(F.col("low"), F.least(F.col("high"), F.floor(at / F.lit(span))))
     return (
-        frame.join(slots, "place")
+        frame.join(slots, "partition_number")
         .withColumn("_at", at.cast("bigint"))
         .withColumn("_bucket", (F.col("base") + slot - F.col("low")).cast("bigint"))
         .drop("base", "low", "high")
@@ -182,10 +203,10 @@ def _carried(marks: DataFrame, slots: DataFrame, span: int) -> DataFrame:
         F.min("_offset").alias("_offset"), F.min_by("_ts_ms", "_offset").alias("_ts_ms")
     )
     every = slots.select(
-        "place", "base", "low", F.explode(F.sequence("low", "high")).alias("_slot")
+        "partition_number", "base", "low", F.explode(F.sequence("low", "high")).alias("_slot")
     ).withColumn("_bucket", F.col("base") + F.col("_slot") - F.col("low"))
     behind = (
-        Window.partitionBy("place")
+        Window.partitionBy("partition_number")
         .orderBy(F.col("_slot").desc())
         .rowsBetween(Window.unboundedPreceding, -1)
     )

@@ -57,32 +57,32 @@ def verdict(
     offset, at = F.col("offset"), F.col("ts_ms")
     has_stopped = (now_ms - at > at - F.col("w_first_ms")) & (earlier_end > offset)
     return (
-        F.when(F.col("w_count") < rules.completeness_min * rules.commits, _said(Verdict.OK))
-        .when(lag(offset, log_start, end) <= rules.allowed_lag, _said(Verdict.OK))
-        .when(has_stopped, _said(Verdict.STOP))
+        F.when(F.col("w_count") < rules.completeness_min * rules.commits, _literal(Verdict.OK))
+        .when(lag(offset, log_start, end) <= rules.allowed_lag, _literal(Verdict.OK))
+        .when(has_stopped, _literal(Verdict.STOP))
         # no later commit reached the largest offset again, unless the last commit is it
-        .when(F.col("w_offset_max") > offset, _said(Verdict.REWIND))
-        .when(F.col("w_lag_min") <= rules.allowed_lag, _said(Verdict.OK))
-        .when(F.col("w_offset_min") == F.col("w_offset_max"), _said(Verdict.STALL))
-        .when(~F.col("w_lag_fell"), _said(Verdict.WARN))
-        .otherwise(_said(Verdict.OK))
+        .when(F.col("w_offset_max") > offset, _literal(Verdict.REWIND))
+        .when(F.col("w_lag_min") <= rules.allowed_lag, _literal(Verdict.OK))
+        .when(F.col("w_offset_min") == F.col("w_offset_max"), _literal(Verdict.STALL))
+        .when(~F.col("w_lag_fell"), _literal(Verdict.WARN))
+        .otherwise(_literal(Verdict.OK))
     )
 
 
 def group_verdict(partitions: Column) -> Column:
     """An aggregate over the verdicts of a group's partitions: what judge_group() would say."""
-    return F.least(F.max(partitions), _said(Verdict.ERR))
+    return F.least(F.max(partitions), _literal(Verdict.ERR))
 
 
 def verdict_name(number: Column) -> Column:
     """The verdict in words."""
     name = F.lit(None).cast("string")
-    for each in Verdict:
-        name = F.when(number == each.value, F.lit(each.name)).otherwise(name)
+    for known in Verdict:
+        name = F.when(number == known.value, F.lit(known.name)).otherwise(name)
     return name
 
 
-def _said(what: Verdict) -> Column:
+def _literal(what: Verdict) -> Column:
     return F.lit(what.value)
 
 

@@ -113,8 +113,8 @@ class _Figures:
         positions = list(self._positions.values())
         return {
             "file": self._file.path,
-            "topic": self._file.place.topic,
-            "partition": self._file.place.partition,
+            "topic": self._file.topic_partition.topic,
+            "partition": self._file.topic_partition.partition,
             "bytes": self._file.size,
             "batches": len(positions),
             "records": self._records,

@@ -31,7 +31,13 @@ from barnabas.protocol.records.compaction.compaction_filter import (
     live_keys,
 )
 from barnabas.protocol.records.compaction.offset_map import OffsetMap
-from barnabas.protocol.records.compaction.record_removal import emptied, places, section_of
+from barnabas.protocol.records.compaction.record_removal import (
+    emptied,
+    section_of,
+)
+from barnabas.protocol.records.compaction.record_removal import (
+    places as fields_of,
+)
 from barnabas.protocol.records.corrupt_records import CorruptRecords
 from barnabas.protocol.records.header import CONTROL, TRANSACTIONAL, Header
 from barnabas.protocol.records.header_walk import HeaderWalk
@@ -84,11 +90,13 @@ def compact_all(
     """A row for each log listed in ``batches``."""
     for listed in batches:
         for row in listed.to_pylist():
-            place = TopicPartition(row["topic"], row["partition"])
+            topic_partition = TopicPartition(row["topic"], row["partition"])
             last = len(row["files"]) - 1
             files = [
-                SegmentFile(place, each["path"], each["base"], each["size"], number == last)
-                for number, each in enumerate(row["files"])
+                SegmentFile(
+                    topic_partition, file["path"], file["base"], file["size"], number == last
+                )
+                for number, file in enumerate(row["files"])
             ]
             found = compact(Path(row["directory"]), files, rules)
             yield pa.RecordBatch.from_pylist([found], schema=schema)
@@ -116,8 +124,8 @@ def compact(
             copy.drop()
     return {
         "directory": str(directory),
-        "topic": files[0].place.topic,
-        "partition": files[0].place.partition,
+        "topic": files[0].topic_partition.topic,
+        "partition": files[0].topic_partition.partition,
         "segments": len(files),
         "bytes": sum(file.size for file in files),
         **work.figures,
@@ -150,9 +158,9 @@ class _Survey:
     def active(self, since_ms: int) -> list[ActiveProducer]:
         """Producers that a broker would remember, as it does for a day."""
         return [
-            ActiveProducer(number, each.epoch, each.last_data_offset)
-            for number, each in self.producers.items()
-            if each.newest_ms >= since_ms
+            ActiveProducer(number, producer.epoch, producer.last_data_offset)
+            for number, producer in self.producers.items()
+            if producer.newest_ms >= since_ms
         ]
 
 
@@ -196,7 +204,7 @@ class _Pass:
     def learn(self) -> None:
         """Fill the map, as far as it reaches and transactions have ended."""
         self._survey = _survey(self._files)
-        self._aborted = [each for file in self._files for each in _aborted_of(file)]
+        self._aborted = [transaction for file in self._files for transaction in _aborted_of(file)]
         transactions = CleanedTransactions(self._aborted)
         without_key = 0
         for entry in self._entries():
@@ -280,9 +288,11 @@ def _count(data: bytes | bytearray) -> int:
 
 def _tombstones(data: bytes | bytearray) -> int:
     if batch.magic(data) < 2:
-        return sum(each.key is not None and each.value is None for each in batch.records(data))
+        return sum(
+            record.key is not None and record.value is None for record in batch.records(data)
+        )
     head = batch.header(data)
     if head.attributes & CONTROL or not head.record_count:
         return 0
-    found = places(section_of(bytes(data), head), head.record_count)
-    return sum(not place.has_value for place in found)
+    found = fields_of(section_of(bytes(data), head), head.record_count)
+    return sum(not field.has_value for field in found)

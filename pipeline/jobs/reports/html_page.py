@@ -108,7 +108,9 @@ def _legend(chart: Chart) -> str:
         classes = [(label, f"v-{label}") for label in sorted(labels)]
     else:
         return ""
-    items = "".join(f'<span><i class="{each}"></i>{escape(name)}</span>' for name, each in classes)
+    items = "".join(
+        f'<span><i class="{style}"></i>{escape(name)}</span>' for name, style in classes
+    )
     return f'<p class="legend">{items}</p>'
 
 
@@ -138,7 +140,7 @@ def _are_numbers(table: Table) -> Iterable[bool]:
     for at in range(len(table.columns)):
         values = [row[at] for row in table.rows if row[at] is not None]
         yield bool(values) and all(
-            isinstance(each, int | float) and not isinstance(each, bool) for each in values
+            isinstance(value, int | float) and not isinstance(value, bool) for value in values
         )
 
 

@@ -20,23 +20,23 @@ _LOOK_EVERY_S: Final = 2.0
 class JobProgress:
     """Tells one job's steps; ``told`` None is silent."""
 
-    def __init__(self, job: str, told: TextIO | None) -> None:
+    def __init__(self, job: str, stream: TextIO | None) -> None:
         self._job = job
-        self._told = told
+        self._stream = stream
         self._step = ""
-        self._said = ""
+        self._last_text = ""
         self._width = 0
         self._lock = threading.Lock()
 
     def step(self, what: str) -> None:
         """What begins now."""
         self._step = what
-        self._say(what)
+        self._write(what)
 
     @contextmanager
     def watching(self, spark: SparkSession) -> Iterator[None]:
         """Look at Spark's tasks every two seconds until the block ends."""
-        if self._told is None:
+        if self._stream is None:
             yield
             return
         over = threading.Event()
@@ -50,26 +50,26 @@ class JobProgress:
             over.set()
             watcher.join()
             if self._width:
-                self._told.write("\n")
+                self._stream.write("\n")
 
     def _watch(self, spark: SparkSession, over: threading.Event) -> None:
         while not over.wait(_LOOK_EVERY_S):
             done, total = _tasks(spark)
             if total:
-                self._say(f"{self._step}: {done} of {total} tasks")
+                self._write(f"{self._step}: {done} of {total} tasks")
 
-    def _say(self, text: str) -> None:
+    def _write(self, text: str) -> None:
         with self._lock:
-            if self._told is None or text == self._said:
+            if self._stream is None or text == self._last_text:
                 return
-            self._said = text
+            self._last_text = text
             line = f"{self._job}: {text}"
-            if self._told.isatty():
-                self._told.write(f"\r{line.ljust(self._width)}")
+            if self._stream.isatty():
+                self._stream.write(f"\r{line.ljust(self._width)}")
                 self._width = len(line)
             else:
-                self._told.write(f"{line}\n")
-            self._told.flush()
+                self._stream.write(f"{line}\n")
+            self._stream.flush()
 
 
 def progress_on_stderr(job: str, *, quiet: bool) -> JobProgress:
@@ -80,6 +80,6 @@ def progress_on_stderr(job: str, *, quiet: bool) -> JobProgress:
 def _tasks(spark: SparkSession) -> tuple[int, int]:
     """Tasks done and to do in the stages that run now."""
     tracker = spark.sparkContext.statusTracker()
-    stages = [tracker.getStageInfo(each) for each in tracker.getActiveStageIds()]
-    known = [each for each in stages if each is not None]
-    return sum(each.numCompletedTasks for each in known), sum(each.numTasks for each in known)
+    stages = [tracker.getStageInfo(stage_id) for stage_id in tracker.getActiveStageIds()]
+    known = [stage for stage in stages if stage is not None]
+    return sum(stage.numCompletedTasks for stage in known), sum(stage.numTasks for stage in known)

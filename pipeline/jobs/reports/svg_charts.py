@@ -87,11 +87,11 @@ def timeline(chart: Timeline) -> str:
         parts.append(_name(name, top + _ROW / 2))
         for span in row:
             left, right = across(span.start_ms), across(span.end_ms)
-            said = f"{name}: {span.label}, {time_text(span.start_ms)} to {time_text(span.end_ms)}"
+            label = f"{name}: {span.label}, {time_text(span.start_ms)} to {time_text(span.end_ms)}"
             parts.append(
                 f'<rect class="v-{escape(span.label)}" x="{left:.1f}" y="{top + 3}" '
                 f'width="{max(1.0, right - left):.1f}" height="{_ROW - 6}">'
-                f"<title>{escape(said)}</title></rect>"
+                f"<title>{escape(label)}</title></rect>"
             )
     return _svg(bottom + _AXIS, parts, chart.title)
 
@@ -136,8 +136,8 @@ class _Scale:
 
     def __call__(self, value: float) -> float:
         """Where ``value`` is drawn."""
-        place: float = self._first + (value - self.low) * self._slope
-        return place
+        coordinate: float = self._first + (value - self.low) * self._slope
+        return coordinate
 
 
 def _path(series: Sequence[Point], across: _Scale, down: _Scale) -> str:
@@ -157,7 +157,7 @@ def _step(value: float) -> float:
     if value <= 1:
         return 1.0
     size: float = 10.0 ** math.floor(math.log10(value / _TICKS))
-    return next(size * each for each in (1, 2, 2.5, 5, 10) if size * each * _TICKS >= value)
+    return next(size * factor for factor in (1, 2, 2.5, 5, 10) if size * factor * _TICKS >= value)
 
 
 def _value_axis(step: float, down: _Scale) -> str:
@@ -174,7 +174,7 @@ def _value_axis(step: float, down: _Scale) -> str:
 
 def _time_axis(across: _Scale, top: float, bottom: float) -> str:
     span = across.high - across.low
-    step = next((each for each in _STEPS_MS if span / each <= _TICKS + 1), None)
+    step = next((step_ms for step_ms in _STEPS_MS if span / step_ms <= _TICKS + 1), None)
     if step is None:
         step = math.ceil(span / _TICKS / _DAY_MS) * _DAY_MS
     parts = []
@@ -208,10 +208,10 @@ def _name(text: str, middle: float) -> str:
     )
 
 
-def _svg(height: float, parts: Sequence[str], said: str) -> str:
+def _svg(height: float, parts: Sequence[str], label: str) -> str:
     body = "".join(parts)
     return (
-        f'<svg viewBox="0 0 {_WIDTH} {height:.0f}" role="img" aria-label="{escape(said)}" '
+        f'<svg viewBox="0 0 {_WIDTH} {height:.0f}" role="img" aria-label="{escape(label)}" '
         f'xmlns="http://www.w3.org/2000/svg">{body}</svg>'
     )
 

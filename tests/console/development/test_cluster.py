@@ -65,7 +65,7 @@ def test_cluster_json_names_every_process_and_is_for_its_owner_only(cluster: Clu
     assert told["bootstrap"] == cluster.bootstrap
     assert told["zookeeper"] == cluster.zookeeper
     assert told["secret"] == cluster.secret
-    pids = {each["name"]: each["pid"] for each in told["processes"]}
+    pids = {process["name"]: process["pid"] for process in told["processes"]}
     assert pids["node-2"] == cluster.node(2).pid
     assert pids["zookeeper"] == cluster.zookeeper_pid
 
@@ -81,7 +81,7 @@ def test_topics_are_created_described_and_deleted_from_the_command_line(
     await_known(cluster, "typed", 4)
     assert main(["topics", "describe", "typed", "--json", *where]) == 0
     (described,) = json.loads(capsys.readouterr().out)
-    assert [each["partition"] for each in described["partitions"]] == [0, 1, 2, 3]
+    assert [partition["partition"] for partition in described["partitions"]] == [0, 1, 2, 3]
     assert main(["topics", "delete", "typed", *where]) == 0
     capsys.readouterr()
 
@@ -108,8 +108,10 @@ def test_a_topic_gets_partitions_and_settings_from_the_command_line(
     cluster.wait_in_sync("grown", 2)
     assert main(["topics", "describe", "grown", "--json", *where]) == 0
     (described,) = json.loads(capsys.readouterr().out)
-    assert [len(each["in_sync"]) for each in described["partitions"]] == [2, 2, 2]
-    assert {each["name"]: each["value"] for each in described["settings"]} == {"retention.ms": "5"}
+    assert [len(partition["in_sync"]) for partition in described["partitions"]] == [2, 2, 2]
+    assert {setting["name"]: setting["value"] for setting in described["settings"]} == {
+        "retention.ms": "5"
+    }
 
 
 def test_a_topics_settings_are_shown_with_where_they_come_from(
@@ -186,7 +188,7 @@ def test_a_killed_node_comes_back_on_its_port(cluster: Cluster) -> None:
     assert cluster.node(1).port == port
     assert cluster.node(1).pid != pid
     told = json.loads((cluster.directory / "cluster.json").read_text())
-    assert cluster.node(1).pid in [each["pid"] for each in told["processes"]]
+    assert cluster.node(1).pid in [process["pid"] for process in told["processes"]]
 
 
 def test_stop_leaves_no_process_no_file_and_no_port_in_use() -> None:

@@ -29,15 +29,15 @@ async def test_a_topic_is_led_and_copied_when_the_calls_return(cluster: Cluster)
     cluster.wait_in_sync(topic, 2)
     async with Admin.of(cluster.bootstrap) as admin:
         (described,) = await admin.describe_topics([topic])
-    assert [sorted(each.in_sync) for each in described.partitions] == [[1, 2]] * 3
+    assert [sorted(partition.in_sync) for partition in described.partitions] == [[1, 2]] * 3
 
 
 async def test_committed_offsets_are_shown_by_partition(cluster: Cluster) -> None:
-    place = TopicPartition(cluster.create_topic("counted"), 0)
+    topic_partition = TopicPartition(cluster.create_topic("counted"), 0)
     assert cluster.committed("counters") == {}
     async with Admin.of(cluster.bootstrap) as admin:
-        await admin.alter_offsets("counters", {place: Committed(offset=7)})
-    assert cluster.committed("counters") == {place: 7}
+        await admin.alter_offsets("counters", {topic_partition: Committed(offset=7)})
+    assert cluster.committed("counters") == {topic_partition: 7}
 
 
 def test_what_the_cluster_refuses_is_raised(cluster: Cluster) -> None:

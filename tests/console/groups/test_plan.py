@@ -25,8 +25,12 @@ PLACE = TopicPartition("orders", 0)
 OTHER = TopicPartition("orders", 1)
 
 
-def change(old: int | None, new: int | None, place: TopicPartition = PLACE) -> OffsetChange:
-    return OffsetChange(group="g", place=place, old=committed(old), new=committed(new))
+def change(
+    old: int | None, new: int | None, topic_partition: TopicPartition = PLACE
+) -> OffsetChange:
+    return OffsetChange(
+        group="g", topic_partition=topic_partition, old=committed(old), new=committed(new)
+    )
 
 
 def committed(offset: int | None) -> Committed | None:
@@ -62,7 +66,7 @@ def test_csv_that_was_written_is_read_again(
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "message"),
     [
         ("orders,0\n", "line 1 has 2 columns"),
         ("orders,0,1\ng,orders,0,1\n", "line 2 has 4 columns"),
@@ -75,8 +79,8 @@ def test_csv_that_was_written_is_read_again(
         ('orders,"0,1\n', "line 1"),
     ],
 )
-def test_csv_that_cannot_be_meant_is_refused_with_its_line(text: str, told: str) -> None:
-    with pytest.raises(Failure, match=told):
+def test_csv_that_cannot_be_meant_is_refused_with_its_line(text: str, message: str) -> None:
+    with pytest.raises(Failure, match=message):
         read_csv(text, ["g"])
 
 
@@ -212,7 +216,7 @@ def test_undoing_leads_back_and_names_what_has_moved_on() -> None:
     ]
     assert moved == []
     _, moved = undoing(done, {"g": {PLACE: Committed(offset=3), OTHER: Committed(offset=9)}})
-    assert [one.place for one in moved] == [PLACE]
+    assert [one.topic_partition for one in moved] == [PLACE]
 
 
 def test_undoing_twice_changes_nothing() -> None:

@@ -75,8 +75,8 @@ def test_json_says_the_same_for_programs(data: Path, capsys: Captured) -> None:
     log = data / "m2-txn-0" / f"{20:020}.log"
     lines = dumped(capsys, "--json", "--print-data-log", log)
     found = [json.loads(line) for line in lines if line]
-    assert {each.pop("file") for each in found} == {str(log)}
-    assert Counter(kind for each in found for kind in each) == {"batch": 5, "record": 28}
+    assert {document.pop("file") for document in found} == {str(log)}
+    assert Counter(kind for document in found for kind in document) == {"batch": 5, "record": 28}
     assert found[0]["batch"]["isControl"] is True
     assert found[0]["batch"]["deleteHorizonMs"] is None
     assert found[1]["record"]["endTxnMarker"] == "COMMIT"
@@ -196,7 +196,7 @@ def test_nonsense_is_told_with_its_position_and_exit_code_1(
 def test_an_index_that_does_not_fit_its_log_is_told_in_kafkas_words(
     tmp_path: Path, capsys: Captured
 ) -> None:
-    aux = {each["id"]: each for each in FILE["aux_files"]}
+    aux = {file["id"]: file for file in FILE["aux_files"]}
     path = segment(tmp_path, b"".join(stored(1000 + n) for n in range(3)), 1000)
     index = path.with_suffix(".index")
     index.write_bytes(bytes.fromhex(aux["offset-index"]["hex"]))

@@ -152,5 +152,5 @@ async def test_a_damaged_end_is_replaced_up_to_the_recovery_point(tmp_path: Path
     path = segments(tmp_path)[0]
     turn(path, sum(map(len, first[:-1])) + 61, 0xFF, 0xFF, 0xFF)
     found = repairs(tmp_path, is_executed=True)
-    assert [(each.first_offset, each.next_offset) for each in found] == [(9, 10)]
+    assert [(repair.first_offset, repair.next_offset) for repair in found] == [(9, 10)]
     assert await served(tmp_path) == list(range(9))

@@ -35,7 +35,9 @@ def problems(*paths: Path) -> list[tuple[str, int | None, str]]:
     report = VerifyReport()
     for path in paths:
         verify(path, report)
-    return [(Path(each.file).name, each.position, each.reason) for each in report.problems]
+    return [
+        (Path(problem.file).name, problem.position, problem.reason) for problem in report.problems
+    ]
 
 
 def only_problem(*paths: Path) -> tuple[str, int | None, str]:

@@ -91,7 +91,7 @@ def test_two_stores_are_levelled_by_writing_the_larger_offset_to_the_other(
 
 def test_a_znode_without_a_number_or_with_a_negative_one_holds_no_offset() -> None:
     texts = (b"0", b"12", b"-1", b"", b"many", b"1:2")
-    assert [number_in(each) for each in texts] == [0, 12, None, None, None, None]
+    assert [number_in(text) for text in texts] == [0, 12, None, None, None, None]
 
 
 def test_whoever_is_registered_or_owns_a_partition_is_a_sign_of_life() -> None:
@@ -190,7 +190,7 @@ async def test_a_group_moves_to_kafka_and_back_with_what_it_committed_there(
     await town.keep(kafka_group, 10, 20, 30)
     await town.commit(kafka_group, 15)
     assert await town.migrate("plan", "--group", kafka_group) == 0
-    steps = [each["step"] for each in json.loads(capsys.readouterr().out)]
+    steps = [document["step"] for document in json.loads(capsys.readouterr().out)]
     assert steps == ["ahead", "new", "new"]
     assert await town.migrate("verify") == 1
     assert await town.migrate("apply") == 0
@@ -198,7 +198,7 @@ async def test_a_group_moves_to_kafka_and_back_with_what_it_committed_there(
     assert await town.migrate("verify") == 0
     capsys.readouterr()
     assert await town.migrate("apply") == 0
-    assert [each["state"] for each in json.loads(capsys.readouterr().out)] == ["before"]
+    assert [document["state"] for document in json.loads(capsys.readouterr().out)] == ["before"]
     await town.commit(kafka_group, 16, 25, 30)
     assert await town.migrate("rollback") == 0
     assert await town.in_zookeeper(kafka_group) == [16, 25, 30]

@@ -41,7 +41,7 @@ class World:
 
     def unread_ms(self, partition: int, offset: int, end: int) -> int | None:
         """The timestamp of the first record from ``offset`` on, below ``end``."""
-        found = [each for each in self.logs[partition] if offset <= each[0] < end]
+        found = [log for log in self.logs[partition] if offset <= log[0] < end]
         return min(found)[1] if found else None
 
 
@@ -114,9 +114,9 @@ def as_a_coordinator_says(
     world: World, window_ms: int, ends: range
 ) -> Iterator[tuple[tuple[str, int, int], Said]]:
     """By group, partition and end of window; live through every commit, judge at every end."""
-    places = sorted({(commit[0], commit[2]) for commit in world.commits})
-    for group, partition in places:
-        mine = [each for each in world.commits if (each[0], each[2]) == (group, partition)]
+    topic_partitions = sorted({(commit[0], commit[2]) for commit in world.commits})
+    for group, partition in topic_partitions:
+        mine = [commit for commit in world.commits if (commit[0], commit[2]) == (group, partition)]
         for end_ms in ends:
             said = _judged(world, [c for c in mine if c[4] < end_ms], end_ms, window_ms)
             if said is not None:

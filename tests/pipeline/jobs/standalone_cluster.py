@@ -87,8 +87,8 @@ class StandaloneCluster:
             "SPARK_LOCAL_IP": "127.0.0.1",
         }
         opened = [
-            f"--add-opens=java.base/{each}=ALL-UNNAMED"
-            for each in ("java.lang", "java.nio", "java.util", "sun.nio.ch", "java.net")
+            f"--add-opens=java.base/{package}=ALL-UNNAMED"
+            for package in ("java.lang", "java.nio", "java.util", "sun.nio.ch", "java.net")
         ]
         with (self._directory / f"{name}.log").open("wb") as log:
             self._processes.append(

@@ -53,8 +53,8 @@ def test_a_topic_goes_into_an_archive_and_back_into_a_topic(
     assert restore.run(spark, config).figures == {"records": 50, "written": "yes"}
     names = ["key", "value", "partition", "offset"]
     copied, original = (
-        sorted(map(tuple, read(subscribe=each).select(*names).collect()))
-        for each in (f"{topic}-copy", topic)
+        sorted(map(tuple, read(subscribe=wanted).select(*names).collect()))
+        for wanted in (f"{topic}-copy", topic)
     )
     assert copied == original
     shutil.rmtree(out)

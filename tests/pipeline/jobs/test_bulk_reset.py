@@ -29,7 +29,7 @@ def committed(
     """Groups at rest, at offsets of their own, by name."""
     topic = filled(40)
     offsets = {
-        f"{group}-{number}": {TopicPartition(topic, each): 10 + number for each in range(2)}
+        f"{group}-{number}": {TopicPartition(topic, index): 10 + number for index in range(2)}
         for number in range(GROUPS)
     }
     for name, its in offsets.items():

@@ -55,7 +55,7 @@ def test_windows_say_what_the_coordinator_says_on_random_histories(spark: SparkS
     ends = range(span.first_end_ms, world.until_ms + 1, WINDOW_MS)
     expected = dict(as_a_coordinator_says(world, WINDOW_MS, ends))
     assert found == expected
-    said = Counter(each.verdict for each in expected.values())
+    said = Counter(row.verdict for row in expected.values())
     assert min(said[v.name] for v in Verdict if v not in (Verdict.NOTFOUND, Verdict.ERR)) > 5
 
 

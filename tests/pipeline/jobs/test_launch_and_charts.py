@@ -78,16 +78,16 @@ def test_times_and_durations_are_read_as_people_write_them() -> None:
 def test_a_line_breaks_where_a_value_is_unknown() -> None:
     points = [Point(number * MINUTE, value) for number, value in enumerate((1, 5, None, 3, 4))]
     root = ElementTree.fromstring(drawn(Lines("Lag", "records", {"a & b": points})))
-    (path,) = [each for each in root if "line" in each.get("class", "").split()][:1]
+    (path,) = [element for element in root if "line" in element.get("class", "").split()][:1]
     assert path.get("d", "").count("M") == 2
     assert path[0].text == "a & b"
-    assert sum(each.get("class", "").startswith("dot") for each in root) == 4
+    assert sum(element.get("class", "").startswith("dot") for element in root) == 4
 
 
 def test_a_bar_of_verdicts_is_as_long_as_its_span() -> None:
     spans = [TimelineSpan(0, 3 * MINUTE, "OK"), TimelineSpan(3 * MINUTE, 4 * MINUTE, "STOP")]
     root = ElementTree.fromstring(drawn(Timeline("Verdicts", {"billing": spans})))
-    ok, stop = (each for each in root if each.get("class", "").startswith("v-"))
+    ok, stop = (element for element in root if element.get("class", "").startswith("v-"))
     assert float(ok.get("width", "")) == pytest.approx(3 * float(stop.get("width", "")), rel=0.01)
     assert stop[0].text == "billing: STOP, 1970-01-01T00:03:00Z to 1970-01-01T00:04:00Z"
 
@@ -109,7 +109,7 @@ def test_a_page_escapes_what_comes_from_outside() -> None:
 
 
 def test_numbers_on_axes_are_short() -> None:
-    assert [number_text(each) for each in (0, 999, 1_500, 2e6, 3.25e9, None)] == [
+    assert [number_text(number) for number in (0, 999, 1_500, 2e6, 3.25e9, None)] == [
         "0", "999", "1.5k", "2M", "3.25G", "-"
     ]  # fmt: skip
 

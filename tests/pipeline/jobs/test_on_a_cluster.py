@@ -46,13 +46,13 @@ def test_an_audit_tells_what_was_done_by_hand(
     spark: SparkSession, cluster: Cluster, client: BlockingClient, filled: Fill, group: str
 ) -> None:
     topic = filled(30)
-    place = TopicPartition(topic, 0)
-    client.run(cluster_requests.commit(client.cluster, group, {place: 12}))
+    topic_partition = TopicPartition(topic, 0)
+    client.run(cluster_requests.commit(client.cluster, group, {topic_partition: 12}))
 
     async def reset() -> None:
         config = ClientConfig(client_id=tool_client_id("c0ffee", "again, please"))
         async with Admin.of(cluster.bootstrap, config) as admin:
-            await admin.alter_offsets(group, {place: Committed(offset=3)})
+            await admin.alter_offsets(group, {topic_partition: Committed(offset=3)})
 
     client.run(reset())
     source = JobSource(bootstrap=cluster.bootstrap, groups=f"^{group}$")

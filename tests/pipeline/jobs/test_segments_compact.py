@@ -86,7 +86,7 @@ async def test_a_node_that_opens_the_copy_has_the_last_value_of_each_key(
     found = await compacted(rig, tmp_path / "out")
     assert found["bad"] is None
     assert {path: before[path] for path in before if path.suffix == ".log"} == {
-        path: each for path, each in contents(rig.directory).items() if path.suffix == ".log"
+        path: item for path, item in contents(rig.directory).items() if path.suffix == ".log"
     }
     assert (found["records"], found["keys"]) == (len(pairs), len({key for key, _ in pairs}))
     assert found["records_after"] == found["keys"]

@@ -68,8 +68,11 @@ class BothStores:
         for group, partitions in like.items():
             committed = self._client.run(cluster_requests.committed(self._client.cluster, group))
             offsets[group] = {
-                each: (in_zookeeper[group, each], committed.get(TopicPartition(self._topic, each)))
-                for each in partitions
+                partition: (
+                    in_zookeeper[group, partition],
+                    committed.get(TopicPartition(self._topic, partition)),
+                )
+                for partition in partitions
             }
         return offsets
 

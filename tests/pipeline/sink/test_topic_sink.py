@@ -76,7 +76,7 @@ def test_nulls_headers_and_bytes_survive_in_every_codec(
     rows = read_topic(spark, name, cluster.bootstrap, options=told).orderBy("offset").collect()
     first, second = rows
     assert (bytes(first["key"]), bytes(first["value"])) == (b"\x00\xff", b"")
-    assert [(each["key"], each["value"]) for each in first["headers"]] == [
+    assert [(header["key"], header["value"]) for header in first["headers"]] == [
         ("h", bytearray(b"1")),
         ("h", None),
     ]

@@ -44,7 +44,7 @@ def test_values_read_together_are_those_read_one_by_one() -> None:
             assert row in found.problems
             continue
         note = found.notes.get(row, "")
-        numbers = (each[row].item() for each in (found.epochs, found.stamps, found.expiries))
+        numbers = (column[row].item() for column in (found.epochs, found.stamps, found.expiries))
         epoch, stamp, expiry = numbers
         assert (found.offsets[row], told(epoch), note, stamp, told(expiry)) == expected
     assert found.problems

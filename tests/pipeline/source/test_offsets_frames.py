@@ -39,8 +39,8 @@ COLUMNS = ["group", "topic", "partition", "offset", "metadata"]
 
 
 def commit(client: BlockingClient, group: str, topic: str, offset: int, note: str = "") -> None:
-    place = {TopicPartition(topic, 0): offset}
-    client.run(cluster_requests.commit(client.cluster, group, place, note))
+    topic_partition = {TopicPartition(topic, 0): offset}
+    client.run(cluster_requests.commit(client.cluster, group, topic_partition, note))
 
 
 def log_directories(cluster: Cluster) -> str:
@@ -184,7 +184,7 @@ def test_segments_that_filters_rule_out_are_not_opened(tmp_path: Path) -> None:
 
     assert left == [offset]
     files = [segment for task in reader.partitions() for segment in task.value]
-    assert [(each.place.partition, each.base_offset) for each in files] == [(0, 50)]
+    assert [(file.topic_partition.partition, file.base_offset) for file in files] == [(0, 50)]
 
 
 def test_a_segment_that_is_being_written_ends_before_the_cut_entry(

@@ -134,7 +134,7 @@ def test_arrow_has_keys_values_and_headers_as_they_were_written() -> None:
     read = [(row["key"], row["value"], row["offset"], row["headers"]) for row in found.to_pylist()]
     headers = [{"key": "a", "value": b"1"}, {"key": "b", "value": None}]
     assert read == [(r.key, r.value, r.offset, headers if r.headers else None) for r in made] * 2
-    assert [each.timestamp() for each in found["timestamp"].to_pylist()] == [
+    assert [stamp.timestamp() for stamp in found["timestamp"].to_pylist()] == [
         pytest.approx(r.timestamp / 1000) for r in made
     ] * 2
 
@@ -151,7 +151,9 @@ def test_old_messages_are_read_too(magic: int) -> None:
 
 @given(st.dictionaries(st.tuples(st.text(min_size=1), st.integers(0, 99)), st.integers(0, 1 << 60)))
 def test_offsets_survive_the_checkpoint(found: Mapping[tuple[str, int], int]) -> None:
-    positions = {TopicPartition(*place): offset for place, offset in found.items()}
+    positions = {
+        TopicPartition(*topic_partition): offset for topic_partition, offset in found.items()
+    }
 
     assert read(json.loads(json.dumps(written(positions)))) == positions
     assert text_of(dict(reversed(positions.items()))) == text_of(positions)
@@ -169,10 +171,17 @@ def test_a_limit_is_shared_so_that_all_move_and_none_goes_too_far(
 
     ends = limited(start, latest, most)
 
-    assert all(start[place] <= ends[place] <= latest[place] for place in latest)
-    assert all(ends[place] > start[place] for place in latest if latest[place] > start[place])
-    taken = sum(ends[place] - start[place] for place in latest)
-    backlog = sum(latest[place] - start[place] for place in latest)
+    assert all(
+        start[topic_partition] <= ends[topic_partition] <= latest[topic_partition]
+        for topic_partition in latest
+    )
+    assert all(
+        ends[topic_partition] > start[topic_partition]
+        for topic_partition in latest
+        if latest[topic_partition] > start[topic_partition]
+    )
+    taken = sum(ends[topic_partition] - start[topic_partition] for topic_partition in latest)
+    backlog = sum(latest[topic_partition] - start[topic_partition] for topic_partition in latest)
     assert taken == backlog if backlog <= most else taken <= most + len(logs)
 
 
@@ -202,8 +211,14 @@ def test_tasks_cover_each_range_exactly_once(
 
     tasks = split(ranges, tasks_min=tasks_min, records_max=records_max)
 
-    covered = [(task.place, offset) for task in tasks for offset in range(task.start, task.end)]
-    assert covered == [(each.place, n) for each in ranges for n in range(each.start, each.end)]
+    covered = [
+        (task.topic_partition, offset) for task in tasks for offset in range(task.start, task.end)
+    ]
+    assert covered == [
+        (planned.topic_partition, n)
+        for planned in ranges
+        for n in range(planned.start, planned.end)
+    ]
     assert all(task.size for task in tasks)
     assert all(task.size <= records_max for task in tasks) if records_max else True
 

@@ -29,7 +29,7 @@ CODECS = [
 ]
 
 
-def places(frame: DataFrame) -> list[tuple[int, int]]:
+def topic_partitions(frame: DataFrame) -> list[tuple[int, int]]:
     return sorted((row["partition"], row["offset"]) for row in frame.collect())
 
 
@@ -76,7 +76,7 @@ def test_headers_come_when_asked_for_and_are_null_where_there_are_none(
 
     rows = read(subscribe=name, includeHeaders="true").orderBy("offset").collect()
 
-    assert [(each["key"], each["value"]) for each in rows[0]["headers"]] == [
+    assert [(header["key"], header["value"]) for header in rows[0]["headers"]] == [
         ("h", bytearray(b"1")),
         ("h", None),
     ]
@@ -98,7 +98,7 @@ def test_only_the_columns_asked_for_are_made(read: Read, filled: Fill) -> None:
     frame = read(subscribe=name, columns="offset, partition")
 
     assert frame.columns == ["offset", "partition"]
-    assert places(frame) == [(partition, n) for partition in range(2) for n in range(10)]
+    assert topic_partitions(frame) == [(partition, n) for partition in range(2) for n in range(10)]
 
 
 def test_starts_and_ends_bound_what_is_read(read: Read, filled: Fill) -> None:
@@ -108,7 +108,7 @@ def test_starts_and_ends_bound_what_is_read(read: Read, filled: Fill) -> None:
         subscribe=name, startingOffsets=offsets(name, 3, -2), endingOffsets=offsets(name, 5, -1)
     )
 
-    assert places(frame) == [(0, 3), (0, 4), *((1, n) for n in range(10))]
+    assert topic_partitions(frame) == [(0, 3), (0, 4), *((1, n) for n in range(10))]
 
 
 def test_a_time_starts_at_the_first_record_that_is_not_older(read: Read, filled: Fill) -> None:
@@ -123,7 +123,7 @@ def test_a_time_starts_at_the_first_record_that_is_not_older(read: Read, filled:
         endingOffsetsByTimestamp=offsets(name, 1_700_000_000_007),
     )
 
-    assert places(frame) == [(0, 4), (0, 5), (0, 6)]
+    assert topic_partitions(frame) == [(0, 4), (0, 5), (0, 6)]
 
 
 def test_a_time_that_no_record_has_reached_is_an_error_unless_that_is_allowed(
@@ -147,7 +147,7 @@ def test_a_group_starts_where_it_has_committed_and_at_the_beginning_elsewhere(
 
     frame = read(subscribe=name, startingOffsets=f"group:{group}")
 
-    assert places(frame) == [*((0, n) for n in range(10)), (1, 8), (1, 9)]
+    assert topic_partitions(frame) == [*((0, n) for n in range(10)), (1, 8), (1, 9)]
 
 
 def test_partitions_can_be_assigned_and_topics_found_by_pattern(read: Read, filled: Fill) -> None:
@@ -166,9 +166,9 @@ def test_a_large_partition_is_divided_among_tasks_without_losing_a_record(
     by_count = read(subscribe=name, minPartitions=7)
 
     wanted = [(partition, n) for partition in range(2) for n in range(20)]
-    assert (by_size.rdd.getNumPartitions(), places(by_size)) == (8, wanted)
+    assert (by_size.rdd.getNumPartitions(), topic_partitions(by_size)) == (8, wanted)
     assert by_count.rdd.getNumPartitions() >= 7
-    assert places(by_count) == wanted
+    assert topic_partitions(by_count) == wanted
 
 
 def test_an_empty_topic_is_an_empty_frame(read: Read, filled: Fill) -> None:
@@ -178,8 +178,8 @@ def test_an_empty_topic_is_an_empty_frame(read: Read, filled: Fill) -> None:
 def test_internal_topics_can_be_read_by_name(
     read: Read, client: BlockingClient, group: str
 ) -> None:
-    place = TopicPartition("__consumer_offsets", 0)
-    client.run(cluster_requests.commit(client.cluster, group, {place: 5}))
+    topic_partition = TopicPartition("__consumer_offsets", 0)
+    client.run(cluster_requests.commit(client.cluster, group, {topic_partition: 5}))
 
     keys = [bytes(row["key"]) for row in read(subscribe="__consumer_offsets").collect()]
 
@@ -204,7 +204,7 @@ def test_what_retention_took_is_lost_data_unless_that_is_allowed(
     asked = {"subscribe": name, "startingOffsets": offsets(name, 2, 9)}
 
     assert "failOnDataLoss" in failure(lambda: read(**asked).count())
-    assert places(read(**asked, failOnDataLoss="false")) == [
+    assert topic_partitions(read(**asked, failOnDataLoss="false")) == [
         *((0, n) for n in range(6, 10)),
         (1, 9),
     ]
@@ -212,6 +212,6 @@ def test_what_retention_took_is_lost_data_unless_that_is_allowed(
 
 def delete_records(bootstrap: str, topic: str, partition: int, before: int) -> None:
     admin = AdminClient({"bootstrap.servers": bootstrap})
-    place = Place(topic, partition, before)
-    for done in admin.delete_records([place]).values():
+    topic_partition = Place(topic, partition, before)
+    for done in admin.delete_records([topic_partition]).values():
         done.result(30)

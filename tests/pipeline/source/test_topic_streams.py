@@ -43,13 +43,13 @@ class Run:
         writer = frame.writeStream.format("parquet").option("path", self._output)
         return available_now(writer.option("checkpointLocation", self.checkpoint))
 
-    def places(self) -> Places:
+    def topic_partitions(self) -> Places:
         frame: DataFrame = self._spark.read.parquet(self._output)
         return sorted((row["partition"], row["offset"]) for row in frame.collect())
 
 
-def everything(each: int, partitions: int = 2) -> Places:
-    return [(partition, offset) for partition in range(partitions) for offset in range(each)]
+def everything(count: int, partitions: int = 2) -> Places:
+    return [(partition, offset) for partition in range(partitions) for offset in range(count)]
 
 
 def test_a_stream_takes_what_is_there_in_batches_of_the_size_asked_for(
@@ -59,9 +59,11 @@ def test_a_stream_takes_what_is_there_in_batches_of_the_size_asked_for(
 
     query = run(filled(50), maxOffsetsPerTrigger=20)
 
-    sizes = [each["numInputRows"] for each in query.recentProgress if each["numInputRows"]]
+    sizes = [
+        progress["numInputRows"] for progress in query.recentProgress if progress["numInputRows"]
+    ]
     assert sizes == [20, 20, 10]
-    assert run.places() == everything(25)
+    assert run.topic_partitions() == everything(25)
 
 
 def test_a_stream_goes_on_where_its_checkpoint_ends(
@@ -73,8 +75,8 @@ def test_a_stream_goes_on_where_its_checkpoint_ends(
 
     query = run(filled())
 
-    assert sum(each["numInputRows"] for each in query.recentProgress) == 10
-    assert run.places() == everything(15)
+    assert sum(progress["numInputRows"] for progress in query.recentProgress) == 10
+    assert run.topic_partitions() == everything(15)
 
 
 def test_progress_shows_as_the_offsets_of_a_group_once_the_stream_has_ended(
