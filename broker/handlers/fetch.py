@@ -1,5 +1,12 @@
 """Fetch: reads record batches for consumers and followers, at once or when enough have come.
 
+    begin a session or continue it -> note what a follower has -> read
+        enough, or an error            -> respond
+        too little: watch partitions   -> an append, a new leader or the time -> read again, respond
+
+A response may have nothing to say and still be due: `max_wait_ms` bounds how long a consumer does
+not hear that its leader lives. What is read is not kept while a request waits: segments may be
+deleted, and thousands of waiting consumers would hold memory for nothing.
 Source: docs/spec/log.md §6.1 to §6.3 (bounds, sizes); docs/spec/cluster.md §3.5, §3.6 and §3.10.
 """
 
@@ -88,8 +95,8 @@ class FetchHandler:
         self._old = OldFormatFetch(
             loop,
             conversions or ConversionProcess(),
-            read=lambda call, one, limit: self._read(call, one, limit, at_least_one=True),
-            led=lambda one: replicas.led(one.topic, one.partition.partition),
+            read=lambda call, read, limit: self._read(call, read, limit, at_least_one=True),
+            led=lambda read: replicas.led(read.topic, read.partition.partition),
         )
 
     def handlers(self) -> Mapping[int, Handler]:
@@ -99,24 +106,28 @@ class FetchHandler:
     def fetch(self, call: Call) -> Answer:
         """Read what is there; too little of it waits for more, up to ``max_wait_ms``."""
         request: messages.FetchRequest = call.request
+        # A consumer of very many partitions is served in turns, or every other client would wait
+        # for a second. Followers are not: a commit waits for them.
         is_much = call.is_long or (request.session_id and self._sessions.is_large(request))
         if is_much and not call.peer.is_internal:
             return self._answer_in_turns(call)
         names = self._topic_ids.name(call)
+        # A replica id on a client's listener would move the high watermark by a lie: records would
+        # be acknowledged that no replica has (docs/spec/cluster.md §3.5).
         if poses_as_follower(call):
             return self._topic_ids.tell_leaders(call, self._refused(call))
         try:
-            reading = self._sessions.begin(request, names)
+            context = self._sessions.begin(request, names)
         except Refused as refusal:
             return messages.FetchResponse(error_code=refusal.code)
         if call.version < MAGIC_2_SINCE:
-            return self._read_old(call, reading)
-        return self._read_or_wait(call, reading)
+            return self._read_old(call, context)
+        return self._read_or_wait(call, context)
 
-    async def _read_old(self, call: Call, reading: FetchContext) -> messages.FetchResponse:
+    async def _read_old(self, call: Call, context: FetchContext) -> messages.FetchResponse:
         """For clients that know no batches."""
-        await self._old.read(call, reading.wanted, min(self._bytes_max, self._room()))
-        return reading.answer()
+        await self._old.read(call, context.reads, min(self._bytes_max, self._room()))
+        return context.answer()
 
     def _refused(self, call: Call) -> messages.FetchResponse:
         """What a client is told that says it were a follower; no session comes of it."""
@@ -124,131 +135,151 @@ class FetchHandler:
         if request.session_epoch > FIRST_EPOCH:
             return messages.FetchResponse(error_code=ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
         request.session_epoch = FINAL_EPOCH
-        reading = FetchContext(self._sessions, request, None)
-        for one in reading.wanted:
-            self._refuse_one(call, one)
-        return reading.answer()
+        context = FetchContext(self._sessions, request, None)
+        for read in context.reads:
+            self._refuse_one(call, read)
+        return context.answer()
 
-    def _refuse_one(self, call: Call, one: PartitionRead) -> None:
+    def _refuse_one(self, call: Call, read: PartitionRead) -> None:
         try:
-            self._check_id(call, one)
-            refuse_follower(self._replicas, one)
+            self._check_id(call, read)
+            refuse_follower(self._replicas, read)
         except Refused as refusal:
-            _refuse(one.result, refusal.code, call.version)
+            _refuse(read.result, refusal.code, call.version)
 
-    def _read_or_wait(self, call: Call, reading: FetchContext) -> Answer:
-        request, wanted = call.request, reading.wanted
-        missing = self._missing(call, reading)
-        self._note_unread(reading)
+    def _read_or_wait(self, call: Call, context: FetchContext) -> Answer:
+        request, reads = call.request, context.reads
+        missing = self._missing(call, context)
+        self._note_unread(context)
         if missing <= 0:
-            return self._topic_ids.tell_leaders(call, reading.answer())
-        for one in wanted:
-            one.result.records = b""
+            return self._topic_ids.tell_leaders(call, context.answer())
+        # Read again before the answer: slices would keep their segments open for so long.
+        for read in reads:
+            read.result.records = b""
         pending = PendingResponse()
 
-        def again() -> None:
-            listening.stop()
-            reading.look_again()
-            self._read_all(call, reading.wanted)
-            self._note_unread(reading)
-            pending.respond(self._topic_ids.tell_leaders(call, reading.answer()))
+        def complete() -> None:
+            watch.stop()
+            # An append to another partition of the session came while this request waited.
+            context.add_moved_partitions()
+            self._read_all(call, context.reads)
+            self._note_unread(context)
+            pending.respond(self._topic_ids.tell_leaders(call, context.answer()))
 
         def drop() -> None:
             wait.forget()
-            listening.stop()
+            watch.stop()
 
         wait = DelayedFetch(
             self._loop,
             missing=missing,
             wait_s=request.max_wait_ms / 1000,
-            done=again,
+            done=complete,
         )
+        # Else a client that connects, fetches and leaves would add a watch with each round.
         pending.on_drop = drop
-        listening = FetchWatch(
-            reading, request, wait, [] if reading.is_followers else self._watched(wanted)
+        watch = FetchWatch(
+            context, request, wait, [] if context.is_followers else self._watched(reads)
         )
         return pending
 
-    def _missing(self, call: Call, reading: FetchContext) -> int:
+    def _missing(self, call: Call, context: FetchContext) -> int:
         """Read once; how many bytes more to wait for, 0 also where something went wrong."""
-        wanted = reading.wanted
-        self._read_all(call, wanted, is_first_time=True)
+        reads = context.reads
+        self._read_all(call, reads, is_first_time=True)
         request: messages.FetchRequest = call.request
-        if request.max_wait_ms <= 0 or reading.is_of_nothing:
+        # Of nothing: no append could ever wake it.
+        if request.max_wait_ms <= 0 or context.is_of_nothing:
             return 0
         missing = request.min_bytes
-        for one in wanted:
-            result = one.result
+        for read in reads:
+            result = read.result
+            # At once: whoever asks the wrong leader, or has diverged, has work to do and must not
+            # sleep for `max_wait_ms` first.
             if result.error_code or result.diverging_epoch:
                 return 0
             missing -= len(result.records or b"")
         return missing
 
-    def _check_id(self, call: Call, one: PartitionRead) -> None:
+    def _check_id(self, call: Call, read: PartitionRead) -> None:
         if call.version >= IDS_SINCE:
-            self._topic_ids.check(one.topic, one.topic_id)
+            self._topic_ids.check(read.topic, read.topic_id)
 
-    def _is_right_id(self, call: Call, one: PartitionRead) -> bool:
+    def _is_right_id(self, call: Call, read: PartitionRead) -> bool:
         try:
-            self._check_id(call, one)
+            self._check_id(call, read)
         except Refused:
             return False
         return True
 
-    def _note_positions(self, node: int, wanted: list[PartitionRead]) -> None:
+    def _note_positions(self, node: int, reads: list[PartitionRead]) -> None:
         """A follower has what lies below the offsets it asks for: appends may be committed now.
 
-        Before anything is read, so that the answer brings the high watermark that comes of it.
+        Before anything is read, so that the answer brings the high watermark that comes of it: one
+        round later, and a commit that waits for it would take another fetch.
         """
-        for one in wanted:
-            asked = one.partition
-            partition = self._replicas.get(one.topic, asked.partition)
+        for read in reads:
+            asked = read.partition
+            partition = self._replicas.get(read.topic, asked.partition)
+            # Only positions that may be right: an offset that the follower is about to truncate
+            # away must not count, or the high watermark would pass what no replica keeps.
             if partition is not None and (
                 is_at_ease(partition, node, asked) or is_position(partition, node, asked)
             ):
                 partition.follower_fetched(node, asked.fetch_offset, asked.log_start_offset)
 
-    def _note_unread(self, reading: FetchContext) -> None:
+    def _note_unread(self, context: FetchContext) -> None:
         """A follower's session looks at what moves, and again at what was not read to the end."""
-        session = reading.session
-        if session is None or not reading.is_followers:
+        session = context.session
+        if session is None or not context.is_followers:
             return
-        for one in reading.wanted:
-            key = (one.topic, one.partition.partition)
+        for read in context.reads:
+            key = (read.topic, read.partition.partition)
             known, partition = session.partitions.get(key), self._replicas.get(*key)
             if known is None:
                 continue
             if partition is not None:
                 known.listen(partition.fetch_waiters)
-            is_read = partition is not None and is_read_to_the_end(partition, one)
+            is_read = partition is not None and is_read_to_the_end(partition, read)
+            # No append will announce what is left over from this round: unlisted it would stay
+            # unread until the next full look, and the replica would fall out of the in-sync set.
             if not is_read:
                 session.due[key] = None
 
-    def _watched(self, wanted: Sequence[PartitionRead]) -> list[Partition]:
-        found = (self._replicas.get(one.topic, one.partition.partition) for one in wanted)
+    # A partition that is not here has nothing to watch; its error was answered already.
+    def _watched(self, reads: Sequence[PartitionRead]) -> list[Partition]:
+        found = (self._replicas.get(read.topic, read.partition.partition) for read in reads)
         return [partition for partition in found if partition is not None]
 
     def _read_all(
-        self, call: Call, wanted: list[PartitionRead], *, is_first_time: bool = False
+        self, call: Call, reads: list[PartitionRead], *, is_first_time: bool = False
     ) -> None:
         node, version = call.request.replica_id, call.version
         if is_first_time and node >= 0:
-            self._note_positions(node, [one for one in wanted if self._is_right_id(call, one)])
+            self._note_positions(node, [read for read in reads if self._is_right_id(call, read)])
+        # Three bounds: what the client takes, what the node allows, and what slow readers have left
+        # of the memory for answers.
         left = min(call.request.max_bytes, self._bytes_max, self._room())
-        self._read_some(call, wanted, left, version >= SIZE_RULES_SINCE)
+        self._read_some(call, reads, left, version >= SIZE_RULES_SINCE)
 
     def _read_some(
-        self, call: Call, wanted: Sequence[PartitionRead], left: int, is_first: bool
+        self, call: Call, reads: Sequence[PartitionRead], left: int, is_first: bool
     ) -> tuple[int, bool]:
-        """Of ``left`` bytes, the first whole; what is left, and whether there was none yet."""
+        """Of ``left`` bytes, the first whole; what is left, and whether there was none yet.
+
+        The first batch is given whole even where it exceeds every limit (KIP-74): a consumer whose
+        limits are below the size of one batch would otherwise ask for it for ever.
+        """
         node, version = call.request.replica_id, call.version
-        for one in wanted:
-            limit = one.partition.partition_max_bytes
+        for read in reads:
+            limit = read.partition.partition_max_bytes
             if version >= SIZE_RULES_SINCE:
                 limit = min(limit, left)
-            if node < 0 or version >= IDS_SINCE or not read_tail(self._replicas, node, one, limit):
-                self._read(call, one, max(0, limit), is_first)
-            count = len(one.result.records or b"")
+            # A follower that is at the end, as nearly all are, is answered without the exceptions
+            # and checks of the general way.
+            if node < 0 or version >= IDS_SINCE or not read_tail(self._replicas, node, read, limit):
+                self._read(call, read, max(0, limit), is_first)
+            count = len(read.result.records or b"")
             left -= count
             is_first = is_first and not count
         return left, is_first
@@ -260,21 +291,22 @@ class FetchHandler:
         request: messages.FetchRequest = call.request
         names = await self._topic_ids.name_in_turns(call)
         is_refused = poses_as_follower(call)  # from version 15 on it shows by now only
+        # No session is ever made for who poses as a follower, so there is none to continue.
         if is_refused and request.session_epoch > FIRST_EPOCH:
             return messages.FetchResponse(error_code=ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
         if is_refused:
             request.session_epoch = FINAL_EPOCH
         try:
-            reading = await self._begin_in_turns(request, names)
+            context = await self._begin_in_turns(request, names)
         except Refused as refusal:
             return messages.FetchResponse(error_code=refusal.code)
         if is_refused:
-            await map_in_turns(partial(self._refuse_one, call), reading.wanted)
+            await map_in_turns(partial(self._refuse_one, call), context.reads)
         elif call.version < MAGIC_2_SINCE:
-            await self._old.read(call, reading.wanted, min(self._bytes_max, self._room()))
+            await self._old.read(call, context.reads, min(self._bytes_max, self._room()))
         else:
-            await self._read_in_turns(call, reading)
-        answer = await reading.answer_in_turns()
+            await self._read_in_turns(call, context)
+        answer = await context.answer_in_turns()
         return await self._topic_ids.tell_leaders_in_turns(call, answer)
 
     async def _begin_in_turns(
@@ -285,11 +317,15 @@ class FetchHandler:
         if request.session_epoch > FIRST_EPOCH:
             count = sum(len(topic.partitions) for topic in topics)
             count += sum(len(gone.partitions) for gone in request.forgotten_topics_data)
+            # Its session could not remember that many. It is told to begin anew, naming all each
+            # time, which a client does by itself when a session is not found.
             if count > CONSUMER_PARTITIONS_MAX:
                 raise self._sessions.outgrown(request)
             return self._sessions.begin(request, names)
+        # The session begins empty, and what is named joins it over several turns: made at once, two
+        # hundred thousand results would keep the loop for long.
         request.topics = ()
-        reading = self._sessions.begin(request, names)
+        context = self._sessions.begin(request, names)
         named: dict[tuple[str, int], RequestedPartition] = {}
         turn = Turn()
         for topic in topics:
@@ -297,19 +333,20 @@ class FetchHandler:
                 named[topic.topic, asked.partition] = (topic.topic, topic.topic_id, asked)
                 await turn.step()
         for some in _chunks(list(named.values()), TURN_STEPS):
-            reading.add(some)
+            context.add(some)
             await asyncio.sleep(0)
-        return reading
+        return context
 
-    async def _read_in_turns(self, call: Call, reading: FetchContext) -> None:
+    async def _read_in_turns(self, call: Call, context: FetchContext) -> None:
         request: messages.FetchRequest = call.request
         deadline = self._loop.time() + min(request.max_wait_ms / 1000, WAIT_S_MAX)
         while (left_s := deadline - self._loop.time()) > 0:
-            if await self._found_enough(call, reading, left_s):
+            if await self._found_enough(call, context, left_s):
                 return
-        await self._read_each(call, reading, _no_watch)
+        # Time is up: whatever is there now is the answer.
+        await self._read_each(call, context, _no_watch)
 
-    async def _found_enough(self, call: Call, reading: FetchContext, wait_s: float) -> bool:
+    async def _found_enough(self, call: Call, context: FetchContext, wait_s: float) -> bool:
         """Read; where that is too little, say so once more came, or time is up.
 
         Each partition is watched from just before it is read: what comes while others are read, or
@@ -317,6 +354,7 @@ class FetchHandler:
         """
         came = self._loop.create_future()
 
+        # Called by an append, by a new leader and by the clock, whichever comes first.
         def done() -> None:
             if not came.done():  # the peer may be gone, or the node be stopping
                 came.set_result(None)
@@ -333,10 +371,12 @@ class FetchHandler:
 
         turn = Turn()
         try:
-            is_enough = await self._read_each(call, reading, watch) <= 0
+            # Watched first, read second. The other way round an append between the two would wake
+            # nobody, and the consumer would wait for the whole of `max_wait_ms` beside its records.
+            is_enough = await self._read_each(call, context, watch) <= 0
             if not is_enough:
-                for one in reading.wanted:  # it is read again: nothing is held meanwhile
-                    one.result.records = b""
+                for read in context.reads:  # it is read again: nothing is held meanwhile
+                    read.result.records = b""
                     await turn.step()
                 await came
             while watched:
@@ -344,12 +384,13 @@ class FetchHandler:
                 await turn.step()
             return is_enough
         finally:
+            # A timer or a watch that outlives its request holds the answer in memory.
             wait.forget()
             for partition in watched:  # the peer is gone, or the node stops
                 partition.fetch_waiters.forget(wait)
 
     async def _read_each(
-        self, call: Call, reading: FetchContext, watch: Callable[[Sequence[PartitionRead]], None]
+        self, call: Call, context: FetchContext, watch: Callable[[Sequence[PartitionRead]], None]
     ) -> int:
         """How many bytes more to wait for; 0 also where something went wrong.
 
@@ -357,12 +398,12 @@ class FetchHandler:
         """
         request: messages.FetchRequest = call.request
         left, is_first = min(request.max_bytes, self._bytes_max, self._room()), True
-        missing, is_bad = request.min_bytes, reading.is_of_nothing
-        for some in _chunks(reading.wanted, READ_STEPS):
+        missing, is_bad = request.min_bytes, context.is_of_nothing
+        for some in _chunks(context.reads, READ_STEPS):
             watch(some)
             left, is_first = self._read_some(call, some, left, is_first)
-            for one in some:
-                result = one.result
+            for read in some:
+                result = read.result
                 missing -= len(result.records or b"")
                 is_bad = is_bad or bool(result.error_code or result.diverging_epoch)
             await asyncio.sleep(0)
@@ -370,21 +411,26 @@ class FetchHandler:
 
     # -- one partition -------------------------------------------------------------------------
 
-    def _read(self, call: Call, one: PartitionRead, bytes_max: int, at_least_one: bool) -> None:
+    def _read(self, call: Call, read: PartitionRead, bytes_max: int, at_least_one: bool) -> None:
         """Fill in one partition's result; nothing is left of an earlier reading."""
-        asked, result = one.partition, one.result
+        asked, result = read.partition, read.result
         result.error_code = ErrorCode.NONE
         result.records = b""
         result.diverging_epoch = None
         result.aborted_transactions = result.aborted_transactions and []
         try:
-            self._check_id(call, one)
-            partition = self._replicas.led(one.topic, asked.partition)
+            self._check_id(call, read)
+            # The epoch is checked before anything is told: a client with newer metadata than this
+            # node learns that its leader is elsewhere, instead of an offset that is out of range
+            # (KIP-320).
+            partition = self._replicas.led(read.topic, asked.partition)
             partition.check_epoch(asked.current_leader_epoch)
             if call.request.replica_id >= 0:
                 check_replica(partition, call.request.replica_id, asked)
             result.diverging_epoch = divergence(partition, asked)
-            if result.diverging_epoch is not None and self._is_doubtful(call, one):
+            # A leader that was replaced without knowing it lacks its successor's epochs: it would
+            # have a consumer truncate its position to where this stale log ends (stale_leaders.py).
+            if result.diverging_epoch is not None and self._is_doubtful(call, read):
                 raise Refused(ErrorCode.NOT_LEADER_OR_FOLLOWER)
             result.high_watermark = partition.high_watermark
             result.last_stable_offset = partition.last_stable_offset
@@ -401,17 +447,18 @@ class FetchHandler:
                 )
                 result.records = cast("bytes", found)  # a slice is for net/file_sender.py
                 if found and call.request.replica_id >= 0:
-                    _look_again(partition, call.request.replica_id, asked.fetch_offset)
+                    _suspect_repeated_read(partition, call.request.replica_id, asked.fetch_offset)
                 note_aborted(partition, asked.fetch_offset, result)
         except Refused as refusal:
             code = refusal.code
-            if code is ErrorCode.OFFSET_OUT_OF_RANGE and self._is_doubtful(call, one):
+            # For the same reason: OFFSET_OUT_OF_RANGE makes clients reset to the beginning or end.
+            if code is ErrorCode.OFFSET_OUT_OF_RANGE and self._is_doubtful(call, read):
                 code = ErrorCode.NOT_LEADER_OR_FOLLOWER
             _refuse(result, code, call.version)
 
-    def _is_doubtful(self, call: Call, one: PartitionRead) -> bool:
+    def _is_doubtful(self, call: Call, read: PartitionRead) -> bool:
         """Whether a consumer's position may be right though this node's log does not have it."""
-        partition = self._replicas.get(one.topic, one.partition.partition)
+        partition = self._replicas.get(read.topic, read.partition.partition)
         return call.request.replica_id < 0 and self._replaced.may_include(partition)
 
 
@@ -420,15 +467,17 @@ class FetchWatch:
 
     def __init__(
         self,
-        reading: FetchContext,
+        context: FetchContext,
         request: messages.FetchRequest,
         wait: DelayedFetch,
         watched: list[Partition],
     ) -> None:
         self._wait = wait
-        self._session = reading.session
+        self._session = context.session
         self._watched = watched
-        if self._session is not None and reading.is_followers:
+        if self._session is not None and context.is_followers:
+            # One wait for a whole session: a follower of ten thousand partitions would otherwise
+            # enter and leave ten thousand lists with each fetch.
             self._session.wait = wait
         for partition in self._watched:
             if request.replica_id >= 0:
@@ -438,6 +487,7 @@ class FetchWatch:
 
     def stop(self) -> None:
         """Nothing wakes it any more."""
+        # A later fetch may have put its own there: the peer retried on another connection.
         if self._session is not None and self._session.wait is self._wait:
             self._session.wait = None
         for partition in self._watched:
@@ -448,19 +498,19 @@ def _no_watch(_: Sequence[PartitionRead]) -> None:
     """Nobody waits any more."""
 
 
-def _chunks(wanted: Sequence[T], size: int) -> Iterator[Sequence[T]]:
-    return (wanted[start : start + size] for start in range(0, len(wanted), size))
+def _chunks(reads: Sequence[T], size: int) -> Iterator[Sequence[T]]:
+    return (reads[start : start + size] for start in range(0, len(reads), size))
 
 
-def is_read_to_the_end(partition: Partition, one: PartitionRead) -> bool:
+def is_read_to_the_end(partition: Partition, read: PartitionRead) -> bool:
     """Whether a follower was given all there is, so that only an append brings more."""
-    result = one.result
+    result = read.result
     if result.error_code or result.diverging_epoch is not None:
         return False
-    return bool(result.records) or one.partition.fetch_offset >= partition.log.end_offset
+    return bool(result.records) or read.partition.fetch_offset >= partition.log.end_offset
 
 
-def _look_again(partition: Partition, node: int, offset: int) -> None:
+def _suspect_repeated_read(partition: Partition, node: int, offset: int) -> None:
     """Reads verify no checksums: one who is given the same over and over may have found one wrong.
 
     Then this copy is verified, and what proves to be damaged is treated as if a reader met it.
@@ -475,6 +525,7 @@ def _look_again(partition: Partition, node: int, offset: int) -> None:
 
 
 def _refuse(result: messages.PartitionResult, code: ErrorCode, version: int) -> None:
+    # Clients of then do not know 56 and would give up; with 6 they look for another leader.
     if code is ErrorCode.KAFKA_STORAGE_ERROR and version < STORAGE_ERROR_SINCE:
         code = ErrorCode.NOT_LEADER_OR_FOLLOWER
     result.error_code = code
@@ -492,6 +543,7 @@ def _records(
     is_committed: bool,
 ) -> bytes | FileSlice:
     config = partition.log.config
+    # They do not know the codec, and would call the batches corrupt (KIP-110).
     if MAGIC_2_SINCE <= version < ZSTD_SINCE and config.compression_type == "zstd":
         raise Refused(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, "zstd needs Fetch version 10")
     if version >= MAGIC_2_SINCE:

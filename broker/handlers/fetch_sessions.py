@@ -1,5 +1,12 @@
 """Fetch sessions: a reader names its partitions once, then only what changes, and hears only news.
 
+    id 0, epoch 0     all partitions named  -> answered in full; a session is made if there is room
+    id n, epoch 1..   changes alone         -> answered with what is new to this reader
+    id n, epoch -1    ends the session, all partitions named
+
+The epoch counts the fetches of a session. One that was lost on the way shows as a gap, and the
+reader begins anew: without it both sides would silently disagree about what was told, and a reader
+would miss a high watermark for ever. Names as in Kafka's FetchSessionCache and FetchContext.
 Source: KIP-227; docs/spec/cluster.md §3.10 (70 and 71).
 """
 
@@ -79,6 +86,7 @@ class CachedPartition:
 
     def listen(self, readers: FetchWaiters) -> None:
         """Note whatever is appended from now on; harmless when that is done already."""
+        # The partition may have been deleted and made anew under its name since.
         if self._heard is not readers:
             self.leave()
             self._heard = readers
@@ -99,7 +107,12 @@ class CachedPartition:
         self._session.moved((self.topic, self.asked.partition), MOST)
 
     def takes(self, result: messages.PartitionResult) -> bool:
-        """Note what the reader is told; False when that is no news. After an error all is news."""
+        """Note what the reader is told; False when that is no news. After an error all is news.
+
+        Records, errors and a moved high watermark or log start are told; a partition without any is
+        left out of the answer, which is what makes an idle session cheap (KIP-227). The log start
+        must be told for itself: followers delete by it, and nothing else would move them.
+        """
         is_news = bool(
             result.records
             or result.error_code
@@ -107,6 +120,7 @@ class CachedPartition:
             or result.high_watermark != self.high_watermark
             or result.log_start_offset != self.log_start_offset
         )
+        # After an error the reader discards what it knew, so that anything is news to it.
         self.high_watermark = UNKNOWN if result.error_code else result.high_watermark
         self.log_start_offset = result.log_start_offset
         return is_news
@@ -148,7 +162,11 @@ class FetchSession:
 
     @property
     def rank(self) -> tuple[bool, int, int]:
-        """Who has to go first: consumers, small sessions, old ones."""
+        """Who has to go first: consumers, small sessions, old ones.
+
+        Followers last: one that loses its session names every partition in each fetch, and slows
+        down acks=all for everybody (KIP-227, its eviction rules).
+        """
         return self.is_follower, len(self.partitions), self.id
 
     def update(self, request: messages.FetchRequest) -> None:
@@ -160,6 +178,7 @@ class FetchSession:
                 if known is None:
                     known = self.remember(topic.topic, topic.topic_id, asked)
                 known.topic_id = topic.topic_id
+                # A new fetch offset, so that it is due whatever was known of it.
                 known.asked = asked
                 self.due[key] = None
         for gone in request.forgotten_topics_data:
@@ -184,6 +203,8 @@ class FetchSession:
         """Give those topics their names that are known by now."""
         for key in list(self.unresolved):
             known = self.partitions[key]
+            # A topic may be named by its id before this node hears of it: it is asked again each
+            # time.
             name = names.get(known.topic_id)
             if name is not None:
                 del self.partitions[key]
@@ -200,7 +221,10 @@ class FetchSession:
 
     def choose(self, now: float) -> list[CachedPartition]:
         """What to look at: all that a consumer wants, and of a follower's what may have moved."""
+        # Taken before the look: what moves while it lasts is due once more, and nothing gets lost.
         due, self.due = self.due, {}
+        # All of them now and then: what moves without an append, such as a high watermark or the
+        # log start, announces itself to nobody.
         if not self.is_follower or now - self.looked_at >= LOOK_S:
             self.looked_at = now
             return list(self.partitions.values())
@@ -211,15 +235,17 @@ class FetchSession:
         for known in self.partitions.values():
             known.leave()
 
-    def news(self, wanted: Iterable[PartitionRead]) -> list[PartitionRead]:
+    def news(self, reads: Iterable[PartitionRead]) -> list[PartitionRead]:
         """What the reader does not know yet; partitions with records go to the end of the line."""
         told = []
-        for one in wanted:
-            key = (one.topic, one.partition.partition)
+        for read in reads:
+            key = (read.topic, read.partition.partition)
             known = self.partitions.get(key)
-            if known is None or known.takes(one.result):
-                told.append(one)
-            if known is not None and one.result.records:
+            if known is None or known.takes(read.result):
+                told.append(read)
+            # To the end of the line: the response has room for some megabytes only, and the first
+            # partitions would otherwise take all of it in every round (KIP-74).
+            if known is not None and read.result.records:
                 self.partitions[key] = self.partitions.pop(key)
         return told
 
@@ -238,7 +264,7 @@ class FetchContext:
         self._request = request
         self.session = session
         """The one that the request belongs to; None for one that names everything."""
-        self.wanted = self._wanted(_asked(request, session, sessions.now()))
+        self.reads = self._wanted(_asked(request, session, sessions.now()))
         self.uses_ids = False
 
     @property
@@ -254,7 +280,7 @@ class FetchContext:
     @property
     def is_of_nothing(self) -> bool:
         """No partition is asked about, not even one that has not moved."""
-        return not (self.wanted if self.session is None else self.session.partitions)
+        return not (self.reads if self.session is None else self.session.partitions)
 
     def _wanted(self, asked: Iterable[RequestedPartition]) -> list[PartitionRead]:
         aborted: list[messages.AbortedTransaction] | None = (
@@ -263,51 +289,51 @@ class FetchContext:
         return [
             PartitionRead(
                 topic,
-                one,
+                read,
                 messages.PartitionResult(
-                    partition_index=one.partition,
+                    partition_index=read.partition,
                     high_watermark=UNKNOWN,
                     aborted_transactions=aborted,
                 ),
                 topic_id,
             )
-            for topic, topic_id, one in asked
+            for topic, topic_id, read in asked
         ]
 
     def add(self, asked: Iterable[RequestedPartition]) -> None:
         """Some more is wanted."""
-        self.wanted += self._wanted(asked)
+        self.reads += self._wanted(asked)
 
-    def look_again(self) -> None:
+    def add_moved_partitions(self) -> None:
         """A follower has waited: what moved meanwhile is wanted as well."""
         session = self.session
         if session is None or not session.is_follower:
             return
-        known = {(one.topic, one.partition.partition) for one in self.wanted}
+        known = {(read.topic, read.partition.partition) for read in self.reads}
         moved = session.choose(self._sessions.now())
-        self.wanted += self._wanted(
-            (one.topic, one.topic_id, one.asked)
-            for one in moved
-            if (one.topic, one.asked.partition) not in known
+        self.reads += self._wanted(
+            (read.topic, read.topic_id, read.asked)
+            for read in moved
+            if (read.topic, read.asked.partition) not in known
         )
 
     def answer(self) -> messages.FetchResponse:
         """The answer, with the results as they are now."""
         session = self.session
         if session is not None:
-            return _response(session.news(self.wanted), session.id)
+            return _response(session.news(self.reads), session.id)
         if self._request.session_epoch != FIRST_EPOCH:
-            return _response(self.wanted, NO_SESSION)
-        return _response(self.wanted, self._sessions.remember(self))
+            return _response(self.reads, NO_SESSION)
+        return _response(self.reads, self._sessions.remember(self))
 
     async def answer_in_turns(self) -> messages.FetchResponse:
         """The same, over several turns where it is of more than a session remembers."""
-        if len(self.wanted) <= CONSUMER_PARTITIONS_MAX or self.is_by_follower:
+        if len(self.reads) <= CONSUMER_PARTITIONS_MAX or self.is_by_follower:
             return self.answer()
         topics: ResponseTopics = {}
         turn = Turn()
-        for one in self.wanted:
-            topics.setdefault((one.topic, one.topic_id), []).append(one.result)
+        for read in self.reads:
+            topics.setdefault((read.topic, read.topic_id), []).append(read.result)
             await turn.step()
         return _of_topics(topics, NO_SESSION)
 
@@ -343,17 +369,21 @@ class FetchSessionCache:
         FETCH_SESSION_ID_NOT_FOUND, INVALID_FETCH_SESSION_EPOCH when a request before it was lost,
         FETCH_SESSION_TOPIC_ID_ERROR when the session was begun without ids, or with them.
         """
+        # Both name everything; they differ in whether a session is to be made of it.
         if request.session_epoch in (FIRST_EPOCH, FINAL_EPOCH):
             if request.session_id != NO_SESSION:
                 self._forget(request.session_id)
-            reading = FetchContext(self, request, None)
-            reading.uses_ids = names is not None
-            return reading
+            context = FetchContext(self, request, None)
+            context.uses_ids = names is not None
+            return context
         session = self._sessions.get(request.session_id)
         if session is None:
             raise Refused(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
+        # A request was lost or is repeated: its answer may never have arrived, so that nobody knows
+        # what the reader was told.
         if request.session_epoch != session.epoch:
             raise Refused(ErrorCode.INVALID_FETCH_SESSION_EPOCH)
+        # Names and ids may not mix: one topic would be remembered twice (KIP-516).
         if session.uses_ids != (names is not None):
             raise Refused(ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR)
         before = len(session.partitions)
@@ -361,8 +391,10 @@ class FetchSessionCache:
         if names is not None and session.unresolved:
             session.resolve(names)
         self._partitions += len(session.partitions) - before
+        # Not to 0, which asks for a new session.
         session.epoch = 1 if session.epoch == EPOCH_MAX else session.epoch + 1
         session.used_at = self.now()
+        # To the end of the dictionary: the front is the one that was unused for longest.
         self._sessions[session.id] = self._sessions.pop(session.id)
         count = len(session.partitions)
         is_outgrown = count > CONSUMER_PARTITIONS_MAX and not session.is_follower
@@ -370,27 +402,30 @@ class FetchSessionCache:
             self._forget(session.id)
         return FetchContext(self, request, session)
 
-    def remember(self, reading: FetchContext) -> int:
+    def remember(self, context: FetchContext) -> int:
         """A session that knows what was read; NO_SESSION when there is no room for it."""
-        wanted, is_follower = reading.wanted, reading.is_by_follower
+        reads, is_follower = context.reads, context.is_by_follower
         most = PARTITIONS_MAX - self._partitions
         if not is_follower:
             most = min(most, CONSUMER_PARTITIONS_MAX)
-        if not 0 < len(wanted) <= most:
+        # No room is no error: without a session the reader names all again, as it did before
+        # sessions existed. Remembering without bound would let any client fill the node's memory.
+        if not 0 < len(reads) <= most:
             return NO_SESSION
-        if len(self._sessions) >= self._slots and not self._evict(len(wanted), is_follower):
+        if len(self._sessions) >= self._slots and not self._evict(len(reads), is_follower):
             return NO_SESSION
         session = FetchSession(
-            self._new_id(), self.now(), is_follower=is_follower, uses_ids=reading.uses_ids
+            self._new_id(), self.now(), is_follower=is_follower, uses_ids=context.uses_ids
         )
-        for one in wanted:
-            session.remember(one.topic, one.topic_id, one.partition).takes(one.result)
+        for read in reads:
+            session.remember(read.topic, read.topic_id, read.partition).takes(read.result)
         self._sessions[session.id] = session
         self._partitions += len(session.partitions)
         return session.id
 
     def _new_id(self) -> int:
         while True:
+            # Drawn, not counted: nobody can guess, and end or disturb, the session of another.
             session_id = self._rng.randrange(1, 1 << 31)
             if session_id not in self._sessions:
                 return session_id
@@ -398,7 +433,8 @@ class FetchSessionCache:
     def _evict(self, size: int, is_follower: bool) -> bool:
         """Make room: the one idle for long, else the least of those that rank below a new one.
 
-        Followers push consumers out at any age; other sessions are safe for their first while.
+        Followers push consumers out at any age; other sessions are safe for their first while, or
+        more clients than slots would evict each other in every round and none would gain anything.
         """
         now = self.now()
         oldest = next(iter(self._sessions.values()), None)
@@ -444,8 +480,8 @@ def _asked(
 
 def _response(told: Iterable[PartitionRead], session_id: int) -> messages.FetchResponse:
     topics: ResponseTopics = {}
-    for one in told:
-        topics.setdefault((one.topic, one.topic_id), []).append(one.result)
+    for read in told:
+        topics.setdefault((read.topic, read.topic_id), []).append(read.result)
     return _of_topics(topics, session_id)
 
 

@@ -35,14 +35,14 @@ def take_for_consumer(call: Call) -> None:
         call.request.replica_id = CONSUMER
 
 
-def refuse_follower(replicas: ReplicaManager, one: PartitionRead) -> None:
+def refuse_follower(replicas: ReplicaManager, read: PartitionRead) -> None:
     """Raises Refused with what Kafka tells a node without a replica, or of no such partition.
 
     A fetch says how far a follower has come, which would commit what only we have: so nobody is
     believed to be one, not even where the id is that of a follower.
     """
-    asked = one.partition
-    replicas.led(one.topic, asked.partition)
+    asked = read.partition
+    replicas.led(read.topic, asked.partition)
     raise Refused(UNKNOWN_REPLICA[asked.current_leader_epoch != NO_EPOCH])
 
 
@@ -96,13 +96,13 @@ def is_at_ease(partition: Partition, node: int, asked: messages.Partition) -> bo
     )
 
 
-def read_tail(replicas: ReplicaManager, node: int, one: PartitionRead, bytes_max: int) -> bool:
+def read_tail(replicas: ReplicaManager, node: int, read: PartitionRead, bytes_max: int) -> bool:
     """Answer a follower that is at the log's end, or before its last batch, without a file.
 
     False, and nothing is answered, when that is not so.
     """
-    asked, result = one.partition, one.result
-    partition = replicas.get(one.topic, asked.partition)
+    asked, result = read.partition, read.result
+    partition = replicas.get(read.topic, asked.partition)
     if partition is None or not is_at_ease(partition, node, asked):
         return False
     log = partition.log

@@ -2,6 +2,12 @@
 
 While one of them is under way for a partition, whatever comes for that partition queues behind
 it, from whichever connection: records stay in the order in which they came.
+
+    partition p    large A (being checked) <- small B <- large C      each waits for all before it
+    partition q    small D                                            served at once
+
+Without the queue B would be appended before A. The producer of both may be idempotent: B's sequence
+number would then be refused as out of order, and one that is not would find its records swapped.
 Source: docs/spec/log.md §1.8 and §1.9; §5.8.
 """
 
@@ -64,6 +70,7 @@ class LargeProduce:
             for wanted in topic.partition_data:
                 if is_large_to_append(wanted.records):
                     return True
+                # Small ones, too: behind a large one they must not go first.
                 if self._last and (topic.name, wanted.index) in self._last:
                     return True
         return False
@@ -81,6 +88,8 @@ class LargeProduce:
                 if wanted.records is not None:  # whose memory is the connection's
                     wanted.records = bytes(wanted.records)
                 topic_partitions[topic.name, wanted.index] = turn
+        # All queues at once, in one turn of the loop: taken one by one, two requests for the same
+        # two partitions could each wait for the other.
         before = {
             self._last[topic_partition]
             for topic_partition in topic_partitions
@@ -106,6 +115,8 @@ class LargeProduce:
             if before:
                 await asyncio.wait(before)
             answer = await self._append(call, checking.checked)
+        # However it ends: whoever is behind waits for this future alone, and would wait for ever (a
+        # partition once stopped without a line in the log).
         finally:
             turn.set_result(None)
             for topic_partition in [
@@ -156,6 +167,8 @@ class BatchValidation:
         right after this. None where nothing can be appended.
         """
         topic_partition = topic, wanted.index
+        # The settings may change while a batch is checked beside the loop: appended by former rules
+        # it could be larger than the topic allows by now.
         while (rules := self._large.rules_of(*topic_partition)) is not None:
             known = self._ready.get(topic_partition)
             if known is not None and (known.is_final or known.rules == rules):
@@ -167,6 +180,7 @@ class BatchValidation:
 
 def _kept(checked: ValidatedBatch) -> ValidatedBatch:
     """The same, in memory of its own."""
+    # The connection receives its next request into the memory that this batch was checked in.
     outcome = checked.outcome
     if isinstance(outcome, Prepared):
         outcome = outcome._replace(batch=bytearray(outcome.batch))

@@ -50,20 +50,20 @@ class OldFormatFetch:
         self._stored = read
         self._led = led
 
-    async def read(self, call: Call, wanted: Sequence[PartitionRead], bytes_max: int) -> None:
+    async def read(self, call: Call, reads: Sequence[PartitionRead], bytes_max: int) -> None:
         """Fill in the results: return once enough was read, or time is up."""
         request: messages.FetchRequest = call.request
         wait_s = min(request.max_wait_ms / 1000, WAIT_S_MAX)
         deadline = self._loop.time() + wait_s
         while True:
-            size = await self._read_all(call, wanted, bytes_max)
+            size = await self._read_all(call, reads, bytes_max)
             left = deadline - self._loop.time()
-            is_bad = any(one.result.error_code for one in wanted)
-            if left <= 0 or not wanted or is_bad or size >= request.min_bytes:
+            is_bad = any(read.result.error_code for read in reads)
+            if left <= 0 or not reads or is_bad or size >= request.min_bytes:
                 return
-            await self._more(wanted, request.min_bytes - size, left)
+            await self._more(reads, request.min_bytes - size, left)
 
-    async def _more(self, wanted: Sequence[PartitionRead], missing: int, wait_s: float) -> None:
+    async def _more(self, reads: Sequence[PartitionRead], missing: int, wait_s: float) -> None:
         """Until so much came, or time is up, or a partition is led elsewhere."""
         came = self._loop.create_future()
 
@@ -74,8 +74,8 @@ class OldFormatFetch:
         wait = DelayedFetch(self._loop, missing=missing, wait_s=wait_s, done=done)
         watched: list[Partition] = []
         try:
-            for one in wanted:
-                partition = self._led(one)
+            for read in reads:
+                partition = self._led(read)
                 partition.fetch_waiters.wait(wait, is_committed=False)
                 watched.append(partition)
             await came
@@ -86,15 +86,15 @@ class OldFormatFetch:
             for partition in watched:
                 partition.fetch_waiters.forget(wait)
 
-    async def _read_all(self, call: Call, wanted: Sequence[PartitionRead], bytes_max: int) -> int:
+    async def _read_all(self, call: Call, reads: Sequence[PartitionRead], bytes_max: int) -> int:
         """The bytes that were found."""
         has_size_rules = call.version == 3
         left = min(call.request.max_bytes, bytes_max) if has_size_rules else bytes_max
         is_first, total = has_size_rules, 0
-        for one in wanted:
-            limit = max(0, min(one.partition.partition_max_bytes, left))
-            await self._read(call, one, limit, at_least_one=is_first)
-            count = len(one.result.records or b"")
+        for read in reads:
+            limit = max(0, min(read.partition.partition_max_bytes, left))
+            await self._read(call, read, limit, at_least_one=is_first)
+            count = len(read.result.records or b"")
             total += count
             left -= count
             is_first = is_first and not count
@@ -102,15 +102,15 @@ class OldFormatFetch:
         return total
 
     async def _read(
-        self, call: Call, one: PartitionRead, bytes_max: int, *, at_least_one: bool
+        self, call: Call, read: PartitionRead, bytes_max: int, *, at_least_one: bool
     ) -> None:
-        self._stored(call, one, min(max(bytes_max, 1), READ_BYTES))
-        result = one.result
+        self._stored(call, read, min(max(bytes_max, 1), READ_BYTES))
+        result = read.result
         if result.error_code or not result.records:
             return
         stored, result.records = result.records, b""
         try:
-            converted = await self._converted(call, one, stored, max(bytes_max, 1))
+            converted = await self._converted(call, read, stored, max(bytes_max, 1))
         except Refused as refusal:
             result.error_code = refusal.code
             result.high_watermark = result.last_stable_offset = result.log_start_offset = -1
@@ -119,10 +119,10 @@ class OldFormatFetch:
         result.records = converted if at_least_one else converted[:bytes_max]
 
     async def _converted(
-        self, call: Call, one: PartitionRead, stored: Any, bytes_max: int
+        self, call: Call, read: PartitionRead, stored: Any, bytes_max: int
     ) -> bytes:
         """The first batches from the offset on that an old client can be given something of."""
-        magic, start = 0 if call.version < 2 else 1, one.partition.fetch_offset
+        magic, start = 0 if call.version < 2 else 1, read.partition.fetch_offset
         while stored:
             *_, (last, _) = batch.iterate(stored)
             following = batch.next_offset(stored, last)
@@ -130,7 +130,7 @@ class OldFormatFetch:
             if found:
                 return found
             await asyncio.sleep(0)
-            stored = self._led(one).read(following, bytes_max=READ_BYTES, at_least_one=True)
+            stored = self._led(read).read(following, bytes_max=READ_BYTES, at_least_one=True)
         return b""
 
     async def _in_turn(self, stored: bytes, magic: int, start: int, bytes_max: int) -> bytes:

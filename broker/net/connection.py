@@ -1,7 +1,14 @@
 """One client's connection: frames to the dispatcher, answers out in order of arrival.
 
-Source: docs/spec/protocol.md §4.1 (one write for all answers of a turn),
-docs/spec/reliability.md §8.2.
+    transport -> framing -> may it start? -> dispatcher -> handler
+                                                             |
+    transport <- _out <- first of _waiting is there <- PendingResponse
+
+Kafka serves one request of a connection at a time (KafkaChannel.mute). Here several may be under
+way, so two orders are kept apart: requests start as request_order.py has it, and answers leave in
+the order of their requests, since Kafka's Java client fails on an answer whose correlation id is
+not that of its oldest request. Source: docs/spec/protocol.md §4.1 (one write for all answers of a
+turn), docs/spec/reliability.md §8.2.
 """
 
 from __future__ import annotations
@@ -47,8 +54,13 @@ class Connection(asyncio.Protocol):
     """Keeps the order of requests and answers, and stops reading before memory suffers.
 
     An answer that is there joins ``_out``; one that is to come, and all behind it, ``_waiting``.
-    A request starts when those in ``_waiting`` let it pass: then its API is in ``_passing``,
-    which may name too few of them, never too many.
+    A request starts when those in ``_waiting`` let it: then its API is in ``_allowed_behind``,
+    which may name too few APIs, never too many.
+
+    There are three ways to stop, each with its own way back. *Blocked*: no further frame is served,
+    because too many wait or the next one must not start yet; an answer ends it. *Stalled*: the peer
+    does not take its answers; the transport ends it when it has drained. *Paused*: nothing is read,
+    so that bytes stay in the kernel and TCP slows the peer down; free memory ends it.
     """
 
     def __init__(self, listener: Listener) -> None:
@@ -63,6 +75,7 @@ class Connection(asyncio.Protocol):
         self._framing: Framing | BulkFraming = framing
         self._dispatch: Dispatch = listener.dispatcher.dispatch
         if self.sasl is not None:
+            # Whoever has not authenticated may not have a hundred megabytes held for one token.
             framing.bytes_max = min(framing.bytes_max, UNAUTHENTICATED_BYTES_MAX)
             self._dispatch = Authenticator(
                 self.sasl, framing, listener.dispatcher, self._authenticated
@@ -74,6 +87,7 @@ class Connection(asyncio.Protocol):
         self._has_slices = False
         self._is_heard = self._is_paused = self._is_stalled = self._is_queued = False
         self._is_admitted = self._is_closing = self._is_blocked = self.is_dirty = False
+        # Bound once: looking the method up makes an object, and each request that waits needs it.
         self._response_ready = self._on_answer
         self._transport: asyncio.Transport
         self._sender: FileSender
@@ -97,12 +111,16 @@ class Connection(asyncio.Protocol):
         self._is_admitted = problem is None
         if problem is not None:
             self._log_rejection(problem)
+            # Not close(): that waits for the peer to read, and the descriptor stays in use, which
+            # is what the quota is about.
             self._transport.abort()
             return
         self._transport.set_write_buffer_limits(high=WRITE_BUFFER_MAX)
         self._timeouts.start(is_unauthenticated=self.sasl is not None)
         self._listener.entered(self)
         wait_s = quotas.throttle_s(self.listener, is_internal=self.is_internal, now=now)
+        # Above the rate a connection is held unread rather than refused: a client that is refused
+        # connects again at once, which makes the burst larger (KIP-612 delays for this reason).
         if not self._listener.is_serving or wait_s:
             self._is_blocked = True
         if wait_s:
@@ -126,6 +144,8 @@ class Connection(asyncio.Protocol):
             if len(data) >= BULK_BYTES_MIN:
                 self._receive_in_bulk()
             return
+        # The shortcut must not overtake anything: whatever waits, or is written but not sent yet,
+        # was excluded above, and so was a connection that used up its share of this turn.
         # How most clients ask: one frame, then silence until its answer is there.
         try:
             reply = self._dispatch(data, self)
@@ -138,6 +158,9 @@ class Connection(asyncio.Protocol):
             if scheduler.may_write_at_once(self):
                 self._transport.write(reply)
             else:
+                # Other connections are served in this turn, too. Their answers leave together at
+                # its end: a write wakes a client, which then competes with this process for the
+                # CPU.
                 self._out.append(reply)
                 self._out_bytes = len(reply)
                 self._on_answer(_NOBODY)
@@ -150,6 +173,8 @@ class Connection(asyncio.Protocol):
     def pause_writing(self) -> None:
         """The peer reads slowly: make no more answers for it, and count those that lie here."""
         self._is_stalled = self._is_blocked = True
+        # Counted, or peers that ask and never read would each hold a megabyte outside any bound;
+        # fetches are made smaller by what lies here.
         self._answer_bytes = self._transport.get_write_buffer_size()
         self._listener.limits.answers.take(self._answer_bytes)
 
@@ -157,6 +182,8 @@ class Connection(asyncio.Protocol):
         """The peer has taken what lay here."""
         self._forget_answers()
         if self._sender.is_busy:
+            # The sender had lowered the limit to 0 to learn when the transport is empty. It writes
+            # past the transport, so bytes that were still there would have arrived after the slice.
             self._transport.set_write_buffer_limits(high=WRITE_BUFFER_MAX)
             if not self._sender.resume():
                 return
@@ -170,13 +197,18 @@ class Connection(asyncio.Protocol):
             self.flush()
 
     def eof_received(self) -> bool:
-        """Who has nothing more to say may still wait for the rest of an answer."""
+        """Who has nothing more to say may still wait for the rest of an answer.
+
+        True keeps the transport open: a slice of a file leaves past it, unknown to it.
+        """
         if self._sender.is_busy:
             self.close()
         return self._sender.is_busy
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Tell whoever still works for this peer, and give everything back."""
+        # A connection that was turned away was never counted: giving back what it did not take
+        # would let one more in than the quotas allow, each time.
         if not self._is_admitted:
             return
         self._is_closing = True
@@ -199,6 +231,9 @@ class Connection(asyncio.Protocol):
         scheduler.shares_left = SHARES_PER_VISIT
         try:
             while not self._is_blocked:
+                # A client that keeps its pipe full must not keep the loop: beacons, control
+                # requests and ZooKeeper's answers would be late, and the node suspected
+                # (docs/decisions/0010).
                 if scheduler.requests_left <= 0 and not scheduler.take_share():
                     self._is_blocked = True
                     self._on_answer(_NOBODY)  # goes on when others had their turn
@@ -216,6 +251,7 @@ class Connection(asyncio.Protocol):
                 elif reply is None:
                     continue
                 elif waiting:
+                    # There already, but behind answers that are not: it must not leave before them.
                     waiting.append(reply)
                     self._ready_bytes += _size(reply)
                     self._is_blocked = self._must_wait()
@@ -227,7 +263,12 @@ class Connection(asyncio.Protocol):
             self._settle()
 
     def _may_start(self) -> bool:
-        """Whether the next request may start, as net/request_order.py has it."""
+        """Whether the next request may start, as net/request_order.py has it.
+
+        The set of APIs that may start is narrowed when a request joins ``_waiting`` and not widened
+        when one is answered. It is made anew only when it forbids something: that is rare, and
+        keeping it exact would cost a look at all that wait for every answer.
+        """
         framing = self._framing
         key = framing.next_key()
         if key not in self._allowed_behind and key >= 0:
@@ -239,6 +280,9 @@ class Connection(asyncio.Protocol):
             )
             if key not in self._allowed_behind:
                 return False
+        # Joins and syncs pass each other only where members differ. A second join of one member has
+        # to see the outcome of its first, or it would be answered with a generation that is over.
+        # The frame is decoded to find out who asks; request_order.members says why both ids count.
         if key not in request_order.MEMBERSHIP:
             return True
         frame = framing.next()
@@ -254,7 +298,10 @@ class Connection(asyncio.Protocol):
         )
 
     def _refuse(self, problem: CorruptRequest) -> None:
-        """Nothing behind a frame like this one can be understood."""
+        """Close, since nothing behind a frame like this one can be understood.
+
+        What was answered before it is still written: the client may have committed by it.
+        """
         self._listener.limits.rejection_log.request_rejected(
             self.host, problem, self._listener.loop.time()
         )
@@ -272,6 +319,8 @@ class Connection(asyncio.Protocol):
             )
         self._waiting.append(pending)
         requests = self._requests
+        # As MemoryPool.take but for its look at scarcity, one call less for every commit: reads
+        # look at it, and this connection is about to stop at the bound by the last lines.
         requests.used += pending.held
         if pending.held > LONG_BYTES:
             self._listener.scheduler.requests_left = 0
@@ -280,6 +329,8 @@ class Connection(asyncio.Protocol):
 
     def _must_wait(self) -> bool:
         """Whether no further frame may be served for now."""
+        # Before the listener serves, its port is bound but the node is not registered: an answer
+        # would come from a node that nobody leads to yet (docs/spec/cluster.md §7).
         waiting = self._waiting
         if self._is_closing or self._is_stalled or not self._listener.is_serving:
             return True
@@ -292,6 +343,7 @@ class Connection(asyncio.Protocol):
         )
 
     def _authenticated(self) -> None:
+        """The peer may do everything from here on: long frames, and no check before each."""
         self._framing.bytes_max = self._listener.limits.frame_bytes_max
         self._dispatch = self._listener.dispatcher.dispatch
 
@@ -308,6 +360,8 @@ class Connection(asyncio.Protocol):
 
     def read_by(self, protocol: asyncio.BaseProtocol) -> None:
         """Have what comes handed to ``protocol``, which stands for this connection."""
+        # Paused around the switch: bytes that are read in between would go to the former protocol,
+        # whose framing is not looked at any more, and the stream would lose its frame boundaries.
         self._transport.pause_reading()
         self._transport.set_protocol(protocol)
         if not self._is_paused:
@@ -327,6 +381,8 @@ class Connection(asyncio.Protocol):
         self.read_by(SmallReceiver(self, limits))
 
     def _receive_in_bulk(self) -> None:
+        # Buffers of more than a megabyte are lent to peers that are known, and not while whole
+        # frames wait in the old framing, which would all have to be copied over.
         is_unauthenticated = self._dispatch != self._listener.dispatcher.dispatch
         if not (is_unauthenticated or self._is_closing or self._framing.data):
             receive_in_bulk(self, self._transport, self._framing, self._listener.limits)
@@ -349,6 +405,7 @@ class Connection(asyncio.Protocol):
                     self._ready_bytes -= _size(head)
                     self._send(head)
                     continue
+                # It holds up what is ready behind it: answers keep the order of their requests.
                 if not head.is_resolved:
                     break
                 waiting.popleft()
@@ -361,6 +418,8 @@ class Connection(asyncio.Protocol):
                 self.host, problem, self._listener.loop.time()
             )
             self._is_closing = True
+        # In one go and after the loop: giving memory back resumes other connections, which must not
+        # run between two answers of this one.
         if released:
             self._requests.give(released)
         if self._is_blocked:
@@ -374,6 +433,7 @@ class Connection(asyncio.Protocol):
         """End the connection once what is already answered has been written."""
         if not self._is_closing:
             self._is_closing = self._is_blocked = True
+            # By way of the scheduler: answers that this turn still resolves leave before the end.
             self._on_answer(_NOBODY)
 
     def abort(self) -> None:
@@ -390,17 +450,21 @@ class Connection(asyncio.Protocol):
             self._has_slices = self._has_slices or any(type(one) is FileSlice for one in reply)
         if self._out_bytes > LONG_BYTES:
             self._listener.scheduler.requests_left = 0  # it took long, perhaps
+            # Not gathered any further: one turn could make answers of any size together.
             if self._out_bytes >= WRITE_BUFFER_MAX:
                 self._write()
 
     def _write(self) -> None:
         out = self._out
         if self._has_slices:
+            # Slices go past the transport, by sendfile. Until they have left nothing else may be
+            # written here, or its bytes would land in the middle of theirs.
             self._has_slices = False
             if not self._sender.send(out):
                 self._is_stalled = self._is_blocked = True
         elif len(out) == 1:
             self._transport.write(cast("bytes", out[0]))
+        # Copying little into one piece is cheaper than a system call for several; much is not.
         elif self._out_bytes < SMALL_FRAME_BYTES_MAX:
             self._transport.write(b"".join(cast("list[Buffer]", out)))
         else:
@@ -421,7 +485,12 @@ class Connection(asyncio.Protocol):
                 self._receive_in_bulk()
 
     def _account(self, held: int) -> None:
+        """Tell the node's memory pool what is held here, and stop reading where it is spent.
+
+        Not reading is the only bound that a peer cannot ignore: its bytes stay in its own buffers.
+        """
         if self._is_closing:
+            # Closing the transport now would cut off the slices that are on their way past it.
             if self._sender.is_busy:
                 self._transport.pause_reading()
             else:
@@ -429,6 +498,7 @@ class Connection(asyncio.Protocol):
             return
         requests = self._requests
         change, self._charged = held - self._charged, held
+        # Its frame is whole. While it stays in the queue whoever is behind it cannot go on.
         if self._is_queued and held <= TINY_BYTES:
             self._is_queued = False
             requests.leave(self)
@@ -437,6 +507,8 @@ class Connection(asyncio.Protocol):
         elif change < 0:
             requests.give(-change)
         must_pause = self._is_blocked and held > 0
+        # Who holds little never queues: thousands of clients with half a header each would
+        # otherwise stand before the few large frames that could be finished and give memory back.
         if not must_pause and held > TINY_BYTES and requests.is_scarce:
             self._is_queued = True
             must_pause = requests.must_wait(self, held + self._framing.missing)
@@ -482,6 +554,10 @@ class Connection(asyncio.Protocol):
         self._answer_bytes = 0
 
     def _drop_waiting(self) -> None:
+        """Forget what was asked; its memory is free when the handler has let go of it, not before.
+
+        Peers that send long requests and leave would fill the node with what is still worked on.
+        """
         for reply in self._waiting:
             if isinstance(reply, PendingResponse):
                 over = None

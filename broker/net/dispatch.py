@@ -1,5 +1,10 @@
 """From a frame to its answer: one table of handlers, one cached codec for each key and version.
 
+    frame -> Route -> decode -> handler -> a response           encoded and sent at once
+                                        -> a PendingResponse    sent when somebody responds
+                                        -> a coroutine          a task of its own, for rare APIs
+    frame above 64 KiB -> a task that decodes it in turns, then the same
+
 Source: docs/spec/protocol.md §1.3 and §2.1 (ApiVersions exceptions, unknown APIs close).
 """
 
@@ -143,7 +148,11 @@ class HandlerTask:
 
 
 class Route:
-    """One API in one version: who serves it and how its bytes read."""
+    """One API in one version: who serves it and how its bytes read.
+
+    All that depends on them alone is found out when the first such request comes, so that serving
+    one is a look-up by key and version and then reads of slots.
+    """
 
     __slots__ = (
         "allowed_behind",
@@ -179,6 +188,8 @@ class Route:
         self.version = version
         self.name = spec.name
         self.handler = handler
+        # A Produce keeps its records as a view of the connection's buffer: a megabyte is not copied
+        # before it is known to be valid (docs/architecture.md, "The way of bulk").
         read = view_decoder if spec.key == api.ApiKey.PRODUCE else request_decoder
         self.decode: Callable[[Any, int], Any] = read(spec.request, version)
         self.encode: Callable[[Any], bytes] = encoder(spec.response, version)
@@ -290,15 +301,19 @@ class Dispatcher:
 
         Raises CorruptRequest when the connection has to be closed.
         """
+        # Else unpacking would raise struct.error, which reads like a bug of ours in the log.
         if len(frame) < _HEAD_BYTES:
             raise CorruptRequest(f"a frame of {len(frame)} bytes holds no header")
         _, key_and_version, correlation_id, name_length = _HEAD(frame)
         try:
+            # One table for each kind of listener: a client must not reach a control request by a
+            # route that a node's request has opened.
             known = self._routes[peer.is_internal].get(key_and_version)
             route = known or self._route(key_and_version, peer)
             if route is None:
                 return _unknown_api_versions(correlation_id)
             is_long = len(frame) > LONG_BYTES
+            # Nothing is forbidden to a short request on a listener that asks for no proof.
             if is_long or peer.sasl is not None:
                 _check_permitted(route, len(frame), peer)
             client_id, start = _client_id(frame, name_length, route.header_version)
@@ -309,6 +324,7 @@ class Dispatcher:
             request = route.decode(frame, start)
             try:
                 answer = route.handler(Call(route.key, route.version, client_id, request, peer))
+            # On purpose: with acks=0 there is no response, and closing is how Kafka tells, too.
             except CorruptRequest:
                 raise
             except Exception as error:  # noqa: BLE001 - judged in one place
@@ -323,6 +339,9 @@ class Dispatcher:
         if type(answer) is PendingResponse:
             if not answer.is_resolved:
                 answer.route, answer.correlation_id = route, correlation_id
+                # What was appended lives in the log. Of any other request the decoded form lives on
+                # in the handler: it stays charged, or clients could have unbounded memory held by
+                # waiting.
                 answer.held = len(frame) if route.holds_request or is_started else 0
                 answer.allowed_behind = (
                     route.allowed_behind_coroutine if is_started else route.allowed_behind
@@ -359,6 +378,7 @@ class Dispatcher:
     ) -> PendingResponse:
         """Serve a long request; nothing behind it on its connection starts before."""
         handler_task = HandlerTask(is_cancellable=True)
+        # Copied: the next frame may be received into the memory that a view shows.
         coroutine = self._decode_in_turns(route, bytes(frame), start, client_id, peer, handler_task)
         pending = self._start_task(route, coroutine, client_id, handler_task)
         pending.route, pending.correlation_id, pending.held = route, correlation_id, len(frame)
@@ -402,8 +422,13 @@ class Dispatcher:
             async with self._long_request_lock:
                 read = request_decoder_in_turns(route.request, route.version)
                 request = await run_to_end(read(frame, start))
+                # From here a handler runs. Stopped between two changes it would leave half of them,
+                # and nobody would be told which.
                 handler_task.is_cancellable = route.is_cancellable
                 answer = route.handler(LongCall(route.key, route.version, client_id, request, peer))
+                # Its answer is as large as its request, so that it is made under the lock. A
+                # handler that waits for another node is not: it would hold up every long request
+                # here.
                 if route.is_served_under_lock and type(answer) is CoroutineType:
                     answer = await answer
             if type(answer) is CoroutineType:
@@ -417,6 +442,7 @@ class Dispatcher:
         encoder_of = chunk_encoder_in_turns if route.is_sent_in_pieces else encoder_in_turns
         try:
             writing: Any = encoder_of(route.response, route.version)(answer)
+            # A short answer is encoded by the first step: it needs neither lock nor turn.
             try:
                 next(writing)
             except StopIteration as stop:
@@ -437,6 +463,7 @@ class Dispatcher:
         """Wait for a coroutine; whatever becomes of it, its peer alone is concerned."""
         try:
             answer = await handler_task.coroutine
+            # The handler is done; what is left is only to tell a peer that may be gone.
             handler_task.is_cancellable = True
             pending.respond(await self._encode_in_turns(route, answer))
         except CorruptRequest as problem:
@@ -458,6 +485,9 @@ class Dispatcher:
         if spec is None or handler is None or (spec.is_inter_broker and not peer.is_internal):
             raise CorruptRequest(f"unknown api, version={version}")
         high = _highest(spec, peer.is_internal)
+        # An unknown version closes the connection, as in Kafka: no response could be read by who
+        # sent it. ApiVersions alone is answered, in version 0, so that a newer client falls back to
+        # what is spoken here (KIP-511).
         if high is None or not 0 <= version <= high:
             if key == API_VERSIONS:
                 return None
@@ -475,6 +505,8 @@ def _check_permitted(route: Route, size: int, peer: Peer) -> None:
         and not route.needs_no_authentication
     ):
         raise CorruptRequest("before authentication")
+    # Lists cost the loop a microsecond a byte. Nodes are trusted; records and what members tell
+    # each other are not lists.
     if size > LIST_BYTES_MAX and not (peer.is_internal or route.key in CARRIES_PAYLOAD):
         raise CorruptRequest(f"a request of {size} bytes")
 

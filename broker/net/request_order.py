@@ -2,9 +2,17 @@
 
 Kafka serves one request of a connection at a time. Here a request starts when all before it on
 its connection have had their effect, so that no client can tell the difference but by the time
-that it takes. The exceptions below are what makes pipelined commits and produces fast. The table
-stands in docs/wire.md, where it is generated from here; tests/interop/test_request_order.py runs
-every pair beside Kafka. Source: KafkaChannel.mute and RequestChannel (3.9);
+that it takes. The exceptions below are what makes pipelined commits and produces fast:
+
+    sent        Commit 1 | Commit 2 | OffsetFetch | Heartbeat
+    under way   [1 and 2 together ]   [after both]   [after OffsetFetch]
+
+An OffsetFetch that overtook Commit 2 would tell the client an offset that it has moved past: it
+would read records twice that it had committed. A Produce that overtook another one would break
+the order of a partition, and the sequence numbers of an idempotent producer.
+
+The table stands in docs/wire.md, where it is generated from here; every pair is compared with Kafka
+by tests/interop/test_request_order.py. Source: KafkaChannel.mute and RequestChannel (3.9);
 docs/spec/reliability.md §3 promise P4.
 """
 
@@ -49,6 +57,8 @@ CLASSES: Final = (
         "once appended, waiting for replicas: the order in the log is settled. One that is not"
         " appended yet (a large batch that is being checked) lets nothing pass",
     ),
+    # Each continues its session where the one before left it (KIP-227). Two at once would both be
+    # told the same news, and the session would forget that the first answer may not have arrived.
     RequestClass("Fetch", (ApiKey.FETCH,)),
     RequestClass(
         "OffsetCommit",
@@ -58,6 +68,8 @@ CLASSES: Final = (
         " Version 0 asks ZooKeeper and lets nothing pass",
         version_min=1,
     ),
+    # Behind a commit of its own connection it waits for the answer, or it would not see it
+    # (docs/spec/reliability.md §3 promise P4).
     RequestClass("OffsetFetch", (ApiKey.OFFSET_FETCH,)),
     RequestClass(
         "Heartbeat",
@@ -65,6 +77,8 @@ CLASSES: Final = (
         frozenset({ApiKey.HEARTBEAT}),
         "answered at once, so nothing ever waits behind one",
     ),
+    # A join waits for the slowest member of its group. Members that share a connection would wait
+    # for each other until the rebalance timeout if theirs could not start.
     RequestClass(
         "JoinGroup",
         (ApiKey.JOIN_GROUP,),
@@ -78,9 +92,10 @@ CLASSES: Final = (
         MEMBERSHIP | {ApiKey.LEAVE_GROUP},
         "earlier than Kafka: as for JoinGroup",
     ),
+    # Changes the group for whatever comes behind it, which has to see the group without the member.
     RequestClass("LeaveGroup", (ApiKey.LEAVE_GROUP,)),
     RequestClass(
-        "Questions",
+        "Queries",
         (
             ApiKey.LIST_OFFSETS,
             ApiKey.METADATA,
@@ -100,6 +115,8 @@ CLASSES: Final = (
             ApiKey.LIST_TRANSACTIONS,
         ),
     ),
+    # Answered when the node has seen the change itself: a client that creates a topic and asks
+    # about it in the next request finds it.
     RequestClass(
         "Changes",
         (
@@ -140,17 +157,17 @@ CLASSES: Final = (
 )
 
 INTER_BROKER_REQUESTS: Final = RequestClass(
-    "Orders between nodes",
+    "Inter-broker requests",
     tuple(sorted(INTER_BROKER)),
     INTER_BROKER,
-    "ordered by their own epochs; news must not wait for a long order",
+    "ordered by their own epochs; news must not wait for a long request",
 )
 """Served on the inter-broker listener only, so no row of the clients' table."""
 
 QUERIES: Final = frozenset(
     key
     for request_class in CLASSES
-    if request_class.name == "Questions"
+    if request_class.name == "Queries"
     for key in request_class.keys
 )
 """They change nothing."""
@@ -166,6 +183,7 @@ def allowed_behind(key: int, version: int) -> ApiKeys:
     """What may start behind a request of this kind that has had its effect but no answer."""
     found = _BY_KEY.get(key)
     if found is None or version < found.version_min:
+        # Unknown is not harmless: an API that nobody sorted into a class lets nothing pass.
         return NO_KEYS
     return found.allowed_behind
 
@@ -174,6 +192,8 @@ def members(request: Any) -> frozenset[tuple[str, ...]]:
     """Who sends a JoinGroup or SyncGroup: by member id and by instance id, so far as known."""
     group, instance_id = request.group_id, request.group_instance_id
     known = set()
+    # Both, because a static member that comes back has its instance id and no member id yet
+    # (KIP-345); a new dynamic member has neither, and is nobody else.
     if request.member_id:
         known.add(("member", group, request.member_id))
     if instance_id is not None:
@@ -185,5 +205,6 @@ def intersection(several: Iterable[ApiKeys]) -> ApiKeys:
     """What may start behind all of them; anything behind none."""
     result: ApiKeys = ALL_KEYS
     for keys in several:
+        # The first replaces ALL_KEYS, which as a set would have 65,536 members.
         result = keys if result is ALL_KEYS else frozenset(result).intersection(keys)
     return result

@@ -65,7 +65,7 @@ def request(
 
 def answered(reading: FetchContext, *, high_watermark: int = 5) -> messages.FetchResponse:
     """The answer when nothing but the high watermark is to be told."""
-    for one in reading.wanted:
+    for one in reading.reads:
         one.result.high_watermark = high_watermark
         one.result.log_start_offset = 0
     return reading.answer()
@@ -97,10 +97,10 @@ def test_a_first_request_is_answered_whole_and_remembered(sessions: FetchSession
 def test_only_what_is_named_differently_is_read_differently(sessions: FetchSessionCache) -> None:
     session = begun(sessions, 0, 1, 2)
     reading = sessions.begin(request(1, session=session, epoch=1, offset=9))
-    asked = {one.partition.partition: one.partition.fetch_offset for one in reading.wanted}
+    asked = {one.partition.partition: one.partition.fetch_offset for one in reading.reads}
     assert asked == {0: 0, 1: 9, 2: 0}
     reading = sessions.begin(request(3, session=session, epoch=2, forget=[0, 8]))
-    assert [one.partition.partition for one in reading.wanted] == [1, 2, 3]
+    assert [one.partition.partition for one in reading.reads] == [1, 2, 3]
 
 
 def test_only_news_are_told(sessions: FetchSessionCache) -> None:
@@ -111,7 +111,7 @@ def test_only_news_are_told(sessions: FetchSessionCache) -> None:
     reading = sessions.begin(request(session=session, epoch=3))
     served(reading, high_watermark=6)
     reading = sessions.begin(request(session=session, epoch=4))
-    for one in reading.wanted:
+    for one in reading.reads:
         one.result.high_watermark, one.result.log_start_offset = 6, one.partition.partition
     assert told(reading.answer()) == [1]
 
@@ -120,7 +120,7 @@ def test_an_error_is_told_each_time_and_its_end_as_well(sessions: FetchSessionCa
     session = begun(sessions, 0)
     for epoch in (1, 2):
         reading = sessions.begin(request(session=session, epoch=epoch))
-        reading.wanted[0].result.error_code = ErrorCode.NOT_LEADER_OR_FOLLOWER
+        reading.reads[0].result.error_code = ErrorCode.NOT_LEADER_OR_FOLLOWER
         assert told(reading.answer()) == [0]
     assert served(sessions.begin(request(session=session, epoch=3))) == [0]
     assert served(sessions.begin(request(session=session, epoch=4))) == []
@@ -129,12 +129,12 @@ def test_an_error_is_told_each_time_and_its_end_as_well(sessions: FetchSessionCa
 def test_partitions_that_had_records_are_served_last_next_time(sessions: FetchSessionCache) -> None:
     session = begun(sessions, 0, 1, 2)
     reading = sessions.begin(request(session=session, epoch=1))
-    for one in reading.wanted:
+    for one in reading.reads:
         one.result.high_watermark, one.result.log_start_offset = 5, 0
-    reading.wanted[0].result.records = b"some"
+    reading.reads[0].result.records = b"some"
     assert told(reading.answer()) == [0]
     again = sessions.begin(request(session=session, epoch=2))
-    assert [one.partition.partition for one in again.wanted] == [1, 2, 0]
+    assert [one.partition.partition for one in again.reads] == [1, 2, 0]
 
 
 def test_an_unknown_session_and_a_wrong_epoch_are_refused(sessions: FetchSessionCache) -> None:
