@@ -29,8 +29,8 @@ class ControllerComponents:
         self.term = term
         self.context = term.context
         self.deletion = TopicDeletion(term)
-        self.moves = Reassignments(term, self.deletion.retry)
-        self.nodes = NodeChanges(term, self.deletion, self.moves)
+        self.reassignments = Reassignments(term, self.deletion.retry)
+        self.nodes = NodeChanges(term, self.deletion, self.reassignments)
         self.topics = TopicChanges(term, self.deletion)
         self.notifications = ZooKeeperNotifications(term)
         self.preferred_leaders = PreferredLeaderElections(term)
@@ -40,18 +40,23 @@ class ControllerComponents:
         self.reconciliation = Reconciliation(self)
         self.voters = term.voters
         self._was_settled = (
-            term.failure_detector is not None and term.failure_detector.role.is_settled
+            term.failure_detector is not None
+            and term.failure_detector.controller_authority.is_settled
         )
 
-    async def see_settled(self) -> None:
+    async def act_when_settled(self) -> None:
         """Once nothing that predecessors granted lasts: act on what had to wait for that."""
         failure_detector = self.term.failure_detector
-        if self._was_settled or failure_detector is None or not failure_detector.role.settle():
+        if (
+            self._was_settled
+            or failure_detector is None
+            or not failure_detector.controller_authority.settle()
+        ):
             return
         self._was_settled = True
         log.info(
             "settled: no lease of an earlier controller lasts epoch=%d", failure_detector.epoch
         )
-        self.term.handovers.look_again()
-        await self.term.elect_wherever_missing()
+        self.term.handovers.recheck()
+        await self.term.elect_missing_leaders()
         await self.nodes.changed()

@@ -72,10 +72,10 @@ class ControllerContext:
     """Topics to delete that cannot be deleted yet: a replica is offline or refused."""
     failed_replicas: set[Replica] = field(default_factory=set)
     """Replicas whose node is alive but answered KAFKA_STORAGE_ERROR."""
-    moves: dict[Partition, OngoingReassignment] = field(default_factory=dict)
-    unheard: set[Replica] = field(default_factory=set)
+    reassignments: dict[Partition, OngoingReassignment] = field(default_factory=dict)
+    unacknowledged_replicas: set[Replica] = field(default_factory=set)
     """Replicas whose node answered LeaderAndIsr with an error that may pass: told again later."""
-    leftovers: set[Replica] = field(default_factory=set)
+    undeleted_replicas: set[Replica] = field(default_factory=set)
     """Replicas moved away whose node has not said yet that they are deleted."""
 
     @property
@@ -97,14 +97,14 @@ class ControllerContext:
 
     def target(self, partition: Partition) -> tuple[int, ...]:
         """The replicas a partition is to have once its reassignment, if any, is through."""
-        move = self.moves.get(partition)
-        gone = move.removing if move else ()
+        reassignment = self.reassignments.get(partition)
+        gone = reassignment.removing if reassignment else ()
         return tuple(node for node in self.assigned(partition) if node not in gone)
 
     def origin(self, partition: Partition) -> tuple[int, ...]:
         """The replicas a partition had before its reassignment, if any."""
-        move = self.moves.get(partition)
-        new = move.adding if move else ()
+        reassignment = self.reassignments.get(partition)
+        new = reassignment.adding if reassignment else ()
         return tuple(node for node in self.assigned(partition) if node not in new)
 
     def address(self, node: int, listener: str) -> tuple[str, int] | None:
@@ -142,11 +142,11 @@ class ControllerContext:
         for partition in self.partitions_of(topic):
             self.partitions.pop(partition, None)
             self.leaders.pop(partition, None)
-            self.moves.pop(partition, None)
+            self.reassignments.pop(partition, None)
             for node in self.assigned(partition):
                 self.replicas.pop((*partition, node), None)
                 self.failed_replicas.discard((*partition, node))
-                self.unheard.discard((*partition, node))
+                self.unacknowledged_replicas.discard((*partition, node))
         self.assignments.pop(topic, None)
         self.topic_ids.pop(topic, None)
         self.deleting.discard(topic)

@@ -129,7 +129,7 @@ class ControlRequestBuilder:
 
     def _leader_state(self, partition: Partition, *, is_new: bool) -> leader_and_isr.PartitionState:
         state = self.context.leaders[partition]
-        move = self.context.moves.get(partition)
+        reassignment = self.context.reassignments.get(partition)
         return leader_and_isr.PartitionState(
             partition_index=partition[1],
             controller_epoch=state.controller_epoch,
@@ -138,8 +138,8 @@ class ControlRequestBuilder:
             isr=list(state.isr),
             partition_epoch=state.zk_version,
             replicas=self.context.assigned(partition),
-            adding_replicas=move.adding if move else [],
-            removing_replicas=move.removing if move else [],
+            adding_replicas=reassignment.adding if reassignment else [],
+            removing_replicas=reassignment.removing if reassignment else [],
             is_new=is_new,
         )
 

@@ -38,7 +38,7 @@ class ControlledShutdowns:
         self._context.shutting_down.add(node)
         hosted = [
             replica[:2]
-            for replica in self._term.living_replicas(self._context.replicas_on([node]))
+            for replica in self._term.without_deleting_topics(self._context.replicas_on([node]))
             if len(self._context.assigned(replica[:2])) > 1
         ]
         led = [partition for partition in hosted if self._leads(node, partition)]

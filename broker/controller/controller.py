@@ -176,7 +176,7 @@ class Controller:
 
         async def elect() -> None:
             if self._term is not None and self.is_active:
-                await self._term.elect_wherever_missing()
+                await self._term.elect_missing_leaders()
 
         if self.is_active:
             self._events.signal("settings changed", elect)
@@ -214,8 +214,8 @@ class Controller:
                 while True:
                     await self._handle(await self._events.next())
                     if not self._events:
-                        for told in self.on_idle:
-                            told()
+                        for idle in self.on_idle:
+                            idle()
         finally:
             self._end_term()
 
@@ -240,7 +240,7 @@ class Controller:
         return self._dependencies.zookeeper.session_timeout_ms / 1000
 
     def _report_authority(self, failure_detector: FailureDetector) -> None:
-        has_authority = failure_detector.authority().left_us > 0
+        has_authority = failure_detector.authority_claim().left_us > 0
         if self._has_authority and not has_authority:
             self.losses += 1
             log.warning("lost authority: no lease is extended until ZooKeeper and voters answer")
@@ -276,8 +276,8 @@ class Controller:
             if node.registration.sends_beacons and node.id != self._dependencies.node_id
         }
         await components.nodes.suspect(failure_detector.silent(known))
-        await components.nodes.heard_again()
-        await components.see_settled()
+        await components.nodes.readmit_suspects()
+        await components.act_when_settled()
         await components.voters.keep()
 
     async def _handle(self, event: ControllerEvent) -> None:

@@ -1,4 +1,12 @@
-"""Who is controller: the election, and the fence that every write of a controller passes.
+"""Controller election: who is controller, and the fence that every write of a controller passes.
+
+One multi creates ``/controller`` and raises ``/controller_epoch``. With two writes, as Kafka once
+had them, two nodes could hold one epoch, and nobody could tell their requests apart
+(docs/spec/cluster.md §6, pitfall 2).
+
+The fence is the version of ``/controller_epoch`` at the election: a check in the same multi as
+every write. A controller that was paused while its session expired wakes up and finds that nothing
+it writes takes effect (KAFKA-6082); the nodes refuse its requests by the epoch in them.
 
 Source: docs/spec/cluster.md §2.2.
 """
@@ -99,8 +107,10 @@ class ControllerElection:
         """Become controller unless somebody is; True when won. ``changed`` watches the winner.
 
         One multi creates ``/controller`` and raises the epoch, so no two controllers ever share
-        an epoch. Whoever loses, or does not learn the outcome, looks again. Raises ZooKeeperError
-        when that does not come to an end.
+        an epoch. Whoever loses, or does not learn the outcome, looks again: after a lost answer
+        the znode names this session, and is deleted and created anew in the next multi, so the
+        epoch that is won is always one whose number is known. Raises ZooKeeperError when that does
+        not come to an end.
         """
         for _ in range(ATTEMPTS_MAX):
             if not await self.look(changed) and not self._is_silent():
@@ -169,6 +179,8 @@ class ControllerElection:
                 Check(znodes.CONTROLLER_EPOCH, self._fence), *operations
             )
         except MultiFailed as failed:
+            # The fence alone ends the term; any other operation that fails is an ordinary conflict
+            # with a leader or a tool, to be read again and retried.
             if failed.index == 0:
                 raise ControllerMoved(f"epoch {self.epoch} is over") from None
             raise failed.error from None
@@ -191,17 +203,26 @@ class ControllerElection:
             log.info("left the controller znode to its new owner node=%d", self._node_id)
 
     def step_down(self) -> None:
-        """Forget the role without a word to ZooKeeper: the session that held it is over."""
+        """Forget the role without a word to ZooKeeper: the session that held it is over.
+
+        The znode went with the session; one that is there by now is another's (KAFKA-4229).
+        """
         self.epoch = 0
         self.controller_id = None
 
     def _is_left_behind(self, stat: Stat) -> bool:
-        """The znode is of a life of ours that is over, or of a campaign whose end we missed."""
+        """The znode is of a life of ours that is over, or of a campaign whose end we missed.
+
+        Only of sessions that are known to be ours: another's may belong to a living controller.
+        """
         mine = (self._zookeeper.session_id, self._former_session)
         return not self.is_won and stat.ephemeral_owner in mine
 
     def _is_given_up(self, stat: Stat) -> bool:
-        """The znode is of the controller seen last, which is silent; its session may live on."""
+        """The znode is of the controller seen last, which is silent; its session may live on.
+
+        By czxid: a controller elected meanwhile has had no time to be heard.
+        """
         is_same = stat.czxid == self._last_czxid
         if is_same and self._is_silent():
             log.warning("took over from a silent controller node=%s", self.controller_id)

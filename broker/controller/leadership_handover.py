@@ -80,7 +80,7 @@ class LeadershipHandovers:
         """Something this node led is not led by its successor yet."""
         return any(node in former for former, _ in self._held.values())
 
-    def look_again(self) -> None:
+    def recheck(self) -> None:
         """Leases may be over earlier than was thought."""
         for node, timer in list(self._timers.items()):
             timer.cancel()
@@ -115,13 +115,13 @@ class LeadershipHandovers:
             return
         if self._failure_detector.is_admitted(node):
             self._to_admit.add(node)
-            self._failure_detector.shut_out(node)
+            self._failure_detector.stop_echoing(node)
         if node not in self._timers:
             self._set_timer(node)
 
     def _set_timer(self, node: int) -> None:
         assert self._failure_detector is not None
-        left = max(0.0, self._failure_detector.over_at(node) - self._failure_detector.clock())
+        left = max(0.0, self._failure_detector.lease_over_at(node) - self._failure_detector.clock())
         self._timers[node] = self._loop.call_later(left + _TIMER_SLACK_S, self._look_at, node)
 
     def _look_at(self, node: int) -> None:
@@ -129,7 +129,7 @@ class LeadershipHandovers:
         del self._timers[node]
         if not self.is_awaited(node):
             return
-        if self._failure_detector.may_answer(node):
+        if self._failure_detector.may_hold_lease(node):
             self._set_timer(node)
         else:
             self.gone(node)

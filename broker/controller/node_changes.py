@@ -25,11 +25,13 @@ log = logging.getLogger(__name__)
 class NodeChanges:
     """What the controller does when ``/brokers/ids`` changes."""
 
-    def __init__(self, term: ControllerTerm, deletion: TopicDeletion, moves: Reassignments) -> None:
+    def __init__(
+        self, term: ControllerTerm, deletion: TopicDeletion, reassignments: Reassignments
+    ) -> None:
         self._term = term
         self._context = term.context
         self._deletion = deletion
-        self._moves = moves
+        self._reassignments = reassignments
 
     async def read(self) -> dict[int, LiveNode]:
         """Every registered node, watching for nodes to come and go and for changed endpoints."""
@@ -75,7 +77,7 @@ class NodeChanges:
         self._context.suspected.update(found)
         await self._fail(found)
 
-    async def heard_again(self) -> None:
+    async def readmit_suspects(self) -> None:
         """Nodes that were suspected and send beacons again are started like new ones."""
         failure_detector = self._term.failure_detector
         assert failure_detector is not None, "who suspects keeps vigil"
@@ -105,12 +107,14 @@ class NodeChanges:
         from ZooKeeper alone, and not know that another has its id.
         """
         failure_detector = self._term.failure_detector
-        waiting = [node for node in gone if self._term.may_answer(node)]
+        waiting = [node for node in gone if self._term.may_hold_lease(node)]
         for node in waiting:
             assert failure_detector is not None
-            failure_detector.shut_out(node)
+            failure_detector.stop_echoing(node)
             self._term.after(
-                failure_detector.over_at(node) - failure_detector.clock(), "nodes", self.changed
+                failure_detector.lease_over_at(node) - failure_detector.clock(),
+                "nodes",
+                self.changed,
             )
         return [node for node in gone if node not in waiting]
 
@@ -129,14 +133,16 @@ class NodeChanges:
         batch.publish_all(ids)
         batch.send()
         hosted = self._context.replicas_on(ids)
-        self._term.replicas.become(self._term.living_replicas(hosted), ReplicaStatus.ONLINE, batch)
-        for replica in sorted(self._context.leftovers):
+        self._term.replicas.become(
+            self._term.without_deleting_topics(hosted), ReplicaStatus.ONLINE, batch
+        )
+        for replica in sorted(self._context.undeleted_replicas):
             if replica[2] in ids and self._is_led(replica[:2]):
                 batch.stop(replica, delete=True)
-        await self._term.partitions.elect_wherever_missing(batch)
+        await self._term.partitions.elect_missing_leaders(batch)
         batch.inform(ids)
         batch.send()
-        await self._moves.resume({replica[:2] for replica in hosted})
+        await self._reassignments.resume({replica[:2] for replica in hosted})
         await self._deletion.retry({replica[0] for replica in hosted})
 
     def _is_led(self, partition: Partition) -> bool:
@@ -173,21 +179,21 @@ class NodeChanges:
             self._context.nodes.pop(node_id, None)
             self._term.channels.close(node_id)
             if self._term.failure_detector is not None:
-                self._term.failure_detector.shut_out(node_id)
+                self._term.failure_detector.stop_echoing(node_id)
             self._term.handovers.gone(node_id)
         self._context.shutting_down -= gone
         self._context.failed_replicas -= set(hosted)
-        self._context.unheard -= set(hosted)
+        self._context.unacknowledged_replicas -= set(hosted)
         await self._take_offline(hosted)
 
     async def _take_offline(self, replicas: list[Replica]) -> None:
         batch = self._term.batch()
-        living = self._term.living_replicas(replicas)
+        living = self._term.without_deleting_topics(replicas)
         partitions = {replica[:2] for replica in living}
         self._term.partitions.become(
             filter(self._is_leaderless, sorted(partitions)), PartitionStatus.OFFLINE
         )
-        await self._term.partitions.elect_wherever_missing(batch)
+        await self._term.partitions.elect_missing_leaders(batch)
         await self._term.replicas.go_offline(living, batch)
         batch.publish(partitions & self._context.leaders.keys())
         batch.send()

@@ -38,7 +38,7 @@ class ZooKeeperNotifications:
         for folder, watch in watched:
             await self._remove(folder, await self._term.zookeeper.children(folder, watch))
 
-    async def look_again(self) -> None:
+    async def recheck(self) -> None:
         """Act on whatever lies there: for a watch that was lost."""
         zookeeper = self._term.zookeeper
         if await zookeeper.children(znodes.ISR_CHANGES):
@@ -82,7 +82,7 @@ class ZooKeeperNotifications:
 
     async def _ask_for_replicas(self, nodes: set[int]) -> None:
         replicas = self._context.replicas_on(nodes)
-        hosted = self._term.living_replicas(replicas)
+        hosted = self._term.without_deleting_topics(replicas)
         # Nobody leads what is being deleted: whether its disk works shows when it is deleted.
         self._context.failed_replicas -= set(replicas) - set(hosted)
         failed = self._context.failed_replicas.intersection(hosted)
@@ -91,7 +91,7 @@ class ZooKeeperNotifications:
         self._term.replicas.become(sorted(failed), ReplicaStatus.ONLINE, batch)
         for topic, index, node in set(hosted) - failed:
             batch.lead([node], (topic, index))
-        await self._term.partitions.elect_wherever_missing(batch)
+        await self._term.partitions.elect_missing_leaders(batch)
         batch.publish({replica[:2] for replica in failed} & self._context.leaders.keys())
         batch.send()
 

@@ -37,14 +37,14 @@ class PartitionStateMachine:
         states: PartitionStateZnodes,
         may_be_unclean: Callable[[str], bool],
         handovers: LeadershipHandovers,
-        may_answer: Callable[[int], bool],
+        may_hold_lease: Callable[[int], bool],
     ) -> None:
         """``may_answer`` says of a node that is not registered whether its lease may last."""
         self._context = context
         self._states = states
         self._may_be_unclean = may_be_unclean
         self._handovers = handovers
-        self._may_answer = may_answer
+        self._may_answer = may_hold_lease
 
     def become(self, partitions: Iterable[Partition], status: PartitionStatus) -> list[Partition]:
         """Note a state other than ONLINE; returns those that could move there."""
@@ -99,7 +99,7 @@ class PartitionStateMachine:
             elected += written
         return elected
 
-    async def elect_wherever_missing(self, batch: ControlRequestBatch) -> None:
+    async def elect_missing_leaders(self, batch: ControlRequestBatch) -> None:
         """New partitions are created, offline ones elected; those being deleted are left alone."""
         by_status: dict[PartitionStatus, list[Partition]] = {}
         for partition in self._context.all_partitions():

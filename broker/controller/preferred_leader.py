@@ -42,7 +42,7 @@ class PreferredLeaderElections:
         share = self._term.dependencies.settings.leader_imbalance_percentage / 100
         by_preferred: dict[int, list[Partition]] = {}
         for partition in self._context.leaders:
-            is_settled = partition not in self._context.moves
+            is_settled = partition not in self._context.reassignments
             if is_settled and partition[0] not in self._context.deleting:
                 by_preferred.setdefault(self._context.assigned(partition)[0], []).append(partition)
         for node, partitions in sorted(by_preferred.items()):

@@ -69,13 +69,13 @@ class Reassignments:
 
     async def resume(self, partitions: Iterable[Partition] | None = None) -> None:
         """Take moves as far as they can go now; all of them when none is named."""
-        wanted = self._context.moves.keys() if partitions is None else set(partitions)
-        for partition in sorted(wanted & self._context.moves.keys()):
+        wanted = self._context.reassignments.keys() if partitions is None else set(partitions)
+        for partition in sorted(wanted & self._context.reassignments.keys()):
             await self._advance(partition)
 
-    async def asked(self) -> None:
+    async def process_admin_znode(self) -> None:
         """Move what a tool wrote into the admin znode; what is done, or refused, is struck out."""
-        watch = self._term.watch("reassignments", self.asked)
+        watch = self._term.watch("reassignments", self.process_admin_znode)
         if await self._term.zookeeper.exists(znodes.REASSIGN_PARTITIONS, watch) is None:
             return
         found = await read_if_any(self._term.zookeeper, znodes.REASSIGN_PARTITIONS)
@@ -86,16 +86,16 @@ class Reassignments:
             await self._strike(None)
             return
         wishes = {(topic, index): nodes for topic, index, nodes in items}
-        fresh = [each for each in wishes if wishes[each] != self._context.target(each)]
+        fresh = [name for name in wishes if wishes[name] != self._context.target(name)]
         later = set(fresh[AT_ONCE:])
         if later:
-            self._term.later("reassignments", self.asked)
-        outcomes = await self.alter({each: wishes[each] for each in fresh[:AT_ONCE]})
+            self._term.later("reassignments", self.process_admin_znode)
+        outcomes = await self.alter({name: wishes[name] for name in fresh[:AT_ONCE]})
         for partition, refusal in outcomes.items():
             if refusal is not None:
                 log.warning("refused to move partition=%s-%d: %s", *partition, refusal)
-        self._by_znode |= (wishes.keys() & self._context.moves.keys()) - later
-        done = wishes.keys() - self._context.moves.keys() - later
+        self._by_znode |= (wishes.keys() & self._context.reassignments.keys()) - later
+        done = wishes.keys() - self._context.reassignments.keys() - later
         if done or not wishes:
             await self._strike(done)
 
@@ -104,7 +104,7 @@ class Reassignments:
         if topic in self._context.deleting or not self._context.assigned(partition):
             raise Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "there is no such partition")
         if wish is None:
-            if partition not in self._context.moves:
+            if partition not in self._context.reassignments:
                 raise Refused(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, "it is not being moved")
             return self._context.origin(partition)
         if not wish or len(set(wish)) != len(wish):
@@ -129,13 +129,13 @@ class Reassignments:
             await self.resume([partition])
             return
         both = tuple(dict.fromkeys((*target, *origin)))
-        move = OngoingReassignment(
+        reassignment = OngoingReassignment(
             adding=tuple(node for node in both if node not in origin),
             removing=tuple(node for node in both if node not in target),
         )
-        await self._write(partition, both, move)
+        await self._write(partition, both, reassignment)
         self._context.assignments[partition[0]][partition[1]] = both
-        self._context.moves[partition] = move
+        self._context.reassignments[partition] = reassignment
         log.info("began to move partition=%s-%d from=%s to=%s", *partition, origin, target)
         dropped = [node for node in former if node not in both]
         if await self._announce(partition):
@@ -148,7 +148,7 @@ class Reassignments:
         batch = self._term.batch()
         self._add_replicas(partition)
         if partition not in self._context.leaders:
-            await machine.elect_wherever_missing(batch)
+            await machine.elect_missing_leaders(batch)
         state = self._context.leaders.get(partition)
         if state is not None:
             may_stay = state.leader in self._context.assigned(partition)
@@ -170,7 +170,7 @@ class Reassignments:
             for replica in self._context.replicas_of([partition])
             if replica not in self._context.replicas
         ]
-        self._context.leftovers -= set(new)
+        self._context.undeleted_replicas -= set(new)
         self._term.replicas.become(new, ReplicaStatus.NEW, self._term.batch())
 
     async def _advance(self, partition: Partition) -> None:
@@ -179,21 +179,24 @@ class Reassignments:
         state = await self._watched_state(partition)
         if state is None:
             return
-        move, target = self._context.moves[partition], self._context.target(partition)
-        if (move.adding or move.removing) and not set(target) <= set(state.isr):
+        reassignment, target = (
+            self._context.reassignments[partition],
+            self._context.target(partition),
+        )
+        if (reassignment.adding or reassignment.removing) and not set(target) <= set(state.isr):
             if known is None or known.zk_version != state.zk_version:
                 self._publish(partition)
             return
         replicas = self._context.assignments[partition[0]]
         former, replicas[partition[1]] = replicas[partition[1]], target
-        del self._context.moves[partition]
+        del self._context.reassignments[partition]
         if not await self._lead_from(target, partition):
             log.warning(
                 "put off the end of a move: no replica that stays can lead %s-%d", *partition
             )
-            replicas[partition[1]], self._context.moves[partition] = former, move
+            replicas[partition[1]], self._context.reassignments[partition] = former, reassignment
             return
-        await self._remove(partition, move.removing)
+        await self._remove(partition, reassignment.removing)
         await self._write(partition, target, None)
         self._publish(partition)
         log.info("moved partition=%s-%d replicas=%s", *partition, target)
@@ -233,9 +236,9 @@ class Reassignments:
         if not replicas:
             return
         machine, batch = self._term.replicas, self._term.batch()
-        present = [each for each in replicas if each in self._context.replicas]
+        present = [replica for replica in replicas if replica in self._context.replicas]
         await machine.go_offline(present, batch)
-        self._context.leftovers |= set(replicas)
+        self._context.undeleted_replicas |= set(replicas)
         for status in (
             ReplicaStatus.DELETION_STARTED,
             ReplicaStatus.DELETION_SUCCESSFUL,
@@ -250,7 +253,10 @@ class Reassignments:
         batch.send()
 
     async def _write(
-        self, partition: Partition, replicas: tuple[int, ...], move: OngoingReassignment | None
+        self,
+        partition: Partition,
+        replicas: tuple[int, ...],
+        reassignment: OngoingReassignment | None,
     ) -> None:
         """Change one partition in the topic's znode; others may add partitions meanwhile."""
         topic, index = partition
@@ -265,8 +271,10 @@ class Reassignments:
             changed = dataclasses.replace(
                 record,
                 partitions={**record.partitions, index: replicas},
-                adding=_with(record.adding, index, move.adding if move else ()),
-                removing=_with(record.removing, index, move.removing if move else ()),
+                adding=_with(record.adding, index, reassignment.adding if reassignment else ()),
+                removing=_with(
+                    record.removing, index, reassignment.removing if reassignment else ()
+                ),
             )
             operation = Set(znodes.topic_path(topic), changed.to_json(), stat.version)
             try:
@@ -283,7 +291,7 @@ class Reassignments:
             data, stat = found
             left: list[znodes.Reassignment] = []
             if partitions is not None:
-                left = [each for each in _wishes(data) if each[:2] not in partitions]
+                left = [wish for wish in _wishes(data) if wish[:2] not in partitions]
             rest = znodes.ReassignPartitions(partitions=tuple(left)).to_json()
             try:
                 await self._term.election.fenced(
@@ -292,7 +300,7 @@ class Reassignments:
             except (BadVersion, NoNode):
                 continue
             if not left:
-                await self.asked()
+                await self.process_admin_znode()
             return
 
 
@@ -304,7 +312,7 @@ def _wishes(data: bytes) -> Sequence[znodes.Reassignment]:
         return ()
 
 
-def moves_in(record: znodes.TopicAssignment) -> dict[int, OngoingReassignment]:
+def reassignments_in(record: znodes.TopicAssignment) -> dict[int, OngoingReassignment]:
     """The reassignments that a topic's znode says are under way, by partition."""
     return {
         index: OngoingReassignment(

@@ -1,4 +1,12 @@
-"""What the controller believes, compared with ZooKeeper a bit at a time: nothing stays lost.
+"""Reconciliation: what the controller believes is compared with ZooKeeper, a part at a time.
+
+Everything else is driven by watches, notifications and answers, and each of them can be lost: a
+watch with a connection that was suspended (kazoo's issues 29 and 151), a notification that a leader
+did not manage to write, a LeaderAndIsr that a node refused for a reason that passed. In Kafka such
+a loss lasts until the next controller; here it lasts until this comes by.
+
+Only what differs is acted on, by the same code that a watch would have called, so a step that finds
+nothing writes nothing and sends nothing.
 
 Source: docs/spec/cluster.md §1.9, whose watches this backs up.
 """
@@ -38,14 +46,14 @@ class Reconciliation:
         if await self._components.nodes.are_others_registered():
             await self._components.nodes.changed()
         await self._compare_topics()
-        await self._components.notifications.look_again()
+        await self._components.notifications.recheck()
         if await self._term.zookeeper.exists(znodes.PREFERRED_ELECTION):
             await self._components.preferred_leaders.process_admin_znode()
         if await self._term.zookeeper.exists(znodes.REASSIGN_PARTITIONS):
-            await self._components.moves.asked()
+            await self._components.reassignments.process_admin_znode()
         await self._compare(self._next_partitions())
-        await self._components.moves.resume()
-        await self._components.deletion.look_again()
+        await self._components.reassignments.resume()
+        await self._components.deletion.recheck()
         await self._tell_again()
 
     async def _compare_topics(self) -> None:
@@ -60,7 +68,8 @@ class Reconciliation:
     def _next_partitions(self) -> list[Partition]:
         """The partitions of the topics behind the last ones, whole topics, begun anew at the end.
 
-        Only the names are sorted: a cluster may have more partitions than a turn may look at.
+        Only the names are sorted: a cluster may have more partitions than a turn may look at. By
+        name, not by position: topics come and go between two steps, and none is to be left out.
         """
         names = sorted(self._context.assignments)
         following = [name for name in names if name > self._last_topic] or names
@@ -82,6 +91,7 @@ class Reconciliation:
         changed = []
         for partition, state in (await self._term.states.read(partitions)).items():
             known = self._context.leaders.get(partition)
+            # A leader's own change of its ISR raises the version too; its notification was lost.
             if known is None or known.zk_version != state.zk_version:
                 self._context.leaders[partition] = state
                 changed.append(partition)
@@ -102,11 +112,13 @@ class Reconciliation:
     async def _tell_again(self) -> None:
         """Replicas that did not take their role over, and partitions that still lack a leader."""
         batch = self._term.batch()
-        unheard = self._term.living_replicas(self._context.unheard)
-        self._context.unheard.clear()
-        for topic, index, node in sorted(unheard):
+        unacknowledged_replicas = self._term.without_deleting_topics(
+            self._context.unacknowledged_replicas
+        )
+        self._context.unacknowledged_replicas.clear()
+        for topic, index, node in sorted(unacknowledged_replicas):
             if node in self._context.assigned((topic, index)):
                 log.info("told a replica again partition=%s-%d node=%d", topic, index, node)
                 batch.lead([node], (topic, index))
-        await self._term.partitions.elect_wherever_missing(batch)
+        await self._term.partitions.elect_missing_leaders(batch)
         batch.send()

@@ -108,7 +108,9 @@ class ControlRequestBatch:
         }
         if known:
             request, version = self.orders.leaders_for(node, known)
-            epochs = {each: self.context.leaders[each].leader_epoch for each in known}
+            epochs = {
+                partition: self.context.leaders[partition].leader_epoch for partition in known
+            }
             self.channels.send(
                 node, QueuedRequest(request, version, self._leaders_answered(node, epochs))
             )
@@ -144,12 +146,12 @@ class ControlRequestBatch:
             for topic, error in _errors(answer, names):
                 replica = (topic, error.partition_index, node)
                 if error.error_code in ROLE_KNOWN:
-                    self.context.unheard.discard(replica)
+                    self.context.unacknowledged_replicas.discard(replica)
                     obeyed.append(replica[:2])
                 elif error.error_code == ErrorCode.KAFKA_STORAGE_ERROR:
                     failed.append(replica)
                 else:
-                    self.context.unheard.add(replica)
+                    self.context.unacknowledged_replicas.add(replica)
             self.handovers.obeyed(node, filter(self._is_newest(epochs), obeyed))
             if failed:
                 self.replies.replicas_failed(failed)

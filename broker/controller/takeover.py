@@ -1,6 +1,19 @@
-"""The first hour of a new controller: everything is read, every node told, what is broken mended.
+"""Takeover of a new controller: it reads everything, tells every node, and elects what is missing.
 
-Source: docs/spec/cluster.md §2.3; the order matters. §6 pitfall 26 for restarted leaders.
+Kafka's onControllerFailover. The order matters:
+
+    1  watch, then read: a change after the read fires a watch, a change before it was read
+    2  delete old notifications: what they are about is read anyway
+    3  bind the voters to what is known of the nodes, before any node hears of this controller
+    4  UpdateMetadata to all: a node must know its leaders' addresses before LeaderAndIsr names
+       them, or its followers never start (KAFKA-4443)
+    5  LeaderAndIsr with the states as they are, then replicas of dead nodes leave their ISRs
+    6  elections for partitions that are new, or whose leader is gone or was restarted
+    7  what a predecessor left half done: reassignments, deletions, preferred leaders
+
+Nothing of a predecessor's memory is needed for that, so a controller may die at any point.
+
+Source: docs/spec/cluster.md §2.3; docs/spec/cluster.md §6, pitfall 26, for restarted leaders.
 """
 
 from __future__ import annotations
@@ -51,34 +64,40 @@ class Takeover:
         restarted = self._restarted()
         await self._place_replicas(restarted)
         self._place_partitions(restarted)
-        await self._term.partitions.elect_wherever_missing(batch)
+        await self._term.partitions.elect_missing_leaders(batch)
         self._elect_when_leases_are_over()
         batch.inform()
         batch.send()
-        await self._components.moves.resume()
-        await self._components.moves.asked()
+        await self._components.reassignments.resume()
+        await self._components.reassignments.process_admin_znode()
         await self._components.deletion.changed()
         await self._components.preferred_leaders.process_admin_znode()
 
     def _elect_when_leases_are_over(self) -> None:
-        """A predecessor may have let nodes answer that are not registered any more."""
+        """A predecessor may have let nodes answer that are not registered any more.
+
+        Electing in their place before that is over would have two nodes answer; so the elections
+        of takeover leave them out, and this asks again once the last lease is over.
+        """
         failure_detector = self._term.failure_detector
         leaders = {state.leader for state in self._context.leaders.values()}
         unregistered = leaders - self._context.nodes.keys()
-        gone = [node for node in unregistered if self._term.may_answer(node)]
+        gone = [node for node in unregistered if self._term.may_hold_lease(node)]
         if failure_detector is not None and gone:
-            last = max(map(failure_detector.over_at, gone))
+            last = max(map(failure_detector.lease_over_at, gone))
             self._term.after(
                 last - failure_detector.clock(),
                 "leases are over",
-                self._term.elect_wherever_missing,
+                self._term.elect_missing_leaders,
             )
 
     def _restarted(self) -> set[Partition]:
         """Partitions whose leader registered after their state was written.
 
         It may have lost the end of its log: leading on in the same epoch it could give offsets
-        a second time, so it needs a new one.
+        a second time, so it needs a new one. Followers hold other records under the same (offset,
+        epoch), and no later comparison of epochs finds the difference. Zxids are ordered in the
+        whole ensemble: the czxid of the registration against the mzxid of the state tells.
         """
         return {
             partition
@@ -97,9 +116,10 @@ class Takeover:
             if replica not in dead and settled and replica[0] not in self._context.deleting:
                 batch.lead([replica[2]], replica[:2])
         for replica in dead:
+            # From where it may go offline, and where a deletion of its topic waits for its node.
             self._context.replicas[replica] = ReplicaStatus.DELETION_INELIGIBLE
         batch.send()
-        await self._term.replicas.go_offline(self._term.living_replicas(dead), batch)
+        await self._term.replicas.go_offline(self._term.without_deleting_topics(dead), batch)
         batch.send()
 
     def _place_partitions(self, restarted: set[Partition]) -> None:

@@ -88,7 +88,11 @@ class ControllerTerm:
         session_s = dependencies.zookeeper.session_timeout_ms / 1000
         self.voters = VoterChanges(self.context, election, dependencies.failure_detector, session_s)
         self.partitions = PartitionStateMachine(
-            self.context, self.states, dependencies.may_be_unclean, self.handovers, self.may_answer
+            self.context,
+            self.states,
+            dependencies.may_be_unclean,
+            self.handovers,
+            self.may_hold_lease,
         )
         self.replicas = ReplicaStateMachine(self.context, self.states)
         self.replies: ResponseCallbacks | None = None
@@ -107,9 +111,9 @@ class ControllerTerm:
             self.context, self._orders, self.channels, self.replies, self.handovers
         )
 
-    def may_answer(self, node: int) -> bool:
+    def may_hold_lease(self, node: int) -> bool:
         """Whether a lease of a node that is not registered may still last."""
-        return self.failure_detector is not None and self.failure_detector.may_answer(node)
+        return self.failure_detector is not None and self.failure_detector.may_hold_lease(node)
 
     def informed(self, node: int, broker_epoch: int) -> None:
         """The node knows all that this controller knows, so it may answer for what it leads."""
@@ -172,13 +176,13 @@ class ControllerTerm:
         self.handovers.end()
         self.channels.close_all()
 
-    async def elect_wherever_missing(self) -> None:
+    async def elect_missing_leaders(self) -> None:
         """Elect whatever has no leader and may have one now, and tell the nodes."""
         batch = self.batch()
-        await self.partitions.elect_wherever_missing(batch)
+        await self.partitions.elect_missing_leaders(batch)
         batch.send()
 
-    def living_replicas(self, replicas: Iterable[Replica]) -> list[Replica]:
+    def without_deleting_topics(self, replicas: Iterable[Replica]) -> list[Replica]:
         """Those whose topic is not being deleted."""
         return [replica for replica in replicas if replica[0] not in self.context.deleting]
 

@@ -17,7 +17,7 @@ from barnabas.protocol.zookeeper import znodes
 
 from .context import Partition
 from .partition_state_znodes import chunks
-from .reassignment import moves_in
+from .reassignment import reassignments_in
 from .state_transitions import PartitionStatus, ReplicaStatus
 from .term import ControllerTerm
 from .topic_deletion import TopicDeletion
@@ -46,8 +46,8 @@ class TopicChanges:
             for name, assignment in zip(chunk, assignments, strict=True):
                 if assignment is not None:
                     self._context.assignments[name] = dict(assignment.partitions)
-                    for index, move in moves_in(assignment).items():
-                        self._context.moves[name, index] = move
+                    for index, reassignment in reassignments_in(assignment).items():
+                        self._context.reassignments[name, index] = reassignment
                     if assignment.topic_id is not None:
                         self._context.topic_ids[name] = assignment.topic_id
 

@@ -60,7 +60,7 @@ class TopicDeletion:
                 log.info("put off deleting a topic: a replica is offline topic=%s", topic)
                 self._context.waiting.add(topic)
 
-    async def look_again(self) -> None:
+    async def recheck(self) -> None:
         """Take up what waits: its replicas may be reachable by now."""
         for topic in sorted(self._context.waiting):
             if all(self._is_reachable(replica) for replica in self._replicas(topic)):
@@ -96,7 +96,7 @@ class TopicDeletion:
     async def answered(self, gone: list[Replica], failed: list[Replica]) -> None:
         """A node did, or did not, delete the replicas it was told to."""
         batch = self._term.batch()
-        self._context.leftovers -= set(gone)
+        self._context.undeleted_replicas -= set(gone)
         failed = [replica for replica in failed if replica[0] in self._context.deleting]
         started = ReplicaStatus.DELETION_STARTED
         gone = [replica for replica in gone if self._context.replicas.get(replica) is started]
@@ -118,7 +118,7 @@ class TopicDeletion:
         for partition in partitions:
             # Old and new replicas go alike. Were the move to end first, it might wait for ever:
             # nobody leads the partitions of a topic that is being deleted back into order.
-            self._context.moves.pop(partition, None)
+            self._context.reassignments.pop(partition, None)
         batch = self._term.batch()
         machine = self._term.partitions
         gone = PartitionStatus.NON_EXISTENT

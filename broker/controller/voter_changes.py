@@ -44,7 +44,7 @@ class VoterChanges:
         wanted = self._wanted()
         if self._failure_detector is None or wanted is None:
             return
-        role = self._failure_detector.role
+        role = self._failure_detector.controller_authority
         role.forget_unsent([*self._sent, wanted])
         role.intend(wanted)
 
@@ -54,7 +54,7 @@ class VoterChanges:
         if self._failure_detector is None or wanted is None:
             return
         self.intend()
-        role = self._failure_detector.role
+        role = self._failure_detector.controller_authority
         if role.in_force != (wanted,) and role.may_send(wanted):
             await self._send(wanted, self._failure_detector)
 
@@ -71,7 +71,7 @@ class VoterChanges:
             znode.lost_track()
             return
         znode.changed(results[0])
-        failure_detector.role.confirmed(wanted)
+        failure_detector.controller_authority.confirmed(wanted)
         self._sent.clear()
         log.info(
             "authority comes from %s epoch=%d session_ms=%d",
@@ -93,7 +93,7 @@ class VoterChanges:
         if self._failure_detector is None or node.id not in self._context.live:
             return False
         since = self._failure_detector.clock() - self._failure_detector.times.timeout
-        return self._failure_detector.role.was_acknowledged_by(node.id, since)
+        return self._failure_detector.controller_authority.was_acknowledged_by(node.id, since)
 
 
 def _knows_voters(node: LiveNode) -> bool:

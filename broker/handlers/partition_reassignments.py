@@ -105,11 +105,11 @@ class ReassignmentsHandler:
 async def _alter(
     wishes: Wishes, components: ControllerComponents
 ) -> dict[Partition, ReassignmentOutcome]:
-    return await components.moves.alter(wishes)
+    return await components.reassignments.alter(wishes)
 
 
 def _moves(context: ControllerContext, named: set[Partition] | None) -> Iterable[tuple[str, Row]]:
-    for partition, move in sorted(context.moves.items()):
+    for partition, move in sorted(context.reassignments.items()):
         if named is None or partition in named:
             yield (
                 partition[0],

@@ -1,7 +1,10 @@
-"""The node's side: beacons to all others, and the lease that the controller's echoes extend.
+"""The beacon sender: beacons to all others, and the lease that the controller's echoes extend.
 
-Source: docs/spec/reliability.md §3.1 (a) and (d). Pure: datagrams and times come in, datagrams go
-out.
+Also what a node makes of the controller's own beacons: a coordinator that hears nothing of it for
+T may take the role over.
+
+Source: docs/spec/reliability.md §3.1 (a) and (d); docs/beacons.md points 1, 4 and 16. Pure:
+datagrams and times come in, datagrams go out.
 """
 
 from __future__ import annotations
@@ -52,8 +55,12 @@ class BeaconSender:
     _has_voters: bool = False
     """The controller has its authority from voters, or will have: ZooKeeper's stalls pass by."""
 
-    def begin_life(self, broker_epoch: int) -> None:
-        """The node was registered: no lease of an earlier registration counts any more."""
+    def begin_incarnation(self, broker_epoch: int) -> None:
+        """The node was registered: no lease of an earlier registration counts any more.
+
+        A fresh random number tells echoes to this life from those to the one before, which may
+        still be on their way, and would extend a lease that others wait for the end of.
+        """
         self.lease.drop()
         self.broker_epoch = broker_epoch
         self._life = self.incarnation()
@@ -66,7 +73,7 @@ class BeaconSender:
         """The one that beacons carry now."""
         return self._life
 
-    def beat(self, receivers: Iterable[int], authority: AuthorityClaim) -> float:
+    def send_beacons(self, receivers: Iterable[int], authority: AuthorityClaim) -> float:
         """Say to all others that this node lives; when that was, by ``clock``."""
         return self._send_all(receivers, authority, is_leaving=False)
 
@@ -76,12 +83,13 @@ class BeaconSender:
         self._send_all(receivers, AuthorityClaim(), is_leaving=True)
         self._life = self.incarnation()
 
-    def take_echo(self, echo: Echo) -> None:
+    def receive_echo(self, echo: Echo) -> None:
         """The controller heard a beacon of ours: the lease counts from when that was sent."""
         now = self.clock()
         sent = echo.sent_us / MICROSECONDS
         if echo.node_id != self.node_id or echo.incarnation != self._life:
             return
+        # An echo of a controller that was replaced, or of a beacon that was never sent here.
         if echo.controller_epoch < self._epoch or not self._first_sent <= sent <= now:
             return
         self._epoch = echo.controller_epoch
@@ -91,9 +99,11 @@ class BeaconSender:
         validity = echo.validity_us / MICROSECONDS
         if echo.is_settled:
             self.lease.settle(echo.controller_epoch)
+        # From when the beacon was sent, and no longer than the controller itself is sure of its
+        # role; the margin makes up for clocks that drift (docs/beacons.md points 1 and 3).
         self.lease.extend(sent + min(self.times.timeout, validity) - self.times.margin)
 
-    def take_beacon(self, beacon: Beacon) -> None:
+    def receive_beacon(self, beacon: Beacon) -> None:
         """Another node lives; if it is the controller, that is not silent."""
         if not beacon.controller_epoch or beacon.controller_epoch < self._epoch:
             return

@@ -63,7 +63,7 @@ class BeaconTransport:
         lease: TimedLease,
         votes: bool = True,
     ) -> None:
-        self.is_beating = False
+        self.is_sending = False
         """Whether this node says that it lives; it listens all the time."""
         self.refused = 0
         """Datagrams that were no beacons of this cluster."""
@@ -123,19 +123,21 @@ class BeaconTransport:
 
     async def leave(self) -> None:
         """Give up the lease and tell all others, so that nobody waits for its end."""
-        self.is_beating = False
+        self.is_sending = False
         self.beacon_sender.leave(self._peers())
         await self._flush()
 
     async def _beat_forever(self) -> None:
         while True:
-            if self.is_beating:
+            if self.is_sending:
                 self._beat()
                 await self._flush()
             await asyncio.sleep(self._times.interval)
 
     def _beat(self) -> None:
-        sent = self.beacon_sender.beat(self._peers(), self.failure_detector.authority())
+        sent = self.beacon_sender.send_beacons(
+            self._peers(), self.failure_detector.authority_claim()
+        )
         if self.failure_detector.epoch:  # its own vote is as good as any, once it is listed
             vote = self.voter.acknowledge(self.failure_detector.epoch) if self.votes else None
             self.failure_detector.round_sent(sent, vote)
@@ -160,11 +162,11 @@ class BeaconTransport:
             return
         if isinstance(message, Echo):
             self.echoes.observe(self._clock() - message.sent_us / MICROSECONDS)
-            self.beacon_sender.take_echo(message)
+            self.beacon_sender.receive_echo(message)
         elif isinstance(message, Acknowledgement):
-            self.failure_detector.take_acknowledgement(message)
+            self.failure_detector.receive_acknowledgement(message)
         elif self.failure_detector.take(message):
-            self.beacon_sender.take_beacon(message)
+            self.beacon_sender.receive_beacon(message)
             self._vote(message)
 
     def _vote(self, beacon: Beacon) -> None:

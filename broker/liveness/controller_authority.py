@@ -124,7 +124,7 @@ class ControllerAuthority:
     @property
     def in_force(self) -> tuple[VoterSet, ...]:
         """The set confirmed last, and all that may have taken its place since."""
-        return tuple(each.voters for each in self._in_force)
+        return tuple(entry.voters for entry in self._in_force)
 
     def intend(self, voters: VoterSet) -> None:
         """From now on authority must hold by this set, too: it is to be sent after T."""
@@ -134,7 +134,7 @@ class ControllerAuthority:
     def may_send(self, voters: VoterSet) -> bool:
         """All that was granted without regard to this set is over, and this one is settled."""
         now = self._clock()
-        ages = [now - each.since for each in self._in_force if each.voters == voters]
+        ages = [now - entry.since for entry in self._in_force if entry.voters == voters]
         return self.settle() and bool(ages) and ages[0] > self._times.timeout
 
     def confirmed(self, voters: VoterSet) -> None:
@@ -148,10 +148,10 @@ class ControllerAuthority:
     def forget_unsent(self, sent: Iterable[VoterSet]) -> None:
         """Give up what was intended and never sent; the first set in force stays."""
         kept = [*sent, self.voters]
-        self._in_force = [each for each in self._in_force if each.voters in kept]
+        self._in_force = [entry for entry in self._in_force if entry.voters in kept]
 
-    def _end_by(self, each: _InForce) -> float:
-        return each.voters.authority_end(self._acknowledged, self._checked, self._times)
+    def _end_by(self, entry: _InForce) -> float:
+        return entry.voters.authority_end(self._acknowledged, self._checked, self._times)
 
     def _may_settle(self) -> bool:
         if self.epoch == FIRST_EPOCH:

@@ -1,4 +1,12 @@
-"""The controller's side: whom it echoes, and whose silence it may act on.
+"""The failure detector: whom a controller echoes, and whose silence it may act on.
+
+Two promises that depend on each other. An echo lets a node answer for a while, so it is given only
+to nodes that are up to date; silence lets the controller put another in a node's place, so it acts
+on it only when every lease that this node may hold is over. Both need *authority*: a controller
+that cannot be sure of its role (controller_authority.py) echoes nobody and suspects nobody.
+
+A wrong suspicion costs an election and never an offset: safety is in the leases and epochs, and
+the time-out T decides only how fast a dead node is replaced.
 
 Source: docs/spec/reliability.md §3.1 (b) to (e); docs/beacons.md has the argument. Pure: beacons,
 times and the outcome of checks come in, echoes go out.
@@ -41,7 +49,10 @@ class FailureDetector:
     """What a node does with beacons while it is controller; it listens all the time.
 
     A node is echoed only after :meth:`admit`: it has acknowledged a whole state of this
-    controller, so nothing it may answer with is out of date.
+    controller, so nothing it may answer with is out of date. One that was suspected, or that this
+    controller has just met, may believe that it leads what it lost long ago (docs/beacons.md
+    point 5). It listens also before it is elected, so that a new controller knows at once who
+    lives, and does not take silence for death that is only its own short memory.
     """
 
     cluster_id: str
@@ -50,7 +61,7 @@ class FailureDetector:
     clock: Callable[[], float]
     send: Callable[[int, Echo], None]
     own_lease: TimedLease
-    role: ControllerAuthority
+    controller_authority: ControllerAuthority
     incarnation: Callable[[], int]
     """Of this node's beacons now."""
     _heard: dict[int, LastBeacon] = field(default_factory=dict)
@@ -62,7 +73,7 @@ class FailureDetector:
     @property
     def epoch(self) -> int:
         """Of this controller, 0 while it is none."""
-        return self.role.epoch
+        return self.controller_authority.epoch
 
     def begin(
         self, epoch: int, inherited: VoterSet | None = ZOOKEEPER_ALONE, session: float = UNBOUNDED
@@ -71,37 +82,39 @@ class FailureDetector:
 
         ``inherited`` binds the predecessor; None when nobody could read it.
         """
-        self.role.begin(epoch, inherited, session)
+        self.controller_authority.begin(epoch, inherited, session)
         self._admitted.clear()
         self._granted.clear()
 
     def end(self) -> None:
         """This node is controller no longer."""
-        self.role.end()
+        self.controller_authority.end()
         self._admitted.clear()
 
     def checked(self, sent: float) -> None:
         """ZooKeeper confirmed the role in answer to a check that was sent at ``sent``."""
         if self.epoch:
-            self.role.checked(sent)
+            self.controller_authority.checked(sent)
             self._extend_own_lease()
 
     def round_sent(self, sent: float, vote: bool | None) -> None:
         """A round of beacons leaves; ``vote`` is this node's own acknowledgement of it."""
         if self.epoch:
-            self.role.round_sent(sent, vote)
+            self.controller_authority.round_sent(sent, vote)
             self._extend_own_lease()
 
-    def take_acknowledgement(self, ack: Acknowledgement) -> None:
+    def receive_acknowledgement(self, ack: Acknowledgement) -> None:
         """A voter follows this controller, or did not yet know of a later one."""
         is_ours = ack.controller_id == self.node_id and ack.controller_epoch == self.epoch
         if is_ours and ack.incarnation == self.incarnation():
-            self.role.acknowledged(ack.node_id, ack.sent_us / MICROSECONDS, is_final=ack.is_final)
+            self.controller_authority.acknowledged(
+                ack.node_id, ack.sent_us / MICROSECONDS, is_final=ack.is_final
+            )
             self._extend_own_lease()
 
-    def authority(self) -> AuthorityClaim:
+    def authority_claim(self) -> AuthorityClaim:
         """What this node's own beacons say of its role."""
-        left = self.role.end_at - self.clock()
+        left = self.controller_authority.end_at - self.clock()
         if not self.epoch or left <= 0:
             return AuthorityClaim(epoch=self.epoch)
         return AuthorityClaim(self.epoch, int(left * MICROSECONDS))
@@ -110,7 +123,7 @@ class FailureDetector:
         """The node has acknowledged the whole state; from now on it may answer."""
         self._admitted[node_id] = broker_epoch
 
-    def shut_out(self, node_id: int) -> None:
+    def stop_echoing(self, node_id: int) -> None:
         """Something this node leads is being moved, or it is suspected: echo it no more."""
         self._admitted.pop(node_id, None)
 
@@ -121,18 +134,21 @@ class FailureDetector:
     def take(self, beacon: Beacon) -> bool:
         """Note that a node lives, and let it answer for a while; False for a stale datagram."""
         known = self._heard.get(beacon.node_id)
+        # A datagram that comes late, twice, or from a recording must not prove that a node lives:
+        # within one incarnation the sequence grows, and from one to the next the broker epoch.
         if known is not None and beacon.incarnation == known.incarnation:
             if beacon.sequence <= known.sequence:
                 return False
         elif known is not None and beacon.broker_epoch < known.broker_epoch:
             return False
         now = self.clock()
+        # A node that leaves gave up its lease before it said so: nobody waits T for it.
         at = -math.inf if beacon.is_leaving else now
         self._heard[beacon.node_id] = LastBeacon(
             beacon.broker_epoch, beacon.incarnation, beacon.sequence, at, now
         )
         if beacon.is_leaving:
-            self.shut_out(beacon.node_id)
+            self.stop_echoing(beacon.node_id)
             self._granted[beacon.node_id] = -math.inf
         elif self._admitted.get(beacon.node_id) == beacon.broker_epoch:
             self._echo(beacon)
@@ -141,12 +157,14 @@ class FailureDetector:
     def silent(self, nodes: Mapping[int, int]) -> list[int]:
         """Of these nodes, by broker epoch, those that fell silent T ago: their leases are over.
 
-        None without authority: who cannot be sure of being controller judges nobody. A node of
-        which no beacon was heard since it was registered is judged by its session alone. Ask
-        after all datagrams that have come were taken.
+        None without authority: who cannot be sure of being controller judges nobody. None before
+        this controller is settled either: a predecessor may have extended leases that it knows
+        nothing of. A node of which no beacon was heard since it was registered is judged by its
+        session alone: a packet filter between two nodes is not a dead node. Ask after all datagrams
+        that have come were taken: after a pause of this process they wait in the socket.
         """
         now = self.clock()
-        if self.role.end_at <= now or not self.role.settle():
+        if self.controller_authority.end_at <= now or not self.controller_authority.settle():
             return []
         return [node for node, epoch in nodes.items() if self._fell_silent(node, epoch, now)]
 
@@ -156,19 +174,23 @@ class FailureDetector:
             return False
         return now - heard.at >= self.times.timeout
 
-    def may_answer(self, node_id: int) -> bool:
+    def may_hold_lease(self, node_id: int) -> bool:
         """Whether a lease of this node may still last, whoever granted it."""
-        return self.clock() < self.over_at(node_id)
+        return self.clock() < self.lease_over_at(node_id)
 
-    def over_at(self, node_id: int) -> float:
+    def lease_over_at(self, node_id: int) -> float:
         """When a lease of this node is surely over if it is not echoed again."""
         if node_id == self.node_id:
             return self.own_lease.end
         granted = self._granted.get(node_id)
-        if granted == -math.inf:
+        if granted == -math.inf:  # it said that it leaves: its lease is over, whoever granted it
             return granted
         by_ours = -math.inf if granted is None else granted + self.times.timeout
-        return by_ours if self.role.settle() else max(by_ours, self.role.settled_by)
+        return (
+            by_ours
+            if self.controller_authority.settle()
+            else max(by_ours, self.controller_authority.settled_by)
+        )
 
     def is_heard(self, node_id: int, broker_epoch: int) -> bool:
         """A beacon of this registration came within T."""
@@ -183,14 +205,16 @@ class FailureDetector:
         return heard is not None and heard.received >= since
 
     def _extend_own_lease(self) -> None:
+        # The controller leads offsets partitions, too, and its lease ends with its authority: it
+        # gets no echo, so it must not answer longer than it lets others.
         if self._admitted.get(self.node_id) is None:
             return
-        self.own_lease.extend(self.role.end_at - self.times.margin)
-        if self.role.settle():
+        self.own_lease.extend(self.controller_authority.end_at - self.times.margin)
+        if self.controller_authority.settle():
             self.own_lease.settle(self.epoch)
 
     def _echo(self, beacon: Beacon) -> None:
-        validity = self.role.end_at - self.clock()
+        validity = self.controller_authority.end_at - self.clock()
         if not self.epoch or validity <= 0:
             return
         echo = Echo(
@@ -201,7 +225,8 @@ class FailureDetector:
             incarnation=beacon.incarnation,
             sent_us=beacon.sent_us,
             validity_us=int(validity * MICROSECONDS),
-            is_settled=self.role.settle(),
+            is_settled=self.controller_authority.settle(),
         )
+        # Noted before it is sent: an echo that is lost was granted all the same.
         self._granted[beacon.node_id] = self.clock()
         self.send(beacon.node_id, echo)

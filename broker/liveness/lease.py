@@ -1,7 +1,18 @@
-"""Until when this node may answer for what it leads, by its own clock.
+"""The lease of a node: until when it may answer for what it leads, by its own clock.
 
-Source: docs/spec/reliability.md §3.1 (a) and (f). Everything that must not be answered by a node
-which others have given up asks :meth:`Lease.holds` at the moment it answers.
+In Kafka a coordinator that was deposed and does not know it goes on answering OffsetFetch, with
+offsets that its successor has moved on from. With a lease it stops by itself before anybody takes
+over: the lease counts from when the node *sent* what extends it, and the controller waits from when
+it *received* that, which is later. No clock is compared with another one, only durations are, so
+clocks may differ by any offset and drift by less than 10 %.
+
+    node         sends beacon at t ─────────── lease ends: t + T - margin
+    controller        receives it at t' ≥ t ──────────────── acts on silence: t' + T
+
+Everything that must not be answered by a node which others have given up asks :meth:`Lease.holds`
+at the moment it answers; asked any earlier, a pause of the process could lie in between.
+
+Source: docs/spec/reliability.md §3.1 (a) and (f); docs/beacons.md points 1, 2 and 7.
 """
 
 from __future__ import annotations
@@ -24,7 +35,8 @@ class Lease(Protocol):
         """Whether what a controller of this epoch let this node lead is surely led by no other.
 
         A new controller may hand out what its predecessor had just taken from a node that has not
-        heard of it; so whoever begins to lead waits until all older leases are over.
+        heard of it; so whoever begins to lead waits until all older leases are over (found by the
+        simulation of tests/liveness; docs/beacons.md point 7).
         """
 
 
@@ -44,7 +56,8 @@ class UnlimitedLease:
 class TimedLease:
     """Implements Lease; ends by itself unless extended.
 
-    ``clock`` gives seconds and goes on while the machine sleeps (CLOCK_BOOTTIME).
+    ``clock`` gives seconds and goes on while the machine sleeps (CLOCK_BOOTTIME): by a clock that
+    stands still a laptop's lease would hold when it wakes, hours after another node took over.
     """
 
     __slots__ = ("_clock", "_end", "_settled_epoch", "on_begun", "waiting", "was_held")
@@ -54,7 +67,10 @@ class TimedLease:
         self._end = -math.inf
         self._settled_epoch = FIRST_EPOCH
         self.was_held = False
-        """It was extended once: not holding now means lost, not never had."""
+        """It was extended once: not holding now means lost, not never had.
+
+        The two are answered differently (16 and 14): a client looks for another coordinator after
+        the one, and comes back after the other."""
         self.waiting: list[tuple[int, Callable[[], None]]] = []
         """What to do once a controller epoch is settled."""
         self.on_begun: list[Callable[[], None]] = []
@@ -82,6 +98,7 @@ class TimedLease:
         if controller_epoch <= self._settled_epoch:
             return
         self._settled_epoch = controller_epoch
+        # Taken first: what is done here may wait again, or settle.
         waiting, self.waiting = self.waiting, []
         for epoch, act in waiting:
             if epoch <= controller_epoch:
@@ -90,19 +107,25 @@ class TimedLease:
                 self.waiting.append((epoch, act))
 
     def unsettle(self) -> None:
-        """Forget what settled: another way of judging begins, and with it other older leases."""
+        """Forget what settled: another way of judging begins, and with it other older leases.
+
+        Leases that come with the session last much longer than those that come with beacons.
+        """
         self._settled_epoch = FIRST_EPOCH
 
     def extend(self, end: float) -> None:
-        """Let it last until ``end`` at least."""
+        """Let it last until ``end`` at least.
+
+        An echo that comes late, or twice, was granted for an earlier beacon: it shortens nothing.
+        """
         if end <= self._end:
             return
         did_hold = self.holds()
         self._end = end
         self.was_held = True
         if not did_hold and self.holds():
-            for told in self.on_begun:
-                told()
+            for begun in self.on_begun:
+                begun()
 
     def drop(self) -> None:
         """End it now: the session is lost, or the node stops."""

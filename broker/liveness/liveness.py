@@ -123,7 +123,7 @@ class Liveness:
         self._broker_epoch = broker_epoch
         self._timed.drop()
         if self.beacons is not None:
-            self.beacons.beacon_sender.begin_life(broker_epoch)
+            self.beacons.beacon_sender.begin_incarnation(broker_epoch)
         if self._entitlement is not None:
             self._entitlement.registered(broker_epoch)
         self._controller_seen.set()
@@ -167,7 +167,7 @@ class Liveness:
         the others (another secret, a packet filter) would depose one controller after the other.
         """
         beacons = self.beacons
-        if beacons is None or not beacons.is_beating or self._controller_id is None:
+        if beacons is None or not beacons.is_sending or self._controller_id is None:
             return False
         since = self._controller_since - self._settings.times.timeout
         if not beacons.failure_detector.was_heard_since(self._controller_id, since):
@@ -190,7 +190,7 @@ class Liveness:
         self._timed.drop()
         if self._entitlement is not None:  # another process may have this id before this one ends
             self._entitlement.lost()
-        if self.beacons is not None and self.beacons.is_beating:
+        if self.beacons is not None and self.beacons.is_sending:
             await self.beacons.leave()
 
     def _session_changed(self, state: SessionState) -> None:
@@ -201,7 +201,7 @@ class Liveness:
             if self._entitlement is not None:
                 self._entitlement.lost()
             if self.beacons is not None:
-                self.beacons.is_beating = False
+                self.beacons.is_sending = False
 
     async def _follow_controller(self) -> None:
         while True:
@@ -225,21 +225,21 @@ class Liveness:
             return True
         found = await read_if_any(self._zookeeper, znodes.broker_path(controller_id))
         if found is None:  # it died meanwhile: as before, until the next is seen
-            return self.beacons.is_beating
+            return self.beacons.is_sending
         try:
             return znodes.BrokerRegistration.from_json(found[0]).sends_beacons
         except ValueError:  # others ignore it, too
-            return self.beacons.is_beating
+            return self.beacons.is_sending
 
     def _be_judged_by(self, is_beaconing: bool) -> None:
-        if self.beacons is not None and is_beaconing and not self.beacons.is_beating:
+        if self.beacons is not None and is_beaconing and not self.beacons.is_sending:
             if self._is_by_session:
                 self._timed.drop()
                 self._timed.unsettle()
             self.beacons.beacon_sender.expect_controller()
-            self.beacons.is_beating = True
+            self.beacons.is_sending = True
         elif self.beacons is not None and not is_beaconing:
-            self.beacons.is_beating = False
+            self.beacons.is_sending = False
         if self._is_by_session == is_beaconing:
             log.info("leases come with %s", "beacons" if is_beaconing else "the session")
         self._is_by_session = not is_beaconing

@@ -36,7 +36,7 @@ def liveness_families(liveness: Liveness, controller: Controller) -> Iterator[st
         "Writes by which this node did not succeed to prove its session.",
         liveness.failed_proofs,
     )
-    role = liveness.beacons.failure_detector.role
+    role = liveness.beacons.failure_detector.controller_authority
     if role.epoch:
         yield from _authority(role, liveness.beacons.failure_detector.clock(), controller)
 

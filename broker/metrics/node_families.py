@@ -152,7 +152,7 @@ def controller_families(context: ControllerContext | None, epoch: int) -> Iterat
         ("topics", "gauge", "Topics of the cluster.", len(context.assignments)),
         ("partitions", "gauge", "Partitions of the cluster.", partitions),
         ("offline_partitions", "gauge", "Partitions without a leader.", leaderless),
-        ("reassignments", "gauge", "Partitions on the move.", len(context.moves)),
+        ("reassignments", "gauge", "Partitions on the move.", len(context.reassignments)),
     )
 
 

@@ -1,4 +1,8 @@
-"""What a leader knows about the other replicas of a partition: how far each is, and since when.
+"""What a leader knows about its followers: how far each is, and when it was last caught up.
+
+A fetch of a follower says "I have everything below this offset"; nothing else counts. Being caught
+up is a matter of time, not of records (KIP-16): a follower that is always a little behind a busy
+leader, but has by now what the leader had at its last fetch, is in sync.
 
 Source: docs/spec/cluster.md §3.1, §3.6 and §3.7. Pure: whoever asks says what time it is.
 """

@@ -1,4 +1,9 @@
-"""Every partition this node hosts, and what the controller tells it to do with them.
+"""The replica manager: every partition this node hosts, and what the controller does with them.
+
+LeaderAndIsr gives roles and StopReplica takes replicas away. Both are fenced three times: by the
+controller epoch and the broker epoch of the request (handlers/control_plane.py), and by the leader
+epoch of each partition here. So a request that was on its way for long, or is sent a second time,
+changes nothing.
 
 Source: docs/spec/cluster.md §2.14 (control requests), §3.2 and §3.3 (roles), §3.10 (codes).
 """
@@ -339,8 +344,8 @@ class ReplicaManager:
             await self._logs.sync_deletions()
         except StorageError as error:
             log.error("could not delete replicas for good: %s", error)
-            for each in answer.partition_errors:
-                each.error_code = each.error_code or ErrorCode.KAFKA_STORAGE_ERROR
+            for outcome in answer.partition_errors:
+                outcome.error_code = outcome.error_code or ErrorCode.KAFKA_STORAGE_ERROR
 
     def _stop(self, stop: ReplicaStop) -> ErrorCode:
         partition = self._hosted.get((stop.topic, stop.index))
@@ -382,8 +387,8 @@ class ReplicaManager:
         if key in self._leaving:
             self._leaving.discard(key)
             if not is_deleted:
-                for told in self.on_left:
-                    told()
+                for left in self.on_left:
+                    left()
 
 
 def _few(partitions: list[Partition]) -> str:

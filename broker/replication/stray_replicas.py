@@ -96,12 +96,12 @@ class StrayReplicas:
         key = (found.topic, found.partition)
         if self._logs.get(*key) is not found or found.is_offline:
             return False
-        told = self._metadata.snapshot.partition(*key)
-        if told is not None and self._node_id in told.replicas:
+        known = self._metadata.snapshot.partition(*key)
+        if known is not None and self._node_id in known.replicas:
             return False
         hosted = self._replicas.get(*key)
         # A replica in use is judged by its epoch alone: its order may be newer than the news.
-        return hosted is None or (told is not None and told.leader_epoch > hosted.leader_epoch)
+        return hosted is None or (known is not None and known.leader_epoch > hosted.leader_epoch)
 
     def _judge(self, found: Log, data: bytes | None) -> None:
         verdict = self._verdict(found, data)

@@ -106,7 +106,7 @@ async def test_leadership_is_given_back_once_too_much_of_it_went_astray(two: Sma
 
 async def test_a_partition_that_is_being_moved_is_not_balanced(two: SmallCluster) -> None:
     async def move_and_balance(components: ControllerComponents) -> None:
-        await components.moves.alter({("t", 0): (3, 2)})
+        await components.reassignments.alter({("t", 0): (3, 2)})
         await components.preferred_leaders.balance()
 
     await two.start(3, ("broker",))

@@ -30,7 +30,7 @@ async def alter(cluster: SmallCluster, wishes: Wishes) -> dict[tuple[str, int], 
     controller = (await cluster.elected()).controller
 
     async def work(components: ControllerComponents) -> Any:
-        return await components.moves.alter(wishes)
+        return await components.reassignments.alter(wishes)
 
     outcomes: dict[tuple[str, int], Refused | None] = await controller.ask("reassign", work)
     return outcomes

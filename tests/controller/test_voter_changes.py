@@ -51,7 +51,7 @@ class Term:
             ControllerAuthority(1, TIMES, lambda: self.now),
             lambda: 1,
         )
-        self.role = self.failure_detector.role
+        self.controller_authority = self.failure_detector.controller_authority
         self.changes = VoterChanges(self.context, self.election, self.failure_detector, SESSION_S)
 
     async def begin(self) -> Term:
@@ -67,10 +67,10 @@ class Term:
     async def play(self, seconds: float, *acknowledging: int) -> None:
         for _ in range(round(seconds / TIMES.interval)):
             self.now += TIMES.interval
-            self.role.checked(self.now)
-            self.role.round_sent(self.now, vote=True)
+            self.controller_authority.checked(self.now)
+            self.controller_authority.round_sent(self.now, vote=True)
             for node in acknowledging:
-                self.role.acknowledged(node, self.now, is_final=True)
+                self.controller_authority.acknowledged(node, self.now, is_final=True)
             await self.changes.keep()
 
     async def written(self) -> tuple[int, ...]:
@@ -84,14 +84,14 @@ async def term() -> Term:
 
 async def test_the_second_form_begins_t_after_all_were_heard(term: Term) -> None:
     await term.play(0.9 * T, 2, 3)
-    assert term.role.in_force[0] == ZOOKEEPER_ALONE
-    assert voters(1, 2, 3) in term.role.in_force
+    assert term.controller_authority.in_force[0] == ZOOKEEPER_ALONE
+    assert voters(1, 2, 3) in term.controller_authority.in_force
     assert await term.written() == ()
     await term.play(0.9 * T, 2, 3)
-    assert term.role.in_force == (voters(1, 2, 3),)
+    assert term.controller_authority.in_force == (voters(1, 2, 3),)
     assert await term.written() == (1, 2, 3)
-    term.role.round_sent(term.now, vote=True)
-    assert term.role.end_at >= term.now + 0.8 * T
+    term.controller_authority.round_sent(term.now, vote=True)
+    assert term.controller_authority.end_at >= term.now + 0.8 * T
 
 
 async def test_a_voter_that_fell_silent_is_removed_and_added_when_it_is_heard_again(
@@ -118,13 +118,13 @@ async def test_a_coordinator_that_knows_no_voters_brings_the_first_form_back_at_
 ) -> None:
     """Before it hears of this controller, whose role it may take over by the first form's rules."""
     await term.play(2 * T, 2, 3)
-    term.role.checked(term.now - 0.7 * T)
+    term.controller_authority.checked(term.now - 0.7 * T)
     checked = term.now
     term.now += 0.5 * T
     term.add(4, other)
     term.changes.intend()
-    term.role.round_sent(term.now, vote=True)
-    assert term.role.end_at == pytest.approx(checked + T)
+    term.controller_authority.round_sent(term.now, vote=True)
+    assert term.controller_authority.end_at == pytest.approx(checked + T)
     await term.play(2 * T, 2, 3)
     assert await term.written() == ()
     del term.context.nodes[4]
@@ -143,18 +143,18 @@ async def test_a_change_of_unknown_outcome_binds_until_another_is_confirmed(term
     term.session.lose_next_answer()
     await term.play(2.3 * T, 2)
     assert await term.written() == (1, 2)
-    assert set(term.role.in_force) == {voters(1, 2, 3), voters(1, 2)}
+    assert set(term.controller_authority.in_force) == {voters(1, 2, 3), voters(1, 2)}
     await term.play(3 * T, 2, 3)
-    assert term.role.in_force == (voters(1, 2, 3),)
+    assert term.controller_authority.in_force == (voters(1, 2, 3),)
     assert await term.written() == (1, 2, 3)
 
 
 async def test_a_whim_that_was_never_sent_is_forgotten(term: Term) -> None:
     await term.play(2 * T, 2, 3)
     await term.play(1.2 * T, 2)
-    assert voters(1, 2) in term.role.in_force
+    assert voters(1, 2) in term.controller_authority.in_force
     await term.play(0.2 * T, 2, 3)
-    assert term.role.in_force == (voters(1, 2, 3),)
+    assert term.controller_authority.in_force == (voters(1, 2, 3),)
 
 
 async def test_an_unsettled_controller_changes_nothing(term: Term) -> None:
@@ -162,8 +162,8 @@ async def test_an_unsettled_controller_changes_nothing(term: Term) -> None:
     term.failure_detector.begin(2, voters(1, 2, 3), SESSION_S)
     for _ in range(40):
         term.now += TIMES.interval
-        term.role.checked(term.now)
-        term.role.round_sent(term.now, vote=True)
+        term.controller_authority.checked(term.now)
+        term.controller_authority.round_sent(term.now, vote=True)
         await term.changes.keep()
-    assert not term.role.is_settled
+    assert not term.controller_authority.is_settled
     assert await term.written() == (1, 2, 3)

@@ -177,16 +177,16 @@ class LivenessSimulation:
 
     def _received(self, node: SimulatedNode, message: Message) -> None:
         if isinstance(message, Echo):
-            node.beacon_sender.take_echo(message)
+            node.beacon_sender.receive_echo(message)
         elif isinstance(message, Acknowledgement):
-            node.failure_detector.take_acknowledgement(message)
+            node.failure_detector.receive_acknowledgement(message)
         elif node.failure_detector.take(message):
-            node.beacon_sender.take_beacon(message)
+            node.beacon_sender.receive_beacon(message)
 
     # -- ZooKeeper ----------------------------------------------------------------------------
 
     def _ask(
-        self, node: SimulatedNode, change: Callable[[], bool], told: Callable[[bool], None]
+        self, node: SimulatedNode, change: Callable[[], bool], on_answer: Callable[[bool], None]
     ) -> None:
         """One atomic operation; the answer may be lost, the operation may not arrive."""
         session, sent = node.registered, node.failure_detector.clock()
@@ -207,7 +207,7 @@ class LivenessSimulation:
         def answered(is_alive: bool, done: bool) -> None:
             if is_alive:
                 node.voter.proved(sent, node.session, session)
-            told(done)
+            on_answer(done)
 
         self._at(self._zookeeper_delay(), arrive)
 
@@ -223,7 +223,7 @@ class LivenessSimulation:
         node.failure_detector.end()
         node.registered = next(self.zxid)
         node.heard_by_zookeeper = self.now
-        node.beacon_sender.begin_life(node.registered)
+        node.beacon_sender.begin_incarnation(node.registered)
         node.voter.registered(node.registered)
 
     def _sessions(self) -> None:
@@ -247,7 +247,7 @@ class LivenessSimulation:
 
     def _beat(self, node: SimulatedNode) -> None:
         others = [number for number in self.nodes if number != node.id]
-        node.beacon_sender.beat(others, node.failure_detector.authority())
+        node.beacon_sender.send_beacons(others, node.failure_detector.authority_claim())
 
     def _answer(self, node: SimulatedNode) -> None:
         if node.belief.leader != node.id or not node.lease.holds():
@@ -275,12 +275,12 @@ class LivenessSimulation:
             found.append(self.state)
             return self.controller == (node.id, epoch)
 
-        def told(done: bool) -> None:
+        def on_answer(done: bool) -> None:
             if done and node.failure_detector.epoch == epoch:
                 node.known = max(node.known, *found)
             self._checked(node, epoch, sent, done)
 
-        self._ask(node, change, told)
+        self._ask(node, change, on_answer)
 
     def _campaign(self, node: SimulatedNode) -> None:
         seen = self.controller
@@ -294,13 +294,13 @@ class LivenessSimulation:
             node.known = self.state
             return True
 
-        def told(done: bool) -> None:
+        def on_answer(done: bool) -> None:
             node.beacon_sender.expect_controller()
             if done and self.controller == elected:
                 node.failure_detector.begin(elected[1])
                 self._take_over(node)
 
-        self._ask(node, change, told)
+        self._ask(node, change, on_answer)
 
     def _take_over(self, node: SimulatedNode) -> None:
         node.suspected.clear()
@@ -320,7 +320,7 @@ class LivenessSimulation:
         live.pop(node.id, None)
         for number in failure_detector.silent(live):
             node.suspected.add(number)
-            failure_detector.shut_out(number)
+            failure_detector.stop_echoing(number)
         for number in list(node.suspected):
             if live.get(number) and failure_detector.is_heard(number, live[number]):
                 node.suspected.discard(number)
@@ -340,13 +340,13 @@ class LivenessSimulation:
         for number, other in self.nodes.items():
             known = node.seen.get(number, other.registered)
             if known and known != other.registered:
-                node.failure_detector.shut_out(number)
-            if known and known != other.registered and node.failure_detector.may_answer(number):
+                node.failure_detector.stop_echoing(number)
+            if known and known != other.registered and node.failure_detector.may_hold_lease(number):
                 view[number] = 0
             else:
                 view[number] = node.seen[number] = other.registered
                 if not other.registered:
-                    node.failure_detector.shut_out(number)
+                    node.failure_detector.stop_echoing(number)
         return view
 
     def _judge_leader(self, node: SimulatedNode, live: dict[int, int]) -> None:
@@ -354,7 +354,7 @@ class LivenessSimulation:
         if node.moving is not None or leader == node.id:
             return
         is_gone = leader not in live
-        if is_gone and node.failure_detector.may_answer(leader):
+        if is_gone and node.failure_detector.may_hold_lease(leader):
             return
         if not is_gone and leader not in node.suspected:
             return
@@ -372,12 +372,12 @@ class LivenessSimulation:
             self.moves += 1
             return True
 
-        def told(done: bool) -> None:
+        def on_answer(done: bool) -> None:
             if done and node.failure_detector.epoch == epoch:
                 node.known = after
                 self._tell_everybody(node, after)
 
-        self._ask(node, change, told)
+        self._ask(node, change, on_answer)
 
     # -- controller to nodes ------------------------------------------------------------------
 
@@ -447,7 +447,7 @@ class LivenessSimulation:
         epoch, before = node.failure_detector.epoch, node.known
         after = Leadership(before.leader_epoch + 1, self.random.choice(choices))
         node.moving = (old, after)
-        node.failure_detector.shut_out(old)
+        node.failure_detector.stop_echoing(old)
 
         def change() -> bool:
             if self.controller != (node.id, epoch) or self.state != before:
@@ -456,7 +456,7 @@ class LivenessSimulation:
             self.moves += 1
             return True
 
-        def told(done: bool) -> None:
+        def on_answer(done: bool) -> None:
             if not done or node.failure_detector.epoch != epoch:
                 node.moving = None
                 return
@@ -465,13 +465,13 @@ class LivenessSimulation:
             self._tell(node, old, after)
             self._wait_for(node, old, after)
 
-        self._ask(node, change, told)
+        self._ask(node, change, on_answer)
 
     def _wait_for(self, node: SimulatedNode, old: int, after: Leadership) -> None:
         """Without an answer the new leader is told once the old one's lease is surely over."""
         if node.moving != (old, after):
             return
-        if node.failure_detector.epoch and node.failure_detector.may_answer(old):
+        if node.failure_detector.epoch and node.failure_detector.may_hold_lease(old):
             self._on(node, 0.05, lambda: self._wait_for(node, old, after))
             return
         node.moving = None

@@ -50,8 +50,8 @@ class Nodes:
         """All of them beat and listen."""
         for number, beacons in enumerate(self.beacons):
             await beacons.open(*self.addresses[number])
-            beacons.beacon_sender.begin_life(10 + number)
-            beacons.is_beating = True
+            beacons.beacon_sender.begin_incarnation(10 + number)
+            beacons.is_sending = True
         tasks = [asyncio.create_task(beacons.run()) for beacons in self.beacons]
         try:
             yield
@@ -95,7 +95,7 @@ async def test_a_node_that_leaves_says_so(nodes: Nodes) -> None:
     await until(lambda: controller.is_heard(1, 11))
     await nodes.beacons[1].leave()
     await until(lambda: not controller.is_heard(1, 11))
-    assert not controller.may_answer(1)
+    assert not controller.may_hold_lease(1)
 
 
 async def test_garbage_is_counted_told_once_a_minute_and_changes_nothing(

@@ -119,12 +119,12 @@ async def test_a_controller_that_was_never_heard_is_judged_by_its_session_alone(
     async with living(liveness):
         liveness.registered(epoch)
         liveness.controller_seen(OURS)
-        while not beacons.is_beating:  # noqa: ASYNC110 - no event
+        while not beacons.is_sending:  # noqa: ASYNC110 - no event
             await asyncio.sleep(0)
         now += silent_s
         assert not liveness.is_controller_silent()
         assert beacons.failure_detector.take(heard)
-        beacons.beacon_sender.take_beacon(heard)
+        beacons.beacon_sender.receive_beacon(heard)
         assert not liveness.is_controller_silent()
         now += silent_s
         assert liveness.is_controller_silent()

@@ -14,10 +14,10 @@ SECONDS = 30.0
 
 @pytest.mark.parametrize("seed", seeds(range(40)))
 def test_no_node_answers_once_another_leads(seed: int) -> None:
-    world = LivenessSimulation(seed, Faults())
-    world.run(SECONDS)
-    assert world.answers
-    assert world.moves
+    simulation = LivenessSimulation(seed, Faults())
+    simulation.run(SECONDS)
+    assert simulation.answers
+    assert simulation.moves
 
 
 def test_without_leases_the_same_schedules_show_stale_answers() -> None:

@@ -23,12 +23,12 @@ SKEWED = Faults(drift=0.04, stalls=True, restarts=True, coups=0.01)
 @pytest.mark.parametrize("count", [1, 2, 3, 4, 5])
 @pytest.mark.parametrize("seed", range(6))
 def test_no_node_answers_once_another_leads(seed: int, count: int) -> None:
-    world = VotingSimulation(seed, ALL, count=count)
-    world.run(SECONDS)
-    assert world.answers
-    assert world.changes
-    assert world.restarts
-    assert world.takeovers
+    simulation = VotingSimulation(seed, ALL, count=count)
+    simulation.run(SECONDS)
+    assert simulation.answers
+    assert simulation.changes
+    assert simulation.restarts
+    assert simulation.takeovers
 
 
 @pytest.mark.parametrize("faults", [ALL, RESTLESS, SKEWED], ids=["all", "restless", "skewed"])
@@ -41,23 +41,23 @@ def test_no_node_answers_once_another_leads_whatever_happens(seed: int, faults: 
 def test_with_nodes_of_the_first_form_among_them_that_holds(seed: int) -> None:
     """None of them starts while another node of its id lives: see "Old and new nodes together"."""
     faults = Faults(stalls=True, coups=0.002)
-    world = VotingSimulation(seed, faults, count=4, old=frozenset({2, 4}))
-    world.run(SECONDS)
-    assert world.answers
-    assert not world.znode.voters.voters
+    simulation = VotingSimulation(seed, faults, count=4, old=frozenset({2, 4}))
+    simulation.run(SECONDS)
+    assert simulation.answers
+    assert not simulation.znode.voters.voters
 
 
 def test_a_lone_voter_goes_on_through_a_stall_shorter_than_its_session() -> None:
-    world = VotingSimulation(1, Faults(cuts=False, pauses=False), count=1)
-    world.nodes[1].session = 3.0
-    world.run(10.0)
-    assert world.znode.voters.voters == {1}
-    world.stalled_until = world.now + 2.0
-    begun, before = world.now, world.answers
-    while world.now < begun + 1.9:
-        world.run(world.now + 0.1)
-        assert world.answers > before
-        before = world.answers
+    simulation = VotingSimulation(1, Faults(cuts=False, pauses=False), count=1)
+    simulation.nodes[1].session = 3.0
+    simulation.run(10.0)
+    assert simulation.znode.voters.voters == {1}
+    simulation.stalled_until = simulation.now + 2.0
+    begun, before = simulation.now, simulation.answers
+    while simulation.now < begun + 1.9:
+        simulation.run(simulation.now + 0.1)
+        assert simulation.answers > before
+        before = simulation.answers
 
 
 @pytest.mark.parametrize(
@@ -82,9 +82,9 @@ def is_stale(rule: str, faults: Faults, seed: int) -> bool:
     """A node answered what was out of date."""
     count = 2 if rule == "no T with two voters" else 3 + seed % 4
     first = VoterSet(frozenset({1, 2}), 3.0) if count == 2 else None
-    world = VotingSimulation(seed, faults, count=count, parts=BROKEN_RULES[rule], first=first)
+    simulation = VotingSimulation(seed, faults, count=count, parts=BROKEN_RULES[rule], first=first)
     try:
-        world.run(SECONDS)
+        simulation.run(SECONDS)
     except StaleAnswer:
         return True
     return False

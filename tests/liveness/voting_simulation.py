@@ -129,14 +129,14 @@ class VotingSimulation(LivenessSimulation):
             found.append(self.controller[1])
             return True
 
-        def told(done: bool) -> None:
+        def on_answer(done: bool) -> None:
             if done:
                 node.voter.read(found[0], session)
             elif node.registered == session:
                 self._read_epoch(node)
 
         if not node.is_dead and node.registered == session:
-            self._ask(node, read, told)
+            self._ask(node, read, on_answer)
             self._on(node, 1.0, lambda: self._read_again(node, session, found))
 
     def _read_again(self, node: SimulatedNode, session: int, found: list[int]) -> None:
@@ -145,7 +145,7 @@ class VotingSimulation(LivenessSimulation):
 
     def _beat(self, node: SimulatedNode) -> None:
         others = [number for number in self.nodes if number != node.id]
-        sent = node.beacon_sender.beat(others, node.failure_detector.authority())
+        sent = node.beacon_sender.send_beacons(others, node.failure_detector.authority_claim())
         if node.failure_detector.epoch:
             vote = (
                 None if node.id in self.old else node.voter.acknowledge(node.failure_detector.epoch)
@@ -194,7 +194,7 @@ class VotingSimulation(LivenessSimulation):
                 self.znode = VotersZnode(inherited, elected[1], znode.version + 1)
             return True
 
-        def told(done: bool) -> None:
+        def on_answer(done: bool) -> None:
             node.beacon_sender.expect_controller()
             if done and self.controller == elected:
                 node.voters_version = znode.version + 1
@@ -205,7 +205,7 @@ class VotingSimulation(LivenessSimulation):
                     node.failure_detector.begin(elected[1], inherited, node.session)
                 self._take_over(node)
 
-        self._ask(node, change, told)
+        self._ask(node, change, on_answer)
 
     def _checked(self, node: SimulatedNode, epoch: int, sent: float, done: bool) -> None:
         super()._checked(node, epoch, sent, done)
@@ -214,7 +214,7 @@ class VotingSimulation(LivenessSimulation):
 
     def _keep_voters(self, node: SimulatedNode) -> None:
         """What the controller does with the set, each time that it looks."""
-        role, epoch = node.failure_detector.role, node.failure_detector.epoch
+        role, epoch = node.failure_detector.controller_authority, node.failure_detector.epoch
         if node.sending is not None and self.now - node.sent_at < RESEND_S:
             return
         wanted = self._wanted(node)
@@ -235,11 +235,12 @@ class VotingSimulation(LivenessSimulation):
         heard = {
             number
             for number, other in self.nodes.items()
-            if other.registered and node.failure_detector.role.was_acknowledged_by(number, since)
+            if other.registered
+            and node.failure_detector.controller_authority.was_acknowledged_by(number, since)
         }
         heard = self._whim(node, heard)
         if not heard:
-            return node.failure_detector.role.voters
+            return node.failure_detector.controller_authority.voters
         return VoterSet(frozenset(heard), node.session)
 
     def _whim(self, node: SimulatedNode, heard: set[int]) -> set[int]:
@@ -263,25 +264,25 @@ class VotingSimulation(LivenessSimulation):
             self.changes += 1
             return True
 
-        def told(done: bool) -> None:
+        def on_answer(done: bool) -> None:
             if node.failure_detector.epoch != epoch:
                 return
             node.sending = None
             node.voters_version = version + 1 if done else -1
             if done:
-                node.failure_detector.role.confirmed(wanted)
+                node.failure_detector.controller_authority.confirmed(wanted)
 
-        self._ask(node, change, told)
+        self._ask(node, change, on_answer)
 
     def _read_version(self, node: SimulatedNode) -> None:
         epoch = node.failure_detector.epoch
         found: list[int] = []
 
-        def told(done: bool) -> None:
+        def on_answer(done: bool) -> None:
             if done and node.failure_detector.epoch == epoch:
                 node.voters_version = found[0]
 
-        self._ask(node, lambda: _noted(found, self.znode.version), told)
+        self._ask(node, lambda: _noted(found, self.znode.version), on_answer)
 
 
 def _noted(found: list[int], value: int) -> bool:

@@ -117,7 +117,7 @@ class ControllerFaults:
         wish = None if self.rng.random() < 0.2 else target
 
         async def work(components: ControllerComponents) -> None:
-            await components.moves.alter({(name, 0): wish})
+            await components.reassignments.alter({(name, 0): wish})
 
         await self.ask(ruler, work)
 
