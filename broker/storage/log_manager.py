@@ -140,12 +140,12 @@ class LogManager:
 
     async def _lower_points(self, directory: LogDirectory) -> None:
         """Have no recovery point on disk above the end of a log that came out shorter."""
-        said = directory.recovery_points
+        listed = directory.recovery_points
         now = {
             (partition_log.topic, partition_log.partition): partition_log.recovery_point
             for partition_log in self.logs_in(directory)
         }
-        if any(point > now.get(key, 0) for key, point in said.items()):
+        if any(point > now.get(key, 0) for key, point in listed.items()):
             await directory.replace(RECOVERY_POINTS, now)
 
     async def _load_one(self, directory: LogDirectory, name: str) -> None:

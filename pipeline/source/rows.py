@@ -78,10 +78,10 @@ class Rows:
         """The bytes of the records where they lie, divided: a key, a rest, a value, a rest, ..."""
         found = self._whole
         marks = np.zeros(4 * len(self) + 1, np.int32)
-        marks[0:-1:4] = found.key_places
-        marks[1::4] = found.key_places + np.maximum(found.key_sizes, 0)
-        marks[2::4] = found.value_places
-        marks[3::4] = found.value_places + np.maximum(found.value_sizes, 0)
+        marks[0:-1:4] = found.key_positions
+        marks[1::4] = found.key_positions + np.maximum(found.key_sizes, 0)
+        marks[2::4] = found.value_positions
+        marks[3::4] = found.value_positions + np.maximum(found.value_sizes, 0)
         marks[-1] = marks[-2] if len(self) else 0
         buffers = [None, pa.py_buffer(marks), pa.py_buffer(found.data)]
         return pa.BinaryArray.from_buffers(pa.binary(), 4 * len(self), buffers)

@@ -84,11 +84,11 @@ class Columns(NamedTuple):
     timestamps: Numbers
     """Milliseconds since 1970, -1 for none."""
     timestamp_types: Numbers
-    key_places: Numbers
+    key_positions: Numbers
     key_sizes: Numbers
-    value_places: Numbers
+    value_positions: Numbers
     value_sizes: Numbers
-    header_places: Numbers
+    header_positions: Numbers
     """Of the number of headers, behind which nobody has looked yet unless it is 0."""
     stops: Numbers
     """Where each record ends."""
@@ -101,8 +101,8 @@ class Columns(NamedTuple):
     def headers(self) -> list[tuple[HeaderPair, ...] | None]:
         """The headers of every record, None where there are none; raises CorruptRecords."""
         found: list[tuple[HeaderPair, ...] | None] = [None] * len(self.offsets)
-        having = np.flatnonzero(_bytes(self.data)[self.header_places])
-        places, stops = self.header_places[having].tolist(), self.stops[having].tolist()
+        having = np.flatnonzero(_bytes(self.data)[self.header_positions])
+        places, stops = self.header_positions[having].tolist(), self.stops[having].tolist()
         for index, place, stop in zip(having.tolist(), places, stops, strict=True):
             headers, after = decode_headers(self.data, place, stop)
             if after != stop:
@@ -127,10 +127,10 @@ def columns(sections: Sequence[Section]) -> Columns:
     stops = bodies + lengths
     stamps, at = _numbers(raw, bodies + 1, VARLONG_BYTES_MAX)
     deltas, at = _numbers(raw, at, VARINT_BYTES_MAX)
-    key_sizes, key_places = _numbers(raw, at, VARINT_BYTES_MAX)
-    at = _after(key_places, key_sizes, stops)
-    value_sizes, value_places = _numbers(raw, at, VARINT_BYTES_MAX)
-    at = _after(value_places, value_sizes, stops)
+    key_sizes, key_positions = _numbers(raw, at, VARINT_BYTES_MAX)
+    at = _after(key_positions, key_sizes, stops)
+    value_sizes, value_positions = _numbers(raw, at, VARINT_BYTES_MAX)
+    at = _after(value_positions, value_sizes, stops)
     _check_ends(raw, at, stops)
     bases = np.array(
         [(section.base_offset, section.timestamp_type) for section in sections], np.int64
@@ -141,9 +141,9 @@ def columns(sections: Sequence[Section]) -> Columns:
         bases[:, 0] + deltas,
         _times(sections, counts, stamps),
         bases[:, 1],
-        key_places,
+        key_positions,
         key_sizes,
-        value_places,
+        value_positions,
         value_sizes,
         at,
         stops,

@@ -20,8 +20,8 @@ WRAP = 1 << 64
 
 
 def records_of(found: Columns) -> list[Record]:
-    keys = zip(found.key_places.tolist(), found.key_sizes.tolist(), strict=True)
-    values = zip(found.value_places.tolist(), found.value_sizes.tolist(), strict=True)
+    keys = zip(found.key_positions.tolist(), found.key_sizes.tolist(), strict=True)
+    values = zip(found.value_positions.tolist(), found.value_sizes.tolist(), strict=True)
     headers: list[tuple[HeaderPair, ...]] = [header or () for header in found.headers()]
     return [
         Record(offset, stamp, bytes_of(found, *key), bytes_of(found, *value), extra)

@@ -165,6 +165,7 @@ class LogCleaner:
             if partition_log in self.uncleanable
         }
         for index, partition_log in enumerate(logs):
+            # A node has thousands of logs: others get their turn between fifty of them.
             if index % _LOGS_A_SLICE == _LOGS_A_SLICE - 1:
                 await asyncio.sleep(0)
             found = self._log_to_clean(partition_log)
@@ -180,6 +181,8 @@ class LogCleaner:
             or partition_log.is_being_cleaned
         ):
             return None
+        # One whose bytes cannot be read stays so until a start has verified it: to try again at
+        # every look would keep a worker busy and starve the others (docs/spec/log.md §5.8).
         if partition_log in self.uncleanable:
             return None
         try:
@@ -195,6 +198,8 @@ class LogCleaner:
 
     def _stable_offset(self, partition_log: Log) -> int:
         """What lies below is committed and of no open transaction."""
+        # Bounded by the high watermark too: what is above it may be truncated, and the value that
+        # it replaced would be gone by then.
         mark = self._committed(partition_log.topic, partition_log.partition)
         if mark is None:
             mark = self._keeper.high_watermark(partition_log.topic, partition_log.partition)
@@ -205,8 +210,11 @@ class LogCleaner:
     async def _clean(self, partition_log: Log, found: LogToClean, worker: CompactionWorker) -> bool:
         assert partition_log not in self._passes, "two passes would write the same files"
         current = self._passes[partition_log] = _Pass(partition_log, worker, found.end)
+        # One owner of the closed segments at a time: retention waits until this pass is over
+        # (KAFKA-7322).
         partition_log.is_being_cleaned = True
         before_truncation = _on_truncation(current)
+        # Whoever cuts the log does not wait for the worker; its results are refused instead.
         partition_log.before_truncation.append(before_truncation)
         try:
             # A power cut must find what is compacted below the recovery point: above it, recovery
@@ -218,6 +226,8 @@ class LogCleaner:
             done = await worker.compact(
                 self._job(partition_log, found), lambda run: self._publish(current, run)
             )
+            # Only now, when every run of segments is in place: a checkpoint that leads would leave
+            # what was not compacted for ever.
             if current.may_continue:
                 await self._checkpoints.advance(partition_log, done.clean_upto)
                 _log_result(partition_log, done, asyncio.get_running_loop().time() - began)
@@ -226,6 +236,7 @@ class LogCleaner:
             self._disk_failed(current, error)
         except (PassStopped, Refused) as reason:
             log.info("ended a compaction early log=%s %s", partition_log, reason)
+        # It may have been killed for its memory; nothing is known of the log, which is tried again.
         except WorkerLost as lost:
             log.warning("lost a compaction, it will be tried again log=%s: %s", partition_log, lost)
         except (PassFailed, BadTransactionIndex) as failed:
@@ -281,10 +292,13 @@ class LogCleaner:
             segment_bytes=config.segment_bytes,
             segment_index_bytes=config.segment_index_bytes,
             index_interval_bytes=config.index_interval_bytes,
+            # The settings bound all workers of a node together.
             map_bytes=settings.map_bytes // workers,
             map_load_factor=settings.map_load_factor,
             buffer_bytes=settings.buffer_bytes // workers // 2,
             bytes_per_second=settings.bytes_per_second / workers,
+            # Their last batches stay, without records if need be: a start takes sequence numbers
+            # from them (docs/spec/log.md §5.6).
             producers=_active_producers(partition_log, found.end),
             aborted=_aborted(partition_log, found.end),
         )
@@ -326,6 +340,7 @@ def _active_producers(partition_log: Log, end: int) -> list[ActiveProducer]:
     found = []
     for producer_id, producer in partition_log.producers:
         last = producer.batches[-1].last_offset if producer.batches else -1
+        # A producer without a batch is known by its markers: its epoch must survive too.
         if last < end:
             found.append(ActiveProducer(producer_id, producer.epoch, last))
     return found

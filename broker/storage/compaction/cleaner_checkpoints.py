@@ -77,15 +77,15 @@ class CleanerCheckpoints:
             return
         for partition_log in self._keeper.logs_in(directory):
             key = partition_log.topic, partition_log.partition
-            if (said := found.pop(key, None)) is None:
+            if (listed := found.pop(key, None)) is None:
                 continue
             # What is compacted was durable. Where less was at the start, the log had been cut and
             # has grown again: a recovery point falls before the cut, this file only behind it.
             offset = clamped(
-                min(clamped(said, partition_log), directory.listed_point(key)), partition_log
+                min(clamped(listed, partition_log), directory.listed_point(key)), partition_log
             )
             self._set(partition_log, offset)
-            if offset < said:
+            if offset < listed:
                 self._note_fall(directory.path)
         if found:
             self._note_fall(directory.path)

@@ -43,6 +43,8 @@ class SegmentSwap:
         if not (may() and log.segments.holds(self._old)):
             self._remove(CLEANED)
             return False
+        # From the last one on: a start that finds a `.cleaned` removes the swaps at and above it,
+        # so that a kill between two renames leaves none of the run.
         self._rename(CLEANED, SWAP, sorted(self._new, reverse=True))
         self._check()
         # Only now, so that no power cut can take the new names and leave the deletions.
@@ -50,6 +52,8 @@ class SegmentSwap:
         async with (
             log.flusher.flush_lock
         ):  # nobody writes an index by its name while that changes hands
+            # While the names were fsynced the log may have been cut: the old segments are the
+            # truth.
             if self._is_taken_back or not (may() and log.segments.holds(self._old)):
                 self.take_back()
                 self._remove(CLEANED)

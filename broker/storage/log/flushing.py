@@ -107,6 +107,7 @@ class Flusher:
 
     def _rise(self, offset: int) -> None:
         self._move(offset)
+        # A copy: whoever is told may take itself off the list.
         for callback in tuple(self.on_durable):
             callback()
 
@@ -148,6 +149,7 @@ class Flusher:
             for segment in segments:
                 sync, save, state = segment.prepare_sync()
                 states.append((segment, state))
+                # Batches before their indexes: no durable index names a batch that is not.
                 work += [sync, partial(self._unless_abandoned, save)]
         except StorageError:
             for segment, _ in states:
@@ -160,6 +162,7 @@ class Flusher:
             work.append(partial(self._unless_abandoned, names))
         await uninterrupted(self._files.off_loop(partial(_run_all, work)))
         for segment, state in states:
+            # On the loop again, and only when all of it succeeded: what failed is written again.
             segment.is_new = False
             segment.indexes.mark_saved(state)
 

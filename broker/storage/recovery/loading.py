@@ -121,6 +121,8 @@ class _Loading:
         self._now_ms = now_ms
         self._silent_since_ms = now_ms - producer_idle_ms
         self._recovery_point = recovery_point or 0
+        # Compaction leaves holes in offsets; in any other log a hole is what a power cut took. A
+        # log that no checkpoint lists may be one that was set aside, or of another node: unknown.
         self._may_skip = config.is_compacted or recovery_point is None
         self._is_unlisted = recovery_point is None
         self._suspected: set[int] = set()
@@ -186,6 +188,7 @@ class _Loading:
     async def trust(self) -> None:
         """After a clean stop: only what looks wrong is verified."""
         await self._check_all(self._segments[:-1])
+        # The last segment alone grew since its indexes were compared: its tail is read.
         for last in self._segments[-1:]:
             if await self._looks_sound(last):
                 try:
@@ -199,6 +202,7 @@ class _Loading:
     async def recover(self) -> None:
         """After a crash: verify everything from the recovery point on."""
         bases = [segment.base_offset for segment in self._segments]
+        # The segment that holds the point, not the one behind it: its tail is above the point.
         first = max(0, bisect_right(bases, self._recovery_point) - 1)
         await self._check_all(self._segments[:first])
         await self._recover(self._segments[first:])
@@ -247,6 +251,7 @@ class _Loading:
         expected: int | None = None
         for index, segment in enumerate(segments):
             base = segment.base_offset
+            # A segment that does not begin where its predecessor ends was not written behind it.
             if index and (base < self._end_offset or (expected is not None and base != expected)):
                 self._drop(segments[index:])
                 return
@@ -281,6 +286,7 @@ class _Loading:
         path, point = segment.path(".log"), self._recovery_point
         is_last = segment is self._segments[-1]
         is_durable = found.next_offset < point <= segment.base_offset + OFFSETS_MAX
+        # Bytes that are missing at the very end are no damage to be kept: there is nothing to keep.
         if not is_durable or (is_last and found.is_missing):
             log.log(
                 logging.ERROR if is_durable else logging.WARNING,
@@ -290,6 +296,7 @@ class _Loading:
             return False
         upper = point if is_last else self._upper(segment)
         self._keep(segment, found, upper)
+        # The damaged segment stays as it is, to be looked at by people; appends go to a new one.
         self._end_offset = upper
         if is_last:
             self._segments.append(Segment.create(self._files, self._directory, upper, self._now_ms))
@@ -339,6 +346,7 @@ class _Loading:
 
     def _drop(self, segments: list[Segment]) -> None:
         """Remove segments that a crash made unreachable, and their snapshots."""
+        # From the end, so that a kill leaves a prefix of the log.
         for segment in reversed(segments):
             log.warning("dropped a segment behind damage path=%s", segment.path(".log"))
             self._segments.remove(segment)
@@ -383,6 +391,7 @@ class _Loading:
                 silent_since_ms=self._silent_since_ms,
             )
         )
+        # The next start after a crash need not replay what this one did.
         self._unless_full(lambda: self._snapshots.take(producers, end_offset))
         if self._changed:
             await uninterrupted(
@@ -451,6 +460,8 @@ class _Loading:
 
     def _lacks_epochs(self) -> bool:
         """Whether the newest batches are of an epoch that the file does not know."""
+        # Kafka before 0.11 wrote no such file, and a copy of a directory may lack it. The newest
+        # batch that can be read decides.
         known = self._epochs.latest if self._had_epochs else -1
         for segment in reversed(self._segments):
             try:

@@ -71,11 +71,11 @@ def spans(read: Read, position: int, end: int) -> Iterator[Span]:
     previous = -1
     head = _HEAD
     while position < end:
-        place = position - chunk_start
-        if place + head.size > len(chunk):
+        at = position - chunk_start
+        if at + head.size > len(chunk):
             chunk = read(position, min(_CHUNK_BYTES, end - position)).ljust(head.size, b"\0")
-            chunk_start, place = position, 0
-        offset, length, _, magic, _, _, delta = head.unpack_from(chunk, place)
+            chunk_start, at = position, 0
+        offset, length, _, magic, _, _, delta = head.unpack_from(chunk, at)
         size = length + ENVELOPE_BYTES
         size_min = SIZES_MIN[magic] if magic <= 2 else _IMPOSSIBLE
         if length < size_min or position + size > end:
@@ -88,13 +88,13 @@ def spans(read: Read, position: int, end: int) -> Iterator[Span]:
         position += size
 
 
-def header_at(data: Buffer, place: int = 0, position: int = 0) -> BatchHeader:
+def header_at(data: Buffer, at: int = 0, position: int = 0) -> BatchHeader:
     """The header at ``place``, which must be that of a plausible entry; ``position`` is noted."""
-    if data[place + MAGIC_AT] < 2:
-        offset, length = _ENVELOPE.unpack_from(data, place)
+    if data[at + MAGIC_AT] < 2:
+        offset, length = _ENVELOPE.unpack_from(data, at)
         size = length + ENVELOPE_BYTES
-        return BatchHeader(position, size, offset, offset, max_timestamp(data, place))
-    fields = HEADER.unpack_from(data, place)
+        return BatchHeader(position, size, offset, offset, max_timestamp(data, at))
+    fields = HEADER.unpack_from(data, at)
     offset, length, epoch, _, _, attributes, delta, _, timestamp = fields[:9]
     size = length + ENVELOPE_BYTES
     return BatchHeader(

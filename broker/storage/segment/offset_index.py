@@ -53,21 +53,21 @@ class OffsetIndex:
 
     def lookup(self, offset: int) -> tuple[int, int]:
         """The greatest entry not above ``offset``, as (offset, position); (0, 0) when none is."""
-        place = bisect_right(self._entries, offset << 32 | _POSITION) - 1
-        if place < 0:
+        index = bisect_right(self._entries, offset << 32 | _POSITION) - 1
+        if index < 0:
             return 0, 0
-        entry = self._entries[place]
+        entry = self._entries[index]
         return entry >> 32, entry & _POSITION
 
     def position_below(self, position: int) -> int:
         """The greatest indexed position not above ``position``; 0 when none is."""
-        place = bisect_right(self._entries, position, key=lambda entry: entry & _POSITION) - 1
-        return self._entries[place] & _POSITION if place >= 0 else 0
+        index = bisect_right(self._entries, position, key=lambda entry: entry & _POSITION) - 1
+        return self._entries[index] & _POSITION if index >= 0 else 0
 
     def offset_from(self, position: int) -> int | None:
         """Of the first entry whose position is ``position`` or greater; None when none is."""
-        place = bisect_left(self._entries, position, key=lambda entry: entry & _POSITION)
-        return self._entries[place] >> 32 if place < len(self._entries) else None
+        index = bisect_left(self._entries, position, key=lambda entry: entry & _POSITION)
+        return self._entries[index] >> 32 if index < len(self._entries) else None
 
     def truncate(self, offset: int) -> None:
         """Drop the entries at ``offset`` or above it."""

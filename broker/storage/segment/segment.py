@@ -218,6 +218,7 @@ class Segment:
 
         False when the segment was truncated or left its log meanwhile.
         """
+        # Held: the segment may leave its log, and its file be closed, between two slices.
         self.hold()
         try:
             is_done = yield from self.indexes.rebuild_in_slices(self._entries, lambda: self.size)
@@ -245,6 +246,7 @@ class Segment:
 
         Readers that follow the log's end then find their place without a search.
         """
+        # Bounded without a clock or a list of uses: who follows the end makes its hint anew.
         if len(self._hints) >= _HINTS_MAX:
             self._hints.clear()
         self._hints[offset] = position
@@ -273,6 +275,7 @@ class Segment:
 
         Raises CorruptEntry for an offset that contradicts another, or one of ``upper`` or above.
         """
+        # No checksum covers an offset: a flipped bit there is seen only beside the neighbours.
         part = self.checked.unchecked(position, end)
         if part is None:
             return
@@ -410,6 +413,7 @@ class Segment:
 
     def retire(self) -> None:
         """The segment left its log: close the file as soon as nobody uses it."""
+        # Readers, and a flush in a thread, go on with the file that they hold; the name is free.
         with _use_count:
             self._is_retired = True
             self._close_if_unused()
@@ -433,6 +437,8 @@ class Segment:
         renamed = []
         for suffix in SUFFIXES:
             path = self.path(suffix)
+            # A kill between two of them is no harm: a start removes what ends in `.deleted`, and an
+            # index without its log.
             if self._files.exists(path):
                 target = path.with_name(path.name + DELETED)
                 self._files.rename(path, target)

@@ -50,8 +50,8 @@ class TimeIndex:
 
     def lookup(self, timestamp: int) -> tuple[int, int]:
         """The greatest entry not above ``timestamp``, as (timestamp, offset); else (-1, 0)."""
-        place = bisect_right(self._timestamps, timestamp) - 1
-        return (self._timestamps[place], self._offsets[place]) if place >= 0 else (-1, 0)
+        index = bisect_right(self._timestamps, timestamp) - 1
+        return (self._timestamps[index], self._offsets[index]) if index >= 0 else (-1, 0)
 
     def truncate(self, offset: int) -> None:
         """Drop the entries at ``offset`` or above it."""

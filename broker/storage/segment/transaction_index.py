@@ -86,11 +86,11 @@ class TransactionIndex:
 
     def since(self, offset: int) -> Iterator[AbortedTransaction]:
         """The entries whose marker is at ``offset`` or behind it."""
-        return self._from(self._place_of(offset))
+        return self._from(self._number_of(offset))
 
     def truncate(self, offset: int) -> None:
         """Drop the entries whose marker is at ``offset`` or behind it."""
-        keep = self._place_of(offset)
+        keep = self._number_of(offset)
         if keep < len(self):
             del self._loaded()[keep * _FIELDS :]
             self._has_surplus = self._has_surplus or keep < self._saved
@@ -130,12 +130,14 @@ class TransactionIndex:
         assert self._fields is not None
         return self._fields
 
-    def _from(self, place: int) -> Iterator[AbortedTransaction]:
-        return (self._at(index) for index in range(place, len(self)))
+    def _from(self, number: int) -> Iterator[AbortedTransaction]:
+        return (self._at(index) for index in range(number, len(self)))
 
-    def _at(self, place: int) -> AbortedTransaction:
-        return AbortedTransaction(*self._loaded()[place * _FIELDS : (place + 1) * _FIELDS])
+    def _at(self, number: int) -> AbortedTransaction:
+        return AbortedTransaction(*self._loaded()[number * _FIELDS : (number + 1) * _FIELDS])
 
-    def _place_of(self, offset: int) -> int:
+    def _number_of(self, offset: int) -> int:
         """Of the first entry whose marker is at ``offset`` or behind it."""
-        return bisect_left(range(len(self)), offset, key=lambda place: self._at(place).last_offset)
+        return bisect_left(
+            range(len(self)), offset, key=lambda number: self._at(number).last_offset
+        )

@@ -36,7 +36,7 @@ from barnabas.protocol.records.compaction.record_removal import (
     section_of,
 )
 from barnabas.protocol.records.compaction.record_removal import (
-    places as fields_of,
+    record_spans as fields_of,
 )
 from barnabas.protocol.records.corrupt_records import CorruptRecords
 from barnabas.protocol.records.header import CONTROL, TRANSACTIONAL, Header

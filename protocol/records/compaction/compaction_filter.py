@@ -17,7 +17,14 @@ from barnabas.protocol.records.walk import Entry
 
 from .cleaned_transactions import CleanedTransactions
 from .offset_map import OffsetMap
-from .record_removal import Place, emptied, places, rewritten, rewritten_messages, section_of
+from .record_removal import (
+    RecordSpan,
+    emptied,
+    record_spans,
+    rewritten,
+    rewritten_messages,
+    section_of,
+)
 
 Verdict = tuple[bytes | bytearray | None, AbortedTransaction | None]
 """What to write in an entry's place, None for nothing; and what the transaction index must say."""
@@ -45,9 +52,9 @@ def live_keys(
     head = batch.header(data)
     base = head.base_offset
     return [
-        (place.key, base + place.offset_delta)
-        for place in places(section_of(data, head), head.record_count)
-        if place.key is not None and base + place.offset_delta >= first
+        (span.key, base + span.offset_delta)
+        for span in record_spans(section_of(data, head), head.record_count)
+        if span.key is not None and base + span.offset_delta >= first
     ]
 
 
@@ -96,7 +103,7 @@ class EntryFilter:
 
     def _judge_data(self, entry: Entry, head: Header) -> bytes | bytearray | None:
         section = section_of(entry.data, head)
-        kept, has_tombstones = self._wanted(head, places(section, head.record_count))
+        kept, has_tombstones = self._wanted(head, record_spans(section, head.record_count))
         self.dropped += head.record_count - len(kept)
         if not kept:
             return self._without_records(entry, head)
@@ -105,21 +112,21 @@ class EntryFilter:
             return entry.data
         return rewritten(head, section, kept, self._horizon_ms if sets_horizon else None)
 
-    def _wanted(self, head: Header, found: Sequence[Place]) -> tuple[list[Place], bool]:
+    def _wanted(self, head: Header, found: Sequence[RecordSpan]) -> tuple[list[RecordSpan], bool]:
         """The records that stay, and whether there are tombstones among them."""
         base, latest, last = head.base_offset, self._newest.latest, self._newest.last
         keeps_tombstones = not self._is_past_horizon(head)
         kept, has_tombstones = [], False
-        for place in found:
-            offset = base + place.offset_delta
+        for span in found:
+            offset = base + span.offset_delta
             if offset <= latest and (
-                place.key is None
-                or offset < last(place.key)
-                or not (place.has_value or keeps_tombstones)
+                span.key is None
+                or offset < last(span.key)
+                or not (span.has_value or keeps_tombstones)
             ):
                 continue
-            kept.append(place)
-            has_tombstones = has_tombstones or not place.has_value
+            kept.append(span)
+            has_tombstones = has_tombstones or not span.has_value
         return kept, has_tombstones
 
     def _is_past_horizon(self, head: Header) -> bool:
@@ -136,7 +143,7 @@ class EntryFilter:
             return self._without_records(entry, head), None
         if is_spent and not head.attributes & DELETE_HORIZON:
             section = section_of(entry.data, head)
-            marker = places(section, head.record_count)
+            marker = record_spans(section, head.record_count)
             return rewritten(head, section, marker, self._horizon_ms), aborted
         return entry.data, aborted
 

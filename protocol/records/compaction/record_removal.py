@@ -34,7 +34,7 @@ from barnabas.protocol.records.varints import (
 _TIMESTAMP_TYPE_AT: Final = 17
 
 
-class Place(NamedTuple):
+class RecordSpan(NamedTuple):
     """One record of magic 2 where it lies in the plain record section."""
 
     start: int
@@ -55,7 +55,7 @@ def section_of(entry: bytes, head: Header) -> bytes:
     return decompress(codec, section, bytes_max=READ_BYTES_MAX) if codec else section
 
 
-def places(section: bytes, count: int) -> list[Place]:  # noqa: C901 - hot loop
+def record_spans(section: bytes, count: int) -> list[RecordSpan]:  # noqa: C901 - hot loop
     """Each of ``count`` records in a plain section; raises CorruptRecords.
 
     Numbers of one or two bytes are read in place, for a call costs more than the rest.
@@ -100,7 +100,9 @@ def places(section: bytes, count: int) -> list[Place]:  # noqa: C901 - hot loop
                 raise CorruptRecords(f"a record reaches beyond {stop}")
             stamp = (stamp >> 1) ^ -(stamp & 1)
             delta = (delta >> 1) ^ -(delta & 1)
-            found.append(make(Place, (start, after_stamp, stop, stamp, delta, key, value != 1)))
+            found.append(
+                make(RecordSpan, (start, after_stamp, stop, stamp, delta, key, value != 1))
+            )
             position = stop
     except IndexError as error:
         raise CorruptRecords("the last record is cut") from error
@@ -121,7 +123,7 @@ def _wide(section: bytes, after: int, bytes_max: int = VARINT_BYTES_MAX) -> tupl
 
 
 def rewritten(
-    head: Header, section: bytes, kept: Sequence[Place], delete_horizon_ms: int | None
+    head: Header, section: bytes, kept: Sequence[RecordSpan], delete_horizon_ms: int | None
 ) -> bytearray:
     """A batch of magic 2 with only the records ``kept``, at least one, in its old place.
 
@@ -138,7 +140,7 @@ def rewritten(
     shift = 0 if is_stamped else head.base_timestamp - base
     newest = head.max_timestamp
     if not is_stamped:
-        newest = head.base_timestamp + max(place.timestamp_delta for place in kept)
+        newest = head.base_timestamp + max(span.timestamp_delta for span in kept)
     codec = attributes & CODEC_MASK
     body = b"".join(_parts(section, kept, shift))
     built = seal(
@@ -157,7 +159,7 @@ def rewritten(
     return built
 
 
-def _parts(section: bytes, kept: Sequence[Place], shift: int) -> Iterator[bytes]:
+def _parts(section: bytes, kept: Sequence[RecordSpan], shift: int) -> Iterator[bytes]:
     """The records with their timestamp deltas moved by ``shift``."""
     for start, after_stamp, stop, stamp, _, _, _ in kept:
         if shift:
