@@ -30,8 +30,7 @@ import uvloop
 if not __package__:
     sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from barnabas.broker.coordination.coordinator_ports import CoordinatorTopics
-from barnabas.broker.daemon import wall_clock_ms
+from barnabas.broker.coordination.coordinator_ports import CoordinatorTopics, wall_clock_ms
 from barnabas.broker.handlers.groups import GroupsHandler
 from barnabas.broker.metadata.metadata_cache import MetadataCache
 from barnabas.broker.net.connection import Connection

@@ -14,6 +14,7 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from typing import Protocol
 
+from barnabas.broker.coordination.coordinator_ports import wall_clock_ms
 from barnabas.broker.storage.log_manager import LogManager
 from barnabas.client.zookeeper import kazoo_session
 from barnabas.client.zookeeper.interface import ZooKeeper, ZooKeeperError
@@ -48,11 +49,6 @@ class Connect(Protocol):
         self, hosts: str, *, session_timeout_ms: int, connection_timeout_ms: int
     ) -> Awaitable[ZooKeeper]:
         """Connect, or raise ConnectionLost within ``connection_timeout_ms``."""
-
-
-def wall_clock_ms() -> int:
-    """Milliseconds since 1970, for what is written into records and znodes."""
-    return time.time_ns() // 1_000_000
 
 
 def boot_clock() -> float:

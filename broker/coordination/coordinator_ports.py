@@ -1,4 +1,4 @@
-"""What the group coordinator asks of its node: topics, and the offsets of classic consumers.
+"""What the group coordinator asks of its node: topics, a clock, offsets of classic consumers.
 
 Source: docs/spec/coordinator.md §1.6; docs/spec/cluster.md §1.7 and §4.1.
 """
@@ -6,6 +6,7 @@ Source: docs/spec/coordinator.md §1.6; docs/spec/cluster.md §1.7 and §4.1.
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable, Mapping, Sequence
 
 from barnabas.broker.metadata.metadata_cache import MetadataCache
@@ -16,6 +17,11 @@ from barnabas.protocol.names import path_segment, topic_problem
 from barnabas.protocol.zookeeper import znodes
 
 log = logging.getLogger(__name__)
+
+
+def wall_clock_ms() -> int:
+    """Milliseconds since 1970, for what is written into records and znodes."""
+    return time.time_ns() // 1_000_000
 
 
 class CoordinatorTopics:
