@@ -1,4 +1,4 @@
-"""Topics that are created because somebody asked for them, in the background.
+"""Automatic topic creation: topics that somebody asked for are created in the background.
 
 Source: docs/spec/cluster.md §2.9. Whoever asked is told to come back, never made to wait.
 """

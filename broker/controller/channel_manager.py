@@ -1,4 +1,4 @@
-"""Control requests on their way: one queue a node, one request in flight, sent until it is heard.
+"""The controller's channels: one queue a node, one request in flight, sent until it is answered.
 
 Source: docs/spec/cluster.md §2.4.
 """

@@ -1,4 +1,4 @@
-"""What the active controller knows: nodes, assignments, leaders, and what is being deleted.
+"""The controller's context: nodes, assignments, leaders, and what is being deleted.
 
 Source: docs/spec/cluster.md §2.3 and §2.5. Loaded from ZooKeeper at each election, dropped at
 resign.

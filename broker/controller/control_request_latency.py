@@ -1,4 +1,4 @@
-"""How long other nodes take to answer control requests, noted on the way.
+"""Latency of control requests: how long other nodes take to answer them.
 
 Source: kafka.controller:type=ControllerChannelManager,name=RequestRateAndQueueTimeMs in 3.9.
 """

@@ -1,4 +1,4 @@
-"""The control requests themselves, made from what the controller knows.
+"""Builds LeaderAndIsr, UpdateMetadata and StopReplica from the controller's context.
 
 Source: docs/spec/cluster.md §2.4 and §2.15.
 """

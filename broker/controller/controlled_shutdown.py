@@ -1,4 +1,4 @@
-"""Nodes that ask before they stop: what they lead is led by others first.
+"""Controlled shutdown, the controller's side: a node that wants to stop leads nothing first.
 
 Source: docs/spec/cluster.md §2.8.
 """

@@ -1,4 +1,4 @@
-"""The controller of a node: waits to be elected, rules while it is, resigns when it must.
+"""The controller of a node: waits to be elected, handles events while it is, and resigns.
 
 Source: docs/spec/cluster.md §2.1 to §2.3. Every node has one; only coordinators are candidates.
 """

@@ -1,4 +1,4 @@
-"""Partitions added to a topic that exists: judged, then written; the controller does the rest.
+"""CreatePartitions: checks what is asked, then writes the topic's znode.
 
 Source: docs/spec/cluster.md §2.9; Kafka 3.9 ZkAdminManager (codes and their order).
 """

@@ -1,4 +1,4 @@
-"""Topics made and unmade by request: what is asked is judged, then written to ZooKeeper.
+"""CreateTopics and DeleteTopics: checks what is asked, then writes it to ZooKeeper.
 
 Source: docs/spec/cluster.md §2.9 to §2.11. Any node may do it; the controller sees the znodes.
 """

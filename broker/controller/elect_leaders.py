@@ -1,4 +1,4 @@
-"""Elections that an administrator asks for: of the preferred replicas, or of any that lives.
+"""ElectLeaders: elections of the preferred or of any live replica, for an administrator.
 
 Source: docs/spec/cluster.md §2.6; Kafka 3.9 KafkaController (codes of ElectLeaders).
 """

@@ -1,4 +1,4 @@
-"""The controller's queue: everything that happens waits here and is handled one at a time.
+"""The controller's event queue: everything that happens is handled one event at a time.
 
 Source: docs/spec/cluster.md §2.1.
 """

@@ -1,4 +1,4 @@
-"""Who leads a partition next, and with which in-sync set: the rules of every kind of election.
+"""The rules of every leader election: who leads a partition next, and with which ISR.
 
 Source: docs/spec/cluster.md §2.6 and §2.7. Pure: the order is always that of the assigned replicas.
 """

@@ -1,8 +1,10 @@
-"""Offsets partitions that a living node hands to another: the old leader is told first.
+"""Handover of offsets partitions between living nodes: the old leader is told first.
 
-Source: docs/spec/reliability.md §3.1. A coordinator may answer as long as its lease lasts, so the
-new one hears that it leads only when the old one has answered that it does not, or its lease is
-over.
+A coordinator may answer as long as its lease lasts, so the new one hears that it leads only when
+the old one has answered that it does not, or its lease is over. Only offsets partitions wait for
+this: what a deposed leader of an ordinary partition acknowledges is refused by epochs and the ISR.
+
+Source: docs/spec/reliability.md §3.1; docs/beacons.md point 6.
 """
 
 from __future__ import annotations

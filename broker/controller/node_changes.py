@@ -1,4 +1,4 @@
-"""Nodes that come, go, and come back faster than anybody saw them go.
+"""Nodes that register, vanish, or come back before anybody saw them go.
 
 Source: docs/spec/cluster.md §2.5. The broker epoch, a registration's czxid, tells a bounce from
 nothing having happened.

@@ -1,4 +1,4 @@
-"""Partitions through their states: created, led, without a leader, gone.
+"""The partition state machine: new, online, offline, non-existent; elects on the way.
 
 Source: docs/spec/cluster.md §2.6 and §2.13.
 """

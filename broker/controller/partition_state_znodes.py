@@ -1,4 +1,4 @@
-"""The state znodes of partitions: read from ZooKeeper, written through the controller's fence.
+"""The state znodes of partitions: read, and written through the controller's fence.
 
 Source: docs/spec/cluster.md §1.3, §2.2, §2.6 and §2.7.
 """

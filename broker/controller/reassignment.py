@@ -1,4 +1,4 @@
-"""Partitions that are given other replicas: the new ones catch up, then the old ones go.
+"""Partition reassignment: the new replicas catch up, then the old ones go.
 
 Source: docs/spec/cluster.md §2.12. The plain target is written last, so a new controller goes on.
 """

@@ -42,7 +42,11 @@ class Reconciliation:
         self._last_topic = ""
 
     async def step(self) -> None:
-        """Nodes, topics and wishes whole; of the partitions the next few."""
+        """Nodes, topics and admin znodes whole; of the partitions the next few.
+
+        In the order of dependence: a node that was missed is started before its partitions are
+        compared, and deletions are taken up last, when it is known again who can be reached.
+        """
         if await self._components.nodes.are_others_registered():
             await self._components.nodes.changed()
         await self._compare_topics()
@@ -110,7 +114,11 @@ class Reconciliation:
         return not record.partitions.keys() <= self._context.assignments.get(topic, {}).keys()
 
     async def _tell_again(self) -> None:
-        """Replicas that did not take their role over, and partitions that still lack a leader."""
+        """Replicas that did not take their role over, and partitions that still lack a leader.
+
+        A LeaderAndIsr that was refused is not sent again by its channel, which has its answer; a
+        follower without a role fetches nothing, and its ISR stays short until somebody asks.
+        """
         batch = self._term.batch()
         unacknowledged_replicas = self._term.without_deleting_topics(
             self._context.unacknowledged_replicas

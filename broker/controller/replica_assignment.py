@@ -1,4 +1,4 @@
-"""Which nodes hold the replicas of a new partition: pure arithmetic over the live candidates.
+"""Replica assignment: which nodes get the replicas of a new partition, rack by rack.
 
 Source: docs/spec/cluster.md §2.10 and §2.10.1.
 """

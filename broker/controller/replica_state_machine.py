@@ -1,4 +1,4 @@
-"""Replicas through their states: added, serving, offline, deleted.
+"""The replica state machine: new, online, offline, deleted; leaves the ISR on the way.
 
 Source: docs/spec/cluster.md §2.7, §2.11 and §2.13.
 """

@@ -1,4 +1,4 @@
-"""What one event makes the controller tell the nodes, gathered and sent in the order that is safe.
+"""The control requests that one event causes, gathered and sent in the order that is safe.
 
 Source: docs/spec/cluster.md §2.4. LeaderAndIsr, then UpdateMetadata, then StopReplica.
 """

@@ -1,4 +1,4 @@
-"""The states of partitions and replicas as the controller sees them, and the moves allowed.
+"""The states of partitions and replicas, and the tables of valid transitions.
 
 Source: docs/spec/cluster.md §2.13. A move that is not in the table is logged and skipped.
 """

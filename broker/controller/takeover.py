@@ -59,7 +59,8 @@ class Takeover:
         )
         self._term.open_channels(sorted(nodes))
         batch = self._term.batch()
-        batch.publish_all()  # at first: one that has just started knows nothing, or but a part
+        # At first: one that has just started knows nothing, or but a part (KAFKA-4443).
+        batch.publish_all()
         batch.send()
         restarted = self._restarted()
         await self._place_replicas(restarted)

@@ -1,4 +1,4 @@
-"""One term of office: everything that lives from an election to the resignation after it.
+"""One term of a controller: what lives from an election to the resignation after it.
 
 Source: docs/spec/cluster.md §2.3.
 """

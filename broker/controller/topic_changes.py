@@ -1,4 +1,4 @@
-"""Topics and partitions that appear in ZooKeeper: read, given leaders, told to the nodes.
+"""Topics and partitions that appear in ZooKeeper: read, given leaders, announced.
 
 Source: docs/spec/cluster.md §1.3 and §2.9.
 """

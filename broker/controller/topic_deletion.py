@@ -1,4 +1,4 @@
-"""Topics on their way out: marked, stopped on every node, deleted there, forgotten in ZooKeeper.
+"""Topic deletion: marked, stopped on every node, deleted there, removed from ZooKeeper.
 
 Source: docs/spec/cluster.md §2.11.
 """

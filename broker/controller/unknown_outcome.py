@@ -1,4 +1,4 @@
-"""Whether a multi took effect whose answer was lost: read from what it would have left behind.
+"""Multis of unknown outcome: whether one whose answer was lost was applied.
 
 Source: docs/controller.md ("A lost connection").
 """

@@ -1,4 +1,4 @@
-"""Who should vote, and the way there: both sets bind while a change is under way.
+"""Changes of the voters: who should vote, and how both sets bind until it is written.
 
 Source: docs/spec/reliability.md §3.1 (c'); docs/beacons.md points 10 and 13.
 """

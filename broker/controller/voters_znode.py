@@ -1,4 +1,4 @@
-"""``/barnabas/voters``: claimed by every election, so that a successor knows what binds whom.
+"""The znode ``/barnabas/voters``: every election claims it, so a successor knows what binds whom.
 
 Source: docs/spec/reliability.md §3.1 (c') and (d); docs/beacons.md points 13 and 14.
 """

@@ -1,4 +1,4 @@
-"""One node's beacons on a real socket: a round every 50 ms, and what comes in handed on.
+"""The beacon transport: sends and receives one node's beacons on a UDP socket.
 
 Source: docs/spec/reliability.md §3.1. The socket has the number of the nodes' own listener, in UDP.
 """

@@ -1,4 +1,4 @@
-"""Until when a controller is sure of its role, and when all that its predecessors granted is over.
+"""Controller authority: until when a controller is sure of its role, and when it is settled.
 
 Source: docs/spec/reliability.md §3.1 (c), (c') and (d); docs/beacons.md points 10 to 15. Pure.
 """

@@ -1,4 +1,4 @@
-"""What a voter asks of ZooKeeper: the epoch when it registered, and proofs of its session.
+"""Session proofs: what a voter asks of ZooKeeper before and while it may vote.
 
 Source: docs/spec/reliability.md §3.1 (c'); docs/beacons.md point 11 (c) and (d).
 """

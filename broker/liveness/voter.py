@@ -1,4 +1,4 @@
-"""A node's vote: which controller epochs it acknowledges, and what that excludes.
+"""One voter: which controller epochs a node acknowledges, and what that excludes.
 
 Source: docs/spec/reliability.md §3.1 (c'); docs/beacons.md point 11. Pure: epochs, times and proofs
 of the session come in, acknowledgements go out.

@@ -1,4 +1,4 @@
-"""Who votes for controllers: what a set of voters makes of acknowledgements and checks.
+"""The set of voters: what acknowledgements and checks give a controller.
 
 Source: docs/spec/reliability.md §3.1 (c') and (d); docs/beacons.md points 10, 12 and 15. Pure.
 """

@@ -1,4 +1,4 @@
-"""Damaged replicas: copied anew where another one is in sync, told of where there is none.
+"""Damaged replicas: copied anew where another one is in sync, reported where none is.
 
 A replica with damage below the recovery point is given up before it is mended: this node answers
 KAFKA_STORAGE_ERROR for it, so the controller takes it out of the in-sync set, elects another leader

@@ -1,4 +1,4 @@
-"""What a leader knows about its followers: how far each is, and when it was last caught up.
+"""What a leader knows of its followers: how far each is, and when it was last caught up.
 
 A fetch of a follower says "I have everything below this offset"; nothing else counts. Being caught
 up is a matter of time, not of records (KIP-16): a follower that is always a little behind a busy

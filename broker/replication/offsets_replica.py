@@ -1,4 +1,4 @@
-"""One replica of an offsets partition, as the coordinator's standby, loads and snapshots see it.
+"""One replica of an offsets partition, as standby, loader and snapshots of the coordinator see it.
 
 Source: coordinator/ports.py; docs/spec/coordinator.md §3.4 to §3.4.2.
 """

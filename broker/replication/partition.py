@@ -1,4 +1,4 @@
-"""One hosted replica of a partition: who leads it, how far it is committed, who waits for it.
+"""One hosted replica of a partition: its role, its high watermark, its acknowledgements.
 
 This is the one place that acknowledges: whoever appended is answered when the high watermark
 passes, and only then. So the rules that keep acknowledged records are here, in isr.py (who counts)

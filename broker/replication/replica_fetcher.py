@@ -34,7 +34,8 @@ log = logging.getLogger(__name__)
 
 FETCH_VERSION: Final = 12
 LIST_OFFSETS_VERSION: Final = 5
-"""Those of 2.7-IV1, which Kafka peers speak."""
+"""Those of 2.7-IV1, which Kafka peers speak. Fetch 12 is the first that carries the last fetched
+epoch and answers with a diverging one (KIP-595): no OffsetForLeaderEpoch before each fetch."""
 LATEST: Final = -1
 EARLIEST: Final = -2
 FULL_LOOK_S: Final = 0.25
@@ -51,7 +52,7 @@ LOST_SESSION: Final = (
 )
 
 GIVEN_UP: Final = b""
-"""Stands for an answer that nobody waits for any more."""
+"""Stands for an answer that nobody waits for any more; no frame of a leader is empty."""
 
 Dial = Callable[[str, int], Awaitable[Connection]]
 """Connect to another node's inter-broker listener."""
@@ -122,7 +123,7 @@ class ReplicaFetcher:
         self._is_failing = False
         self._has_added = False
         self._version = 0
-        """Counts changes of what is fetched, and when."""
+        """Counts changes of what is fetched, and when: a round that began before one must end."""
         self._in_flight: asyncio.Future[bytes] | None = None
 
     def add(self, partition: Partition) -> None:
@@ -132,7 +133,10 @@ class ReplicaFetcher:
         self._version += 1
 
     def remove(self, partition: Partition) -> None:
-        """Fetch a partition no more; an answer that is on its way is not used."""
+        """Fetch a partition no more; an answer that is on its way is not used.
+
+        The leader keeps it in the session until the next request names what was forgotten.
+        """
         self._states.pop((partition.topic, partition.index), None)
         self._version += 1
 
@@ -144,7 +148,11 @@ class ReplicaFetcher:
                 self._in_flight.set_result(GIVEN_UP)
 
     async def run(self) -> None:
-        """Fetch, for as long as there is anything to fetch, and wait for more."""
+        """Fetch, for as long as there is anything to fetch, and wait for more.
+
+        What is wrong with the connection or the whole answer ends the round, never the fetcher:
+        whoever leads may be started again in a moment.
+        """
         try:
             while True:
                 try:
@@ -228,6 +236,7 @@ class ReplicaFetcher:
         self, ready: Mapping[Key, PartitionFetchState], pause_s: float | None
     ) -> fetch.FetchRequest:
         wait_ms = self._settings.fetch_wait_max_ms
+        # A partition that waits for its next try must not wait for this long poll to end.
         if pause_s is not None:
             wait_ms = max(0, min(wait_ms, int(pause_s * 1000)))
         self._has_added = False
@@ -356,7 +365,7 @@ class ReplicaFetcher:
         return outcome
 
     def _report(self, state: PartitionFetchState, refusal: Refused) -> None:
-        """Say it once: it is tried again for as long as the same node leads."""
+        """Say it once for each offset: it is tried again for as long as the same node leads."""
         refused = state.partition.log.end_offset, refusal.code
         if state.refused != refused:
             state.refused = refused
@@ -369,6 +378,8 @@ class ReplicaFetcher:
         pause_s, most_s = state.pause_s, self._settings.fetch_backoff_ms / 1000
         if state.refused is not None:
             most_s = max(most_s, REFUSED_RETRY_S)
+        # The back-off belongs to the partition: one whose leader has not heard yet that it leads
+        # must not slow the others down.
         state.due_at = asyncio.get_running_loop().time() + min(pause_s, most_s)
         if pause_s < most_s <= 2 * pause_s:
             log.info("still cannot fetch %s from node=%d", state.partition, self._leader)

@@ -1,4 +1,4 @@
-"""All partitions this node follows, each fetched from its leader.
+"""The replica fetchers of a node: one for each leader that it follows.
 
 Source: docs/spec/cluster.md §3.3 and §3.4.
 """

@@ -1,4 +1,4 @@
-"""The replica manager: every partition this node hosts, and what the controller does with them.
+"""The replica manager: hosts this node's partitions and gives them the roles the controller orders.
 
 LeaderAndIsr gives roles and StopReplica takes replicas away. Both are fenced three times: by the
 controller epoch and the broker epoch of the request (handlers/control_plane.py), and by the leader

@@ -1,4 +1,4 @@
-"""Replicas that moved away, or whose topic went, while their node did not listen.
+"""Stray replicas: logs of partitions that moved away, or whose topic is gone, are set aside.
 
 The controller that ended the move remembers who has not deleted a replica yet; its successor does
 not. What is found is set aside as `-stray` and kept: controller and znode both speak from
