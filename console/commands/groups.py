@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 
 from barnabas.console.command_line.cluster_options import add_cluster_options
 from barnabas.console.command_line.command_parser import add_command
-from barnabas.console.groups import delete, describe, history, reset, transfer
+from barnabas.console.groups import delete, describe, history, reset, transfer, undo
 from barnabas.console.groups.apply_plan import Planner, add_change_options, carry_out
 from barnabas.console.groups.plan_output import show
 from barnabas.console.groups.scope import names_given
@@ -92,9 +92,9 @@ _COMMANDS: Final = {
     ),
     "undo": _Command(
         "put offsets back where they were before a change",
-        history.add_undo_arguments,
-        planned=history.planned_undo,
-        summary=history.undo_summary,
+        undo.add_undo_arguments,
+        planned=undo.planned_undo,
+        summary=undo.undo_summary,
     ),
 }
 

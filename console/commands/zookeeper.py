@@ -16,23 +16,14 @@ from barnabas.console.command_line.failure import Misuse
 from barnabas.console.command_line.number_arguments import whole_number
 from barnabas.console.development.embedded_zookeeper import make_directory
 from barnabas.console.development.java import find_jars, find_java, java_environment, java_text
+from barnabas.console.development.zookeeper_command import java_command, log_flag
 
-_MAIN: Final = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
 _FLAGS: Final = (
     "-Xmx512m",
     "-XX:+UseSerialGC",
     "-XX:+ExitOnOutOfMemoryError",
     "-Dzookeeper.jmx.log4j.disable=true",
 )
-_LOG_CONFIGURATION: Final = """\
-status = error
-appender.console.type = Console
-appender.console.name = console
-appender.console.layout.type = PatternLayout
-appender.console.layout.pattern = %d{ISO8601} %p %c{1} %m%n
-rootLogger.level = warn
-rootLogger.appenderRef.console.ref = console
-"""
 _VARIABLES: Final = {
     "data": ("ZOO_DATA_DIR", "ZOOKEEPER_DATA_DIR"),
     "port": ("ZOO_PORT", "ZOOKEEPER_CLIENT_PORT"),
@@ -106,11 +97,7 @@ def run(chosen: argparse.Namespace) -> int:
         (data / "myid").write_text(f"{chosen.id}\n")
     settings = data / "zoo.cfg"
     settings.write_text(configuration(chosen, data, servers), encoding="utf-8")
-    log_settings = data / "log4j2.properties"
-    log_settings.write_text(_LOG_CONFIGURATION, encoding="utf-8")
-    flags = [*_FLAGS, f"-Dlog4j2.configurationFile={log_settings.as_uri()}"]
-    classpath = os.pathsep.join(map(str, jars))
-    argv = [str(java), *flags, "-cp", classpath, _MAIN, str(settings)]
+    argv = java_command(java, [*_FLAGS, log_flag(data, "warn")], jars, settings)
     os.execve(argv[0], argv, java_environment())  # noqa: S606 - no shell is wanted
 
 

@@ -24,6 +24,7 @@ from .class_archive import ClassArchive
 from .java import MissingPart, find_jars, find_java, java_environment, java_text
 from .ports import LOOPBACK, free_ports
 from .temporary_directory import TemporaryDirectory
+from .zookeeper_command import java_command, log_flag
 
 __all__ = [
     "EmbeddedZooKeeper",
@@ -34,7 +35,6 @@ __all__ = [
     "zookeeper_server",
 ]
 
-_MAIN: Final = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
 _START_S: Final = 30.0
 _STOP_S: Final = 5.0
 _POLL_S: Final = 0.02
@@ -47,15 +47,6 @@ _FLAGS: Final = (
     "-XX:TieredStopAtLevel=1",
     "-Dzookeeper.jmx.log4j.disable=true",
 )
-_LOG_CONFIGURATION: Final = """\
-status = error
-appender.console.type = Console
-appender.console.name = console
-appender.console.layout.type = PatternLayout
-appender.console.layout.pattern = %d{ISO8601} %p %c{1} %m%n
-rootLogger.level = info
-rootLogger.appenderRef.console.ref = console
-"""
 
 
 class ZooKeeperFailed(Failure):
@@ -136,7 +127,7 @@ class EmbeddedZooKeeper:
         if self._is_port_ours and not self.port:
             self.port = free_ports(1)[0]
         self._take_directory()
-        atexit.register(self.stop)
+        atexit.register(self.stop)  # from here on there is something that only we remove
         try:
             self._launch()
         except BaseException:
@@ -152,8 +143,11 @@ class EmbeddedZooKeeper:
             for _ in range(_ATTEMPTS):
                 if self._serves():
                     return
+                # Killed by a signal. Java maps the archive of classes without checking it: one cut
+                # short, on a full disk for example, crashes every start that uses it.
                 if self._archive is not None and (self._running().exit_code or 0) < 0:
                     self._archive.discard()
+                # Between the choice of the port and Java's bind another process may have taken it.
                 elif self._is_port_ours and self._running().exit_code == _EXIT_BUSY_PORT:
                     self.port = free_ports(1)[0]
                 else:
@@ -226,6 +220,8 @@ class EmbeddedZooKeeper:
             self._data = self._temporary.path
         directory = self._directory()
         make_directory(directory)
+        # Two servers would write into one transaction log. The kernel gives the lock back however
+        # this process ends, so none is ever left behind; a file with a process id could be.
         self._lock = os.open(directory / ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -250,14 +246,11 @@ class EmbeddedZooKeeper:
         if self._is_temporary:
             flags.append("-Dzookeeper.forceSync=no")
         if with_log:
-            log_settings = (directory / "log4j2.properties").absolute()
-            log_settings.write_text(_LOG_CONFIGURATION, encoding="utf-8")
-            flags.append(f"-Dlog4j2.configurationFile={log_settings.as_uri()}")
+            flags.append(log_flag(directory, "info"))
         else:
             self._archive = self._archive or ClassArchive(java, jars)
             flags += self._archive.flags
-        classpath = os.pathsep.join(map(str, jars))
-        argv = [str(java), *flags, "-cp", classpath, _MAIN, str(configuration)]
+        argv = java_command(java, flags, jars, configuration)
         death_signal = signal.SIGKILL if self._is_temporary else signal.SIGTERM
         log = directory / "zk.log"
         self._child = ChildProcess(argv, log, (), java_environment(), death_signal)

@@ -111,7 +111,7 @@ async def _execute(
     admin: Admin, chosen: argparse.Namespace, command: str, outcome: ChangeResult
 ) -> None:
     needed = outcome.plan.needed
-    if needed:
+    if needed:  # on the disk before the first request: a crash in the middle can be undone
         outcome.undo_file = _prepare_undo(chosen, command, outcome.change_id, needed)
     outcome.is_executed = True
     deleted = set(outcome.plan.deleted)
@@ -123,6 +123,7 @@ async def _execute(
             if group not in deleted
         ),
     )
+    # A request without an answer may have been done, so its undo file stays.
     if outcome.undo_file is not None and not outcome.has_changed and not outcome.is_unclear:
         outcome.undo_file.unlink()  # it would put back what is there
         outcome.undo_file = None
@@ -167,6 +168,8 @@ async def _alter(
         codes |= await admin.delete_offsets(
             group, [topic_partition for topic_partition, new in wanted.items() if new is None]
         )
+        # Read again: an acknowledged commit is no proof, for a consumer without membership may have
+        # committed right behind it.
         found = await admin.committed_offsets(group)
     except KafkaError as error:
         why = words(error.code) if error.code in _WORDS else str(error)

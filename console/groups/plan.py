@@ -164,6 +164,8 @@ def undoing(
             group=change.group, topic_partition=change.topic_partition, old=now, new=change.old
         )
         back.append(way)
+        # Neither where it was nor where the change left it: somebody committed since, and going
+        # back would read those records again.
         if way.is_needed and offset_of(now) != offset_of(change.new):
             moved.append(
                 OffsetChange(

@@ -111,6 +111,8 @@ async def _planned_for(
     wanted: Mapping[str, Offsets],
     now_ms: int,
 ) -> ChangePlan:
+    # For the plan only. A member may join before the commit arrives; the coordinator then answers
+    # UNKNOWN_MEMBER_ID, and nothing of the group is changed.
     refusal = activity(group)
     if refusal is None and chosen.all_topics and not group.exists:
         refusal = missing(group.group)
@@ -189,6 +191,8 @@ async def _to_current(
     topic_partitions: list[TopicPartition],
     committed: Mapping[TopicPartition, Committed],
 ) -> Target:
+    # A committed offset stays as it is, metadata and leader epoch included, even outside the log:
+    # that is what Kafka's tool does, and a consumer there follows auto.offset.reset as before.
     new = [
         topic_partition for topic_partition in topic_partitions if topic_partition not in committed
     ]

@@ -57,6 +57,13 @@ def topic_scope(text: str) -> TopicScope:
     return name, tuple(dict.fromkeys(map(int, words)))
 
 
+def is_in_scope(topics: Sequence[TopicScope], topic: str, partition: int) -> bool:
+    """Whether a partition is meant; every one is where no topic was named."""
+    return not topics or any(
+        name == topic and (indexes is None or partition in indexes) for name, indexes in topics
+    )
+
+
 def scope_text(scope: TopicScope) -> str:
     """As it was typed."""
     name, indexes = scope

@@ -19,7 +19,7 @@ from barnabas.console.command_line.output import note, print_json
 from .offsets_csv import Offsets, print_csv, read_csv_file
 from .plan import ChangePlan, activity, changes_to, missing
 from .reset import as_listed
-from .scope import TopicScope, add_groups, add_topics, described
+from .scope import TopicScope, add_groups, add_topics, described, is_in_scope
 
 # -- export ---------------------------------------------------------------------------------
 
@@ -73,17 +73,8 @@ async def _exported(
 def _within(
     topic_partitions: Iterable[TopicPartition], topics: Sequence[TopicScope]
 ) -> list[TopicPartition]:
-    """Those of ``places`` that lie in ``topics``; all when none is named."""
-    return [
-        topic_partition
-        for topic_partition in topic_partitions
-        if not topics
-        or any(
-            name == topic_partition.topic
-            and (indexes is None or topic_partition.partition in indexes)
-            for name, indexes in topics
-        )
-    ]
+    """Those that lie in ``topics``; all when none is named."""
+    return [found for found in topic_partitions if is_in_scope(topics, *found)]
 
 
 # -- import ---------------------------------------------------------------------------------

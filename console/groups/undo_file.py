@@ -43,6 +43,7 @@ def write_undo_file(
     }
     data = json.dumps(document, indent=1).encode() + b"\n"
     try:
+        # O_EXCL: a file that is there may be the only way back from an earlier change.
         handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, _MODE)
         with os.fdopen(handle, "wb") as file:
             file.write(data)

@@ -103,6 +103,8 @@ class ArchiveWriter(DataSourceStreamArrowWriter):
         if query is None:
             raise ProgressLost(f"{checkpoint.path} is not the checkpoint of this query")
         files.claim(query)
+        # A manifest that is there already: the driver died after it, and before Spark noted the
+        # batch as done. Its rows are archived; this attempt's files would hold them a second time.
         manifest = files.manifest(batchId)
         if manifest is None:
             ends = checkpoint.topic_ends(batchId)
@@ -110,6 +112,8 @@ class ArchiveWriter(DataSourceStreamArrowWriter):
         else:
             log.info("found batch archived already batch=%s", batchId)
             _remove(written_files)
+        # After the manifest: a group that is behind the archive is committed again, one that is
+        # ahead of it would have skipped records.
         self.commit_group(manifest)
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
@@ -149,6 +153,8 @@ class ArchiveWriter(DataSourceStreamArrowWriter):
             "partitions": _partitions(written_files),
             "source_ends": written(ends),
         }
+        # Last: until here a crash leaves files that no manifest lists, and the batch runs again.
+        # The other way round the archive would list files that are not there.
         files.store(batch, manifest)
         return manifest
 

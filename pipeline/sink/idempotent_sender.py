@@ -161,9 +161,14 @@ class IdempotentSender:
         pairs, queue.pairs, queue.size = queue.pairs, [], 0
         headers, queue.headers = queue.headers, []
         first, queue.sequence = queue.sequence, queue.sequence + len(pairs)
+        # The leader has seen a later batch. One is in flight at a time, so this one was
+        # acknowledged. The batch that ends at last_known is sent again: it may be appended and not
+        # replicated yet, and the leader answers a duplicate only when it is.
         if queue.sequence - 1 < queue.last_known:
             return
         batch = self._built(pairs, headers, first)
+        # After a retry the second of two batches in flight may arrive first, and a leader refuses a
+        # sequence number that leaves a gap.
         _await(queue)
         queue.under_way = self._client.start(
             send(self._client.cluster, topic_partition, batch, self._timeout_ms)

@@ -60,12 +60,16 @@ def read_range(
     coming = client.start(reader.after(offset, bytes_wanted(wanted.size, density, most)))
     while offset < wanted.end:
         found = coming.result()
+        # Advance by batches, not by their records: compaction leaves a producer's last batch
+        # without any, and whoever waited for a record in it would fetch it for ever.
         begun, offset = offset, found.next_offset(offset)
         if found.records:
             density = len(found.records) / max(1, offset - begun)
         if offset < wanted.end:
             size = bytes_wanted(wanted.end - offset, density, most)
             coming = client.start(reader.after(offset, size))  # on its way while we unpack
+        # An answer lists every aborted transaction that reaches into it, those that began before it
+        # too (KIP-98), so the list of the answer before is of no use any more.
         unpacker.expect(found.aborted)
         for position, _ in batch.iterate(found.records):
             if batch.base_offset(found.records, position) >= wanted.end:
