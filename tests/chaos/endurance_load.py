@@ -7,7 +7,7 @@ import time
 from collections.abc import Sequence
 from typing import Any, Final
 
-from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
@@ -19,7 +19,7 @@ from tests.harness.raw_calls import (
     find_coordinator,
 )
 from tests.harness.raw_connection import Address, Closed, RawConnection
-from tests.harness.traffic import Activity
+from tests.harness.traffic import Activity, persistent_producer
 from tests.harness.waiting import TooLate, eventually
 
 COMPACTED: Final = "compacted"
@@ -67,16 +67,7 @@ class Writer(Activity):
         self.count = 0
         self.refused: list[str] = []
         self._topic = topic
-        self._producer = Producer(
-            {
-                "bootstrap.servers": bootstrap,
-                "enable.idempotence": True,
-                "linger.ms": 5,
-                "reconnect.backoff.max.ms": 500,
-                "topic.metadata.refresh.interval.ms": 1_000,
-                "log_level": 2,
-            }
-        )
+        self._producer = persistent_producer(bootstrap, linger_ms=5)
 
     def repeat(self) -> None:
         number = 0

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from aiokafka import AIOKafkaProducer
 from aiokafka.errors import KafkaError as AiokafkaError
-from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaException, TopicPartition
 
 from barnabas.client import KafkaError as OwnError
 from tests.chaos.offset_history_checks import Write
@@ -22,7 +22,7 @@ from tests.harness.kafka_python_client import KafkaPythonError
 from tests.harness.raw_batches import sequenced_batch
 from tests.harness.raw_calls import NO_ERROR, leaders, produce
 from tests.harness.raw_connection import Address, Closed, RawConnection
-from tests.harness.traffic import Activity
+from tests.harness.traffic import Activity, persistent_producer
 
 from .record_checks import Place, Sent
 
@@ -56,16 +56,7 @@ class Librdkafka(Idempotent):
 
     def __init__(self, bootstrap: str, topic: str, partitions: int, name: str) -> None:
         super().__init__(bootstrap, topic, partitions, name)
-        self._producer = Producer(
-            {
-                "bootstrap.servers": bootstrap,
-                "enable.idempotence": True,
-                "linger.ms": 2,
-                "reconnect.backoff.max.ms": 500,
-                "topic.metadata.refresh.interval.ms": 1_000,
-                "log_level": 2,
-            }
-        )
+        self._producer = persistent_producer(bootstrap, linger_ms=2)
 
     def repeat(self) -> None:
         while not self.is_over.is_set():

@@ -2,28 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from pathlib import Path
-
 import pytest
 
 from barnabas.broker.replication.replica_manager import ReplicaManager
+from tests.replication.conftest import context, shelf
 from tests.replication.logs import FakePartitionContext, ManualLogManager, hosting
 
-
-@pytest.fixture
-async def shelf(tmp_path: Path) -> AsyncIterator[ManualLogManager]:
-    shelf = ManualLogManager(tmp_path)
-    await shelf.load()
-    yield shelf
-    await shelf.close()
+__all__ = ["context", "shelf"]
 
 
 @pytest.fixture
-def around() -> FakePartitionContext:
-    return FakePartitionContext()
-
-
-@pytest.fixture
-def replicas(shelf: ManualLogManager, around: FakePartitionContext) -> ReplicaManager:
-    return hosting(shelf, lambda *key: key == ("elsewhere", 0), around)
+def replicas(shelf: ManualLogManager, context: FakePartitionContext) -> ReplicaManager:
+    return hosting(shelf, lambda *key: key == ("elsewhere", 0), context)

@@ -27,13 +27,13 @@ from tests.storage.log_harness import spans_of
 
 
 @pytest.fixture
-async def around() -> FakePartitionContext:
+async def context() -> FakePartitionContext:
     return FakePartitionContext()
 
 
 @pytest.fixture
-def replicas(shelf: ManualLogManager, around: FakePartitionContext) -> ReplicaManager:
-    return hosting(shelf, lambda *key: key == ("elsewhere", 0), around)
+def replicas(shelf: ManualLogManager, context: FakePartitionContext) -> ReplicaManager:
+    return hosting(shelf, lambda *key: key == ("elsewhere", 0), context)
 
 
 @pytest.fixture
@@ -171,10 +171,10 @@ async def test_the_answer_waits_for_every_live_replica(
 
 
 async def test_a_dead_replica_is_not_waited_for(
-    handler: DeleteRecordsHandler, replicas: ReplicaManager, around: FakePartitionContext
+    handler: DeleteRecordsHandler, replicas: ReplicaManager, context: FakePartitionContext
 ) -> None:
     three_replicas(replicas)
-    around.live = {1, 2}
+    context.live = {1, 2}
     replicas.led("t", 0).follower_fetched(2, 10, 7)
     assert await delete(handler, ("t", 7)) == [(0, 7)]
 

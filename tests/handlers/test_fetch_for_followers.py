@@ -164,14 +164,14 @@ async def test_nothing_in_memory_outlives_an_epoch_a_deletion_or_the_size_of_a_s
 
 
 async def test_waiting_is_no_sign_of_life(
-    handler: FetchHandler, partition: Partition, around: FakePartitionContext
+    handler: FetchHandler, partition: Partition, context: FakePartitionContext
 ) -> None:
     """A fetch that is looked at again says nothing of where the follower is by now."""
     handler.fetch(call(request(0, max_wait_ms=60_000), VERSION, peer=PEER))
     known = partition.followers.get(2)
     assert known is not None
     at = known.caught_up_at
-    around.time += 5
+    context.time += 5
     append(partition)
     await turns()
     assert (known.caught_up_at, known.log_end) == (at, 0)

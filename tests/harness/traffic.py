@@ -23,6 +23,20 @@ MOST_WAITING = 20_000
 """Records that wait at most for nodes that are away; librdkafka's queue holds five times that."""
 
 
+def persistent_producer(bootstrap: str, linger_ms: int) -> Producer:
+    """An idempotent producer of librdkafka that looks for its nodes again and again."""
+    return Producer(
+        {
+            "bootstrap.servers": bootstrap,
+            "enable.idempotence": True,
+            "linger.ms": linger_ms,
+            "reconnect.backoff.max.ms": 500,
+            "topic.metadata.refresh.interval.ms": 1_000,
+            "log_level": 2,
+        }
+    )
+
+
 class Activity:
     """Repeats a step in a thread of its own until it is stopped; its failure comes out there."""
 
@@ -74,16 +88,7 @@ class IdempotentProducer(Activity):
         self.refused: list[str] = []
         self._topic = topic
         self._partitions = partitions
-        self._producer = Producer(
-            {
-                "bootstrap.servers": bootstrap,
-                "enable.idempotence": True,
-                "linger.ms": 2,
-                "reconnect.backoff.max.ms": 500,
-                "topic.metadata.refresh.interval.ms": 1_000,
-                "log_level": 2,
-            }
-        )
+        self._producer = persistent_producer(bootstrap, linger_ms=2)
 
     def repeat(self) -> None:
         number = 0

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import select
 import threading
 import time
 from collections.abc import Callable
@@ -30,3 +32,15 @@ def eventually(ask: Callable[[], T], *, within_s: float = WITHIN_S, what: str = 
             raise TooLate(f"not within {within_s:g} s: {what or ask} (last answer: {seen!r})")
         pause.wait(POLL_S)
     return seen
+
+
+def await_process_end(pid: int, within_s: float = 120) -> None:
+    """Return when the process is gone, whoever its parent is."""
+    try:
+        watched = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return
+    try:
+        assert select.select([watched], [], [], within_s)[0], f"process {pid} lives on"
+    finally:
+        os.close(watched)

@@ -36,7 +36,7 @@ from barnabas.protocol.records.batch import build_batch
 from barnabas.protocol.records.control import Marker, encode_marker
 from tests.sim.simulated_files import Content, SimulatedFiles
 from tests.sim.simulated_loop import SimulatedLoop
-from tests.sim.test_daemon import HOST, SingleNodeCluster, eventually
+from tests.sim.test_daemon import HOST, SINGLE_NODE_SETTINGS, SingleNodeCluster, eventually
 from tests.sim.znode_tree import SimTree, Znode
 
 PLAIN, COMPACTED, TRANSACTIONS = "plain", "compacted", "transactions"
@@ -67,20 +67,11 @@ CLEAN: Final = Path("/data/.kafka_cleanshutdown")
 SEED: Final = 1
 _LIVES: Final = 3
 _PRODUCER: Final = 7
-_SETTINGS: Final = {
-    "broker.id": "1",
-    "zookeeper.connect": "ensemble:2181",
-    "zookeeper.session.timeout.ms": "6000",
-    "log.dirs": "/data",
-    "log.flush.interval.messages": "1",
-    "listeners": f"PLAINTEXT://{HOST}:9092",
-    "offsets.topic.replication.factor": "1",
+_SETTINGS: Final = SINGLE_NODE_SETTINGS | {
     "offsets.topic.num.partitions": "2",
     "offsets.topic.segment.bytes": "2000",
     "log.segment.bytes": "1200",
     "log.index.interval.bytes": "200",
-    "cluster.secret": "simulated",
-    "beacon.enable": "false",  # datagrams are not simulated
     "log.cleaner.min.cleanable.ratio": "0.1",
     "log.segment.delete.delay.ms": "1",
 }

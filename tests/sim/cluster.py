@@ -15,7 +15,7 @@ from barnabas.client.connection.connection import Connection
 from barnabas.client.errors import KafkaError
 from barnabas.client.zookeeper.interface import ZooKeeper
 from tests.sim.simulated_files import SimulatedFiles
-from tests.sim.simulated_loop import SimulatedLoop
+from tests.sim.simulated_loop import SimulatedLoop, seeded_runner
 from tests.sim.simulated_network import OWNER
 from tests.sim.simulated_zookeeper import SimEnsemble, SimZooKeeper
 
@@ -187,6 +187,15 @@ def nodes_known(cluster: Cluster) -> Iterator[None]:
         yield
     finally:
         daemon.Node = Node  # type: ignore[attr-defined]
+
+
+@contextlib.contextmanager
+def simulated_cluster(seed: int, **settings: str) -> Iterator[tuple[asyncio.Runner, Cluster]]:
+    """A runner of one history, and a cluster on its loop that has not been started."""
+    with seeded_runner(seed) as (runner, loop):
+        cluster = Cluster(loop, **settings)
+        with nodes_known(cluster):
+            yield runner, cluster
 
 
 async def eventually(ask: Callable[[], Awaitable[T | None]], within_s: float = 120.0) -> T:

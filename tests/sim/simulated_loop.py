@@ -6,10 +6,11 @@ Source: docs/spec/reliability.md §5. One seed gives one history; nothing outsid
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import random
 import selectors
 import struct
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, ClassVar, Final
 from zlib import crc32
 
@@ -62,6 +63,15 @@ class _TimeKeeper(selectors.BaseSelector):
 
     def get_map(self) -> Mapping[Any, selectors.SelectorKey]:
         return self._keys
+
+
+@contextlib.contextmanager
+def seeded_runner(seed: int, *limits: int) -> Iterator[tuple[asyncio.Runner, SimulatedLoop]]:
+    """A runner of one history, and its loop."""
+    with asyncio.Runner(loop_factory=lambda: SimulatedLoop(seed, *limits)) as runner:
+        loop = runner.get_loop()
+        assert isinstance(loop, SimulatedLoop)
+        yield runner, loop
 
 
 class SimulatedLoop(asyncio.SelectorEventLoop):

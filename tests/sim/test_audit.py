@@ -18,8 +18,7 @@ from barnabas.protocol.messages import fetch, metadata, offset_commit
 from barnabas.protocol.records import batch
 from barnabas.protocol.zookeeper import znodes
 from tests.harness.seeds import seeds
-from tests.sim.cluster import NODES, PORT, REQUEST_MS, Cluster, eventually, nodes_known
-from tests.sim.simulated_loop import SimulatedLoop
+from tests.sim.cluster import NODES, PORT, REQUEST_MS, Cluster, eventually, simulated_cluster
 from tests.sim.test_replicated_commits import coordinator, in_sync
 from tests.sim.test_replication import TOPIC, created
 
@@ -176,22 +175,14 @@ async def killed(cluster: Cluster) -> None:
 
 @pytest.mark.parametrize("seed", seeds(SEEDS, range(4, 200)))
 def test_a_coordinator_that_is_killed_has_recorded_every_change_it_acknowledged(seed: int) -> None:
-    with asyncio.Runner(loop_factory=lambda: SimulatedLoop(seed)) as runner:
-        loop = runner.get_loop()
-        assert isinstance(loop, SimulatedLoop)
-        cluster = Cluster(loop, offsets_topic_replication_factor="3")
-        with nodes_known(cluster):
-            runner.run(killed(cluster))
+    with simulated_cluster(seed, offsets_topic_replication_factor="3") as (runner, cluster):
+        runner.run(killed(cluster))
 
 
 @pytest.mark.parametrize("seed", seeds(SEEDS, range(4, 500)))
 def test_every_change_by_hand_is_in_the_history_in_its_order(seed: int) -> None:
-    with asyncio.Runner(loop_factory=lambda: SimulatedLoop(seed)) as runner:
-        loop = runner.get_loop()
-        assert isinstance(loop, SimulatedLoop)
-        cluster = Cluster(loop, offsets_topic_replication_factor="3")
-        with nodes_known(cluster):
-            records = runner.run(scenario(cluster))
+    with simulated_cluster(seed, offsets_topic_replication_factor="3") as (runner, cluster):
+        records = runner.run(scenario(cluster))
     once = list(dict.fromkeys(records))
     offsets = [record.new_offset for record in once]
     assert offsets == sorted(offsets, key=lambda offset: offset or 0)

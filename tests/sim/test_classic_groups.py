@@ -15,8 +15,7 @@ import pytest
 
 from tests.harness.seeds import seeds
 from tests.sim.classic_group import ClassicGroup
-from tests.sim.cluster import NODES, Cluster, nodes_known
-from tests.sim.simulated_loop import SimulatedLoop
+from tests.sim.cluster import NODES, Cluster, simulated_cluster
 
 SEEDS = range(1, 4)
 ROUNDS = 6
@@ -43,12 +42,9 @@ async def running(cluster: Cluster) -> AsyncIterator[ClassicGroup]:
 
 
 def simulate(seed: int, scenario: Callable[[Cluster], Awaitable[None]]) -> None:
-    with asyncio.Runner(loop_factory=lambda: SimulatedLoop(seed)) as runner:
-        loop = runner.get_loop()
-        assert isinstance(loop, SimulatedLoop)
-        cluster = Cluster(loop, offsets_topic_replication_factor="3", min_insync_replicas="2")
-        with nodes_known(cluster):
-            runner.run(scenario(cluster))  # type: ignore[arg-type]
+    replicas = {"offsets_topic_replication_factor": "3", "min_insync_replicas": "2"}
+    with simulated_cluster(seed, **replicas) as (runner, cluster):
+        runner.run(scenario(cluster))  # type: ignore[arg-type]
 
 
 async def inject_fault(group: ClassicGroup) -> None:

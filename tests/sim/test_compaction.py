@@ -13,8 +13,15 @@ from barnabas.client.connection.connection import Connection
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages import offset_commit, offset_fetch
 from tests.harness.seeds import seeds
-from tests.sim.simulated_loop import SimulatedLoop
-from tests.sim.test_daemon import HOST, SingleNodeCluster, crash, eventually, prepared
+from tests.sim.simulated_loop import SimulatedLoop, seeded_runner
+from tests.sim.test_daemon import (
+    HOST,
+    SINGLE_NODE_SETTINGS,
+    SingleNodeCluster,
+    crash,
+    eventually,
+    prepared,
+)
 
 GROUPS = 12
 PARTITIONS = 1
@@ -22,21 +29,13 @@ COMMITS = 200
 OFFSETS = Path("/data/__consumer_offsets-0")
 
 
-def compacting_world(loop: SimulatedLoop) -> SingleNodeCluster:
+def compacting_cluster(loop: SimulatedLoop) -> SingleNodeCluster:
     cluster = SingleNodeCluster(loop)
     cluster.config = load(
-        {
-            "broker.id": "1",
-            "zookeeper.connect": "ensemble:2181",
-            "zookeeper.session.timeout.ms": "6000",
-            "log.dirs": "/data",
-            "log.flush.interval.messages": "1",
-            "listeners": f"PLAINTEXT://{HOST}:9092",
-            "offsets.topic.replication.factor": "1",
+        SINGLE_NODE_SETTINGS
+        | {
             "offsets.topic.num.partitions": "1",
             "offsets.topic.segment.bytes": "3000",
-            "cluster.secret": "simulated",
-            "beacon.enable": "false",  # datagrams are not simulated
             "log.cleaner.backoff.ms": "20",
             "log.cleaner.min.cleanable.ratio": "0.1",
             "log.segment.delete.delay.ms": "1",
@@ -114,7 +113,5 @@ def test_every_commit_is_there_after_compactions_and_a_power_cut(seed: int) -> N
 
 def simulate(seed: int) -> None:
     """One history."""
-    with asyncio.Runner(loop_factory=lambda: SimulatedLoop(seed)) as runner:
-        loop = runner.get_loop()
-        assert isinstance(loop, SimulatedLoop)
-        runner.run(life(compacting_world(loop)))
+    with seeded_runner(seed) as (runner, loop):
+        runner.run(life(compacting_cluster(loop)))

@@ -18,8 +18,7 @@ from barnabas.protocol.messages import create_topics
 from barnabas.protocol.zookeeper import znodes
 from tests.harness.seeds import seeds
 from tests.replication.logs import a_batch
-from tests.sim.cluster import NODES, Cluster, Machine, eventually, nodes_known
-from tests.sim.simulated_loop import SimulatedLoop
+from tests.sim.cluster import NODES, Cluster, Machine, eventually, simulated_cluster
 
 TOPIC, PARTITIONS = "t", 6
 SOON_S = 0.2
@@ -90,12 +89,8 @@ async def another_rules(cluster: Cluster) -> bool | None:
 
 
 def simulate(seed: int, scenario: Callable[[Cluster], Coroutine[Any, Any, None]]) -> None:
-    with asyncio.Runner(loop_factory=lambda: SimulatedLoop(seed)) as runner:
-        loop = runner.get_loop()
-        assert isinstance(loop, SimulatedLoop)
-        cluster = Cluster(loop)
-        with nodes_known(cluster):
-            runner.run(scenario(cluster))
+    with simulated_cluster(seed) as (runner, cluster):
+        runner.run(scenario(cluster))
 
 
 async def serving(cluster: Cluster) -> None:
@@ -167,13 +162,9 @@ def test_a_node_waits_for_nobody_where_nobody_is_left_to_lead(
 
 
 def test_a_broker_whose_coordinators_are_gone_leaves_at_once() -> None:
-    with asyncio.Runner(loop_factory=lambda: SimulatedLoop(1)) as runner:
-        loop = runner.get_loop()
-        assert isinstance(loop, SimulatedLoop)
-        cluster = Cluster(loop)
+    with simulated_cluster(1) as (runner, cluster):
         cluster.settings_of[3] = {"node.roles": "broker"}
-        with nodes_known(cluster):
-            runner.run(the_last_without_a_controller(cluster))
+        runner.run(the_last_without_a_controller(cluster))
 
 
 @pytest.mark.parametrize("seed", seeds(range(1, 6)))

@@ -18,7 +18,7 @@ from barnabas.protocol.zookeeper import znodes
 from tests.controller.small_cluster import SmallCluster
 from tests.harness.seeds import seeds
 from tests.sim.controller_faults import NODES, ControllerFaults, lead
-from tests.sim.simulated_loop import SimulatedLoop
+from tests.sim.simulated_loop import SimulatedLoop, seeded_runner
 from tests.sim.simulated_zookeeper import SimEnsemble
 
 SEEDS = range(1, 13)
@@ -190,7 +190,5 @@ def run(
     seed: int, scenario: Callable[[SmallCluster, random.Random], Awaitable[None]] = all_faults
 ) -> tuple[float, int]:
     """Returns when it was over, and how often ZooKeeper was written to."""
-    with asyncio.Runner(loop_factory=lambda: SimulatedLoop(seed)) as runner:
-        loop = runner.get_loop()
-        assert isinstance(loop, SimulatedLoop)
+    with seeded_runner(seed) as (runner, loop):
         return runner.run(life(loop, scenario))

@@ -6,7 +6,7 @@ import asyncio
 import hashlib
 from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import TypeVar
+from typing import Final, TypeVar
 
 import pytest
 
@@ -25,12 +25,25 @@ from barnabas.protocol.messages import (
 from barnabas.protocol.records.batch import build_batch
 from tests.harness.seeds import seeds
 from tests.sim.simulated_files import SimulatedFiles
-from tests.sim.simulated_loop import SimulatedLoop
+from tests.sim.simulated_loop import SimulatedLoop, seeded_runner
 from tests.sim.simulated_zookeeper import SimEnsemble
 
 HOST = "127.0.0.1"
 COMMITS = 12
 SEEDS = range(1, 6)
+
+SINGLE_NODE_SETTINGS: Final = {
+    "broker.id": "1",
+    "zookeeper.connect": "ensemble:2181",
+    "zookeeper.session.timeout.ms": "6000",
+    "log.dirs": "/data",
+    "log.flush.interval.messages": "1",
+    "listeners": f"PLAINTEXT://{HOST}:9092",
+    "offsets.topic.replication.factor": "1",
+    "offsets.topic.num.partitions": "3",
+    "cluster.secret": "simulated",
+    "beacon.enable": "false",  # datagrams are not simulated
+}
 
 T = TypeVar("T")
 
@@ -43,20 +56,7 @@ class SingleNodeCluster:
         self.disk = SimulatedFiles(loop.wall_ms)
         self.ensemble = SimEnsemble(loop, latency=loop.network.latency, now_ms=loop.wall_ms)
         self.stop = asyncio.Event()
-        self.config = load(
-            {
-                "broker.id": "1",
-                "zookeeper.connect": "ensemble:2181",
-                "zookeeper.session.timeout.ms": "6000",
-                "log.dirs": "/data",
-                "log.flush.interval.messages": "1",
-                "listeners": f"PLAINTEXT://{HOST}:9092",
-                "offsets.topic.replication.factor": "1",
-                "offsets.topic.num.partitions": "3",
-                "cluster.secret": "simulated",
-                "beacon.enable": "false",  # datagrams are not simulated
-            }
-        )
+        self.config = load(SINGLE_NODE_SETTINGS)
 
     async def connect(
         self, hosts: str, *, session_timeout_ms: int, connection_timeout_ms: int
@@ -199,7 +199,5 @@ def test_acknowledged_commits_survive_a_power_cut_and_a_seed_gives_one_history(s
 
 def simulate(seed: int) -> str:
     """One history, and what it came to."""
-    with asyncio.Runner(loop_factory=lambda: SimulatedLoop(seed)) as runner:
-        loop = runner.get_loop()
-        assert isinstance(loop, SimulatedLoop)
+    with seeded_runner(seed) as (runner, loop):
         return runner.run(life(SingleNodeCluster(loop)))

@@ -16,8 +16,7 @@ from barnabas.coordinator.ports import OFFSETS_TOPIC
 from barnabas.protocol.messages import fetch
 from barnabas.protocol.records import batch
 from tests.harness.seeds import seeds
-from tests.sim.cluster import Cluster, Machine, eventually, nodes_known
-from tests.sim.simulated_loop import SimulatedLoop
+from tests.sim.cluster import Cluster, Machine, eventually, simulated_cluster
 from tests.sim.test_replicated_commits import (
     GROUPS,
     PARTITIONS,
@@ -147,11 +146,7 @@ async def scenario(cluster: Cluster, fault: Fault) -> None:
 def test_a_damaged_replica_is_copied_anew_and_no_commit_is_lost(
     seed: int, fault: Fault, caplog: pytest.LogCaptureFixture
 ) -> None:
-    with asyncio.Runner(loop_factory=lambda: SimulatedLoop(seed)) as runner:
-        loop = runner.get_loop()
-        assert isinstance(loop, SimulatedLoop)
-        cluster = Cluster(loop)
-        with nodes_known(cluster):
-            runner.run(scenario(cluster, fault))
+    with simulated_cluster(seed) as (runner, cluster):
+        runner.run(scenario(cluster, fault))
     assert "fetches anew what is damaged" in caplog.text
     assert "lost committed records" not in caplog.text

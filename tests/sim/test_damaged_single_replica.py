@@ -14,7 +14,7 @@ from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.hashing import group_partition
 from barnabas.protocol.messages import offset_fetch
 from barnabas.protocol.records import batch
-from tests.sim.simulated_loop import SimulatedLoop
+from tests.sim.simulated_loop import seeded_runner
 from tests.sim.test_daemon import (
     HOST,
     SingleNodeCluster,
@@ -77,9 +77,7 @@ async def life(cluster: SingleNodeCluster, index: int) -> list[tuple[ErrorCode, 
 def test_all_but_the_damaged_commit_is_served_and_the_log_names_the_command(
     index: int, told: tuple[ErrorCode, int], caplog: pytest.LogCaptureFixture
 ) -> None:
-    with asyncio.Runner(loop_factory=lambda: SimulatedLoop(3)) as runner:
-        loop = runner.get_loop()
-        assert isinstance(loop, SimulatedLoop)
+    with seeded_runner(3) as (runner, loop):
         found = runner.run(life(SingleNodeCluster(loop), index))
     assert found == [told, (ErrorCode.NONE, -1)], "a new group is none of those in the damage"
     assert "serves a damaged log, and no other replica is in sync" in caplog.text

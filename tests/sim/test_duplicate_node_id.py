@@ -11,8 +11,7 @@ import pytest
 
 from barnabas.protocol.zookeeper import znodes
 from tests.harness.seeds import seeds
-from tests.sim.cluster import NODES, Cluster, Machine, nodes_known
-from tests.sim.simulated_loop import SimulatedLoop
+from tests.sim.cluster import NODES, Cluster, Machine, simulated_cluster
 from tests.sim.simulated_network import OWNER
 
 WITHIN_S = 60.0
@@ -64,12 +63,8 @@ async def scenario(cluster: Cluster) -> None:
 
 def simulate(seed: int) -> None:
     """One history."""
-    with asyncio.Runner(loop_factory=lambda: SimulatedLoop(seed)) as runner:
-        loop = runner.get_loop()
-        assert isinstance(loop, SimulatedLoop)
-        cluster = Cluster(loop)
-        with nodes_known(cluster):
-            runner.run(scenario(cluster))
+    with simulated_cluster(seed) as (runner, cluster):
+        runner.run(scenario(cluster))
 
 
 @pytest.mark.parametrize("seed", seeds(range(1, 6), range(6, 300)))

@@ -16,8 +16,7 @@ from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages import offset_commit, offset_fetch
 from barnabas.protocol.zookeeper import znodes
 from tests.harness.seeds import seeds
-from tests.sim.cluster import SESSION_MS, Cluster, eventually, nodes_known
-from tests.sim.simulated_loop import SimulatedLoop
+from tests.sim.cluster import SESSION_MS, Cluster, eventually, simulated_cluster
 from tests.sim.test_replicated_commits import coordinator, in_sync
 from tests.sim.test_replication import TOPIC, created
 
@@ -75,12 +74,8 @@ async def scenario(cluster: Cluster) -> set[tuple[int, int]]:
 
 @pytest.mark.parametrize("seed", seeds(range(1, 6)))
 def test_a_coordinator_with_a_new_session_waits_to_be_told_what_it_leads(seed: int) -> None:
-    with asyncio.Runner(loop_factory=lambda: SimulatedLoop(seed)) as runner:
-        loop = runner.get_loop()
-        assert isinstance(loop, SimulatedLoop)
-        cluster = Cluster(loop, beacon_enable="false")
-        with nodes_known(cluster):
-            told = runner.run(scenario(cluster))
+    with simulated_cluster(seed, beacon_enable="false") as (runner, cluster):
+        told = runner.run(scenario(cluster))
     assert told
     assert (ErrorCode.NONE, OLD) not in told
 
@@ -117,9 +112,5 @@ async def kept(cluster: Cluster) -> None:
 
 @pytest.mark.parametrize("seed", seeds(range(1, 6)))
 def test_a_coordinator_whose_leader_epoch_is_kept_coordinates_again(seed: int) -> None:
-    with asyncio.Runner(loop_factory=lambda: SimulatedLoop(seed)) as runner:
-        loop = runner.get_loop()
-        assert isinstance(loop, SimulatedLoop)
-        cluster = Cluster(loop, offsets_topic_replication_factor="1")
-        with nodes_known(cluster):
-            runner.run(kept(cluster))
+    with simulated_cluster(seed, offsets_topic_replication_factor="1") as (runner, cluster):
+        runner.run(kept(cluster))

@@ -14,7 +14,7 @@ from barnabas.client.connection.connection import Connection
 from barnabas.client.errors import KafkaError
 from barnabas.protocol.errors import ErrorCode
 from tests.harness.seeds import seeds
-from tests.sim.simulated_loop import SimulatedLoop
+from tests.sim.simulated_loop import seeded_runner
 from tests.sim.test_daemon import HOST, SingleNodeCluster, committed, crash, fetched, prepared
 
 COMMITS = 16
@@ -57,9 +57,7 @@ async def life(cluster: SingleNodeCluster) -> bool:
 
 def simulate(seed: int) -> bool:
     """One history."""
-    with asyncio.Runner(loop_factory=lambda: SimulatedLoop(seed)) as runner:
-        loop = runner.get_loop()
-        assert isinstance(loop, SimulatedLoop)
+    with seeded_runner(seed) as (runner, loop):
         return runner.run(life(SingleNodeCluster(loop)))
 
 

@@ -16,8 +16,7 @@ from barnabas.protocol.messages import create_topics
 from barnabas.protocol.zookeeper import znodes
 from tests.harness.seeds import seeds
 from tests.replication.logs import a_batch
-from tests.sim.cluster import NODES, Cluster, eventually, nodes_known
-from tests.sim.simulated_loop import SimulatedLoop
+from tests.sim.cluster import NODES, Cluster, eventually, simulated_cluster
 
 TOPICS = ("t", "u", "v", "w", "x", "y", "z")
 LONG_POLL_MS = 500
@@ -88,9 +87,5 @@ async def scenario(cluster: Cluster) -> None:
 
 @pytest.mark.parametrize("seed", seeds(range(1, 4)))
 def test_the_first_append_of_a_new_leader_waits_for_no_long_poll(seed: int) -> None:
-    with asyncio.Runner(loop_factory=lambda: SimulatedLoop(seed)) as runner:
-        loop = runner.get_loop()
-        assert isinstance(loop, SimulatedLoop)
-        cluster = Cluster(loop)
-        with nodes_known(cluster):
-            runner.run(scenario(cluster))
+    with simulated_cluster(seed) as (runner, cluster):
+        runner.run(scenario(cluster))

@@ -15,7 +15,7 @@ from barnabas.client.connection.connection import Connection
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages import fetch, produce
 from barnabas.protocol.records.batch import build_batch
-from tests.sim.simulated_loop import SimulatedLoop
+from tests.sim.simulated_loop import seeded_runner
 from tests.sim.test_daemon import (
     HOST,
     SingleNodeCluster,
@@ -92,7 +92,5 @@ async def life(cluster: SingleNodeCluster) -> None:
 
 
 def test_a_node_with_a_full_disk_refuses_cleanly_reads_on_restarts_and_heals() -> None:
-    with asyncio.Runner(loop_factory=lambda: SimulatedLoop(3)) as runner:
-        loop = runner.get_loop()
-        assert isinstance(loop, SimulatedLoop)
+    with seeded_runner(3) as (runner, loop):
         runner.run(life(SingleNodeCluster(loop)))

@@ -31,7 +31,7 @@ from barnabas.protocol.records.batch import build_batch
 from barnabas.protocol.zookeeper import znodes
 from tests.fuzz.engine import Seed, spoilt
 from tests.harness.seeds import seeds
-from tests.sim.simulated_loop import SimulatedLoop
+from tests.sim.simulated_loop import seeded_runner
 from tests.sim.test_daemon import HOST, SingleNodeCluster, eventually, prepared
 
 STATE = znodes.partition_state_path("t", 0)
@@ -343,9 +343,7 @@ def simulate(path: str, data: bytes, *, at_start: bool, seed: int = 1) -> Lines:
     root = logging.getLogger()
     root.addHandler(lines)
     try:
-        with asyncio.Runner(loop_factory=lambda: SimulatedLoop(seed, TURNS_MAX)) as runner:
-            loop = runner.get_loop()
-            assert isinstance(loop, SimulatedLoop)
+        with seeded_runner(seed, TURNS_MAX) as (runner, loop):
             scenario = life(SingleNodeCluster(loop), path, data, at_start=at_start)
             try:
                 runner.run(asyncio.wait_for(scenario, LIFE_S))

@@ -27,9 +27,8 @@ from tests.sim.cluster import (
     Cluster,
     Machine,
     eventually,
-    nodes_known,
+    simulated_cluster,
 )
-from tests.sim.simulated_loop import SimulatedLoop
 from tests.sim.test_controlled_shutdown import is_ruling
 from tests.sim.test_replicated_commits import coordinator, fetched, in_sync
 from tests.sim.test_replication import TOPIC, created
@@ -205,9 +204,5 @@ async def scenario(cluster: Cluster, fault: Callable[[Cluster], Awaitable[float]
 def test_no_answer_is_of_the_offsets_topic_that_was_deleted(
     seed: int, fault: Callable[[Cluster], Awaitable[float]]
 ) -> None:
-    with asyncio.Runner(loop_factory=lambda: SimulatedLoop(seed)) as runner:
-        loop = runner.get_loop()
-        assert isinstance(loop, SimulatedLoop)
-        cluster = Cluster(loop, offsets_topic_replication_factor="3")
-        with nodes_known(cluster):
-            runner.run(scenario(cluster, fault))
+    with simulated_cluster(seed, offsets_topic_replication_factor="3") as (runner, cluster):
+        runner.run(scenario(cluster, fault))

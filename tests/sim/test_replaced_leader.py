@@ -14,8 +14,7 @@ from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages import fetch, offset_for_leader_epoch, produce
 from barnabas.protocol.records import batch
 from tests.harness.seeds import seeds
-from tests.sim.cluster import Cluster, eventually, nodes_known
-from tests.sim.simulated_loop import SimulatedLoop
+from tests.sim.cluster import Cluster, eventually, simulated_cluster
 from tests.sim.test_replication import TOPIC, created, in_sync, leader
 
 RECORDS = 3
@@ -89,11 +88,7 @@ async def scenario(cluster: Cluster) -> set[int]:
 
 @pytest.mark.parametrize("seed", seeds(range(1, 6)))
 def test_a_replaced_leader_never_makes_a_consumer_begin_anew(seed: int) -> None:
-    with asyncio.Runner(loop_factory=lambda: SimulatedLoop(seed)) as runner:
-        loop = runner.get_loop()
-        assert isinstance(loop, SimulatedLoop)
-        cluster = Cluster(loop)
-        with nodes_known(cluster):
-            codes = runner.run(scenario(cluster))
+    with simulated_cluster(seed) as (runner, cluster):
+        codes = runner.run(scenario(cluster))
     assert ErrorCode.OFFSET_OUT_OF_RANGE not in codes
     assert ErrorCode.NOT_LEADER_OR_FOLLOWER in codes

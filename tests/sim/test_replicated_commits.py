@@ -16,9 +16,8 @@ from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages import find_coordinator, offset_commit, offset_fetch
 from barnabas.protocol.zookeeper import znodes
 from tests.harness.seeds import seeds
-from tests.sim.cluster import NODES, Cluster, Machine, eventually, nodes_known
+from tests.sim.cluster import NODES, Cluster, Machine, eventually, simulated_cluster
 from tests.sim.numbered_faults import inject
-from tests.sim.simulated_loop import SimulatedLoop
 from tests.sim.test_replication import TOPIC, created
 
 GROUPS = ("a", "b", "c", "d")
@@ -164,12 +163,8 @@ async def scenario(cluster: Cluster) -> dict[str, Commits]:
 
 def simulate(seed: int) -> None:
     """One history of six accidents."""
-    with asyncio.Runner(loop_factory=lambda: SimulatedLoop(seed)) as runner:
-        loop = runner.get_loop()
-        assert isinstance(loop, SimulatedLoop)
-        cluster = Cluster(loop, offsets_topic_replication_factor="3")
-        with nodes_known(cluster):
-            seen = runner.run(scenario(cluster))
+    with simulated_cluster(seed, offsets_topic_replication_factor="3") as (runner, cluster):
+        seen = runner.run(scenario(cluster))
     assert all(commits.acknowledged > 20 for commits in seen.values())
     assert all(commits.served > 20 for commits in seen.values())
 

@@ -19,9 +19,8 @@ from barnabas.protocol.messages import create_topics, fetch, list_offsets, metad
 from barnabas.protocol.records import batch
 from barnabas.protocol.zookeeper import znodes
 from tests.harness.seeds import seeds
-from tests.sim.cluster import NODES, Cluster, Machine, eventually, nodes_known
+from tests.sim.cluster import NODES, Cluster, Machine, eventually, simulated_cluster
 from tests.sim.numbered_faults import inject
-from tests.sim.simulated_loop import SimulatedLoop
 
 TOPIC = "t"
 ROUNDS = 6
@@ -346,11 +345,7 @@ def simulate(
     seed: int, faults: InjectFaults = one_by_one, pause_s: float = 0.05, **settings: str
 ) -> None:
     """One history."""
-    with asyncio.Runner(loop_factory=lambda: SimulatedLoop(seed)) as runner:
-        loop = runner.get_loop()
-        assert isinstance(loop, SimulatedLoop)
-        cluster = Cluster(loop, **settings)
-        with nodes_known(cluster):
-            history = runner.run(scenario(cluster, faults, pause_s))
+    with simulated_cluster(seed, **settings) as (runner, cluster):
+        history = runner.run(scenario(cluster, faults, pause_s))
     assert len(history.acknowledged) > 20
     assert len(history.read) > 20

@@ -7,7 +7,6 @@ it may have been set back, and the copy may be the last one.
 
 from __future__ import annotations
 
-import asyncio
 import copy
 import logging
 from collections.abc import Callable, Coroutine
@@ -23,8 +22,7 @@ from barnabas.protocol.messages import alter_partition_reassignments as moves
 from barnabas.protocol.messages import create_topics, delete_topics
 from barnabas.protocol.zookeeper import znodes
 from tests.harness.seeds import seeds
-from tests.sim.cluster import NODES, Cluster, Machine, eventually, nodes_known
-from tests.sim.simulated_loop import SimulatedLoop
+from tests.sim.cluster import NODES, Cluster, Machine, eventually, simulated_cluster
 from tests.sim.test_controlled_shutdown import acknowledged, is_ruling
 from tests.sim.znode_tree import Znode
 
@@ -270,12 +268,8 @@ async def back(cluster: Cluster) -> None:
 
 
 def simulate(seed: int, scenario: Callable[[Cluster], Coroutine[Any, Any, None]]) -> None:
-    with asyncio.Runner(loop_factory=lambda: SimulatedLoop(seed)) as runner:
-        loop = runner.get_loop()
-        assert isinstance(loop, SimulatedLoop)
-        cluster = Cluster(loop)
-        with nodes_known(cluster):
-            runner.run(scenario(cluster))
+    with simulated_cluster(seed) as (runner, cluster):
+        runner.run(scenario(cluster))
 
 
 SEEDS = seeds(range(1, 4), range(4, 100))

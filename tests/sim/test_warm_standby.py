@@ -12,8 +12,7 @@ import pytest
 from barnabas.broker.replication.offsets_replica import OffsetsReplica
 from barnabas.coordinator.ports import OFFSETS_TOPIC
 from barnabas.protocol.messages import offset_commit
-from tests.sim.cluster import NODES, Cluster, eventually, nodes_known
-from tests.sim.simulated_loop import SimulatedLoop
+from tests.sim.cluster import NODES, Cluster, eventually, simulated_cluster
 from tests.sim.test_replicated_commits import coordinator, fetched, in_sync
 from tests.sim.test_replication import TOPIC, created
 
@@ -66,9 +65,5 @@ async def scenario(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> int:
 
 
 def test_after_a_failover_nobody_reads_the_log_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    with asyncio.Runner(loop_factory=lambda: SimulatedLoop(5)) as runner:
-        loop = runner.get_loop()
-        assert isinstance(loop, SimulatedLoop)
-        cluster = Cluster(loop, offsets_topic_replication_factor="3")
-        with nodes_known(cluster):
-            assert runner.run(scenario(cluster, monkeypatch)) == 0
+    with simulated_cluster(5, offsets_topic_replication_factor="3") as (runner, cluster):
+        assert runner.run(scenario(cluster, monkeypatch)) == 0

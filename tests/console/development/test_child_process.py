@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import select
 import signal
 import subprocess
 import sys
@@ -13,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from barnabas.console.development.child_process import ChildProcess
+from tests.harness.waiting import await_process_end
 
 ROOT = Path(__file__).parents[3]
 SLEEPER = [sys.executable, "-c", "import signal; signal.pause()"]
@@ -20,18 +20,6 @@ SLEEPER = [sys.executable, "-c", "import signal; signal.pause()"]
 
 def _speaks_and_sleeps(words: str) -> list[str]:
     return [sys.executable, "-c", f"import signal; print({words!r}, flush=True); signal.pause()"]
-
-
-def _awaited(pid: int) -> None:
-    """Return when the process is gone."""
-    try:
-        watched = os.pidfd_open(pid)
-    except ProcessLookupError:
-        return
-    try:
-        assert select.select([watched], [], [], 120)[0], f"process {pid} lives on"
-    finally:
-        os.close(watched)
 
 
 def test_a_child_that_is_asked_to_stop_ends_by_that_signal(tmp_path: Path) -> None:
@@ -87,7 +75,7 @@ def test_it_ends_with_its_parent(threads: int, tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-c", program], stdout=subprocess.PIPE, text=True, cwd=ROOT, timeout=120
     )
-    _awaited(int(done.stdout))
+    await_process_end(int(done.stdout))
 
 
 def test_a_paused_child_ends_with_its_parent_when_that_is_asked_for(tmp_path: Path) -> None:
@@ -105,7 +93,7 @@ def test_a_paused_child_ends_with_its_parent_when_that_is_asked_for(tmp_path: Pa
     done = subprocess.run(
         [sys.executable, "-c", program], stdout=subprocess.PIPE, text=True, cwd=ROOT, timeout=120
     )
-    _awaited(int(done.stdout))
+    await_process_end(int(done.stdout))
 
 
 def test_it_outlives_a_thread_that_started_it(tmp_path: Path) -> None:

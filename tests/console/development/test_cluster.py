@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import re
-import select
 import signal
 import socket
 import stat
@@ -27,7 +25,7 @@ from barnabas.console.development.snippets import first_programs
 from tests.harness.deployments import await_leaders_at
 from tests.harness.needs import program
 from tests.harness.steady_settings import STEADY
-from tests.harness.waiting import eventually
+from tests.harness.waiting import await_process_end, eventually
 
 ROOT = Path(__file__).parents[3]
 
@@ -41,17 +39,6 @@ def cluster() -> Iterator[Cluster]:
 def await_known(cluster: Cluster, topic: str, partitions: int) -> None:
     """Return when every node knows the topic: the controller answers its creator before that."""
     await_leaders_at([(LOOPBACK, node.port) for node in cluster.nodes], topic, partitions)
-
-
-def _await_end(pid: int) -> None:
-    try:
-        watched = os.pidfd_open(pid)
-    except ProcessLookupError:
-        return
-    try:
-        assert select.select([watched], [], [], 120)[0], f"process {pid} lives on"
-    finally:
-        os.close(watched)
 
 
 def test_every_node_is_in_the_bootstrap_string(cluster: Cluster) -> None:
@@ -198,7 +185,7 @@ def test_stop_leaves_no_process_no_file_and_no_port_in_use() -> None:
     cluster.stop()
     for pid in pids:
         assert pid is not None
-        _await_end(pid)
+        await_process_end(pid)
     assert not directory.exists()
     assert is_free(port)
 
@@ -274,7 +261,7 @@ def test_up_starts_announces_and_leaves_nothing_after_ctrl_c() -> None:
         up.send_signal(signal.SIGINT)
         assert up.wait(120) == 0
     for process in told["processes"]:
-        _await_end(process["pid"])
+        await_process_end(process["pid"])
     assert not Path(told["processes"][1]["properties"]).exists()
 
 

