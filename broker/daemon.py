@@ -99,10 +99,10 @@ async def _serve(node: Node, stop: asyncio.Event, ready: Ready) -> None:
             background = [
                 tasks.create_task(work(), name=name) for name, work in node.background().items()
             ]
-            ready(await node.begin())
+            ready(await node.start_serving())
             await stop.wait()
             log.info("stopping node=%d", node.identity.node_id)
-            await node.depart()
+            await node.hand_over()
         finally:
             await node.close()
         for task in background:

@@ -53,14 +53,17 @@ from .storage.files import Files
 
 log = logging.getLogger(__name__)
 
-INFORMED_S: Final = 10.0
+METADATA_WAIT_S: Final = 10.0
 """How long a node that serves is not called ready because it does not know the cluster yet."""
 
 Work = Callable[[], Coroutine[Any, Any, None]]
 
 
 class Node:
-    """One node's parts. ``open``, run ``background``, ``begin``; later ``depart`` and ``close``."""
+    """One node's parts.
+
+    Life: ``open``, run ``background``, ``start_serving``; later ``hand_over`` and ``close``.
+    """
 
     def __init__(
         self,
@@ -92,15 +95,15 @@ class Node:
         self._limits = Limits(config.network, config.listener_quotas)
         self._log_dir_events = LogDirEvents(zookeeper, identity.node_id)
         self._replicas = self._build_replicas()
-        self._damaged = DamagedReplicas(self._replicas, self._log_dir_events.notify)
-        self._strays = StrayReplicas(
+        self._damaged_replicas = DamagedReplicas(self._replicas, self._log_dir_events.notify)
+        self._stray_replicas = StrayReplicas(
             identity.node_id, logs, self._replicas, self._metadata, zookeeper
         )
         self._liveness = self._build_liveness(lease_clock)
         self._listeners = Listeners(config, self._limits, self._liveness)
         self._listener_reconfiguration = self._build_listener_reconfiguration()
-        self._writer = self._build_writer()
-        self._creation = AutoTopicCreation(self._writer, config.coordinator)
+        self._topic_creator = self._build_topic_creator()
+        self._auto_topic_creation = AutoTopicCreation(self._topic_creator, config.coordinator)
         self._coordinator_host = GroupCoordinatorHost(
             config,
             identity.node_id,
@@ -108,7 +111,7 @@ class Node:
             replicas=self._replicas,
             liveness=self._liveness,
             metadata=self._metadata,
-            creation=self._creation,
+            creation=self._auto_topic_creation,
             files=files,
             now_ms=now_ms,
             rng=rng,
@@ -118,9 +121,9 @@ class Node:
         self._cleaner = self._build_cleaner()
         self._controlled_shutdown = self._build_controlled_shutdown()
         self._metrics = NodeMetrics(config.metrics)
-        self._tell_each_other()
+        self._connect_callbacks()
 
-    def _build_writer(self) -> TopicCreator:
+    def _build_topic_creator(self) -> TopicCreator:
         return TopicCreator(
             self._zookeeper,
             self._rng,
@@ -198,7 +201,7 @@ class Node:
 
     async def open(self, tasks: asyncio.TaskGroup) -> None:
         """Bind every port, then take the place in ZooKeeper; nothing is served yet."""
-        self._orders = Latency()
+        self._control_request_latency = Latency()
         self._dispatcher = dispatcher = self._metrics.dispatcher(tasks)
         await self._limits.connection_quotas.resolve()
         await self._listeners.bind(dispatcher)
@@ -245,15 +248,15 @@ class Node:
             "log compaction": self._cleaner.run,
             "listeners": lambda: self._listener_reconfiguration.run(registration),
             "topic settings": self._topic_configs.run,
-            "topic creation": self._creation.run,
+            "topic creation": self._auto_topic_creation.run,
             "groups": self._coordinator_host.groups.run,
             "offsets topic": self._coordinator_host.offsets_topic.run,
             "controller": self._controller.run,
             "session renewal": self._renewal.run,
             "zookeeper's content": self._cluster_id_check.run,
             "log directory events": self._log_dir_events.run,
-            "damaged replicas": self._damaged.run,
-            "stray replicas": self._strays.run,
+            "damaged replicas": self._damaged_replicas.run,
+            "stray replicas": self._stray_replicas.run,
             "liveness": self._liveness.run,
             "ISR": lambda: self._isr_manager.run(self._replicas),
             "replica fetchers": self._replica_fetchers.run,
@@ -261,19 +264,19 @@ class Node:
             "watchdog": Watchdog(self._listeners.open_connections, self._loop.time).run,
         }
 
-    async def begin(self) -> Mapping[str, int]:
+    async def start_serving(self) -> Mapping[str, int]:
         """Stand for election and serve; the bound port of each listener.
 
-        Returns when a controller has told this node what there is, or after INFORMED_S without.
+        Returns once a controller has sent the metadata, or after METADATA_WAIT_S without.
         """
         self._controller.campaign()
         ports = self._listeners.serve()
         log.info("serving node=%d ports=%s", self.identity.node_id, ports)
-        if not await self._metadata.wait_until_informed(INFORMED_S):
+        if not await self._metadata.wait_until_informed(METADATA_WAIT_S):
             log.warning("heard of no controller yet node=%d", self.identity.node_id)
         return ports
 
-    async def depart(self) -> None:
+    async def hand_over(self) -> None:
         """Hand over what others can take."""
         assert self._registration is not None, "opened"
         self._replica_fetchers.take_no_more()
@@ -325,7 +328,7 @@ class Node:
         beacons, proofs = self._liveness.beacons, self._liveness.proofs
         return {
             "authority_check": self._controller.checks,
-            "control_request": self._orders,
+            "control_request": self._control_request_latency,
             **({"beacon_echo": beacons.echoes} if beacons else {}),
             **({"session_proof": proofs} if proofs else {}),
         }
@@ -339,7 +342,7 @@ class Node:
             node_id=self.identity.node_id,
             internal_listener=self.config.inter_broker_listener,
             settings=self.config.controller,
-            dial=timed(self._dial, self._orders, self._loop.time),
+            dial=timed(self._dial, self._control_request_latency, self._loop.time),
             now_ms=self._now_ms,
             rng=self._rng,
             may_be_unclean=self._may_be_unclean,
@@ -379,11 +382,13 @@ class Node:
             groups=self._coordinator_host.groups,
             topic_configs=self._topic_configs,
             node_configs=self._node_configs,
-            topic_creator=self._writer,
+            topic_creator=self._topic_creator,
             conversions=self._conversions,
             supported_versions=dispatcher.supported_versions,
             auto_create=(
-                self._creation.ask if self.config.topics.auto_create_topics_enable else None
+                self._auto_topic_creation.ask
+                if self.config.topics.auto_create_topics_enable
+                else None
             ),
             take_producer_ids=ProducerIdManager(self._zookeeper, self.identity.node_id).take,
             answer_bytes_left=lambda: self._limits.answers.room,
@@ -396,7 +401,7 @@ class Node:
         assert self._registration is not None, "opened"
         await self._listener_reconfiguration.check(config, self._registration)
 
-    def _tell_each_other(self) -> None:
+    def _connect_callbacks(self) -> None:
         """Settings reach the logs, deletions the offsets, full disks the controller."""
         self._topic_configs.on_change.append(self._logs.reconfigure)
         self._topic_configs.on_change.append(lambda topic: self._controller.settings_changed())
@@ -407,7 +412,7 @@ class Node:
         self._logs.offline.append(self._replicas.directory_failed)
         self._logs.offline.append(lambda path, failed: self._log_dir_events.notify())
         self._logs.on_space_available.append(self._log_dir_events.notify)
-        self._logs.damaged.append(self._damaged.notice)
+        self._logs.damaged.append(self._damaged_replicas.notice)
         self._logs.record_high_watermarks(self._replicas.high_watermarks)
         self._logs.bound_deletion(self._replicas.high_watermark)
 

@@ -69,8 +69,8 @@ class CoordinatorTopics:
         """
         snapshot = self._cache.snapshot
         leader = snapshot.leader(OFFSETS_TOPIC, partition)
-        ordered, told = self._ordered(partition), snapshot.partition(OFFSETS_TOPIC, partition)
-        if ordered is not None and told is not None and ordered[1] >= told.leader_epoch:
+        ordered, cached = self._ordered(partition), snapshot.partition(OFFSETS_TOPIC, partition)
+        if ordered is not None and cached is not None and ordered[1] >= cached.leader_epoch:
             leader = ordered[0]
         if leader == self._node_id and not self._may_answer():
             return None

@@ -22,7 +22,7 @@ from .cooperative import Turn, shortened
 from .topics import OTHERS_S, LedTopics, counted, elsewhere, is_led, late, unreachable
 
 
-class PartitionsHandler:
+class CreatePartitionsHandler:
     """Judges each topic by itself; waits until this node knows a leader of each new partition."""
 
     def __init__(

@@ -125,15 +125,15 @@ class DeleteRecordsHandler:
         wait: DelayedProduce[int] = DelayedProduce(partial(_decide, decided))
         waiting = []
         for place, move in enumerate(moved):
-            told = wait.expect(place)
-            move.partition.when_low_watermark_reaches(move.offset, told)
-            waiting.append((move, told))
+            on_moved = wait.expect(place)
+            move.partition.when_low_watermark_reaches(move.offset, on_moved)
+            waiting.append((move, on_moved))
         wait.start(self._loop, max(0.0, deadline - self._loop.time()))
         try:
             codes = await decided
         finally:
-            for move, told in waiting:
-                move.partition.low_watermark_waiters.forget(told)
+            for move, on_moved in waiting:
+                move.partition.low_watermark_waiters.forget(on_moved)
         for place, move in enumerate(moved):
             move.settle(codes[place])
 

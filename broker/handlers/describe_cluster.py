@@ -20,7 +20,7 @@ BROKERS: Final = 1
 CONTROLLERS: Final = 2
 
 
-class ClusterHandler:
+class DescribeClusterHandler:
     """Answers from the latest snapshot."""
 
     def __init__(self, cache: MetadataCache, cluster_id: str) -> None:

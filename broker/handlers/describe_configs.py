@@ -111,7 +111,7 @@ class Found:
     values: Sequence[Value]
 
 
-class ConfigsHandler:
+class DescribeConfigsHandler:
     """Answers from ZooKeeper for topics, wherever they are hosted, and for this node alone."""
 
     def __init__(

@@ -23,7 +23,7 @@ from .cooperative import Turn
 UNKNOWN_BYTES = -1
 
 
-class LogDirsHandler:
+class DescribeLogDirsHandler:
     """Answers for this node alone."""
 
     def __init__(self, logs: LogManager, replicas: ReplicaManager, files: Files) -> None:

@@ -18,7 +18,7 @@ from .call import Answer, Call, Handler
 from .cooperative import Turn, in_turns
 
 
-class ProducersHandler:
+class DescribeProducersHandler:
     """Answers for every replica that is hosted here: a follower knows what its leader does."""
 
     def __init__(self, replicas: ReplicaManager) -> None:

@@ -30,7 +30,7 @@ AT_ONCE: Final = 1000
 """Partitions that the controller is asked about before it looks at what else happened."""
 
 
-class ElectionsHandler:
+class ElectLeadersHandler:
     """Has the controller elect, then waits for this node to hear of it."""
 
     def __init__(self, controller: Controller, cache: MetadataCache) -> None:

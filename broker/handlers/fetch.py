@@ -58,8 +58,11 @@ log = logging.getLogger(__name__)
 SIZE_RULES_SINCE = 3
 """From here the first batch is whole even when it is larger than the limits (KIP-74)."""
 MAGIC_2_SINCE = 4
+"""From here record batches are read as they are stored; older clients need messages (KIP-98)."""
 STORAGE_ERROR_SINCE = 6
+"""From here KAFKA_STORAGE_ERROR is known (KIP-112)."""
 ZSTD_SINCE = 10
+"""From here zstd is known (KIP-110)."""
 ZSTD = 4
 READ_STEPS: Final = 100
 """Partitions read in one turn: 2 ms or so."""
@@ -82,11 +85,11 @@ class FetchHandler:
         room: Callable[[], int],
         sessions: FetchSessionCache,
         topic_ids: FetchTopicIds,
-        replaced: StaleLeaders,
+        stale_leaders: StaleLeaders,
         conversions: ConversionProcess | None = None,
     ) -> None:
         self._replicas = replicas
-        self._replaced = replaced
+        self._stale_leaders = stale_leaders
         self._sessions = sessions
         self._topic_ids = topic_ids
         self._loop = loop
@@ -124,6 +127,7 @@ class FetchHandler:
             return self._read_old(call, context)
         return self._read_or_wait(call, context)
 
+    # A coroutine: converting may take long, and is done beside the loop where it does.
     async def _read_old(self, call: Call, context: FetchContext) -> messages.FetchResponse:
         """For clients that know no batches."""
         await self._old.read(call, context.reads, min(self._bytes_max, self._room()))
@@ -459,7 +463,7 @@ class FetchHandler:
     def _is_doubtful(self, call: Call, read: PartitionRead) -> bool:
         """Whether a consumer's position may be right though this node's log does not have it."""
         partition = self._replicas.get(read.topic, read.partition.partition)
-        return call.request.replica_id < 0 and self._replaced.may_include(partition)
+        return call.request.replica_id < 0 and self._stale_leaders.may_include(partition)
 
 
 class FetchWatch:
@@ -525,6 +529,11 @@ def _suspect_repeated_read(partition: Partition, node: int, offset: int) -> None
 
 
 def _refuse(result: messages.PartitionResult, code: ErrorCode, version: int) -> None:
+    """Answer an error that the client knows, and no offsets beside it.
+
+    Offsets of a refused read could be of a log that is not the leader's: a client that took the
+    high watermark for true would report a lag that nobody has.
+    """
     # Clients of then do not know 56 and would give up; with 6 they look for another leader.
     if code is ErrorCode.KAFKA_STORAGE_ERROR and version < STORAGE_ERROR_SINCE:
         code = ErrorCode.NOT_LEADER_OR_FOLLOWER
@@ -542,6 +551,11 @@ def _records(
     is_follower: bool,
     is_committed: bool,
 ) -> bytes | FileSlice:
+    """What may be read: consumers below the high watermark, or below the last stable offset.
+
+    A consumer that read above the high watermark could see a record that the next leader lacks;
+    followers read to the log end, since their reading is what moves it.
+    """
     config = partition.log.config
     # They do not know the codec, and would call the batches corrupt (KIP-110).
     if MAGIC_2_SINCE <= version < ZSTD_SINCE and config.compression_type == "zstd":
@@ -551,4 +565,5 @@ def _records(
         return partition.log.slice(offset, bytes_max=bytes_max, end=end, at_least_one=at_least_one)
     if not config.message_downconversion_enable:
         raise Refused(ErrorCode.UNSUPPORTED_VERSION, "message.downconversion.enable=false")
+    # Bytes, not a slice of the file: they are converted before they are sent.
     return partition.read(offset, bytes_max=bytes_max, at_least_one=at_least_one)

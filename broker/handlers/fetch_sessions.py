@@ -29,9 +29,16 @@ FINAL_EPOCH: Final = -1
 FIRST_EPOCH: Final = 0
 EPOCH_MAX: Final = 2**31 - 1
 IDLE_S: Final = 120.0
-"""A session that was used since is only given up for a larger one, or for a follower's."""
+"""A session that was used since is only given up for a larger one, or for a follower's.
+
+KIP-227's min.incremental.fetch.session.eviction.ms.
+"""
 LOOK_S: Final = 0.25
-"""A follower's partitions are all looked at so often; between that, those that moved."""
+"""A follower's partitions are all looked at so often; between that, those that moved.
+
+A follower of very many partitions fetches often: a look at all of them each time would cost the
+leader more than the reading.
+"""
 PARTITIONS_MAX: Final = 500_000
 """Remembered in all sessions together, whatever their number may be."""
 CONSUMER_PARTITIONS_MAX: Final = 10_000
@@ -237,17 +244,17 @@ class FetchSession:
 
     def news(self, reads: Iterable[PartitionRead]) -> list[PartitionRead]:
         """What the reader does not know yet; partitions with records go to the end of the line."""
-        told = []
+        changed = []
         for read in reads:
             key = (read.topic, read.partition.partition)
             known = self.partitions.get(key)
             if known is None or known.takes(read.result):
-                told.append(read)
+                changed.append(read)
             # To the end of the line: the response has room for some megabytes only, and the first
             # partitions would otherwise take all of it in every round (KIP-74).
             if known is not None and read.result.records:
                 self.partitions[key] = self.partitions.pop(key)
-        return told
+        return changed
 
 
 class FetchContext:
@@ -478,9 +485,9 @@ def _asked(
     return named.values()  # of a partition named twice the last entry counts, as in Kafka
 
 
-def _response(told: Iterable[PartitionRead], session_id: int) -> messages.FetchResponse:
+def _response(changed: Iterable[PartitionRead], session_id: int) -> messages.FetchResponse:
     topics: ResponseTopics = {}
-    for read in told:
+    for read in changed:
         topics.setdefault((read.topic, read.topic_id), []).append(read.result)
     return _of_topics(topics, session_id)
 

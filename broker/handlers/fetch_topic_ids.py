@@ -82,7 +82,9 @@ class FetchTopicIds:
         if call.version < LEADERS_SINCE:
             return answer
         wrong = self._wrong(answer)
-        answer.node_endpoints = self._leaders.tell(wrong, call.peer.listener, messages)
+        answer.node_endpoints = self._leaders.fill_current_leaders(
+            wrong, call.peer.listener, messages
+        )
         return answer
 
     async def tell_leaders_in_turns(
@@ -94,7 +96,7 @@ class FetchTopicIds:
         nodes: dict[int, messages.NodeEndpoint] = {}
         turn = Turn()
         for one in self._wrong(answer):
-            for node in self._leaders.tell([one], call.peer.listener, messages):
+            for node in self._leaders.fill_current_leaders([one], call.peer.listener, messages):
                 nodes[node.node_id] = node
             await turn.step()
         answer.node_endpoints = list(nodes.values())

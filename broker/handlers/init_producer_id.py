@@ -21,7 +21,7 @@ NextBlock = Callable[[], Awaitable[range]]
 """Takes the next block of ids from the cluster; raises Refused while it cannot."""
 
 
-class ProducerIdsHandler:
+class InitProducerIdHandler:
     """Hands out each id once; a new block is fetched when the last id is gone."""
 
     def __init__(self, next_block: NextBlock) -> None:

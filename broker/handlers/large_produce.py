@@ -188,11 +188,14 @@ def _kept(checked: ValidatedBatch) -> ValidatedBatch:
 
 
 async def _final(answer: Answer, loop: asyncio.AbstractEventLoop) -> Answer:
-    """An answer that is still to come, awaited."""
+    """An answer that is still to come, awaited.
+
+    By now the queues are free: who is behind does not wait for replicas, only for the append.
+    """
     if not isinstance(answer, PendingResponse):
         return answer
     if not answer.is_resolved:
-        told = loop.create_future()
-        answer.add_done_callback(lambda _: told.set_result(None))
-        await told
+        completed = loop.create_future()
+        answer.add_done_callback(lambda _: completed.set_result(None))
+        await completed
     return answer.answer

@@ -34,10 +34,10 @@ class LeaderHints:
         hosted = self._replicas.get(topic, index)
         if hosted is not None:
             return hosted.leader_id, hosted.leader_epoch
-        told = self._cache.snapshot.partition(topic, index)
-        return (-1, -1) if told is None else (told.leader, told.leader_epoch)
+        cached = self._cache.snapshot.partition(topic, index)
+        return (-1, -1) if cached is None else (cached.leader, cached.leader_epoch)
 
-    def tell(
+    def fill_current_leaders(
         self, wrong: Iterable[tuple[str, int, Any]], listener: str, messages: Any
     ) -> list[Any]:
         """Fill in the leader of each result: topic, partition, and what is answered of it.

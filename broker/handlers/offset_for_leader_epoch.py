@@ -17,12 +17,12 @@ from .cooperative import Turn, in_turns
 from .stale_leaders import StaleLeaders
 
 
-class LeaderEpochsHandler:
+class OffsetForLeaderEpochHandler:
     """Answers from the epoch cache of each leader's log."""
 
-    def __init__(self, replicas: ReplicaManager, replaced: StaleLeaders) -> None:
+    def __init__(self, replicas: ReplicaManager, stale_leaders: StaleLeaders) -> None:
         self._replicas = replicas
-        self._replaced = replaced
+        self._stale_leaders = stale_leaders
 
     def handlers(self) -> Mapping[int, Handler]:
         """What to register with the dispatcher."""
@@ -55,7 +55,7 @@ class LeaderEpochsHandler:
             if (
                 epoch < asked.leader_epoch
                 and is_consumers
-                and self._replaced.may_include(partition)
+                and self._stale_leaders.may_include(partition)
             ):
                 raise Refused(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         except Refused as refusal:

@@ -28,7 +28,7 @@ Wishes = Mapping[Partition, Sequence[int] | None]
 Row = list_partition_reassignments.PartitionResult
 
 
-class ReassignmentsHandler:
+class PartitionReassignmentsHandler:
     """Has the controller begin moves, and tells those under way."""
 
     def __init__(self, controller: Controller) -> None:

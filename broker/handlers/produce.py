@@ -176,10 +176,10 @@ class ProduceHandler:
 
     def _answer(self, call: Call, outcome: AppendResults) -> Answer:
         if call.request.acks == 0:
-            return self._say_nothing(outcome.results)
+            return self._answer_without_acks(outcome.results)
         answer = messages.ProduceResponse(responses=outcome.topics)
         if outcome.has_refusals:
-            self._tell_leaders(call, answer)
+            self._fill_current_leaders(call, answer)
         if not outcome.unacknowledged:
             return answer
         return self._when_committed(call, answer, outcome.results, outcome.unacknowledged)
@@ -244,7 +244,7 @@ class ProduceHandler:
             raise checked.outcome
         return checked.outcome
 
-    def _tell_leaders(self, call: Call, answer: messages.ProduceResponse) -> None:
+    def _fill_current_leaders(self, call: Call, answer: messages.ProduceResponse) -> None:
         """Name leader, epoch and address where another node leads by now."""
         if call.version < LEADERS_SINCE or self._leaders is None:
             return
@@ -254,7 +254,9 @@ class ProduceHandler:
             for result in topic.partition_responses
             if result.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
         ]
-        answer.node_endpoints = self._leaders.tell(wrong, call.peer.listener, messages)
+        answer.node_endpoints = self._leaders.fill_current_leaders(
+            wrong, call.peer.listener, messages
+        )
 
     def _when_committed(
         self,
@@ -271,7 +273,7 @@ class ProduceHandler:
                     results[place].error_code = code
                     results[place].base_offset = -1
             if ErrorCode.NOT_LEADER_OR_FOLLOWER in codes.values():
-                self._tell_leaders(call, answer)
+                self._fill_current_leaders(call, answer)
             pending.respond(answer)
 
         acks, until = DelayedProduce(decided), self._loop.time() + wait_s
@@ -280,15 +282,15 @@ class ProduceHandler:
         acks.start(self._loop, wait_s)
         return pending
 
-    def _say_nothing(self, results: Sequence[messages.PartitionResult]) -> None:
+    def _answer_without_acks(self, results: Sequence[messages.PartitionResult]) -> None:
         """With acks 0 a closed connection is the only way to tell of an error.
 
         Raises CorruptRequest, which closes it and bounds what is logged: such a producer connects
         again at once.
         """
-        told = {result.error_code for result in results} - {ErrorCode.NONE}
-        if told:
-            names = ", ".join(code.name for code in ErrorCode if code in told)
+        failures = {result.error_code for result in results} - {ErrorCode.NONE}
+        if failures:
+            names = ", ".join(code.name for code in ErrorCode if code in failures)
             raise CorruptRequest(f"without acks: {names}")
 
     def _rules_at(self, topic: str, index: int) -> ProduceRules | None:

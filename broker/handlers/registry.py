@@ -32,27 +32,27 @@ from .api_versions import ApiVersionsHandler
 from .call import Handler, Peer
 from .control_plane import ControlPlaneHandler
 from .conversion_process import ConversionProcess
-from .create_partitions import PartitionsHandler
+from .create_partitions import CreatePartitionsHandler
 from .delete_records import DeleteRecordsHandler
-from .describe_cluster import ClusterHandler
-from .describe_configs import ConfigsHandler
-from .describe_log_dirs import LogDirsHandler
-from .describe_producers import ProducersHandler
-from .elect_leaders import ElectionsHandler
+from .describe_cluster import DescribeClusterHandler
+from .describe_configs import DescribeConfigsHandler
+from .describe_log_dirs import DescribeLogDirsHandler
+from .describe_producers import DescribeProducersHandler
+from .elect_leaders import ElectLeadersHandler
 from .fetch import FetchHandler
 from .fetch_sessions import FetchSessionCache
 from .fetch_topic_ids import FetchTopicIds
 from .groups import GroupsHandler
-from .init_producer_id import ProducerIdsHandler
+from .init_producer_id import InitProducerIdHandler
 from .leader_hints import LeaderHints
 from .list_offsets import ListOffsetsHandler
 from .metadata import MetadataHandler
-from .offset_for_leader_epoch import LeaderEpochsHandler
-from .partition_reassignments import ReassignmentsHandler
+from .offset_for_leader_epoch import OffsetForLeaderEpochHandler
+from .partition_reassignments import PartitionReassignmentsHandler
 from .produce import ProduceHandler
 from .stale_leaders import StaleLeaders
 from .topics import TopicsHandler
-from .update_features import FeaturesHandler
+from .update_features import UpdateFeaturesHandler
 
 
 class ApiHandler(Protocol):
@@ -125,23 +125,23 @@ def _records(node: HandlerDependencies) -> Iterator[ApiHandler]:
         room=node.answer_bytes_left,
         sessions=FetchSessionCache(slots, now=node.loop.time, rng=node.rng),
         topic_ids=FetchTopicIds(node.metadata, leaders),
-        replaced=stale_leaders,
+        stale_leaders=stale_leaders,
         conversions=node.conversions,
     )
     yield ListOffsetsHandler(node.replicas, node.conversions)
     yield DeleteRecordsHandler(node.replicas, node.logs.write_log_starts, loop=node.loop)
-    yield LeaderEpochsHandler(node.replicas, stale_leaders)
+    yield OffsetForLeaderEpochHandler(node.replicas, stale_leaders)
 
 
 def _groups(node: HandlerDependencies) -> Iterator[ApiHandler]:
     yield GroupsHandler(node.groups)
-    yield ProducersHandler(node.replicas)
-    yield ProducerIdsHandler(node.take_producer_ids)
+    yield DescribeProducersHandler(node.replicas)
+    yield InitProducerIdHandler(node.take_producer_ids)
 
 
 def _cluster(node: HandlerDependencies) -> Iterator[ApiHandler]:
     yield MetadataHandler(node.metadata, node.cluster_id, create=node.auto_create)
-    yield ClusterHandler(node.metadata, node.cluster_id)
+    yield DescribeClusterHandler(node.metadata, node.cluster_id)
     yield ControlPlaneHandler(
         node.replicas,
         node.metadata,
@@ -160,16 +160,16 @@ def _administration(node: HandlerDependencies) -> Iterator[ApiHandler]:
         heard=controller.heard,
         may_delete=node.config.topics.delete_topic_enable,
     )
-    yield PartitionsHandler(
+    yield CreatePartitionsHandler(
         PartitionCreator(node.zookeeper),
         metadata,
         is_controller=lambda: controller.is_active,
         heard=controller.heard,
     )
-    yield ElectionsHandler(controller, metadata)
-    yield ReassignmentsHandler(controller)
-    yield LogDirsHandler(node.logs, node.replicas, node.files)
-    yield ConfigsHandler(node.node_id, metadata, node.topic_configs, node.node_configs)
+    yield ElectLeadersHandler(controller, metadata)
+    yield PartitionReassignmentsHandler(controller)
+    yield DescribeLogDirsHandler(node.logs, node.replicas, node.files)
+    yield DescribeConfigsHandler(node.node_id, metadata, node.topic_configs, node.node_configs)
     yield AlterConfigsHandler(
         node.node_id,
         metadata,
@@ -178,5 +178,5 @@ def _administration(node: HandlerDependencies) -> Iterator[ApiHandler]:
         node.node_configs,
         node.check_listeners,
     )
-    yield FeaturesHandler(is_controller=lambda: controller.is_active)
+    yield UpdateFeaturesHandler(is_controller=lambda: controller.is_active)
     yield AclsHandler()

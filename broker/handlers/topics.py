@@ -89,8 +89,8 @@ class TopicsHandler:
         if not request.validate_only:
             for name in await self._unled(made, deadline):
                 results[name] = _refused(name, late(request.timeout_ms))
-        told = await map_in_turns(lambda topic: results[topic.name], request.topics)
-        return create_topics.CreateTopicsResponse(topics=told)
+        topic_results = await map_in_turns(lambda topic: results[topic.name], request.topics)
+        return create_topics.CreateTopicsResponse(topics=topic_results)
 
     async def delete(self, call: Call) -> delete_topics.DeleteTopicsResponse:
         """Have topics deleted; each has its own code."""

@@ -20,7 +20,7 @@ UPGRADE: Final = 1
 """The kind of update that lowers nothing."""
 
 
-class FeaturesHandler:
+class UpdateFeaturesHandler:
     """Refuses each update by itself; only the controller's node does even that."""
 
     def __init__(self, *, is_controller: Callable[[], bool]) -> None:

@@ -225,10 +225,10 @@ class Peers:
         for request, lowest in _LOWEST_SPOKEN.items():
             if (version := link.version_of(request)) < lowest:
                 raise UnsupportedVersion(f"{request.__name__} only up to {version}")
-        told = await link.request(metadata.MetadataRequest(topics=[]))
-        if told.cluster_id not in (None, self._cluster_id):
+        cluster = await link.request(metadata.MetadataRequest(topics=[]))
+        if cluster.cluster_id not in (None, self._cluster_id):
             return PeerAnswer(
-                PeerVerdict.SILENT, f"a node of cluster {told.cluster_id} is found there"
+                PeerVerdict.SILENT, f"a node of cluster {cluster.cluster_id} is found there"
             )
         return PeerAnswer(PeerVerdict.ACCEPTED)
 

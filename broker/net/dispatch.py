@@ -59,6 +59,7 @@ ResponseFrame = bytes | list[FramePiece]
 
 API_VERSIONS = 18
 WAIT_FIELDS = ("timeout_ms", "max_wait_ms", "rebalance_timeout_ms", "session_timeout_ms")
+"""Where requests say how long they may wait: the watchdog logs those that wait twice as long."""
 WAIT_MS = 30_000
 """What a request without one of these may wait: request.timeout.ms of Kafka's clients."""
 SYNC_WAIT_MS = 300_000
@@ -247,6 +248,7 @@ def response_frame(route: Route, correlation_id: int, answer: Any) -> ResponseFr
             pieces = (
                 answer.body if type(answer) is EncodedResponse else route.encode_in_pieces(answer)
             )
+            # Not joined: a piece may be a slice of a file, or a megabyte that would be copied.
             size = sum(map(len, pieces))
             return [route.prefix(route.prefix_bytes + size, correlation_id), *pieces]
         body: Any = answer.body if type(answer) is EncodedResponse else route.encode(answer)
@@ -512,6 +514,7 @@ def _check_permitted(route: Route, size: int, peer: Peer) -> None:
 
 
 def _highest(spec: api.ApiSpec, is_internal: bool) -> int | None:
+    """None where the peer may not ask: clients do not even learn of APIs between nodes."""
     if spec.is_inter_broker:
         return spec.versions[1] if is_internal else None
     return spec.advertised
@@ -519,11 +522,13 @@ def _highest(spec: api.ApiSpec, is_internal: bool) -> int | None:
 
 def _client_id(frame: Frame, name_length: int, header_version: int) -> tuple[str | None, int]:
     """Client id and start of the body; the rare shapes are left to protocol/frame.py."""
+    # Nearly every header has this shape, and the general parser takes several calls for it.
     end = _HEAD_BYTES + name_length
     is_tagged = header_version == 2
     if name_length < 0 or end >= len(frame) or not header_version or (is_tagged and frame[end]):
         header, start = parse_request_header(bytes(frame[LENGTH_BYTES:]))
         return header.client_id, start + LENGTH_BYTES
+    # As in Java: a client id that is no UTF-8 is only shown, never a reason to refuse a client.
     return str(frame[_HEAD_BYTES:end], "utf-8", "replace"), end + is_tagged
 
 

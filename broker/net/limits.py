@@ -51,23 +51,23 @@ class MemoryQueue:
         self._waiting: dict[Connection, None] = {}
         self._favoured: Connection | None = None
 
-    def wait(self, who: Connection) -> bool:
-        """Put ``who`` at the end; False when it is its turn to go on regardless."""
+    def wait(self, connection: Connection) -> bool:
+        """Put ``connection`` at the end; False when it is its turn to go on regardless."""
         if self._favoured is None:
-            self._favoured = who
-        if who is self._favoured:
+            self._favoured = connection
+        if connection is self._favoured:
             return False
-        self._waiting[who] = None
+        self._waiting[connection] = None
         return True
 
-    def favours(self, who: Connection) -> bool:
-        """Whether ``who`` goes on regardless."""
-        return who is self._favoured
+    def favours(self, connection: Connection) -> bool:
+        """Whether ``connection`` goes on regardless."""
+        return connection is self._favoured
 
-    def leave(self, who: Connection) -> None:
-        """Forget ``who``: its frame is whole, or its peer is gone."""
-        self._waiting.pop(who, None)
-        if who is self._favoured:
+    def leave(self, connection: Connection) -> None:
+        """Forget ``connection``: its frame is whole, or its peer is gone."""
+        self._waiting.pop(connection, None)
+        if connection is self._favoured:
             self._favoured = None
             if self._waiting:
                 self._favoured = self._next()
@@ -79,9 +79,9 @@ class MemoryQueue:
             self._next().resume()
 
     def _next(self) -> Connection:
-        who = next(iter(self._waiting))
-        del self._waiting[who]
-        return who
+        connection = next(iter(self._waiting))
+        del self._waiting[connection]
+        return connection
 
 
 class MemoryPool:
@@ -117,8 +117,8 @@ class MemoryPool:
         self.used += count
         if self.used > self.bytes_max // 2 and not self.is_scarce:
             self.is_scarce = True
-            for tell in self.on_scarce:
-                tell()
+            for callback in self.on_scarce:
+                callback()
 
     def give(self, count: int) -> None:
         """Count bytes that are held no more; resumes whoever waits while there is room."""
@@ -129,8 +129,8 @@ class MemoryPool:
         self._small.resume(self)
         self._large.resume(self)
 
-    def must_wait(self, who: Connection, size: int) -> bool:
-        """Whether ``who``, with an unfinished frame of ``size``, is to read no more for now.
+    def must_wait(self, connection: Connection, size: int) -> bool:
+        """Whether ``connection`` reads no more for now; its unfinished frame has ``size``.
 
         Then it is resumed later; in any case it has to :meth:`leave` when it holds less than
         TINY_BYTES, or nothing.
@@ -138,15 +138,16 @@ class MemoryPool:
         line, other = self._small, self._large
         if size > SMALL_FRAME_BYTES_MAX:
             line, other = other, line
-        if other.favours(who):  # until its frame is whole: else each of them would grow in turn
+        # Favoured until its frame is whole: else each of them would grow in turn, and none end.
+        if other.favours(connection):
             return False
-        other.leave(who)
-        return self.used > line.bytes_max and line.wait(who)
+        other.leave(connection)
+        return self.used > line.bytes_max and line.wait(connection)
 
-    def leave(self, who: Connection) -> None:
-        """Forget ``who``: its frame is whole, or its peer is gone."""
-        self._small.leave(who)
-        self._large.leave(who)
+    def leave(self, connection: Connection) -> None:
+        """Forget ``connection``: its frame is whole, or its peer is gone."""
+        self._small.leave(connection)
+        self._large.leave(connection)
 
 
 class Limits:

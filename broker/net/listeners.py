@@ -65,9 +65,9 @@ class Listeners:
         addresses: set[tuple[str, int]] = set()
         ours = {bound.listener.port for bound in self._listeners.values()}
         for endpoint in config.listeners:
-            told = config.advertised.get(endpoint.listener)
+            configured = config.advertised.get(endpoint.listener)
             try:
-                address = advertised(told or endpoint, endpoint.port)
+                address = advertised(configured or endpoint, endpoint.port)
                 if address.port:
                     addresses.add((address.host, address.port))
                 if endpoint.port and endpoint.port not in ours:

@@ -70,8 +70,8 @@ class DynamicNodeConfig:
         for warning in config.warnings:
             if warning not in former.warnings:
                 log.warning("%s", warning)
-        for told in self.on_change:
-            told()
+        for callback in self.on_change:
+            callback()
 
     def _sensible(self, own: Layer, shared: Layer) -> tuple[Layer, Layer, NodeConfig]:
         """Both with the former values of what has no sense now; raises ConfigError if none do."""

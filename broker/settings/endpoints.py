@@ -80,17 +80,17 @@ def _parse_endpoint(word: str, protocols: Mapping[str, str]) -> Endpoint:
     return Endpoint(name, protocol, found[2] or found[3], port)
 
 
-def advertised(told: Endpoint, port: int) -> Endpoint:
-    """What to tell others: ``told``, or the bound endpoint; ``port`` is the one it got.
+def advertised(configured: Endpoint, port: int) -> Endpoint:
+    """What to tell others: ``configured``, or the bound endpoint; ``port`` is the one it got.
 
     Raises ConfigError for a wildcard address, which nobody can dial.
     """
-    host = told.host or LOCAL_HOST
+    host = configured.host or LOCAL_HOST
     if host in ("0.0.0.0", "::"):  # noqa: S104 - refused here, never bound by default
         raise ConfigError(
-            f"listeners={told}: nobody can dial {host}; name the host in advertised.listeners"
+            f"listeners={configured}: nobody can dial {host}; name the host in advertised.listeners"
         )
-    return replace(told, host=host, port=told.port or port)
+    return replace(configured, host=host, port=configured.port or port)
 
 
 def _refuse_twins(setting: str, text: str, endpoints: list[Endpoint]) -> None:

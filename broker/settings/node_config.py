@@ -136,7 +136,7 @@ def known_names() -> frozenset[str]:
 def _assembled(
     parts: Mapping[Any, Any], values: Mapping[str, str], warnings: tuple[str, ...]
 ) -> NodeConfig:
-    network, listeners, told = _endpoints(parts[NetworkSettings], parts[NodeSettings])
+    network, listeners, advertised = _endpoints(parts[NetworkSettings], parts[NodeSettings])
     return NodeConfig(
         node=parts[NodeSettings],
         network=network,
@@ -150,7 +150,7 @@ def _assembled(
         metrics=parts[MetricsSettings],
         log_defaults=parts[LogConfig],
         listeners=listeners,
-        advertised=told,
+        advertised=advertised,
         listener_quotas=parse_listener_quotas(values),
         values=MappingProxyType(dict(values)),
         warnings=warnings,
@@ -315,9 +315,9 @@ def _advertised(
             raise ConfigError(f"advertised.listeners={endpoint}: no such listener is bound")
         if endpoint.host in ("", "0.0.0.0", "::"):  # noqa: S104 - refused, not bound
             raise ConfigError(f"advertised.listeners={endpoint}: nobody can dial that host")
-    told = {endpoint.listener: endpoint for endpoint in endpoints}
+    advertised = {endpoint.listener: endpoint for endpoint in endpoints}
     first, inner = listeners[0], listeners[-1]
-    if first.listener in told and inner.listener not in told and not inner.port:
+    if first.listener in advertised and inner.listener not in advertised and not inner.port:
         # The inter-broker listener opened by itself: where the first one is, under its name.
-        told[inner.listener] = replace(inner, host=told[first.listener].host)
-    return told
+        advertised[inner.listener] = replace(inner, host=advertised[first.listener].host)
+    return advertised

@@ -112,8 +112,8 @@ class TopicConfigs:
         topics = [name for kind, _, name in kinds if kind == "topics"]
         await self.read(name for name in topics if topic_problem(name) is None)
         if any(kind == "brokers" for kind, _, _ in kinds):
-            for told in self.on_nodes:
-                await told()
+            for callback in self.on_nodes:
+                await callback()
         self._seen = set(names)
         await self._delete_old(names)
 
@@ -144,8 +144,8 @@ class TopicConfigs:
         else:
             self._overrides.pop(topic, None)
         log.info("changed the settings of a topic topic=%s overrides=%s", topic, dict(overrides))
-        for told in self.on_change:
-            told(topic)
+        for callback in self.on_change:
+            callback(topic)
 
     async def _delete_old(self, names: Iterable[str]) -> None:
         for name in names:

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from barnabas.broker.controller.create_partitions import PartitionCreator
-from barnabas.broker.handlers.create_partitions import PartitionsHandler
-from barnabas.broker.handlers.elect_leaders import PREFERRED, UNCLEAN, ElectionsHandler
-from barnabas.broker.handlers.partition_reassignments import ReassignmentsHandler
+from barnabas.broker.handlers.create_partitions import CreatePartitionsHandler
+from barnabas.broker.handlers.elect_leaders import PREFERRED, UNCLEAN, ElectLeadersHandler
+from barnabas.broker.handlers.partition_reassignments import PartitionReassignmentsHandler
 from barnabas.coordinator.ports import OFFSETS_TOPIC
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages import (
@@ -33,8 +33,8 @@ async def ruler(cluster: SmallCluster) -> SmallNode:
     return await cluster.elected()
 
 
-def partitions_handler(cluster: SmallCluster, node: SmallNode) -> PartitionsHandler:
-    return PartitionsHandler(
+def partitions_handler(cluster: SmallCluster, node: SmallNode) -> CreatePartitionsHandler:
+    return CreatePartitionsHandler(
         PartitionCreator(cluster.observer),
         node.cache,
         is_controller=lambda: node.controller.is_active,
@@ -168,7 +168,7 @@ async def elected(
     request = elect_leaders.ElectLeadersRequest(
         election_type=kind, topic_partitions=named, timeout_ms=timeout_ms
     )
-    handler = ElectionsHandler(node.controller, node.cache)
+    handler = ElectLeadersHandler(node.controller, node.cache)
     return over_the_wire(await handler.elect(call(request, version)), version)
 
 
@@ -230,7 +230,9 @@ async def reassigned(node: SmallNode, *wishes: tuple[str, int, tuple[int, ...] |
             for name, i, target in wishes
         ]
     )
-    return over_the_wire(await ReassignmentsHandler(node.controller).alter(call(request, 0)), 0)
+    return over_the_wire(
+        await PartitionReassignmentsHandler(node.controller).alter(call(request, 0)), 0
+    )
 
 
 async def listed(node: SmallNode, topics: dict[str, list[int]] | None = None) -> Any:
@@ -241,7 +243,9 @@ async def listed(node: SmallNode, topics: dict[str, list[int]] | None = None) ->
             for name, indexes in topics.items()
         ]
     request = list_partition_reassignments.ListPartitionReassignmentsRequest(topics=named)
-    return over_the_wire(await ReassignmentsHandler(node.controller).list(call(request, 0)), 0)
+    return over_the_wire(
+        await PartitionReassignmentsHandler(node.controller).list(call(request, 0)), 0
+    )
 
 
 async def test_moves_under_way_are_listed_until_they_are_over(

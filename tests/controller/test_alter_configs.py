@@ -17,7 +17,7 @@ from barnabas.broker.handlers.alter_configs import (
     SUBTRACT,
     AlterConfigsHandler,
 )
-from barnabas.broker.handlers.describe_configs import NODE, TOPIC, ConfigsHandler
+from barnabas.broker.handlers.describe_configs import NODE, TOPIC, DescribeConfigsHandler
 from barnabas.broker.settings.config_changes import ConfigChanges
 from barnabas.broker.settings.dynamic_node_config import DynamicNodeConfig
 from barnabas.broker.settings.node_config import NodeConfig, load
@@ -44,7 +44,7 @@ class Desk:
 
     cluster: SmallCluster
     alter: AlterConfigsHandler
-    describe: ConfigsHandler
+    describe: DescribeConfigsHandler
     topics: TopicConfigs
     nodes: DynamicNodeConfig
 
@@ -101,7 +101,7 @@ async def desk(cluster: SmallCluster) -> Desk:
         AlterConfigsHandler(
             1, node.cache, ConfigChanges(cluster.observer), topics, nodes, any_listeners
         ),
-        ConfigsHandler(1, node.cache, topics, nodes),
+        DescribeConfigsHandler(1, node.cache, topics, nodes),
         topics,
         nodes,
     )

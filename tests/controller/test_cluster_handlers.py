@@ -10,7 +10,7 @@ import pytest
 
 from barnabas.broker.coordination.coordinator_ports import CoordinatorTopics
 from barnabas.broker.handlers.acls import AclsHandler
-from barnabas.broker.handlers.describe_cluster import ClusterHandler
+from barnabas.broker.handlers.describe_cluster import DescribeClusterHandler
 from barnabas.broker.handlers.metadata import MetadataHandler
 from barnabas.broker.handlers.topics import TopicsHandler
 from barnabas.broker.metadata.metadata_cache import MetadataCache
@@ -201,13 +201,13 @@ async def test_a_node_that_was_told_of_no_node_answers_once_it_was(cache: Metada
 
 WHO_IS_THERE = [
     (MetadataHandler(MetadataCache(), "c", create=None), metadata.MetadataRequest(topics=[]), 12),
-    (ClusterHandler(MetadataCache(), "c"), describe_cluster.DescribeClusterRequest(), 1),
+    (DescribeClusterHandler(MetadataCache(), "c"), describe_cluster.DescribeClusterRequest(), 1),
 ]
 
 
 @pytest.mark.parametrize(("handler", "request_", "version"), WHO_IS_THERE, ids=["m", "d"])
 def test_a_node_that_hears_of_no_node_closes_the_connection_behind_its_answer(
-    handler: MetadataHandler | ClusterHandler, request_: Any, version: int
+    handler: MetadataHandler | DescribeClusterHandler, request_: Any, version: int
 ) -> None:
     with asyncio.Runner(loop_factory=lambda: SimulatedLoop(1)) as runner:
         peer = SomePeer()
@@ -312,7 +312,7 @@ def test_a_snapshot_never_changes_and_a_deleted_topic_is_gone(cache: MetadataCac
 
 
 def test_describe_cluster_answers_for_brokers_only(cache: MetadataCache) -> None:
-    handler = ClusterHandler(cache, "cluster")
+    handler = DescribeClusterHandler(cache, "cluster")
     answer = handler.describe(call(describe_cluster.DescribeClusterRequest(), 1))
     assert [node.broker_id for node in answer.brokers] == [1]
     assert answer.controller_id == 1

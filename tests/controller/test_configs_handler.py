@@ -10,7 +10,7 @@ from typing import Any, Final
 import pytest
 
 from barnabas.broker.controller.create_topics import RequestedTopic
-from barnabas.broker.handlers.describe_configs import NODE, PROTOCOL, TOPIC, ConfigsHandler
+from barnabas.broker.handlers.describe_configs import NODE, PROTOCOL, TOPIC, DescribeConfigsHandler
 from barnabas.broker.settings.dynamic_node_config import DynamicNodeConfig
 from barnabas.broker.settings.node_config import SECTIONS, load
 from barnabas.broker.settings.topic_configs import TopicConfigs
@@ -31,7 +31,7 @@ SETTINGS = {
 
 
 @pytest.fixture
-async def handler(cluster: SmallCluster) -> ConfigsHandler:
+async def handler(cluster: SmallCluster) -> DescribeConfigsHandler:
     """Node 1 of a cluster with one topic, which sets one thing itself."""
     node = await cluster.start(1)
     await cluster.elected()
@@ -42,11 +42,11 @@ async def handler(cluster: SmallCluster) -> ConfigsHandler:
     await cluster.led("t", 0, 1)
     configs = TopicConfigs(cluster.observer, lambda: 0)
     nodes = DynamicNodeConfig(cluster.observer, 1, load(SETTINGS))
-    return ConfigsHandler(1, node.cache, configs, nodes)
+    return DescribeConfigsHandler(1, node.cache, configs, nodes)
 
 
 async def described(
-    handler: ConfigsHandler,
+    handler: DescribeConfigsHandler,
     kind: int,
     name: str,
     version: int = 4,
@@ -60,7 +60,7 @@ async def described(
 
 
 async def test_a_topic_has_its_own_settings_the_nodes_and_the_defaults(
-    handler: ConfigsHandler,
+    handler: DescribeConfigsHandler,
 ) -> None:
     result = await described(handler, TOPIC, "t")
     found = {config.name: (config.value, config.config_source) for config in result.configs}
@@ -72,7 +72,7 @@ async def test_a_topic_has_its_own_settings_the_nodes_and_the_defaults(
 
 
 async def test_only_what_is_asked_for_is_told_with_what_would_hold_without_it(
-    handler: ConfigsHandler,
+    handler: DescribeConfigsHandler,
 ) -> None:
     result = await described(handler, TOPIC, "t", keys=["segment.bytes"], include_synonyms=True)
     (config,) = result.configs
@@ -85,14 +85,16 @@ async def test_only_what_is_asked_for_is_told_with_what_would_hold_without_it(
     assert all(config.documentation for config in documented.configs)
 
 
-async def test_version_0_tells_defaults_apart(handler: ConfigsHandler) -> None:
+async def test_version_0_tells_defaults_apart(handler: DescribeConfigsHandler) -> None:
     result = await described(handler, TOPIC, "t", version=0)
     defaults = {config.name: config.is_default for config in result.configs}
     assert not defaults["segment.bytes"]
     assert defaults["cleanup.policy"]
 
 
-async def test_a_node_tells_what_consoles_look_for_and_no_secret(handler: ConfigsHandler) -> None:
+async def test_a_node_tells_what_consoles_look_for_and_no_secret(
+    handler: DescribeConfigsHandler,
+) -> None:
     result = await described(handler, NODE, "1", include_synonyms=True)
     found = {config.name: config for config in result.configs}
     assert len(found) == len(result.configs)
@@ -106,7 +108,7 @@ async def test_a_node_tells_what_consoles_look_for_and_no_secret(handler: Config
 
 
 async def test_a_node_tells_every_setting_that_it_has_or_that_kafka_tells(
-    handler: ConfigsHandler,
+    handler: DescribeConfigsHandler,
 ) -> None:
     result = await described(handler, NODE, "1", include_documentation=True)
     found = {config.name: config for config in result.configs}
@@ -134,7 +136,7 @@ async def test_a_node_tells_every_setting_that_it_has_or_that_kafka_tells(
     ],
 )
 async def test_what_is_not_there_to_describe_has_its_code(
-    handler: ConfigsHandler, kind: int, name: str, code: ErrorCode
+    handler: DescribeConfigsHandler, kind: int, name: str, code: ErrorCode
 ) -> None:
     result = await described(handler, kind, name)
     assert result.error_code == code

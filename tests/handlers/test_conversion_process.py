@@ -75,7 +75,7 @@ async def fetching(replicas: ReplicaManager, conversions: ConversionProcess) -> 
         room=lambda: 50 << 20,
         sessions=sessions,
         topic_ids=FetchTopicIds(cache, LeaderHints(cache, replicas)),
-        replaced=StaleLeaders(lambda: True),
+        stale_leaders=StaleLeaders(lambda: True),
         conversions=conversions,
     )
 

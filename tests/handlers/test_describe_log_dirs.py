@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from barnabas.broker.handlers.describe_log_dirs import LogDirsHandler
+from barnabas.broker.handlers.describe_log_dirs import DescribeLogDirsHandler
 from barnabas.broker.replication.replica_manager import ReplicaManager
 from barnabas.broker.storage.files import DiskFiles, StorageError
 from barnabas.protocol.errors import ErrorCode
@@ -20,7 +20,7 @@ async def told(
     shelf: ManualLogManager, replicas: ReplicaManager, *topics: messages.Topic, version: int = 4
 ) -> list[messages.Result]:
     request = messages.DescribeLogDirsRequest(topics=topics or None)
-    handler = LogDirsHandler(shelf, replicas, DiskFiles())
+    handler = DescribeLogDirsHandler(shelf, replicas, DiskFiles())
     answer: Any = await handler.describe(call(request, version))
     results: list[messages.Result] = over_the_wire(answer, version).results
     return results

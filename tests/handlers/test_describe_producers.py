@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from barnabas.broker.handlers.describe_producers import ProducersHandler
+from barnabas.broker.handlers.describe_producers import DescribeProducersHandler
 from barnabas.broker.handlers.produce import ProduceHandler
 from barnabas.broker.replication.replica_manager import ReplicaManager
 from barnabas.protocol.errors import ErrorCode
@@ -23,7 +23,7 @@ def described(replicas: ReplicaManager, *topics: str) -> list[messages.Partition
     asked = messages.DescribeProducersRequest(
         topics=[messages.Topic(name=topic, partition_indexes=[0]) for topic in topics]
     )
-    answer = over_the_wire(ProducersHandler(replicas).describe_producers(call(asked, 0)), 0)
+    answer = over_the_wire(DescribeProducersHandler(replicas).describe_producers(call(asked, 0)), 0)
     return [one for topic in answer.topics for one in topic.partitions]
 
 

@@ -47,7 +47,7 @@ def serving(
         room=room,
         sessions=FetchSessionCache(slots, now=loop.time, rng=random.Random(1)),
         topic_ids=FetchTopicIds(cache, LeaderHints(cache, replicas)),
-        replaced=StaleLeaders(holds_lease),
+        stale_leaders=StaleLeaders(holds_lease),
     )
 
 

@@ -17,7 +17,7 @@ from barnabas.broker.handlers.fetch import READ_STEPS
 from barnabas.broker.handlers.fetch_sessions import PartitionRead
 from barnabas.broker.handlers.inline_work import BATCH_STEPS
 from barnabas.broker.handlers.list_offsets import MAX_TIMESTAMP, SEARCH_STEPS, ListOffsetsHandler
-from barnabas.broker.handlers.offset_for_leader_epoch import LeaderEpochsHandler
+from barnabas.broker.handlers.offset_for_leader_epoch import OffsetForLeaderEpochHandler
 from barnabas.broker.handlers.stale_leaders import StaleLeaders
 from barnabas.broker.metadata.metadata_cache import MetadataCache
 from barnabas.broker.replication.replica_manager import ReplicaManager
@@ -301,7 +301,7 @@ async def test_the_epochs_of_very_many_partitions_take_many_turns(replicas: Repl
         replica_id=-1, topics=[offset_for_leader_epoch.Topic(topic="t", partitions=wanted)]
     )
     with TurnCounter() as counter:
-        answer = await LeaderEpochsHandler(
+        answer = await OffsetForLeaderEpochHandler(
             replicas, StaleLeaders(lambda: True)
         ).offset_for_leader_epoch(call(request, 3))
     assert counter.turns >= count // TURN_STEPS

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from barnabas.broker.handlers.init_producer_id import ProducerIdsHandler
+from barnabas.broker.handlers.init_producer_id import InitProducerIdHandler
 from barnabas.broker.handlers.list_offsets import ListOffsetsHandler
-from barnabas.broker.handlers.offset_for_leader_epoch import LeaderEpochsHandler
+from barnabas.broker.handlers.offset_for_leader_epoch import OffsetForLeaderEpochHandler
 from barnabas.broker.handlers.stale_leaders import StaleLeaders
 from barnabas.broker.replication.replica_manager import ReplicaManager
 from barnabas.protocol.errors import ErrorCode, Refused
@@ -150,7 +150,7 @@ def test_the_end_of_an_epoch_is_told_whatever_replica_a_client_says_it_is(
     replicas: ReplicaManager, version: int
 ) -> None:
     three_batches(replicas, epoch=2)
-    handler = LeaderEpochsHandler(replicas, StaleLeaders(lambda: True))
+    handler = OffsetForLeaderEpochHandler(replicas, StaleLeaders(lambda: True))
     for replica_id in (-2, -1, 0, 1, 2):
         request = offset_for_leader_epoch.OffsetForLeaderEpochRequest(
             replica_id=replica_id,
@@ -205,7 +205,7 @@ def test_a_debugging_tool_may_ask_a_follower(
 def test_the_end_of_a_leader_epoch_is_found(replicas: ReplicaManager, version: int) -> None:
     three_batches(replicas, epoch=2)
     lead(replicas, "t", epoch=5)
-    handler = LeaderEpochsHandler(replicas, StaleLeaders(lambda: True))
+    handler = OffsetForLeaderEpochHandler(replicas, StaleLeaders(lambda: True))
     expected = {2: (2, 6), 3: (2, 6), 5: (5, 6), 6: (-1, -1), -1: (-1, -1)}
     for epoch, (known, end) in expected.items():
         request = offset_for_leader_epoch.OffsetForLeaderEpochRequest(
@@ -241,7 +241,7 @@ class Blocks:
 
 async def test_every_producer_gets_an_id_of_its_own() -> None:
     blocks = Blocks()
-    handler = ProducerIdsHandler(blocks.next)
+    handler = InitProducerIdHandler(blocks.next)
     requests = [init_producer_id.InitProducerIdRequest(transactional_id=None) for _ in range(7)]
     answers = await asyncio.gather(
         *(handler.init_producer_id(call(request, 4)) for request in requests)
@@ -252,7 +252,7 @@ async def test_every_producer_gets_an_id_of_its_own() -> None:
 
 
 async def test_a_transactional_producer_is_refused_at_once() -> None:
-    handler = ProducerIdsHandler(Blocks().next)
+    handler = InitProducerIdHandler(Blocks().next)
     request = init_producer_id.InitProducerIdRequest(transactional_id="tx")
     with pytest.raises(Refused, match="UNSUPPORTED_VERSION"):
         await handler.init_producer_id(call(request, 4))

@@ -12,7 +12,7 @@ from barnabas.broker.handlers.fetch import FetchHandler
 from barnabas.broker.handlers.fetch_sessions import FetchSessionCache
 from barnabas.broker.handlers.fetch_topic_ids import FetchTopicIds
 from barnabas.broker.handlers.leader_hints import LeaderHints
-from barnabas.broker.handlers.offset_for_leader_epoch import LeaderEpochsHandler
+from barnabas.broker.handlers.offset_for_leader_epoch import OffsetForLeaderEpochHandler
 from barnabas.broker.handlers.stale_leaders import StaleLeaders
 from barnabas.broker.metadata.metadata_cache import MetadataCache
 from barnabas.broker.replication.replica_manager import ReplicaManager
@@ -46,11 +46,11 @@ def lease() -> Lease:
 @pytest.fixture
 async def handlers(
     replicas: ReplicaManager, lease: Lease
-) -> tuple[FetchHandler, LeaderEpochsHandler]:
+) -> tuple[FetchHandler, OffsetForLeaderEpochHandler]:
     lead(replicas, "t", epoch=EPOCH, replicas=[1, 2, 3], isr=[1, 2])
     replicas.led("t", 0).append(a_batch(END), acks=1, is_client=True)
     loop, cache = asyncio.get_running_loop(), MetadataCache()
-    replaced = StaleLeaders(lease.holds)
+    stale_leaders = StaleLeaders(lease.holds)
     reading = FetchHandler(
         replicas,
         loop=loop,
@@ -58,9 +58,9 @@ async def handlers(
         room=lambda: 1 << 20,
         sessions=FetchSessionCache(10, now=loop.time, rng=random.Random(1)),
         topic_ids=FetchTopicIds(cache, LeaderHints(cache, replicas)),
-        replaced=replaced,
+        stale_leaders=stale_leaders,
     )
-    return reading, LeaderEpochsHandler(replicas, replaced)
+    return reading, OffsetForLeaderEpochHandler(replicas, stale_leaders)
 
 
 def fetched(handler: FetchHandler, position: tuple[int, int], replica: int = -1) -> Any:
@@ -83,7 +83,9 @@ def fetched(handler: FetchHandler, position: tuple[int, int], replica: int = -1)
     return result
 
 
-def looked_up(handler: LeaderEpochsHandler, epoch: int, *, is_internal: bool = False) -> Any:
+def looked_up(
+    handler: OffsetForLeaderEpochHandler, epoch: int, *, is_internal: bool = False
+) -> Any:
     partition = offset_for_leader_epoch.Partition(partition=0, leader_epoch=epoch)
     request = offset_for_leader_epoch.OffsetForLeaderEpochRequest(
         replica_id=-1, topics=[offset_for_leader_epoch.Topic(topic="t", partitions=[partition])]
@@ -96,7 +98,7 @@ def looked_up(handler: LeaderEpochsHandler, epoch: int, *, is_internal: bool = F
 
 @pytest.mark.parametrize("position", [ABOVE_THE_END, OF_A_LATER_EPOCH])
 async def test_a_consumer_is_sent_on_while_the_lease_is_over(
-    handlers: tuple[FetchHandler, LeaderEpochsHandler],
+    handlers: tuple[FetchHandler, OffsetForLeaderEpochHandler],
     lease: Lease,
     position: tuple[int, int],
 ) -> None:
@@ -109,7 +111,7 @@ async def test_a_consumer_is_sent_on_while_the_lease_is_over(
 
 
 async def test_a_consumer_is_sent_on_until_the_controller_has_spoken_in_a_new_session(
-    handlers: tuple[FetchHandler, LeaderEpochsHandler], replicas: ReplicaManager
+    handlers: tuple[FetchHandler, OffsetForLeaderEpochHandler], replicas: ReplicaManager
 ) -> None:
     reading, epochs = handlers
     replicas.forget_former_session(BROKER_EPOCH)
@@ -122,7 +124,9 @@ async def test_a_consumer_is_sent_on_until_the_controller_has_spoken_in_a_new_se
 
 @pytest.mark.parametrize("broker_epoch", [-1, BROKER_EPOCH, BROKER_EPOCH + 1])
 async def test_an_order_in_the_same_epoch_is_the_controllers_word_too(
-    handlers: tuple[FetchHandler, LeaderEpochsHandler], replicas: ReplicaManager, broker_epoch: int
+    handlers: tuple[FetchHandler, OffsetForLeaderEpochHandler],
+    replicas: ReplicaManager,
+    broker_epoch: int,
 ) -> None:
     """Not one to the former life of this node: that may have been sent before a successor led."""
     reading, _ = handlers
@@ -143,7 +147,7 @@ async def test_an_order_in_the_same_epoch_is_the_controllers_word_too(
 
 
 async def test_an_order_in_the_same_epoch_does_not_bring_back_who_led_on_too_long(
-    handlers: tuple[FetchHandler, LeaderEpochsHandler], replicas: ReplicaManager
+    handlers: tuple[FetchHandler, OffsetForLeaderEpochHandler], replicas: ReplicaManager
 ) -> None:
     replicas.forget_former_session(BROKER_EPOCH)
     replicas.depose(replicas.led("t", 0), EPOCH)
@@ -156,7 +160,7 @@ async def test_an_order_in_the_same_epoch_does_not_bring_back_who_led_on_too_lon
 
 
 async def test_a_log_that_left_the_consumers_is_not_told_while_the_lease_is_over(
-    handlers: tuple[FetchHandler, LeaderEpochsHandler], lease: Lease
+    handlers: tuple[FetchHandler, OffsetForLeaderEpochHandler], lease: Lease
 ) -> None:
     reading, _ = handlers
     diverged = (END + 1, EPOCH)
@@ -166,7 +170,7 @@ async def test_a_log_that_left_the_consumers_is_not_told_while_the_lease_is_over
 
 
 async def test_records_are_served_all_the_same(
-    handlers: tuple[FetchHandler, LeaderEpochsHandler], lease: Lease
+    handlers: tuple[FetchHandler, OffsetForLeaderEpochHandler], lease: Lease
 ) -> None:
     reading, epochs = handlers
     lease.is_held = False
@@ -175,7 +179,7 @@ async def test_records_are_served_all_the_same(
 
 
 async def test_a_follower_is_told_what_is_here(
-    handlers: tuple[FetchHandler, LeaderEpochsHandler], lease: Lease
+    handlers: tuple[FetchHandler, OffsetForLeaderEpochHandler], lease: Lease
 ) -> None:
     reading, epochs = handlers
     lease.is_held = False

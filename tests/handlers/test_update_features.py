@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from barnabas.broker.handlers.update_features import FeaturesHandler
+from barnabas.broker.handlers.update_features import UpdateFeaturesHandler
 from barnabas.protocol.messages import update_features as messages
 from tests.handlers.peer import call, over_the_wire
 
@@ -15,7 +15,7 @@ def update(name: str, level: int, **more: bool) -> messages.FeatureUpdate:
 
 @pytest.mark.parametrize("version", [0, 1])
 def test_no_feature_can_be_finalized_and_each_is_refused_by_itself(version: int) -> None:
-    handler = FeaturesHandler(is_controller=lambda: True)
+    handler = UpdateFeaturesHandler(is_controller=lambda: True)
     request = messages.UpdateFeaturesRequest(
         feature_updates=[update(name, 1) for name in ("metadata.version", "x", "x", "")]
     )
@@ -40,12 +40,12 @@ def test_no_feature_can_be_finalized_and_each_is_refused_by_itself(version: int)
     ],
 )
 def test_the_reason_is_told(version: int, wish: messages.FeatureUpdate, reason: str) -> None:
-    handler = FeaturesHandler(is_controller=lambda: True)
+    handler = UpdateFeaturesHandler(is_controller=lambda: True)
     request = messages.UpdateFeaturesRequest(feature_updates=[wish])
     [told] = handler.update(call(request, version)).results
     assert reason in (told.error_message or "")
 
 
 def test_a_node_that_is_not_the_controller_says_so() -> None:
-    handler = FeaturesHandler(is_controller=lambda: False)
+    handler = UpdateFeaturesHandler(is_controller=lambda: False)
     assert handler.update(call(messages.UpdateFeaturesRequest(), 1)).error_code == 41

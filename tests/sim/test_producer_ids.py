@@ -10,7 +10,7 @@ import pytest
 
 from barnabas.broker.coordination.producer_id_manager import BLOCK_SIZE, ProducerIdManager
 from barnabas.broker.handlers.call import Call
-from barnabas.broker.handlers.init_producer_id import ProducerIdsHandler
+from barnabas.broker.handlers.init_producer_id import InitProducerIdHandler
 from barnabas.protocol.errors import Refused
 from barnabas.protocol.messages.init_producer_id import InitProducerIdRequest
 from barnabas.protocol.zookeeper import znodes
@@ -32,9 +32,9 @@ class Nodes:
         self._random = loop.random
         self._nodes = [self._started(number) for number in range(NODES)]
 
-    def _started(self, number: int) -> tuple[SimZooKeeper, ProducerIdsHandler]:
+    def _started(self, number: int) -> tuple[SimZooKeeper, InitProducerIdHandler]:
         session = self.ensemble.connect()
-        return session, ProducerIdsHandler(ProducerIdManager(session, number).take)
+        return session, InitProducerIdHandler(ProducerIdManager(session, number).take)
 
     async def ask(self) -> None:
         call = cast(Call, SimpleNamespace(request=InitProducerIdRequest(transactional_id=None)))
