@@ -90,7 +90,7 @@ class MemoryPartition:
 
     def damage(self, offset: int) -> None:
         """The batch that begins at ``offset`` is known to be damaged."""
-        data = next(each for each in self.batches if batch.base_offset(each) == offset)
+        data = next(found for found in self.batches if batch.base_offset(found) == offset)
         self.damaged[offset] = Damage(offset, batch.next_offset(data), bytes(data))
 
     def read(self, offset: int, bytes_max: int) -> bytes:

@@ -35,8 +35,8 @@ def recorded(harness: CoordinatorHarness) -> list[AuditRecord]:
 
 def moves(records: Sequence[AuditRecord]) -> list[tuple[str, str, int, int | None, int | None]]:
     return [
-        (each.action, each.topic, each.partition, each.old_offset, each.new_offset)
-        for each in records
+        (record.action, record.topic, record.partition, record.old_offset, record.new_offset)
+        for record in records
     ]
 
 
@@ -93,10 +93,10 @@ def test_an_administrative_reset_leaves_one_audit_record_for_each_changed_partit
         ("commit", "orders", 2, 7, 9),
         ("commit", "orders", 3, None, 4),
     ]
-    assert {(each.change, each.reason) for each in records} == {
+    assert {(record.change, record.reason) for record in records} == {
         ("5f0c", "reset --to-offset 3: bug 12")
     }
-    assert {(each.principal, each.host, each.client_id) for each in records} == {
+    assert {(record.principal, record.host, record.client_id) for record in records} == {
         ("User:alice", "10.0.0.9", TOOL.client_id)
     }
     assert {key for key, _ in harness.audit.entries} == {b"g"}
@@ -155,7 +155,7 @@ def test_offsets_of_a_deleted_group_are_recorded(harness: CoordinatorHarness) ->
     delete(harness)
     records = recorded(harness)
     assert moves(records) == [("delete", "orders", 0, 5, None), ("delete", "orders", 1, 6, None)]
-    assert len({each.change for each in records}) == 1
+    assert len({record.change for record in records}) == 1
 
 
 def test_groups_deleted_beside_one_whose_tombstones_fail_are_recorded(
@@ -163,7 +163,7 @@ def test_groups_deleted_beside_one_whose_tombstones_fail_are_recorded(
 ) -> None:
     """Each answer is a success: the tombstones of the others are in the log."""
     away, others = "g", ["g0", "g1", "g2", "g3", "g4"]
-    kept = [each for each in others if partition_of(each) != partition_of(away)]
+    kept = [group for group in others if partition_of(group) != partition_of(away)]
     assert kept
     for group in (away, *kept):
         harness.commit(5, group=group)
@@ -171,10 +171,10 @@ def test_groups_deleted_beside_one_whose_tombstones_fail_are_recorded(
     partition.leader_epoch = 7  # an append of this term ends with NOT_LEADER_OR_FOLLOWER
     request = delete_groups.DeleteGroupsRequest(groups_names=[away, *kept])
     asked = harness.ask("delete_groups", request, 2)
-    assert {each.error_code for each in asked.answer.results} == {ErrorCode.NONE}
+    assert {result.error_code for result in asked.answer.results} == {ErrorCode.NONE}
     records = recorded(harness)
-    assert sorted(each.group for each in records) == kept
-    assert len({each.change for each in records}) == 1, "one request"
+    assert sorted(record.group for record in records) == kept
+    assert len({record.change for record in records}) == 1, "one request"
 
 
 def test_a_group_whose_tombstones_timed_out_is_recorded(harness: CoordinatorHarness) -> None:
@@ -244,7 +244,7 @@ def test_every_commit_is_recorded_when_the_history_is_enabled(
         ("commit", "orders", 0, None, 1),
         ("commit", "orders", 0, 1, 1),
     ]
-    assert {each.change for each in records} == {""}, "nothing that was done by hand"
+    assert {record.change for record in records} == {""}, "nothing that was done by hand"
 
 
 def test_pipelined_commits_are_recorded_one_by_one_in_their_order(
@@ -261,7 +261,7 @@ def test_pipelined_commits_are_recorded_one_by_one_in_their_order(
         asked.append(harness.hand_in("offset_commit", request, 8))
     records = recorded(harness)
     assert all(one.is_answered for one in asked)
-    assert [(each.old_offset, each.new_offset) for each in records] == [
+    assert [(record.old_offset, record.new_offset) for record in records] == [
         (5, 6),
         (6, 7),
         (7, 8),
@@ -345,8 +345,8 @@ def test_a_consumer_without_membership_of_a_group_that_had_members_waits_once(
     for offset in (7, 8):
         assert harness.commit(offset).is_answered
     harness.wait(5)
-    assert [each.new_offset for each in harness.audit.records] == [6, 7, 8]
-    assert all(each.change for each in harness.audit.records)
+    assert [record.new_offset for record in harness.audit.records] == [6, 7, 8]
+    assert all(record.change for record in harness.audit.records)
     other = replace(CALLER, client_id="other")
     assert not harness.commit(9, caller=other).is_answered, "another connection"
     harness.wait(audit_trail.OUTSIDE_S)
@@ -378,12 +378,12 @@ def test_when_the_audit_topic_is_known_to_be_away_all_are_answered(
     first = harness.commit(1, caller=TOOL)
     harness.wait(audit_trail.HELD_S - 0.1)
     later = [harness.commit(offset, caller=TOOL) for offset in (2, 3)]
-    assert not any(each.is_answered for each in (first, *later))
+    assert not any(request.is_answered for request in (first, *later))
     harness.wait(0.2)
-    assert all(each.is_answered for each in (first, *later))
+    assert all(request.is_answered for request in (first, *later))
     harness.audit.is_away = False
     harness.wait(10)
-    assert [each.new_offset for each in harness.audit.records] == [1, 2, 3]
+    assert [record.new_offset for record in harness.audit.records] == [1, 2, 3]
 
 
 def test_a_partition_of_the_audit_topic_that_is_away_holds_up_no_other(
@@ -401,10 +401,13 @@ def test_a_partition_of_the_audit_topic_that_is_away_holds_up_no_other(
     assert second.is_answered
     harness.commit(2, group="b", caller=TOOL)
     harness.wait(1)
-    assert [(each.group, each.new_offset) for each in harness.audit.records] == [("b", 1), ("b", 2)]
+    assert [(record.group, record.new_offset) for record in harness.audit.records] == [
+        ("b", 1),
+        ("b", 2),
+    ]
     harness.audit.away_keys = set()
     harness.wait(2 * audit_queue.RETRY_S_MAX)
-    assert [each.new_offset for each in harness.audit.records if each.group == "a"] == [1, 2]
+    assert [record.new_offset for record in harness.audit.records if record.group == "a"] == [1, 2]
     assert not harness.coordinator.audit_trail.is_behind
 
 
@@ -423,7 +426,7 @@ def test_changes_by_hand_are_recorded_before_the_commits_of_others(
     harness.wait(2)
     assert asked.is_answered
     records = harness.audit.records
-    assert [(each.group, each.new_offset) for each in records[1:3]] == [("g", 1), ("g", 2)]
+    assert [(record.group, record.new_offset) for record in records[1:3]] == [("g", 1), ("g", 2)]
     harness.wait(5)
     assert len(harness.audit.records) == 2 * audit_queue.AT_ONCE + 3
 
@@ -470,7 +473,7 @@ def test_a_request_that_deletes_more_than_there_is_room_for_loses_no_record(
     records = recorded(harness)
     assert asked.is_answered
     assert len(records) == 80
-    assert {each.group for each in records} == set(names)
+    assert {record.group for record in records} == set(names)
     assert harness.coordinator.audit_trail.lost == 0
 
 
@@ -493,7 +496,7 @@ def test_what_waits_is_bounded_and_what_is_lost_is_counted(
     harness.audit.is_away = True
     asked = [harness.commit(offset) for offset in range(10)]
     harness.wait(audit_trail.HELD_S + 1)
-    assert all(each.is_answered for each in asked)
+    assert all(request.is_answered for request in asked)
     trail = harness.coordinator.audit_trail
     assert trail.lost == 7
     harness.audit.is_away = False

@@ -178,9 +178,9 @@ def names_in(path: str) -> frozenset[str]:
 
 @pytest.mark.parametrize("check", CHECKS)
 def test_a_check_has_tests_that_are_there(check: str) -> None:
-    for each in CHECKS[check]:
-        path, _, name = each.partition("::")
-        assert name in names_in(path), each
+    for test in CHECKS[check]:
+        path, _, name = test.partition("::")
+        assert name in names_in(path), test
 
 
 def test_no_check_of_the_sections_is_left_out() -> None:

@@ -235,4 +235,4 @@ def test_offsets_of_a_resigned_partition_are_freed_without_the_collector(
 
 
 def _commits_alive() -> int:
-    return sum(isinstance(each, Commit) for each in gc.get_objects())
+    return sum(isinstance(item, Commit) for item in gc.get_objects())

@@ -99,7 +99,7 @@ def test_share_groups_have_no_coordinator_as_in_kafka_and_nobody_waits_for_one(
 def test_several_groups_are_found_at_once(harness: CoordinatorHarness, version: int) -> None:
     request = FindCoordinatorRequest(coordinator_keys=["g", "g"])
     found = harness.ask("find_coordinator", request, version, caller=OUTSIDE).answer.coordinators
-    assert [(each.error_code, each.node_id) for each in found] == [(0, 3)] * 2
+    assert [(coordinator.error_code, coordinator.node_id) for coordinator in found] == [(0, 3)] * 2
 
 
 def test_other_kinds_of_keys_have_no_coordinator_here(harness: CoordinatorHarness) -> None:

@@ -144,7 +144,7 @@ def folded(
     before: tuple[int, int, int] | None = None
     is_same = is_growing = always_behind = True
     for offset, stamp, lag in commits:
-        owed = [each for each in owed if each > offset]
+        owed = [due for due in owed if due > offset]
         if before is not None:
             if offset < before[0]:
                 owed.append(before[0])

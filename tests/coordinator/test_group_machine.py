@@ -140,7 +140,9 @@ class GroupMachine(RuleBasedStateMachine):
                 if client.join is None:
                     self.join(client, ("range",), 5)
         for _ in range(REBALANCE_S):
-            if any(each.join is not None and not each.join.is_answered for each in self.everyone):
+            if any(
+                client.join is not None and not client.join.is_answered for client in self.everyone
+            ):
                 self.harness.wait(1)
         for client in self.everyone:
             self.sync(client)

@@ -508,7 +508,7 @@ def test_a_partition_that_a_snapshot_makes_short_is_loaded_first(
     while not first:
         harness.turn(1)
         terms = harness.coordinator.registry.terms()
-        first = [each.partition for each in terms if each.groups]
+        first = [term.partition for term in terms if term.groups]
     assert first == [G]
 
 

@@ -205,7 +205,7 @@ class StandbyMachine(RuleBasedStateMachine):
         old = [data for data in hosted.batches if batch.next_offset(data) <= end]
         for data in old:
             if not batch.is_transactional(data):
-                latest.update({each.key: each.offset for each in batch.records(data)})
+                latest.update({record.key: record.offset for record in batch.records(data)})
         new = []
         for data in old:
             if batch.is_transactional(data):
