@@ -134,9 +134,9 @@ def run(directory: Path, job: str, groups: int, cores: int, memory: str) -> dict
 
 def _job(spark: SparkSession, job: str, commits: str, records: str) -> Report:
     from barnabas.pipeline.jobs import lag_history, offset_audit
-    from barnabas.pipeline.jobs.inputs import Source
+    from barnabas.pipeline.jobs.inputs import JobSource
 
-    source = Source(commits=commits, records=records)
+    source = JobSource(commits=commits, records=records)
     if job == "offset-audit":
         return offset_audit.run(spark, offset_audit.OffsetAuditConfig(source=source))
     until = START_MS + SPAN_MS

@@ -35,7 +35,7 @@ from barnabas.client.zookeeper.interface import (
 from barnabas.client.zookeeper.kazoo_session import connect
 from barnabas.console.development.cluster import Cluster
 from barnabas.pipeline.jobs import zk_migrate
-from barnabas.pipeline.jobs.inputs import Source
+from barnabas.pipeline.jobs.inputs import JobSource
 from barnabas.pipeline.jobs.reports.report import Report
 from barnabas.pipeline.jobs.zk_migrate import ZkMigrateConfig
 from barnabas.pipeline.session import spark_session
@@ -213,7 +213,7 @@ def _step(
         step=step,
         plan=plan,
         zookeeper=cluster.zookeeper,
-        source=Source(bootstrap=cluster.bootstrap, groups=groups),
+        source=JobSource(bootstrap=cluster.bootstrap, groups=groups),
         connections=connections,
     )
     return zk_migrate.run(spark, config)
