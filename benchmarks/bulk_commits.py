@@ -20,7 +20,14 @@ if not __package__:
     sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from benchmarks.apache_kafka import KAFKA_VERSION
-from benchmarks.commit import MOST_CONNECTIONS, Generator, Plan, measure, systems, zookeeper_address
+from benchmarks.commit import (
+    MOST_CONNECTIONS,
+    CommitPlan,
+    Generator,
+    measure,
+    systems,
+    zookeeper_address,
+)
 from benchmarks.generator import Job
 from benchmarks.report import Cell, Measured, machine
 
@@ -60,7 +67,7 @@ def main() -> None:
     parser.add_argument("--warm-up", type=float, default=30.0, help="seconds of load beforehand")
     options = parser.parse_args()
     options.replication = 1
-    plan = Plan(options.rounds, options.seconds, options.warm_up, CELLS)
+    plan = CommitPlan(options.rounds, options.seconds, options.warm_up, CELLS)
     are_pinned = (os.cpu_count() or 1) >= 2
     model = Job([], [], "bulk", MOST_CONNECTIONS, 1, 0, partitions=options.partitions)
     with ExitStack() as stack:

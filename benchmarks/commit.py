@@ -104,7 +104,7 @@ class Generator:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class CommitPlan:
     """How long and how often."""
 
     rounds: int
@@ -113,7 +113,7 @@ class Plan:
     cells: Sequence[Cell]
 
 
-def measure(generator: Generator, systems: Sequence[Nodes], plan: Plan) -> list[Measured]:
+def measure(generator: Generator, systems: Sequence[Nodes], plan: CommitPlan) -> list[Measured]:
     """Warm all up, then visit every cell in every round, the systems in turn."""
     for system in systems:
         generator.prepare(system)
@@ -194,7 +194,7 @@ def main() -> None:
     """Measure what the command line names and print the table."""
     options = arguments()
     cells = [cell for cell in CELLS if options.kind in (None, cell.kind)]
-    plan = Plan(options.rounds, options.seconds, options.warm_up, cells)
+    plan = CommitPlan(options.rounds, options.seconds, options.warm_up, cells)
     are_pinned = not options.no_pin and (os.cpu_count() or 1) >= 2
     with ExitStack() as stack:
         directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="barnabas-bench-")))

@@ -42,7 +42,7 @@ SETTINGS = {"log.cleaner.backoff.ms": "100", "offsets.topic.num.partitions": "1"
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class CompactionOutcome:
     """One pass."""
 
     record_bytes: int
@@ -151,7 +151,7 @@ async def fill(connection: Connection, topic: str, megabytes: int, record_bytes:
 
 async def measure(
     server: ServerProcess, log: Path, megabytes: int, record_bytes: int, directory: Path
-) -> Outcome:
+) -> CompactionOutcome:
     """Fill a topic, look at commits without and with its compaction."""
     topic = f"load-{record_bytes}"
     connection = await Connection.open("127.0.0.1", server.port)
@@ -175,7 +175,7 @@ async def measure(
         await connection.close()
         await committing.close()
     plain = await asyncio.to_thread(plainly, directory, read, written)
-    return Outcome(
+    return CompactionOutcome(
         record_bytes,
         read,
         written,
@@ -241,7 +241,9 @@ async def ready(server: ServerProcess) -> None:
     await connection.close()
 
 
-async def run(server: ServerProcess, log: Path, options: argparse.Namespace) -> list[Outcome]:
+async def run(
+    server: ServerProcess, log: Path, options: argparse.Namespace
+) -> list[CompactionOutcome]:
     """One topic after the other."""
     await ready(server)
     found = []

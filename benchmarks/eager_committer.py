@@ -33,7 +33,7 @@ class Unanswered(Exception):  # noqa: N818 - says what happened
     """The connection ended, or nobody answered in time."""
 
 
-class Link:
+class BrokerConnection:
     """One connection with one request under way."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -41,7 +41,7 @@ class Link:
         self._writer = writer
 
     @classmethod
-    async def open(cls, address: Address) -> Link:
+    async def open(cls, address: Address) -> BrokerConnection:
         """Connect; raises Unanswered."""
         try:
             async with asyncio.timeout(PATIENCE_S):
@@ -112,18 +112,18 @@ class EagerCommitter:
 
     async def _ask(self, address: Address) -> Address | None:
         try:
-            link = await Link.open(address)
+            connection = await BrokerConnection.open(address)
         except Unanswered:
             self._tired[address] = time.monotonic() + REST_S
             return None
         try:
             async with asyncio.timeout(PATIENCE_S):
-                answer = await link.call(FIND_COORDINATOR, 0, _text(self.group))
+                answer = await connection.call(FIND_COORDINATOR, 0, _text(self.group))
         except (Unanswered, TimeoutError):
             self._tired[address] = time.monotonic() + REST_S
             return None
         finally:
-            link.close()
+            connection.close()
         code, _, size = struct.unpack_from(">hih", answer)
         if code:
             return None
@@ -131,17 +131,17 @@ class EagerCommitter:
 
     async def _commit_at(self, address: Address) -> None:
         """Commit there until it is refused, or until another node coordinates."""
-        link = await Link.open(address)
+        connection = await BrokerConnection.open(address)
         try:
-            while (code := await self._commit(link, address)) == 0:  # noqa: ASYNC110 - paced
+            while (code := await self._commit(connection, address)) == 0:  # noqa: ASYNC110 - paced
                 await asyncio.sleep(RETRY_S)
             self.codes[code] = self.codes.get(code, 0) + 1
         finally:
-            link.close()
+            connection.close()
 
-    async def _commit(self, link: Link, address: Address) -> int:
+    async def _commit(self, connection: BrokerConnection, address: Address) -> int:
         body = _commit_body(self.group, self._topic, next(self._numbers))
-        answer = asyncio.ensure_future(link.call(OFFSET_COMMIT, 2, body))
+        answer = asyncio.ensure_future(connection.call(OFFSET_COMMIT, 2, body))
         other: asyncio.Future[Address] | None = None
         try:
             await asyncio.wait([answer], timeout=DOUBT_S)

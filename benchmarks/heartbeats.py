@@ -46,14 +46,14 @@ SETTINGS = {
 }
 
 
-class Link:
+class BrokerConnection:
     """One connection with one request under way."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader, self._writer = reader, writer
 
     @classmethod
-    async def open(cls, port: int) -> Link:
+    async def open(cls, port: int) -> BrokerConnection:
         """Connect."""
         return cls(*await asyncio.open_connection(LOOPBACK, port))
 
@@ -70,37 +70,40 @@ class Link:
 
 async def form(port: int, groups: int) -> list[bytes]:
     """Make groups of three members each; the heartbeats of all members, group by group."""
-    link = await Link.open(port)
+    connection = await BrokerConnection.open(port)
     asked = frames.find_coordinator("group-0")
-    while frames.find_coordinator_error(await link.call(asked)):  # noqa: ASYNC110 - a poll
+    while frames.find_coordinator_error(await connection.call(asked)):  # noqa: ASYNC110 - a poll
         await asyncio.sleep(0.1)
-    link.close()
+    connection.close()
     numbers = iter(range(groups))
     made = await asyncio.gather(*(_lane(port, numbers) for _ in range(LANES)))
     return [beat for beats in made for beat in beats]
 
 
 async def _lane(port: int, numbers: Iterator[int]) -> list[bytes]:
-    links = [await Link.open(port) for _ in range(MEMBERS)]
+    connections = [await BrokerConnection.open(port) for _ in range(MEMBERS)]
     beats: list[bytes] = []
     for number in numbers:
-        beats += await _group(links, f"group-{number}")
-    for link in links:
-        link.close()
+        beats += await _group(connections, f"group-{number}")
+    for connection in connections:
+        connection.close()
     return beats
 
 
-async def _group(links: list[Link], group: str) -> list[bytes]:
+async def _group(connections: list[BrokerConnection], group: str) -> list[bytes]:
     """Try until all three are in one generation: a coordinator may still be loading."""
     for attempt in itertools.count():
         name = f"{group}-{attempt}"
         join = group_frames.join(name, SESSION_MS, 60_000)
-        told = await asyncio.gather(*(link.call(join) for link in links))
+        told = await asyncio.gather(*(connection.call(join) for connection in connections))
         members = [group_frames.joined(answer) for answer in told]
         if all(code == 0 and generation == 1 for code, generation, *_ in members):
             syncs = [group_frames.sync(name, 1, own, all_) for _, _, own, all_ in members]
             answers = await asyncio.gather(
-                *(link.call(frame) for link, frame in zip(links, syncs, strict=True))
+                *(
+                    connection.call(frame)
+                    for connection, frame in zip(connections, syncs, strict=True)
+                )
             )
             if not any(map(group_frames.code, answers)):
                 return [group_frames.heartbeat(name, 1, own) for _, _, own, _ in members]
@@ -116,16 +119,16 @@ async def beat(port: int, beats: Sequence[bytes], rate: int, seconds: float) -> 
     pause, ends = lanes / rate, time.perf_counter() + seconds
 
     async def lane(number: int) -> None:
-        link = await Link.open(port)
+        connection = await BrokerConnection.open(port)
         due = time.perf_counter() + pause * number / lanes
         while due < ends:
             await asyncio.sleep(max(0.0, due - time.perf_counter()))
             began = time.perf_counter()
-            code = group_frames.code(await link.call(next(turns)))
+            code = group_frames.code(await connection.call(next(turns)))
             latencies.append(time.perf_counter() - began)
             assert code == 0, f"a heartbeat was answered {code}"
             due = max(due + pause, time.perf_counter() - pause)
-        link.close()
+        connection.close()
 
     await asyncio.gather(*map(lane, range(lanes)))
     return latencies

@@ -111,7 +111,7 @@ class Cell:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class ProduceFetchPlan:
     """How much and how often."""
 
     rounds: int
@@ -119,7 +119,9 @@ class Plan:
     warm_up: float
 
 
-def measure(client: BulkClient, servers: Sequence[ServerProcess], plan: Plan) -> list[Cell]:
+def measure(
+    client: BulkClient, servers: Sequence[ServerProcess], plan: ProduceFetchPlan
+) -> list[Cell]:
     """Warm both up, then visit every cell in every round, the servers in turn."""
     for server in servers:
         until = time.monotonic() + plan.warm_up
@@ -188,7 +190,7 @@ def main() -> None:
     options = arguments()
     wanted = {"barnabas", options.against} if options.only is None else {options.only}
     libs = options.libs or os.environ.get("BARNABAS_KAFKA_LIBS")
-    plan = Plan(options.rounds, options.megabytes, options.warm_up)
+    plan = ProduceFetchPlan(options.rounds, options.megabytes, options.warm_up)
     are_pinned = not options.no_pin and (os.cpu_count() or 1) >= 2
     with ExitStack() as stack:
         directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="barnabas-bench-")))

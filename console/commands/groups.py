@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 
 from barnabas.console.command_line.cluster_options import add_cluster_options
 from barnabas.console.command_line.command_parser import add_command
-from barnabas.console.groups import delete, describe, history, reset, transfer, undo
+from barnabas.console.groups import delete, describe, export_import_clone, history, reset, undo
 from barnabas.console.groups.apply_plan import Planner, add_change_options, carry_out
 from barnabas.console.groups.plan_output import show
 from barnabas.console.groups.scope import names_given
@@ -67,23 +67,23 @@ _COMMANDS: Final = {
     ),
     "clone": _Command(
         "give one group the offsets of another",
-        transfer.add_clone_arguments,
-        planned=transfer.planned_clone,
-        summary=transfer.clone_summary,
-        check=transfer.check_clone,
+        export_import_clone.add_clone_arguments,
+        planned=export_import_clone.planned_clone,
+        summary=export_import_clone.clone_summary,
+        check=export_import_clone.check_clone,
     ),
     "export": _Command(
         "print offsets as Kafka's CSV",
-        transfer.add_export_arguments,
-        transfer.export,
+        export_import_clone.add_export_arguments,
+        export_import_clone.export,
         check=names_given,
     ),
     "import": _Command(
         "set offsets from Kafka's CSV",
-        transfer.add_import_arguments,
-        planned=transfer.planned_import,
-        summary=transfer.import_summary,
-        check=transfer.read_import,
+        export_import_clone.add_import_arguments,
+        planned=export_import_clone.planned_import,
+        summary=export_import_clone.import_summary,
+        check=export_import_clone.read_import,
     ),
     "history": _Command(
         "show who moved which offset",
