@@ -25,20 +25,20 @@ LAG_MS = 30_000
 STATE = znodes.partition_state_path("t", 0)
 
 
-class World:
+class LeadingNode:
     """One leader, its ZooKeeper, and the work that writes in-sync sets."""
 
     def __init__(self, loop: SimulatedLoop, shelf: ManualLogManager) -> None:
         self.ensemble = SimEnsemble(loop, latency=loop.network.latency, now_ms=loop.wall_ms)
         self.zookeeper: SimZooKeeper = self.ensemble.connect()
-        self.sets = IsrManager(
+        self.isr_manager = IsrManager(
             self.zookeeper, NODE, loop, lag_max_ms=LAG_MS, live_nodes=lambda: {1, 2, 3}
         )
         self.replicas = ReplicaManager(
             NODE,
             shelf,
             knows=lambda topic, index: True,
-            context=self.sets,
+            context=self.isr_manager,
             fetchers=FakeFetcherManager(),
         )
         self.resigned: list[tuple[str, int, int | None]] = []
@@ -70,7 +70,7 @@ class World:
         await self.zookeeper.create(znodes.ISR_CHANGES, parents=True)
 
 
-Story = Callable[[World], Coroutine[Any, Any, None]]
+Story = Callable[[LeadingNode], Coroutine[Any, Any, None]]
 
 
 @pytest.fixture
@@ -80,9 +80,9 @@ def tell(tmp_path: Path) -> Iterator[Callable[[Story], None]]:
         assert isinstance(loop, SimulatedLoop)
         shelf = ManualLogManager(tmp_path)
         await shelf.load()
-        world = World(loop, shelf)
-        working = asyncio.create_task(world.sets.run(world.replicas))
-        await story(world)
+        leading_node = LeadingNode(loop, shelf)
+        working = asyncio.create_task(leading_node.isr_manager.run(leading_node.replicas))
+        await story(leading_node)
         working.cancel()
         await asyncio.wait({working})
         assert working.cancelled()
@@ -95,18 +95,18 @@ def tell(tmp_path: Path) -> Iterator[Callable[[Story], None]]:
 def test_a_laggard_leaves_the_set_under_the_same_leader_epoch(
     tell: Callable[[Story], None],
 ) -> None:
-    async def story(world: World) -> None:
-        await world.begin((1, 2, 3))
-        world.partition.append(a_batch(), acks=1, is_client=True)
-        world.partition.follower_fetched(2, 1, 0)
+    async def story(leading_node: LeadingNode) -> None:
+        await leading_node.begin((1, 2, 3))
+        leading_node.partition.append(a_batch(), acks=1, is_client=True)
+        leading_node.partition.follower_fetched(2, 1, 0)
         await asyncio.sleep(LAG_MS / 1000 * 1.5 + 1)
-        assert await world.state() == ((1, 2), 1)
-        assert (world.partition.isr, world.partition.high_watermark) == ((1, 2), 1)
-        data, _ = await world.zookeeper.get(STATE)
+        assert await leading_node.state() == ((1, 2), 1)
+        assert (leading_node.partition.isr, leading_node.partition.high_watermark) == ((1, 2), 1)
+        data, _ = await leading_node.zookeeper.get(STATE)
         assert znodes.PartitionState.from_json(data).leader_epoch == 0
-        world.partition.follower_fetched(3, 1, 0)
+        leading_node.partition.follower_fetched(3, 1, 0)
         await asyncio.sleep(1)
-        assert await world.state() == ((1, 2, 3), 2)
+        assert await leading_node.state() == ((1, 2, 3), 2)
 
     tell(story)
 
@@ -114,47 +114,47 @@ def test_a_laggard_leaves_the_set_under_the_same_leader_epoch(
 def test_a_change_whose_answer_was_lost_is_found_and_the_next_one_works(
     tell: Callable[[Story], None],
 ) -> None:
-    async def story(world: World) -> None:
-        await world.begin((1,))
-        world.zookeeper.lose_next_answer()
-        world.partition.follower_fetched(2, 0, 0)
+    async def story(leading_node: LeadingNode) -> None:
+        await leading_node.begin((1,))
+        leading_node.zookeeper.lose_next_answer()
+        leading_node.partition.follower_fetched(2, 0, 0)
         await asyncio.sleep(1)
-        assert (world.partition.isr, world.partition.zk_version) == ((1, 2), 1)
-        world.partition.follower_fetched(3, 0, 0)
+        assert (leading_node.partition.isr, leading_node.partition.zk_version) == ((1, 2), 1)
+        leading_node.partition.follower_fetched(3, 0, 0)
         await asyncio.sleep(1)
-        assert await world.state() == ((1, 2, 3), 2)
-        assert world.partition.zk_version == 2
+        assert await leading_node.state() == ((1, 2, 3), 2)
+        assert leading_node.partition.zk_version == 2
 
     tell(story)
 
 
 def test_what_an_earlier_change_of_ours_left_is_adopted(tell: Callable[[Story], None]) -> None:
-    async def story(world: World) -> None:
-        await world.begin((1,))
-        await world.write((1, 3))
-        world.partition.follower_fetched(2, 0, 0)
+    async def story(leading_node: LeadingNode) -> None:
+        await leading_node.begin((1,))
+        await leading_node.write((1, 3))
+        leading_node.partition.follower_fetched(2, 0, 0)
         await asyncio.sleep(1)
-        assert (world.partition.isr, world.partition.zk_version) == ((1, 3, 2), 2)
-        assert world.partition.pending_isr_change is None
+        assert (leading_node.partition.isr, leading_node.partition.zk_version) == ((1, 3, 2), 2)
+        assert leading_node.partition.pending_isr_change is None
 
     tell(story)
 
 
 def test_a_leader_that_finds_a_later_epoch_stops_leading(tell: Callable[[Story], None]) -> None:
-    async def story(world: World) -> None:
-        await world.begin((1, 2))
-        world.partition.append(a_batch(), acks=1, is_client=True)
+    async def story(leading_node: LeadingNode) -> None:
+        await leading_node.begin((1, 2))
+        leading_node.partition.append(a_batch(), acks=1, is_client=True)
         told: list[ErrorCode] = []
-        world.partition.when_committed(1, told.append)
-        await world.write((2,), leader=2, epoch=1)
-        world.partition.follower_fetched(3, 1, 0)
+        leading_node.partition.when_committed(1, told.append)
+        await leading_node.write((2,), leader=2, epoch=1)
+        leading_node.partition.follower_fetched(3, 1, 0)
         await asyncio.sleep(1)
-        assert not world.partition.is_leader
+        assert not leading_node.partition.is_leader
         assert told == [ErrorCode.NOT_LEADER_OR_FOLLOWER]
-        assert world.resigned == [("t", 0, 0)]
-        assert (await world.state())[0] == (2,)
-        lead(world.replicas, "t", epoch=2, replicas=[1, 2, 3], isr=[1, 2], partition_epoch=2)
-        assert world.partition.is_leader
+        assert leading_node.resigned == [("t", 0, 0)]
+        assert (await leading_node.state())[0] == (2,)
+        lead(leading_node.replicas, "t", epoch=2, replicas=[1, 2, 3], isr=[1, 2], partition_epoch=2)
+        assert leading_node.partition.is_leader
 
     tell(story)
 
@@ -162,28 +162,28 @@ def test_a_leader_that_finds_a_later_epoch_stops_leading(tell: Callable[[Story],
 def test_without_zookeeper_a_set_does_not_shrink_and_nothing_is_acknowledged_for_all(
     tell: Callable[[Story], None],
 ) -> None:
-    async def story(world: World) -> None:
-        await world.begin((1, 2))
-        world.zookeeper.suspend()
-        world.partition.append(a_batch(), acks=-1, is_client=True)
+    async def story(leading_node: LeadingNode) -> None:
+        await leading_node.begin((1, 2))
+        leading_node.zookeeper.suspend()
+        leading_node.partition.append(a_batch(), acks=-1, is_client=True)
         told: list[ErrorCode] = []
-        world.partition.when_committed(1, told.append)
+        leading_node.partition.when_committed(1, told.append)
         await asyncio.sleep(3 * LAG_MS / 1000)
-        assert (world.partition.isr, told) == ((1, 2), [])
-        world.zookeeper.resume()
+        assert (leading_node.partition.isr, told) == ((1, 2), [])
+        leading_node.zookeeper.resume()
         await asyncio.sleep(10)
-        assert (world.partition.isr, told) == ((1,), [ErrorCode.NONE])
+        assert (leading_node.partition.isr, told) == ((1,), [ErrorCode.NONE])
 
     tell(story)
 
 
 def test_a_change_of_a_deleted_partition_ends(tell: Callable[[Story], None]) -> None:
-    async def story(world: World) -> None:
-        await world.begin((1,))
-        await world.zookeeper.delete(STATE)
-        world.partition.follower_fetched(2, 0, 0)
+    async def story(leading_node: LeadingNode) -> None:
+        await leading_node.begin((1,))
+        await leading_node.zookeeper.delete(STATE)
+        leading_node.partition.follower_fetched(2, 0, 0)
         await asyncio.sleep(1)
-        assert world.partition.pending_isr_change is None
+        assert leading_node.partition.pending_isr_change is None
 
     tell(story)
 
@@ -191,15 +191,15 @@ def test_a_change_of_a_deleted_partition_ends(tell: Callable[[Story], None]) -> 
 def test_the_controller_is_told_of_changes_together_and_when_they_have_settled(
     tell: Callable[[Story], None],
 ) -> None:
-    async def story(world: World) -> None:
-        await world.begin((1,))
+    async def story(leading_node: LeadingNode) -> None:
+        await leading_node.begin((1,))
         for node in (2, 3):
-            world.partition.follower_fetched(node, 0, 0)
+            leading_node.partition.follower_fetched(node, 0, 0)
             await asyncio.sleep(1)
-        assert await world.zookeeper.children(znodes.ISR_CHANGES) == []
+        assert await leading_node.zookeeper.children(znodes.ISR_CHANGES) == []
         await asyncio.sleep(NOTIFICATION_QUIET_S + NOTIFICATION_CHECK_S)
-        [name] = await world.zookeeper.children(znodes.ISR_CHANGES)
-        data, _ = await world.zookeeper.get(f"{znodes.ISR_CHANGES}/{name}")
+        [name] = await leading_node.zookeeper.children(znodes.ISR_CHANGES)
+        data, _ = await leading_node.zookeeper.get(f"{znodes.ISR_CHANGES}/{name}")
         assert list(znodes.IsrChange.from_json(data).partitions) == [("t", 0)]
 
     tell(story)
