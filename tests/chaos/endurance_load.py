@@ -326,8 +326,11 @@ def first_offsets(bootstrap: str, topic: str) -> list[int]:
     """Where each partition's log begins."""
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": MEMBERS, "log_level": 2})
     try:
-        places = [TopicPartition(topic, index) for index in range(PARTITIONS)]
-        return [consumer.get_watermark_offsets(place, timeout=60)[0] for place in places]
+        topic_partitions = [TopicPartition(topic, index) for index in range(PARTITIONS)]
+        return [
+            consumer.get_watermark_offsets(topic_partition, timeout=60)[0]
+            for topic_partition in topic_partitions
+        ]
     finally:
         consumer.close()
 

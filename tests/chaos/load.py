@@ -18,7 +18,7 @@ from tests.harness.traffic import Activity
 from . import offset_history_checks as registers
 from . import record_checks
 from .offset_load import Committer, GroupReader, OffsetReader, histories
-from .record_checks import Place, Sent
+from .record_checks import RecordId, Sent
 from .record_load import Aiokafka, GroupMember, Idempotent, Librdkafka, Member, OneTry
 
 OFFSETS: Final = "committed"
@@ -134,7 +134,7 @@ class Load:
         self,
         final: Mapping[str, Read],
         final_members: Mapping[str, Mapping[int, Read]],
-        log: Mapping[Place, bytes],
+        log: Mapping[RecordId, bytes],
     ) -> list[str]:
         """Everything that must not be, given what is committed and stored at the end."""
         found = self._about_offsets(final)
@@ -161,7 +161,7 @@ class Load:
         return found
 
     def _about_members(
-        self, group: str, final: Mapping[int, Read], log: Mapping[Place, bytes]
+        self, group: str, final: Mapping[int, Read], log: Mapping[RecordId, bytes]
     ) -> list[str]:
         found: list[str] = []
         members = self.members[group]
@@ -173,7 +173,7 @@ class Load:
         received = [one for member in members for one in member.received]
         committed = {index: read.value for index, read in final.items()}
         found += record_checks.inconsistencies(received, log)
-        found += record_checks.unread(committed, (place for place, _ in received), log)
+        found += record_checks.unread(committed, (record_id for record_id, _ in received), log)
         return found
 
 

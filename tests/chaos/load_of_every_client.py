@@ -22,7 +22,7 @@ from barnabas.client import KafkaError as OwnError
 from barnabas.client import TopicPartition as OwnPartition
 from tests.chaos.load import PARTITIONS, RECORDS, Load
 from tests.chaos.offset_load import GroupReader
-from tests.chaos.record_checks import Place
+from tests.chaos.record_checks import RecordId
 from tests.chaos.record_load import BATCH, PACE_S, GroupMember, Idempotent
 from tests.harness.kafka_python_client import (
     KafkaConsumer,
@@ -60,8 +60,8 @@ class OwnProducer(Idempotent):
         if error is not None:
             self.refused.append(repr(error))
         else:
-            place = done.result()
-            self.sent.acknowledged[value] = (place.partition, place.offset)
+            record_id = done.result()
+            self.sent.acknowledged[value] = (record_id.partition, record_id.offset)
 
 
 class KafkaPythonProducer(Idempotent):
@@ -92,11 +92,11 @@ class KafkaPythonProducer(Idempotent):
         finally:
             producer.close(timeout=5)
 
-    def _acknowledged(self, value: bytes, place: Any) -> None:
-        if place.offset < 0:
-            self.sent.unplaced[value] = place.partition
+    def _acknowledged(self, value: bytes, record_id: Any) -> None:
+        if record_id.offset < 0:
+            self.sent.unplaced[value] = record_id.partition
         else:
-            self.sent.acknowledged[value] = (place.partition, place.offset)
+            self.sent.acknowledged[value] = (record_id.partition, record_id.offset)
 
     def _refused(self, error: BaseException) -> None:
         self.refused.append(repr(error))
@@ -131,7 +131,7 @@ class OwnMember(GroupMember):
             return
         rows = [((one.partition, one.offset), one.value or b"") for one in batch]
         self.received += rows
-        ends = ends_of(place for place, _ in rows)
+        ends = ends_of(record_id for record_id, _ in rows)
         offsets = {OwnPartition(topic, index): end for index, end in ends.items()}
         with self.storing(ends) as done:
             consumer.commit(offsets)
@@ -176,7 +176,7 @@ class KafkaPythonMember(GroupMember):
         if not rows:
             return
         self.received += rows
-        ends = ends_of(place for place, _ in rows)
+        ends = ends_of(record_id for record_id, _ in rows)
         offsets = {
             TopicPartition(topic, index): OffsetAndMetadata(end, "", -1)
             for index, end in ends.items()
@@ -227,7 +227,7 @@ class AiokafkaMember(GroupMember):
         if not rows:
             return
         self.received += rows
-        ends = ends_of(place for place, _ in rows)
+        ends = ends_of(record_id for record_id, _ in rows)
         offsets = {AiokafkaPartition(topic, index): end for index, end in ends.items()}
         with self.storing(ends) as done:
             await consumer.commit(offsets)
@@ -256,9 +256,9 @@ class EveryClient(Load):
         ]
 
 
-def ends_of(places: Iterable[Place]) -> dict[int, int]:
+def ends_of(record_ids: Iterable[RecordId]) -> dict[int, int]:
     """Where to read on after records at these places, by partition."""
     ends: dict[int, int] = {}
-    for partition, offset in places:
+    for partition, offset in record_ids:
         ends[partition] = max(ends.get(partition, 0), offset + 1)
     return ends

@@ -10,8 +10,8 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-Place = tuple[int, int]
-"""Partition and offset."""
+RecordId = tuple[int, int]
+"""Partition and offset of a record."""
 
 
 @dataclass(slots=True)
@@ -20,24 +20,24 @@ class Sent:
 
     values: dict[bytes, int] = field(default_factory=dict)
     """Its number for every value that it sent, whatever became of it."""
-    acknowledged: dict[bytes, Place] = field(default_factory=dict)
+    acknowledged: dict[bytes, RecordId] = field(default_factory=dict)
     unplaced: dict[bytes, int] = field(default_factory=dict)
     """Partition of every value that was acknowledged without an offset, as librdkafka does when
     the acknowledgement of a later one tells it."""
 
 
-def lost(acknowledged: Mapping[bytes, Place], log: Mapping[Place, bytes]) -> list[str]:
+def lost(acknowledged: Mapping[bytes, RecordId], log: Mapping[RecordId, bytes]) -> list[str]:
     """Acknowledged records that are not where the acknowledgement said."""
     return [
-        f"{value!r} was acknowledged at {place}, there is {log.get(place)!r}"
-        for value, place in acknowledged.items()
-        if log.get(place) != value
+        f"{value!r} was acknowledged at {record_id}, there is {log.get(record_id)!r}"
+        for value, record_id in acknowledged.items()
+        if log.get(record_id) != value
     ]
 
 
-def missing(unplaced: Mapping[bytes, int], log: Mapping[Place, bytes]) -> list[str]:
+def missing(unplaced: Mapping[bytes, int], log: Mapping[RecordId, bytes]) -> list[str]:
     """Acknowledged records that are nowhere in their partition."""
-    known = {(place[0], value) for place, value in log.items()}
+    known = {(record_id[0], value) for record_id, value in log.items()}
     return [
         f"{value!r} was acknowledged in partition {partition}, it is not there"
         for value, partition in unplaced.items()
@@ -45,19 +45,21 @@ def missing(unplaced: Mapping[bytes, int], log: Mapping[Place, bytes]) -> list[s
     ]
 
 
-def duplicates(log: Mapping[Place, bytes]) -> list[str]:
+def duplicates(log: Mapping[RecordId, bytes]) -> list[str]:
     """Values under two offsets."""
-    places: dict[bytes, list[Place]] = defaultdict(list)
-    for place, value in log.items():
-        places[value].append(place)
-    return [f"{value!r} is at {many}" for value, many in places.items() if len(many) > 1]
+    record_ids: dict[bytes, list[RecordId]] = defaultdict(list)
+    for record_id, value in log.items():
+        record_ids[value].append(record_id)
+    return [f"{value!r} is at {many}" for value, many in record_ids.items() if len(many) > 1]
 
 
-def inventions(sent: Iterable[Sent], log: Mapping[Place, bytes]) -> list[str]:
+def inventions(sent: Iterable[Sent], log: Mapping[RecordId, bytes]) -> list[str]:
     """Values that nobody sent."""
     known = {value for one in sent for value in one.values}
     return [
-        f"{value!r} at {place} was never sent" for place, value in log.items() if value not in known
+        f"{value!r} at {record_id} was never sent"
+        for record_id, value in log.items()
+        if value not in known
     ]
 
 
@@ -76,25 +78,25 @@ def disorder(sent: Sent) -> list[str]:
 
 
 def inconsistencies(
-    readings: Iterable[tuple[Place, bytes]], log: Mapping[Place, bytes]
+    readings: Iterable[tuple[RecordId, bytes]], log: Mapping[RecordId, bytes]
 ) -> list[str]:
     """What a reader was given, meanwhile, that is not in the log at the end."""
     return [
-        f"{value!r} was read at {place}, there is {log.get(place)!r}"
-        for place, value in readings
-        if log.get(place) != value
+        f"{value!r} was read at {record_id}, there is {log.get(record_id)!r}"
+        for record_id, value in readings
+        if log.get(record_id) != value
     ]
 
 
 def unread(
-    committed: Mapping[int, int], received: Iterable[Place], log: Mapping[Place, bytes]
+    committed: Mapping[int, int], received: Iterable[RecordId], log: Mapping[RecordId, bytes]
 ) -> list[str]:
     """Records below a group's committed offsets that none of its members was given."""
     got = set(received)
     return [
-        f"{place} was passed over"
-        for place in log
-        if place[1] < committed.get(place[0], 0) and place not in got
+        f"{record_id} was passed over"
+        for record_id in log
+        if record_id[1] < committed.get(record_id[0], 0) and record_id not in got
     ]
 
 

@@ -24,7 +24,7 @@ from tests.harness.raw_calls import NO_ERROR, leaders, produce
 from tests.harness.raw_connection import Address, Closed, RawConnection
 from tests.harness.traffic import Activity, persistent_producer
 
-from .record_checks import Place, Sent
+from .record_checks import RecordId, Sent
 
 PACE_S: Final = 0.02
 BATCH: Final = 4
@@ -180,7 +180,7 @@ class GroupMember(Activity):
 
     def __init__(self) -> None:
         super().__init__()
-        self.received: list[tuple[Place, bytes]] = []
+        self.received: list[tuple[RecordId, bytes]] = []
         self.commits: dict[int, list[Write]] = {}
         """By partition."""
 

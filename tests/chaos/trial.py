@@ -26,7 +26,7 @@ from tests.harness.raw_connection import Address, Closed, RawConnection
 from tests.harness.waiting import TooLate, eventually
 
 from .load import OFFSETS, PARTITIONS, RECORDS, Load
-from .record_checks import Place, differences
+from .record_checks import RecordId, differences
 
 NODES: Final = 3
 RECOVERY_S: Final = 180.0
@@ -103,7 +103,7 @@ class Trial:
         """Everything that must not be, which is nothing; asked when the load has ended."""
         everything = dict.fromkeys(range(PARTITIONS), "beginning")
         rows = Confluent().read(self.bootstrap, RECORDS, everything)
-        log: dict[Place, bytes] = {(one.partition, one.offset): one.value or b"" for one in rows}
+        log: dict[RecordId, bytes] = {(one.partition, one.offset): one.value or b"" for one in rows}
         self.records = len(log)
         groups = self.load.groups
         final = {group: self._committed(group, OFFSETS, [0])[0] for group in groups}

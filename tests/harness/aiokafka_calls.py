@@ -17,7 +17,7 @@ def aiokafka_calls(
     runner: asyncio.Runner, admin: AIOKafkaAdminClient, topic: str, group: str
 ) -> Calls:
     """The calls of a topic and of a group; see admin_calls for what these hold."""
-    place = TopicPartition(topic, 0)
+    topic_partition = TopicPartition(topic, 0)
     more = NewTopic(f"{topic}-more", 1, 1)
     shown = ConfigResource(ConfigResourceType.TOPIC, topic)
     changed = ConfigResource(ConfigResourceType.TOPIC, topic, {"retention.ms": "86400000"})
@@ -29,7 +29,7 @@ def aiokafka_calls(
         "create_topics": lambda: admin.create_topics([more]),
         "delete_topics of two": lambda: admin.delete_topics([f"{topic}-more"]),
         "create_partitions": lambda: admin.create_partitions({topic: NewPartitions(4)}),
-        "delete_records": lambda: admin.delete_records({place: RecordsToDelete(1)}),
+        "delete_records": lambda: admin.delete_records({topic_partition: RecordsToDelete(1)}),
         "describe_configs": lambda: admin.describe_configs([shown], include_synonyms=True),
         "alter_configs": lambda: admin.alter_configs([changed]),
         "list_consumer_groups": lambda: admin.list_consumer_groups(),

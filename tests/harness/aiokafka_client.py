@@ -80,38 +80,46 @@ class Aiokafka:
         async def ask() -> dict[int, int]:
             async with _admin(bootstrap) as admin:
                 found = await admin.list_consumer_group_offsets(group)
-                return {place.partition: committed.offset for place, committed in found.items()}
+                return {
+                    topic_partition.partition: committed.offset
+                    for topic_partition, committed in found.items()
+                }
 
         return asyncio.run(ask())
 
     def offsets_at(
         self, bootstrap: str, topic: str, partition: int, timestamp_ms: int
     ) -> tuple[int, int, int | None]:
-        place = TopicPartition(topic, partition)
+        topic_partition = TopicPartition(topic, partition)
 
         async def ask() -> tuple[int, int, int | None]:
             async with AIOKafkaConsumer(bootstrap_servers=bootstrap) as consumer:
-                first = (await consumer.beginning_offsets([place]))[place]
-                end = (await consumer.end_offsets([place]))[place]
-                found = (await consumer.offsets_for_times({place: timestamp_ms}))[place]
+                first = (await consumer.beginning_offsets([topic_partition]))[topic_partition]
+                end = (await consumer.end_offsets([topic_partition]))[topic_partition]
+                found = (await consumer.offsets_for_times({topic_partition: timestamp_ms}))[
+                    topic_partition
+                ]
                 return first, end, None if found is None else found.offset
 
         return asyncio.run(ask())
 
     def read(self, bootstrap: str, topic: str, starts: Mapping[int, int | str]) -> list[Received]:
-        places = {partition: TopicPartition(topic, partition) for partition in starts}
+        topic_partitions = {partition: TopicPartition(topic, partition) for partition in starts}
 
         async def read() -> list[Received]:
             received: list[Received] = []
             async with AIOKafkaConsumer(bootstrap_servers=bootstrap) as consumer:
-                consumer.assign(list(places.values()))
-                ends = await consumer.end_offsets(list(places.values()))
-                firsts = await consumer.beginning_offsets(list(places.values()))
+                consumer.assign(list(topic_partitions.values()))
+                ends = await consumer.end_offsets(list(topic_partitions.values()))
+                firsts = await consumer.beginning_offsets(list(topic_partitions.values()))
                 for partition, start in starts.items():
-                    place = places[partition]
-                    consumer.seek(place, start if isinstance(start, int) else firsts[place])
-                for place in places.values():
-                    while await consumer.position(place) < ends[place]:
+                    topic_partition = topic_partitions[partition]
+                    consumer.seek(
+                        topic_partition,
+                        start if isinstance(start, int) else firsts[topic_partition],
+                    )
+                for topic_partition in topic_partitions.values():
+                    while await consumer.position(topic_partition) < ends[topic_partition]:
                         received += _received(await consumer.getmany(timeout_ms=POLL_MS))
             return received
 
@@ -129,7 +137,7 @@ class AiokafkaMember:
         return _received(self._runner.run(self._consumer.getmany(timeout_ms=POLL_MS)))
 
     def assigned(self) -> set[int]:
-        return {place.partition for place in self._consumer.assignment()}
+        return {topic_partition.partition for topic_partition in self._consumer.assignment()}
 
     def commit(self) -> None:
         self._runner.run(self._consumer.commit())

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import kafka
 from aiokafka import AIOKafkaConsumer
-from aiokafka.structs import TopicPartition as AiokafkaPlace
+from aiokafka.structs import TopicPartition as AiokafkaTopicPartition
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
 from .waiting import eventually
@@ -59,18 +59,18 @@ def kafka_python(bootstrap: str, topic: str, partition: int, isolation: str, end
     consumer = kafka.KafkaConsumer(
         bootstrap_servers=bootstrap, enable_auto_commit=False, isolation_level=isolation
     )
-    place = kafka.TopicPartition(topic, partition)
+    topic_partition = kafka.TopicPartition(topic, partition)
     rows: list[Row] = []
 
     def is_at_end() -> bool:
         for records in consumer.poll(timeout_ms=POLL_MS).values():
             rows.extend((record.offset, record.value) for record in records)
-        return bool(consumer.position(place) >= end)
+        return bool(consumer.position(topic_partition) >= end)
 
     try:
-        consumer.assign([place])
-        assert consumer.end_offsets([place]) == {place: end}
-        consumer.seek(place, 0)
+        consumer.assign([topic_partition])
+        assert consumer.end_offsets([topic_partition]) == {topic_partition: end}
+        consumer.seek(topic_partition, 0)
         eventually(is_at_end, what=f"the end at {end}")
     finally:
         consumer.close()
@@ -79,18 +79,18 @@ def kafka_python(bootstrap: str, topic: str, partition: int, isolation: str, end
 
 def aiokafka(bootstrap: str, topic: str, partition: int, isolation: str, end: int) -> list[Row]:
     """As kafka-python."""
-    place = AiokafkaPlace(topic, partition)
+    topic_partition = AiokafkaTopicPartition(topic, partition)
 
     async def read() -> list[Row]:
         rows: list[Row] = []
         async with AIOKafkaConsumer(
             bootstrap_servers=bootstrap, isolation_level=isolation
         ) as consumer:
-            consumer.assign([place])
-            assert await consumer.end_offsets([place]) == {place: end}
-            consumer.seek(place, 0)
+            consumer.assign([topic_partition])
+            assert await consumer.end_offsets([topic_partition]) == {topic_partition: end}
+            consumer.seek(topic_partition, 0)
             async with asyncio.timeout(90):
-                while await consumer.position(place) < end:
+                while await consumer.position(topic_partition) < end:
                     polled: Mapping[Any, Any] = await consumer.getmany(timeout_ms=POLL_MS)
                     for records in polled.values():
                         rows += [(record.offset, record.value) for record in records]

@@ -34,7 +34,7 @@ def confluent_calls(admin: AdminClient, topic: str, group: str) -> Calls:
 
 
 def _cluster(admin: AdminClient, topic: str) -> Calls:
-    place = TopicPartition(topic, 0)
+    topic_partition = TopicPartition(topic, 0)
     return {
         "cluster_id": lambda: admin.cluster_id(),
         "describe_cluster": lambda: admin.describe_cluster(include_authorized_operations=True),
@@ -57,11 +57,14 @@ def _cluster(admin: AdminClient, topic: str) -> Calls:
         "create_partitions": lambda: admin.create_partitions([NewPartitions(topic, 4)]),
         "elect_leaders": lambda: admin.elect_leaders(ElectionType.PREFERRED),
         "delete_records": lambda: admin.delete_records([TopicPartition(topic, 0, 1)]),
-        "list_offsets": lambda: admin.list_offsets({place: of.OffsetSpec.latest()}),
+        "list_offsets": lambda: admin.list_offsets({topic_partition: of.OffsetSpec.latest()}),
         "list_offsets of the newest record": lambda: admin.list_offsets(
-            {place: of.OffsetSpec.max_timestamp()}, isolation_level=IsolationLevel.READ_COMMITTED
+            {topic_partition: of.OffsetSpec.max_timestamp()},
+            isolation_level=IsolationLevel.READ_COMMITTED,
         ),
-        "list_offsets by time": lambda: admin.list_offsets({place: of.OffsetSpec.for_timestamp(0)}),
+        "list_offsets by time": lambda: admin.list_offsets(
+            {topic_partition: of.OffsetSpec.for_timestamp(0)}
+        ),
         "poll": lambda: admin.poll(0) and None,
     }
 

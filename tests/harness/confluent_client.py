@@ -94,15 +94,19 @@ class Confluent:
         consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": group})
         try:
             topics = consumer.list_topics(timeout=WAIT_S).topics
-            places = [
+            topic_partitions = [
                 TopicPartition(name, index)
                 for name, topic in topics.items()
                 for index in topic.partitions
             ]
-            found = consumer.committed(places, WAIT_S)
+            found = consumer.committed(topic_partitions, WAIT_S)
         finally:
             consumer.close()
-        return {place.partition: place.offset for place in found if place.offset >= 0}
+        return {
+            topic_partition.partition: topic_partition.offset
+            for topic_partition in found
+            if topic_partition.offset >= 0
+        }
 
     def offsets_at(
         self, bootstrap: str, topic: str, partition: int, timestamp_ms: int
@@ -151,11 +155,11 @@ class ConfluentMember:
         return [_received(message) for message in messages]
 
     def assigned(self) -> set[int]:
-        return {place.partition for place in self._consumer.assignment()}
+        return {topic_partition.partition for topic_partition in self._consumer.assignment()}
 
     def commit(self) -> None:
-        for place in self._consumer.commit(asynchronous=False):
-            assert place.error is None, place.error
+        for topic_partition in self._consumer.commit(asynchronous=False):
+            assert topic_partition.error is None, topic_partition.error
 
     def close(self) -> None:
         self._consumer.close()

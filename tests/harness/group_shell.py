@@ -99,7 +99,8 @@ class GroupShell:
 
         found = asyncio.run(ask())
         return {
-            (place.topic, place.partition): committed.offset for place, committed in found.items()
+            (topic_partition.topic, topic_partition.partition): committed.offset
+            for topic_partition, committed in found.items()
         }
 
 

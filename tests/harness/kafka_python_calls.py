@@ -53,17 +53,20 @@ def _cluster(admin: KafkaAdminClient, topic: str) -> Calls:
 
 def _moves(admin: KafkaAdminClient, topic: str) -> Calls:
     """The leader may be another one afterwards, of which other nodes hear a little later."""
-    place = TopicPartition(topic, 0)
+    topic_partition = TopicPartition(topic, 0)
     return {
-        "alter_partition_reassignments": lambda: admin.alter_partition_reassignments({place: [1]}),
+        "alter_partition_reassignments": lambda: admin.alter_partition_reassignments(
+            {topic_partition: [1]}
+        ),
         "list_partition_reassignments": lambda: eventually(
-            lambda: place not in admin.list_partition_reassignments(), what="the move ends"
+            lambda: topic_partition not in admin.list_partition_reassignments(),
+            what="the move ends",
         ),
     }
 
 
 def _topics(admin: KafkaAdminClient, topic: str) -> Calls:
-    place = TopicPartition(topic, 0)
+    topic_partition = TopicPartition(topic, 0)
     more = {f"{topic}-more": {"num_partitions": 1, "replication_factor": 1}}
     return {
         "create_topics to validate": lambda: admin.create_topics(more, validate_only=True),
@@ -77,9 +80,9 @@ def _topics(admin: KafkaAdminClient, topic: str) -> Calls:
             {topic: 9}, validate_only=True
         ),
         "create_partitions": lambda: admin.create_partitions({topic: 4}),
-        "delete_records": lambda: admin.delete_records({place: 1}),
+        "delete_records": lambda: admin.delete_records({topic_partition: 1}),
         "list_partition_offsets": lambda: admin.list_partition_offsets(
-            {place: OffsetSpec.MAX_TIMESTAMP}
+            {topic_partition: OffsetSpec.MAX_TIMESTAMP}
         ),
     }
 
@@ -103,7 +106,7 @@ def _settings(admin: KafkaAdminClient, topic: str) -> Calls:
 
 
 def _groups(admin: KafkaAdminClient, topic: str, group: str) -> Calls:
-    place = TopicPartition(topic, 0)
+    topic_partition = TopicPartition(topic, 0)
     nobody = MemberToRemove(group_instance_id="nobody")
     return {
         "list_groups": lambda: admin.list_groups(),
@@ -113,22 +116,22 @@ def _groups(admin: KafkaAdminClient, topic: str, group: str) -> Calls:
         ),
         "list_group_offsets": lambda: admin.list_group_offsets([group]),
         "alter_group_offsets": lambda: admin.alter_group_offsets(
-            group, {place: OffsetAndMetadata(1, "", -1)}
+            group, {topic_partition: OffsetAndMetadata(1, "", -1)}
         ),
         "reset_group_offsets": lambda: admin.reset_group_offsets(
-            group, {place: OffsetSpec.EARLIEST}
+            group, {topic_partition: OffsetSpec.EARLIEST}
         ),
         "remove_group_members": lambda: admin.remove_group_members(group, [nobody]),
-        "delete_group_offsets": lambda: admin.delete_group_offsets(group, [place]),
+        "delete_group_offsets": lambda: admin.delete_group_offsets(group, [topic_partition]),
         "delete_groups": lambda: admin.delete_groups([group]),
     }
 
 
 def _transactions(admin: KafkaAdminClient, topic: str) -> Calls:
-    place = TopicPartition(topic, 0)
-    spec = AbortTransactionSpec(place, 4711, 0)
+    topic_partition = TopicPartition(topic, 0)
+    spec = AbortTransactionSpec(topic_partition, 4711, 0)
     return {
-        "describe_producers": lambda: admin.describe_producers([place]),
+        "describe_producers": lambda: admin.describe_producers([topic_partition]),
         "list_transactions": lambda: admin.list_transactions(),
         "describe_transactions": lambda: admin.describe_transactions(["nobody"]),
         "find_hanging_transactions": lambda: admin.find_hanging_transactions(),

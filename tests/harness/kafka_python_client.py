@@ -109,34 +109,40 @@ class KafkaPython:
             found = admin.list_group_offsets({group: None})[group]
         finally:
             admin.close()
-        return {place.partition: committed.offset for place, committed in found.items()}
+        return {
+            topic_partition.partition: committed.offset
+            for topic_partition, committed in found.items()
+        }
 
     def offsets_at(
         self, bootstrap: str, topic: str, partition: int, timestamp_ms: int
     ) -> tuple[int, int, int | None]:
         consumer = KafkaConsumer(bootstrap_servers=bootstrap)
-        place = TopicPartition(topic, partition)
+        topic_partition = TopicPartition(topic, partition)
         try:
-            first = consumer.beginning_offsets([place])[place]
-            end = consumer.end_offsets([place])[place]
-            found = consumer.offsets_for_times({place: timestamp_ms})[place]
+            first = consumer.beginning_offsets([topic_partition])[topic_partition]
+            end = consumer.end_offsets([topic_partition])[topic_partition]
+            found = consumer.offsets_for_times({topic_partition: timestamp_ms})[topic_partition]
         finally:
             consumer.close()
         return first, end, None if found is None else found.offset
 
     def read(self, bootstrap: str, topic: str, starts: Mapping[int, int | str]) -> list[Received]:
         consumer = KafkaConsumer(bootstrap_servers=bootstrap, enable_auto_commit=False)
-        places = {partition: TopicPartition(topic, partition) for partition in starts}
+        topic_partitions = {partition: TopicPartition(topic, partition) for partition in starts}
         received: list[Received] = []
         try:
-            consumer.assign(list(places.values()))
-            ends = consumer.end_offsets(list(places.values()))
+            consumer.assign(list(topic_partitions.values()))
+            ends = consumer.end_offsets(list(topic_partitions.values()))
             for partition, start in starts.items():
                 if isinstance(start, int):
-                    consumer.seek(places[partition], start)
+                    consumer.seek(topic_partitions[partition], start)
                 else:
-                    consumer.seek_to_beginning(places[partition])
-            while any(consumer.position(place) < ends[place] for place in places.values()):
+                    consumer.seek_to_beginning(topic_partitions[partition])
+            while any(
+                consumer.position(topic_partition) < ends[topic_partition]
+                for topic_partition in topic_partitions.values()
+            ):
                 received += _received(consumer.poll(timeout_ms=POLL_MS))
         finally:
             consumer.close()
@@ -153,18 +159,18 @@ class KafkaPythonMember:
         return _received(self._consumer.poll(timeout_ms=JOIN_POLL_MS))
 
     def assigned(self) -> set[int]:
-        return {place.partition for place in self._consumer.assignment()}
+        return {topic_partition.partition for topic_partition in self._consumer.assignment()}
 
     def commit(self) -> None:
         """Commit where it stands; a rebalance that is under way is gone through first."""
-        places = {
-            place: OffsetAndMetadata(self._consumer.position(place), "", -1)
-            for place in self._consumer.assignment()
+        topic_partitions = {
+            topic_partition: OffsetAndMetadata(self._consumer.position(topic_partition), "", -1)
+            for topic_partition in self._consumer.assignment()
         }
 
         def committed() -> bool:
             try:
-                self._consumer.commit(places)
+                self._consumer.commit(topic_partitions)
             except RebalanceInProgressError:
                 self._consumer.poll(timeout_ms=JOIN_POLL_MS)
                 return False

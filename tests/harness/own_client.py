@@ -78,16 +78,19 @@ class Own:
 
     def committed(self, bootstrap: str, group: str) -> dict[int, int]:
         found = _administrate(bootstrap, lambda admin: admin.committed_offsets(group))
-        return {place.partition: committed.offset for place, committed in found.items()}
+        return {
+            topic_partition.partition: committed.offset
+            for topic_partition, committed in found.items()
+        }
 
     def offsets_at(
         self, bootstrap: str, topic: str, partition: int, timestamp_ms: int
     ) -> tuple[int, int, int | None]:
-        place = TopicPartition(topic, partition)
+        topic_partition = TopicPartition(topic, partition)
 
         async def ask(admin: Admin) -> tuple[int, int, int | None]:
             first, end, at = [
-                (await offsets_for(admin.cluster, {place: time}))[place]
+                (await offsets_for(admin.cluster, {topic_partition: time}))[topic_partition]
                 for time in (-2, -1, timestamp_ms)
             ]
             return first, end, at if at >= 0 else None
@@ -95,18 +98,21 @@ class Own:
         return _administrate(bootstrap, ask)
 
     def read(self, bootstrap: str, topic: str, starts: Mapping[int, int | str]) -> list[Received]:
-        places = {
+        topic_partitions = {
             TopicPartition(topic, partition): start if isinstance(start, int) else None
             for partition, start in starts.items()
         }
         ends = _administrate(
-            bootstrap, lambda admin: offsets_for(admin.cluster, dict.fromkeys(places, -1))
+            bootstrap, lambda admin: offsets_for(admin.cluster, dict.fromkeys(topic_partitions, -1))
         )
         found: list[Received] = []
         config = ConsumerConfig(auto_offset_reset="earliest")
         with SyncConsumer(bootstrap, config=config) as consumer:
-            consumer.assign(places)
-            while any((consumer.position(place) or 0) < end for place, end in ends.items()):
+            consumer.assign(topic_partitions)
+            while any(
+                (consumer.position(topic_partition) or 0) < end
+                for topic_partition, end in ends.items()
+            ):
                 batch = consumer.next_batch(timeout_s=POLL_S)
                 found += [] if batch is None else map(_received, batch)
         return found
@@ -123,7 +129,7 @@ class OwnMember:
         return [] if batch is None else [_received(record) for record in batch]
 
     def assigned(self) -> set[int]:
-        return {place.partition for place in self._consumer.assignment}
+        return {topic_partition.partition for topic_partition in self._consumer.assignment}
 
     def commit(self) -> None:
         self._consumer.commit()

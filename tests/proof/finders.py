@@ -141,8 +141,8 @@ def _finding(error: BaseException) -> str | None:
     if not isinstance(error, FINDINGS):
         return None
     lines = str(error).strip().splitlines() or [""]
-    place = error.__traceback__
-    while place is not None and place.tb_next is not None:
-        place = place.tb_next
-    where = "" if place is None else f" in {place.tb_frame.f_code.co_name}"
+    traceback = error.__traceback__
+    while traceback is not None and traceback.tb_next is not None:
+        traceback = traceback.tb_next
+    where = "" if traceback is None else f" in {traceback.tb_frame.f_code.co_name}"
     return f"{type(error).__name__}{where}: {lines[0]}"
