@@ -127,12 +127,14 @@ async def barnabas_produce(job: Job) -> Cost:
     config = ProducerConfig(batch_bytes=BATCH_BYTES, linger_ms=LINGER_MS)
     async with Producer(job.bootstrap, config) as producer:
         await producer.send(job.topic, value, partition=0)
+        last = None
         with cost.counted():
             for _ in range(job.count):
                 if not producer.has_room:
                     await producer.room()
                 last = producer.send_soon(job.topic, value, partition=0)
             await producer.flush()
+            assert last is not None
             await last
     return cost
 
@@ -177,10 +179,12 @@ def kafka_python_produce(job: Job) -> Cost:
     )
     try:
         producer.send(job.topic, value, partition=0).get()
+        last = None
         with cost.counted():
             for _ in range(job.count):
                 last = producer.send(job.topic, value, partition=0)
             producer.flush()
+            assert last is not None
             last.get()
     finally:
         producer.close()

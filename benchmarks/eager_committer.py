@@ -152,8 +152,9 @@ class EagerCommitter:
                 raise Unanswered("another node coordinates")
             code: int = struct.unpack(">h", answer.result()[-2:])[0]
         finally:
-            for task in filter(None, (answer, other)):
-                task.cancel()
+            answer.cancel()
+            if other is not None:
+                other.cancel()
         if code == 0:
             self.acknowledged.append((time.monotonic(), address))
         return code

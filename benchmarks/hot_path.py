@@ -319,7 +319,7 @@ async def measure(directory: Path, rounds: int, only: str | None, audit: str) ->
     async with node(directory, audit) as served:
         for number in range(64):
             await _commit_all(served, number)
-        gc_tuning.spare()
+        gc_tuning.tune()
         for cell in CELLS:
             load = Load(served.listener, cell)
             repeat = TURNS if cell.connections > 1 else TURNS * 16

@@ -32,8 +32,8 @@ from .audit_queue import AuditedChange, AuditQueue, pause_s
 from .config import CoordinatorConfig
 from .group import Group, Respond
 from .group_state import GroupState
-from .journal import Entry, OnCommitted
 from .offsets import Commit, TopicPartition
+from .offsets_journal import Entry, OnCommitted
 from .ports import AuditLog, Caller
 
 log = logging.getLogger(__name__)

@@ -34,9 +34,9 @@ from .cooperative import CooperativeScheduler, Steps, Turn
 from .group import CONSUMER, Group, Member, Respond
 from .group_registry import GroupRegistry, LoadState
 from .group_state import GroupState
-from .journal import COMMIT_ERRORS, Journal
 from .offset_removal import remove_offsets
 from .offsets import Commit, TopicPartition
+from .offsets_journal import COMMIT_ERRORS, Journal
 from .ports import Caller, Topics
 from .rebalance import Rebalancer
 from .tombstones import TombstoneWrite, group_tombstone, tombstones

@@ -3,7 +3,7 @@
 Source: docs/spec/coordinator.md. Reading order: group_registry.py says which groups may be served;
 join_group.py, membership.py, offset_commit.py, offset_fetch.py, group_administration.py and
 find_coordinator.py each serve their APIs; rebalance.py moves groups through their states;
-journal.py writes; loader.py reads back; offset_expiration.py removes what has expired.
+offsets_journal.py writes; loader.py reads back; offset_expiration.py removes what has expired.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from .group import Group
 from .group_administration import GroupAdministration
 from .group_registry import GroupRegistry, LeadershipTerm
 from .join_group import JoinGroupHandler
-from .journal import Journal
 from .loader import Loader
 from .membership import MembershipHandler
 from .offset_commit import OffsetCommitHandler
 from .offset_expiration import OffsetExpiration
 from .offset_fetch import OffsetFetchHandler
 from .offsets import Offsets
+from .offsets_journal import Journal
 from .ports import AuditLog, OffsetsLog, Topics, ZooKeeperOffsets
 from .rebalance import Rebalancer
 from .standby import Standbys

@@ -19,7 +19,7 @@ from .config import CoordinatorConfig
 from .group import Group, Member, PendingRequest, Protocols, Respond
 from .group_registry import GroupRegistry
 from .group_state import GroupState
-from .journal import GROUP_ERRORS
+from .offsets_journal import GROUP_ERRORS
 from .ports import Caller
 from .rebalance import Rebalancer
 

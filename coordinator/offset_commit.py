@@ -44,8 +44,8 @@ from .cooperative import STEPS_PER_TURN, Steps, Turn
 from .group import Group, Respond
 from .group_registry import GroupRegistry
 from .group_state import GroupState
-from .journal import COMMIT_ERRORS, Entry, Journal, OnCommitted
 from .offsets import Commit, TopicPartition, is_metadata_too_long
+from .offsets_journal import COMMIT_ERRORS, Entry, Journal, OnCommitted
 from .ports import Caller, Topics
 from .rebalance import Rebalancer
 from .zookeeper_offsets import ZooKeeperOffsetsHandler
@@ -130,8 +130,8 @@ class _MultiPartitionCommit:
     def on_committed(self, code: ErrorCode, record_offset: int) -> None:
         """The append ended: serve the offsets or withdraw them, then respond.
 
-        The records of a request stand side by side in one batch (journal.py): the offset of each
-        is counted from the first.
+        The records of a request stand side by side in one batch (offsets_journal.py): the offset
+        of each is counted from the first.
         """
         group = self.group
         if code:

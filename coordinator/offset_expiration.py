@@ -14,10 +14,10 @@ from .config import CoordinatorConfig
 from .group import Group
 from .group_registry import GroupRegistry
 from .group_state import GroupState
-from .journal import Journal
 from .loader import SLICE_S
 from .offset_removal import remove_offsets
 from .offsets import Commit, TopicPartition
+from .offsets_journal import Journal
 from .rebalance import Rebalancer
 from .tombstones import TombstoneWrite
 

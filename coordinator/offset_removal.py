@@ -14,8 +14,8 @@ from barnabas.protocol.errors import ErrorCode
 from .group import Group
 from .group_registry import GroupRegistry
 from .group_state import GroupState
-from .journal import Entry
 from .offsets import TopicPartition
+from .offsets_journal import Entry
 from .rebalance import Rebalancer
 from .tombstones import group_tombstone, tombstones
 

@@ -44,7 +44,7 @@ from .group import CONSUMER, Group, Member, PendingRequest
 from .group_record import is_larger, record_of
 from .group_registry import GroupRegistry
 from .group_state import GroupState
-from .journal import GROUP_ERRORS, Journal, OnCommitted
+from .offsets_journal import GROUP_ERRORS, Journal, OnCommitted
 from .sessions import Sessions
 from .timer import Deadline, TimerQueue
 

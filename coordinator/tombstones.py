@@ -13,8 +13,8 @@ from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.offsets_topic import group_key, offset_key, old_offset_key
 
 from .group import Group
-from .journal import Entry, Journal
 from .offsets import TopicPartition
+from .offsets_journal import Entry, Journal
 
 _ENTRIES_AT_ONCE: Final = 256
 _APPENDED: Final = frozenset(

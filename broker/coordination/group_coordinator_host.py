@@ -25,7 +25,7 @@ from barnabas.coordinator.ports import OFFSETS_TOPIC
 
 from .audit_topic_writer import AuditTopicWriter
 from .coordinator_ports import CoordinatorTopics, ZooKeeperOffsetsPort
-from .offsets_topic import OffsetsTopic
+from .offsets_topic_partitions import OffsetsTopic
 
 
 class GroupCoordinatorHost:

@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 import pytest
 
-from barnabas.broker.coordination.offsets_topic import OffsetsTopic
+from barnabas.broker.coordination.offsets_topic_partitions import OffsetsTopic
 from barnabas.broker.lifecycle.node_identity import create_persistent_znodes
 from barnabas.broker.metadata.metadata_cache import Snapshot
 from barnabas.coordinator.ports import OFFSETS_TOPIC
