@@ -257,10 +257,12 @@ class IsrManager:
 
     async def _announce(self, partitions: list[znodes.TopicPartition]) -> None:
         payload = znodes.IsrChange(partitions=tuple(partitions)).to_json()
+        # Before the answer: an ISR that changes again meanwhile has to be announced again.
+        self._unannounced.difference_update(partitions)
         try:
             await self._zookeeper.create(znodes.ISR_CHANGE_PREFIX, payload, sequence=True)
         except ZooKeeperError as error:
             log.warning("could not tell of changed in-sync sets: %r", error)
+            self._unannounced.update(partitions)
             return
-        self._unannounced.difference_update(partitions)
         self._announced_at = self.now()

@@ -15,6 +15,7 @@ import pytest
 from barnabas.broker.replication.isr import NOTIFICATION_CHECK_S, NOTIFICATION_QUIET_S, IsrManager
 from barnabas.broker.replication.partition import Partition
 from barnabas.broker.replication.replica_manager import ReplicaManager
+from barnabas.client.zookeeper.interface import ConnectionLost
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.zookeeper import znodes
 from tests.replication.logs import NODE, FakeFetcherManager, ManualLogManager, a_batch, lead
@@ -201,5 +202,46 @@ def test_the_controller_is_told_of_changes_together_and_when_they_have_settled(
         [name] = await leading_node.zookeeper.children(znodes.ISR_CHANGES)
         data, _ = await leading_node.zookeeper.get(f"{znodes.ISR_CHANGES}/{name}")
         assert list(znodes.IsrChange.from_json(data).partitions) == [("t", 0)]
+
+    tell(story)
+
+
+def test_a_set_that_changes_while_it_is_announced_is_announced_again(
+    tell: Callable[[Story], None],
+) -> None:
+    async def story(leading_node: LeadingNode) -> None:
+        zookeeper = leading_node.zookeeper
+        create = zookeeper.create
+
+        async def slow_create(path: str, data: bytes = b"", **options: bool) -> str:
+            name = await create(path, data, **options)
+            leading_node.partition.follower_fetched(3, 0, 0)
+            await asyncio.sleep(1)
+            assert leading_node.partition.isr == (1, 2, 3)
+            return name
+
+        await leading_node.begin((1,))
+        leading_node.partition.follower_fetched(2, 0, 0)
+        zookeeper.create = slow_create  # type: ignore[method-assign]
+        await asyncio.sleep(3 * (NOTIFICATION_QUIET_S + NOTIFICATION_CHECK_S))
+        assert len(await zookeeper.children(znodes.ISR_CHANGES)) == 2
+
+    tell(story)
+
+
+def test_an_announcement_that_failed_is_made_again(tell: Callable[[Story], None]) -> None:
+    async def story(leading_node: LeadingNode) -> None:
+        zookeeper = leading_node.zookeeper
+        create = zookeeper.create
+
+        async def failing_create(path: str, data: bytes = b"", **options: bool) -> str:
+            zookeeper.create = create  # type: ignore[method-assign]
+            raise ConnectionLost(path)
+
+        await leading_node.begin((1,))
+        leading_node.partition.follower_fetched(2, 0, 0)
+        zookeeper.create = failing_create  # type: ignore[method-assign]
+        await asyncio.sleep(3 * (NOTIFICATION_QUIET_S + NOTIFICATION_CHECK_S))
+        assert len(await zookeeper.children(znodes.ISR_CHANGES)) == 1
 
     tell(story)
