@@ -71,7 +71,8 @@ def _success_of_one(name: str, index: int) -> OffsetCommitResponse:
     """The response to a commit of one partition that succeeded, kept for the next one.
 
     A consumer commits the same partition over and over. Nobody changes a response once it is made:
-    it is only encoded.
+    it is only encoded. Only what exists gets here, so strangers cannot push useful ones out by
+    naming partitions at random.
     """
     return _answer_of_one(name, index, _NONE)
 
@@ -131,7 +132,9 @@ class _MultiPartitionCommit:
         """The append ended: serve the offsets or withdraw them, then respond.
 
         The records of a request stand side by side in one batch (offsets_journal.py): the offset
-        of each is counted from the first.
+        of each is counted from the first. ``commits`` has to be in the order of the records, or a
+        partition would be served under the offset of another one's record, and an older commit
+        could pass for the newer one from then on.
         """
         group = self.group
         if code:
@@ -166,6 +169,8 @@ class OffsetCommitHandler:
         audit_trail: AuditTrail,
     ) -> None:
         self._registry = registry
+        # The registry's own map, looked at anew by each request: a group that moved to another node
+        # leaves it, and is not served from here any longer.
         self._groups = registry.groups
         self._partition_count = topics.partition_count
         self._journal = journal
@@ -221,6 +226,8 @@ class OffsetCommitHandler:
             staged = _MultiPartitionCommit(_of_topics(()), respond)
             counts: dict[str, int] = {}
             entries = yield from self._validate_in_turns(request, staged, counts, turn)
+            # A topic that was not there may be there by now. It stays refused: that was the truth
+            # when it was looked up, and the client may try again.
             known = ((name, count) for name, count in counts.items() if count)
             # Others had their turns. Offsets of a topic that was deleted meanwhile must not be
             # written: they would stay until they expire. Then everything is checked anew.
@@ -251,7 +258,9 @@ class OffsetCommitHandler:
     ) -> bool:
         """Whether no batch can hold them: making it would take a second, only to be refused.
 
-        Only asked of requests in turns. Shorter ones find out by the append, at little cost.
+        Only asked of requests in turns. Shorter ones find out by the append, at little cost. And
+        only where nothing else is wrong: then the offsets partition of a group that is still to be
+        made is owned here, and has a term.
         """
         term = self._registry.term_of(request.group_id) if group is None else group.term
         size = sum(len(key) + len(value or b"") for key, value in entries)
@@ -288,6 +297,8 @@ class OffsetCommitHandler:
         if request.member_id:
             self._renew_session(group, request.member_id)
         entry = _entry_of(request.group_id, name, index, commit)
+        # The journal calls nobody back before it returns: the commit is staged, and perhaps wrapped
+        # by the audit trail, before it can be settled.
         # The audit trail is asked only where the commit may be an administrator's: from outside a
         # group that had members, or by a tool. Commits of members are not, unless all are recorded.
         staged = _SinglePartitionCommit(group, partition, commit, respond)
@@ -327,6 +338,8 @@ class OffsetCommitHandler:
         """Stage and write what was checked; answered when the append is decided.
 
         All in one turn: a fetch sees all partitions of the request as pending, or none of them.
+        And all in one call of the journal: the records of a request are in one batch, so that a
+        crash keeps all of them or none.
         """
         if group is None:
             group = self._rebalancer.create_group(request.group_id)
@@ -416,7 +429,11 @@ class OffsetCommitHandler:
     def _validate(
         self, request: OffsetCommitRequest, problem: ErrorCode, staged: _MultiPartitionCommit
     ) -> list[Entry]:
-        """Fill in the response and what is to be staged; gives the records to write."""
+        """Fill in the response and what is to be staged; gives the records to write.
+
+        Record and commit of a partition have the same place in their lists: by it the offset of
+        the record is found when the append completes.
+        """
         now = self._now_ms()
         entries: list[Entry] = []
         topics: list[TopicResult] = []

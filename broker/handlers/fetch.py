@@ -64,6 +64,7 @@ STORAGE_ERROR_SINCE = 6
 ZSTD_SINCE = 10
 """From here zstd is known (KIP-110)."""
 ZSTD = 4
+"""The codec's number in the attributes of a batch (docs/spec/log.md §1.7)."""
 READ_STEPS: Final = 100
 """Partitions read in one turn: 2 ms or so."""
 
@@ -107,7 +108,13 @@ class FetchHandler:
         return {ApiKey.FETCH: self.fetch}
 
     def fetch(self, call: Call) -> Answer:
-        """Read what is there; too little of it waits for more, up to ``max_wait_ms``."""
+        """Read what is there; too little of it waits for more, up to ``max_wait_ms``.
+
+        The order of the first steps matters. Names come first: with them comes the replica id,
+        which from version 15 on stands in another field. Whoever is refused for it must not have
+        moved a session on, so sessions come last. There the epoch of this fetch is used up, and a
+        repetition of it is refused from then on (71).
+        """
         request: messages.FetchRequest = call.request
         # A consumer of very many partitions is served in turns, or every other client would wait
         # for a second. Followers are not: a commit waits for them.
@@ -162,6 +169,7 @@ class FetchHandler:
             read.result.records = b""
         pending = PendingResponse()
 
+        # Called by the loop, never before this method returns: so it may name what is made below.
         def complete() -> None:
             watch.stop()
             # An append to another partition of the session came while this request waited.
@@ -259,6 +267,10 @@ class FetchHandler:
         self, call: Call, reads: list[PartitionRead], *, is_first_time: bool = False
     ) -> None:
         node, version = call.request.replica_id, call.version
+        # Once: a request that is read again says nothing new. Counted anew, a follower that died
+        # while it waited would seem to have caught up (test_waiting_is_no_sign_of_life). An id of a
+        # topic that was made anew says nothing of this one, and must not commit its records
+        # (test_a_follower_that_means_another_topic_of_that_name_commits_nothing).
         if is_first_time and node >= 0:
             self._note_positions(node, [read for read in reads if self._is_right_id(call, read)])
         # Three bounds: what the client takes, what the node allows, and what slow readers have left
@@ -272,7 +284,8 @@ class FetchHandler:
         """Of ``left`` bytes, the first whole; what is left, and whether there was none yet.
 
         The first batch is given whole even where it exceeds every limit (KIP-74): a consumer whose
-        limits are below the size of one batch would otherwise ask for it for ever.
+        limits are below the size of one batch would otherwise ask for it for ever. After it
+        ``left`` may be negative.
         """
         node, version = call.request.replica_id, call.version
         for read in reads:
@@ -343,6 +356,8 @@ class FetchHandler:
 
     async def _read_in_turns(self, call: Call, context: FetchContext) -> None:
         request: messages.FetchRequest = call.request
+        # Bounded: the task of a short request, of a large session, is not cancelled when its peer
+        # leaves (net/dispatch.py, HandlerTask).
         deadline = self._loop.time() + min(request.max_wait_ms / 1000, WAIT_S_MAX)
         while (left_s := deadline - self._loop.time()) > 0:
             if await self._found_enough(call, context, left_s):
@@ -416,11 +431,17 @@ class FetchHandler:
     # -- one partition -------------------------------------------------------------------------
 
     def _read(self, call: Call, read: PartitionRead, bytes_max: int, at_least_one: bool) -> None:
-        """Fill in one partition's result; nothing is left of an earlier reading."""
+        """Fill in one partition's result; nothing is left of an earlier reading.
+
+        All in one turn of the loop: the high watermark that is told is also the one that bounds
+        what is read, so no consumer is given records above it (docs/spec/log.md §6.1).
+        """
         asked, result = read.partition, read.result
         result.error_code = ErrorCode.NONE
         result.records = b""
         result.diverging_epoch = None
+        # None stays None, which says that they were not asked for. An empty list is never added to:
+        # all results of a request begin with the same one.
         result.aborted_transactions = result.aborted_transactions and []
         try:
             self._check_id(call, read)
@@ -483,6 +504,9 @@ class FetchWatch:
             # One wait for a whole session: a follower of ten thousand partitions would otherwise
             # enter and leave ten thousand lists with each fetch.
             self._session.wait = wait
+        # Followers read to the log's end: each append is news to them. A consumer that it woke
+        # could not read it yet; the high watermark has to pass it first
+        # (test_a_follower_is_woken_by_an_append_and_a_consumer_by_its_commit).
         for partition in self._watched:
             if request.replica_id >= 0:
                 partition.fetch_waiters.wait_for_append(wait)
@@ -507,7 +531,11 @@ def _chunks(reads: Sequence[T], size: int) -> Iterator[Sequence[T]]:
 
 
 def is_read_to_the_end(partition: Partition, read: PartitionRead) -> bool:
-    """Whether a follower was given all there is, so that only an append brings more."""
+    """Whether a follower was given all there is, so that only an append brings more.
+
+    Records that end before the log does count as all: the follower's next fetch names an offset
+    behind them, and what is named is looked at (FetchSession.update).
+    """
     result = read.result
     if result.error_code or result.diverging_epoch is not None:
         return False

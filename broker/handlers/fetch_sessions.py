@@ -25,8 +25,14 @@ from .cooperative import TURN_STEPS, Turn
 from .fetch_topic_ids import UNRESOLVED
 
 NO_SESSION: Final = 0
+"""The id of no session: in an answer it says that none was made, or that it is over.
+
+Then the reader names all its partitions the next time; nothing else is asked of it.
+"""
 FINAL_EPOCH: Final = -1
+"""Of a request that names all its partitions, ends its session and asks for no other."""
 FIRST_EPOCH: Final = 0
+"""Of a request that names all its partitions and asks for a session; its next has epoch 1."""
 EPOCH_MAX: Final = 2**31 - 1
 IDLE_S: Final = 120.0
 """A session that was used since is only given up for a larger one, or for a follower's.
@@ -44,7 +50,9 @@ PARTITIONS_MAX: Final = 500_000
 CONSUMER_PARTITIONS_MAX: Final = 10_000
 """Remembered in one consumer's session: it names them, each time, if it wants more."""
 UNKNOWN: Final = -1
+"""An offset that a reader was never told; no log has it, so whatever is told first is news."""
 MOST: Final = 1 << 62
+"""Bytes, more than any request waits for: for what must end a wait at once."""
 READ_COMMITTED: Final = 1
 
 TopicPartition = tuple[str, int]
@@ -158,6 +166,7 @@ class FetchSession:
         self.is_follower = is_follower
         self.created_at = self.used_at = now
         self.epoch = 1
+        """What the next request of it has to say."""
         self.partitions: dict[TopicPartition, CachedPartition] = {}
         self.due: dict[TopicPartition, None] = {}
         """Partitions of a follower that moved since they were last looked at."""
@@ -177,7 +186,11 @@ class FetchSession:
         return self.is_follower, len(self.partitions), self.id
 
     def update(self, request: messages.FetchRequest) -> None:
-        """Take over what the request says differently."""
+        """Take over what the request says differently.
+
+        Before it is known whether the answer arrives. Where that is lost, a reader that repeats
+        the request is refused for its epoch, and then names everything anew.
+        """
         for topic in request.topics:
             for asked in topic.partitions:
                 key = (topic.topic, asked.partition)
@@ -355,6 +368,7 @@ class FetchSessionCache:
         self._sessions: dict[int, FetchSession] = {}
         """Least recently used first."""
         self._partitions = 0
+        """In all sessions together; PARTITIONS_MAX bounds it."""
 
     def is_large(self, request: messages.FetchRequest) -> bool:
         """Whether the request is of a session with more than can be served in one turn."""
@@ -405,12 +419,17 @@ class FetchSessionCache:
         self._sessions[session.id] = self._sessions.pop(session.id)
         count = len(session.partitions)
         is_outgrown = count > CONSUMER_PARTITIONS_MAX and not session.is_follower
+        # This request is still served, in its session's order. Its answer says id 0, so that the
+        # reader names everything the next time, and knows without an error that it has to.
         if not count or is_outgrown or self._partitions > PARTITIONS_MAX:
             self._forget(session.id)
         return FetchContext(self, request, session)
 
     def remember(self, context: FetchContext) -> int:
-        """A session that knows what was read; NO_SESSION when there is no room for it."""
+        """A session that knows what was read; NO_SESSION when there is no room for it.
+
+        Called when the results are final: what this first answer tells must not be told again.
+        """
         reads, is_follower = context.reads, context.is_by_follower
         most = PARTITIONS_MAX - self._partitions
         if not is_follower:

@@ -9,6 +9,10 @@ way, so two orders are kept apart: requests start as request_order.py has it, an
 the order of their requests, since Kafka's Java client fails on an answer whose correlation id is
 not that of its oldest request. Source: docs/spec/protocol.md §4.1 (one write for all answers of a
 turn), docs/spec/reliability.md §8.2.
+
+One idea, though long: what is read, what may start, what leaves and what is held all depend on the
+same queue of answers. What can do without it has a file of its own: framing.py, authenticator.py,
+connection_scheduler.py (turns), file_sender.py, connection_timeouts.py and limits.py (memory).
 """
 
 from __future__ import annotations
@@ -82,6 +86,9 @@ class Connection(asyncio.Protocol):
             ).dispatch
         self._waiting: deque[PendingResponse | ResponseFrame] = deque()
         self._out: list[FramePiece] = []
+        # Bytes, each of another place: in _out; ready in _waiting behind an answer that is not;
+        # of the framing, as far as the pool of requests has counted them; in the transport, as far
+        # as the pool of answers has. connection_lost gives back what a pool has counted.
         self._out_bytes = self._ready_bytes = self._charged = self._answer_bytes = 0
         self._allowed_behind: request_order.ApiKeys = request_order.ALL_KEYS
         self._has_slices = False
@@ -125,6 +132,7 @@ class Connection(asyncio.Protocol):
             self._is_blocked = True
         if wait_s:
             self._listener.loop.call_later(wait_s, self.flush)
+        # The pool tells those that are there when memory becomes scarce; this one came later.
         self.read_less()
 
     def data_received(self, data: bytes) -> None:
@@ -171,7 +179,11 @@ class Connection(asyncio.Protocol):
             self._settle()
 
     def pause_writing(self) -> None:
-        """The peer reads slowly: make no more answers for it, and count those that lie here."""
+        """The peer reads slowly: make no more answers for it, and count those that lie here.
+
+        The transport may call this from within a write, so in the middle of :meth:`flush`,
+        which therefore looks at ``_is_stalled`` before each answer.
+        """
         self._is_stalled = self._is_blocked = True
         # Counted, or peers that ask and never read would each hold a megabyte outside any bound;
         # fetches are made smaller by what lies here.
@@ -265,6 +277,9 @@ class Connection(asyncio.Protocol):
     def _may_start(self) -> bool:
         """Whether the next request may start, as net/request_order.py has it.
 
+        True as well while its key is not here: then there is no whole frame to start. What is
+        resolved but not written yet forbids nothing, as it has had its effect.
+
         The set of APIs that may start is narrowed when a request joins ``_waiting`` and not widened
         when one is answered. It is made anew only when it forbids something: that is rare, and
         keeping it exact would cost a look at all that wait for every answer.
@@ -328,7 +343,12 @@ class Connection(asyncio.Protocol):
             self._is_blocked = True
 
     def _must_wait(self) -> bool:
-        """Whether no further frame may be served for now."""
+        """Whether no further frame may be served for now.
+
+        Never for want of memory where nothing waits here: a whole frame is served then, however
+        much others hold, since serving it is what frees its memory
+        (test_a_spent_budget_leaves_one_request_in_flight_on_each_connection).
+        """
         # Before the listener serves, its port is bound but the node is not registered: an answer
         # would come from a node that nobody leads to yet (docs/spec/cluster.md §7).
         waiting = self._waiting
@@ -417,6 +437,8 @@ class Connection(asyncio.Protocol):
             self._listener.limits.rejection_log.request_rejected(
                 self.host, problem, self._listener.loop.time()
             )
+            # Nothing behind it is answered or served any more: where one answer is left out, each
+            # further one would stand in the place of another.
             self._is_closing = True
         # In one go and after the loop: giving memory back resumes other connections, which must not
         # run between two answers of this one.
@@ -506,6 +528,8 @@ class Connection(asyncio.Protocol):
             requests.take(change)
         elif change < 0:
             requests.give(-change)
+        # Blocked with nothing here it reads on: only by reading is it noticed that a peer has left,
+        # and then whoever works for it is told (test_whoever_waits_for_a_peer_that_left_is_told).
         must_pause = self._is_blocked and held > 0
         # Who holds little never queues: thousands of clients with half a header each would
         # otherwise stand before the few large frames that could be finished and give memory back.
@@ -525,7 +549,11 @@ class Connection(asyncio.Protocol):
         self._settle()
 
     def state(self) -> ConnectionActivity:
-        """What its patience with the peer depends on; asking counts as the end of a period."""
+        """What its patience with the peer depends on; asking counts as the end of a period.
+
+        A peer that waits for its answer is not idle, however long that takes. Nor is an unfinished
+        frame held against it while we are the ones who do not read.
+        """
         is_heard, self._is_heard = self._is_heard, False
         return ConnectionActivity(
             is_authenticated=self.sasl is None or self.sasl.stage is Stage.DONE,
@@ -544,7 +572,10 @@ class Connection(asyncio.Protocol):
         return None
 
     def time_out(self, reason: str) -> None:
-        """The peer has been silent, slow or a stranger for too long."""
+        """The peer has been silent, slow or a stranger for too long.
+
+        Not by :meth:`close`, which first writes what is answered: it would wait for such a peer.
+        """
         self._log_rejection(reason)
         self._is_closing = True
         self._transport.abort()
@@ -574,6 +605,7 @@ class Connection(asyncio.Protocol):
 
 
 _NOBODY = PendingResponse()
+"""No answer came, and the connection is to be flushed all the same, in its turn."""
 
 
 def _give(requests: MemoryPool, held: int, _: asyncio.Future[None]) -> None:

@@ -90,7 +90,10 @@ CANCELLABLE = request_order.QUERIES | {
 """Wherever their handlers are stopped nothing is half done: a commit is staged in one turn."""
 
 LONG_BYTES = 64 << 10
-"""A longer request is read over several turns of the loop."""
+"""A longer request is read over several turns of the loop.
+
+Not to be confused with that of connection_scheduler.py: after 8 KiB the clock is looked at.
+"""
 
 UNENCODABLE = "its answer cannot be encoded"
 UNENCODABLE_LINE = "could not encode an answer api=%s version=%d"
@@ -99,6 +102,7 @@ HEADER_BYTES_MAX = 64 << 10
 """A client id has at most half of it; what lies behind is not looked at for the log."""
 
 # int32 length | int16 key, int16 version | int32 correlation id | int16 client id length
+# Key and version are read as one int32, by which routes are kept: one look-up instead of two.
 _HEAD = Struct(">iiih").unpack_from
 _HEAD_BYTES = 14
 # int32 length | int32 correlation id | in flexible versions an empty tag section
@@ -134,7 +138,8 @@ class HandlerTask:
 
     def __init__(self, *, is_cancellable: bool) -> None:
         self.is_cancellable = is_cancellable
-        """Nothing is half done where it is now."""
+        """Nothing is half done where it is now: while the request is read, and again while its
+        answer is written. In between, while its handler runs, as its route says (CANCELLABLE)."""
 
     def drop(self) -> asyncio.Task[None]:
         """The peer is gone: stop where that does no harm; the request is held until the end.
@@ -254,6 +259,7 @@ def response_frame(route: Route, correlation_id: int, answer: Any) -> ResponseFr
         body: Any = answer.body if type(answer) is EncodedResponse else route.encode(answer)
     except Exception:
         log.exception(UNENCODABLE_LINE, route.name, route.version)
+        # Not left out: clients fail on an answer that is not that of their oldest request.
         raise _with_sender(CorruptRequest(UNENCODABLE), route, None) from None
     frame: bytes = route.prefix(route.prefix_bytes + len(body), correlation_id) + body
     return frame
@@ -275,11 +281,15 @@ class Dispatcher:
         self._query_locks: dict[int, AbstractAsyncContextManager[Any]] = {
             int(key): asyncio.Lock() for key in WAITS_FOR_OTHERS
         }
-        """One long request at a time of each API that waits for others: outside of the lane, which
-        all need, and still not as many in memory as there are connections."""
+        """One long request at a time of each API that waits for others. They wait outside of the
+        lock above, which all long requests need, and still there are not as many of them in memory
+        as there are connections."""
 
     def register(self, handlers: Mapping[int, Handler]) -> None:
-        """Serve these APIs from now on, by key."""
+        """Serve these APIs from now on, by key.
+
+        A second handler of one API would replace the first and nobody would notice: asserted.
+        """
         for key, handler in handlers.items():
             assert key not in self._handlers, f"two handlers for api key {key}"
             assert api.lookup(key) is not None, f"api key {key} is not declared"
@@ -419,6 +429,10 @@ class Dispatcher:
         """Read a long request over several turns of the loop, and serve it then.
 
         Four megabytes take a second: others are served in between. Raises CorruptRequest.
+
+        The lock of the API is taken first. The other way round a question that waits for its API's
+        lock, and so for ZooKeeper, would hold the one that every long request needs
+        (test_a_question_that_waits_for_zookeeper_holds_up_no_other_long_request).
         """
         async with self._query_locks.get(route.key) or nullcontext():
             async with self._long_request_lock:
@@ -462,7 +476,11 @@ class Dispatcher:
         pending: PendingResponse,
         client_id: str | None,
     ) -> None:
-        """Wait for a coroutine; whatever becomes of it, its peer alone is concerned."""
+        """Wait for a coroutine; whatever becomes of it, its peer alone is concerned.
+
+        Nothing escapes but a cancellation: an exception would end the task group, and so the node.
+        A task that was cancelled answers nothing: its peer is gone, or the node stops.
+        """
         try:
             answer = await handler_task.coroutine
             # The handler is done; what is left is only to tell a peer that may be gone.
@@ -484,6 +502,7 @@ class Dispatcher:
         version = (key_and_version & 0xFFFF ^ 0x8000) - 0x8000  # its sign bit counts
         spec = api.lookup(key)
         handler = self._handlers.get(key)
+        # A client that asks what only nodes may ask is treated like one whose API does not exist.
         if spec is None or handler is None or (spec.is_inter_broker and not peer.is_internal):
             raise CorruptRequest(f"unknown api, version={version}")
         high = _highest(spec, peer.is_internal)

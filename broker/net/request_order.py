@@ -11,6 +11,10 @@ An OffsetFetch that overtook Commit 2 would tell the client an offset that it ha
 would read records twice that it had committed. A Produce that overtook another one would break
 the order of a partition, and the sequence numbers of an idempotent producer.
 
+What a handler returns says whether its request has had its effect (handlers/call.py). It has where
+that is a PendingResponse: then the table below holds. It may not where that is a coroutine: then
+nothing passes it, whatever its row says, but on the nodes' own listener (net/dispatch.py).
+
 The table stands in docs/wire.md, where it is generated from here; every pair is compared with Kafka
 by tests/interop/test_request_order.py. Source: KafkaChannel.mute and RequestChannel (3.9);
 docs/spec/reliability.md §3 promise P4.
@@ -25,8 +29,9 @@ from typing import Any, Final
 from barnabas.protocol.api import INTER_BROKER, ApiKey
 
 ALL_KEYS: Final = range(-(1 << 15), 1 << 15)
-"""Every key there can be, known or not."""
+"""Every key there can be, known or not: it is an int16 in the header of a request."""
 NO_KEYS: Final = frozenset[int]()
+"""Kafka's own order: the next request starts when this one has been answered."""
 
 ApiKeys = range | frozenset[int]
 """Keys of the requests that may start."""
@@ -94,6 +99,8 @@ CLASSES: Final = (
     ),
     # Changes the group for whatever comes behind it, which has to see the group without the member.
     RequestClass("LeaveGroup", (ApiKey.LEAVE_GROUP,)),
+    # They change nothing, and still nothing may pass them: one that waits may not have read all
+    # that it will tell. A change that passed it could show in an answer that was asked for before.
     RequestClass(
         "Queries",
         (
@@ -162,7 +169,12 @@ INTER_BROKER_REQUESTS: Final = RequestClass(
     INTER_BROKER,
     "ordered by their own epochs; news must not wait for a long request",
 )
-"""Served on the inter-broker listener only, so no row of the clients' table."""
+"""Served on the inter-broker listener only, so no row of the clients' table.
+
+A LeaderAndIsr may take long: it reads settings from ZooKeeper and opens logs. What is behind it
+starts meanwhile. LeaderAndIsr and StopReplica take a lock, and are judged by their epochs once they
+have it (handlers/control_plane.py).
+"""
 
 QUERIES: Final = frozenset(
     key
@@ -180,7 +192,12 @@ _BY_KEY: Final = {
 
 
 def allowed_behind(key: int, version: int) -> ApiKeys:
-    """What may start behind a request of this kind that has had its effect but no answer."""
+    """What may start behind a request of this kind that has had its effect but no answer.
+
+    The version counts because of OffsetCommit 0, which a task of its own writes to ZooKeeper. Of
+    two such commits of one partition the older could be written last, and be what is read from then
+    on (test_nothing_passes_what_zookeeper_is_asked_for).
+    """
     found = _BY_KEY.get(key)
     if found is None or version < found.version_min:
         # Unknown is not harmless: an API that nobody sorted into a class lets nothing pass.
@@ -189,7 +206,11 @@ def allowed_behind(key: int, version: int) -> ApiKeys:
 
 
 def members(request: Any) -> frozenset[tuple[str, ...]]:
-    """Who sends a JoinGroup or SyncGroup: by member id and by instance id, so far as known."""
+    """Who sends a JoinGroup or SyncGroup: by member id and by instance id, so far as known.
+
+    The group is part of it: a member id of one group says nothing in another. So is the kind of the
+    id, or an instance id that reads like the member id of somebody else would hold that one up.
+    """
     group, instance_id = request.group_id, request.group_instance_id
     known = set()
     # Both, because a static member that comes back has its instance id and no member id yet
@@ -202,7 +223,11 @@ def members(request: Any) -> frozenset[tuple[str, ...]]:
 
 
 def intersection(several: Iterable[ApiKeys]) -> ApiKeys:
-    """What may start behind all of them; anything behind none."""
+    """What may start behind all of them; anything behind none.
+
+    A request has to be allowed by each one that it would pass
+    (test_what_may_pass_several_is_what_may_pass_each).
+    """
     result: ApiKeys = ALL_KEYS
     for keys in several:
         # The first replaces ALL_KEYS, which as a set would have 65,536 members.
