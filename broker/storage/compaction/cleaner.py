@@ -38,6 +38,7 @@ from .worker_process import ProcessWorker
 log = logging.getLogger(__name__)
 
 _LOGS_A_SLICE = 50
+"""Looked at without a pause; each costs some comparisons and at times a read of a header."""
 
 
 @dataclass(slots=True)
@@ -47,12 +48,18 @@ class _Pass:
     log: Log
     worker: CompactionWorker
     end: int
-    """Where the segments end that it reads."""
+    """Where the segments end that it reads: the base offset of the one behind them."""
     is_aborted: bool = False
+    """For good. The records were cut, or others may stand at their offsets by now."""
     swap: SegmentSwap | None = None
+    """The run whose files change their names just now; None between two runs."""
 
     def abort(self) -> None:
-        """The log is about to be cut or closed: nothing of this pass may appear any more."""
+        """The log is about to be cut or closed: nothing of this pass may appear any more.
+
+        At once, without an ``await``: the caller cuts as soon as this returns. A ``.swap`` file
+        that stayed would bring the records back at the next start, which puts it in place.
+        """
         self.is_aborted = True
         self.worker.stop()
         if self.swap is not None:
@@ -60,8 +67,13 @@ class _Pass:
 
     @property
     def may_continue(self) -> bool:
-        """Whether the log is still one to be compacted, and nobody is about to cut it."""
+        """Whether the log is still one to be compacted, and nobody is about to cut it.
+
+        Asked again after each ``await``: the setting, the disk and the log may be others by then.
+        """
         partition_log = self.log
+        # A truncation lowers the recovery point and has it written down before it cuts anything
+        # (`Log.may_truncate_to`). From then on a start takes holes in here for lost data.
         is_whole = (
             not (self.is_aborted or partition_log.is_offline)
             and partition_log.recovery_point >= self.end
@@ -73,6 +85,8 @@ class LogCleaner:
     """The compaction of one node; :meth:`run` is its life.
 
     ``uncleanable`` are the logs that are left alone until the next start, with the reason.
+    All methods run on the loop and own the names of files; a worker only reads closed segments and
+    writes ``.cleaned`` files, so that its death at any moment leaves the log as it was.
     """
 
     def __init__(
@@ -84,7 +98,11 @@ class LogCleaner:
         now_ms: Callable[[], int],
         start_worker: Callable[[], CompactionWorker] | None = None,
     ) -> None:
-        """``committed`` says a partition's high watermark, None when nobody uses its log."""
+        """``committed`` says a partition's high watermark, None when nobody uses its log.
+
+        ``now_ms`` is the wall clock, by which tombstones and records age. ``start_worker`` makes
+        one worker for each task of :meth:`run`; without it the kind of ``files`` decides.
+        """
         self._files = files
         self._keeper = keeper
         self._settings = settings
@@ -103,6 +121,7 @@ class LogCleaner:
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._checkpoints.keep())
             while True:
+                # Taken before the count is looked at: a change from here on ends the wait below.
                 changed = self._changed
                 while self._workers < self._workers_wanted:
                     self._workers += 1
@@ -110,8 +129,12 @@ class LogCleaner:
                 await changed.wait()
 
     def reconfigure(self, settings: CleanerSettings) -> None:
-        """Use other settings: more or fewer workers now, the rest from the next pass on."""
+        """Use other settings: more workers now, the rest from the next pass on.
+
+        A worker that is one too many ends its pass first. None is wanted while compaction is off.
+        """
         self._settings = settings
+        # Everybody who waits is woken by the old event and will wait for the new one.
         self._changed.set()
         self._changed = asyncio.Event()
 
@@ -137,7 +160,11 @@ class LogCleaner:
                 await changed.wait()
 
     async def clean_next(self, worker: CompactionWorker) -> bool:
-        """Compact the log that needs it most; False when none does, or when that failed."""
+        """Compact the log that needs it most; False when none does, or when that failed.
+
+        False makes the worker wait for log.cleaner.backoff.ms: a log that fails again and again,
+        on a full disk for instance, would else be read without an end.
+        """
         chosen = await self._choose()
         if chosen is None:
             return False
@@ -151,6 +178,7 @@ class LogCleaner:
         if not self._is_loaded:
             self._checkpoints.load()
             self._is_loaded = True
+        # A file that a cut made untrue is put right before anything is chosen by it.
         await self._checkpoints.save()
         # The log with the greatest dirty share first: it gives back most for what a pass reads.
         best, ratio = None, -1.0
@@ -159,6 +187,7 @@ class LogCleaner:
             for one in self._keeper.directories
             for partition_log in self._keeper.logs_in(one)
         ]
+        # By log, not by name: a topic that was deleted and created again begins anew.
         self.uncleanable = {
             partition_log: self.uncleanable[partition_log]
             for partition_log in logs
@@ -174,7 +203,11 @@ class LogCleaner:
         return best
 
     def _log_to_clean(self, partition_log: Log) -> LogToClean | None:
-        """What may be compacted of a log, when it is time to."""
+        """What may be compacted of a log, when it is time to.
+
+        The ratio must exceed min.cleanable.dirty.ratio, to reach it is not enough; a record that
+        waited for max.compaction.lag.ms makes any ratio do (docs/spec/log.md §5.2).
+        """
         if (
             not partition_log.config.is_compacted
             or partition_log.is_offline
@@ -202,6 +235,7 @@ class LogCleaner:
         # it replaced would be gone by then.
         mark = self._committed(partition_log.topic, partition_log.partition)
         if mark is None:
+            # The one that was written down may lag, which only puts a compaction off.
             mark = self._keeper.high_watermark(partition_log.topic, partition_log.partition)
         return partition_log.last_stable_offset(mark)
 
@@ -211,7 +245,7 @@ class LogCleaner:
         assert partition_log not in self._passes, "two passes would write the same files"
         current = self._passes[partition_log] = _Pass(partition_log, worker, found.end)
         # One owner of the closed segments at a time: retention waits until this pass is over
-        # (KAFKA-7322).
+        # (KAFKA-7322). Said before the first `await`, or another worker would choose the same log.
         partition_log.is_being_cleaned = True
         before_truncation = _on_truncation(current)
         # Whoever cuts the log does not wait for the worker; its results are refused instead.
@@ -234,6 +268,7 @@ class LogCleaner:
             return current.may_continue
         except StorageError as error:
             self._disk_failed(current, error)
+        # Refused: the log itself met the failure, and has dealt with it.
         except (PassStopped, Refused) as reason:
             log.info("ended a compaction early log=%s %s", partition_log, reason)
         # It may have been killed for its memory; nothing is known of the log, which is tried again.
@@ -241,6 +276,8 @@ class LogCleaner:
             log.warning("lost a compaction, it will be tried again log=%s: %s", partition_log, lost)
         except (PassFailed, BadTransactionIndex) as failed:
             self._give_up(partition_log, str(failed))
+        # One log must not end the compaction of all others, as when Kafka's cleaner thread died of
+        # a checkpoint that did not fit (docs/spec/log.md §5.8; §9 P22).
         except Exception as bug:
             log.exception("compaction failed log=%s", partition_log)
             self._give_up(partition_log, repr(bug))
@@ -257,18 +294,22 @@ class LogCleaner:
         self.uncleanable[partition_log] = reason
 
     def _disk_failed(self, current: _Pass, error: StorageError) -> None:
+        """Tell a full disk and a log that went meanwhile from a disk that cannot be trusted."""
         partition_log = current.log
         if error.may_heal:
             log.warning("put a compaction off log=%s: %s", partition_log, error)
+        # A deletion renames the directory while the worker still reads in it.
         elif error.is_missing and not current.may_continue:
             log.info("ended a compaction early log=%s: %s", partition_log, error)
         else:
             self._keeper.storage_failed(partition_log, error)
 
     async def _make_durable(self, partition_log: Log, end: int) -> None:
-        """Have the recovery point on disk above what will be compacted.
+        """Have the recovery point on disk at or above ``end``.
 
-        A start after a crash takes a hole between two segments above it for lost data.
+        A start after a crash takes a hole between two segments above it for lost data. The file is
+        otherwise written once a minute, so that what is true in memory may not be there yet. It
+        lists all logs of its directory, and is replaced whole. Raises StorageError and Refused.
         """
         if partition_log.recovery_point < end:
             await partition_log.flush()
@@ -279,7 +320,12 @@ class LogCleaner:
                 await directory.write(RECOVERY_POINTS, points)
 
     def _job(self, partition_log: Log, found: LogToClean) -> CompactionJob:
+        """All that the worker must know: it sees the files and nothing else of the node.
+
+        Sizes are those of now; closed segments do not grow.
+        """
         settings, config = self._settings, partition_log.config
+        # 0 when the last worker was taken away just now, and this is its last pass.
         workers = max(1, settings.threads)
         return CompactionJob(
             directory=partition_log.directory,
@@ -295,6 +341,7 @@ class LogCleaner:
             # The settings bound all workers of a node together.
             map_bytes=settings.map_bytes // workers,
             map_load_factor=settings.map_load_factor,
+            # Half to read and half to write (docs/spec/log.md §5.4).
             buffer_bytes=settings.buffer_bytes // workers // 2,
             bytes_per_second=settings.bytes_per_second / workers,
             # Their last batches stay, without records if need be: a start takes sequence numbers
@@ -304,7 +351,11 @@ class LogCleaner:
         )
 
     async def _publish(self, current: _Pass, run: Rewritten) -> bool:
-        """Swap a run of segments in, unless the log has changed below it."""
+        """Swap a run of segments in, unless the log has changed below it.
+
+        False ends the pass. Runs that were swapped in before stay: each is complete by itself, and
+        the checkpoint has not moved, so that the next pass takes as dirty what this one did.
+        """
         partition_log = current.log
         bases = set(run.old)
         old = [one for one in partition_log.segments.view.segments if one.base_offset in bases]
@@ -323,12 +374,14 @@ class LogCleaner:
 
 
 def _workers_for(files: Files) -> Callable[[], CompactionWorker]:
-    """A process sees only the disk of the operating system."""
+    """A process sees only the disk of the operating system; a simulated one is in our memory."""
     return ProcessWorker if isinstance(files, DiskFiles) else partial(LoopWorker, files)
 
 
 def _on_truncation(current: _Pass) -> Callable[[int], None]:
     def before_truncation(offset: int) -> None:
+        # A cut at the end or above it leaves alone what this pass reads. -1, for a log that is
+        # closed or deleted, is below every end.
         if offset < current.end:
             current.abort()
 
@@ -336,7 +389,11 @@ def _on_truncation(current: _Pass) -> Callable[[int], None]:
 
 
 def _active_producers(partition_log: Log, end: int) -> list[ActiveProducer]:
-    """Those whose last batch may be among what is compacted."""
+    """Those whose last batch may be among what is compacted.
+
+    Without that batch a start would not know the producer's sequence, and refuse its next batch as
+    out of order: test_the_last_batch_of_a_producer_stays_without_records_until_it_is_forgotten.
+    """
     found = []
     for producer_id, producer in partition_log.producers:
         last = producer.batches[-1].last_offset if producer.batches else -1
@@ -347,6 +404,11 @@ def _active_producers(partition_log: Log, end: int) -> list[ActiveProducer]:
 
 
 def _aborted(partition_log: Log, end: int) -> list[AbortedTransaction]:
+    """The aborted transactions with records below ``end``, wherever their markers are.
+
+    A marker may come long after ``end``. Left out, its records would count as committed, and hide
+    an older value for ever (docs/spec/log.md §9 P24). Raises BadTransactionIndex and StorageError.
+    """
     segments = partition_log.segments.view.segments
     return list(aborted_transactions(segments, segments[0].base_offset, end))
 

@@ -40,7 +40,7 @@ from .compaction_job import Compacted, CompactionJob, Rewritten, Worked
 Steps = Generator[Worked | Rewritten, None, Compacted]
 
 _GROUP_SEGMENTS_MAX: Final = 64
-"""So few segments give way at once that renaming their files holds nobody up."""
+"""So few segments give way at once that renaming their files, on the loop, holds nobody up."""
 
 
 class Source(NamedTuple):
@@ -49,15 +49,19 @@ class Source(NamedTuple):
     base_offset: int
     size: int
     end: int
-    """The base offset of the next one."""
+    """The base offset of the next one: above every offset here, also where a hole ends it."""
 
 
 def compact(files: Files, job: CompactionJob) -> Steps:
     """Run one pass; the receiver of a :class:`Rewritten` publishes it before going on.
 
+    Hence there are never ``.cleaned`` files of two runs at a time.
     Raises CorruptEntry and CorruptRecords for a log that cannot be read, and StorageError. The
     files of a run that was not yielded are removed.
     """
+    # What a killed worker left. A start takes any `.cleaned` as the sign that the swap of a run was
+    # not complete, and removes the `.swap` files at its base and above: their originals may be
+    # gone by then.
     remove_cleaned(files, job.directory)
     return (yield from _Pass(files, job).run())
 
@@ -75,16 +79,23 @@ class _Pass:
             index_interval_bytes=job.index_interval_bytes,
         )
         self._read = 0
+        """Bytes, the dirty segments twice: once for each pass over them."""
         self._written = 0
 
     def run(self) -> Steps:
+        """Both passes; ends with what is compacted now, at least all that was before."""
         yield from self._learn()
         latest = self._map.latest
         job = self._job
+        # Magic 0 and 1 have no delete horizon in a batch. Their tombstones go by the age of their
+        # segment, measured from the last clean one; without a clean one all of them stay
+        # (docs/spec/log.md §5.5).
         dated = [source for source in self._sources if source.base_offset < job.first_dirty]
         legacy_horizon_ms = -1
         if dated:
             legacy_horizon_ms = self._modified_ms(dated[-1]) - job.delete_retention_ms
+        # One filter, and one state of the transactions, for all runs: begun anew for each, it would
+        # forget those that are open across two of them (docs/spec/log.md §9 P24).
         kept = EntryFilter(
             self._map,
             CleanedTransactions(job.aborted),
@@ -92,6 +103,7 @@ class _Pass:
             now_ms=job.now_ms,
             delete_retention_ms=job.delete_retention_ms,
         )
+        # Behind what the map covers nothing is known of any key: those segments are left alone.
         sources = [source for source in self._sources if source.base_offset <= latest]
         for group in self._groups(sources):
             yield from self._copy(group, kept, legacy_horizon_ms)
@@ -100,7 +112,11 @@ class _Pass:
     # Pass 1
 
     def _learn(self) -> Generator[Worked, None, None]:
-        """Fill the map from the dirty segments, as far as it reaches."""
+        """Fill the map from the dirty segments, as far as it reaches.
+
+        ``latest`` grows by whole batches and never falls below what was clean. It becomes the next
+        checkpoint, so that a log with more keys than fit is compacted in several passes.
+        """
         transactions = CleanedTransactions(self._job.aborted)
         for source in self._sources:
             if source.end <= self._job.first_dirty:
@@ -138,7 +154,8 @@ class _Pass:
             if group and (
                 total[0] > job.segment_bytes
                 or max(total[1:]) > job.segment_index_bytes
-                # Index entries have 31 bits above the base (KAFKA-6264).
+                # Index entries have 31 bits above the base (KAFKA-6264). By the last offset that
+                # is possible, not the last one there: test_segments_far_apart_are_not_joined.
                 or (source.size and source.end - 1 - group[0].base_offset > OFFSETS_MAX)
                 or len(group) >= _GROUP_SEGMENTS_MAX
             ):
@@ -152,8 +169,13 @@ class _Pass:
     def _copy(
         self, group: list[Source], kept: EntryFilter, legacy_horizon_ms: int
     ) -> Generator[Worked | Rewritten, None, None]:
-        """Write what is wanted of a run of segments, and say so when it is durable."""
+        """Write what is wanted of a run of segments, and say so when it is durable.
+
+        There is an output even when nothing is wanted: a run is replaced, never just removed.
+        """
         outputs = [self._output(group[0].base_offset)]
+        # The age of the newest source. With the time of the copy, retention would keep records
+        # without a timestamp as if they had come today (docs/spec/log.md §3.5).
         modified_ms = self._modified_ms(group[-1])
         try:
             for source in group:
@@ -172,18 +194,24 @@ class _Pass:
                 output.date(modified_ms)
             # Durable before anybody hears of it: the swap renames these files over the only copy.
             self._files.sync_directory(self._job.directory)
+        # Also GeneratorExit: the receiver may end the pass at any step, by closing this generator.
         except BaseException:
             for output in outputs:
                 output.close()
             remove_cleaned(self._files, self._job.directory)
             raise
+        # Outside of the `try`: from here on the files are the receiver's, who renames them.
         yield Rewritten(
             [source.base_offset for source in group],
             [(output.base_offset, output.size) for output in outputs],
         )
 
     def _put(self, outputs: list[CleanedSegment], data: bytes | bytearray) -> None:
-        """Append to the last output, or to one more where that has no room."""
+        """Append to the last output, or to one more where that has no room.
+
+        Takes the batch as it was judged. To judge it a second time would count its transaction
+        twice (docs/spec/log.md §9 P20).
+        """
         entry = header_at(data)
         if not outputs[-1].takes(len(data), entry.last_offset):
             outputs[-1].finish()
@@ -199,7 +227,11 @@ class _Pass:
     # Files
 
     def _entries(self, source: Source) -> Iterator[WalkedEntry]:
-        """Every entry of a segment, verified; raises CorruptEntry where one is not."""
+        """Every entry of a segment, verified; raises CorruptEntry where one is not.
+
+        Rewritten without a look, a damaged batch would get a checksum that is right.
+        The segment must be there: opened with O_CREAT, a deleted one would come back empty.
+        """
         file = self._files.open_existing(self._path(source, ".log"))
         try:
             walk = Walk(file.read, end=source.size, base_offset=source.base_offset)
@@ -215,6 +247,7 @@ class _Pass:
         return self._job.directory / (stem(source.base_offset) + suffix)
 
     def _size_of(self, source: Source, suffix: str) -> int:
+        """In bytes; 0 when there is no such file, which can be made again from the batches."""
         path = self._path(source, suffix)
         return self._files.size(path) if self._files.exists(path) else 0
 

@@ -8,6 +8,11 @@ quarantined and stays (docs/decisions/0009). Above it a power cut may have left 
 follows the first bad byte was never acknowledged as durable. After a clean stop the recovery point
 is the end.
 
+A kill or a power cut in here does no harm. Segments are removed from the log's end, so that what is
+left is always a prefix, and the rest of the changes can be found again in the batches. The start
+after that is an unclean one, because the marker of the clean stop went before any log was loaded
+(test_a_crash_while_loading_leaves_the_next_start_unclean).
+
 Source: docs/spec/log.md §3.3 and §3.4; §9 pitfalls P1, P2, P5, P7, P12 and P14.
 """
 
@@ -44,19 +49,25 @@ from .transaction_index_recovery import TransactionRecovery
 log = logging.getLogger(__name__)
 
 _ENTRIES_A_SLICE = 500
+"""Headers read between two pauses: other logs, and what the node does meanwhile, get their turn."""
 
 
 @dataclass(slots=True, kw_only=True)
 class LoadedLog:
-    """A log as loading found it on disk."""
+    """A log as loading found it on disk; whoever gets it owns its segments and their files."""
 
     segments: Sequence[Segment]
     """Ascending, at least one."""
     start_offset: int
+    """The first offset that may be read: at or above the base of the first segment."""
     end_offset: int
+    """The offset of the next record: at or above the base of the last segment."""
     recovery_point: int
+    """The end: by now all that was kept is fsynced. Raised without that it would call what is only
+    in the page cache durable (KAFKA-10101)."""
     epochs: LeaderEpochs
     producers: ProducerStateManager
+    """As of ``end_offset``."""
     snapshots: ProducerSnapshots
 
 
@@ -74,8 +85,11 @@ async def load_log(
     """The log in ``directory``; after an unclean stop its tail is verified and made durable.
 
     ``recovery_point`` and ``start_offset`` are what the checkpoints say; None and 0 when they say
-    nothing. Raises StorageError.
+    nothing. ``now_ms`` is the wall clock; producers that were silent for ``producer_idle_ms`` are
+    not taken from a snapshot. Only a disk that refuses ends a start: raises StorageError, never
+    for bytes that make no sense (docs/spec/log.md §9 P11).
     """
+    # Each round splits one segment, into pieces that fit; their swap is finished by the next.
     while True:
         loading = _Loading(files, directory, config, now_ms, producer_idle_ms, recovery_point)
         loading.open_segments()
@@ -91,7 +105,10 @@ async def load_log(
 
 
 def new_log(files: Files, directory: Path, now_ms: int) -> LoadedLog:
-    """An empty log in an empty directory. Raises StorageError."""
+    """An empty log in an empty directory. Raises StorageError.
+
+    Nothing of it is durable, not even its name: the first flush fsyncs the directories.
+    """
     return LoadedLog(
         segments=[Segment.create(files, directory, 0, now_ms)],
         start_offset=0,
@@ -104,7 +121,11 @@ def new_log(files: Files, directory: Path, now_ms: int) -> LoadedLog:
 
 
 class _Loading:
-    """One log while it is being loaded; its steps in order."""
+    """One log while it is being loaded; its steps in order.
+
+    :meth:`open_segments`, then :meth:`trust` or :meth:`recover`, then :meth:`parts`. An object
+    serves one round; after OffsetOverflow it is abandoned.
+    """
 
     def __init__(
         self,
@@ -126,9 +147,11 @@ class _Loading:
         self._may_skip = config.is_compacted or recovery_point is None
         self._is_unlisted = recovery_point is None
         self._suspected: set[int] = set()
+        """Base offsets of the segments that the file ``quarantine`` names."""
         self._segments: list[Segment] = []
         self._snapshots = ProducerSnapshots(files, directory)
         self._changed: list[Segment] = []
+        """Cut, or with other indexes than on the disk: to be fsynced before the log is used."""
         self._transactions = TransactionRecovery()
         self._end_offset = 0
         self._ends: dict[int, int] = {}
@@ -137,12 +160,18 @@ class _Loading:
         """Base offsets of files whose ``.log`` is not there."""
         self._epochs = LeaderEpochs()
         self._are_epochs_lost = False
+        """The file is there and makes no sense."""
         self._had_epochs = False
         self._stored_epochs: list[tuple[int, int]] = []
+        """What the file said, to write it only when it must say something else."""
         self._is_full = False
+        """The disk was full at least once: what should have been written was not."""
 
     def open_segments(self) -> None:
-        """Clear what a crash left, then open every segment without a look inside."""
+        """Clear what a crash left, then open every segment without a look inside.
+
+        No descriptor is opened for them: a node has more segments than it may have open files.
+        """
         self._suspected = suspected(self._files, self._directory)
         names = clear_leftovers(self._files, self._directory)
         bases = {base_offset_of(name) for name in names if name.endswith(".log")} - {None}
@@ -179,6 +208,7 @@ class _Loading:
         except StorageError as error:
             if not error.is_missing:
                 raise
+        # A rename that reached the disk before the data left such files (KAFKA-16541).
         except (BadCheckpoint, UnicodeDecodeError) as bad:
             log.warning("rebuilt %s from batches: %s", self._directory / FILE_NAME, bad)
             self._are_epochs_lost = True
@@ -186,7 +216,11 @@ class _Loading:
         self._had_epochs = bool(self._stored_epochs)
 
     async def trust(self) -> None:
-        """After a clean stop: only what looks wrong is verified."""
+        """After a clean stop: only what looks wrong is verified.
+
+        All was fsynced then, yet the disk may have lost it since: a last segment that is cut short
+        is treated as after a crash (test_a_torn_tail_after_a_clean_stop_is_cut_all_the_same).
+        """
         await self._check_all(self._segments[:-1])
         # The last segment alone grew since its indexes were compared: its tail is read.
         for last in self._segments[-1:]:
@@ -208,7 +242,10 @@ class _Loading:
         await self._recover(self._segments[first:])
 
     async def _check_all(self, segments: list[Segment]) -> None:
-        """Look at segments that were fsynced whole; what looks wrong is verified."""
+        """Look at segments that were fsynced whole; what looks wrong is verified.
+
+        Nothing of them is cut: ``kept`` and ``upper`` are equal, so that damage becomes a gap.
+        """
         for segment in segments:
             if await self._looks_sound(segment):
                 continue
@@ -220,6 +257,11 @@ class _Loading:
             self._changed.append(segment)
 
     async def _looks_sound(self, segment: Segment) -> bool:
+        """Compare sizes and last entries of the indexes with the log; no batch is checksummed.
+
+        Kafka gave these checks up below the recovery point (KAFKA-7283), and an index that came
+        back with zeros at its end led to wrong lookups (KAFKA-20979). Raises OffsetOverflow.
+        """
         upper = self._upper(segment)
         check_overflow(segment, upper)
         self._transactions.check(segment, upper)
@@ -236,7 +278,7 @@ class _Loading:
         return False
 
     def _upper(self, segment: Segment) -> int:
-        """No offset of a segment reaches so far."""
+        """No offset of a segment reaches so far: the next one's base, or 31 bits above its own."""
         index = self._segments.index(segment) + 1
         if index < len(self._segments):
             return self._segments[index].base_offset
@@ -251,10 +293,14 @@ class _Loading:
         expected: int | None = None
         for index, segment in enumerate(segments):
             base = segment.base_offset
-            # A segment that does not begin where its predecessor ends was not written behind it.
+            # A segment that does not begin where its predecessor ends was not written behind it:
+            # served, its offsets would be there twice, or follow a hole that readers skip.
             if index and (base < self._end_offset or (expected is not None and base != expected)):
                 self._drop(segments[index:])
                 return
+            # A segment with known damage is verified whole: where the damage is must be found
+            # again, and in a file that was put back there is none
+            # (test_a_restored_file_ends_the_quarantine).
             trusted = 0 if base in self._suspected else point
             trust = Trust(
                 below=trusted, kept=point, upper=self._upper(segment), may_skip=self._may_skip
@@ -285,6 +331,7 @@ class _Loading:
         """Whether the bad rest of a segment was fsynced: then it is quarantined and stays."""
         path, point = segment.path(".log"), self._recovery_point
         is_last = segment is self._segments[-1]
+        # A point that no offset of this segment can reach is damaged itself, and proves nothing.
         is_durable = found.next_offset < point <= segment.base_offset + OFFSETS_MAX
         # Bytes that are missing at the very end are no damage to be kept: there is nothing to keep.
         if not is_durable or (is_last and found.is_missing):
@@ -296,7 +343,8 @@ class _Loading:
             return False
         upper = point if is_last else self._upper(segment)
         self._keep(segment, found, upper)
-        # The damaged segment stays as it is, to be looked at by people; appends go to a new one.
+        # The damaged segment stays as it is, to be looked at by people; appends go to a new one,
+        # at the point: every offset below it was given out, and none may mean two records.
         self._end_offset = upper
         if is_last:
             self._segments.append(Segment.create(self._files, self._directory, upper, self._now_ms))
@@ -305,7 +353,11 @@ class _Loading:
         return True
 
     def _keep(self, segment: Segment, found: Recovered, upper: int) -> None:
-        """Nothing behind ``found`` can be read of a segment that ends below ``upper``."""
+        """Nothing behind ``found`` can be read of a segment that ends below ``upper``.
+
+        A gap has bytes and offsets: without bytes nothing could be kept, without offsets nobody
+        refused.
+        """
         if found.valid_bytes == segment.size or found.next_offset == upper:
             return
         gap = Gap(found.valid_bytes, segment.size, found.next_offset, upper, found.reason)
@@ -314,6 +366,7 @@ class _Loading:
     def _tell_of_missing(self) -> None:
         """Tell of offsets between two segments that no third one has any more.
 
+        Readers go on behind them, as in Kafka; without this line nobody would know.
         A log that is not compacted has no such holes. Compaction leaves them: there only an index
         without its log shows that a segment was there, unless a crash left it.
         """
@@ -333,7 +386,10 @@ class _Loading:
                 )
 
     def _note_damage(self) -> None:
-        """Tell once what is quarantined, and write it down where it stays."""
+        """Tell once what is quarantined, and write it down where it stays.
+
+        When there is none any more, the file that named some goes: the operator reads in it.
+        """
         notes = [
             QuarantineEntry(segment.base_offset, gap)
             for segment in self._segments
@@ -355,13 +411,18 @@ class _Loading:
                 self._files.unlink(segment.path(suffix))
 
     async def parts(self, start_offset: int, *, is_clean: bool) -> LoadedLog:
-        """Bounds, epochs and producers, once the segments are in order and safe."""
+        """Bounds, epochs and producers, once the segments are in order and safe.
+
+        Producers last: they are read from batches between the bounds, through indexes in order.
+        """
         self._changed += await in_slices(
             self._transactions.find(self._segments, self._snapshots, start_offset, self._end_offset)
         )
         await self._sync()
         self._tell_of_missing()
         self._unless_full(self._note_damage)
+        # After a crash that is possible, for the end may have been cut; after a clean stop it is
+        # not, and to believe it would delete the whole log.
         if is_clean and self._segments and self._end_offset < start_offset:
             log.error(
                 "ignored a log start above the end, its checkpoint is damaged directory=%s "
@@ -371,7 +432,8 @@ class _Loading:
             start_offset = 0
         if not self._segments or self._end_offset < start_offset:
             self._restart(start_offset)
-        # The files may begin above the start that is written down: it is written once a minute.
+        # The files may begin above the start that is written down: it is written once a minute,
+        # and a deletion by retention before the crash may be younger.
         start_offset = max(start_offset, self._segments[0].base_offset)
         end_offset = max(self._end_offset, self._segments[-1].base_offset)
         assert start_offset <= end_offset, f"{self._directory}: {start_offset}..{end_offset}"
@@ -429,11 +491,17 @@ class _Loading:
             version, self._epochs.version = self._epochs.version, 0
             save = partial(self._files.write_atomically, path, data)
             await uninterrupted(self._files.off_loop(partial(self._unless_full, save)))
+            # Not 0: the first flush then sees that the file is behind, and writes it.
             if self._is_full:
                 self._epochs.version = version
 
     async def _sync(self) -> None:
-        """What was verified is fsynced before anybody relies on it (docs/spec/log.md §9 P5)."""
+        """What was verified is fsynced before anybody relies on it (docs/spec/log.md §9 P5).
+
+        Else a record that was only in the page cache could be read now, and be gone after a power
+        cut. On a full disk the indexes are left out; a start that misses them makes them again.
+        """
+        # Dropped ones are closed.
         changed = [segment for segment in self._changed if segment in self._segments]
         if not changed:
             return
@@ -451,7 +519,10 @@ class _Loading:
                 segment.indexes.mark_saved(state)
 
     def _restart(self, start_offset: int) -> None:
-        """The files end below the log's start, or there are none: begin empty there."""
+        """The files end below the log's start, or there are none: begin empty there.
+
+        Epochs and snapshots go too: they would speak of offsets that others get now.
+        """
         self._drop(list(self._segments))
         self._snapshots.keep_only((), -1)
         self._epochs.clear()
@@ -472,6 +543,10 @@ class _Loading:
         return False
 
     def _rebuild_epochs(self) -> Generator[None, None, None]:
+        """Take the epochs from the headers of the whole log, pausing now and then.
+
+        An epoch without a batch is lost with the file, and so is one of which none can be read.
+        """
         self._epochs.clear()
         for segment in self._segments:
             try:

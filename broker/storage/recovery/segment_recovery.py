@@ -34,10 +34,11 @@ from .quarantine import next_entry
 log = logging.getLogger(__name__)
 
 _SLICE_BYTES = 1 << 20
+"""Of batches that are verified between two pauses."""
 
 
 class Recovered(NamedTuple):
-    """What a recovery found."""
+    """What a recovery found. Nothing was cut by it: the caller knows what was durable."""
 
     next_offset: int
     """After the last good batch; the segment's base when there is none."""
@@ -46,7 +47,8 @@ class Recovered(NamedTuple):
     reason: str
     """Why it is not; empty when there is nothing after it."""
     is_missing: bool
-    """The file ends inside an entry: bytes are not there, rather than wrong."""
+    """The file ends inside an entry: bytes are not there, rather than wrong, and there is nothing
+    that could be kept."""
     is_contiguous: bool
     """No offset is missing in what was verified."""
     has_markers: bool
@@ -55,7 +57,13 @@ class Recovered(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trust:
-    """What is known of a segment before it is verified."""
+    """What is known of a segment before it is verified.
+
+        | trusted        | verified, damage is a gap | verified, the log ends at damage |
+        base           below                       kept                            upper
+
+    The default knows nothing: all is verified, and the log ends at the first damage.
+    """
 
     below: int = 0
     """What lies below this offset was fsynced with its indexes and is left alone."""
@@ -84,10 +92,13 @@ def recover_segment(
 def trust_below(segment: Segment, offset: int) -> tuple[int, int] | None:
     """Keep the indexes of what was flushed, below ``offset``; the rest is to be noted again.
 
-    Returns where the rest begins, as (position, last offset before it). None when the files
-    do not bear it out: then nothing is trusted.
+    A segment of a gigabyte is then verified from its last flush on, not from its start. Returns
+    where the rest begins, as (position, last offset before it). None when the files do not bear it
+    out, because no batch ends just below ``offset`` for instance: then nothing is trusted
+    (test_a_recovery_point_that_the_files_do_not_bear_out_trusts_nothing).
     """
     indexes, last_offset = segment.indexes, segment.base_offset - 1
+    # A wide bound: entries above the offset are no fault, and are dropped in a moment.
     if offset <= segment.base_offset or not indexes.are_sound(offset + OFFSETS_MAX, segment.size):
         return None
     try:
@@ -109,7 +120,9 @@ def trust_below(segment: Segment, offset: int) -> tuple[int, int] | None:
 def sound_end(segment: Segment) -> int | None:
     """Where a closed segment ends, if its time index ends with the greatest time, as when closed.
 
-    Looks at the batches after the last indexed one; None also when these cannot be read.
+    Looks at the batches after the last indexed one; None also when these cannot be read. Retention
+    and ListOffsets go by that last entry. A roll adds it in memory; a crash before the next flush
+    leaves an earlier one, by which the segment might be deleted before its time.
     """
     newest, next_offset = -1, segment.base_offset
     try:
@@ -138,11 +151,13 @@ class _Recovery:
         self._last: Entry | None = None
         """The last good batch, which should begin at ``_begins`` or behind."""
         self._epoch = -1
+        """The greatest leader epoch among the verified batches: epochs never fall in a log."""
         self._is_contiguous = True
         self._has_markers = False
         self._gaps: list[Gap] = []
 
     def run(self) -> Generator[None, None, Recovered]:
+        """Verify; once more from the start for each batch that those behind it prove wrong."""
         segment = self._segment
         segment.forget_hints()
         begin = trust_below(segment, self._trust.below)
@@ -156,6 +171,7 @@ class _Recovery:
             segment.quarantine(Gaps())
             self._start_at_zero()
         stop, reason = outcome
+        # A good batch that an old cleaner put too far up (KAFKA-6264): to cut there would lose it.
         if stop is Stop.OVERFLOW:
             raise OffsetOverflow(segment.path(".log"), segment.base_offset)
         # As a roll and a close do: the next start compares this entry with the batches.
@@ -186,7 +202,10 @@ class _Recovery:
                 return stop, reason
 
     def _is_last_misplaced(self) -> bool:
-        """Whether the last batch is wrong, rather than what follows it; then that is noted."""
+        """Whether the last batch is wrong, rather than what follows it; then that is noted.
+
+        Only below ``kept``: above it the log ends at the first doubt, whichever of both is wrong.
+        """
         last, trust = self._last, self._trust
         if last is None or self._begins >= trust.kept or last.position in self._misplaced:
             return False
@@ -240,6 +259,7 @@ class _Recovery:
         return ""
 
     def _note(self, entry: Entry) -> None:
+        """Take a good batch over, into the indexes as an append would."""
         count = len(entry.data)
         self._segment.indexes.note(entry.position, count, entry.last_offset, entry.max_timestamp)
         if self._epochs is not None and entry.leader_epoch > self._epochs.latest:
@@ -252,7 +272,10 @@ class _Recovery:
         self._next_offset = entry.last_offset + 1
 
     def _resume(self, reason: str) -> Generator[None, None, bool]:
-        """Look for good batches behind damage; False when there are none."""
+        """Look for good batches behind damage; False when there are none.
+
+        What is between becomes a gap, and the batch found has no predecessor to be judged by.
+        """
         found = yield from next_entry(
             self._segment.read,
             self._position,

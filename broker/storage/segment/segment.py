@@ -38,7 +38,8 @@ REPAIR_AT_ONCE_BYTES: Final = 4 << 20
 """A segment of this size has new indexes within milliseconds; a larger one makes readers wait."""
 _HINTS_MAX: Final = 64
 _use_count = threading.RLock()
-"""Guards use counts and ``open_files``."""
+"""Guards use counts and ``open_files``: a flush in a thread ends its use there. Reentrant, since
+:meth:`Segment.hold` may have to open the file."""
 
 
 class IndexLost(Exception):  # noqa: N818 - what has happened
@@ -58,7 +59,9 @@ class Segment:
     """Batches from ``base_offset`` on, in one file.
 
     Offsets in and out are absolute. Use counts let a reader or a flush in a thread keep the file
-    open while the segment leaves the log (:meth:`hold`, :meth:`release`, :meth:`retire`).
+    open while the segment leaves the log (:meth:`hold`, :meth:`release`, :meth:`retire`). Closed
+    too early, its descriptor's number would soon be another file's, and a read in flight would
+    return bytes of that one (docs/spec/log.md §4.2).
     """
 
     __slots__ = (
@@ -111,8 +114,10 @@ class Segment:
         self._is_index_lost = False
         self._file: File | None = None
         self._hints: dict[int, int] = {}
+        """Offset to the position where a scan for it may begin; see :meth:`hint`."""
         self._uses = 0
         self._synced_bytes = size
+        """The size at the last fsync: with more bytes now, the descriptor stays open."""
         self._is_retired = False
         self.checked = CheckedRanges(size)
         self.gaps = Gaps()
@@ -122,7 +127,10 @@ class Segment:
 
     @classmethod
     def create(cls, files: Files, directory: Path, base_offset: int, now_ms: int) -> Segment:
-        """An empty segment; files left over under its name are removed first."""
+        """An empty segment; files left over under its name are removed first.
+
+        An index that stayed would point into batches that are not there. Nothing is fsynced.
+        """
         for suffix in SUFFIXES:
             files.unlink(directory / (stem(base_offset) + suffix))
         segment = cls(files, directory, base_offset, size=0, created_ms=now_ms, is_new=True)
@@ -143,7 +151,7 @@ class Segment:
         self.indexes.note(position, size, last_offset, max_timestamp)
 
     def read(self, position: int, count: int) -> bytes:
-        """Bytes of the file as they are."""
+        """Bytes of the file as they are; fewer than ``count`` at its end only."""
         return (self._file or self._opened()).read(position, count)
 
     def send(self, descriptor: int, position: int, count: int) -> int:
@@ -231,6 +239,7 @@ class Segment:
 
     def _scan(self, position: int, offset: int, *, is_index_checked: bool = True) -> Span | None:
         for span in self.gaps.spans(self.read, position, self.size):
+            # It passes for a good batch, and to begin here would skip those that come before.
             if not is_index_checked and span.base_offset > offset:
                 raise CorruptEntry(span.position, "the index points behind the offset")
             is_index_checked = True
@@ -256,7 +265,11 @@ class Segment:
         self._hints.clear()
 
     def whole_batches(self, position: int, bytes_max: int) -> int:
-        """Where the last batch ends that lies in ``bytes_max`` bytes from a batch's start."""
+        """Where the last batch ends that lies in ``bytes_max`` bytes from a batch's start.
+
+        ``position`` itself when not even one fits. Looks at the headers behind the last index entry
+        only: at all of them a fetch of many small batches would be slow.
+        """
         limit = self.gaps.readable_end(position, position + bytes_max)
         indexed = self.indexes.position_below(limit)
         if indexed > position:
@@ -291,6 +304,7 @@ class Segment:
         self.checked.add(position, end)
 
     def _last_end(self, position: int, limit: int) -> int:
+        """Where the last batch ends at ``limit`` or before; the next reader's place is noted."""
         end, next_offset = position, -1
         for span in self.gaps.spans(self.read, end, self.size):
             if span.position + span.size > limit:
@@ -333,7 +347,11 @@ class Segment:
 
     @property
     def largest_timestamp(self) -> int:
-        """Of a record; of the file's last change when no record has a timestamp."""
+        """Of a record; of the file's last change when no record has a timestamp.
+
+        In ms of the wall clock. A timestamp of -1 taken as it is would make retention delete the
+        segment within minutes (docs/spec/log.md §9 P17).
+        """
         timestamp = self.indexes.max_timestamp
         return timestamp if timestamp >= 0 else self.modified_ms
 
@@ -357,7 +375,10 @@ class Segment:
         self.gaps = self.gaps.below(size)
 
     def truncate(self, offset: int) -> int:
-        """Drop the batches that end at ``offset`` or after; returns the offset after the rest."""
+        """Drop the batches that end at ``offset`` or after; returns the offset after the rest.
+
+        A batch is never split, so that the rest may end below ``offset`` (docs/spec/log.md §3.6).
+        """
         if found := self.gaps.at(offset) or self.find_now(offset):
             # Indexes first: an entry that points behind the end of the file is a search that fails.
             self.indexes.truncate(offset)
@@ -369,6 +390,7 @@ class Segment:
 
         ``sync`` must be called exactly once: the segment is held until then.
         """
+        # The size of now: what is appended while the thread works may not be in its fsync.
         file, size = self._file or self._opened(), self.size
         state, save = self.indexes.prepare_save()
         self.hold()
@@ -390,7 +412,11 @@ class Segment:
         return file
 
     def close_if_idle(self) -> bool:
-        """Give the descriptor back unless somebody holds the segment or bytes are not synced."""
+        """Give the descriptor back unless somebody holds the segment or bytes are not synced.
+
+        The next use opens the file again. Bytes that were never fsynced through this descriptor
+        could be lost to a failed write of which no later descriptor is told.
+        """
         if self._uses or self._synced_bytes != self.size or self._file is None:
             return False
         self._file.close()
@@ -426,6 +452,8 @@ class Segment:
 
     def rename_swapped(self) -> None:
         """Give the files their final names: they end in ``.swap``, as compaction left them."""
+        # The log first. After a kill a start renames the indexes that follow a finished log, while
+        # one that is finished before its log would be removed as one of the replaced segment.
         for suffix in SUFFIXES:
             path = self.path(suffix)
             swap = path.with_name(path.name + SWAP)
