@@ -6,7 +6,8 @@ did not manage to write, a LeaderAndIsr that a node refused for a reason that pa
 a loss lasts until the next controller; here it lasts until this comes by.
 
 Only what differs is acted on, by the same code that a watch would have called, so a step that finds
-nothing writes nothing and sends nothing.
+nothing writes nothing and sends nothing. A step is one event of the controller's queue, 10 s after
+the end of the last: no other event is handled meanwhile, hence the bound on its reads.
 
 Source: docs/spec/cluster.md §1.9, whose watches this backs up.
 """
@@ -40,6 +41,7 @@ class Reconciliation:
         self._context = components.context
         self._components = components
         self._last_topic = ""
+        """Name of the last topic that was read again; the empty one is before all others."""
 
     async def step(self) -> None:
         """Nodes, topics and admin znodes whole; of the partitions the next few.
@@ -78,6 +80,8 @@ class Reconciliation:
         names = sorted(self._context.assignments)
         following = [name for name in names if name > self._last_topic] or names
         chosen: list[Partition] = []
+        # Asked between topics and never inside of one: of a topic with more partitions than the
+        # bound the last ones would not be reached.
         for name in following:
             if len(chosen) >= PARTITIONS_MAX:
                 break
@@ -106,6 +110,10 @@ class Reconciliation:
             batch.send()
 
     async def _has_grown(self, topic: str) -> bool:
+        """Whether ZooKeeper has partitions that are not known; False for what cannot be read.
+
+        Other replicas of a known partition are not taken over here: moves come by the admin znode.
+        """
         found = await read_if_any(self._term.zookeeper, znodes.topic_path(topic))
         try:
             record = znodes.TopicAssignment.from_json(found[0] if found else b"")
@@ -123,6 +131,7 @@ class Reconciliation:
         unacknowledged_replicas = self._term.without_deleting_topics(
             self._context.unacknowledged_replicas
         )
+        # Cleared before they are told: an answer that refuses again puts its replica back.
         self._context.unacknowledged_replicas.clear()
         for topic, index, node in sorted(unacknowledged_replicas):
             if node in self._context.assigned((topic, index)):

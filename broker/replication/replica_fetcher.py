@@ -4,11 +4,17 @@ A round: make new partitions fit to be compared by epochs, flush where the topic
 apply each partition's part of the answer, and follow what it says (truncate, ask for the bounds of
 the leader's log, wait, stop). One request in flight keeps appends in the order of offsets.
 
+    connect → prepare → flush → fetch → apply → fetch what moved → apply → ...
+                                          └─ anything else than plain success: a new round
+
 What is on its way when the set of partitions changes is given up, so that a leader with nothing new
 does not hold up the partitions that came to it: what was just elected must not wait for a long poll
 to end.
 
-Source: docs/spec/cluster.md §3.4. Kafka's ReplicaFetcherThread and AbstractFetcherThread.
+What fails is kept as small as it is: a partition waits or stops alone; a lost connection holds up
+all partitions of this leader, for one back-off.
+
+Source: docs/spec/cluster.md §3.4 and §3.5. Kafka's ReplicaFetcherThread and AbstractFetcherThread.
 """
 
 from __future__ import annotations
@@ -37,9 +43,15 @@ LIST_OFFSETS_VERSION: Final = 5
 """Those of 2.7-IV1, which Kafka peers speak. Fetch 12 is the first that carries the last fetched
 epoch and answers with a diverging one (KIP-595): no OffsetForLeaderEpoch before each fetch."""
 LATEST: Final = -1
+"""Timestamps of ListOffsets. A replica that asks for the latest is told the log end, a consumer the
+high watermark: a follower has to know what the leader has, committed or not."""
 EARLIEST: Final = -2
 FULL_LOOK_S: Final = 0.25
-"""Partitions that no answer touched are looked at so often."""
+"""Partitions that no answer touched are looked at so often.
+
+Their log start may have moved by this node's own retention: the leader is told of it, since a
+DeleteRecords waits there for the lowest log start of all live replicas.
+"""
 SMALL_BYTES: Final = 64 << 10
 """An answer of this size is used at once: it holds up nobody."""
 FIRST_RETRY_S: Final = 0.02
@@ -74,8 +86,10 @@ class PartitionFetchState:
         self.key: Key = partition.topic, partition.index
         self.leader_epoch = partition.leader_epoch
         self.due_at = 0.0
+        """When it is asked for next, in seconds of the loop's clock; 0 is at once."""
         self.pause_s = FIRST_RETRY_S
         self.is_new = True
+        """It has not been made fit yet to be compared by epochs: it is not asked for before."""
         self.refused: tuple[int, ErrorCode] | None = None
         """Which offset could not be taken over at the last try, and why."""
 
@@ -97,7 +111,11 @@ class PartitionFetchState:
 
 
 class ReplicaFetcher:
-    """Fetches from node ``leader`` whatever :meth:`add` names; :meth:`run` until cancelled."""
+    """Fetches from node ``leader`` whatever :meth:`add` names; :meth:`run` until cancelled.
+
+    :meth:`add`, :meth:`remove` and :meth:`wake` are called between two steps of :meth:`run`, by
+    whoever obeys LeaderAndIsr. So no answer is used before :meth:`_is_current` was asked again.
+    """
 
     def __init__(
         self,
@@ -121,10 +139,13 @@ class ReplicaFetcher:
         self._connection: Connection | None = None
         self._changed = asyncio.Event()
         self._is_failing = False
+        """Told once: a leader that is away for an hour makes two lines of log, not thousands."""
         self._has_added = False
+        """Something was added since the last full request was built."""
         self._version = 0
         """Counts changes of what is fetched, and when: a round that began before one must end."""
         self._in_flight: asyncio.Future[bytes] | None = None
+        """The answer that is waited for; :meth:`wake` may complete it in the leader's place."""
 
     def add(self, partition: Partition) -> None:
         """Fetch a partition from its log's end, in the epoch it is in now."""
@@ -141,7 +162,11 @@ class ReplicaFetcher:
         self._version += 1
 
     def wake(self) -> None:
-        """Partitions were added or nodes moved: wait for nothing that does not know of it."""
+        """Partitions were added or nodes moved: wait for nothing that does not know of it.
+
+        Called once for a whole LeaderAndIsr, and whenever metadata changed: the latter must not
+        end a long poll, hence the condition. A removal needs no hurry; see :meth:`remove`.
+        """
         if self._has_added or self._connection is None:
             self._changed.set()
             if self._in_flight is not None and not self._in_flight.done():
@@ -178,6 +203,8 @@ class ReplicaFetcher:
         if not ready:
             await self._sleep(self._settings.fetch_backoff_ms / 1000)
             return
+        # One that was added while we connected or flushed is among these and overdue: the request,
+        # which does not name it, waits for nothing then, and the round ends with its answer.
         later = [state.due_at - now for key, state in self._states.items() if key not in ready]
         request = self._request(ready, min(later, default=None))
         version = self._version
@@ -207,6 +234,10 @@ class ReplicaFetcher:
 
         The latter where the topic asks for it (flush.messages): else nothing waits here. A log
         that cannot be flushed claims nothing: it is left out of the request.
+
+        A log that has to be cut may take two turns: the first lowers the recovery point, the second
+        cuts once that is written down. A crash between them leaves a start that reads more than it
+        has to; the other order would leave one that trusts what is gone.
         """
         while new := [state for state in ready.values() if state.is_new]:
             for state in new:
@@ -216,6 +247,7 @@ class ReplicaFetcher:
                 await self._write_recovery_points()
         unsafe = [state.partition.log for state in ready.values() if not state.is_safe]
         if unsafe:
+            # Exceptions are not looked at: whether a flush did its work is asked of the log itself.
             await asyncio.gather(*(log.flush() for log in unsafe), return_exceptions=True)
         fit = {}
         for key, state in ready.items():
@@ -236,7 +268,8 @@ class ReplicaFetcher:
         self, ready: Mapping[Key, PartitionFetchState], pause_s: float | None
     ) -> fetch.FetchRequest:
         wait_ms = self._settings.fetch_wait_max_ms
-        # A partition that waits for its next try must not wait for this long poll to end.
+        # A partition that waits for its next try must not wait for this long poll to end. The
+        # leader is told so: an answer under way is given up only for what was added.
         if pause_s is not None:
             wait_ms = max(0, min(wait_ms, int(pause_s * 1000)))
         self._has_added = False
@@ -269,7 +302,12 @@ class ReplicaFetcher:
     async def _fetch(
         self, connection: Connection, request: fetch.FetchRequest
     ) -> tuple[fetch.FetchResponse | None, int]:
-        """The leader's answer and its bytes; None when it was given up for newcomers."""
+        """The leader's answer and its bytes; None when it was given up for newcomers.
+
+        Raises KafkaError when none comes within ``replica.socket.timeout.ms``, which is never below
+        ``replica.fetch.wait.max.ms`` (the settings are refused else): a leader that only has
+        nothing new is not taken for one that is gone.
+        """
         asked = connection.ask(request, FETCH_VERSION, self._settings.socket_timeout_ms)
         self._in_flight = asked
         try:
@@ -292,6 +330,7 @@ class ReplicaFetcher:
     ) -> Collection[PartitionFetchState] | None:
         """Use an answer of ``size`` bytes; those to fetch on from, None when not all went well."""
         if answer.error_code:
+            # The connection is good, and a lost session costs one full request: no back-off.
             self._session.reset()
             if answer.error_code not in LOST_SESSION:
                 raise KafkaError(answer.error_code, f"leader {self._leader}")
@@ -302,8 +341,12 @@ class ReplicaFetcher:
             self._note_success()
         steps = self._apply_results(answer, asked)
         outcomes = at_once(steps) if size <= SMALL_BYTES else await in_slices(steps)
+        # What is not on disk yet, though the topic asks for it, ends the round, too: the next one
+        # flushes before it asks.
         if all(outcome is NextStep.FETCH and state.is_safe for state, outcome in outcomes.items()):
             return outcomes.keys()
+        # Before the next answer: only what is written down may be cut, and the leader's next word
+        # about the same divergence finds it so.
         if NextStep.FETCH_AFTER_TRUNCATION in outcomes.values():
             await self._write_recovery_points()
         for state, outcome in outcomes.items():
@@ -314,6 +357,11 @@ class ReplicaFetcher:
     def _apply_results(
         self, answer: fetch.FetchResponse, asked: Mapping[Key, PartitionFetchState]
     ) -> Generator[None, None, dict[PartitionFetchState, NextStep]]:
+        """Use each partition's part of an answer, one a step; what was not asked for is ignored.
+
+        A large answer is used in slices of 2 ms (cooperative.py): 10 MiB of appends in one turn
+        would hold up every client of this node.
+        """
         outcomes = {}
         for topic in answer.responses:
             for result in topic.partitions:
@@ -349,6 +397,8 @@ class ReplicaFetcher:
         try:
             outcome = step()
         except Refused as refusal:
+            # A full disk refuses with the same code, but only until there is space again; what is
+            # offline has nothing to append to any more.
             is_lost = refusal.code is ErrorCode.KAFKA_STORAGE_ERROR
             self._report(state, refusal)
             outcome = NextStep.STOP if is_lost and state.partition.log.is_offline else NextStep.WAIT
@@ -375,12 +425,14 @@ class ReplicaFetcher:
             )
 
     def _delay(self, state: PartitionFetchState) -> None:
+        """Ask for it later: 20 ms at first, doubled up to ``replica.fetch.backoff.ms``, or 10 s."""
         pause_s, most_s = state.pause_s, self._settings.fetch_backoff_ms / 1000
         if state.refused is not None:
             most_s = max(most_s, REFUSED_RETRY_S)
         # The back-off belongs to the partition: one whose leader has not heard yet that it leads
         # must not slow the others down.
         state.due_at = asyncio.get_running_loop().time() + min(pause_s, most_s)
+        # Said once, when the bound is reached: what passes sooner is the usual end of an election.
         if pause_s < most_s <= 2 * pause_s:
             log.info("still cannot fetch %s from node=%d", state.partition, self._leader)
         state.pause_s = min(2 * pause_s, most_s)
@@ -391,6 +443,8 @@ class ReplicaFetcher:
 
         Both bounds are asked for before anything is cut: a log that ends too late is truncated,
         one that ends too early begins anew at the leader's start, and nothing else is touched.
+        The epoch goes with the question: a leader that was replaced meanwhile refuses it, instead
+        of naming an end to which nobody has to truncate any more (docs/spec/cluster.md §3.5).
         """
         bounds = []
         for timestamp in (EARLIEST, LATEST):
@@ -431,6 +485,7 @@ class ReplicaFetcher:
         return None if result.error_code else int(result.offset)
 
     def _truncate_to_bounds(self, state: PartitionFetchState, start: int, end: int) -> NextStep:
+        # Between both bounds nothing is wrong any more, the leader has moved on: only ask again.
         is_changed = leader_epoch_truncation.truncate_to_bounds(state.partition, start, end)
         return NextStep.FETCH_AFTER_TRUNCATION if is_changed else NextStep.WAIT
 

@@ -5,6 +5,13 @@ controller epoch and the broker epoch of the request (handlers/control_plane.py)
 epoch of each partition here. So a request that was on its way for long, or is sent a second time,
 changes nothing.
 
+    LeaderAndIsr ─ controller epoch, broker epoch ─┬─ leader ── fetching ends, then the role
+                   (control_plane.py)              └─ follower  the role, then fetching begins
+    StopReplica ── the same ── leader epoch ── waiters answered ── log deleted, if asked to
+
+An order is obeyed one partition a step, in slices of the loop: whoever runs between two steps sees
+each partition in its old role or in its new one, never halfway.
+
 Source: docs/spec/cluster.md §2.14 (control requests), §3.2 and §3.3 (roles), §3.10 (codes).
 """
 
@@ -28,6 +35,7 @@ from .partition_context import PartitionContext
 log = logging.getLogger(__name__)
 
 NO_TOPIC_ID = bytes(16)
+"""Said by a controller of before topic ids (LeaderAndIsr v5): any log of that name is meant."""
 NO_LEADER = -1
 NO_EPOCH = (-1, -2)
 """Leader epochs of a StopReplica that asks for no check: unknown, and topic being deleted."""
@@ -89,6 +97,7 @@ class ReplicaManager:
         self._context = context
         self._fetchers = fetchers
         self._former_broker_epoch = -1
+        """Registration that was lost last, a czxid; -1 while none was."""
         self._hosted: dict[tuple[str, int], Partition] = {}
         self._leads: list[Partition] = []
         self._follows: list[Partition] = []
@@ -98,6 +107,7 @@ class ReplicaManager:
         self.on_left: list[Callable[[], None]] = []
         """Told when one of them has: the controller may be asked to let it follow."""
 
+    # A copy: orders come between two steps of those who go through all partitions.
     def __iter__(self) -> Iterator[Partition]:
         return iter(tuple(self._hosted.values()))
 
@@ -117,6 +127,9 @@ class ReplicaManager:
     def forget_former_session(self, broker_epoch: int) -> None:
         """The session is lost: who leads now is not known until the controller says so.
 
+        Nothing is resigned and nothing cut: the controller may confirm every role. What may be
+        acknowledged until then is the lease's business (docs/spec/cluster.md §1.10).
+
         ``broker_epoch`` is that of the registration that went with it: orders to that life say
         nothing of what is led in the next.
         """
@@ -134,7 +147,12 @@ class ReplicaManager:
         return [(*key, partition.high_watermark) for key, partition in self._hosted.items()]
 
     def directory_failed(self, path: Path, failed: Sequence[tuple[str, int]]) -> None:
-        """A log directory is gone: its partitions answer 56, and none is coordinated here."""
+        """A log directory is gone: its partitions answer 56, and none is coordinated here.
+
+        They stay hosted, so that clients and the controller are answered 56, and not "unknown": by
+        that answer the controller takes the replica out of its in-sync set
+        (docs/spec/cluster.md §2.6).
+        """
         for topic, index in failed:
             partition = self._hosted.get((topic, index))
             if partition is not None:
@@ -144,7 +162,11 @@ class ReplicaManager:
                     resigned(topic, index, partition.leader_epoch)
 
     def depose(self, partition: Partition, leader_epoch: int) -> None:
-        """A later epoch has begun: lead no longer, and wait for the order that says who does."""
+        """A later epoch has begun: lead no longer, and wait for the order that says who does.
+
+        Nothing happens in another epoch than the one that was found to be over: this node may have
+        been elected again since.
+        """
         if partition.is_leader and partition.leader_epoch == leader_epoch:
             partition.resign()
             for resigned in self.on_resigned:
@@ -199,7 +221,9 @@ class ReplicaManager:
     ) -> Generator[None, None, leader_and_isr.LeaderAndIsrResponse]:
         """Take over the roles that the controller gives, one a step; each has its own code.
 
-        Nothing more is taken over once ``judge`` refuses.
+        Nothing more is taken over once ``check_request`` refuses; what was, stays: it was the
+        newest word when it was obeyed. Fetching begins once for all partitions of the order, as
+        each :meth:`FetcherManager.wake` gives up the long polls under way.
         """
         errors, topics = [], []
         self._leads, self._follows = [], []
@@ -235,6 +259,11 @@ class ReplicaManager:
         state: leader_and_isr.PartitionState,
         is_of_this_life: bool,
     ) -> ErrorCode:
+        """Take one role over, or say why not (docs/spec/cluster.md §2.14 and §3.10).
+
+        Damage is looked at before epochs: the controller asks what a node serves by repeating the
+        role that it has, and a damaged replica has to answer 56 to that, not "known already".
+        """
         if self.node_id not in state.replicas:
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         try:
@@ -254,6 +283,11 @@ class ReplicaManager:
         return ErrorCode.NONE
 
     def _host(self, topic: str, index: int, topic_id: bytes, is_new: bool) -> Partition:
+        """The replica, with its log, made if there was none.
+
+        ``is_new`` is the controller's word that this node has never had it. Raises StorageError,
+        and Refused: 56, or 103 for the log of another topic of that name (KAFKA-14616).
+        """
         if not is_new and topic_id != NO_TOPIC_ID and self._logs.take_back(topic, index, topic_id):
             # An empty log would lead without the records that this node has set aside.
             raise Refused(ErrorCode.KAFKA_STORAGE_ERROR, "what was set aside is being loaded")
@@ -265,6 +299,7 @@ class ReplicaManager:
             raise Refused(ErrorCode.KAFKA_STORAGE_ERROR)
         partition = self._hosted.get((topic, index))
         if partition is None:
+            # From the checkpoint; Partition bounds it by the log, which may be shorter or longer.
             mark = self._logs.high_watermark(topic, index)
             partition = Partition(topic, index, log, mark, self._context)
             self._hosted[topic, index] = partition
@@ -272,6 +307,12 @@ class ReplicaManager:
         return partition
 
     def _become(self, partition: Partition, state: leader_and_isr.PartitionState) -> None:
+        """Change the role, in a newer leader epoch.
+
+        A leader stops fetching first, so that nothing of its predecessor is appended behind the
+        start of its epoch. A follower begins to fetch last: the fetcher takes leader and epoch from
+        the partition, and starts anew even if the leader is the same (docs/spec/cluster.md §3.3).
+        """
         role = PartitionRole(
             leader_id=state.leader,
             leader_epoch=state.leader_epoch,
@@ -321,7 +362,7 @@ class ReplicaManager:
     ) -> Generator[None, None, stop_replica.StopReplicaResponse]:
         """Stop serving replicas, and delete the logs of those that are to go, one a step.
 
-        None is stopped any more once ``judge`` refuses.
+        None is stopped any more once ``check_request`` refuses.
         """
         errors = []
         for stop in _stops(request):
@@ -349,6 +390,7 @@ class ReplicaManager:
 
     def _stop(self, stop: ReplicaStop) -> ErrorCode:
         partition = self._hosted.get((stop.topic, stop.index))
+        # An order that was late would delete a replica that came back since (KAFKA-9539).
         is_outdated = partition is not None and stop.leader_epoch < partition.leader_epoch
         if is_outdated and stop.leader_epoch not in NO_EPOCH:
             return ErrorCode.FENCED_LEADER_EPOCH
@@ -366,7 +408,11 @@ class ReplicaManager:
         return ErrorCode.NONE
 
     def _unhost(self, topic: str, index: int, leader_epoch: int | None) -> None:
-        """Serve a replica no longer; ``leader_epoch`` is None where it does not come back."""
+        """Serve a replica no longer; ``leader_epoch`` is None where it does not come back.
+
+        Out of the table first: whoever is answered by :meth:`Partition.retire` and asks again at
+        once finds it gone.
+        """
         partition = self._hosted.pop((topic, index), None)
         if partition is not None:
             self._fetchers.stop(partition)
@@ -413,11 +459,17 @@ def _states(
 ) -> Iterator[tuple[str, bytes, list[leader_and_isr.PartitionState]]]:
     for topic in request.topic_states:
         yield topic.topic_name, topic.topic_id, list(topic.partition_states)
+    # Up to v1 the topic's name stands in each state.
     for state in request.ungrouped_partition_states:
         yield state.topic_name, NO_TOPIC_ID, [state]
 
 
 def _stops(request: stop_replica.StopReplicaRequest) -> Iterator[ReplicaStop]:
+    """The replicas to stop, out of whichever of the three lists the version has.
+
+    From v3 each has its own leader epoch and its own fate. Before, one flag was for all of them,
+    and no epoch was told: an old controller's order cannot be found to be late.
+    """
     for state in request.topic_states:
         for one in state.partition_states:
             yield ReplicaStop(

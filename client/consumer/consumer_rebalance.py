@@ -2,7 +2,18 @@
 
 One task rebalances, one gives signs of life, one watches for new topics. A rebalance waits for
 the application to ask for its next batch: what it has in hand can then be committed, as between
-two polls in Java. Source: docs/spec/coordinator.md §1.9 and §5; KIP-429 (cooperative), KIP-62.
+two polls in Java.
+
+    eager        next poll ── close, commit, revoke all ── join ── sync ── fetch offsets ── open
+    cooperative  next poll ───────── still reading ─────── join ── sync ── fetch offsets ── open
+                                                                  └─ what was taken from us: next
+                         poll, close, commit, revoke; afterwards join again, for its new owner
+
+Two rules keep a rebalance from repeating records: nothing of a partition is handed out once its
+offset is being committed for the next owner, nor before its committed offset was read and the
+listener told. ``open`` has what is between.
+
+Source: docs/spec/coordinator.md §1.9 and §5; KIP-429 (cooperative), KIP-62.
 """
 
 from __future__ import annotations
@@ -37,11 +48,17 @@ log = logging.getLogger(__name__)
 
 PartitionSet = frozenset[TopicPartition]
 _UNKNOWN_TOPIC_S: Final = 1.0
+"""A topic that is not there yet is looked for so often, others every ``metadata.max.age.ms``."""
 _NO_GENERATION: Final = -1
 
 
 class RebalanceListener:
-    """Told when partitions come and go; inherit and override what is wanted."""
+    """Told when partitions come and go; inherit and override what is wanted.
+
+    Awaited by the rebalance, which goes on when it returns: to take longer than
+    ``max.poll.interval.ms`` may cost the place in the group. An exception ends the consumer, unless
+    it is a KafkaError that may pass: then the rebalance is tried again.
+    """
 
     async def on_revoked(self, topic_partitions: PartitionSet) -> None:
         """These are about to be given up; their offsets can still be committed."""
@@ -54,7 +71,11 @@ class RebalanceListener:
 
 
 class GroupConsumer:
-    """Keeps a fetcher reading what the group gives us."""
+    """Keeps a fetcher reading what the group gives us.
+
+    ``before_revoke`` commits and forgets what the application is done with; ``forget`` only
+    forgets, for partitions that are lost. Both are awaited or called before the listener is told.
+    """
 
     def __init__(
         self,
@@ -76,6 +97,7 @@ class GroupConsumer:
         self.holds_nothing = asyncio.Event()
         """Set while the application holds nothing that was handed out."""
         self.handed_out_at = 0.0
+        """Since when it holds something, in seconds of the loop's clock."""
         self.is_waiting = False
         """A rebalance waits for the application's next poll."""
         self.is_settled = asyncio.Event()
@@ -87,11 +109,16 @@ class GroupConsumer:
         self._before_revoke = before_revoke
         self._forget = forget
         self._topics: frozenset[str] = frozenset()
+        """What is subscribed to; with a pattern, the topics that matched it last."""
         self._pattern: re.Pattern[str] | None = None
         self._assignment: PartitionSet = frozenset()
+        """What the group says is ours, read or not yet; ``open`` is never more than this."""
         self._counts_used: dict[str, int] = {}
+        """Partitions of each topic when we last assigned; empty if we never led the group."""
         self._is_joining = False
+        """From JoinGroup to the end of SyncGroup: both count as signs of life."""
         self._is_wanted = asyncio.Event()
+        """Somebody asked for a rebalance that has not begun."""
         self._tasks = BackgroundTasks(self._fail)
         self._loop = asyncio.get_running_loop()
         self.holds_nothing.set()
@@ -107,7 +134,10 @@ class GroupConsumer:
         return self._assignment
 
     def subscribe(self, topics: Iterable[str], pattern: str | None) -> None:
-        """Read these topics, or every topic whose whole name matches ``pattern``, from now on."""
+        """Read these topics, or every topic whose whole name matches ``pattern``, from now on.
+
+        What is read changes with the rebalance, not before. Raises ``re.error``.
+        """
         is_new = not self._topics and self._pattern is None
         self._topics = frozenset(topics)
         self._pattern = None if pattern is None else re.compile(pattern)
@@ -129,11 +159,19 @@ class GroupConsumer:
             self.handed_out_at = self._loop.time()
 
     def held_for_s(self) -> float:
-        """How long ago the application was given what it holds; 0 when it holds nothing."""
+        """How long ago the application was given what it holds; 0 when it holds nothing.
+
+        So one that has taken nothing is never put out of the group for not asking: a rebalance
+        need not wait for it.
+        """
         return 0.0 if self.holds_nothing.is_set() else self._loop.time() - self.handed_out_at
 
     async def close(self) -> None:
-        """Give up what we have, committed by the caller, and leave."""
+        """Give up what we have, committed by the caller, and leave.
+
+        The tasks end first, since a rebalance under way would take partitions over again. Leaving
+        has the others get them at once, instead of after ``session.timeout.ms``.
+        """
         await self._tasks.close()
         if self._assignment:
             await self._listener.on_revoked(self._assignment)
@@ -144,6 +182,7 @@ class GroupConsumer:
 
     def _fail(self, error: BaseException) -> None:
         self.failure = error
+        # Both for those who wait: commits for the end of a rebalance, the application for records.
         self.is_settled.set()
         self._fetcher.wake()
 
@@ -170,7 +209,11 @@ class GroupConsumer:
                 self.is_settled.set()
 
     async def _await_next_poll(self) -> None:
-        """Return when the application asks for more; nothing is handed out before we await."""
+        """Return when the application asks for more; nothing is handed out before we await.
+
+        The consumer sees ``is_waiting`` and lets the loop turn once before it looks for records
+        (``Consumer._let_rebalance_run``): by then we have closed what has to be closed.
+        """
         self.is_waiting = True
         try:
             await self.holds_nothing.wait()
@@ -180,6 +223,7 @@ class GroupConsumer:
     async def _rebalance(self) -> None:
         # Cleared first: whoever asks for another rebalance while this one runs gets another.
         self._is_wanted.clear()
+        # Without a generation nothing can be committed: the group counts us out, or not in yet.
         if self.member.generation == _NO_GENERATION:
             await self._lose_assignment()
         elif not self._config.is_cooperative:
@@ -213,6 +257,7 @@ class GroupConsumer:
         """What we, as the leader of the group, assign to each member.
 
         Counts of partitions are noted: a topic that grew since is a reason to rebalance again.
+        Topics that do not exist get no partitions, and are looked for by :meth:`_watch_topics`.
         """
         try:
             members = [candidate(*member) for member in members_of(answer)]
@@ -230,6 +275,7 @@ class GroupConsumer:
         }
 
     async def _apply_assignment(self, assigned: PartitionSet) -> None:
+        """Give up what is no longer ours, then read what is new; what stays is not touched."""
         revoked, added = self._assignment - assigned, assigned - self._assignment
         # Cooperative rebalance: what was taken from us is free for its new owner only in the next
         # generation, so give it up and join again at once (KIP-429).
@@ -288,7 +334,8 @@ class GroupConsumer:
             if self.held_for_s() * 1000 > self._config.max_poll_interval_ms:
                 await self._leave_after_poll_timeout()
                 continue
-            # The answer is about who we were when we asked: after a rejoin it says nothing.
+            # The answer is about who we were when we asked: after a rejoin it says nothing, and to
+            # obey it would throw away the new member id or generation.
             before = self.member.identity
             try:
                 await self.member.heartbeat()
@@ -302,7 +349,12 @@ class GroupConsumer:
                     return
 
     async def _leave_after_poll_timeout(self) -> None:
-        """The application took longer than ``max.poll.interval.ms``: others get its partitions."""
+        """The application took longer than ``max.poll.interval.ms``: others get its partitions.
+
+        It may come back: the rebalance that is asked for here begins at its next poll. Its commit
+        of what it still holds is refused with CommitFailed
+        (``test_an_application_that_never_polls_again_leaves_the_group``).
+        """
         log.warning(
             "left the group, no poll within max.poll.interval.ms=%d group=%s held_s=%.1f",
             self._config.max_poll_interval_ms,
@@ -315,7 +367,11 @@ class GroupConsumer:
         self.rejoin()
 
     async def _watch_topics(self) -> None:
-        """Rejoin when what we subscribed to is more, or less, than at the last rebalance."""
+        """Rejoin when what we subscribed to is more, or less, than at the last rebalance.
+
+        Every member looks for topics that match its pattern, but at counts of partitions only who
+        has assigned them: one member that rejoins is enough.
+        """
         while True:
             is_complete = all(topic in self._counts_known for topic in self._topics)
             age_s = self._config.metadata_max_age_ms / 1000

@@ -5,8 +5,18 @@ Two tasks a leader fetch what has room in its queue. One waits at the broker for
 seek, a resume or a taken chunk made fetchable meanwhile: behind a waiting fetch it would wait as
 long, since a broker answers a connection in order. One task routes: it finds leaders again when
 they moved, and offsets by the reset policy. Queues are bounded, so that a slow application stops
-the fetching of its partitions and of no other. Source: docs/spec/coordinator.md §1.9,
-§6.6 and §6.11.
+the fetching of its partitions and of no other.
+
+    route ── finds leaders and offsets ──> serve, serve express (one each for a leader)
+      ^                                       │ Fetch, answer
+      └── a leader or an offset is not known ─┤
+                                              └─> queue of the partition ──> take (the application)
+
+Whatever an answer says is for a partition, and a position in it, that may be gone when it arrives:
+each request remembers the ``seek_id`` of its partitions, and what was sought, or removed and added
+again meanwhile, is left alone by the answer.
+
+Source: docs/spec/coordinator.md §1.9, §6.6 and §6.11.
 """
 
 from __future__ import annotations
@@ -33,6 +43,7 @@ from .list_offsets import EARLIEST, LATEST, ask_leaders
 log = logging.getLogger(__name__)
 
 CHANNEL: Final = "fetch"
+"""A connection of its own: commits and heartbeats must not wait behind a fetch."""
 _LEADERS_AGE_S: Final = 1.0
 """How often leaders are looked at without a failure: others share the cluster and learn them."""
 EXPRESS: Final = "fetch at once"
@@ -42,23 +53,34 @@ EXPRESS: Final = "fetch at once"
 class Fetcher:
     """Positions in partitions, and the chunks that lie behind them.
 
-    Use it in ``async with``, or start and close it. Partitions come and go while it runs.
+    Use it in ``async with``, or start and close it. Partitions come and go while it runs. It is
+    used on one loop: methods without ``await`` are never seen half done by its tasks.
     """
 
     def __init__(self, cluster: Cluster, config: FetchConfig | None = None) -> None:
         self.config = config or FetchConfig()
         self._cluster = cluster
         self._states: dict[TopicPartition, TopicPartitionState] = {}
+        """What is read, in the order in which requests name it; see :meth:`_accept`."""
         self._ready: dict[TopicPartition, None] = {}
+        """Those with chunks, in the order in which they are served; paused ones included."""
         self._failed: dict[TopicPartition, None] = {}
+        """Those that stopped, and nobody was told yet."""
         self._serving: dict[int, asyncio.Task[None]] = {}
+        """The task that fetches from a leader, by node id."""
         self._polled: set[int] = set()
+        """Leaders at which a request waits for data now: only then the other has a use."""
         self._changed = Signal()
+        """Something may be fetched that could not be: the tasks of all leaders look again."""
         self._needs_routing = asyncio.Event()
+        """A partition lacks its leader or its offset."""
         self._arrived = Signal()
+        """There may be something to take, a failure included."""
         self._wakes = 0
+        """Counts :meth:`wake`, so that a taker knows one from the arrival of a chunk."""
         self._tasks = BackgroundTasks(self._fail)
         self._failure: BaseException | None = None
+        """A mistake of ours in one of the tasks: nothing is fetched any more."""
 
     def start(self) -> None:
         """Begin to fetch; needs a running loop."""
@@ -79,7 +101,8 @@ class Fetcher:
     def add(self, positions: Mapping[TopicPartition, int | None]) -> None:
         """Read these from the given offsets, None being where the reset policy says.
 
-        A partition that is read already goes on at its new offset.
+        A partition that is read already goes on at its new offset: what it has ready is dropped, a
+        failure that nobody was told of is forgotten. Whether it is paused does not change.
         """
         for topic_partition, offset in positions.items():
             state = self._states.get(topic_partition)
@@ -109,7 +132,10 @@ class Fetcher:
         self.add({topic_partition: offset})
 
     def pause(self, topic_partitions: Iterable[TopicPartition]) -> None:
-        """Hand out nothing of these until :meth:`resume`; what is ready is kept."""
+        """Hand out nothing of these until :meth:`resume`; what is ready is kept.
+
+        So is what comes of a fetch under way. Nothing more is asked for. KeyError if not read.
+        """
         for topic_partition in topic_partitions:
             self._states[topic_partition].is_paused = True
 
@@ -117,6 +143,7 @@ class Fetcher:
         """Undo :meth:`pause`."""
         for topic_partition in topic_partitions:
             self._states[topic_partition].is_paused = False
+        # Both: there may be room to fetch into, and chunks from before the pause to take.
         self._changed.notify()
         self._arrived.notify()
 
@@ -154,6 +181,7 @@ class Fetcher:
             if chunk is not None:
                 return chunk
             left_s = None if deadline is None else deadline - loop.time()
+            # Looked at once more at the end: a chunk may have come in the same turn of the loop.
             if not await self._arrived.wait(left_s) or wakes != self._wakes:
                 return self.take_ready(topic_partitions)
 
@@ -175,7 +203,7 @@ class Fetcher:
             chunk = state.take()
             if state.queue:
                 self._ready[topic_partition] = None
-            self._changed.notify()
+            self._changed.notify()  # there is room in its queue again
             return chunk
         return None
 
@@ -202,6 +230,12 @@ class Fetcher:
         await self.close()
 
     def _raise_failure(self, topic_partitions: Collection[TopicPartition] | None) -> None:
+        """Raise what stopped one of these, unless chunks from before it are still to be taken.
+
+        Told once, since a caller that asks again wants to know of the other partitions; the
+        stopped one stays stopped until it is sought.
+        (``test_a_partition_that_refuses_for_good_is_reported_once_and_hinders_no_other``)
+        """
         if self._failure is not None:
             raise RuntimeError("the fetcher failed") from self._failure
         for topic_partition in self._failed:
@@ -221,6 +255,11 @@ class Fetcher:
     # Routing: leaders and offsets that are not known.
 
     async def _route(self) -> None:
+        """Find what is missing, when something is missing and once a second.
+
+        While something stays missing it is asked for every ``refresh.leader.backoff.ms`` and no
+        sooner, whoever sets the event: a partition without a leader would have us ask all the time.
+        """
         backoff_s = max(self.config.refresh_leader_backoff_ms, 1) / 1000
         while True:
             # Cleared before looking: what changes meanwhile sets it again.
@@ -288,10 +327,15 @@ class Fetcher:
             elif error is not None:
                 self._stop(state, error)
         self._changed.notify()
+        # Without all of them the caller asks again: some leaders failed, or are not known.
         return len(found) == len(asked)
 
     async def _find_leaders(self) -> bool:
-        """See that somebody serves every leader; False when a partition has none."""
+        """See that somebody serves every leader; False when a partition has none.
+
+        A topic that is refused for good stops its partitions; one that is not there yet may come
+        (``test_a_topic_that_is_made_later_is_read_then``).
+        """
         wanted = [
             topic_partition
             for topic_partition, state in self._states.items()
@@ -303,7 +347,7 @@ class Fetcher:
             self._tasks.spawn(self._serve_express(leader), f"fetch at once from {leader}")
         for topic_partition in wanted:
             refusal = self._cluster.topology.topic_errors.get(topic_partition.topic)
-            state = self._states.get(topic_partition)
+            state = self._states.get(topic_partition)  # it may have been removed while we asked
             if (
                 topic_partition not in leaders
                 and refusal is not None
@@ -316,7 +360,11 @@ class Fetcher:
     # Serving one leader.
 
     async def _serve(self, leader: int) -> None:
-        """Fetch from one broker until it leads nothing that is read here."""
+        """Fetch from one broker until it leads nothing that is read here.
+
+        Partitions that become fetchable while the request waits are not added to it; they are for
+        :meth:`_serve_express`, or for the next request here.
+        """
         loop = asyncio.get_running_loop()
         try:
             while led := self._led_by(leader):
@@ -337,7 +385,11 @@ class Fetcher:
             self._changed.notify()
 
     async def _serve_express(self, leader: int) -> None:
-        """Fetch what has data, most likely, while the other request waits for some."""
+        """Fetch what has data, most likely, while the other request waits for some.
+
+        Only what is eager: an idle partition asked for without waiting would be asked for again and
+        again. Ends with :meth:`_serve`, whose end is told by ``_changed``.
+        """
         loop = asyncio.get_running_loop()
         while leader in self._serving:
             now, most = loop.time(), self.config.queued_chunks_max
@@ -349,6 +401,7 @@ class Fetcher:
                 await self._changed.wait()
 
     def _led_by(self, leader: int) -> list[TopicPartitionState]:
+        """What is read from a leader now; one that nobody knows the leader of is in no request."""
         leaders = self._cluster.topology.leaders
         return [
             state
@@ -359,6 +412,10 @@ class Fetcher:
     async def _fetch(
         self, leader: int, chosen: Sequence[TopicPartitionState], channel: str, wait_ms: int
     ) -> None:
+        """One request and its answer, which may take ``wait_ms`` and ``request.timeout.ms``.
+
+        A partition is in one request at a time: two would bring the same records twice.
+        """
         seek_ids = {state.topic_partition: state.seek_id for state in chosen}
         for state in chosen:
             state.is_fetched = True
@@ -379,12 +436,18 @@ class Fetcher:
         else:
             self._accept(answer, seek_ids)
         finally:
+            # One that was sought may be in another request already, and that has to mark its end.
             for state in self._not_sought_since(seek_ids):
                 state.is_fetched = False
             self._changed.notify()
             self._arrived.notify()
 
     def _accept(self, answer: fetch.FetchResponse, seek_ids: Mapping[TopicPartition, int]) -> None:
+        """Take in what came of each partition, and have those with records named last next time.
+
+        A broker fills an answer in the order of the request, up to ``fetch.max.bytes``: a busy
+        partition that stayed the first one would starve those behind it (KIP-74).
+        """
         filled = sum(
             bool(partition.records) for topic in answer.responses for partition in topic.partitions
         )
@@ -397,15 +460,19 @@ class Fetcher:
                 if partition.error_code:
                     self._retry(state, state.refuse(partition.error_code, self.config))
                 else:
+                    # No back-off for WAIT: what needs more room asks for it in the next request.
                     state.accept(partition, self.config, is_alone=not filled)
                 if state.queue:
                     self._ready.setdefault(topic_partition)
                 if state.failure is not None:
                     self._failed[topic_partition] = None
-                if partition.records:  # the next answer begins with those that had nothing in this
+                if partition.records:
                     self._states[topic_partition] = self._states.pop(topic_partition)
 
     def _retry(self, state: TopicPartitionState, remedy: Remedy) -> None:
+        """Do what an error asks for; ask again after ``refresh.leader.backoff.ms``, if at all."""
+        # Also for GIVE_UP: that is said of an offset off the log, too, and the reset policy has to
+        # find another one.
         if remedy is not Remedy.WAIT:
             self._needs_routing.set()
         if remedy is Remedy.GIVE_UP:

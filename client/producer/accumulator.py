@@ -1,8 +1,18 @@
 """The record accumulator: records encoded into batches by partition, bounded in memory.
 
 A partition queue has the batches that wait, the batches in flight, and the sequence numbers that
-keep a retry from becoming a duplicate. Source: docs/spec/coordinator.md §7.3;
-docs/spec/log.md §1.4 and §1.5; KIP-98 (sequences).
+keep a retry from becoming a duplicate. One that has had both, under producer id 7::
+
+    in_flight (oldest first)        waiting (the front leaves next)
+    | 0..2 | 3..4 |                 | no number | no number, open |     next_sequence = 5
+
+Only the last batch that waits may be open, and those that have numbers are before those that have
+none: after a failure the first ones of ``waiting`` are numbered, too.
+
+Nothing here sends: the producer adds, the sender (sender.py) takes and completes, both on one
+loop. All times are seconds of the loop's clock, except timestamps of records.
+
+Source: docs/spec/coordinator.md §7.3; docs/spec/log.md §1.4 and §1.5; KIP-98 (sequences).
 """
 
 from __future__ import annotations
@@ -24,8 +34,13 @@ from .producer_config import ProducerConfig
 
 _NULL: Final = encode_varint(-1)
 _RECORD_OVERHEAD: Final = 32
-"""What a record may need at most besides key, value and headers."""
+"""What a record may need at most besides key, value and headers.
+
+Length 5, attributes 1, timestamp delta 10, offset delta 5, key length 5, value length 5, and one
+byte that says that there are no headers.
+"""
 _HEADER_OVERHEAD: Final = 10
+"""On top of a header's own encoding: sizes are bounds from above, never below what is sent."""
 
 
 class RecordMetadata(NamedTuple):
@@ -40,7 +55,11 @@ class RecordMetadata(NamedTuple):
 
 
 class ProducerIdAndEpoch(NamedTuple):
-    """What a broker knows an idempotent producer by."""
+    """What a broker knows an idempotent producer by.
+
+    The epoch is the one that came with the id: where Kafka's producer raises it (KIP-360), this one
+    asks for another id, and only for the partition whose sequence broke.
+    """
 
     producer_id: int
     epoch: int
@@ -50,7 +69,11 @@ NO_PRODUCER_ID: Final = ProducerIdAndEpoch(-1, -1)
 
 
 class ProducerBatch:
-    """Records of one partition that travel together."""
+    """Records of one partition that travel together, and succeed or fail together.
+
+    Open while records are added; closed when it is full or leaves, and never opened again: a leader
+    knows a retry by its first and last sequence, so it must have the same records.
+    """
 
     __slots__ = (
         "attempts",
@@ -82,15 +105,20 @@ class ProducerBatch:
         self.done = done
         """Ends with the broker's timestamp, -1 for none."""
         self.base_timestamp = self.max_timestamp = timestamp_ms
+        """That of the first record: a later one may be older, its delta is negative then."""
         self.linger_until = linger_until
         self.deadline = deadline
+        """``delivery.timeout.ms`` after its first record: not tried again from then on (KIP-91)."""
         self.parts: list[bytes] = []
+        """Encoded records, lengths and bodies by turns; kept for retries, emptied at the end."""
         self.bytes = HEADER_BYTES
+        """Size before compression, with the header of 61 bytes."""
         self.count = 0
         self.is_open = True
         self.sequence = -1
         """Base sequence, set when the batch first leaves; -1 before, and without idempotence."""
         self.attempts = 0
+        """How often it left, so one more than its retries."""
         self.may_be_logged = False
         """An attempt ended without proof: the records may be in the log or not.
 
@@ -100,6 +128,7 @@ class ProducerBatch:
         self.error: KafkaError | None = None
         """Why the last try failed."""
         self.base_offset = -1
+        """Offset of its first record; -1 for acks=0, for a duplicate, and before the answer."""
 
     def append(
         self,
@@ -148,7 +177,11 @@ class ProducerBatch:
             self.max_timestamp = timestamp_ms
 
     def encode(self, codec: int, producer_id: ProducerIdAndEpoch) -> bytearray:
-        """The bytes for the broker; the batch is closed by it."""
+        """The bytes for the broker; the batch is closed by it.
+
+        Sealed at each attempt, as producer id and sequence may have changed since the last one; the
+        records are joined only once. Base offset and leader epoch are the leader's to fill in.
+        """
         self.is_open = False
         if len(self.parts) > 1:
             self.parts = [b"".join(self.parts)]
@@ -176,7 +209,12 @@ def _encoded(headers: Sequence[HeaderPair]) -> bytes:
 
 
 class Delivery:
-    """One record's way to the log: await it for its metadata, or for why it failed."""
+    """One record's way to the log: await it for its metadata, or for why it failed.
+
+    Two waits, as a record has no batch before the partitions of its topic are known: first for
+    :meth:`join` or :meth:`refuse`, then for the batch. Both are shielded: the batch is shared, and
+    an application that cancels its wait for one record must not end that of the others.
+    """
 
     __slots__ = ("_batch", "_error", "_index", "_timestamp", "_waiter", "is_accepted")
 
@@ -232,6 +270,7 @@ class PartitionQueue:
 
     ``in_flight`` and then ``waiting`` is the order in which the application sent. Batches move
     from the front of ``waiting`` to the end of ``in_flight``, and only all together back again.
+    Checked for any answers by ``test_sequences_have_no_gap_whatever_returns``.
     """
 
     __slots__ = (
@@ -269,9 +308,13 @@ class PartitionQueue:
         A batch that left now would be ahead of the failed one, which has to go again.
         """
         self.retry_at = 0.0
+        """Nothing leaves before. The partition waits alone, others of its leader go on."""
 
     def is_ready(self, now: float, in_flight_max: int, *, is_flushing: bool) -> bool:
-        """Whether its first batch may leave."""
+        """Whether its first batch may leave.
+
+        A closed batch does not linger: it is full, or left before.
+        """
         if not self.waiting or self.is_retrying or self.needs_producer_id:
             return False
         if len(self.in_flight) >= (
@@ -309,7 +352,9 @@ class PartitionQueue:
         """Number what waits from ``sequence`` again: the batch that had it is not in the log.
 
         Otherwise the leader would refuse all that follows as out of order. Sequences wrap at 2^31,
-        hence the comparison by distance.
+        hence the comparison by distance: what is less than half of all numbers ahead stands behind
+        the gap. A batch before it keeps its number, under which it may be in the log; one without a
+        number (-1) has none afterwards, either way.
         """
         self.next_sequence = sequence
         for batch in self.waiting:
@@ -329,14 +374,20 @@ class PartitionQueue:
 
 
 class RecordAccumulator:
-    """The queues of all partitions, and the memory that they share."""
+    """The queues of all partitions, and the memory that they share.
+
+    Queues are never removed: they have the sequence numbers, which must go on where they ended.
+    """
 
     def __init__(self, config: ProducerConfig, loop: asyncio.AbstractEventLoop) -> None:
         self.queues: dict[tuple[str, int], PartitionQueue] = {}
         self.active: dict[TopicPartition, PartitionQueue] = {}
-        """Those with batches that wait."""
+        """Those with batches that wait, so that a turn of the sender costs nothing for the others.
+
+        The sender takes out what it finds empty.
+        """
         self.bytes = 0
-        """Held by batches that are not acknowledged."""
+        """Encoded records of batches that are neither acknowledged nor failed yet."""
         self.incomplete: set[asyncio.Future[int]] = set()
         """Ends of all batches that are neither acknowledged nor failed: what a flush waits for."""
         self._config = config
@@ -372,6 +423,7 @@ class RecordAccumulator:
         if value is not None:
             size += len(value)
         if headers:
+            # What cannot be encoded raises here, before a batch or a delivery is touched.
             size += sum(len(_encoded([header])) + _HEADER_OVERHEAD for header in headers)
         if size > self._record_bytes_max or self.bytes >= self._buffer_bytes:
             self._refuse(size)
@@ -387,6 +439,7 @@ class RecordAccumulator:
             batch = self._open(queue, timestamp_ms)
         assert batch is not None, "opened if there was none"
         before = batch.bytes
+        # Joined first: it takes the place in the batch that the record is about to get.
         delivery.join(batch, timestamp_ms)
         batch.append(key, value, headers, timestamp_ms)
         self.bytes += batch.bytes - before
@@ -395,7 +448,10 @@ class RecordAccumulator:
     def complete(
         self, batch: ProducerBatch, append_time: int, error: KafkaError | None = None
     ) -> None:
-        """Tell everybody who waits how a batch ended, and free its memory."""
+        """Tell everybody who waits how a batch ended, and free its memory.
+
+        For each batch once: its bytes are taken off the count here and nowhere else.
+        """
         self.bytes -= batch.bytes - HEADER_BYTES
         batch.parts = []
         self.incomplete.discard(batch.done)

@@ -15,6 +15,11 @@ Every batch ends in exactly one of three ways: acknowledged, failed and known no
 or failed in doubt. After a failure in doubt its sequence numbers are never used again: the rest of
 the partition goes on under a new producer id (KIP-360 does it with a new epoch).
 
+    waiting ── drain ──> in flight ─┬─ acknowledged, or a duplicate ─────> done
+       ^                            └─ failed ── all in flight answered ─┬─ may be retried ─┐
+       │                                                                 └─> failed         │
+       └───── at the front, in the order in which they were sent ───────────────────────────┘
+
 Source: docs/spec/coordinator.md §1.9 and §7.4; docs/spec/log.md §7 (sequences); KIP-98, KIP-360.
 """
 
@@ -57,9 +62,11 @@ log = logging.getLogger(__name__)
 CHANNEL: Final = "produce"
 """A connection of its own: a fetch that waits for data on it would delay every batch."""
 _MAGIC_2_SINCE: Final = 3
+"""The first version of Produce that carries record batches (KIP-98); we write nothing older."""
 _QUESTION_TIMEOUT_S: Final = 5.0
 """Bound on one question besides Produce; see :func:`_within_bound`."""
 _TRANSACTION_TIMEOUT_MS: Final = 60_000
+"""A field that has to be filled; without a transactional id there is nothing to time out."""
 _PRODUCER_ID_LOST: Final = frozenset(
     {
         ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
@@ -110,7 +117,10 @@ class Sender:
         self._wakeup.set()
 
     async def close(self) -> None:
-        """Stop; what is not acknowledged fails."""
+        """Stop; what is not acknowledged fails.
+
+        The tasks first: as long as they run answers come, and what has one does not fail.
+        """
         await self._tasks.close()
         self._fail_all(Disconnected("the producer was closed"))
 
@@ -222,6 +232,7 @@ class Sender:
             # whose answer was lost (KIP-98). Its offset is no longer known then.
             if error is None or error.code is ErrorCode.DUPLICATE_SEQUENCE_NUMBER:
                 batch.base_offset, batch.error = base_offset, None
+                # Not while another one failed: that one goes again first, and alone.
                 queue.is_producer_known = not queue.is_retrying
                 queue.in_flight.remove(batch)
                 self._accumulator.complete(batch, append_time)
@@ -308,6 +319,13 @@ class Sender:
         numbers may be in the log, so nothing else may use them, and whatever follows needs another
         producer id. Batches in doubt cannot follow there, since the leader would take them for new
         ones and log them twice.
+
+        For example, of four batches in flight under producer id 7, numbered 0, 3, 5 and 9::
+
+            0 acknowledged   3 INVALID_RECORD   5 OUT_OF_ORDER   9 OUT_OF_ORDER
+              3 fails, gap = 3; 5 and 9 were refused only since 3 is missing, and go as 3 and 7
+            0 acknowledged   3 times out for good   5 OUT_OF_ORDER   9 connection lost
+              3 fails in doubt, broken; 9 may be logged under id 7 and fails, 5 goes as 0 of id 8
         """
         now = asyncio.get_running_loop().time()
         again: list[ProducerBatch] = []
@@ -411,7 +429,10 @@ class Sender:
     def _fail_batches(
         self, queue: PartitionQueue, batches: deque[ProducerBatch], error: KafkaError
     ) -> None:
-        """Fail all ``batches``; numbers that are gone with them break the sequence of the rest."""
+        """Fail all ``batches``; numbers that are gone with them break the sequence of the rest.
+
+        A batch that never left has no number, and breaks nothing.
+        """
         while batches:
             batch = batches.popleft()
             queue.needs_producer_id |= batch.sequence >= 0
