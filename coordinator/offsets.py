@@ -46,9 +46,9 @@ class Commit:
     """One committed offset.
 
     ``leader_epoch`` and ``expires_ms`` are -1 for "none". ``record_offset`` is the offset of the
-    record that carries it; ON_ITS_WAY as long as nobody knows whether a log will keep it, GONE when
-    it is not to be served whatever the log says. ``before`` is an older commit of the same
-    partition that was on its way when this one was staged.
+    record that carries it; IN_FLIGHT as long as nobody knows whether a log will keep it, DISCARDED
+    when it is not to be served whatever the log says. ``before`` is an older commit of the same
+    partition that was in flight when this one was staged.
     """
 
     __slots__ = (

@@ -26,6 +26,7 @@ from barnabas.client.cluster import TopicPartition
 from barnabas.client.errors import KafkaError
 from barnabas.client.os_errors import describe_os_error
 from barnabas.pipeline.cluster_requests import offsets_at
+from barnabas.pipeline.jobs import inputs, time_arguments
 from barnabas.pipeline.jobs.groups.group_tasks import (
     Chunk,
     Row,
@@ -39,8 +40,6 @@ from barnabas.pipeline.jobs.reports.job_progress import JobProgress, progress_on
 from barnabas.pipeline.jobs.reports.report import Report, Table
 from barnabas.protocol.audit_topic import tool_client_id
 from barnabas.protocol.errors import ErrorCode
-
-from . import inputs, time_arguments
 
 NAME: Final = "reset"
 STEPS: Final = ("plan", "apply", "undo")

@@ -16,15 +16,14 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 from barnabas.coordinator.group_health import Verdict
+from barnabas.pipeline.jobs import inputs
+from barnabas.pipeline.jobs.history import verdict_columns
 from barnabas.pipeline.jobs.history.lag_charts import charts
 from barnabas.pipeline.jobs.history.lag_frames import WindowSpan, by_group, history
 from barnabas.pipeline.jobs.reports.job_progress import JobProgress, progress_on_stderr
 from barnabas.pipeline.jobs.reports.report import Report, Table
 from barnabas.pipeline.jobs.spark_session.persisted_frames import PersistedFrames
 from barnabas.pipeline.jobs.time_arguments import duration_ms, time_ms, time_text
-
-from . import inputs
-from .history import verdict_columns
 
 _WINDOW_MS: Final = 30_000
 _SINCE_MS: Final = 86_400_000

@@ -15,14 +15,13 @@ from typing import Final
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
+from barnabas.pipeline.jobs import inputs, time_arguments
+from barnabas.pipeline.jobs.history import audit_rules
 from barnabas.pipeline.jobs.history.audit_rules import BY_HAND, RULES, AuditLimits
 from barnabas.pipeline.jobs.reports.job_progress import JobProgress, progress_on_stderr
 from barnabas.pipeline.jobs.reports.report import Bars, Report, Table
 from barnabas.pipeline.jobs.spark_session.persisted_frames import PersistedFrames
 from barnabas.protocol.audit_topic import AUDIT_TOPIC
-
-from . import inputs, time_arguments
-from .history import audit_rules
 
 ALL: Final = (*RULES, BY_HAND)
 _USUAL: Final = AuditLimits()

@@ -22,14 +22,13 @@ from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from barnabas.pipeline.frames import read_segments
+from barnabas.pipeline.jobs import inputs, time_arguments
+from barnabas.pipeline.jobs.log_directories import segment_checks, segment_compaction
 from barnabas.pipeline.jobs.log_directories.segment_checks import SCHEMA
 from barnabas.pipeline.jobs.reports.job_progress import JobProgress, progress_on_stderr
 from barnabas.pipeline.jobs.reports.report import Bars, Report, Table
 from barnabas.pipeline.source.errors import BadOption
 from barnabas.pipeline.source.segment_files import SegmentFile, find_segments
-
-from . import inputs, time_arguments
-from .log_directories import segment_checks, segment_compaction
 
 NAME: Final = "segments"
 STEPS: Final = ("verify", "profile", "compact", "diff")

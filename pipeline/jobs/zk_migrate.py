@@ -16,15 +16,14 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 from barnabas.client.admin.admin import Admin
+from barnabas.pipeline.jobs import inputs
+from barnabas.pipeline.jobs.groups import zk_migrate_steps
 from barnabas.pipeline.jobs.groups.group_tasks import TaskClientConfig, Work, for_each_group
 from barnabas.pipeline.jobs.groups.plan_files import PlanFiles
 from barnabas.pipeline.jobs.groups.zk_migrate_steps import SCHEMA
 from barnabas.pipeline.jobs.reports.job_progress import JobProgress, progress_on_stderr
 from barnabas.pipeline.jobs.reports.report import Report, Table
 from barnabas.protocol.audit_topic import tool_client_id
-
-from . import inputs
-from .groups import zk_migrate_steps
 
 NAME: Final = "zk-migrate"
 STEPS: Final = ("plan", "apply", "verify", "rollback")

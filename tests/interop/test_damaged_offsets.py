@@ -17,6 +17,7 @@ from tests.harness.fixtures import Deploy
 from tests.harness.own_client import Own
 from tests.harness.raw_calls import NO_ERROR, commit_offsets, fetch_offsets
 from tests.harness.raw_connection import RawConnection
+from tests.harness.steady_settings import STEADY
 from tests.harness.waiting import eventually
 
 LOG = Path("data/__consumer_offsets-0/00000000000000000000.log")
@@ -50,7 +51,7 @@ def turn_over(path: Path) -> None:
 def test_a_replica_whose_disk_turned_a_bit_over_is_copied_anew_and_no_offset_is_lost(
     deploy_fresh: Deploy,
 ) -> None:
-    cluster = deploy_fresh(3, {"offsets.topic.num.partitions": "1"})
+    cluster = deploy_fresh(3, {"offsets.topic.num.partitions": "1", **STEADY})
     assert isinstance(cluster, OwnCluster)
     create_topic(cluster, Own(), "orders", 1)
     for turn, is_leader in enumerate((False, True), start=1):
