@@ -236,6 +236,8 @@ class GroupConsumer:
         try:
             answer = await self.member.join(dict.fromkeys(self._config.assignors, said))
             protocol = answer.protocol_name or ""
+            # Only who assigns watches the counts of partitions: not who did so once.
+            self._counts_used = {}
             assignments = await self._assignments(answer) if _is_leader(answer) else {}
             data = await self.member.sync(protocol, assignments)
         finally:
@@ -283,7 +285,9 @@ class GroupConsumer:
             await self._await_next_poll()
             await self._revoke(revoked)
             self.rejoin()
-        self._assignment = assigned
+        # What is new counts as ours only with its position: where the offsets cannot be read now,
+        # the next generation must find it new again, or nobody would ever open it.
+        self._assignment = assigned - added
         # Stable offsets only: those of a transaction that is still open may yet be replaced, and
         # whoever began before them would read records twice (KIP-447).
         if added:
@@ -296,6 +300,7 @@ class GroupConsumer:
                     for topic_partition in added
                 }
             )
+        self._assignment = assigned
         # Opened after the listener: it may seek, and nothing may be handed out from before that.
         await self._listener.on_assigned(added)
         self.open |= added

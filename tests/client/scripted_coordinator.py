@@ -31,6 +31,8 @@ class ScriptedCoordinator:
         self.codes: dict[ApiKey, list[int]] = defaultdict(list)
         """By request, the codes to answer with before it is served."""
         self.generation = 0
+        self.leader = ""
+        """The member that assigns; empty: whoever joins."""
         self.ids = 0
         self.times: list[tuple[float, int, ApiKey, int]] = []
         """When which broker was asked what, and the code it answered with."""
@@ -102,7 +104,7 @@ class ScriptedCoordinator:
             generation_id=self.generation,
             protocol_type="consumer",
             protocol_name=protocol.name,
-            leader=request.member_id,
+            leader=self.leader or request.member_id,
             member_id=request.member_id,
             members=[Member(member_id=request.member_id, metadata=protocol.metadata)],
         )

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -15,7 +16,7 @@ from barnabas.client.client_config import ClientConfig
 from barnabas.client.consumer.consumer import Consumer
 from barnabas.client.consumer.consumer_config import ConsumerConfig
 from barnabas.client.consumer.fetch_config import FetchConfig
-from barnabas.client.consumer.group_offsets import CommittedOffset
+from barnabas.client.consumer.group_offsets import CommittedOffset, GroupOffsets
 from barnabas.client.errors import CommitFailed, KafkaError
 from barnabas.client.topology import TopicPartition
 from barnabas.protocol.api import ApiKey
@@ -405,3 +406,36 @@ async def test_an_application_that_never_polls_again_leaves_the_group(
         again = await consumer.next_batch(1, timeout_s=SOON_S)
         assert again is not None
         assert again.values() == [b"0"]
+
+
+async def test_a_cooperative_member_that_could_not_read_its_offsets_takes_its_partitions_later(
+    cluster: ScriptedCluster, group: ScriptedCoordinator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fetch, failures = GroupOffsets.fetch, [KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)]
+
+    async def failing_once(self: GroupOffsets, *given: Any, **options: Any) -> Any:
+        if failures:
+            raise failures.pop()
+        return await fetch(self, *given, **options)
+
+    monkeypatch.setattr(GroupOffsets, "fetch", failing_once)
+    config = replace(CONFIG, assignors=("cooperative-sticky",))
+    async with consumer_of(cluster, config=config) as consumer:
+        await joined(consumer, group, generation=2)
+        await until(lambda: consumer._member is not None and consumer._member.open)
+        assert consumer.assignment == {TOPIC_PARTITION}
+
+
+async def test_only_who_assigns_now_watches_how_many_partitions_there_are(
+    cluster: ScriptedCluster, group: ScriptedCoordinator
+) -> None:
+    config = replace(CONFIG, metadata_max_age_ms=10)
+    async with consumer_of(cluster, config=config) as consumer:
+        await joined(consumer, group)
+        group.leader = "another"
+        group.codes[ApiKey.HEARTBEAT] = [ErrorCode.REBALANCE_IN_PROGRESS]
+        await joined(consumer, group, generation=2)
+        cluster.topic("t", 2)
+        before = len(cluster.asked(ApiKey.METADATA))
+        await until(lambda: len(cluster.asked(ApiKey.METADATA)) > before + 10)
+        assert group.generation == 2
