@@ -54,6 +54,7 @@ class OffsetsLog(Protocol):
         acks: int,
         timeout_ms: int,
         on_appended: OnAppended,
+        guard: object | None = None,
     ) -> None:
         """Append one record batch as leader; takes the batch over and patches its offset.
 
@@ -61,6 +62,10 @@ class OffsetsLog(Protocol):
         passed the batch (acks -1), after the local append (acks 1 or 0), or with the code of
         docs/spec/coordinator.md §3.2 (3, 6, 7, 10, 18, 19, 20, 56). An append in another epoch than
         ``leader_epoch`` ends with NOT_LEADER_OR_FOLLOWER.
+
+        ``guard`` is what :class:`TransactionVerification` gave for a transactional batch. The
+        append ends with INVALID_TXN_STATE when the producer has no open transaction in this log
+        and a marker of it came after that guard was given.
         """
 
     def batch_bytes_max(self, partition: int) -> int:
@@ -84,6 +89,31 @@ class OffsetsLog(Protocol):
         """The replica hosted here, led or not; None when there is none, or its disk failed.
 
         The same object as long as it is the same replica.
+        """
+
+
+OnVerified = Callable[[ErrorCode, object | None], None]
+"""The end of a verification, once: its code, and on success the guard for the append."""
+
+
+class TransactionVerification(Protocol):
+    """Asks the transaction coordinator whether a transaction includes an offsets partition."""
+
+    def verify(
+        self,
+        partition: int,
+        transactional_id: str,
+        producer_id: int,
+        producer_epoch: int,
+        on_verified: OnVerified,
+    ) -> None:
+        """Ask about an offsets partition led here.
+
+        ``on_verified`` is called exactly once, perhaps before this returns. Without an answer from
+        the transaction coordinator nothing may be written: a batch that comes after the end of its
+        transaction would hold back readers of committed records for ever (KIP-890). The code is
+        raw: that of the transaction coordinator, 13 when it did not answer. The guard may be None
+        where nothing needs to be verified.
         """
 
 

@@ -44,6 +44,7 @@ class OffsetsLogPort:
         acks: int,
         timeout_ms: int,
         on_appended: OnAppended,
+        guard: object | None = None,
     ) -> None:
         """Append as leader in ``leader_epoch``; ``on_appended`` is called once, perhaps at once."""
         try:

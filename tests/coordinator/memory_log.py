@@ -235,6 +235,7 @@ class MemoryLog:
         acks: int,
         timeout_ms: int,
         on_appended: OnAppended,
+        guard: object | None = None,
     ) -> None:
         assert acks == -1
         hosted = self.partition(partition)
