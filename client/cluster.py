@@ -12,12 +12,24 @@ from types import TracebackType
 from typing import Any, Final, Self
 
 from barnabas.protocol.errors import ErrorCode
-from barnabas.protocol.messages import fetch, find_coordinator, offset_fetch
+from barnabas.protocol.messages import (
+    add_partitions_to_txn,
+    fetch,
+    offset_fetch,
+)
+from barnabas.protocol.messages.find_coordinator import FindCoordinatorRequest
 from barnabas.protocol.messages.metadata import MetadataRequest, MetadataResponse, Topic
 
 from .client_config import ClientConfig
 from .connection.connection import Connection
-from .errors import Disconnected, KafkaError, RequestTimedOut, known_code, raise_for
+from .errors import (
+    Disconnected,
+    KafkaError,
+    RequestTimedOut,
+    UnsupportedVersion,
+    known_code,
+    raise_for,
+)
 from .retry import Attempts, Remedy, remedy
 from .topology import Node, TopicPartition, Topology
 
@@ -29,16 +41,23 @@ Codes = Callable[[Any], Iterable[int]]
 ConnectionKey = tuple[str, int, str]
 """Host, port, and what the connection is for: who may be kept waiting has one of its own."""
 
-_GROUP: Final = 0
+GROUP: Final = 0
+TRANSACTION: Final = 1
+"""What a coordinator is asked for: a group, or a transactional id."""
+_TYPES_SINCE: Final = 1
 _KEYS_SINCE: Final = 4
 _KEYS_AT_ONCE: Final = 500
 _VERSION_MAX: Final = {
+    add_partitions_to_txn.AddPartitionsToTxnRequest: 3,
     fetch.FetchRequest: 12,
-    find_coordinator.FindCoordinatorRequest: 3,
+    FindCoordinatorRequest: 3,
     MetadataRequest: 12,
     offset_fetch.OffsetFetchRequest: 7,
 }
-"""Where later versions say the same in another shape: topics by id, several groups at once."""
+"""Where later versions say the same in another shape: topics by id, several groups at once.
+
+AddPartitionsToTxn from version 4 on is what brokers ask each other (KIP-890).
+"""
 
 
 class Cluster:
@@ -61,7 +80,7 @@ class Cluster:
         self.random = random or Random()  # noqa: S311 - spreads retries, keeps no secret
         self.topology = Topology()
         """What brokers told last: read it without waiting, mistrust it."""
-        self._coordinators: dict[str, Node] = {}
+        self._coordinators: dict[tuple[int, str], Node] = {}
         self._connections: dict[ConnectionKey, Connection] = {}
         self._opening: dict[ConnectionKey, asyncio.Lock] = {}
         self._is_closed = False
@@ -111,8 +130,20 @@ class Cluster:
         """Ask the coordinator of ``group``, wherever it moves, while it loads included."""
 
         return await self._retried(
-            lambda: self._coordinator_connection(group),
+            lambda: self.coordinator_connection(group),
             lambda: self.forget_coordinator(group),
+            message,
+            codes,
+        )
+
+    async def to_transaction_coordinator(
+        self, transactional_id: str, message: Any, codes: Codes
+    ) -> Any:
+        """Ask the coordinator of a transactional id, wherever it moves, while it loads included."""
+
+        return await self._retried(
+            lambda: self.coordinator_connection(transactional_id, TRANSACTION),
+            lambda: self.forget_coordinator(transactional_id, TRANSACTION),
             message,
             codes,
         )
@@ -141,8 +172,7 @@ class Cluster:
         self, group: str, message: Any, *, channel: str = "", timeout_ms: int | None = None
     ) -> Any:
         """Ask the coordinator of ``group`` once; see :meth:`ask`."""
-        node = await self.coordinator_of(group)
-        connection = await self._connection((node.host, node.port, channel))
+        connection = await self.coordinator_connection(group, channel=channel)
         return await self._sent(connection, message, timeout_ms)
 
     async def connection_to(self, node_id: int, channel: str = "") -> Connection:
@@ -174,11 +204,21 @@ class Cluster:
         """Ask again who leads these, before they are used next."""
         self.topology.forget_leaders(partitions)
 
-    async def coordinator_of(self, group: str) -> Node:
-        """The broker that keeps ``group``; raises KafkaError when there is none now."""
-        if group not in self._coordinators:
-            await self._find_coordinator(group)
-        return self._coordinators[group]
+    async def coordinator_of(self, key: str, key_type: int = GROUP) -> Node:
+        """The broker that keeps a group, or the transactions of an id (TRANSACTION).
+
+        Raises KafkaError when there is none now.
+        """
+        if (key_type, key) not in self._coordinators:
+            await self._find_coordinator(key, key_type)
+        return self._coordinators[key_type, key]
+
+    async def coordinator_connection(
+        self, key: str, key_type: int = GROUP, channel: str = ""
+    ) -> Connection:
+        """An open connection to the coordinator of ``key``."""
+        node = await self.coordinator_of(key, key_type)
+        return await self._connection((node.host, node.port, channel))
 
     async def learn_coordinators(self, groups: Iterable[str]) -> dict[str, Node]:
         """The brokers that keep ``groups``, with one question for many of them.
@@ -187,24 +227,25 @@ class Cluster:
         KafkaError when none can be asked.
         """
         wanted = list(groups)
-        unknown = [group for group in wanted if group not in self._coordinators]
+        known = self._coordinators
+        unknown = [group for group in wanted if (GROUP, group) not in known]
         for start in range(0, len(unknown), _KEYS_AT_ONCE):
             connection = await self._any_connection()
-            version = connection.version_of(find_coordinator.FindCoordinatorRequest)
+            version = connection.version_of(FindCoordinatorRequest)
             if version < _KEYS_SINCE:
                 break
-            request = find_coordinator.FindCoordinatorRequest(
-                key_type=_GROUP, coordinator_keys=unknown[start : start + _KEYS_AT_ONCE]
+            request = FindCoordinatorRequest(
+                key_type=GROUP, coordinator_keys=unknown[start : start + _KEYS_AT_ONCE]
             )
             answer = await connection.request(request, version, self.config.request_timeout_ms)
             for found in answer.coordinators:
                 if not found.error_code:
-                    self._coordinators[found.key] = Node(found.node_id, found.host, found.port)
-        return {group: self._coordinators[group] for group in wanted if group in self._coordinators}
+                    known[GROUP, found.key] = Node(found.node_id, found.host, found.port)
+        return {group: known[GROUP, group] for group in wanted if (GROUP, group) in known}
 
-    def forget_coordinator(self, group: str) -> None:
-        """Find out again who coordinates ``group`` before it is asked next."""
-        self._coordinators.pop(group, None)
+    def forget_coordinator(self, key: str, key_type: int = GROUP) -> None:
+        """Find out again who coordinates ``key`` before it is asked next."""
+        self._coordinators.pop((key_type, key), None)
 
     async def close(self) -> None:
         """Close every connection; calls under way raise Disconnected."""
@@ -278,20 +319,20 @@ class Cluster:
             raise KafkaError(ErrorCode.NOT_CONTROLLER, "the cluster has no controller now")
         return await self.connection_to(self.topology.controller)
 
-    async def _coordinator_connection(self, group: str) -> Connection:
-        node = await self.coordinator_of(group)
-        return await self._connection((node.host, node.port, ""))
-
     async def _leader_connection(self, partition: TopicPartition) -> Connection:
         if partition not in self.topology.leaders:
             await self._learn_leader(partition)
         return await self.connection_to(self.topology.leaders[partition])
 
-    async def _find_coordinator(self, group: str) -> None:
-        request = find_coordinator.FindCoordinatorRequest(key=group, key_type=_GROUP)
-        found = await self._sent(await self._any_connection(), request)
+    async def _find_coordinator(self, key: str, key_type: int) -> None:
+        connection = await self._any_connection()
+        # Version 0 has no type: it would name the coordinator of the group of that name.
+        if version_for(connection, FindCoordinatorRequest) < _TYPES_SINCE and key_type != GROUP:
+            raise UnsupportedVersion(f"{connection.peer} is older than Kafka 0.11")
+        request = FindCoordinatorRequest(key=key, key_type=key_type)
+        found = await self._sent(connection, request)
         raise_for(found.error_code, found.error_message)
-        self._coordinators[group] = Node(found.node_id, found.host, found.port)
+        self._coordinators[key_type, key] = Node(found.node_id, found.host, found.port)
 
     async def _learn_leader(self, partition: TopicPartition) -> None:
         request = MetadataRequest(

@@ -11,12 +11,13 @@ import pytest
 from barnabas.client.admin.admin import Admin
 from barnabas.client.client_config import ClientConfig
 from barnabas.client.cluster import Cluster, TopicPartition, Unreachable, parse_addresses
-from barnabas.client.errors import KafkaError
+from barnabas.client.errors import KafkaError, UnsupportedVersion
 from barnabas.console.development.ports import free_ports
 from barnabas.protocol.api import ApiKey
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages import (
     delete_topics,
+    end_txn,
     find_coordinator,
     heartbeat,
     list_offsets,
@@ -41,6 +42,7 @@ class ScriptedBrokers:
         self.brokers = dict(enumerate(brokers, start=1))
         self.controller = 1
         self.coordinator = 1
+        self.transaction_coordinator = 1
         self.leader = 1
         self.coordinator_codes: list[int] = []
         for number, broker in self.brokers.items():
@@ -48,6 +50,7 @@ class ScriptedBrokers:
                 ApiKey.METADATA: self.metadata,
                 ApiKey.FIND_COORDINATOR: self.find,
                 ApiKey.HEARTBEAT: _by(self.beat, number),
+                ApiKey.END_TXN: _by(self.end_transaction, number),
                 ApiKey.LIST_OFFSETS: _by(self.end, number),
                 ApiKey.OFFSET_FETCH: self.committed,
                 ApiKey.DELETE_TOPICS: _by(self.gone, number),
@@ -80,16 +83,19 @@ class ScriptedBrokers:
         )
 
     def find(self, request: Any, version: int) -> find_coordinator.FindCoordinatorResponse:
-        port = self.brokers[self.coordinator].port
-        return find_coordinator.FindCoordinatorResponse(
-            node_id=self.coordinator, host="127.0.0.1", port=port
-        )
+        number = self.transaction_coordinator if request.key_type else self.coordinator
+        port = self.brokers[number].port
+        return find_coordinator.FindCoordinatorResponse(node_id=number, host="127.0.0.1", port=port)
 
     def beat(self, number: int) -> heartbeat.HeartbeatResponse:
         if number != self.coordinator:
             return heartbeat.HeartbeatResponse(error_code=ErrorCode.NOT_COORDINATOR)
         code = self.coordinator_codes.pop(0) if self.coordinator_codes else 0
         return heartbeat.HeartbeatResponse(error_code=code)
+
+    def end_transaction(self, number: int) -> end_txn.EndTxnResponse:
+        is_right = number == self.transaction_coordinator
+        return end_txn.EndTxnResponse(error_code=0 if is_right else ErrorCode.NOT_COORDINATOR)
 
     def end(self, number: int) -> list_offsets.ListOffsetsResponse:
         code = 0 if number == self.leader else ErrorCode.NOT_LEADER_OR_FOLLOWER
@@ -113,7 +119,7 @@ class ScriptedBrokers:
         return delete_topics.DeleteTopicsResponse(responses=[result])
 
 
-def _code(answer: heartbeat.HeartbeatResponse) -> list[int]:
+def _code(answer: Any) -> list[int]:
     return [answer.error_code]
 
 
@@ -153,6 +159,30 @@ async def test_a_coordinator_that_moved_is_found_again(
     answer = await cluster.to_coordinator("g", request, _code)
     assert answer.error_code == 0
     assert brokers.calls(2, ApiKey.HEARTBEAT) == 1
+
+
+async def test_a_transactional_id_has_a_coordinator_of_its_own_that_may_move(
+    brokers: ScriptedBrokers, cluster: Cluster
+) -> None:
+    brokers.coordinator, brokers.transaction_coordinator = 2, 3
+    await cluster.to_coordinator("same", heartbeat.HeartbeatRequest(group_id="same"), _code)
+    request = end_txn.EndTxnRequest(transactional_id="same")
+    for number in (3, 1):
+        brokers.transaction_coordinator = number
+        answer = await cluster.to_transaction_coordinator("same", request, _code)
+        assert answer.error_code == 0
+    assert brokers.calls(2, ApiKey.HEARTBEAT) == 1
+    assert [brokers.calls(number, ApiKey.END_TXN) for number in (1, 2, 3)] == [1, 0, 2]
+
+
+async def test_a_broker_that_knows_no_transactions_is_not_asked_for_a_group_of_that_name(
+    brokers: ScriptedBrokers, cluster: Cluster
+) -> None:
+    for broker in brokers.brokers.values():
+        broker.ranges[ApiKey.FIND_COORDINATOR] = (0, 0)
+    with pytest.raises(UnsupportedVersion):
+        await cluster.to_transaction_coordinator("x", end_txn.EndTxnRequest(), _code)
+    assert not any(brokers.calls(number, ApiKey.FIND_COORDINATOR) for number in (1, 2, 3))
 
 
 async def test_a_loading_coordinator_is_asked_again_and_not_looked_for(
