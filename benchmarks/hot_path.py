@@ -37,8 +37,8 @@ from barnabas.broker.net.connection import Connection
 from barnabas.broker.net.dispatch import Dispatcher
 from barnabas.broker.net.limits import Limits
 from barnabas.broker.net.listener import Listener
-from barnabas.broker.replication.offsets_log_port import OffsetsLogPort
 from barnabas.broker.replication.replica_manager import ReplicaManager
+from barnabas.broker.replication.state_log_port import StateLogPort
 from barnabas.broker.runtime import gc_tuning
 from barnabas.broker.settings.log_config import LogConfig
 from barnabas.broker.settings.node_config import NetworkSettings, StorageSettings
@@ -166,7 +166,7 @@ async def node(directory: Path, audit: str = "none") -> AsyncIterator[Node]:
     coordinator = GroupCoordinator(
         node_id=NODE,
         config=CoordinatorConfig(history_enable=audit == "all"),
-        log=OffsetsLogPort(replicas, loop),
+        log=StateLogPort(replicas, OFFSETS_TOPIC, loop),
         topics=CoordinatorTopics(
             NODE, cache, lambda topic: None, offsets_partitions=lambda: OFFSETS_PARTITIONS
         ),

@@ -27,9 +27,9 @@ from typing import Any, Final
 if not __package__:
     sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from barnabas.broker.replication.offsets_log_port import OffsetsLogPort
 from barnabas.broker.replication.partition import Partition
 from barnabas.broker.replication.replica_manager import ReplicaManager
+from barnabas.broker.replication.state_log_port import StateLogPort
 from barnabas.broker.runtime.gc_tuning import FirstLoadFreeze, tune
 from barnabas.broker.settings.log_config import LogConfig
 from barnabas.broker.settings.node_config import StorageSettings
@@ -38,8 +38,8 @@ from barnabas.broker.storage.files import DiskFiles
 from barnabas.broker.storage.log_manager import LogManager
 from barnabas.coordinator.config import CoordinatorConfig
 from barnabas.coordinator.group_coordinator import GroupCoordinator
-from barnabas.coordinator.group_registry import LoadState
 from barnabas.coordinator.ports import OFFSETS_TOPIC, Caller
+from barnabas.coordinator.terms import LoadState
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.hashing import group_partition
 from barnabas.protocol.messages import leader_and_isr
@@ -139,7 +139,7 @@ class Node:
         self.coordinator = GroupCoordinator(
             node_id=1,
             config=CoordinatorConfig(retention_min=FOREVER_MIN),
-            log=OffsetsLogPort(replicas, loop),
+            log=StateLogPort(replicas, OFFSETS_TOPIC, loop),
             topics=_Topics(),
             zookeeper_offsets=None,
             loop=loop,

@@ -17,7 +17,7 @@ from .group_state import NEXT, RULES, GroupState, StateRules
 from .offsets import Offsets
 
 if TYPE_CHECKING:
-    from .group_registry import LeadershipTerm
+    from .group_registry import GroupTerm
     from .timer import Deadline
 
 _NONE: Final = ErrorCode.NONE  # an attribute of an enumeration costs more than a look-up here
@@ -153,7 +153,7 @@ class Group:
     def __init__(
         self,
         group_id: str,
-        term: LeadershipTerm,
+        term: GroupTerm,
         *,
         since_ms: int | None,
         state: GroupState = GroupState.EMPTY,

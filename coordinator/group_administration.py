@@ -32,13 +32,14 @@ from barnabas.protocol.messages.offset_delete import (
 from .audit_trail import AuditTrail, HeldResponse, Removed
 from .cooperative import CooperativeScheduler, Steps, Turn
 from .group import CONSUMER, Group, Member, Respond
-from .group_registry import GroupRegistry, LoadState
+from .group_registry import GroupRegistry
 from .group_state import GroupState
 from .offset_removal import remove_offsets
 from .offsets import Commit, TopicPartition
 from .offsets_journal import COMMIT_ERRORS, Journal
 from .ports import Caller, Topics
 from .rebalance import Rebalancer
+from .terms import LoadState
 from .tombstones import TombstoneWrite, group_tombstone, tombstones
 
 CLASSIC = "classic"

@@ -21,7 +21,8 @@ from .cooperative import CooperativeScheduler
 from .find_coordinator import FindCoordinatorHandler
 from .group import Group
 from .group_administration import GroupAdministration
-from .group_registry import GroupRegistry, LeadershipTerm
+from .group_folding import GroupFolding
+from .group_registry import GroupRegistry, GroupTerm
 from .join_group import JoinGroupHandler
 from .loader import Loader
 from .membership import MembershipHandler
@@ -30,9 +31,9 @@ from .offset_expiration import OffsetExpiration
 from .offset_fetch import OffsetFetchHandler
 from .offsets import Offsets
 from .offsets_journal import Journal
-from .ports import AuditLog, OffsetsLog, Topics, ZooKeeperOffsets
+from .ports import AuditLog, StateLog, Topics, ZooKeeperOffsets
 from .rebalance import Rebalancer
-from .standby import Standbys
+from .standby_snapshots import GroupStandbys
 from .timer import TimerQueue
 from .zookeeper_offsets import ZooKeeperOffsetsHandler
 
@@ -53,7 +54,7 @@ class GroupCoordinator:
         *,
         node_id: int,
         config: CoordinatorConfig,
-        log: OffsetsLog,
+        log: StateLog,
         topics: Topics,
         zookeeper_offsets: ZooKeeperOffsets | None,
         loop: asyncio.AbstractEventLoop,
@@ -77,8 +78,9 @@ class GroupCoordinator:
         self._rebalancer = Rebalancer(
             config, self.registry, self._timers, self._journal, now_ms, scheduler
         )
-        self.loader = Loader(log, self.registry, config, loop, now_ms, self._on_loaded)
-        self.standbys = Standbys(log, self.registry, config, loop)
+        folding = GroupFolding(now_ms)
+        self.loader = Loader(log, folding, config.load_buffer_bytes, loop, self._on_loaded)
+        self.standbys = GroupStandbys(log, self.registry, folding, config, loop)
         self.expiration = OffsetExpiration(
             self.registry, self._rebalancer, self._journal, config, loop, now_ms
         )
@@ -217,7 +219,7 @@ class GroupCoordinator:
         """Topics are gone: no group keeps an offset of theirs."""
         self._administration.topics_deleted(names)
 
-    def _on_loaded(self, term: LeadershipTerm, groups: list[Group]) -> None:
+    def _on_loaded(self, term: GroupTerm, groups: list[Group]) -> None:
         self.registry.install(term, groups)
         if not self.loader:
             self.when_loaded()

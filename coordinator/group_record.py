@@ -12,7 +12,7 @@ from typing import Final
 from barnabas.protocol.offsets_topic import GroupRecord, MemberRecord
 
 from .group import Group, Member
-from .group_registry import LeadershipTerm
+from .group_registry import GroupTerm
 from .group_state import GroupState
 
 MEMBER_BYTES_MIN: Final = 24
@@ -58,7 +58,7 @@ def is_larger(group: Group, bytes_max: int) -> bool:
     return False
 
 
-def group_of(group_id: str, record: GroupRecord, term: LeadershipTerm) -> Group:
+def group_of(group_id: str, record: GroupRecord, term: GroupTerm) -> Group:
     """A group as its last record tells, its timers not yet set."""
     since = record.current_state_timestamp
     group = Group(

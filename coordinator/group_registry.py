@@ -10,130 +10,42 @@ hears "no offset" of one that still loads.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from enum import Enum
-from typing import Final
-
-from barnabas.protocol.errors import ErrorCode
-from barnabas.protocol.hashing import group_partition
+from collections.abc import Callable, Iterable, Iterator
 
 from .damaged_records import DamagedRecords
 from .group import Group
+from .terms import LeadershipTerm, TermRegistry
 
 
-class LoadState(Enum):
-    """How far a term has come."""
+class GroupTerm(LeadershipTerm):
+    """A term of one offsets partition, with its groups.
 
-    LOADING = "loading"
-    OWNED = "owned"
-    FAILED = "failed"
-    OVER = "over"
-
-
-PROBLEMS: Final[Mapping[LoadState, ErrorCode]] = {
-    LoadState.LOADING: ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
-    LoadState.OWNED: ErrorCode.NONE,
-    LoadState.FAILED: ErrorCode.NOT_COORDINATOR,
-    LoadState.OVER: ErrorCode.NOT_COORDINATOR,
-}
-"""What the groups of a partition are answered; NONE lets a request pass.
-
-A partition that could not be loaded is not served: a cache with a hole sends consumers back in
-time.
-"""
-
-
-class LeadershipTerm:
-    """One time of leading one offsets partition, from election to resignation.
-
-    ``problem`` is what the groups of this partition are answered, ``deleted_topics`` what
-    is to be cleaned out of them once they are loaded.
+    ``deleted_topics`` is what is to be cleaned out of the groups once they are loaded.
     """
 
-    __slots__ = (
-        "attempts",
-        "damaged",
-        "deleted_topics",
-        "groups",
-        "leader_epoch",
-        "load_state",
-        "loaded_end",
-        "partition",
-        "problem",
-    )
+    __slots__ = ("damaged", "deleted_topics", "groups")
 
     def __init__(self, partition: int, leader_epoch: int) -> None:
-        self.partition = partition
-        self.leader_epoch = leader_epoch
-        self.attempts = 0
+        super().__init__(partition, leader_epoch)
         self.deleted_topics: set[str] = set()
         self.groups: dict[str, Group] = {}
-        self.loaded_end = 0
-        """Where the log ended that was loaded: records below are of earlier terms."""
         self.damaged: DamagedRecords | None = None
         """What was damaged and could not be loaded; None when all was."""
-        self.load_state = LoadState.LOADING
-        self.problem = PROBLEMS[self.load_state]
-
-    def become(self, load_state: LoadState) -> None:
-        """Change the load state; a term that is over stays so."""
-        assert self.load_state is not LoadState.OVER
-        self.load_state = load_state
-        self.problem = PROBLEMS[load_state]
 
 
-class GroupRegistry:
+class GroupRegistry(TermRegistry[GroupTerm]):
     """The terms of this node and every group of the owned ones."""
 
     def __init__(self, may_lead: Callable[[int], bool] = lambda partition: False) -> None:
         """``may_lead`` says of a partition without a term whether one may be about to begin."""
-        self._may_lead = may_lead
+        super().__init__(GroupTerm, may_lead)
         self.groups: dict[str, Group] = {}
         """All groups by id: a hit means that the partition is owned."""
-        self._terms: dict[int, LeadershipTerm] = {}
-        self._epochs: dict[int, int] = {}
-        self._partition_count = 0
-
-    # -- ownership ---------------------------------------------------------------------------
-
-    @property
-    def is_active(self) -> bool:
-        """Whether the coordinator is started."""
-        return self._partition_count > 0
 
     def start(self, partition_count: int) -> None:
-        """Answer from now on; the count decides which group lives where, as long as the topic
-        is the same one.
-        """
+        """Answer from now on; the count never changes while there are groups."""
         assert not self.groups or partition_count == self._partition_count
-        assert partition_count > 0
-        self._partition_count = partition_count
-
-    def stop(self) -> None:
-        """Answer 15 from now on."""
-        assert not self._terms, "resign first"
-        self._partition_count = 0
-
-    def forget_epochs(self) -> None:
-        """The topic is deleted: the leader epochs of the next one begin at 0 again."""
-        assert not self._terms, "resign first"
-        self._epochs.clear()
-
-    def partition_of(self, group_id: str) -> int:
-        """The offsets partition of a group (docs/spec/coordinator.md §1.1); only while started."""
-        return group_partition(group_id, self._partition_count)
-
-    def ownership_problem(self, group_id: str) -> ErrorCode:
-        """What a group that is not in the registry is answered; NONE when it is owned here."""
-        if not self._partition_count:
-            return ErrorCode.COORDINATOR_NOT_AVAILABLE
-        partition = self.partition_of(group_id)
-        term = self._terms.get(partition)
-        if term is not None:
-            return term.problem
-        # A node that was just started does not know what it leads: unknown is not "somebody else".
-        is_early = self._may_lead(partition)
-        return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if is_early else ErrorCode.NOT_COORDINATOR
+        super().start(partition_count)
 
     def damaged(self, group_id: str) -> DamagedRecords | None:
         """What could not be loaded of the partition of a group that is not in the registry."""
@@ -142,75 +54,25 @@ class GroupRegistry:
         term = self._terms.get(self.partition_of(group_id))
         return None if term is None else term.damaged
 
-    def term_of(self, group_id: str) -> LeadershipTerm:
-        """The term in which a new group of this id is made; its partition is owned here."""
-        term = self._terms[self.partition_of(group_id)]
-        assert term.load_state is LoadState.OWNED
-        return term
-
-    # -- elections ---------------------------------------------------------------------------
-
-    def elected(self, partition: int, leader_epoch: int) -> LeadershipTerm | None:
-        """A new term that now loads; None for an outdated election or one that changes nothing.
-
-        Elections and resignations may come late. The highest leader epoch of each partition is
-        kept, and what is older changes nothing (KAFKA-2841, KAFKA-10614).
-        """
-        if leader_epoch < self._epochs.get(partition, -1):
-            return None
-        self._epochs[partition] = leader_epoch
-        term = self._terms.get(partition)
-        if term is not None and term.load_state is LoadState.OWNED:
-            term.leader_epoch = leader_epoch
-            return None
-        if term is not None and term.leader_epoch == leader_epoch:
-            return None
-        if term is not None:
-            term.become(LoadState.OVER)
-        term = self._terms[partition] = LeadershipTerm(partition, leader_epoch)
-        return term
-
-    def resigned(self, partition: int, leader_epoch: int | None) -> LeadershipTerm | None:
-        """The term that is over now, its groups out of the registry; None when there is none.
-
-        Without an epoch (the replica was deleted) the guard is passed and stays as it is.
-        """
-        if leader_epoch is not None:
-            if leader_epoch < self._epochs.get(partition, -1):
-                return None
-            self._epochs[partition] = leader_epoch
-        term = self._terms.pop(partition, None)
+    def resigned(self, partition: int, leader_epoch: int | None) -> GroupTerm | None:
+        """The term that is over now, its groups out of the registry; None when there is none."""
+        term = super().resigned(partition, leader_epoch)
         if term is not None:
             for group_id in term.groups:
                 del self.groups[group_id]
-            term.become(LoadState.OVER)
         return term
-
-    def is_current(self, term: LeadershipTerm) -> bool:
-        """Whether this term still runs."""
-        return self._terms.get(term.partition) is term
-
-    def terms(self) -> list[LeadershipTerm]:
-        """Every running term."""
-        return list(self._terms.values())
-
-    @property
-    def is_loading(self) -> bool:
-        """Whether some partition is not ready yet."""
-        return any(term.load_state is LoadState.LOADING for term in self._terms.values())
 
     # -- groups ------------------------------------------------------------------------------
 
-    def install(self, term: LeadershipTerm, groups: Iterable[Group]) -> None:
+    def install(self, term: GroupTerm, groups: Iterable[Group]) -> None:
         """Own the partition of ``term`` with everything that was loaded for it, in one step.
 
         Group by group, a fetch would find a group without the offsets that are still to come.
         """
-        assert self.is_current(term)
         assert not term.groups
         term.groups = {group.group_id: group for group in groups}
         self.groups.update(term.groups)
-        term.become(LoadState.OWNED)
+        self.own(term)
 
     def add(self, group: Group) -> None:
         """A group is made on an owned partition."""

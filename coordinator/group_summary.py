@@ -10,9 +10,10 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from .group import Group
-from .group_registry import GroupRegistry, LoadState
+from .group_registry import GroupRegistry
 from .group_state import GroupState
 from .offsets import TopicPartition
+from .terms import LoadState
 
 
 class OffsetSummary(NamedTuple):

@@ -1,22 +1,25 @@
-"""Taking over an offsets partition after an election, in slices that leave the loop to others.
+"""Taking over a partition of a state topic after an election, in slices beside other work.
 
-Source: docs/spec/coordinator.md §3.4, §9 pitfalls 3 to 6. What holds of every load:
+Source: docs/spec/coordinator.md §3.4, §9 pitfalls 3 to 6; docs/spec/transactions.md §3.2, §10.2.
+What holds of every load:
 
 - **All or nothing.** A partition is owned with everything that is in its log, or not at all. Kafka
   logs an error and serves what it has read; its consumers find no offset and start anew. Here a
-  failed load answers 16 and is tried again. Groups come into the registry in one step, so that a
-  load which loses leadership half-way leaves none behind (KAFKA-2841, KAFKA-10614).
+  failed load answers 16 and is tried again. Groups, or transactional ids, come into the registry
+  in one step, so that a load which loses leadership half-way leaves none behind (KAFKA-2841,
+  KAFKA-10614).
 - **To the log's end, not to the high watermark.** Records above it belong to this leader: they
   will be committed, or leadership is lost.
 - **Served only once the high watermark has reached that end.** Else a second failover could take
-  back what was already told to a consumer.
+  back what was already told to a consumer, or a decision whose first markers were sent.
 - **By offset, not by count.** Compaction leaves gaps and batches without records; a load that
   counts records stops at the first of them (KAFKA-9065, standby_state.py).
 - **One task, slices of 2 ms.** A node that takes over a hundred partitions goes on serving those
   that it has, and its beacons go out in time.
 
 How a load goes: :meth:`Loader.begin` after an election, :meth:`Loader._steps` reads to the end and
-makes the groups, :meth:`Loader._on_committed` hands them over when the high watermark is there.
+makes what is to be served, :meth:`Loader._on_committed` hands it over when the high watermark is
+there.
 """
 
 from __future__ import annotations
@@ -25,16 +28,14 @@ import asyncio
 import logging
 from collections.abc import Callable, Generator
 from functools import partial
-from typing import Final
+from typing import Final, Generic, TypeVar
 
 from barnabas.protocol.errors import CorruptRequest, Refused
 
-from .config import CoordinatorConfig
-from .group import Group
-from .group_registry import GroupRegistry, LeadershipTerm, LoadState
-from .ports import OffsetsLog
-from .replay import RECORDS_BETWEEN_LOOKS
+from .fold import Fold, Folding
+from .ports import StateLog
 from .standby_state import StandbyState
+from .terms import LeadershipTerm, LoadState
 
 log = logging.getLogger(__name__)
 
@@ -44,7 +45,9 @@ _RETRY_FIRST_S: Final = 0.1
 _RETRY_MOST_S: Final = 10.0
 _RETRY_DOUBLINGS: Final = 10
 
-Loaded = Callable[[LeadershipTerm, list[Group]], None]
+T = TypeVar("T", bound=LeadershipTerm)
+F = TypeVar("F", bound=Fold)
+C = TypeVar("C")
 Steps = Generator[None, None, None]
 
 
@@ -55,7 +58,7 @@ class _LeadershipLost(Exception):  # noqa: N818 - what happened, not an error
     """
 
 
-class _Load:
+class _Load(Generic[T, F]):
     """How far the load of one term has come.
 
     A load is found by its partition, and compared by identity after each wait: an election in
@@ -64,7 +67,7 @@ class _Load:
 
     __slots__ = ("began", "state", "steps", "term")
 
-    def __init__(self, term: LeadershipTerm, began: float, state: StandbyState | None) -> None:
+    def __init__(self, term: T, began: float, state: StandbyState[F] | None) -> None:
         self.term = term
         self.began = began
         self.state = state
@@ -76,45 +79,31 @@ class _Load:
         return 0 if self.state is None else self.state.remaining
 
 
-def _without_metadata(group: Group, now_ms: int) -> Group:
-    """The group as if nobody had joined yet: its members, who are told so, join again.
-
-    Its last metadata may be among the damaged records. The members of an older record may have been
-    replaced since: were they believed, a member of a former generation could commit over the
-    offsets of the one that owns its partitions now.
-    """
-    bare = Group(group.group_id, group.term, since_ms=now_ms)
-    bare.offsets = group.offsets
-    bare.lacks_metadata = True
-    return bare
-
-
-class Loader:
+class Loader(Generic[T, F, C]):
     """Loads partitions, the one with the least to read first: a warm one waits for no cold one.
 
     A partition with a standby has a few records to read, one without may have millions. In the
     order of elections, groups of the first kind would wait for minutes behind the second.
 
-    ``loaded`` is called with all groups of a term when they may be served. A load that fails is
-    tried again, later each time, as long as the term runs; its groups are answered 16 meanwhile.
+    ``loaded`` is called with all that a term has when it may be served. A load that fails is tried
+    again, later each time, as long as the term runs; its keys are answered 16 meanwhile.
     """
 
     def __init__(
         self,
-        offsets_log: OffsetsLog,
-        registry: GroupRegistry,
-        config: CoordinatorConfig,
+        state_log: StateLog,
+        folding: Folding[T, F, C],
+        load_buffer_bytes: int,
         loop: asyncio.AbstractEventLoop,
-        now_ms: Callable[[], int],
-        loaded: Loaded,
+        loaded: Callable[[T, C], None],
     ) -> None:
-        self._log = offsets_log
-        self._registry = registry
-        self._config = config
+        """``load_buffer_bytes`` is read at a time; a larger batch is still read whole."""
+        self._log = state_log
+        self._folding = folding
+        self._load_buffer_bytes = load_buffer_bytes
         self._loop = loop
-        self._now_ms = now_ms
         self._loaded = loaded
-        self._loads: dict[int, _Load] = {}
+        self._loads: dict[int, _Load[T, F]] = {}
         self._wake = asyncio.Event()
         self.after_slice: Callable[[], None] = lambda: None
         """Called after each slice of a load."""
@@ -126,7 +115,7 @@ class Loader:
     def __len__(self) -> int:
         return len(self._loads)
 
-    def begin(self, term: LeadershipTerm, state: StandbyState | None = None) -> None:
+    def begin(self, term: T, state: StandbyState[F] | None = None) -> None:
         """Load a term that just began, from where its ``state`` has come to.
 
         An earlier term of the same leadership hands over what it has read: where only the
@@ -138,7 +127,7 @@ class Loader:
         self._loads[term.partition] = load
         self._continue(load)
 
-    def end(self, partition: int) -> StandbyState | None:
+    def end(self, partition: int) -> StandbyState[F] | None:
         """The partition is not led here any more: what was read of it, if that is not served."""
         load = self._loads.pop(partition, None)
         if load is None:
@@ -163,11 +152,11 @@ class Loader:
             self.after_slice()
             await asyncio.sleep(0)
 
-    def _continue(self, load: _Load) -> None:
+    def _continue(self, load: _Load[T, F]) -> None:
         load.steps = self._steps(load)
         self._wake.set()
 
-    def _slice(self, load: _Load) -> None:
+    def _slice(self, load: _Load[T, F]) -> None:
         """One slice of one load; what goes wrong with it does not hold up the others."""
         steps = load.steps
         assert steps is not None
@@ -184,27 +173,23 @@ class Loader:
         except (Refused, CorruptRequest) as problem:
             self._failed(load, str(problem))
         except Exception as problem:
-            log.exception("load failed partition=%d", load.term.partition)
+            log.exception("load failed partition=%s-%d", self._folding.topic, load.term.partition)
             self._failed(load, repr(problem))
 
-    def _steps(self, load: _Load) -> Steps:
+    def _steps(self, load: _Load[T, F]) -> Steps:
         """Read to the log's end, then have the result served once all of it is committed.
 
-        The groups are made before the high watermark is there, to lose no time; nobody sees them.
+        What is to be served is made before the high watermark is there; nobody sees it.
         """
         term = load.term
         state = self._state_for(load)
         yield from state.advance(is_to_end=True)
         end = state.position
-        groups = []
-        for group in state.replay.groups(term, self._now_ms()):
-            groups.append(group)
-            if not len(groups) % RECORDS_BETWEEN_LOOKS:
-                yield
-        on_complete = partial(self._on_committed, load, end, groups)
+        contents = yield from self._folding.contents(state.fold, term)
+        on_complete = partial(self._on_committed, load, end, contents)
         self._log.when_committed(term.partition, end, on_complete)
 
-    def _state_for(self, load: _Load) -> StandbyState:
+    def _state_for(self, load: _Load[T, F]) -> StandbyState[F]:
         partition = load.term.partition
         replica = self._log.replica(partition)
         if replica is None or self._log.bounds(partition) is None:
@@ -213,10 +198,10 @@ class Loader:
         # must not be continued.
         state = load.state
         if state is None or state.replica is not replica:
-            state = load.state = StandbyState(replica, self._config.load_buffer_bytes)
+            state = load.state = StandbyState(replica, self._folding, self._load_buffer_bytes)
         return state
 
-    def _on_committed(self, load: _Load, end: int, groups: list[Group], is_committed: bool) -> None:
+    def _on_committed(self, load: _Load[T, F], end: int, contents: C, is_committed: bool) -> None:
         """The high watermark passed what was read: serve it, all at once."""
         term = load.term
         if self._loads.get(term.partition) is not load:
@@ -225,55 +210,37 @@ class Loader:
         if not is_committed or bounds is None:
             self._retry_later(load)
         elif bounds[2] > end:
-            self._continue(load)  # somebody else appended meanwhile: the groups are outdated
+            self._continue(load)  # somebody else appended meanwhile: this is outdated
         else:
             assert load.state is not None
             seconds = self._loop.time() - load.began
             self.loads += 1
             self.seconds += seconds
             self.seconds_longest = max(self.seconds_longest, seconds)
+            state, size = load.state, self._folding.size(contents)
             log.log(
-                logging.INFO if groups else logging.DEBUG,
-                "loaded partition=%d epoch=%d groups=%d records=%d ms=%.0f",
+                logging.INFO if size else logging.DEBUG,
+                "loaded partition=%s-%d epoch=%d %s=%d records=%d ms=%.0f",
+                self._folding.topic,
                 term.partition,
                 term.leader_epoch,
-                len(groups),
-                load.state.replay.count,
+                self._folding.contents_name,
+                size,
+                state.fold.count,
                 seconds * 1000,
             )
             del self._loads[term.partition]
-            self._note_damaged(term, load.state, groups)
+            if state.damaged is not None:
+                contents = self._folding.loaded_past_damage(
+                    term, state.fold, state.damaged, contents
+                )
             term.loaded_end = end
-            self._loaded(term, groups)
+            self._loaded(term, contents)
 
-    def _note_damaged(self, term: LeadershipTerm, state: StandbyState, groups: list[Group]) -> None:
-        """Groups that the damage may concern are told to come again, all others are served.
-
-        Damage is not absence: "no offset" would send a group to the start or the end of its
-        topics, an older offset back in time (docs/decisions/0009).
-        """
-        damaged = term.damaged = state.damaged
-        if damaged is not None:
-            described = (state.replay.group_record_offsets or {}).items()
-            damaged.loaded(
-                {group.group_id for group in groups},
-                [group_id for group_id, at in described if at >= damaged.next_offset],
-            )
-            for index, group in enumerate(groups):
-                if damaged.lacks_metadata(group.group_id):
-                    groups[index] = _without_metadata(group, self._now_ms())
-            log.error(
-                "serves an offsets partition without its damaged records partition=%d: answers "
-                "COORDINATOR_LOAD_IN_PROGRESS of groups=%s, to fetches of what they have not "
-                "committed since, and to whoever describes or deletes one before it is joined "
-                "again, until `barnabas log repair` says that the records are lost",
-                *(term.partition, damaged),
-            )
-
-    def _failed(self, load: _Load, why: str) -> None:
+    def _failed(self, load: _Load[T, F], why: str) -> None:
         """Do not own what could not be read whole; try again, from the start, while it is led.
 
-        From the start, because nothing says how much of what was read can be believed. The groups
+        From the start, because nothing says how much of what was read can be believed. Its keys
         are answered 16, not 14: a client then asks for the coordinator anew, and finds another
         node as soon as an operator has moved the partition.
         """
@@ -281,10 +248,11 @@ class Loader:
         load.state = None
         if term.load_state is not LoadState.FAILED:
             term.become(LoadState.FAILED)
-        log.error("offsets partition not served partition=%d: %s", term.partition, why)
+        topic = self._folding.topic
+        log.error("not served partition=%s-%d: %s", topic, term.partition, why)
         self._retry_later(load)
 
-    def _retry_later(self, load: _Load) -> None:
+    def _retry_later(self, load: _Load[T, F]) -> None:
         """Try once more after a while, unless the term is over by then.
 
         The delay doubles up to 10 s, over all attempts of the term: a log that stays damaged is
@@ -296,6 +264,6 @@ class Loader:
         term.attempts = min(term.attempts + 1, _RETRY_DOUBLINGS)
         self._loop.call_later(delay, self._retry, load)
 
-    def _retry(self, load: _Load) -> None:
+    def _retry(self, load: _Load[T, F]) -> None:
         if self._loads.get(load.term.partition) is load:
             self._continue(load)

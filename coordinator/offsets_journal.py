@@ -31,8 +31,8 @@ from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.records.batch import build_batch, build_single
 
 from .config import CoordinatorConfig
-from .group_registry import LeadershipTerm, LoadState
-from .ports import OffsetsLog
+from .ports import StateLog
+from .terms import LeadershipTerm, LoadState
 
 log = logging.getLogger(__name__)
 
@@ -122,12 +122,12 @@ class Journal:
 
     def __init__(
         self,
-        offsets_log: OffsetsLog,
+        state_log: StateLog,
         config: CoordinatorConfig,
         loop: asyncio.AbstractEventLoop,
         now_ms: Callable[[], int],
     ) -> None:
-        self._log = offsets_log
+        self._log = state_log
         self._config = config
         self._loop = loop
         self._now_ms = now_ms

@@ -15,6 +15,7 @@ from barnabas.protocol.errors import ErrorCode
 from .damaged_records import Damage
 
 OFFSETS_TOPIC = "__consumer_offsets"
+TRANSACTION_TOPIC = "__transaction_state"
 
 SNAPSHOT = "offsets-cache"
 """The file of a whole snapshot. Kafka knows no such name in a partition's directory."""
@@ -42,8 +43,11 @@ class Caller:
         object.__setattr__(self, "tool", parse_tool_client_id(self.client_id))
 
 
-class OffsetsLog(Protocol):
-    """The partitions of ``__consumer_offsets`` that this node hosts."""
+class StateLog(Protocol):
+    """The partitions of one state topic that this node hosts.
+
+    The state topics are ``__consumer_offsets`` and ``__transaction_state``.
+    """
 
     def append(
         self,
@@ -143,7 +147,7 @@ class SnapshotFile(Protocol):
 
 
 class Replica(Protocol):
-    """One replica of an offsets partition on this node, whoever leads it."""
+    """One replica of a partition of a state topic on this node, whoever leads it."""
 
     @property
     def is_followed(self) -> bool:

@@ -27,7 +27,7 @@ from barnabas.protocol.records.latest_by_key import Latest, gather, gather_short
 
 from .group import Group
 from .group_record import group_of
-from .group_registry import LeadershipTerm
+from .group_registry import GroupTerm
 from .offsets import Commit, Offsets, TopicPartition, topic_partition
 
 NO_PRODUCER: Final = -1
@@ -213,7 +213,7 @@ class Replay:
                 offsets.end_transaction(producer_id, is_committed=marker is Marker.COMMIT)
                 self._prune(group_id, offsets)
 
-    def groups(self, term: LeadershipTerm, now_ms: int) -> Iterator[Group]:
+    def groups(self, term: GroupTerm, now_ms: int) -> Iterator[Group]:
         """Every group found, one by one, each with all its offsets.
 
         A group of which only offsets are known is Empty since ``now_ms``. That its metadata was

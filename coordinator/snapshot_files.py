@@ -115,7 +115,7 @@ class Captured:
     name: str = SNAPSHOT
 
 
-def capture(state: StandbyState) -> Generator[None, None, Captured | None]:
+def capture(state: StandbyState[Replay]) -> Generator[None, None, Captured | None]:
     """The whole snapshot of a standby state that does not move meanwhile.
 
     Yields often. None when nothing is to be kept.
@@ -126,7 +126,7 @@ def capture(state: StandbyState) -> Generator[None, None, Captured | None]:
         return None
     header = SnapshotHeader(epoch, state.log_start, offset)
     frames = []
-    for frame in snapshot.frames_of(state.replay):
+    for frame in snapshot.frames_of(state.fold):
         frames.append(frame)
         if not len(frames) % _FRAMES_A_STEP:
             yield

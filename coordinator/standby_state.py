@@ -1,23 +1,22 @@
-"""The offsets cache of one replica's log up to an offset, brought forward in steps.
+"""The fold of one replica's log up to an offset, brought forward in steps.
 
-Standby, load and snapshot are all made of it.
+Standby, load and snapshot are all made of it, for both state topics.
 
-Source: docs/spec/coordinator.md §3.4 to §3.4.2.
+Source: docs/spec/coordinator.md §3.4 to §3.4.2; docs/spec/transactions.md §3.2.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Generator
-from typing import Final
+from typing import Any, Final, Generic, TypeVar
 
 from barnabas.protocol.errors import Refused
 from barnabas.protocol.records import batch
 from barnabas.protocol.records.corrupt_records import CorruptRecords
 
 from .damaged_records import DamagedRecords
+from .fold import Fold, Folding
 from .ports import Replica
-from .replay import Replay
-from .snapshot_files import restored, saved
 from .uncommitted_batches import UncommittedBatches
 
 READ_BYTES_MAX: Final = 1 << 18
@@ -25,8 +24,10 @@ READ_BYTES_MAX: Final = 1 << 18
 
 _UNREAD: Final = -1
 
+F = TypeVar("F", bound=Fold)
 
-class StandbyState:
+
+class StandbyState(Generic[F]):
     """What a log amounts to up to ``position``, and the batches behind that which came by.
 
     ``position`` is -1 before anything was read. A truncation below what was applied makes it
@@ -36,11 +37,13 @@ class StandbyState:
     def __init__(
         self,
         replica: Replica,
+        folding: Folding[Any, F, Any],
         read_bytes_max: int = READ_BYTES_MAX,
         wake: Callable[[], None] = lambda: None,
     ) -> None:
         """``wake`` is called when there is something new to be applied."""
         self.replica = replica
+        self._folding = folding
         self.wake = wake
         self.uncommitted = UncommittedBatches(replica.bounds()[2])
         self._read_bytes = min(read_bytes_max, READ_BYTES_MAX)
@@ -51,7 +54,7 @@ class StandbyState:
         self._restart()
 
     def _restart(self) -> None:
-        self.replay = Replay()
+        self.fold = self._folding.empty()
         self.damaged: DamagedRecords | None = None
         """What was damaged and left out; None when nothing was."""
         self.position = _UNREAD
@@ -98,7 +101,7 @@ class StandbyState:
                 continue
             until = end if is_to_end else mark
             if self.position >= until:
-                yield from self.replay.apply_deferred()
+                yield from self.fold.apply_deferred()
                 return
             before = self.position
             data = self.uncommitted.take(before)
@@ -112,7 +115,7 @@ class StandbyState:
             if self.position == before:
                 if is_to_end:
                     raise CorruptRecords(f"nothing to read at {before} below the end {until}")
-                yield from self.replay.apply_deferred()
+                yield from self.fold.apply_deferred()
                 return  # the high watermark lies inside of a batch
 
     def _read(self, offset: int, *, may_skip: bool) -> bytes | None:
@@ -120,27 +123,28 @@ class StandbyState:
         try:
             return self.replica.read(offset, self._read_bytes)
         except Refused:
+            may_skip = may_skip and self._folding.skips_damage
             damage = self.replica.damage_at(offset) if may_skip else None
             if damage is None:
                 raise
         self.damaged = self.damaged or DamagedRecords()
-        self.replay.group_record_offsets = self.replay.group_record_offsets or {}
+        self._folding.skip_damage(self.fold)
         self.damaged.add(damage)
         self._touched = self.position = damage.next_offset
         return None
 
     def _begin(self, start: int) -> Generator[None, None, None]:
         self._restart()
-        self._expected = saved(self.replica).offset
+        self._expected = self._folding.saved_offset(self.replica)
         yield
-        found = yield from restored(self.replica)
+        found = yield from self._folding.restored(self.replica)
         self._expected = _UNREAD
         if self.replica.bounds()[0] != start:
             return
         self.log_start = start
         self.position = start
         if found is not None:
-            self.replay, self.position = found
+            self.fold, self.position = found
 
     def _apply(self, data: bytes, until: int) -> Generator[None, None, None]:
         """The whole batches of one read that end at ``until`` or before.
@@ -148,10 +152,10 @@ class StandbyState:
         The next begins after the last one's last offset, not after its last record: compaction
         leaves gaps, and batches without records (KAFKA-9065).
         """
-        replay, position = self.replay, 0
-        while self.replay is replay:  # else cut meanwhile
+        fold, position = self.fold, 0
+        while self.fold is fold:  # else cut meanwhile
             before = position
-            position, following = replay.defer_short_batches(data, position, self.position, until)
+            position, following = fold.defer_short_batches(data, position, self.position, until)
             if position > before:
                 self._touched = self.position = following
                 yield
@@ -168,14 +172,14 @@ class StandbyState:
 
     def _apply_one(self, data: bytes, position: int, size: int) -> Generator[None, None, None]:
         """The batch at ``position``, from the record that follows what was applied."""
-        replay = self.replay
+        fold = self.fold
         if not batch.crc_is_valid(data, position, size):
             base = batch.base_offset(data, position)
             self.replica.suspect(self.position)
             raise CorruptRecords(f"checksum of the batch at offset {base}")
         self._touched = following = batch.next_offset(data, position)
-        yield from replay.defer_batch(data, position, self.position)
-        if self.replay is not replay:
+        yield from fold.defer_batch(data, position, self.position)
+        if self.fold is not fold:
             return  # cut meanwhile
         self.position = following
         yield

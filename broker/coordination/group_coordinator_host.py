@@ -13,8 +13,8 @@ from collections.abc import Awaitable, Callable, Collection
 from barnabas.broker.controller.auto_topic_creation import AutoTopicCreation
 from barnabas.broker.liveness.liveness import Liveness
 from barnabas.broker.metadata.metadata_cache import MetadataCache
-from barnabas.broker.replication.offsets_log_port import OffsetsLogPort
 from barnabas.broker.replication.replica_manager import ReplicaManager
+from barnabas.broker.replication.state_log_port import StateLogPort
 from barnabas.broker.runtime import gc_tuning
 from barnabas.broker.settings.node_config import NodeConfig
 from barnabas.broker.storage.files import Files
@@ -59,7 +59,7 @@ class GroupCoordinatorHost:
         self.groups = GroupCoordinator(
             node_id=node_id,
             config=config.coordinator,
-            log=OffsetsLogPort(replicas, loop, liveness.lease.holds, files),
+            log=StateLogPort(replicas, OFFSETS_TOPIC, loop, liveness.lease.holds, files),
             topics=CoordinatorTopics(
                 node_id,
                 metadata,

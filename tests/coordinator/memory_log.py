@@ -183,7 +183,7 @@ class MemoryReplica:
 
 
 class MemoryLog:
-    """Implements coordinator.ports.OffsetsLog."""
+    """Implements coordinator.ports.StateLog."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.loop = loop

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from barnabas.coordinator.group import Group
-from barnabas.coordinator.group_registry import LeadershipTerm
+from barnabas.coordinator.group_registry import GroupTerm
 from barnabas.coordinator.group_state import NEXT, RULES, GroupState, drawing
 from barnabas.protocol.errors import ErrorCode
 from tests.coordinator.coordinator_harness import CoordinatorHarness, codes_of
@@ -74,7 +74,7 @@ def test_a_group_of_any_state_dies_with_its_partition(
 @pytest.mark.parametrize("state", GroupState)
 @pytest.mark.parametrize("after", GroupState)
 def test_a_move_that_is_not_in_the_table_is_our_bug(state: GroupState, after: GroupState) -> None:
-    group = Group("g", LeadershipTerm(0, 0), since_ms=1, state=state)
+    group = Group("g", GroupTerm(0, 0), since_ms=1, state=state)
     if after in NEXT[state]:
         group.become(after, 2)
         assert (group.state, group.since_ms) == (after, 2)

@@ -15,7 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from barnabas.broker.storage.cooperative import at_once
-from barnabas.coordinator import incremental_capture, incremental_snapshot, standby
+from barnabas.coordinator import incremental_capture, incremental_snapshot, standby_snapshots
+from barnabas.coordinator.group_folding import GroupFolding
 from barnabas.coordinator.incremental_capture import capture_increment
 from barnabas.coordinator.incremental_snapshot import (
     Applying,
@@ -171,8 +172,8 @@ class Kept:
         self.hosted.follow(build_batch([marker], timestamp_ms=1, is_control=True, **fields))  # type: ignore[arg-type]
         self.hosted.follow_mark(self.hosted.end)
 
-    def state(self) -> StandbyState:
-        state = StandbyState(self.replica)
+    def state(self) -> StandbyState[Replay]:
+        state = StandbyState(self.replica, GroupFolding(lambda: 0))
         for _ in state.advance(is_to_end=True):
             pass
         return state
@@ -191,8 +192,8 @@ class Kept:
     def check(self, read_again: int) -> None:
         """A load is the fold over the log, and reads so many of its records."""
         state = self.state()
-        assert content(state.replay) == folded(self.hosted.batches, self.hosted.end)
-        assert state.replay.count == read_again
+        assert content(state.fold) == folded(self.hosted.batches, self.hosted.end)
+        assert state.fold.count == read_again
 
 
 def finished(steps: Generator[None, None, Captured | None]) -> Captured | None:
@@ -409,7 +410,7 @@ def test_a_stop_writes_what_came_since_the_snapshot(eager: CoordinatorHarness) -
     eager.coordinator.standbys.tail_max = 10
     for offset in range(10):
         eager.commit(offset)
-    eager.wait(standby.CHECK_LED_S + 1)
+    eager.wait(standby_snapshots.CHECK_LED_S + 1)
     whole = hosted.snapshot
     assert whole is not None
     eager.commit(10)
@@ -474,11 +475,11 @@ def test_a_leader_of_many_offsets_writes_increments_between_its_snapshots(
     for index in range(4):
         for offset in range(2):
             eager.commit(offset, index=index)
-    eager.wait(standby.CHECK_LED_S + 1)
+    eager.wait(standby_snapshots.CHECK_LED_S + 1)
     assert set(hosted.files) == {SNAPSHOT}
     for offset in range(4):
         eager.commit(offset)
-    eager.wait(standby.CHECK_LED_S + 1)
+    eager.wait(standby_snapshots.CHECK_LED_S + 1)
     assert set(hosted.files) == {SNAPSHOT, INCREMENT}
     eager.reload()
     assert eager.committed() == 3
@@ -526,8 +527,8 @@ def test_no_snapshot_is_written_while_a_partition_loads(
     for offset in range(4):
         harness.commit(offset)
     assert harness.coordinator.registry.is_loading
-    harness.wait(3 * standby.CHECK_LED_S)
+    harness.wait(3 * standby_snapshots.CHECK_LED_S)
     assert not log.partition(G).files
     log.replicate(other)
-    harness.wait(2 * standby.CHECK_LED_S)
+    harness.wait(2 * standby_snapshots.CHECK_LED_S)
     assert log.partition(G).files

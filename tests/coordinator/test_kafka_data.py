@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from barnabas.coordinator.group_registry import GroupRegistry, LeadershipTerm
+from barnabas.coordinator.group_registry import GroupRegistry, GroupTerm
 from barnabas.coordinator.group_state import GroupState
 from barnabas.coordinator.replay import Replay
 from barnabas.protocol.errors import ErrorCode
@@ -114,4 +114,4 @@ def test_commit_tombstone_group_and_group_tombstone_amount_to_nothing() -> None:
         replay.apply(record.offset, record.key, record.value)
         seen.append(record)
     assert len(seen) == len(VECTORS["offsets_record_batch"]["records"])
-    assert list(replay.groups(LeadershipTerm(0, 0), 0)) == []
+    assert list(replay.groups(GroupTerm(0, 0), 0)) == []

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from barnabas.coordinator.group import Group
-from barnabas.coordinator.group_registry import LeadershipTerm
+from barnabas.coordinator.group_registry import GroupTerm
 from barnabas.coordinator.group_state import GroupState
 from barnabas.coordinator.offset_expiration import expired
 from barnabas.coordinator.offsets import Commit
@@ -202,7 +202,7 @@ R = 1000
 
 
 def group_with(commit: Commit, **fields: object) -> Group:
-    group = Group("g", LeadershipTerm(0, 0), **{"since_ms": 500, **fields})  # type: ignore[arg-type]
+    group = Group("g", GroupTerm(0, 0), **{"since_ms": 500, **fields})  # type: ignore[arg-type]
     group.offsets.committed["orders", 0] = commit
     return group
 

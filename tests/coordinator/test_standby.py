@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from barnabas.coordinator import incremental_capture, standby, uncommitted_batches
+from barnabas.coordinator import incremental_capture, standby_snapshots, uncommitted_batches
 from barnabas.coordinator.ports import SNAPSHOT
 from barnabas.coordinator.snapshot_files import saved
 from barnabas.protocol.errors import ErrorCode
@@ -219,7 +219,7 @@ def test_a_replica_that_goes_leaves_no_shadow_behind(node: Following, how: str) 
     node.hosted.follow_mark(1)
     node.turn()
     hosted = node.hosted
-    state = weakref.ref(node.coordinator.standbys[G].replay)
+    state = weakref.ref(node.coordinator.standbys[G].fold)
     hosted.is_gone = True
     if how == "stopped":
         node.coordinator.standbys.close()
@@ -241,7 +241,7 @@ def test_groups_that_are_gone_leave_nothing_in_a_shadow(node: Following) -> None
     node.wait(0.1)
     state = node.coordinator.standbys[G]
     assert state.position == 400
-    assert state.replay.offsets == {}
+    assert state.fold.offsets == {}
     assert len(state.uncommitted) == 0 or state.uncommitted.take(400) is None
 
 
@@ -252,14 +252,14 @@ def test_a_leader_writes_a_snapshot_when_the_log_since_the_last_one_is_long(
     hosted = harness.log.partition(G)
     for offset in range(9):
         harness.commit(offset)
-    harness.wait(standby.CHECK_LED_S + 1)
+    harness.wait(standby_snapshots.CHECK_LED_S + 1)
     assert hosted.snapshot is None
     harness.commit(9)
-    harness.wait(standby.CHECK_LED_S + 1)
+    harness.wait(standby_snapshots.CHECK_LED_S + 1)
     first = hosted.snapshot
     assert first is not None
     harness.commit(10)
-    harness.wait(standby.CHECK_LED_S + 1)
+    harness.wait(standby_snapshots.CHECK_LED_S + 1)
     assert hosted.snapshot is first
     harness.reload()
     assert harness.committed() == 10
@@ -333,11 +333,11 @@ def test_a_file_that_the_disk_did_not_take_is_not_made_again_at_once(
     hosted.is_full = True
     for offset in range(20):
         harness.commit(offset)
-    harness.wait(10 * standby.CHECK_LED_S)
+    harness.wait(10 * standby_snapshots.CHECK_LED_S)
     assert hosted.writes == 1
     assert "wrote a" not in caplog.text
     hosted.is_full = False
-    harness.wait(standby.RETRY_S)
+    harness.wait(standby_snapshots.RETRY_S)
     assert hosted.writes == 2
     assert "wrote a" in caplog.text
 
@@ -352,10 +352,10 @@ def test_no_snapshot_is_written_before_the_log_is_twice_what_it_holds(
         harness.commit(1, index=index)
     for offset in range(3):
         harness.commit(offset)
-    harness.wait(standby.CHECK_LED_S + 1)
+    harness.wait(standby_snapshots.CHECK_LED_S + 1)
     assert hosted.snapshot is None
     harness.commit(5)
-    harness.wait(standby.CHECK_LED_S + 1)
+    harness.wait(standby_snapshots.CHECK_LED_S + 1)
     assert hosted.snapshot is not None
 
 
@@ -393,8 +393,8 @@ def test_a_stop_writes_each_snapshot_once_while_the_regular_look_wants_them_too(
         for offset in range(3):
             harness.commit(offset, group=group)
     seen = written(harness, monkeypatch, delay_s=1.0)
-    saving = harness.loop.create_task(_after(standby.CHECK_LED_S - 0.5, standbys.save()))
-    harness.wait(standby.CHECK_LED_S + 10)
+    saving = harness.loop.create_task(_after(standby_snapshots.CHECK_LED_S - 0.5, standbys.save()))
+    harness.wait(standby_snapshots.CHECK_LED_S + 10)
     assert saving.done()
     assert sorted(seen) == sorted(map(partition_of, groups))
 
@@ -407,8 +407,8 @@ def test_a_stop_writes_no_snapshot_that_the_regular_look_has_just_written(
     for offset in range(3):
         harness.commit(offset)
     seen = written(harness, monkeypatch, delay_s=1.0)
-    saving = harness.loop.create_task(_after(standby.CHECK_LED_S + 0.5, standbys.save()))
-    harness.wait(standby.CHECK_LED_S + 5)
+    saving = harness.loop.create_task(_after(standby_snapshots.CHECK_LED_S + 0.5, standbys.save()))
+    harness.wait(standby_snapshots.CHECK_LED_S + 5)
     assert saving.done()
     assert seen == [G]
 

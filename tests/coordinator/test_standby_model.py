@@ -344,7 +344,7 @@ class StandbyMachine(RuleBasedStateMachine):
             kept_state = self.harness.coordinator.standbys[G]
             # a load that lost leadership has left what it read above the mark
             assert hosted.high_watermark <= kept_state.position <= hosted.end
-            assert content(kept_state.replay) == folded(hosted.batches, kept_state.position)
+            assert content(kept_state.fold) == folded(hosted.batches, kept_state.position)
         elif hosted.high_watermark == hosted.end:
             expected = folded(hosted.batches, hosted.end)
             served = {

@@ -13,8 +13,8 @@ from barnabas.broker.handlers.groups import GroupsHandler, caller_of
 from barnabas.broker.net.dispatch import Dispatcher
 from barnabas.broker.net.limits import Limits
 from barnabas.broker.net.listener import Listener
-from barnabas.broker.replication.offsets_log_port import OffsetsLogPort
 from barnabas.broker.replication.replica_manager import ReplicaManager
+from barnabas.broker.replication.state_log_port import StateLogPort
 from barnabas.broker.settings.node_config import NetworkSettings
 from barnabas.coordinator.config import CoordinatorConfig
 from barnabas.coordinator.group_coordinator import GroupCoordinator
@@ -75,7 +75,7 @@ async def node(replicas: ReplicaManager, shelf: ManualLogManager) -> AsyncIterat
     coordinator = GroupCoordinator(
         node_id=1,
         config=CoordinatorConfig(),
-        log=OffsetsLogPort(replicas, loop),
+        log=StateLogPort(replicas, OFFSETS_TOPIC, loop),
         topics=Cluster(),
         zookeeper_offsets=None,
         loop=loop,

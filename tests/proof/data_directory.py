@@ -22,7 +22,7 @@ from barnabas.broker import daemon
 from barnabas.broker.node import Node
 from barnabas.broker.settings.node_config import load
 from barnabas.client.connection.connection import Connection
-from barnabas.coordinator import standby
+from barnabas.coordinator import standby_snapshots
 from barnabas.coordinator.ports import SNAPSHOT
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages import (
@@ -155,7 +155,7 @@ def _noticed() -> Iterator[list[Node]]:
 
     with (
         patch.object(daemon, "Node", Noticed),
-        patch.object(standby, "TAIL_MIN", 1),  # else a snapshot is not worth it
+        patch.object(standby_snapshots, "TAIL_MIN", 1),  # else a snapshot is not worth it
     ):
         yield found
 

@@ -13,9 +13,9 @@ from random import Random
 
 import pytest
 
-from barnabas.broker.replication.offsets_log_port import OffsetsLogPort
-from barnabas.broker.replication.offsets_replica import OffsetsReplica
 from barnabas.broker.replication.partition import Partition
+from barnabas.broker.replication.state_log_port import StateLogPort
+from barnabas.broker.replication.state_replica import StateReplica
 from barnabas.broker.settings.log_config import LogConfig
 from barnabas.broker.settings.node_config import StorageSettings
 from barnabas.broker.storage.checkpoints import format_offsets
@@ -23,10 +23,12 @@ from barnabas.broker.storage.compaction.cleaner_checkpoints import CLEANED
 from barnabas.broker.storage.cooperative import at_once
 from barnabas.broker.storage.log_manager import LogManager
 from barnabas.coordinator.config import CoordinatorConfig
+from barnabas.coordinator.group_folding import GroupFolding
 from barnabas.coordinator.group_registry import GroupRegistry
 from barnabas.coordinator.ports import INCREMENT, OFFSETS_TOPIC, SNAPSHOT
+from barnabas.coordinator.replay import Replay
 from barnabas.coordinator.snapshot_files import capture, write
-from barnabas.coordinator.standby import Standbys
+from barnabas.coordinator.standby_snapshots import GroupStandbys
 from barnabas.coordinator.standby_state import StandbyState
 from barnabas.protocol.offsets_topic import offset_key, offset_value
 from barnabas.protocol.records import batch
@@ -62,19 +64,21 @@ class Node:
         loop = asyncio.get_running_loop()
         await self.logs.load()
         replicas = hosting(self.logs, lambda *_: True)
-        port = OffsetsLogPort(replicas, loop, files=self.disk)
+        port = StateLogPort(replicas, OFFSETS_TOPIC, loop, files=self.disk)
         lead(replicas, OFFSETS_TOPIC, 0, epoch=self.epoch)
         partition, replica = replicas.get(OFFSETS_TOPIC, 0), port.replica(0)
         assert partition is not None
         assert replica is not None
         self.partition: Partition = partition
-        self.replica: OffsetsReplica = replica
+        self.replica: StateReplica = replica
         directory = GroupRegistry()
         directory.start(1)
         term = directory.elected(0, self.epoch)
         assert term is not None
         directory.install(term, ())
-        self.standbys = Standbys(port, directory, CoordinatorConfig(), loop)
+        self.standbys = GroupStandbys(
+            port, directory, GroupFolding(lambda: 0), CoordinatorConfig(), loop
+        )
         self.standbys.tail_min = 1
 
     def write(self, rng: Random, count: int = 3) -> None:
@@ -107,8 +111,8 @@ class Node:
         if captured is not None:
             await write(self.replica, captured)
 
-    def state(self) -> StandbyState:
-        state = StandbyState(self.replica)
+    def state(self) -> StandbyState[Replay]:
+        state = StandbyState(self.replica, GroupFolding(lambda: 0))
         at_once(state.advance(is_to_end=True))
         return state
 
@@ -143,7 +147,7 @@ async def story(seed: int) -> Counter[tuple[str, ...]]:
         node = Node(files, epoch)
         await node.start()
         state = node.state()
-        assert content(state.replay) == node.fold(), f"life {epoch} of seed {seed}"
+        assert content(state.fold) == node.fold(), f"life {epoch} of seed {seed}"
         begun[tuple(node.kept)] += 1
         files.arm(rng.randrange(10, 120))
         try:
@@ -187,8 +191,8 @@ async def test_a_load_reads_the_snapshot_and_only_the_tail_of_the_log(kind: str)
     await settled(node, rng, kind)
     node.write(rng, 2)
     state = node.state()
-    assert content(state.replay) == node.fold()
-    assert state.replay.count == 2
+    assert content(state.fold) == node.fold()
+    assert state.fold.count == 2
 
 
 @in_simulated_time
@@ -217,7 +221,7 @@ async def test_a_flipped_bit_costs_the_snapshot_and_nothing_else(kind: str) -> N
         data = bytearray(whole)
         data[place] ^= 1 << place % 8
         node.disk.write_atomically(node.path(kind), bytes(data))
-        assert content(node.state().replay) == expected, f"byte {place}"
+        assert content(node.state().fold) == expected, f"byte {place}"
         assert not node.kept
 
 
@@ -227,7 +231,7 @@ async def test_a_snapshot_that_was_cut_short_is_not_used(kind: str) -> None:
     node = Node(disk(), 0)
     await settled(node, Random(1), kind)
     del node.disk._files[node.path(kind)].data[-5:]
-    assert content(node.state().replay) == node.fold()
+    assert content(node.state().fold) == node.fold()
     assert not node.kept
 
 
@@ -246,7 +250,7 @@ async def test_a_snapshot_of_another_leaders_history_is_not_used(kind: str) -> N
     for _ in range(40):
         node.write(rng)
     node.disk.write_atomically(node.path(kind), kept)
-    assert content(node.state().replay) == node.fold()
+    assert content(node.state().fold) == node.fold()
     assert not node.kept
 
 
@@ -259,7 +263,7 @@ async def test_a_snapshot_below_what_was_compacted_is_not_used(text: bytes, kind
     await settled(node, rng, kind)
     node.write(rng)
     node.disk.write_atomically(HOME / CLEANED, text)
-    assert content(node.state().replay) == node.fold()
+    assert content(node.state().fold) == node.fold()
     assert not node.kept
 
 
@@ -269,7 +273,7 @@ async def test_a_snapshot_goes_when_the_log_starts_elsewhere(kind: str) -> None:
     node, rng = Node(disk(), 0), Random(1)
     await settled(node, rng, kind)
     node.partition.log.advance_start(60)
-    assert content(node.state().replay) == folded([], 0) or not node.kept
+    assert content(node.state().fold) == folded([], 0) or not node.kept
     assert not node.kept
 
 

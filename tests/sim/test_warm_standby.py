@@ -9,7 +9,7 @@ import asyncio
 
 import pytest
 
-from barnabas.broker.replication.offsets_replica import OffsetsReplica
+from barnabas.broker.replication.state_replica import StateReplica
 from barnabas.coordinator.ports import OFFSETS_TOPIC
 from barnabas.protocol.messages import offset_commit
 from tests.sim.cluster import NODES, Cluster, eventually, simulated_cluster
@@ -39,14 +39,14 @@ async def scenario(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> int:
         await commit(cluster, node, offset)
     await asyncio.sleep(1)
     reads = 0
-    shipped = OffsetsReplica.read
+    shipped = StateReplica.read
 
-    def counted(replica: OffsetsReplica, offset: int, bytes_max: int) -> bytes:
+    def counted(replica: StateReplica, offset: int, bytes_max: int) -> bytes:
         nonlocal reads
         reads += 1
         return shipped(replica, offset, bytes_max)
 
-    monkeypatch.setattr(OffsetsReplica, "read", counted)
+    monkeypatch.setattr(StateReplica, "read", counted)
     await cluster.machines[node].kill()
     assert await eventually(lambda: fetched(cluster, "a")) == 199
     assert len(cluster.up()) == len(NODES) - 1

@@ -1,4 +1,4 @@
-"""The coordinator's port to the offsets partitions that this node leads.
+"""A coordinator's port to the partitions of its topic that this node hosts.
 
 Source: coordinator/ports.py; docs/spec/coordinator.md §3.2 (what acks=-1 means for a commit).
 """
@@ -9,19 +9,20 @@ import asyncio
 from collections.abc import Callable
 
 from barnabas.broker.storage.files import DiskFiles, Files
-from barnabas.coordinator.ports import OFFSETS_TOPIC, OnAppended
+from barnabas.coordinator.ports import OnAppended
 from barnabas.protocol.errors import ErrorCode, Refused
 
-from .offsets_replica import OffsetsReplica
 from .replica_manager import ReplicaManager
+from .state_replica import StateReplica
 
 
-class OffsetsLogPort:
-    """Implements coordinator.ports.OffsetsLog over the hosted replicas."""
+class StateLogPort:
+    """Implements coordinator.ports.StateLog over the hosted replicas."""
 
     def __init__(
         self,
         replicas: ReplicaManager,
+        topic: str,
         loop: asyncio.AbstractEventLoop,
         may_answer: Callable[[], bool] = lambda: True,
         files: Files | None = None,
@@ -31,6 +32,7 @@ class OffsetsLogPort:
         ``files`` is where snapshots are written.
         """
         self._replicas = replicas
+        self._topic = topic
         self._files = files or DiskFiles()
         self._loop = loop
         self._may_answer = may_answer
@@ -48,7 +50,7 @@ class OffsetsLogPort:
     ) -> None:
         """Append as leader in ``leader_epoch``; ``on_appended`` is called once, perhaps at once."""
         try:
-            hosted = self._replicas.led(OFFSETS_TOPIC, partition)
+            hosted = self._replicas.led(self._topic, partition)
             if hosted.leader_epoch != leader_epoch:
                 raise Refused(ErrorCode.NOT_LEADER_OR_FOLLOWER)
             appended = hosted.append(batch, acks=acks, is_client=False)
@@ -69,32 +71,32 @@ class OffsetsLogPort:
         hosted.when_committed(end, pending.complete, pending.timer.when())
 
     def batch_bytes_max(self, partition: int) -> int:
-        """``max.message.bytes`` of the offsets topic, as this partition's log has it."""
-        hosted = self._replicas.get(OFFSETS_TOPIC, partition)
+        """``max.message.bytes`` of the topic, as this partition's log has it."""
+        hosted = self._replicas.get(self._topic, partition)
         return 0 if hosted is None else hosted.log.config.max_message_bytes
 
     def bounds(self, partition: int) -> tuple[int, int, int] | None:
         """Log start offset, high watermark and log end offset; None when not led here."""
-        hosted = self._replicas.get(OFFSETS_TOPIC, partition)
+        hosted = self._replicas.get(self._topic, partition)
         if hosted is None or not hosted.is_leader:
             return None
         return hosted.log.start_offset, hosted.high_watermark, hosted.log.end_offset
 
-    def replica(self, partition: int) -> OffsetsReplica | None:
+    def replica(self, partition: int) -> StateReplica | None:
         """The replica hosted here; None when there is none, or its disk failed."""
-        hosted = self._replicas.get(OFFSETS_TOPIC, partition)
+        hosted = self._replicas.get(self._topic, partition)
         if hosted is None or hosted.log.is_offline:
             return None
         if hosted.watcher is None:
-            hosted.watcher = OffsetsReplica(hosted, self._files)
-        assert isinstance(hosted.watcher, OffsetsReplica)
+            hosted.watcher = StateReplica(hosted, self._files)
+        assert isinstance(hosted.watcher, StateReplica)
         return hosted.watcher
 
     def when_committed(
         self, partition: int, offset: int, on_complete: Callable[[bool], None]
     ) -> None:
         """Call ``on_complete``: True once the high watermark is at ``offset``, else False."""
-        hosted = self._replicas.get(OFFSETS_TOPIC, partition)
+        hosted = self._replicas.get(self._topic, partition)
         if hosted is None:
             on_complete(False)
             return

@@ -6,10 +6,10 @@ import asyncio
 
 import pytest
 
-from barnabas.broker.replication.offsets_log_port import OffsetsLogPort
 from barnabas.broker.replication.replica_manager import ReplicaManager
+from barnabas.broker.replication.state_log_port import StateLogPort
 from barnabas.broker.settings.log_config import LogConfig
-from barnabas.coordinator.ports import OFFSETS_TOPIC, OffsetsLog
+from barnabas.coordinator.ports import OFFSETS_TOPIC, StateLog
 from barnabas.protocol.errors import ErrorCode
 from tests.replication.logs import ManualLogManager, a_batch, follow, lead
 
@@ -17,12 +17,12 @@ Done = list[tuple[ErrorCode, int]]
 
 
 @pytest.fixture
-async def port(replicas: ReplicaManager) -> OffsetsLog:
-    return OffsetsLogPort(replicas, asyncio.get_running_loop())
+async def port(replicas: ReplicaManager) -> StateLog:
+    return StateLogPort(replicas, OFFSETS_TOPIC, asyncio.get_running_loop())
 
 
 def append(
-    port: OffsetsLog, *, epoch: int = 0, acks: int = -1, timeout_ms: int = 5000, count: int = 1
+    port: StateLog, *, epoch: int = 0, acks: int = -1, timeout_ms: int = 5000, count: int = 1
 ) -> Done:
     done: Done = []
     port.append(
@@ -37,7 +37,7 @@ def append(
 
 
 async def test_an_append_is_done_at_once_with_one_replica(
-    port: OffsetsLog, replicas: ReplicaManager
+    port: StateLog, replicas: ReplicaManager
 ) -> None:
     lead(replicas, OFFSETS_TOPIC, 3)
     assert append(port, count=2) == [(ErrorCode.NONE, 0)]
@@ -52,7 +52,7 @@ async def test_an_append_is_done_at_once_with_one_replica(
 
 
 async def test_an_append_in_another_epoch_or_elsewhere_is_refused(
-    port: OffsetsLog, replicas: ReplicaManager
+    port: StateLog, replicas: ReplicaManager
 ) -> None:
     assert append(port) == [(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1)]
     lead(replicas, OFFSETS_TOPIC, 3, epoch=2)
@@ -68,7 +68,7 @@ async def test_an_append_in_another_epoch_or_elsewhere_is_refused(
 
 
 async def test_an_append_waits_for_the_flush_that_the_topic_asks_for(
-    port: OffsetsLog, replicas: ReplicaManager, shelf: ManualLogManager
+    port: StateLog, replicas: ReplicaManager, shelf: ManualLogManager
 ) -> None:
     shelf.settings = {"flush.messages": "1"}
     lead(replicas, OFFSETS_TOPIC, 3)
@@ -82,7 +82,7 @@ async def test_an_append_waits_for_the_flush_that_the_topic_asks_for(
 
 
 async def test_an_append_that_is_not_committed_in_time_is_timed_out_once(
-    port: OffsetsLog, replicas: ReplicaManager, shelf: ManualLogManager
+    port: StateLog, replicas: ReplicaManager, shelf: ManualLogManager
 ) -> None:
     shelf.settings = {"flush.messages": "1"}
     lead(replicas, OFFSETS_TOPIC, 3)
@@ -100,7 +100,7 @@ async def test_an_append_that_is_not_committed_in_time_is_timed_out_once(
 
 
 async def test_an_append_and_whoever_waits_end_with_leadership(
-    port: OffsetsLog, replicas: ReplicaManager, shelf: ManualLogManager
+    port: StateLog, replicas: ReplicaManager, shelf: ManualLogManager
 ) -> None:
     shelf.settings = {"flush.messages": "1"}
     lead(replicas, OFFSETS_TOPIC, 3)
@@ -115,7 +115,7 @@ async def test_an_append_and_whoever_waits_end_with_leadership(
 
 
 async def test_what_a_former_leader_wrote_counts_only_when_all_in_sync_have_it(
-    port: OffsetsLog, replicas: ReplicaManager
+    port: StateLog, replicas: ReplicaManager
 ) -> None:
     """The barrier of docs/spec/coordinator.md §3.4: a new coordinator waits for the end it was
     elected with.
@@ -137,7 +137,7 @@ async def test_what_a_former_leader_wrote_counts_only_when_all_in_sync_have_it(
 
 
 async def test_a_commit_is_done_when_every_replica_in_sync_has_it(
-    port: OffsetsLog, replicas: ReplicaManager, shelf: ManualLogManager
+    port: StateLog, replicas: ReplicaManager, shelf: ManualLogManager
 ) -> None:
     shelf.settings = {"min.insync.replicas": "2"}
     lead(replicas, OFFSETS_TOPIC, 3, replicas=[1, 2, 3], isr=[1, 2, 3])

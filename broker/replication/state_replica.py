@@ -1,4 +1,4 @@
-"""One replica of an offsets partition, as standby, loader and snapshots of the coordinator see it.
+"""One replica of a state topic's partition, as standby, loader and snapshots see it.
 
 Source: coordinator/ports.py; docs/spec/coordinator.md §3.4 to §3.4.2.
 """
@@ -26,7 +26,7 @@ _UNKNOWN: Final = 1 << 63
 """Above every offset."""
 
 
-class OffsetsReplica:
+class StateReplica:
     """Implements coordinator.ports.Replica; lives as long as the partition that it is of."""
 
     def __init__(self, partition: Partition, files: Files) -> None:
