@@ -1,4 +1,6 @@
-"""Admin: topics are created, deleted and described here; groups in group_admin.py.
+"""Admin: topics are created, deleted and described here.
+
+Groups are in group_admin.py, transactions in transaction_admin.py.
 
 Source: docs/spec/protocol.md §2.
 """
@@ -17,9 +19,10 @@ from barnabas.protocol.messages import create_topics, delete_topics, metadata
 
 from .descriptions import NewTopic, PartitionDescription, TopicDescription
 from .group_admin import GroupAdmin
+from .transaction_admin import TransactionAdmin
 
 
-class Admin(GroupAdmin):
+class Admin(GroupAdmin, TransactionAdmin):
     """Asks and changes what a cluster knows; every call retries as its error codes allow.
 
     Use it in ``async with``, or close it.

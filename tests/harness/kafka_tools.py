@@ -14,6 +14,7 @@ from benchmarks.apache_kafka import class_path
 from .needs import apache_kafka_jars
 
 TOPICS: Final = "org.apache.kafka.tools.TopicCommand"
+TRANSACTIONS: Final = "org.apache.kafka.tools.TransactionsCommand"
 PRODUCER: Final = "kafka.tools.ConsoleProducer"
 CONSUMER: Final = "org.apache.kafka.tools.consumer.ConsoleConsumer"
 GROUPS: Final = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"

@@ -188,10 +188,19 @@ def producer_id(link: RawConnection) -> tuple[int, int, int]:
     return error, found, epoch
 
 
-def produce(link: RawConnection, topic: str, partition: int, records: bytes) -> Produced:
+def produce(
+    link: RawConnection,
+    topic: str,
+    partition: int,
+    records: bytes,
+    *,
+    transactional_id: str | None = None,
+) -> Produced:
     """Produce v3 with acks=all."""
     data = text(topic) + array(struct.pack(">i", partition) + blob(records))
-    answer = link.call(PRODUCE, 3, text(None) + struct.pack(">hi", -1, 10_000) + array(data))
+    answer = link.call(
+        PRODUCE, 3, text(transactional_id) + struct.pack(">hi", -1, 10_000) + array(data)
+    )
 
     def read_topic() -> list[tuple[int, ...]]:
         answer.text()

@@ -1,0 +1,1 @@
+"""``barnabas transactions``: transactional ids, producers of partitions, transactions that hang."""

@@ -1,0 +1,133 @@
+"""A transactional producer made of raw requests: it sends late what no client would send late.
+
+Source: Kafka 3.9's schemas of the versions named; docs/spec/transactions.md §2.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from typing import Final
+
+from .raw_batches import TIMESTAMP_MS, sequenced_batch
+from .raw_calls import FIND_COORDINATOR, INIT_PRODUCER_ID, Produced, leaders, produce
+from .raw_connection import Address, RawConnection, Reader, addresses_of, array, text
+from .waiting import eventually
+
+ADD_PARTITIONS_TO_TXN, END_TXN = 24, 26
+TIMEOUT_MS: Final = 600_000
+_RETRIABLE: Final = (14, 15, 16, 51)
+_TRANSACTION: Final = 1
+
+
+class RawTransactionalProducer:
+    """One transactional id with its producer id, epoch and the next sequence of each partition.
+
+    The timeout of its transactions is ten minutes: none ends while a test lasts.
+    """
+
+    def __init__(self, bootstrap: str, transactional_id: str) -> None:
+        self.transactional_id = transactional_id
+        self.producer_id = self.epoch = -1
+        self._bootstrap = bootstrap
+        self._sequences: dict[tuple[str, int], int] = {}
+
+    def start(self) -> None:
+        """InitProducerId v0: a producer id, or the next epoch of the one it has."""
+        body = text(self.transactional_id) + struct.pack(">i", TIMEOUT_MS)
+
+        def started() -> bool:
+            answer = self._ask(INIT_PRODUCER_ID, body)
+            if answer is None:
+                return False
+            _throttle, error, self.producer_id, self.epoch = answer.take("ihqh")
+            return _is_done(error)
+
+        eventually(started, what=f"a producer id for {self.transactional_id}")
+
+    def add(self, topic: str, *partitions: int) -> None:
+        """AddPartitionsToTxn v0: they belong to the transaction, which begins with the first."""
+        asked = text(topic) + array(*(struct.pack(">i", index) for index in partitions))
+
+        def added() -> bool:
+            answer = self._ask(ADD_PARTITIONS_TO_TXN, self._who() + array(asked))
+            if answer is None:
+                return False
+            answer.number("i")
+
+            def codes() -> list[tuple[int, ...]]:
+                answer.text()
+                return answer.array(lambda: answer.take("ih"))
+
+            (results,) = answer.array(codes)
+            return all(_is_done(error) for _, error in results)
+
+        eventually(added, what=f"{topic} in the transaction of {self.transactional_id}")
+
+    def send(
+        self, topic: str, partition: int, *values: bytes, timestamp_ms: int = TIMESTAMP_MS
+    ) -> Produced:
+        """Produce v3: one transactional batch, whether the partition was added or not."""
+        sequence = self._sequences.get((topic, partition), 0)
+        data = transactional_batch(values, self.producer_id, sequence, self.epoch, timestamp_ms)
+        self._sequences[topic, partition] = sequence + len(values)
+        with RawConnection(leader_of(self._bootstrap, topic, partition)) as link:
+            return produce(link, topic, partition, data, transactional_id=self.transactional_id)
+
+    def end(self, *, is_commit: bool) -> None:
+        """EndTxn v0: decided when this returns; the markers follow."""
+        body = self._who() + struct.pack(">b", is_commit)
+
+        def ended() -> bool:
+            answer = self._ask(END_TXN, body)
+            return answer is not None and _is_done(answer.take("ih")[1])
+
+        eventually(ended, what=f"the end of the transaction of {self.transactional_id}")
+
+    def _who(self) -> bytes:
+        return text(self.transactional_id) + struct.pack(">qh", self.producer_id, self.epoch)
+
+    def _ask(self, key: int, body: bytes) -> Reader | None:
+        address = self._coordinator()
+        if address is None:
+            return None
+        with RawConnection(address) as link:
+            return link.call(key, 0, body)
+
+    def _coordinator(self) -> Address | None:
+        """FindCoordinator v1 of type 1."""
+        with RawConnection(addresses_of(self._bootstrap)[0]) as link:
+            body = text(self.transactional_id) + struct.pack(">b", _TRANSACTION)
+            answer = link.call(FIND_COORDINATOR, 1, body)
+        _throttle, error = answer.take("ih")
+        if not _is_done(error):
+            return None
+        answer.text()
+        answer.number("i")
+        return answer.text() or "", answer.number("i")
+
+
+def transactional_batch(
+    values: Sequence[bytes], producer_id: int, sequence: int, epoch: int, timestamp_ms: int
+) -> bytes:
+    """A batch with the transactional bit."""
+    return sequenced_batch(
+        values,
+        producer_id,
+        sequence,
+        epoch=epoch,
+        is_transactional=True,
+        timestamp_ms=timestamp_ms,
+    )
+
+
+def leader_of(bootstrap: str, topic: str, partition: int) -> Address:
+    """Where the leader of a partition listens."""
+    with RawConnection(addresses_of(bootstrap)[0]) as link:
+        return leaders(link, topic)[partition]
+
+
+def _is_done(error: int) -> bool:
+    """Whether it was done; False where it may succeed later, and an assertion for all else."""
+    assert error in (0, *_RETRIABLE), error
+    return error == 0
