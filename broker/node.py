@@ -103,7 +103,9 @@ class Node:
         self._listeners = Listeners(config, self._limits, self._liveness)
         self._listener_reconfiguration = self._build_listener_reconfiguration()
         self._topic_creator = self._build_topic_creator()
-        self._auto_topic_creation = AutoTopicCreation(self._topic_creator, config.coordinator)
+        self._auto_topic_creation = AutoTopicCreation(
+            self._topic_creator, config.coordinator, config.transactions
+        )
         self._coordinator_host = GroupCoordinatorHost(
             config,
             identity.node_id,

@@ -16,6 +16,8 @@ from .damaged_records import Damage
 
 OFFSETS_TOPIC = "__consumer_offsets"
 TRANSACTION_TOPIC = "__transaction_state"
+STATE_TOPICS = frozenset({OFFSETS_TOPIC, TRANSACTION_TOPIC})
+"""The leader of a partition of these is the coordinator of what falls on it."""
 
 SNAPSHOT = "offsets-cache"
 """The file of a whole snapshot. Kafka knows no such name in a partition's directory."""

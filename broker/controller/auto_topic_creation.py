@@ -1,6 +1,7 @@
 """Automatic topic creation: topics that somebody asked for are created in the background.
 
-Source: docs/spec/cluster.md §2.9. Whoever asked is told to come back, never made to wait.
+Source: docs/spec/cluster.md §2.9; docs/spec/transactions.md §1.1. Whoever asked is told to
+come back, never made to wait.
 """
 
 from __future__ import annotations
@@ -12,7 +13,8 @@ from typing import Final
 
 from barnabas.client.zookeeper.interface import ZooKeeperError
 from barnabas.coordinator.config import CoordinatorConfig
-from barnabas.coordinator.ports import OFFSETS_TOPIC
+from barnabas.coordinator.ports import OFFSETS_TOPIC, TRANSACTION_TOPIC
+from barnabas.coordinator.transactions.config import TransactionConfig
 from barnabas.protocol.audit_topic import AUDIT_TOPIC
 from barnabas.protocol.errors import ErrorCode, Refused
 
@@ -31,9 +33,15 @@ SAFE_FACTOR: Final = 3
 class AutoTopicCreation:
     """One topic after the other; a name that waits already is not queued again."""
 
-    def __init__(self, writer: TopicCreator, coordinator: CoordinatorConfig) -> None:
+    def __init__(
+        self,
+        writer: TopicCreator,
+        coordinator: CoordinatorConfig,
+        transactions: TransactionConfig,
+    ) -> None:
         self._writer = writer
         self._coordinator = coordinator
+        self._transactions = transactions
         self._names: deque[str] = deque()
         self._filled = asyncio.Event()
         self._refusals: dict[str, str] = {}
@@ -75,6 +83,8 @@ class AutoTopicCreation:
     def _wish(self, name: str) -> RequestedTopic:
         if name == AUDIT_TOPIC:
             return self._kept_safe(name, AUDIT_PARTITIONS, {"cleanup.policy": "delete"})
+        if name == TRANSACTION_TOPIC:
+            return self._transaction_log()
         if name != OFFSETS_TOPIC:
             return RequestedTopic(name=name)
         configs = {
@@ -83,6 +93,22 @@ class AutoTopicCreation:
             "segment.bytes": str(self._coordinator.offsets_segment_bytes),
         }
         return self._kept_safe(name, self._coordinator.offsets_partitions, configs)
+
+    def _transaction_log(self) -> RequestedTopic:
+        """An unclean election would take back a commit that was answered; so would one replica."""
+        wanted = self._transactions
+        return RequestedTopic(
+            name=TRANSACTION_TOPIC,
+            partitions=wanted.log_partitions,
+            factor=wanted.log_replication_factor,
+            configs={
+                "cleanup.policy": "compact",
+                "compression.type": "uncompressed",
+                "min.insync.replicas": str(wanted.log_min_isr),
+                "segment.bytes": str(wanted.log_segment_bytes),
+                "unclean.leader.election.enable": "false",
+            },
+        )
 
     def _kept_safe(self, name: str, partitions: int, configs: dict[str, str]) -> RequestedTopic:
         factor = self._coordinator.offsets_replication_factor

@@ -17,7 +17,7 @@ from barnabas.client.zookeeper.interface import (
     ZooKeeper,
     ZooKeeperError,
 )
-from barnabas.coordinator.ports import OFFSETS_TOPIC
+from barnabas.coordinator.ports import OFFSETS_TOPIC, STATE_TOPICS
 from barnabas.protocol.errors import ErrorCode, Refused
 from barnabas.protocol.zookeeper import znodes
 
@@ -71,8 +71,10 @@ class PartitionCreator:
         self, topic: str, record: znodes.TopicAssignment, count: int, chosen: ManualAssignment
     ) -> Assignment:
         existing = dict(record.partitions)
-        if topic == OFFSETS_TOPIC:
-            reason = "groups would be looked for in other partitions than their offsets are in"
+        if topic in STATE_TOPICS:
+            # KAFKA-7801: a transaction would be ended by a coordinator that knows nothing of it.
+            what = "groups" if topic == OFFSETS_TOPIC else "transactional ids"
+            reason = f"{what} would be looked for in other partitions than their records are in"
             raise Refused(ErrorCode.INVALID_PARTITIONS, reason)
         if record.adding or record.removing:
             raise Refused(ErrorCode.REASSIGNMENT_IN_PROGRESS, f"{topic} is being reassigned")

@@ -1,10 +1,11 @@
-"""Handover of offsets partitions between living nodes: the old leader is told first.
+"""Handover of the state topics' partitions between living nodes: the old leader is told first.
 
 A coordinator may answer as long as its lease lasts, so the new one hears that it leads only when
-the old one has answered that it does not, or its lease is over. Only offsets partitions wait for
-this: what a deposed leader of an ordinary partition acknowledges is refused by epochs and the ISR.
+the old one has answered that it does not, or its lease is over. Only ``__consumer_offsets`` and
+``__transaction_state`` wait for this: what a deposed leader of an ordinary partition acknowledges
+is refused by epochs and the ISR.
 
-Source: docs/spec/reliability.md §3.1; docs/beacons.md point 6.
+Source: docs/spec/reliability.md §3.1; docs/spec/transactions.md §10.3; docs/beacons.md point 6.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import asyncio
 from collections.abc import Callable, Collection, Iterable
 
 from barnabas.broker.liveness.failure_detector import FailureDetector
-from barnabas.coordinator.ports import OFFSETS_TOPIC
+from barnabas.coordinator.ports import STATE_TOPICS
 
 from .context import ControllerContext, Partition
 
@@ -42,7 +43,7 @@ class LeadershipHandovers:
 
     def began(self, partition: Partition, old: int | None, new: int) -> None:
         """Another leader was written to ZooKeeper; nobody has been told yet."""
-        if partition[0] != OFFSETS_TOPIC:
+        if partition[0] not in STATE_TOPICS:
             return
         former, _ = self._held.get(partition, (set(), new))
         if old is not None and old != new and old in self._context.nodes:

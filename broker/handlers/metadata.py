@@ -16,7 +16,7 @@ from barnabas.broker.metadata.metadata_cache import (
     PartitionInfo,
     Snapshot,
 )
-from barnabas.coordinator.ports import OFFSETS_TOPIC
+from barnabas.coordinator.ports import STATE_TOPICS
 from barnabas.protocol.api import ApiKey
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages import metadata
@@ -31,7 +31,7 @@ TOPIC_OPERATIONS: Final = 3576
 CLUSTER_OPERATIONS: Final = 8096
 """Everything that may be done to a topic, to the cluster: nobody forbids anything yet."""
 UNTOLD: Final = -(2**31)
-NOT_SERVED: Final = INTERNAL_TOPICS - {OFFSETS_TOPIC}
+NOT_SERVED: Final = INTERNAL_TOPICS - STATE_TOPICS
 """Never made like an ordinary topic because a client, such as sarama, asks for it by name."""
 PATIENCE_S: Final = 1.0
 """How long a node that knows of no node waits for a controller before it says so."""

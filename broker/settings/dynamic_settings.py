@@ -40,6 +40,7 @@ _OF_ALL: Final = frozenset(
         "max.connections.per.ip",
         "max.connections.per.ip.overrides",
         "producer.id.expiration.ms",
+        "transaction.partition.verification.enable",
     }
     | TOPIC_KEYS.keys()
 )

@@ -14,6 +14,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from barnabas.coordinator.config import CoordinatorConfig
+from barnabas.coordinator.transactions.config import TransactionConfig
 from barnabas.protocol.settings import ConfigError, declared, parse
 
 from .cleaner_settings import CleanerSettings
@@ -55,6 +56,7 @@ SECTIONS: Final[tuple[type[Any], ...]] = (
     ReplicationSettings,
     LivenessSettings,
     CoordinatorConfig,
+    TransactionConfig,
     MetricsSettings,
 )
 """Every class of settings that a node's file may fill, in the order of the generated table."""
@@ -78,6 +80,7 @@ class NodeConfig:
     replication: ReplicationSettings
     liveness: LivenessSettings
     coordinator: CoordinatorConfig
+    transactions: TransactionConfig
     metrics: MetricsSettings
     log_defaults: LogConfig
     listeners: tuple[Endpoint, ...]
@@ -147,6 +150,7 @@ def _assembled(
         replication=parts[ReplicationSettings],
         liveness=parts[LivenessSettings],
         coordinator=parts[CoordinatorConfig],
+        transactions=parts[TransactionConfig],
         metrics=parts[MetricsSettings],
         log_defaults=parts[LogConfig],
         listeners=listeners,
@@ -209,10 +213,10 @@ def _check_id(node: NodeSettings) -> None:
 
 
 def _check_compaction(node: NodeSettings, cleaner: CleanerSettings) -> None:
-    """The offsets topic is never deleted from: without compaction it only grows."""
+    """The state topics are never deleted from: without compaction they only grow."""
     problem = "log.cleaner.enable=false" if not cleaner.is_enabled else "log.cleaner.threads=0"
     if "coordinator" in node.node_roles and not (cleaner.is_enabled and cleaner.threads):
-        raise ConfigError(f"{problem}: the offsets topic must be compacted by its coordinators")
+        raise ConfigError(f"{problem}: the state topics must be compacted by their coordinators")
 
 
 def _check_replication(settings: ReplicationSettings) -> None:

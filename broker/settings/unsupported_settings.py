@@ -160,7 +160,6 @@ remote.log.storage.manager.impl.prefix str rsm.config.
 replica.lag.max.messages str -
 replica.selector.class str -
 replica.socket.receive.buffer.bytes int 65536
-request.timeout.ms int 30000
 socket.connection.setup.timeout.max.ms int 30000
 socket.connection.setup.timeout.ms int 10000
 socket.listen.backlog.size int 50
@@ -168,16 +167,6 @@ socket.nagle.disable str -
 socket.receive.buffer.bytes int 102400
 socket.send.buffer.bytes int 102400
 telemetry.max.bytes int 1048576
-transaction.abort.timed.out.transaction.cleanup.interval.ms int 10000
-transaction.max.timeout.ms int 900000
-transaction.partition.verification.enable bool true cluster
-transaction.remove.expired.transaction.cleanup.interval.ms int 3600000
-transaction.state.log.load.buffer.size int 5242880
-transaction.state.log.min.isr int 2
-transaction.state.log.num.partitions int 50
-transaction.state.log.replication.factor int 3
-transaction.state.log.segment.bytes int 104857600
-transactional.id.expiration.ms int 604800000
 zookeeper.clientCnxnSocket str -
 zookeeper.max.in.flight.requests int 10
 zookeeper.sync.time.ms str -

@@ -52,8 +52,14 @@ _SAFE_COPIES: Final = 3
 
 def copies(nodes: int) -> dict[str, str]:
     """Three replicas of every topic where there are so many nodes, else one."""
-    factor = str(_SAFE_COPIES if nodes >= _SAFE_COPIES else 1)
-    return {"default.replication.factor": factor, "offsets.topic.replication.factor": factor}
+    is_safe = nodes >= _SAFE_COPIES
+    factor = str(_SAFE_COPIES if is_safe else 1)
+    return {
+        "default.replication.factor": factor,
+        "offsets.topic.replication.factor": factor,
+        "transaction.state.log.replication.factor": factor,
+        "transaction.state.log.min.isr": "2" if is_safe else "1",
+    }
 
 
 Progress = Callable[[str], None]

@@ -10,7 +10,7 @@ from barnabas.broker.controller.create_partitions import PartitionCreator
 from barnabas.broker.handlers.create_partitions import CreatePartitionsHandler
 from barnabas.broker.handlers.elect_leaders import PREFERRED, UNCLEAN, ElectLeadersHandler
 from barnabas.broker.handlers.partition_reassignments import PartitionReassignmentsHandler
-from barnabas.coordinator.ports import OFFSETS_TOPIC
+from barnabas.coordinator.ports import STATE_TOPICS
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages import (
     alter_partition_reassignments,
@@ -113,14 +113,16 @@ async def test_partitions_that_cannot_be_added_have_their_code(
     assert (await cluster.assignment("t")).partitions == {0: (1, 2)}
 
 
-async def test_the_offsets_topic_never_grows_since_groups_would_be_looked_for_elsewhere(
-    cluster: SmallCluster, ruler: SmallNode
+@pytest.mark.parametrize("name", sorted(STATE_TOPICS))
+async def test_a_state_topic_never_grows_since_its_keys_would_be_looked_for_elsewhere(
+    cluster: SmallCluster, ruler: SmallNode, name: str
 ) -> None:
-    await cluster.create(OFFSETS_TOPIC, {0: (1, 2)})
-    await cluster.led(OFFSETS_TOPIC, 0, 1)
-    wish = topic(OFFSETS_TOPIC, 2)
-    assert await grown(cluster, ruler, wish) == {OFFSETS_TOPIC: ErrorCode.INVALID_PARTITIONS}
-    assert (await cluster.assignment(OFFSETS_TOPIC)).partitions == {0: (1, 2)}
+    """KAFKA-7801: docs/spec/transactions.md §1.1."""
+    await cluster.create(name, {0: (1, 2)})
+    await cluster.led(name, 0, 1)
+    wish = topic(name, 2)
+    assert await grown(cluster, ruler, wish) == {name: ErrorCode.INVALID_PARTITIONS}
+    assert (await cluster.assignment(name)).partitions == {0: (1, 2)}
 
 
 async def test_a_topic_does_not_grow_while_it_is_moved_or_deleted_or_named_twice(

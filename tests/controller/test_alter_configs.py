@@ -310,6 +310,7 @@ async def test_what_means_something_is_in_force_at_once(desk: Desk) -> None:
         "max.connection.creation.rate": "9",
         "listener.name.plaintext.max.connections": "4",
         "producer.id.expiration.ms": "1000",
+        "transaction.partition.verification.enable": "false",
         "message.max.bytes": "2000",
         "advertised.listeners": "PLAINTEXT://example.org:9092",
     }
@@ -322,6 +323,7 @@ async def test_what_means_something_is_in_force_at_once(desk: Desk) -> None:
     assert (now.network.max_connections, now.network.max_connection_creation_rate) == (7, 9)
     assert now.listener_quotas["PLAINTEXT"].connections_max == 4
     assert now.storage.producer_id_expiration_ms == 1000
+    assert not now.transactions.verification_enable
     assert now.log_defaults.max_message_bytes == 2000
     assert now.advertised["PLAINTEXT"].host == "example.org"
     told = await desk.told(NODE, "1")

@@ -10,7 +10,8 @@ import pytest
 from barnabas.broker.controller.auto_topic_creation import AutoTopicCreation
 from barnabas.broker.controller.create_topics import RequestedTopic
 from barnabas.coordinator.config import CoordinatorConfig
-from barnabas.coordinator.ports import OFFSETS_TOPIC
+from barnabas.coordinator.ports import OFFSETS_TOPIC, STATE_TOPICS, TRANSACTION_TOPIC
+from barnabas.coordinator.transactions.config import TransactionConfig
 from barnabas.protocol.errors import ErrorCode, Refused
 from barnabas.protocol.zookeeper import znodes
 from tests.controller.small_cluster import SmallCluster
@@ -123,7 +124,9 @@ async def test_the_offsets_topic_is_created_on_demand_on_coordinators(
 ) -> None:
     await cluster.start(1, ("coordinator",))
     await cluster.start(2, ("broker",))
-    creation = AutoTopicCreation(cluster.writer(), CoordinatorConfig(offsets_replication_factor=1))
+    creation = AutoTopicCreation(
+        cluster.writer(), CoordinatorConfig(offsets_replication_factor=1), TransactionConfig()
+    )
     running = asyncio.create_task(creation.run())
     creation.ask(OFFSETS_TOPIC)
     creation.ask(OFFSETS_TOPIC)
@@ -139,18 +142,60 @@ async def test_the_offsets_topic_is_created_on_demand_on_coordinators(
     }
 
 
-async def test_a_topic_that_cannot_be_created_on_demand_is_reported_once(
-    cluster: SmallCluster, caplog: pytest.LogCaptureFixture
+async def test_the_transaction_log_is_created_on_demand_with_five_settings_on_coordinators(
+    cluster: SmallCluster,
 ) -> None:
-    """docs/spec/cluster.md §5.1 check F4: the factor is not lowered silently."""
+    """docs/spec/transactions.md check T1.1: exactly the settings of §1.1, its own and no others."""
+    await cluster.start(1, ("coordinator",))
+    await cluster.start(2, ("broker",))
+    wanted = TransactionConfig(
+        log_partitions=3, log_replication_factor=1, log_min_isr=1, log_segment_bytes=1 << 20
+    )
+    creation = AutoTopicCreation(cluster.writer(), CoordinatorConfig(), wanted)
+    running = asyncio.create_task(creation.run())
+    creation.ask(TRANSACTION_TOPIC)
+    await cluster.led(TRANSACTION_TOPIC, 2, 1)
+    running.cancel()
+    assert (await cluster.assignment(TRANSACTION_TOPIC)).partitions == {0: (1,), 1: (1,), 2: (1,)}
+    data, _stat = await cluster.observer.get(f"/config/topics/{TRANSACTION_TOPIC}")
+    assert znodes.TopicConfig.from_json(data).config == {
+        "cleanup.policy": "compact",
+        "compression.type": "uncompressed",
+        "min.insync.replicas": "1",
+        "segment.bytes": "1048576",
+        "unclean.leader.election.enable": "false",
+    }
+
+
+@pytest.mark.parametrize("policy", ["delete", "compact,delete"])
+async def test_a_state_topic_is_never_made_to_be_deleted_by_age(
+    cluster: SmallCluster, policy: str
+) -> None:
     await cluster.start(1)
-    creation = AutoTopicCreation(cluster.writer(), CoordinatorConfig(offsets_replication_factor=3))
+    for topic in sorted(STATE_TOPICS):
+        wish = {"name": topic, "factor": 1, "configs": {"cleanup.policy": policy}}
+        assert (await refusal(cluster, **wish)).code is ErrorCode.INVALID_CONFIG
+
+
+@pytest.mark.parametrize("topic", sorted(STATE_TOPICS))
+async def test_a_topic_that_cannot_be_created_on_demand_is_reported_once(
+    cluster: SmallCluster, caplog: pytest.LogCaptureFixture, topic: str
+) -> None:
+    """docs/spec/cluster.md §5.1 check F4, docs/spec/transactions.md check T1.2.
+
+    The factor is not lowered silently.
+    """
+    node = await cluster.start(1)
+    await cluster.start(2)
+    creation = AutoTopicCreation(
+        cluster.writer(), CoordinatorConfig(offsets_replication_factor=3), TransactionConfig()
+    )
     running = asyncio.create_task(creation.run())
     for marker in ("first", "second"):
-        creation.ask(OFFSETS_TOPIC)
+        creation.ask(topic)
         creation.ask(marker)
-        await cluster.led(marker, 0, 1)
+        await cluster.until(lambda marker=marker: marker in node.cache.snapshot.topics)  # type: ignore[misc]
     running.cancel()
     reports = [record for record in caplog.records if "cannot create" in record.message]
     assert len(reports) == 1
-    assert await cluster.observer.exists(f"/brokers/topics/{OFFSETS_TOPIC}") is None
+    assert await cluster.observer.exists(f"/brokers/topics/{topic}") is None

@@ -17,7 +17,7 @@ from barnabas.broker.controller.replica_assignment import (
     assign_new,
     candidates_for,
 )
-from barnabas.coordinator.ports import OFFSETS_TOPIC
+from barnabas.protocol.names import INTERNAL_TOPICS
 
 
 def nodes(*ids: int) -> list[CandidateNode]:
@@ -72,7 +72,8 @@ def test_internal_topics_go_to_coordinators_and_others_to_brokers() -> None:
         CandidateNode(1, roles=frozenset(("broker", "coordinator"))),
     ]
     assert [node.id for node in candidates_for("orders", cluster)] == [1, 3]
-    assert [node.id for node in candidates_for(OFFSETS_TOPIC, cluster)] == [1, 2]
+    for topic in INTERNAL_TOPICS:
+        assert [node.id for node in candidates_for(topic, cluster)] == [1, 2]
 
 
 def test_more_replicas_than_nodes_are_a_mistake_of_ours() -> None:

@@ -12,6 +12,7 @@ from barnabas.broker.replication.replica_manager import ReplicaManager
 from barnabas.broker.storage.checkpoints import parse_offsets
 from barnabas.protocol.errors import ErrorCode, Refused
 from barnabas.protocol.messages import delete_records as messages
+from barnabas.protocol.names import INTERNAL_TOPICS
 from tests.handlers.peer import call, over_the_wire
 from tests.replication.logs import (
     NODE,
@@ -128,9 +129,11 @@ async def test_the_code_says_where_the_partition_is_not(
     handler: DeleteRecordsHandler, replicas: ReplicaManager
 ) -> None:
     follow(replicas, "followed")
-    wanted = [(topic, 0) for topic in ("nowhere", "elsewhere", "followed", "__consumer_offsets")]
+    wanted = [
+        (topic, 0) for topic in ("nowhere", "elsewhere", "followed", *sorted(INTERNAL_TOPICS))
+    ]
     codes = [code for code, _ in await delete(handler, *wanted)]
-    assert codes == [3, 6, 6, 17]
+    assert codes == [3, 6, 6, 17, 17, 17]
 
 
 async def test_the_start_is_written_down_before_it_is_said(

@@ -119,11 +119,13 @@ async def test_each_partition_has_its_own_code(
     assert [result.base_offset for result in results(answer)] == [-1, -1, -1, -1, 0, -1]
 
 
+@pytest.mark.parametrize("topic", ["__consumer_offsets", "__transaction_state"])
 async def test_only_the_admin_client_writes_to_internal_topics(
-    handler: ProduceHandler, replicas: ReplicaManager
+    handler: ProduceHandler, replicas: ReplicaManager, topic: str
 ) -> None:
-    lead(replicas, "__consumer_offsets")
-    wanted = request(("__consumer_offsets", a_batch()))
+    """docs/spec/transactions.md §1.1: the transaction log is internal as the offsets topic is."""
+    lead(replicas, topic)
+    wanted = request((topic, a_batch()))
     refused = answered(handler.produce(call(wanted, 9)))
     assert results(refused)[0].error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
     allowed = answered(handler.produce(call(wanted, 9, client_id="__admin_client")))

@@ -75,7 +75,7 @@ def test_kafkas_own_server_properties_starts_with_a_warning_for_each_idle_name()
     )
     idle = {warning.split(":")[0] for warning in node.warnings}
     assert "num.network.threads" in idle
-    assert "transaction.state.log.min.isr" in idle
+    assert node.transactions.log_min_isr == 1
     assert "log.retention.hours" not in idle
     assert len(node.warnings) == len(idle)
 
@@ -143,6 +143,6 @@ def test_a_follower_that_would_be_heard_too_seldom_is_refused(limit: str) -> Non
 def test_a_coordinator_without_compaction_is_refused_and_a_broker_is_not(
     idle: dict[str, str],
 ) -> None:
-    with pytest.raises(ConfigError, match="the offsets topic must be compacted"):
+    with pytest.raises(ConfigError, match="the state topics must be compacted"):
         config(**idle)
     assert config(**idle, node_roles="broker").node.node_roles == ("broker",)

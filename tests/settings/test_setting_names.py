@@ -64,7 +64,7 @@ def test_another_value_is_refused_where_it_promises_what_is_not_kept(name: str) 
     [
         ("num.io.threads", "3", IDLE),
         ("password.encoder.secret", "s", IDLE),
-        ("transaction.state.log.min.isr", "1", IDLE),
+        ("zookeeper.sync.time.ms", "1", IDLE),
         ("queued.max.requests", "3", LIMIT),
         ("quota.window.num", "3", LIMIT),
         ("leader.replication.throttled.rate", "3", LIMIT),
