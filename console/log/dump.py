@@ -85,12 +85,14 @@ class Dump:
         self.code = 1
         self._mismatches.setdefault(heading, []).append(text)
 
-    def show(self, path: Path, kind: str, fields: Line, *, prefix: str = "") -> None:
+    def show(
+        self, path: Path, kind: str, fields: Line, *, prefix: str = "", suffix: str = ""
+    ) -> None:
         """One thing of a file: Kafka's line, or a JSON document in a line."""
         if self.options.as_json:
             print(json.dumps({"file": str(path), kind: fields}))
         else:
-            print(prefix + line(fields))
+            print(prefix + line(fields) + suffix)
 
     def complain(self, text: str) -> None:
         """Something is wrong with a file."""
@@ -115,7 +117,9 @@ class Dump:
             dump_time_index(self, path)
         elif suffix == ".snapshot":
             for producer in parse_producers(path.read_bytes()):
-                self.show(path, "producer", producer_line(producer))
+                # Kafka's blank, behind which the last batch would stand.
+                blank = " " if producer.last_offset < 0 else ""
+                self.show(path, "producer", producer_line(producer), suffix=blank)
         elif suffix == ".txnindex":
             self._transactions(path)
         elif name.endswith("-checkpoint"):
