@@ -114,6 +114,7 @@ class Unpacker:
 
     def _take_batch(self, data: batch.Buffer, position: int) -> None:
         head = batch.header(data, position)
+        self._note_aborted(head.last_offset)
         if head.attributes & CONTROL:
             self._take_marker(data, position, head)
             return
@@ -146,9 +147,15 @@ class Unpacker:
             if parse_marker(record.key) is Marker.ABORT:
                 self._open.discard(head.producer_id)
 
+    def _note_aborted(self, last_offset: int) -> None:
+        """Take up the transactions that have begun by now.
+
+        Before a marker, too: where reading starts at the marker, it ends what began before.
+        """
+        while self._pending and self._pending[-1].first_offset <= last_offset:
+            self._open.add(self._pending.pop().producer_id)
+
     def _is_hidden(self, head: Header) -> bool:
         if not self._hides:
             return False
-        while self._pending and self._pending[-1].first_offset <= head.last_offset:
-            self._open.add(self._pending.pop().producer_id)
         return bool(head.attributes & TRANSACTIONAL) and head.producer_id in self._open

@@ -106,6 +106,17 @@ def test_markers_are_never_shown_and_aborted_records_only_to_who_wants_everythin
     assert offsets(Unpacker(PLACE, 0, 99, aborted=aborted), *entries) == [2, 3, 5, 6]
 
 
+def test_reading_that_starts_at_a_marker_shows_what_its_producer_wrote_next() -> None:
+    transaction = {"producer_id": 7, "producer_epoch": 0, "base_sequence": 2}
+    entries = (
+        marker_at(2, 7, Marker.ABORT),
+        records_at(3, 2, is_transactional=True, **transaction),
+        marker_at(5, 7, Marker.COMMIT),
+    )
+
+    assert offsets(Unpacker(PLACE, 2, 99, aborted=[Aborted(7, 0)]), *entries) == [3, 4]
+
+
 def test_a_damaged_batch_is_an_error() -> None:
     entry = bytearray(records_at(0, 5))
     entry[-2] ^= 1
