@@ -126,8 +126,10 @@ class FilteringSegmentReader(SegmentReader):
 
 def _offsets_of(segment: SegmentFile, next_one: SegmentFile | None) -> OffsetRange:
     """The offsets that may be in a segment: those below the next segment of its log."""
-    has_next = next_one is not None and next_one.topic_partition == segment.topic_partition
-    end = next_one.base_offset if has_next and next_one is not None else _OFFSET_MAX
+    end = _OFFSET_MAX
+    # Another directory may hold a copy of the log, which is a log of its own.
+    if next_one is not None and Path(next_one.path).parent == Path(segment.path).parent:
+        end = next_one.base_offset
     return OffsetRange(segment.topic_partition, segment.base_offset, end)
 
 

@@ -187,6 +187,18 @@ def test_segments_that_filters_rule_out_are_not_opened(tmp_path: Path) -> None:
     assert [(file.topic_partition.partition, file.base_offset) for file in files] == [(0, 50)]
 
 
+def test_copies_of_a_log_in_two_directories_are_both_read(tmp_path: Path) -> None:
+    for node in ("a", "b"):
+        path = tmp_path / node / "t-0" / f"{0:020}.log"
+        path.parent.mkdir(parents=True)
+        path.write_bytes(b"x")
+    options = segment_options({"mode": "segments", "path": f"{tmp_path}/*"})
+
+    tasks = FilteringSegmentReader(options, RecordRows(RECORDS)).partitions()
+
+    assert [len(task.value) for task in tasks] == [2]
+
+
 def test_a_segment_that_is_being_written_ends_before_the_cut_entry(
     spark: SparkSession, cluster: Cluster, filled: Fill, tmp_path: Path
 ) -> None:
