@@ -241,11 +241,11 @@ def existing_topics(source: JobSource, topics: Sequence[str]) -> list[str]:
 def reader(spark: SparkSession, source: JobSource, *, mode: str) -> Any:
     """A reader of the data source with the options that everything needs."""
     made = spark.read.format(FORMAT).option("mode", mode)
+    made = made.option("kafka.isolation.level", "read_committed")
     if source.segments:
         made = made.option("path", ",".join(source.segments))
     else:
         made = made.option("kafka.bootstrap.servers", source.bootstrap)
-        made = made.option("kafka.isolation.level", "read_committed")
     for name, value in source.options.items():
         made = made.option(name, value)
     return made

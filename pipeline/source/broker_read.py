@@ -48,7 +48,7 @@ def read_range(
     when the leader stays away longer than ``kafkaConsumer.pollTimeoutMs``, CorruptRecords.
     """
     client = client_for(*options.address)
-    reader = _Reader(client.cluster, wanted.topic_partition, options)
+    reader = PartitionReader(client.cluster, wanted.topic_partition, options)
     unpacker = Unpacker(
         wanted.topic_partition,
         wanted.start,
@@ -106,7 +106,7 @@ class _Found:
         return max(last, self._jump)
 
 
-class _Reader:
+class PartitionReader:
     """Asks whoever leads one partition, until there is an answer with something in it."""
 
     def __init__(
@@ -160,6 +160,8 @@ class _Reader:
         if result.error_code:
             raise KafkaError(result.error_code)
         records = b"" if result.records is None else result.records
+        if not records:
+            return self._nothing_until(offset, result)
         if not any(True for _ in batch.iterate(records)):
             return None
         aborted = [
@@ -167,6 +169,16 @@ class _Reader:
             for transaction in result.aborted_transactions or ()
         ]
         return _Found(records, aborted)
+
+    def _nothing_until(self, offset: int, result: fetch.PartitionResult) -> _Found | None:
+        """The end that an answer without records tells, when it lies behind ``offset``.
+
+        A broker gives one batch at least where there is one. So compaction has taken what was
+        there, an aborted transaction with its marker for example, and nothing will come.
+        """
+        is_committed = self._options.isolation == READ_COMMITTED
+        end = result.last_stable_offset if is_committed else result.high_watermark
+        return _Found(b"", [], end) if end > offset else None
 
     async def _moved(self, offset: int, result: fetch.PartitionResult) -> _Found:
         """The log begins behind ``offset`` by now; else a new leader will catch up."""

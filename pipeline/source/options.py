@@ -21,6 +21,7 @@ from .spark_options import SparkOptions
 READ_UNCOMMITTED: Final = 0
 READ_COMMITTED: Final = 1
 _ISOLATION: Final = {"read_uncommitted": READ_UNCOMMITTED, "read_committed": READ_COMMITTED}
+_ISOLATION_NAMES: Final = ("kafka.isolation.level", "isolation.level")
 _OFFSETS_TOPIC: Final = "__consumer_offsets"
 _REFUSED: Final = {
     "kafka.auto.offset.reset": "say startingOffsets instead",
@@ -101,9 +102,6 @@ def topic_options(
     spark_options = SparkOptions(options)
     for name, why in _REFUSED.items():
         spark_options.refuse(name, why)
-    isolation = spark_options.text("kafka.isolation.level") or "read_uncommitted"
-    if isolation not in _ISOLATION:
-        raise BadOption("kafka.isolation.level", f"{isolation} is none of {', '.join(_ISOLATION)}")
     found = TopicOptions(
         address=read_address(spark_options),
         selection=_offsets_topic() if only_offsets_topic else _selection(spark_options),
@@ -117,7 +115,7 @@ def topic_options(
         offsets_max=spark_options.number("maxOffsetsPerTrigger"),
         offsets_min=spark_options.number("minOffsetsPerTrigger"),
         delay_ms_max=spark_options.duration_ms("maxTriggerDelay", 15 * 60_000),
-        isolation=_ISOLATION[isolation],
+        isolation=read_isolation(spark_options),
         commit_group=spark_options.text("commitGroup"),
         checkpoint=spark_options.text("checkpointLocation"),
         poll_timeout_ms=spark_options.count("kafkaConsumer.pollTimeoutMs", 120_000),
@@ -131,6 +129,18 @@ def topic_options(
     if found.offsets_max and found.offsets_min and found.offsets_min > found.offsets_max:
         raise BadOption("minOffsetsPerTrigger", "is more than maxOffsetsPerTrigger")
     return found
+
+
+def read_isolation(spark_options: SparkOptions) -> int:
+    """READ_COMMITTED or READ_UNCOMMITTED, under Spark's name for it or under Kafka's."""
+    given = [name for name in _ISOLATION_NAMES if spark_options.is_given(name)]
+    levels = {spark_options.needed(name, "read_committed") for name in given}
+    if len(levels) > 1:
+        raise BadOption(given[0], f"{given[1]} says something else")
+    level = next(iter(levels), "read_uncommitted")
+    if level not in _ISOLATION:
+        raise BadOption(given[0], f"{level} is none of {', '.join(_ISOLATION)}")
+    return _ISOLATION[level]
 
 
 def _offsets_topic() -> Selection:

@@ -12,9 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyspark.sql.datasource import EqualTo, GreaterThan, In, LessThanOrEqual, Not
 
+from barnabas.client.client_config import ClientConfig
 from barnabas.client.cluster import TopicPartition
 from barnabas.pipeline.source.address import ClusterAddress
-from barnabas.pipeline.source.broker_read import bytes_wanted
+from barnabas.pipeline.source.broker_read import PartitionReader, bytes_wanted
 from barnabas.pipeline.source.commit_rows import CommitRows, GroupRows
 from barnabas.pipeline.source.commit_values import read_commit
 from barnabas.pipeline.source.errors import BadOption
@@ -28,6 +29,7 @@ from barnabas.pipeline.source.task_planning import OffsetRange, limited, split
 from barnabas.pipeline.source.unpacking import Aborted, Unpacker
 from barnabas.protocol import offsets_topic
 from barnabas.protocol.codec.compiler import encode
+from barnabas.protocol.messages import fetch
 from barnabas.protocol.offsets_topic import OffsetRecord
 from barnabas.protocol.records import batch, message_set
 from barnabas.protocol.records.columns import columns, section_at
@@ -368,3 +370,50 @@ def test_the_columns_are_those_that_sparks_connector_has() -> None:
         "timestamp",
         "timestampType",
     )
+
+
+def test_the_isolation_level_goes_by_sparks_name_or_by_kafkas() -> None:
+    levels = {"read_committed": 1, "read_uncommitted": 0}
+    for name in ("isolation.level", "kafka.isolation.level"):
+        for level, expected in levels.items():
+            assert topic_options({**SERVERS, name: level}, is_stream=True).isolation == expected
+    assert topic_options(SERVERS, is_stream=True).isolation == 0
+    both = {"isolation.level": "read_committed", "kafka.isolation.level": "read_uncommitted"}
+    with pytest.raises(BadOption, match="says something else"):
+        topic_options({**SERVERS, **both}, is_stream=False)
+
+
+class EmptyAnswers:
+    """Stands for a cluster whose leader has no record left below the end of its log."""
+
+    config = ClientConfig()
+
+    def __init__(self, high_watermark: int, last_stable_offset: int) -> None:
+        self._result = fetch.PartitionResult(
+            partition_index=0,
+            error_code=0,
+            high_watermark=high_watermark,
+            last_stable_offset=last_stable_offset,
+            records=b"",
+        )
+
+    async def leaders(self, _: Any) -> dict[TopicPartition, int]:
+        return {PLACE: 1}
+
+    async def ask(self, _: int, request: fetch.FetchRequest) -> fetch.FetchResponse:
+        topic = fetch.TopicResult(topic="t", partitions=[self._result])
+        return fetch.FetchResponse(throttle_time_ms=0, error_code=0, responses=[topic])
+
+
+@pytest.mark.parametrize(
+    ("level", "next_offset"), [("read_committed", 8), ("read_uncommitted", 20)]
+)
+async def test_what_compaction_took_before_the_end_of_the_log_is_not_waited_for(
+    level: str, next_offset: int
+) -> None:
+    options = topic_options({**SERVERS, "isolation.level": level}, is_stream=False)
+    cluster: Any = EmptyAnswers(high_watermark=20, last_stable_offset=8)
+
+    found = await PartitionReader(cluster, PLACE, options).after(5, 1 << 16)
+
+    assert found.next_offset(5) == next_offset
