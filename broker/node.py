@@ -14,6 +14,13 @@ from typing import Any, Final
 from barnabas.broker.storage.compaction.cleaner import LogCleaner
 from barnabas.broker.storage.log_manager import LogManager
 from barnabas.client.zookeeper.interface import ZooKeeper
+from barnabas.coordinator.ports import TRANSACTION_TOPIC
+from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.hashing import group_partition
+from barnabas.protocol.messages.add_partitions_to_txn import (
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnResponse,
+)
 
 from .controller.auto_topic_creation import AutoTopicCreation
 from .controller.control_request_latency import timed
@@ -50,6 +57,7 @@ from .settings.dynamic_node_config import DynamicNodeConfig
 from .settings.node_config import NodeConfig
 from .settings.topic_configs import TopicConfigs
 from .storage.files import Files
+from .verification.asker import TransactionVerifier
 
 log = logging.getLogger(__name__)
 
@@ -120,6 +128,7 @@ class Node:
             dial=self._dial,
             locate=self._internal_address,
         )
+        self._verifier = self._build_verifier()
         self._cleaner = self._build_cleaner()
         self._controlled_shutdown = self._build_controlled_shutdown()
         self._metrics = NodeMetrics(config.metrics)
@@ -160,6 +169,34 @@ class Node:
                 len(partition.replicas) > 1 for partition in self._replicas
             ),
         )
+
+    def _build_verifier(self) -> TransactionVerifier:
+        return TransactionVerifier(
+            self.identity.node_id,
+            coordinator_of=self._transaction_coordinator_of,
+            ask_here=self._ask_own_coordinator,
+            dial=self._dial,
+            locate=self._internal_address,
+            timeout_ms=self.config.replication.socket_timeout_ms,
+            now=self._loop.time,
+        )
+
+    def _transaction_coordinator_of(self, transactional_id: str) -> int | None:
+        """The node that leads the id's partition of the transaction log, as far as is known."""
+        snapshot = self._metadata.snapshot
+        count = len(snapshot.topics.get(TRANSACTION_TOPIC, ()))
+        if not count:
+            return None
+        return snapshot.leader(TRANSACTION_TOPIC, group_partition(transactional_id, count))
+
+    def _ask_own_coordinator(
+        self,
+        request: AddPartitionsToTxnRequest,
+        version: int,
+        respond: Callable[[AddPartitionsToTxnResponse], None],
+    ) -> None:
+        """This node leads a partition of the transaction log, and coordinates none of its ids."""
+        respond(AddPartitionsToTxnResponse(error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE))
 
     def _build_cleaner(self) -> LogCleaner:
         committed = self._replicas.high_watermark
@@ -263,6 +300,7 @@ class Node:
             "ISR": lambda: self._isr_manager.run(self._replicas),
             "replica fetchers": self._replica_fetchers.run,
             "metrics": self._metrics.run,
+            "transaction verification": self._verifier.run,
             "watchdog": Watchdog(self._listeners.open_connections, self._loop.time).run,
         }
 
@@ -393,6 +431,8 @@ class Node:
                 else None
             ),
             take_producer_ids=ProducerIdManager(self._zookeeper, self.identity.node_id).take,
+            verifier=self._verifier,
+            verifies_transactions=lambda: True,
             answer_bytes_left=lambda: self._limits.answers.room,
             holds_lease=self._liveness.lease.holds,
             broker_epoch=lambda: registration.broker_epoch,
@@ -411,6 +451,7 @@ class Node:
         self._node_configs.on_change.append(self._node_settings_changed)
         self._metadata.on_change.append(self._forget_deleted_topics)
         self._metadata.on_change.append(self._replica_fetchers.wake)
+        self._metadata.on_change.append(self._verifier.metadata_changed)
         self._logs.offline.append(self._replicas.directory_failed)
         self._logs.offline.append(lambda path, failed: self._log_dir_events.notify())
         self._logs.on_space_available.append(self._log_dir_events.notify)

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from types import CoroutineType
 from typing import Any, NamedTuple
 
 from barnabas.protocol.errors import Refused
@@ -33,7 +34,7 @@ TopicPartition = tuple[str, int]
 class ValidatedBatch(NamedTuple):
     """A batch that was checked before its turn to be appended, or why it is refused."""
 
-    rules: ProduceRules
+    rules: ProduceRules | None
     outcome: Prepared | Refused | None
     is_final: bool = False
     """It counts although the rules have changed since: what was sent is not there any more."""
@@ -190,8 +191,11 @@ def _kept(checked: ValidatedBatch) -> ValidatedBatch:
 async def _final(answer: Answer, loop: asyncio.AbstractEventLoop) -> Answer:
     """An answer that is still to come, awaited.
 
-    By now the queues are free: who is behind does not wait for replicas, only for the append.
+    By now the queues are free: who is behind waits neither for replicas nor for what another
+    node says of a transaction, only for the appends that were made.
     """
+    if isinstance(answer, CoroutineType):
+        return await answer
     if not isinstance(answer, PendingResponse):
         return answer
     if not answer.is_resolved:

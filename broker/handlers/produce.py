@@ -6,13 +6,14 @@ Source: docs/spec/cluster.md §3.8 and §3.10; docs/spec/log.md §1.8 and §3.1.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from barnabas.broker.replication.partition import Partition
 from barnabas.broker.replication.purgatory import DelayedProduce
 from barnabas.broker.replication.replica_manager import ReplicaManager
 from barnabas.broker.settings.log_config import LogConfig
+from barnabas.broker.storage.producers.verification_guards import VerificationGuard
 from barnabas.protocol.api import ApiKey
 from barnabas.protocol.audit_topic import AUDIT_TOPIC
 from barnabas.protocol.errors import CorruptRequest, ErrorCode, Refused
@@ -26,12 +27,17 @@ from barnabas.protocol.records.validate import (
 )
 from barnabas.protocol.records.work_limit import TooMuchWork
 
-from .call import Answer, Call, Handler, PendingResponse
+from .call import Answer, Call, Handler, PendingResponse, response_of
 from .conversion_process import ConversionProcess
 from .duplicate_partitions import each_partition_once
 from .large_produce import LargeProduce, Ready, TopicPartition, ValidatedBatch, ValidatedOf
 from .leader_hints import LeaderHints
-from .transactional import check_transaction
+from .transactional import (
+    NotVerified,
+    TransactionalBatches,
+    UnverifiedAppend,
+    check_one_producer,
+)
 
 ADMIN_CLIENT = "__admin_client"
 """The one client id that may write to internal topics."""
@@ -63,6 +69,8 @@ class AppendResults:
         self.has_refusals = False
         self.unacknowledged: dict[int, PendingAppend] = {}
         """By index in ``results``."""
+        self.unverified: list[UnverifiedAppend] = []
+        """Appended once a coordinator has vouched for them; ``has_refusals`` is set with these."""
         self._answers: list[messages.PartitionResult] = []
 
     def begin(self, topic: str) -> None:
@@ -77,6 +85,17 @@ class AppendResults:
         self.results.append(result)
         self._answers.append(result)
 
+    def replace(
+        self, place: int, result: messages.PartitionResult, pending: PendingAppend | None
+    ) -> None:
+        """What became of a batch that was not decided when its result was added."""
+        former = self.results[place]
+        former.error_code, former.error_message = result.error_code, result.error_message
+        former.base_offset, former.log_start_offset = result.base_offset, result.log_start_offset
+        former.log_append_time_ms = result.log_append_time_ms
+        if pending is not None:
+            self.unacknowledged[place] = pending
+
 
 class ProduceHandler:
     """Validates, appends, and waits for the high watermark where the producer asks for that."""
@@ -87,11 +106,13 @@ class ProduceHandler:
         *,
         loop: asyncio.AbstractEventLoop,
         now_ms: Callable[[], int],
+        transactions: TransactionalBatches,
         conversions: ConversionProcess | None = None,
         leaders: LeaderHints | None = None,
     ) -> None:
         """``leaders`` None: whoever asks the wrong node is not told the right one."""
         self._leaders = leaders
+        self._transactions = transactions
         self._replicas = replicas
         self._loop = loop
         self._now_ms = now_ms
@@ -121,9 +142,13 @@ class ProduceHandler:
         try:
             if not _has_one_batch(request):
                 self._check_all(call, ready)
+                if request.transactional_id is not None:
+                    _check_one_producer(ready.values())
             return self._append_all(call, ready)
         except TooMuchWork:  # before anything was appended
             return self._large.later(call, ready)
+        except Refused as refusal:
+            return _all_refused(call, refusal)
 
     def _check_all(self, call: Call, ready: dict[TopicPartition, ValidatedBatch]) -> None:
         """Put what comes of each batch into ``ready``; raises TooMuchWork at the first that may."""
@@ -163,6 +188,11 @@ class ProduceHandler:
     async def _append_in_turns(self, call: Call, checked_of: ValidatedOf) -> Answer:
         """The same for a request that may be large: others are served in between."""
         outcome, size = AppendResults(), 0
+        if call.request.transactional_id is not None:
+            try:
+                await self._check_in_turns(call, checked_of)
+            except Refused as refusal:
+                return _all_refused(call, refusal)
         for topic in call.request.topic_data:
             outcome.begin(topic.name)
             for wanted in topic.partition_data:
@@ -174,11 +204,21 @@ class ProduceHandler:
                     await asyncio.sleep(0)
         return self._answer(call, outcome)
 
+    async def _check_in_turns(self, call: Call, checked_of: ValidatedOf) -> None:
+        checked = [
+            await checked_of(topic.name, wanted)
+            for topic in call.request.topic_data
+            for wanted in topic.partition_data
+        ]
+        _check_one_producer([one for one in checked if one is not None])
+
     def _answer(self, call: Call, outcome: AppendResults) -> Answer:
         if call.request.acks == 0:
-            return self._answer_without_acks(outcome.results)
+            return self._answer_without_acks(call, outcome)
         answer = messages.ProduceResponse(responses=outcome.topics)
         if outcome.has_refusals:
+            if outcome.unverified:
+                return self._append_verified(call, outcome)
             self._fill_current_leaders(call, answer)
         if not outcome.unacknowledged:
             return answer
@@ -200,11 +240,57 @@ class ProduceHandler:
         except Refused as refusal:
             result = _refused(wanted.index, refusal, call.version)
             outcome.has_refusals = True
+        except NotVerified as found:
+            # A copy, which outlives this call: the connection's next request comes into the memory
+            # that the batch is in.
+            prepared = found.prepared._replace(batch=bytearray(found.prepared.batch))
+            outcome.unverified.append(
+                UnverifiedAppend(len(outcome.results), topic, wanted, prepared, found.guard)
+            )
+            result = _refused(wanted.index, Refused(ErrorCode.INVALID_TXN_STATE), call.version)
+            outcome.has_refusals = True
         outcome.add(result, pending)
 
+    async def _append_verified(self, call: Call, outcome: AppendResults) -> Answer:
+        """Ask about the batches that wait for their coordinator, append those, and answer all.
+
+        A coroutine, so that nothing passes it on its connection: the producer's next batch would
+        else be appended before this one (docs/wire.md).
+        """
+        waiting, outcome.unverified = outcome.unverified, []
+        codes = await self._transactions.verify(
+            call.request.transactional_id, waiting, call.version
+        )
+        for one in waiting:
+            self._append_one_verified(call, one, codes[one], outcome)
+        answer = self._answer(call, outcome)
+        return await response_of(answer) if isinstance(answer, PendingResponse) else answer
+
+    def _append_one_verified(
+        self, call: Call, one: UnverifiedAppend, refusal: Refused | None, outcome: AppendResults
+    ) -> None:
+        wanted, pending = one.wanted, None
+        checked = ValidatedBatch(None, one.prepared, is_final=True)
+        try:
+            if refusal is not None:
+                raise refusal
+            result, pending = self._append(call, one.topic, wanted, checked, one.guard)
+        except Refused as refused:
+            result = _refused(wanted.index, refused, call.version)
+        outcome.replace(one.place, result, pending)
+
     def _append(
-        self, call: Call, topic: str, wanted: messages.Partition, checked: ValidatedBatch | None
+        self,
+        call: Call,
+        topic: str,
+        wanted: messages.Partition,
+        checked: ValidatedBatch | None,
+        guard: VerificationGuard | None = None,
     ) -> tuple[messages.PartitionResult, PendingAppend | None]:
+        """Raises Refused, InvalidRecords, or NotVerified where a coordinator has to be asked first.
+
+        ``guard`` is what it was asked with.
+        """
         acks = call.request.acks
         if acks not in ACKS:
             raise Refused(ErrorCode.INVALID_REQUIRED_ACKS)
@@ -219,7 +305,9 @@ class ProduceHandler:
             )
             return nothing, None
         if prepared.is_transactional:
-            check_transaction(call.request.transactional_id, prepared, partition.log.producers)
+            self._transactions.check(
+                call.request.transactional_id, prepared, partition.log.producers, guard
+            )
         appended = partition.append(prepared.batch, acks=acks, is_client=True)
         result = messages.PartitionResult(
             index=wanted.index,
@@ -282,16 +370,19 @@ class ProduceHandler:
         acks.start(self._loop, wait_s)
         return pending
 
-    def _answer_without_acks(self, results: Sequence[messages.PartitionResult]) -> None:
+    def _answer_without_acks(self, call: Call, outcome: AppendResults) -> Answer:
         """With acks 0 a closed connection is the only way to tell of an error.
 
         Raises CorruptRequest, which closes it and bounds what is logged: such a producer connects
         again at once.
         """
-        failures = {result.error_code for result in results} - {ErrorCode.NONE}
+        failures = {result.error_code for result in outcome.results} - {ErrorCode.NONE}
         if failures:
+            if outcome.unverified:
+                return self._append_verified(call, outcome)
             names = ", ".join(code.name for code in ErrorCode if code in failures)
             raise CorruptRequest(f"without acks: {names}")
+        return None
 
     def _rules_at(self, topic: str, index: int) -> ProduceRules | None:
         try:
@@ -310,6 +401,27 @@ class ProduceHandler:
 
 def _has_one_batch(request: messages.ProduceRequest) -> bool:
     return len(request.topic_data) == 1 and len(request.topic_data[0].partition_data) == 1
+
+
+def _check_one_producer(batches: Iterable[ValidatedBatch]) -> None:
+    check_one_producer(one.outcome for one in batches if isinstance(one.outcome, Prepared))
+
+
+def _all_refused(call: Call, refusal: Refused) -> messages.ProduceResponse | None:
+    """The answer to a request of which nothing is appended."""
+    if call.request.acks == 0:
+        raise CorruptRequest(f"without acks: {refusal.code.name}")
+    return messages.ProduceResponse(
+        responses=[
+            messages.TopicResult(
+                name=topic.name,
+                partition_responses=[
+                    _refused(wanted.index, refusal, call.version) for wanted in topic.partition_data
+                ],
+            )
+            for topic in call.request.topic_data
+        ]
+    )
 
 
 def _may_write(call: Call, topic: str) -> bool:

@@ -22,6 +22,7 @@ from barnabas.broker.settings.node_config import NodeConfig
 from barnabas.broker.settings.topic_configs import TopicConfigs
 from barnabas.broker.storage.files import Files
 from barnabas.broker.storage.log_manager import LogManager
+from barnabas.broker.verification.asker import Verifier
 from barnabas.client.zookeeper.interface import ZooKeeper
 from barnabas.coordinator.group_coordinator import GroupCoordinator
 
@@ -52,6 +53,7 @@ from .partition_reassignments import PartitionReassignmentsHandler
 from .produce import ProduceHandler
 from .stale_leaders import StaleLeaders
 from .topics import TopicsHandler
+from .transactional import TransactionalBatches
 from .update_features import UpdateFeaturesHandler
 
 
@@ -88,6 +90,9 @@ class HandlerDependencies:
     auto_create: Callable[[str], None] | None
     """Has a topic created that a client asks about; None where that is switched off."""
     take_producer_ids: Callable[[], Awaitable[range]]
+    verifier: Verifier
+    verifies_transactions: Callable[[], bool]
+    """Whether ``transaction.partition.verification.enable`` is on now."""
     answer_bytes_left: Callable[[], int]
     """How many bytes of fetch answers may still be made before slow readers take them."""
     holds_lease: Callable[[], bool]
@@ -115,6 +120,9 @@ def _records(node: HandlerDependencies) -> Iterator[ApiHandler]:
         node.replicas,
         loop=node.loop,
         now_ms=node.now_ms,
+        transactions=TransactionalBatches(
+            node.verifier, is_enabled=node.verifies_transactions, now_ms=node.now_ms
+        ),
         conversions=node.conversions,
         leaders=leaders,
     )

@@ -60,7 +60,8 @@ CLASSES: Final = (
         (ApiKey.PRODUCE,),
         frozenset({ApiKey.PRODUCE}),
         "once appended, waiting for replicas: the order in the log is settled. One that is not"
-        " appended yet (a large batch that is being checked) lets nothing pass",
+        " appended yet (a large batch that is being checked, the first of a transaction while its"
+        " coordinator is asked) lets nothing pass",
     ),
     # Each continues its session where the one before left it (KIP-227). Two at once would both be
     # told the same news, and the session would forget that the first answer may not have arrived.

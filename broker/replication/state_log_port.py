@@ -9,9 +9,12 @@ import asyncio
 from collections.abc import Callable
 
 from barnabas.broker.storage.files import DiskFiles, Files
+from barnabas.broker.storage.producers.verification_guards import NO_SEQUENCE, VerificationGuard
 from barnabas.coordinator.ports import OnAppended
 from barnabas.protocol.errors import ErrorCode, Refused
+from barnabas.protocol.records.header import HEADER
 
+from .partition import Partition
 from .replica_manager import ReplicaManager
 from .state_replica import StateReplica
 
@@ -53,6 +56,8 @@ class StateLogPort:
             hosted = self._replicas.led(self._topic, partition)
             if hosted.leader_epoch != leader_epoch:
                 raise Refused(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+            if guard is not None:
+                _check_verified(hosted, batch, guard)
             appended = hosted.append(batch, acks=acks, is_client=False)
         except Refused as refusal:
             on_appended(refusal.code, -1)
@@ -101,6 +106,13 @@ class StateLogPort:
             on_complete(False)
             return
         hosted.when_committed(offset, lambda code: on_complete(code is ErrorCode.NONE))
+
+
+def _check_verified(hosted: Partition, batch: bytearray, guard: object) -> None:
+    """Raises Refused(48) for a batch whose transaction is over, or was not verified."""
+    assert isinstance(guard, VerificationGuard)
+    fields = HEADER.unpack_from(batch)
+    hosted.log.producers.check_verified(fields[9], fields[10], NO_SEQUENCE, guard)
 
 
 class _PendingAppend:

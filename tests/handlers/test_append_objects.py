@@ -18,6 +18,7 @@ from barnabas.protocol.records import batch
 from barnabas.protocol.records.message_set import messages
 from barnabas.protocol.records.record import decode_records
 from tests.handlers import test_produce
+from tests.handlers.coordinators import judging
 from tests.handlers.peer import answered, call, over_the_wire
 from tests.replication.logs import NOW_MS, lead
 
@@ -28,7 +29,12 @@ MAKERS = {decode_records.__code__, messages.__code__}
 @pytest.mark.parametrize("codec", range(5))
 async def test_an_append_makes_no_record_object(replicas: ReplicaManager, codec: int) -> None:
     lead(replicas, "t")
-    handler = ProduceHandler(replicas, loop=asyncio.get_running_loop(), now_ms=lambda: NOW_MS)
+    handler = ProduceHandler(
+        replicas,
+        loop=asyncio.get_running_loop(),
+        now_ms=lambda: NOW_MS,
+        transactions=judging(),
+    )
     pairs = [(b"key %d" % number, b"value" * number) for number in range(200)]
     built = batch.build_batch(pairs, timestamp_ms=NOW_MS, codec=codec)
     asked = call(test_produce.request(("t", built)), 9)

@@ -39,6 +39,7 @@ from barnabas.protocol.records.message_set import encode_messages
 from barnabas.protocol.records.record import Record
 from barnabas.protocol.records.validate import InvalidRecords, ProduceRules
 from tests.handlers import test_fetch, test_produce
+from tests.handlers.coordinators import judging
 from tests.handlers.peer import answered, call, over_the_wire
 from tests.harness.waiting import eventually
 from tests.replication.logs import NOW_MS, a_batch, lead, turns
@@ -60,6 +61,7 @@ async def producing(replicas: ReplicaManager, conversions: ConversionProcess) ->
         replicas,
         loop=asyncio.get_running_loop(),
         now_ms=lambda: NOW_MS,
+        transactions=judging(),
         conversions=conversions,
     )
 

@@ -13,6 +13,7 @@ from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages import describe_producers as messages
 from barnabas.protocol.messages import produce
 from barnabas.protocol.records.batch import build_batch
+from tests.handlers.coordinators import judging
 from tests.handlers.peer import answered, call, over_the_wire
 from tests.handlers.test_produce import request, results
 from tests.replication.logs import NOW_MS, a_batch, follow, lead
@@ -74,7 +75,12 @@ def test_a_follower_describes_producers_too_and_others_say_who_knows(
 @pytest.fixture
 async def handler(replicas: ReplicaManager) -> ProduceHandler:
     lead(replicas, "t")
-    return ProduceHandler(replicas, loop=asyncio.get_running_loop(), now_ms=lambda: NOW_MS)
+    return ProduceHandler(
+        replicas,
+        loop=asyncio.get_running_loop(),
+        now_ms=lambda: NOW_MS,
+        transactions=judging(),
+    )
 
 
 def sent(
@@ -89,7 +95,7 @@ async def test_a_transaction_that_nobody_coordinates_does_not_begin(
     handler: ProduceHandler, replicas: ReplicaManager
 ) -> None:
     result = sent(handler, in_transaction(7))
-    assert (result.error_code, result.base_offset) == (ErrorCode.INVALID_TXN_STATE, -1)
+    assert (result.error_code, result.base_offset) == (ErrorCode.NOT_ENOUGH_REPLICAS, -1)
     assert replicas.led("t", 0).log.end_offset == 0
 
 
@@ -99,7 +105,7 @@ async def test_a_transaction_that_began_before_a_take_over_goes_on(
     append(replicas.led("t", 0), in_transaction(7))
     assert sent(handler, in_transaction(7, 1)).base_offset == 1
     append(replicas.led("t", 0), marker(7))
-    assert sent(handler, in_transaction(7, 2)).error_code == ErrorCode.INVALID_TXN_STATE
+    assert sent(handler, in_transaction(7, 2)).error_code == ErrorCode.NOT_ENOUGH_REPLICAS
 
 
 async def test_a_transactional_batch_needs_a_transactional_id(

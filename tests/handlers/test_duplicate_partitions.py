@@ -15,6 +15,7 @@ from barnabas.broker.replication.replica_manager import ReplicaManager
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages import produce as messages
 from barnabas.protocol.records import batch
+from tests.handlers.coordinators import judging
 from tests.handlers.peer import answered, call
 from tests.handlers.test_conversion_process import LARGE, appended_at, old_messages
 from tests.handlers.test_produce import request, results
@@ -28,6 +29,7 @@ async def producing(replicas: ReplicaManager) -> AsyncIterator[ProduceHandler]:
         replicas,
         loop=asyncio.get_running_loop(),
         now_ms=lambda: NOW_MS,
+        transactions=judging(),
         conversions=conversions,
     )
     conversions.close()

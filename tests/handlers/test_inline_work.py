@@ -17,6 +17,7 @@ from barnabas.protocol.records import batch
 from barnabas.protocol.records.compression.codecs import Codec
 from barnabas.protocol.records.work_limit import TooMuchWork, Work
 from tests.handlers import test_fetch
+from tests.handlers.coordinators import judging
 from tests.handlers.peer import answered, call
 from tests.handlers.test_conversion_process import appended_at, fetching, pids, sent
 from tests.handlers.test_produce import request, results
@@ -64,6 +65,7 @@ async def producing(replicas: ReplicaManager, conversions: ConversionProcess) ->
         replicas,
         loop=asyncio.get_running_loop(),
         now_ms=lambda: NOW_MS,
+        transactions=judging(),
         conversions=conversions,
     )
 

@@ -13,6 +13,7 @@ from barnabas.broker.replication.replica_manager import ReplicaManager
 from barnabas.protocol.errors import CorruptRequest, ErrorCode
 from barnabas.protocol.messages import produce as messages
 from barnabas.protocol.records import batch, message_set
+from tests.handlers.coordinators import judging
 from tests.handlers.peer import SomePeer, answered, call, over_the_wire
 from tests.replication.logs import NOW_MS, ManualLogManager, a_batch, follow, lead
 
@@ -21,7 +22,12 @@ VERSIONS = range(3, 12)
 
 @pytest.fixture
 async def handler(replicas: ReplicaManager) -> ProduceHandler:
-    return ProduceHandler(replicas, loop=asyncio.get_running_loop(), now_ms=lambda: NOW_MS)
+    return ProduceHandler(
+        replicas,
+        loop=asyncio.get_running_loop(),
+        now_ms=lambda: NOW_MS,
+        transactions=judging(),
+    )
 
 
 def request(

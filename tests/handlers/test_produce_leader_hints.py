@@ -12,6 +12,7 @@ from barnabas.broker.handlers.produce import ProduceHandler
 from barnabas.broker.metadata.metadata_cache import MetadataCache
 from barnabas.broker.replication.replica_manager import ReplicaManager
 from barnabas.protocol.messages import produce as messages
+from tests.handlers.coordinators import judging
 from tests.handlers.peer import answered, call, over_the_wire
 from tests.handlers.test_fetch_topic_ids import tell
 from tests.replication.logs import NOW_MS, a_batch, follow, lead
@@ -28,6 +29,7 @@ async def handler(replicas: ReplicaManager) -> ProduceHandler:
         replicas,
         loop=asyncio.get_running_loop(),
         now_ms=lambda: NOW_MS,
+        transactions=judging(),
         leaders=LeaderHints(cache, replicas),
     )
 

@@ -11,6 +11,7 @@ from barnabas.broker.replication.replica_manager import ReplicaManager
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages import produce as messages
 from barnabas.protocol.records.batch import build_batch
+from tests.handlers.coordinators import judging
 from tests.handlers.peer import answered, call
 from tests.replication.logs import NOW_MS, ManualLogManager, lead
 
@@ -18,7 +19,12 @@ from tests.replication.logs import NOW_MS, ManualLogManager, lead
 @pytest.fixture
 async def handler(replicas: ReplicaManager) -> ProduceHandler:
     lead(replicas, "t")
-    return ProduceHandler(replicas, loop=asyncio.get_running_loop(), now_ms=lambda: NOW_MS)
+    return ProduceHandler(
+        replicas,
+        loop=asyncio.get_running_loop(),
+        now_ms=lambda: NOW_MS,
+        transactions=judging(),
+    )
 
 
 def change(shelf: ManualLogManager, **settings: str) -> None:

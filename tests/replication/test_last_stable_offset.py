@@ -39,12 +39,14 @@ def in_transaction(producer: int, sequence: int = 0) -> bytearray:
     )
 
 
-def marker(producer: int, kind: Marker = Marker.COMMIT) -> bytearray:
+def marker(
+    producer: int, kind: Marker = Marker.COMMIT, *, epoch: int = 0, coordinator_epoch: int = 0
+) -> bytearray:
     return build_batch(
-        [encode_marker(kind, 0)],
+        [encode_marker(kind, coordinator_epoch)],
         timestamp_ms=NOW_MS,
         producer_id=producer,
-        producer_epoch=0,
+        producer_epoch=epoch,
         is_transactional=True,
         is_control=True,
     )

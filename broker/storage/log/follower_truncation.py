@@ -60,12 +60,15 @@ def truncate_to(log: Log, offset: int) -> None:
     renamed += log.snapshots.remove_above(end_offset)
     log.replaced(end_offset, gone, renamed)
     # What the dropped batches said of their producers is not to be taken back one by one: the
-    # newest snapshot that is left, and the batches behind it, say what is true now.
+    # newest snapshot that is left, and the batches behind it, say what is true now. Guards stay:
+    # what comes instead of the dropped batches removes those that it concerns.
+    guards = log.producers.guards
     log.producers = at_once(
         replay_producers(
             log.segments.view.segments, log.snapshots, log.start_offset, log.end_offset
         )
     )
+    log.producers.guards = guards
 
 
 def truncate_fully(log: Log, offset: int, start_offset: int | None) -> None:

@@ -27,6 +27,7 @@ from barnabas.protocol.records.control import Marker
 from barnabas.protocol.records.header import CONTROL, TRANSACTIONAL, sequence_after
 
 from .ongoing_transactions import NO_TRANSACTION, Ending, OngoingTransactions, ending_in
+from .verification_guards import NOTHING_TO_VERIFY, VerificationGuard, VerificationGuards
 
 BATCHES_MAX: Final = 5
 """A producer has at most so many requests under way, so it repeats none older."""
@@ -76,7 +77,7 @@ class ProducerStateEntry:
 class ProducerStateManager:
     """The producers of one partition by their ids."""
 
-    __slots__ = ("_producers", "end_offset", "transactions")
+    __slots__ = ("_producers", "end_offset", "guards", "transactions")
 
     def __init__(self, known: Mapping[int, ProducerStateEntry] | None = None) -> None:
         self._producers = dict(known or {})
@@ -87,6 +88,7 @@ class ProducerStateManager:
                 if producer.transaction_start != NO_TRANSACTION
             }
         )
+        self.guards = VerificationGuards()
         self.end_offset = 0
         """The log up to here has been taken into account."""
 
@@ -159,6 +161,36 @@ class ProducerStateManager:
                 f"a coordinator of epoch {producer.coordinator_epoch} wrote for {producer_id}",
             )
 
+    def begin_verification(
+        self, producer_id: int, epoch: int, base_sequence: int, now_ms: int
+    ) -> VerificationGuard:
+        """What the append of a transactional batch is to be checked with.
+
+        NOTHING_TO_VERIFY when the transaction is open in this log. An open one of another epoch
+        does not count: a made-up higher epoch would be let in, and end the true one's.
+        """
+        if self._is_settled(producer_id, epoch):
+            return NOTHING_TO_VERIFY
+        return self.guards.take(producer_id, epoch, base_sequence, now_ms)
+
+    def check_verified(
+        self, producer_id: int, epoch: int, base_sequence: int, guard: VerificationGuard
+    ) -> None:
+        """Judge a transactional batch in the turn in which it is appended.
+
+        Of a coordinator's own batch, which has no sequence, -1 is given. Raises Refused: 48, 45.
+        """
+        if not self._is_settled(producer_id, epoch):
+            self.guards.check(producer_id, epoch, base_sequence, guard)
+
+    def _is_settled(self, producer_id: int, epoch: int) -> bool:
+        """Whether the log alone can judge a transactional batch, by :meth:`check`."""
+        producer = self._producers.get(producer_id)
+        if producer is None:
+            return False
+        is_open = producer.transaction_start != NO_TRANSACTION and epoch == producer.epoch
+        return is_open or epoch < producer.epoch  # a zombie is refused whoever vouches for it
+
     def note(self, batch: BatchHeader, data: Buffer) -> AbortedTransaction | None:
         """Take a batch into account that is in the log; of ``data`` only a marker is looked at.
 
@@ -178,9 +210,11 @@ class ProducerStateManager:
                 batch.max_timestamp,
             )
         )
-        if batch.attributes & TRANSACTIONAL and producer.transaction_start == NO_TRANSACTION:
-            producer.transaction_start = batch.base_offset
-            self.transactions.begin(batch.producer_id, batch.base_offset)
+        if batch.attributes & TRANSACTIONAL:
+            self.guards.remove(batch.producer_id)
+            if producer.transaction_start == NO_TRANSACTION:
+                producer.transaction_start = batch.base_offset
+                self.transactions.begin(batch.producer_id, batch.base_offset)
         return None
 
     def _updated(self, batch: BatchHeader) -> ProducerStateEntry:
@@ -198,6 +232,7 @@ class ProducerStateManager:
     def _end(self, batch: BatchHeader, ending: Ending) -> AbortedTransaction | None:
         producer_id, marker_offset = batch.producer_id, batch.last_offset
         producer = self._updated(batch)
+        self.guards.remove(producer_id)
         producer.coordinator_epoch = max(producer.coordinator_epoch, ending.coordinator_epoch)
         start, producer.transaction_start = producer.transaction_start, NO_TRANSACTION
         if start == NO_TRANSACTION:
@@ -222,9 +257,11 @@ class ProducerStateManager:
             if producer.transaction_start != NO_TRANSACTION or now_ms - last_seen_ms <= idle_ms:
                 kept[producer_id] = producer
         self._producers = kept
+        self.guards.expire(now_ms, idle_ms)
 
     def clear(self) -> None:
         """Forget all."""
         self._producers.clear()
         self.transactions = OngoingTransactions()
+        self.guards.clear()
         self.end_offset = 0

@@ -1,0 +1,1 @@
+"""Transaction markers: sent by coordinators, written by the leaders of partitions."""
