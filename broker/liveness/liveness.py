@@ -7,7 +7,6 @@ them, too; else the session does, and then this node is silent, so that nobody j
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import random
 from collections.abc import Callable, Mapping
@@ -27,12 +26,10 @@ from barnabas.protocol.zookeeper import znodes
 
 from .beacon_transport import Address, BeaconTransport
 from .lease import Lease, TimedLease, UnlimitedLease
-from .session_proofs import SessionProofs
+from .session_proofs import ProofTimer, SessionProofs
 
 log = logging.getLogger(__name__)
 
-SESSION_CHECKS: Final = 6
-"""How often a session timeout is asked for whether the session still lives."""
 RENEWAL: Final = 4
 """So many T a lease that ended by itself may be about to come back: until then a new controller
 has been found, or somebody else was put in this node's place and its clients look for that one."""
@@ -67,6 +64,7 @@ class Liveness:
         """When the controller was seen to be one, by ``clock``."""
         self._controller_seen = asyncio.Event()
         self._judged = asyncio.Event()
+        self._session_timer = ProofTimer(zookeeper)
         is_limited = settings.offsets_read_lease_ms is None
         self.lease: Lease = self._timed if is_limited else UnlimitedLease()
         self.beacons: BeaconTransport | None = None
@@ -244,17 +242,17 @@ class Liveness:
             log.info("leases come with %s", "beacons" if is_beaconing else "the session")
         self._is_by_session = not is_beaconing
         self._judged.set()
+        self._session_timer.hurry()
 
     async def _watch_session(self) -> None:
         path = znodes.broker_path(self._node_id)
         while True:
-            timeout_s = self._zookeeper.session_timeout_ms / 1000
+            if not self._is_by_session:
+                self._judged.clear()
+                await self._judged.wait()
+            await self._session_timer.wait()
             if self._is_by_session:
-                await self._extend_by_session(path, timeout_s)
-            self._judged.clear()
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(timeout_s / SESSION_CHECKS):
-                    await self._judged.wait()
+                await self._extend_by_session(path, self._zookeeper.session_timeout_ms / 1000)
 
     async def _extend_by_session(self, path: str, timeout_s: float) -> None:
         sent, epoch = self._clock(), self._broker_epoch

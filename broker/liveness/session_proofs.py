@@ -1,6 +1,7 @@
-"""Session proofs: what a voter asks of ZooKeeper before and while it may vote.
+"""Session proofs: what a node asks of ZooKeeper so that it may vote, or hold a session lease.
 
-Source: docs/spec/reliability.md §3.1 (c'); docs/beacons.md point 11 (c) and (d).
+Source: docs/spec/reliability.md §3.1 (c') and (f); docs/beacons.md point 11 (c) and (d), "How long
+ZooKeeper may be away".
 """
 
 from __future__ import annotations
@@ -8,11 +9,18 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import math
 from collections.abc import Callable
 from typing import Final
 
 from barnabas.broker.runtime.latency import Latency
-from barnabas.client.zookeeper.interface import Check, ZooKeeper, ZooKeeperError, read_if_any
+from barnabas.client.zookeeper.interface import (
+    Check,
+    SessionState,
+    ZooKeeper,
+    ZooKeeperError,
+    read_if_any,
+)
 from barnabas.protocol.zookeeper import znodes
 
 from .voter import Voter
@@ -25,6 +33,49 @@ PROOF_INTERVAL_S_MIN: Final = 0.5
 """But no more often, where sessions are short: each proof is a write."""
 PROOFS_PER_SESSION_MIN: Final = 6
 """Proofs a session timeout, however short."""
+
+
+def proof_interval_s(session_s: float) -> float:
+    """From sending one proof to sending the next, while ZooKeeper answers sooner than that."""
+    return min(
+        max(session_s / PROOFS_PER_SESSION, PROOF_INTERVAL_S_MIN),
+        session_s / PROOFS_PER_SESSION_MIN,
+    )
+
+
+class ProofTimer:
+    """When the session is to be proved again.
+
+    What a proof is worth counts from when it was sent, so the interval does, too: after a slow
+    answer, or one that never came, the next proof is sent at once. During a stall one proof is
+    therefore always on its way, and the first thing that ZooKeeper answers when it is back. A
+    proof that fails together with its connection is sent again over the next one, without waiting
+    for the interval: what is left of a lease then may be shorter than that.
+    """
+
+    def __init__(self, zookeeper: ZooKeeper) -> None:
+        self._zookeeper = zookeeper
+        self._sent = -math.inf
+        self._hurried = asyncio.Event()
+        zookeeper.on_state.append(self._session_changed)
+
+    def hurry(self) -> None:
+        """Let the next proof be due now."""
+        self._hurried.set()
+
+    async def wait(self) -> None:
+        """Return when a proof is due; it is taken to be sent then."""
+        loop = asyncio.get_running_loop()
+        interval_s = proof_interval_s(self._zookeeper.session_timeout_ms / 1000)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout_at(self._sent + interval_s):
+                await self._hurried.wait()
+        self._hurried.clear()
+        self._sent = loop.time()
+
+    def _session_changed(self, state: SessionState) -> None:
+        if state is SessionState.CONNECTED:
+            self.hurry()
 
 
 class SessionProofs:
@@ -42,13 +93,13 @@ class SessionProofs:
         self.failed = 0
         """Proofs that were not answered, or refused."""
         self._broker_epoch = -1
-        self._changed = asyncio.Event()
+        self._timer = ProofTimer(zookeeper)
 
     def registered(self, broker_epoch: int) -> None:
         """The node holds a new registration."""
         self._broker_epoch = broker_epoch
         self._voter.registered(broker_epoch)
-        self._changed.set()
+        self._timer.hurry()
 
     def lost(self) -> None:
         """The registration is gone, or about to be given up."""
@@ -59,8 +110,8 @@ class SessionProofs:
         """Ask ZooKeeper until cancelled."""
         read_in = -1
         while True:
+            await self._timer.wait()
             epoch = self._broker_epoch
-            self._changed.clear()
             try:
                 if epoch >= 0 and read_in != epoch:
                     await self._read_epoch(epoch)
@@ -70,16 +121,6 @@ class SessionProofs:
             except (ZooKeeperError, ValueError) as problem:
                 self.failed += 1
                 log.info("could not prove the session: %r", problem)
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(self._pause_s()):
-                    await self._changed.wait()
-
-    def _pause_s(self) -> float:
-        session_s = self._zookeeper.session_timeout_ms / 1000
-        return min(
-            max(session_s / PROOFS_PER_SESSION, PROOF_INTERVAL_S_MIN),
-            session_s / PROOFS_PER_SESSION_MIN,
-        )
 
     async def _read_epoch(self, broker_epoch: int) -> None:
         """Of the session that the registration was made in, so not older than that."""

@@ -50,7 +50,7 @@ GROUPS = [f"group-{number}" for number in range(6)]
 WAIT_S = 120.0
 ANSWER_S = 60.0
 LONG = {"zookeeper.session.timeout.ms": "24000", "beacon.timeout.ms": "2000"}
-"""A session of twice the longest stall: what is tested is no race with its end. And a lease that
+"""The longest stall is a second below what such a session bears (docs/beacons.md). And a lease that
 does not end when a node gets no processor for half a second; a stall is longer all the same."""
 LONG_TICK_MS = 1_200
 SHORT = {"zookeeper.session.timeout.ms": "4000"}
@@ -114,9 +114,9 @@ def test_two_nodes_go_on_while_the_leader_of_three_zookeepers_is_killed() -> Non
 
 @pytest.mark.nightly
 @every_kind
-def test_all_goes_on_through_stalls_of_up_to_twelve_seconds_and_a_restart(kind: Kind) -> None:
+def test_all_goes_on_through_stalls_of_up_to_eighteen_seconds_and_a_restart(kind: Kind) -> None:
     with ZooKeepers(tick_ms=LONG_TICK_MS) as zookeepers:
-        faults = [stall(0.5), stall(2.0), stall(5.0), stall(12.0), RESTART]
+        faults = [stall(0.5), stall(2.0), stall(5.0), stall(12.0), stall(18.0), RESTART]
         check_untroubled(kind, zookeepers, faults)
 
 

@@ -241,7 +241,7 @@ EXPERIMENTS: Final = (
     Experiment(
         "stalled-zookeeper",
         ("P1", "P4", "P6"),
-        "stalls of 0.5 to 12 s, slow disk, restart, servers killed, with beacons and without: no "
+        "stalls of 0.5 to 18 s, slow disk, restart, servers killed, with beacons and without: no "
         "answer but success below the session timeout",
         "tests",
         {"night": 1, "week": 1},

@@ -41,11 +41,32 @@ class SimEnsemble:
         self.latency = latency
         self.tree = SimTree(now_ms)
         self.alive: set[int] = set()
+        self.clients: list[SimZooKeeper] = []
+        self.is_stalled = False
+        self.held: list[Callable[[], None]] = []
+        """What arrived while nothing is answered, in order."""
         self._next_session = 0x1000_0000
 
     def connect(self, session_timeout_ms: int = 6000) -> SimZooKeeper:
         """A session with this ensemble, connected from the start."""
-        return SimZooKeeper(self, session_timeout_ms)
+        self.clients.append(SimZooKeeper(self, session_timeout_ms))
+        return self.clients[-1]
+
+    def stall(self) -> None:
+        """Answer nothing until :meth:`go_on`; nobody's session ends meanwhile."""
+        self.is_stalled = True
+        for client in self.clients:
+            client.mind_silence()
+
+    def go_on(self, reconnect_s: float = 0.0) -> None:
+        """Answer what was asked; who gave its connection up has a new one after ``reconnect_s``."""
+        self.is_stalled = False
+        held, self.held = self.held, []
+        for arrive in held:
+            arrive()
+        for client in self.clients:
+            if client.state is SessionState.SUSPENDED:
+                self.loop.call_later(reconnect_s, client.resume)
 
     def new_session(self) -> int:
         self._next_session += 1
@@ -76,6 +97,10 @@ class SimZooKeeper:
         self._answers_to_lose = 0
         self._writes_to_lose = 0
         self._is_closed = False
+        self._last_sent = 0.0
+        self._is_pinged = False
+        self.on_ask: Callable[[], None] | None = None
+        """Called when something is asked; what it does comes before the question arrives."""
 
     async def get(self, path: str, watch: Watch | None = None) -> tuple[bytes, Stat]:
         result: tuple[bytes, Stat] = await self._read(self._ensemble.tree.get, path, watch)
@@ -174,6 +199,25 @@ class SimZooKeeper:
         self._ensemble.end(self.session_id)
         self.resume()
 
+    def mind_silence(self) -> None:
+        """As kazoo: a ping a third of the session after the last question, then the end.
+
+        It comes another third later, unless something was asked meanwhile.
+        """
+        if self._is_closed or not self._ensemble.is_stalled:
+            self._is_pinged = False
+            return
+        third_s = self.session_timeout_ms / 1000 / 3
+        now = self._loop.time()
+        if now >= self._last_sent + third_s:
+            if self._is_pinged:
+                self._is_pinged = False
+                self.suspend()
+                return
+            self._is_pinged = True
+            self._last_sent = now
+        self._loop.call_at(self._last_sent + third_s, self.mind_silence)
+
     def crash(self) -> None:
         """The process dies: nothing is told here, the servers notice after the timeout."""
         self._is_closed = True
@@ -225,6 +269,9 @@ class SimZooKeeper:
 
     async def _ask(self, operation: Callable[[], Any], *, is_write: bool = False) -> Any:
         await self._usable()
+        self._last_sent = self._loop.time()
+        if self.on_ask is not None:
+            self.on_ask()
         answer: asyncio.Future[Any] = self._loop.create_future()
         self._pending[answer] = None
         answer.add_done_callback(lambda done: self._pending.pop(done, None))
@@ -249,6 +296,9 @@ class SimZooKeeper:
         answer: asyncio.Future[Any],
         is_write: bool,
     ) -> None:
+        if self._ensemble.is_stalled:
+            self._ensemble.held.append(lambda: self._arrive(session, operation, answer, is_write))
+            return
         if answer.done():
             return
         if session not in self._ensemble.alive:
