@@ -168,7 +168,11 @@ async def node(directory: Path, audit: str = "none") -> AsyncIterator[Node]:
         config=CoordinatorConfig(history_enable=audit == "all"),
         log=StateLogPort(replicas, OFFSETS_TOPIC, loop),
         topics=CoordinatorTopics(
-            NODE, cache, lambda topic: None, offsets_partitions=lambda: OFFSETS_PARTITIONS
+            NODE,
+            cache,
+            lambda topic: None,
+            topic=OFFSETS_TOPIC,
+            counts={OFFSETS_TOPIC: lambda: OFFSETS_PARTITIONS},
         ),
         zookeeper_offsets=None,
         loop=loop,

@@ -271,7 +271,7 @@ class Node:
             ],
         )
         await self._register()
-        await self._coordinator_host.offsets_topic.look()
+        await self._coordinator_host.topic.look()
         await self._metrics.open(self._metrics_sources())
 
     async def _forget_former_session(self) -> None:
@@ -289,7 +289,7 @@ class Node:
             "topic settings": self._topic_configs.run,
             "topic creation": self._auto_topic_creation.run,
             "groups": self._coordinator_host.groups.run,
-            "offsets topic": self._coordinator_host.offsets_topic.run,
+            "offsets topic": self._coordinator_host.topic.run,
             "controller": self._controller.run,
             "session renewal": self._renewal.run,
             "zookeeper's content": self._cluster_id_check.run,

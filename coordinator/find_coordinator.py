@@ -1,7 +1,8 @@
-"""FindCoordinator: which node leads the offsets partition of a group.
+"""FindCoordinator: which node leads the partition of a group, or of a transactional id.
 
-Source: docs/spec/coordinator.md §1.2 and §1.3. Nothing is said about the group itself: whether it
-exists, or is still being loaded, the coordinator tells when it is asked.
+Source: docs/spec/coordinator.md §1.2 and §1.3; docs/spec/transactions.md §1.1 and §2.8. Nothing is
+said about the group or id itself: whether it exists, or is still being loaded, the coordinator
+tells when it is asked.
 
 While there is no coordinator an answer is held back for :data:`ANSWER_WAIT_S`, since one is about
 to be elected or created: librdkafka's AdminClient hangs for good when it is told three times within
@@ -30,7 +31,7 @@ from barnabas.protocol.messages.find_coordinator import (
 
 from .cooperative import CooperativeScheduler
 from .group import Respond
-from .ports import OFFSETS_TOPIC, Topics
+from .ports import OFFSETS_TOPIC, TRANSACTION_TOPIC, Topics, TransactionLookup
 
 KEYS_SINCE: Final = 4
 """From this version on several keys in one request (KIP-699)."""
@@ -83,9 +84,15 @@ class FindCoordinatorHandler:
     """Serves FindCoordinator; any node does, coordinator or not."""
 
     def __init__(
-        self, topics: Topics, loop: asyncio.AbstractEventLoop, scheduler: CooperativeScheduler
+        self,
+        topics: Topics,
+        transactions: TransactionLookup | None,
+        loop: asyncio.AbstractEventLoop,
+        scheduler: CooperativeScheduler,
     ) -> None:
+        """``transactions`` is None where transactions are off."""
         self._topics = topics
+        self._transactions = transactions
         self._loop = loop
         self._scheduler = scheduler
         self._waiting: dict[_Lookup, asyncio.TimerHandle] = {}
@@ -96,7 +103,7 @@ class FindCoordinatorHandler:
     ) -> None:
         """Answer for each key by itself with an endpoint on ``listener``.
 
-        The first question after the offsets topic in a new cluster starts its creation.
+        The first question after a state topic in a new cluster starts its creation.
         """
         keys = request.coordinator_keys if version >= KEYS_SINCE else [request.key]
         self._resolve(_Lookup(keys, request.key_type, version, listener, respond))
@@ -136,7 +143,9 @@ class FindCoordinatorHandler:
         """Reply, unless a coordinator is missing and that may change."""
         lookup.is_resolving = False
         missing = ErrorCode.COORDINATOR_NOT_AVAILABLE
-        may_change = lookup.key_type == GROUP and not lookup.is_final and not self._is_closed
+        may_change = (
+            lookup.key_type in (GROUP, TRANSACTION) and not lookup.is_final and not self._is_closed
+        )
         if may_change and any(one.error_code == missing for one in found):
             if lookup not in self._waiting:
                 timer = self._loop.call_later(ANSWER_WAIT_S, self._expire, lookup)
@@ -155,7 +164,7 @@ class FindCoordinatorHandler:
     def _coordinator_of(self, key: str, lookup: _Lookup) -> Coordinator:
         key_type = lookup.key_type
         if key_type == TRANSACTION:
-            return _no_coordinator(key, NO_TRANSACTIONS, "transactions are not served")
+            return self._transaction_coordinator(key, lookup)
         if key_type == SHARE and lookup.version >= SHARE_SINCE:
             return _no_coordinator(
                 key, ErrorCode.COORDINATOR_NOT_AVAILABLE, "share groups are not served"
@@ -168,11 +177,28 @@ class FindCoordinatorHandler:
             return _no_coordinator(
                 key, ErrorCode.COORDINATOR_NOT_AVAILABLE, "the offsets topic is new"
             )
-        endpoint = self._topics.coordinator_endpoint(lookup.partition(key, count), lookup.listener)
-        if endpoint is None:
-            return _no_coordinator(key, ErrorCode.COORDINATOR_NOT_AVAILABLE, "no leader")
-        node_id, host, port = endpoint
-        return Coordinator(key=key, node_id=node_id, host=host, port=port, error_message="")
+        partition = lookup.partition(key, count)
+        return _led(key, self._topics.coordinator_endpoint(partition, lookup.listener))
+
+    def _transaction_coordinator(self, key: str, lookup: _Lookup) -> Coordinator:
+        topics = self._transactions
+        if topics is None:
+            return _no_coordinator(key, NO_TRANSACTIONS, "transactions are not served")
+        count = topics.partition_count(TRANSACTION_TOPIC)
+        if count is None:
+            topics.create_transaction_topic()
+            return _no_coordinator(
+                key, ErrorCode.COORDINATOR_NOT_AVAILABLE, "the transaction log is new"
+            )
+        partition = lookup.partition(key, count)
+        return _led(key, topics.coordinator_endpoint(partition, lookup.listener))
+
+
+def _led(key: str, endpoint: tuple[int, str, int] | None) -> Coordinator:
+    if endpoint is None:
+        return _no_coordinator(key, ErrorCode.COORDINATOR_NOT_AVAILABLE, "no leader")
+    node_id, host, port = endpoint
+    return Coordinator(key=key, node_id=node_id, host=host, port=port, error_message="")
 
 
 def _weight(key: str) -> int:

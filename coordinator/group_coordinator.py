@@ -31,7 +31,7 @@ from .offset_expiration import OffsetExpiration
 from .offset_fetch import OffsetFetchHandler
 from .offsets import Offsets
 from .offsets_journal import Journal
-from .ports import AuditLog, StateLog, Topics, ZooKeeperOffsets
+from .ports import AuditLog, StateLog, Topics, TransactionLookup, ZooKeeperOffsets
 from .rebalance import Rebalancer
 from .standby_snapshots import GroupStandbys
 from .timer import TimerQueue
@@ -62,10 +62,12 @@ class GroupCoordinator:
         random: random.Random,
         lease_problem: Callable[[], ErrorCode] = lambda: ErrorCode.NONE,
         audit_log: AuditLog | None = None,
+        transaction_lookup: TransactionLookup | None = None,
     ) -> None:
         """``lease_problem``: why no offset may be told now; NONE while this node's lease holds.
 
         ``audit_log`` is where changes by hand are recorded; None records nothing.
+        ``transaction_lookup`` finds coordinators of transactions; None where those are off.
         """
         self.node_id = node_id
         self.config = config
@@ -85,7 +87,7 @@ class GroupCoordinator:
             self.registry, self._rebalancer, self._journal, config, loop, now_ms
         )
         self._zookeeper = ZooKeeperOffsetsHandler(zookeeper_offsets, topics, config, scheduler)
-        self._discovery = FindCoordinatorHandler(topics, loop, scheduler)
+        self._discovery = FindCoordinatorHandler(topics, transaction_lookup, loop, scheduler)
         self.audit_trail = AuditTrail(audit_log, config, loop, now_ms, random)
         self._serve(topics, now_ms, random, lease_problem)
 

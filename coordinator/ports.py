@@ -232,6 +232,22 @@ class Topics(Protocol):
         """Start creating ``__consumer_offsets`` unless that is under way; returns at once."""
 
 
+class TransactionLookup(Protocol):
+    """Which node coordinates what of ``__transaction_state``."""
+
+    def partition_count(self, topic: str) -> int | None:
+        """How many partitions a topic has; None when no such topic is known."""
+
+    def coordinator_endpoint(self, partition: int, listener: str) -> tuple[int, str, int] | None:
+        """Id, host and port of the leader of a partition on ``listener``.
+
+        None when the topic, its leader or the leader's endpoint is missing.
+        """
+
+    def create_transaction_topic(self) -> None:
+        """Start creating ``__transaction_state`` unless that is under way; returns at once."""
+
+
 class AuditLog(Protocol):
     """The topic ``__barnabas_audit``, wherever it is led."""
 

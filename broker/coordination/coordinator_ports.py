@@ -1,6 +1,7 @@
-"""What the group coordinator asks of its node: topics, a clock, offsets of classic consumers.
+"""What the coordinators ask of their node: topics, a clock, offsets of classic consumers.
 
-Source: docs/spec/coordinator.md §1.6; docs/spec/cluster.md §1.7 and §4.1.
+Source: docs/spec/coordinator.md §1.6; docs/spec/cluster.md §1.7 and §4.1; docs/spec/transactions.md
+§1.1 and §2.8.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from barnabas.broker.metadata.metadata_cache import MetadataCache
 from barnabas.client.zookeeper.interface import NodeExists, NoNode, ZooKeeper, ZooKeeperError
-from barnabas.coordinator.ports import OFFSETS_TOPIC
+from barnabas.coordinator.ports import OFFSETS_TOPIC, TRANSACTION_TOPIC
 from barnabas.protocol.errors import ErrorCode, Refused
 from barnabas.protocol.names import path_segment, topic_problem
 from barnabas.protocol.zookeeper import znodes
@@ -25,7 +26,10 @@ def wall_clock_ms() -> int:
 
 
 class CoordinatorTopics:
-    """The port ``Topics`` over the metadata of this node."""
+    """The ports ``Topics``, ``TransactionTopics`` and ``TransactionLookup`` over the metadata.
+
+    Of one state topic: questions after a partition are after that topic's.
+    """
 
     def __init__(
         self,
@@ -33,19 +37,21 @@ class CoordinatorTopics:
         cache: MetadataCache,
         create: Callable[[str], None],
         *,
-        offsets_partitions: Callable[[], int | None],
+        topic: str,
+        counts: Mapping[str, Callable[[], int | None]],
         may_answer: Callable[[], bool] = lambda: True,
         ordered: Callable[[int], tuple[int, int] | None] = lambda partition: None,
     ) -> None:
-        """``offsets_partitions`` counts those of the offsets topic; None until it is found.
+        """``counts`` counts the partitions of state topics; None until one is found.
 
         ``may_answer`` says whether this node's lease holds. ``ordered`` gives leader (-1 for none)
-        and leader epoch of an offsets partition as the last LeaderAndIsr to this node says, None
-        where it has no replica.
+        and leader epoch of a partition of ``topic`` as the last LeaderAndIsr to this node says,
+        None where it has no replica.
         """
         self._ordered = ordered
         self._may_answer = may_answer
-        self._offsets_partitions = offsets_partitions
+        self._topic = topic
+        self._counts = counts
         self._node_id = node_id
         self._cache = cache
         self._create = create
@@ -53,23 +59,23 @@ class CoordinatorTopics:
     def partition_count(self, topic: str) -> int | None:
         """How many partitions a topic has; None when no such topic is known.
 
-        Of the offsets topic a node may have heard less than there is: its znode counts.
+        Of a state topic a node may have heard less than there is: its znode counts.
         """
-        if topic == OFFSETS_TOPIC and topic in self._cache.snapshot.topics:
-            return self._offsets_partitions()
+        if topic in self._counts and topic in self._cache.snapshot.topics:
+            return self._counts[topic]()
         partitions = self._cache.snapshot.topics.get(topic)
         return None if partitions is None else len(partitions)
 
     def coordinator_endpoint(self, partition: int, listener: str) -> tuple[int, str, int] | None:
-        """Id, host and port of the leader of an offsets partition on ``listener``.
+        """Id, host and port of the leader of a partition on ``listener``.
 
         A node without its lease names anybody but itself: others may lead by now. Of what it was
         ordered and what it was told the later counts: in a planned move the order comes first, and
         the old coordinator would name itself after it has resigned.
         """
         snapshot = self._cache.snapshot
-        leader = snapshot.leader(OFFSETS_TOPIC, partition)
-        ordered, cached = self._ordered(partition), snapshot.partition(OFFSETS_TOPIC, partition)
+        leader = snapshot.leader(self._topic, partition)
+        ordered, cached = self._ordered(partition), snapshot.partition(self._topic, partition)
         if ordered is not None and cached is not None and ordered[1] >= cached.leader_epoch:
             leader = ordered[0]
         if leader == self._node_id and not self._may_answer():
@@ -78,8 +84,8 @@ class CoordinatorTopics:
         return None if leader is None or endpoint is None else (leader, *endpoint)
 
     def may_lead(self, partition: int) -> bool:
-        """Whether nobody else is known to lead an offsets partition that has a replica here."""
-        found = self._cache.snapshot.partition(OFFSETS_TOPIC, partition)
+        """Whether nobody else is known to lead a partition that has a replica here."""
+        found = self._cache.snapshot.partition(self._topic, partition)
         if found is None:
             return not self._cache.is_whole
         others = self._cache.snapshot.brokers.keys() - {self._node_id}
@@ -92,6 +98,10 @@ class CoordinatorTopics:
     def create_offsets_topic(self) -> None:
         """Have ``__consumer_offsets`` created; whoever asks again does no harm."""
         self._create(OFFSETS_TOPIC)
+
+    def create_transaction_topic(self) -> None:
+        """Have ``__transaction_state`` created; whoever asks again does no harm."""
+        self._create(TRANSACTION_TOPIC)
 
 
 class ZooKeeperOffsetsPort:

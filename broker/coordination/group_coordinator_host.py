@@ -1,7 +1,6 @@
-"""The group coordinator of a node, and what tells it which offsets partitions it answers for.
+"""The group coordinator of a node, put together with what it needs of the node.
 
-Source: docs/spec/coordinator.md §1; docs/spec/reliability.md §3.1 (who begins to lead waits until
-no older lease lasts).
+Source: docs/spec/coordinator.md §1.
 """
 
 from __future__ import annotations
@@ -25,11 +24,12 @@ from barnabas.coordinator.ports import OFFSETS_TOPIC
 
 from .audit_topic_writer import AuditTopicWriter
 from .coordinator_ports import CoordinatorTopics, ZooKeeperOffsetsPort
-from .offsets_topic_partitions import OffsetsTopic
+from .leadership_notices import LeadershipNotices
+from .state_topic_partitions import StateTopic
 
 
 class GroupCoordinatorHost:
-    """Makes the coordinator, and hands it elections as soon as its node may answer for them."""
+    """Makes the coordinator, and tells it of elections, of its topic and of deleted topics."""
 
     def __init__(
         self,
@@ -64,9 +64,10 @@ class GroupCoordinatorHost:
                 node_id,
                 metadata,
                 creation.ask,
-                offsets_partitions=lambda: self.offsets_topic.partition_count,
+                topic=OFFSETS_TOPIC,
+                counts={OFFSETS_TOPIC: lambda: self.topic.partition_count},
                 may_answer=liveness.lease.holds,
-                ordered=self._ordered,
+                ordered=lambda partition: self._notices.ordered(partition),
             ),
             zookeeper_offsets=ZooKeeperOffsetsPort(zookeeper),
             loop=loop,
@@ -77,12 +78,17 @@ class GroupCoordinatorHost:
         )
         self.groups.when_loaded = once = gc_tuning.FirstLoadFreeze()
         self.groups.loader.after_slice = once.after_slice
-        self.offsets_topic = OffsetsTopic(
-            zookeeper, self.groups.start, self.groups.offsets_topic_lost
+        self.topic = StateTopic(
+            OFFSETS_TOPIC, zookeeper, self.groups.start, self.groups.offsets_topic_lost
         )
-        metadata.on_change.append(lambda: self.offsets_topic.take(metadata.snapshot))
-        replicas.on_elected.append(self._elected)
-        replicas.on_resigned.append(self._resigned)
+        metadata.on_change.append(lambda: self.topic.take(metadata.snapshot))
+        self._notices = LeadershipNotices(
+            OFFSETS_TOPIC,
+            replicas,
+            liveness,
+            on_elected=self.groups.on_elected,
+            on_resigned=self.groups.on_resigned,
+        )
         metadata.on_change.append(self.groups.topics_changed)
         liveness.when_lease_begins(self.groups.topics_changed)
 
@@ -112,26 +118,3 @@ class GroupCoordinatorHost:
         if gone:
             self.groups.topics_deleted(gone)
         return gone
-
-    def _ordered(self, partition: int) -> tuple[int, int] | None:
-        """Leader and leader epoch of a replica here, as the controller last ordered."""
-        hosted = self._replicas.get(OFFSETS_TOPIC, partition)
-        if hosted is None:
-            return None
-        is_over = hosted.leader_id == self._replicas.node_id and not hosted.is_leader
-        return -1 if is_over else hosted.leader_id, hosted.leader_epoch
-
-    def _elected(self, topic: str, partition: int, leader_epoch: int) -> None:
-        hosted = self._replicas.get(topic, partition)
-        if topic != OFFSETS_TOPIC or hosted is None:
-            return
-
-        def begin() -> None:
-            if hosted.is_leader and hosted.leader_epoch == leader_epoch:
-                self.groups.on_elected(partition, leader_epoch)
-
-        self._liveness.when_settled(hosted.controller_epoch, begin)
-
-    def _resigned(self, topic: str, partition: int, leader_epoch: int | None) -> None:
-        if topic == OFFSETS_TOPIC:
-            self.groups.on_resigned(partition, leader_epoch)

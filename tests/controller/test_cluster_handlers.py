@@ -15,7 +15,9 @@ from barnabas.broker.handlers.metadata import MetadataHandler
 from barnabas.broker.handlers.topics import TopicsHandler
 from barnabas.broker.metadata.metadata_cache import MetadataCache
 from barnabas.broker.storage.cooperative import at_once
+from barnabas.coordinator.ports import OFFSETS_TOPIC, TRANSACTION_TOPIC
 from barnabas.protocol.api import ApiKey
+from barnabas.protocol.audit_topic import AUDIT_TOPIC
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages import (
     create_acls,
@@ -92,7 +94,9 @@ def test_a_node_may_lead_what_it_has_a_replica_of_and_nobody_else_leads(
     leader: int, replicas: list[int], may_lead: bool
 ) -> None:
     cache = MetadataCache()
-    ports = CoordinatorTopics(1, cache, lambda topic: None, offsets_partitions=lambda: 50)
+    ports = CoordinatorTopics(
+        1, cache, lambda topic: None, topic=OFFSETS_TOPIC, counts={OFFSETS_TOPIC: lambda: 50}
+    )
     assert ports.may_lead(0), "it does not know the cluster"
     state = update_metadata.PartitionState(leader=leader, replicas=replicas, isr=replicas)
     offsets = update_metadata.TopicState(
@@ -113,7 +117,12 @@ def test_a_node_without_its_lease_names_others_as_coordinators_and_not_itself() 
     cache = MetadataCache()
     leases = [False]
     ports = CoordinatorTopics(
-        1, cache, print, offsets_partitions=lambda: 2, may_answer=lambda: leases[-1]
+        1,
+        cache,
+        print,
+        topic=OFFSETS_TOPIC,
+        counts={OFFSETS_TOPIC: lambda: 2},
+        may_answer=lambda: leases[-1],
     )
     states = [
         update_metadata.PartitionState(partition_index=index, leader=leader)
@@ -151,7 +160,12 @@ def test_the_old_coordinator_names_the_new_one_from_the_order_that_moves_it(
     """What is told to everybody comes a millisecond after the order to resign."""
     cache = MetadataCache()
     ports = CoordinatorTopics(
-        1, cache, print, offsets_partitions=lambda: 1, ordered=lambda partition: ordered
+        1,
+        cache,
+        print,
+        topic=OFFSETS_TOPIC,
+        counts={OFFSETS_TOPIC: lambda: 1},
+        ordered=lambda partition: ordered,
     )
     state = update_metadata.PartitionState(partition_index=0, leader=1, leader_epoch=5)
     offsets = update_metadata.TopicState(topic_name="__consumer_offsets", partition_states=[state])
@@ -277,11 +291,17 @@ def test_a_missing_topic_is_created_behind_the_answer_when_both_sides_agree(
     assert created == ["new"]
 
 
-def test_the_topic_of_transactions_is_not_made_for_whoever_names_it(cache: MetadataCache) -> None:
+def test_the_audit_topic_is_not_made_for_whoever_names_it_and_a_state_topic_is(
+    cache: MetadataCache,
+) -> None:
+    """docs/spec/transactions.md §1.1: Metadata that names the transaction log has it created."""
     created: list[str] = []
-    (missing,) = described(cache, 12, "__transaction_state", created=created).topics
+    (missing,) = described(cache, 12, AUDIT_TOPIC, created=created).topics
     assert missing.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert created == []
+    (missing,) = described(cache, 12, TRANSACTION_TOPIC, created=created).topics
+    assert missing.error_code == ErrorCode.LEADER_NOT_AVAILABLE
+    assert created == [TRANSACTION_TOPIC]
 
 
 def test_topics_are_found_by_id_from_v12(cache: MetadataCache) -> None:

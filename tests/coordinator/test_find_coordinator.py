@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from barnabas.coordinator.find_coordinator import ANSWER_WAIT_S
-from barnabas.coordinator.ports import OFFSETS_TOPIC
+from barnabas.coordinator.cooperative import CooperativeScheduler
+from barnabas.coordinator.find_coordinator import ANSWER_WAIT_S, FindCoordinatorHandler
+from barnabas.coordinator.ports import OFFSETS_TOPIC, TRANSACTION_TOPIC, TransactionLookup
 from barnabas.protocol.errors import ErrorCode
-from barnabas.protocol.messages.find_coordinator import FindCoordinatorRequest
+from barnabas.protocol.hashing import group_partition
+from barnabas.protocol.messages.find_coordinator import (
+    FindCoordinatorRequest,
+    FindCoordinatorResponse,
+)
 from tests.coordinator.coordinator_harness import CODES, CoordinatorHarness, partition_of
 
 OUTSIDE = "PLAINTEXT"
@@ -77,7 +82,60 @@ def test_nobody_waits_for_a_coordinator_at_a_node_that_stops(harness: Coordinato
     assert late.code is ErrorCode.COORDINATOR_NOT_AVAILABLE
 
 
-def test_a_transactional_producer_is_refused_for_good_and_told_why(
+def finding(
+    harness: CoordinatorHarness, transactions: TransactionLookup | None
+) -> FindCoordinatorHandler:
+    loop = harness.loop
+    return FindCoordinatorHandler(harness.topics, transactions, loop, CooperativeScheduler(loop))
+
+
+class TransactionTopics:
+    """Implements coordinator.ports.TransactionLookup, in one partition per letter."""
+
+    def __init__(self) -> None:
+        self.count: int | None = 50
+        self.leaders: dict[int, tuple[int, str, int]] = {}
+        self.creations = 0
+
+    def partition_count(self, topic: str) -> int | None:
+        assert topic == TRANSACTION_TOPIC
+        return self.count
+
+    def coordinator_endpoint(self, partition: int, listener: str) -> tuple[int, str, int] | None:
+        return self.leaders.get(partition) if listener == OUTSIDE else None
+
+    def create_transaction_topic(self) -> None:
+        self.creations += 1
+
+
+@pytest.mark.parametrize("version", [1, 3, 4, 6])
+def test_the_leader_of_the_transaction_log_partition_coordinates_an_id(
+    harness: CoordinatorHarness, version: int
+) -> None:
+    """docs/spec/transactions.md check T1.1: 15 and the topic is created, then its leader.
+
+    The id and the group of one name fall on partitions of topics with different counts.
+    """
+    topics = TransactionTopics()
+    topics.count = None
+    handler = finding(harness, topics)
+    answers: list[FindCoordinatorResponse] = []
+    request = FindCoordinatorRequest(key="g", coordinator_keys=["g"], key_type=1)
+    handler.find_coordinator(request, version, OUTSIDE, answers.append)
+    harness.wait(ANSWER_WAIT_S)
+    assert topics.creations > 0
+    assert harness.topics.creations == 0
+    topics.count = 50
+    handler.find_coordinator(request, version, OUTSIDE, answers.append)
+    assert len(answers) == 1, "it waits for the election"
+    topics.leaders[group_partition("g", 50)] = (2, "node2", 9093)
+    handler.retry_pending()
+    found = [answer.coordinators[0] if answer.coordinators else answer for answer in answers]
+    assert [one.error_code for one in found] == [ErrorCode.COORDINATOR_NOT_AVAILABLE, 0]
+    assert (found[1].node_id, found[1].host, found[1].port) == (2, "node2", 9093)
+
+
+def test_a_transactional_producer_is_refused_for_good_and_told_why_where_they_are_off(
     harness: CoordinatorHarness,
 ) -> None:
     request = FindCoordinatorRequest(key="t", key_type=1)

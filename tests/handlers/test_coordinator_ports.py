@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from barnabas.broker.coordination.coordinator_ports import CoordinatorTopics
 from barnabas.broker.metadata.metadata_cache import WHOLE, MetadataCache
+from barnabas.coordinator.ports import OFFSETS_TOPIC
 from barnabas.protocol.messages import update_metadata
 
 
 def test_the_offsets_topic_is_only_missing_once_a_controller_told_everything() -> None:
     cache = MetadataCache()
-    topics = CoordinatorTopics(1, cache, lambda topic: None, offsets_partitions=lambda: None)
+    topics = CoordinatorTopics(
+        1, cache, lambda topic: None, topic=OFFSETS_TOPIC, counts={OFFSETS_TOPIC: lambda: None}
+    )
     assert not topics.lacks_offsets_topic(), "unknown is not none"
     alive = [update_metadata.Broker(id=1)]
     cache.update(update_metadata.UpdateMetadataRequest(live_brokers=alive))

@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 import pytest
 
-from barnabas.broker.coordination.offsets_topic_partitions import OffsetsTopic
+from barnabas.broker.coordination.state_topic_partitions import StateTopic
 from barnabas.broker.lifecycle.node_identity import create_persistent_znodes
 from barnabas.broker.metadata.metadata_cache import Snapshot
 from barnabas.coordinator.ports import OFFSETS_TOPIC
@@ -26,7 +26,7 @@ async def test_a_topic_that_exists_is_found_at_once() -> None:
     await create_persistent_znodes(zookeeper)
     await zookeeper.create(PATH, SEVEN)
     found: list[int] = []
-    topic = OffsetsTopic(zookeeper, found.append)
+    topic = StateTopic(OFFSETS_TOPIC, zookeeper, found.append)
     await topic.look()
     assert (found, topic.partition_count) == ([7], 7)
 
@@ -37,7 +37,7 @@ async def test_a_topic_that_is_created_is_found_by_every_node_alike() -> None:
     first, second = ensemble.connect(), ensemble.connect()
     await create_persistent_znodes(first)
     found: list[int] = []
-    topics = [OffsetsTopic(zookeeper, found.append) for zookeeper in (first, second)]
+    topics = [StateTopic(OFFSETS_TOPIC, zookeeper, found.append) for zookeeper in (first, second)]
     for topic in topics:
         await topic.look()
         assert topic.partition_count is None
@@ -80,7 +80,7 @@ async def test_the_count_of_a_deleted_topic_is_never_that_of_the_next(is_told_fi
     await create_persistent_znodes(zookeeper)
     await zookeeper.create(PATH, stored(7, OLD))
     heard: list[int | None] = []
-    topic = OffsetsTopic(zookeeper, heard.append, lambda: heard.append(None))
+    topic = StateTopic(OFFSETS_TOPIC, zookeeper, heard.append, lambda: heard.append(None))
     topic.take(told(OLD))
     await topic.look()
     running = asyncio.create_task(topic.run())
@@ -105,7 +105,7 @@ async def test_a_node_that_hears_late_of_a_deletion_serves_nothing_meanwhile() -
     zookeeper = SimEnsemble(asyncio.get_running_loop()).connect()
     await create_persistent_znodes(zookeeper)
     await zookeeper.create(PATH, stored(7, OLD))
-    topic = OffsetsTopic(zookeeper, lambda count: None)
+    topic = StateTopic(OFFSETS_TOPIC, zookeeper, lambda count: None)
     topic.take(told(OLD))
     await topic.look()
     await zookeeper.delete(PATH)
@@ -121,7 +121,7 @@ async def test_a_zookeeper_that_lost_the_topic_ends_no_group() -> None:
     zookeeper = SimEnsemble(asyncio.get_running_loop()).connect()
     await create_persistent_znodes(zookeeper)
     await zookeeper.create(PATH, stored(7, OLD))
-    topic = OffsetsTopic(zookeeper, lambda count: None)
+    topic = StateTopic(OFFSETS_TOPIC, zookeeper, lambda count: None)
     topic.take(told(OLD))
     await topic.look()
     await zookeeper.delete(PATH)
