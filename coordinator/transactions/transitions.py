@@ -1,0 +1,66 @@
+"""A transition is appended, and applied when the log has it.
+
+Source: docs/spec/transactions.md §2.2, §2.3 and §3.1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeAlias
+
+from barnabas.protocol.errors import ErrorCode
+
+from .config import TransactionConfig
+from .journal import APPEND_ERRORS, TransactionJournal
+from .transaction import Identity, Metadata, Transaction
+from .transaction_record import key_of, value_of
+from .transaction_state import TransactionState
+
+OnDone: TypeAlias = Callable[[ErrorCode], None]
+"""The end of a transition, once, with what a client is told. NONE: it is committed and applied."""
+
+
+class Transitions:
+    """Writes what a transition leads to; each either is applied or leaves nothing behind."""
+
+    def __init__(self, journal: TransactionJournal, config: TransactionConfig) -> None:
+        self._journal = journal
+        self._config = config
+
+    def write(
+        self,
+        transaction: Transaction,
+        pending: TransactionState,
+        metadata: Metadata,
+        on_done: OnDone,
+        identity: Identity | None = None,
+    ) -> None:
+        """Append ``metadata``; ``identity`` is what InitProducerId gives with it.
+
+        The transition is pending from now on, and is not when ``on_done`` is called: a pending one
+        that nobody ends would have every later request told 51, for ever (KAFKA-5351).
+        """
+        transaction.begin(pending)
+        term = transaction.term
+
+        def on_decided(code: ErrorCode) -> None:
+            if code:
+                transaction.take_back()
+            elif not term.keeps(transaction):
+                transaction.take_back()
+                code = ErrorCode.NOT_COORDINATOR
+            elif identity is not None:
+                transaction.apply_identity(identity, metadata)
+            else:
+                transaction.apply(metadata)
+            on_done(APPEND_ERRORS.get(code, code))
+
+        entry = key_of(transaction.transactional_id), value_of(metadata)
+        self._journal.write(term, entry, self.timeout_ms(transaction), on_decided)
+
+    def timeout_ms(self, transaction: Transaction) -> int:
+        """How long an append may wait for its replicas.
+
+        Kafka waits as long as the transaction may take: EndTxn hangs for a quarter of an hour.
+        """
+        return min(transaction.metadata.timeout_ms, self._config.request_timeout_ms)
