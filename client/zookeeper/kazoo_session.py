@@ -13,6 +13,8 @@ from typing import Any, Final
 
 from kazoo import exceptions as kazoo_errors
 from kazoo.client import KazooClient
+from kazoo.handlers.threading import SequentialThreadingHandler
+from kazoo.protocol.serialization import Connect
 from kazoo.protocol.states import KazooState
 
 from .connect_diagnosis import diagnose, log_while_waiting
@@ -65,6 +67,8 @@ log = logging.getLogger(__name__)
 
 RECONNECT_S_MAX: Final = 0.3
 """Between two attempts to connect: after an outage longer than a session clients wait for it."""
+ACCEPT_S: Final = 2.0
+"""How long a server may take to accept a connection: long enough to send a lost SYN again."""
 PEEK_MS: Final = 3000
 """How long a look through a fresh session may take."""
 
@@ -111,6 +115,18 @@ _STATES: Final = {
 }
 
 
+class _Handler(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo has no types
+    """kazoo gives a machine that is off the whole session timeout to accept a connection.
+
+    With one such server of three a session was lost, or a start failed, whenever it was asked
+    before the others.
+    """
+
+    def create_connection(self, *args: Any, timeout: float, **options: Any) -> Any:
+        """A TCP connection; raises OSError."""
+        return super().create_connection(*args, timeout=min(timeout, ACCEPT_S), **options)
+
+
 class KazooSession:
     """:class:`ZooKeeper` over kazoo, whose threads only ever post callbacks to the loop."""
 
@@ -136,6 +152,7 @@ class KazooSession:
         self._client = KazooClient(
             hosts=servers,
             timeout=session_timeout_ms / 1000,
+            handler=_Handler(),
             connection_retry={
                 "max_tries": -1,
                 "delay": 0.05,
@@ -145,6 +162,7 @@ class KazooSession:
         )
         self._client.add_listener(self._state_changed)
         self._learn_negotiated_timeout()
+        self._ask_lost_server_last()
 
     @property
     def session_id(self) -> int:
@@ -369,16 +387,39 @@ class KazooSession:
             on_state(state)
 
     def _learn_negotiated_timeout(self) -> None:
-        """kazoo keeps what was asked; two thirds of what was granted is its read timeout."""
+        """kazoo keeps what was asked; what was granted is noted before anybody hears of it."""
         connection = self._client._connection  # noqa: SLF001 - it has no public name
-        connect_once = connection._connect  # noqa: SLF001
+        invoke = connection._invoke  # noqa: SLF001
 
-        def connect_and_note(host: str, address: str, port: int) -> Any:
-            read_timeout_ms, connect_timeout_ms = connect_once(host, address, port)
-            self.session_timeout_ms = round(read_timeout_ms * 1.5)
-            return read_timeout_ms, connect_timeout_ms
+        def invoke_and_note(timeout_s: float, request: Any, xid: int | None = None) -> Any:
+            answer = invoke(timeout_s, request, xid)
+            if isinstance(request, Connect) and answer[0].time_out > 0:  # else it has expired
+                self.session_timeout_ms = answer[0].time_out
+            return answer
 
-        connection._connect = connect_and_note  # noqa: SLF001
+        connection._invoke = invoke_and_note  # noqa: SLF001
+
+    def _ask_lost_server_last(self) -> None:
+        """kazoo shuffles the servers, so it may ask the one that was just lost before the others.
+
+        One that stands still accepts connections. It is waited for, of three servers, for a third
+        of the session, after two thirds in which nothing was heard of it: the session is over then.
+        """
+        connection = self._client._connection  # noqa: SLF001 - it has no public name
+        shuffled = connection._expand_client_hosts  # noqa: SLF001
+        attempt = connection._connect  # noqa: SLF001
+        tried: tuple[str, int] | None = None
+
+        def attempt_and_note(host: str, address: str, port: int) -> Any:
+            nonlocal tried
+            tried = address, port
+            return attempt(host, address, port)
+
+        def lost_one_last() -> list[tuple[str, str, int]]:
+            return sorted(shuffled(), key=lambda server: server[1:] == tried)
+
+        connection._connect = attempt_and_note  # noqa: SLF001
+        connection._expand_client_hosts = lost_one_last  # noqa: SLF001
 
 
 def _resolve(answer: asyncio.Future[Any], result: Any) -> None:

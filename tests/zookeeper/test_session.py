@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import socket
 import threading
+from collections.abc import Iterator
+from contextlib import ExitStack
 
 import pytest
 
-from barnabas.client.zookeeper import connect_diagnosis
+from barnabas.client.zookeeper import connect_diagnosis, kazoo_session
 from barnabas.client.zookeeper.interface import (
     BadVersion,
     Check,
@@ -186,6 +188,47 @@ async def test_connecting_to_nobody_fails_in_time_and_leaves_no_thread() -> None
     with pytest.raises(ConnectionLost, match=r"no session with ZooKeeper.*Connection refused"):
         await connect(f"127.0.0.1:{free_ports(1)[0]}", connection_timeout_ms=3_000)
     assert threading.active_count() <= before + 1
+
+
+@pytest.fixture
+def absent() -> Iterator[list[str]]:
+    """Servers like machines that are off: what is sent to them is never answered."""
+    with ExitStack() as stack:
+        found = []
+        for _ in range(2):
+            full = stack.enter_context(socket.socket())
+            full.bind(("127.0.0.1", 0))
+            full.listen(0)
+            stack.enter_context(socket.create_connection(full.getsockname()))
+            found.append(f"127.0.0.1:{full.getsockname()[1]}")
+        yield found
+
+
+async def test_servers_that_are_off_cost_a_session_nothing_though_they_are_asked_first(
+    absent: list[str], server: EmbeddedZooKeeper, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """kazoo waited for each as long as a session lasts; one of three failed a start in three."""
+    monkeypatch.setattr(kazoo_session, "ACCEPT_S", 0.1)
+    monkeypatch.setattr("kazoo.protocol.connection.random.shuffle", lambda _: None)
+    session = await connect(
+        ",".join([*absent, server.hosts]), session_timeout_ms=10_000, connection_timeout_ms=9_000
+    )
+    await session.close()
+
+
+async def test_the_server_whose_connection_was_lost_is_asked_last(
+    server: EmbeddedZooKeeper,
+) -> None:
+    """One that stands still would take what is left of the session."""
+    others = [f"127.0.0.1:{port}" for port in free_ports(2)]
+    session = await connect(",".join([*others, server.hosts]))
+    try:
+        connection = session._client._connection  # type: ignore[attr-defined]
+        for _ in range(30):
+            *_, (_, address, port) = connection._expand_client_hosts()
+            assert f"{address}:{port}" == server.hosts
+    finally:
+        await session.close()
 
 
 async def test_a_start_says_what_it_waits_for_and_why(
