@@ -25,6 +25,7 @@ from .journal import TransactionJournal
 from .ports import Markers, MarkerWrite, TopicPartition
 from .transaction import Metadata, Transaction
 from .transaction_record import key_of, value_of
+from .transaction_registry import TransactionTerm
 from .transaction_state import TransactionState
 from .transitions import Transitions
 
@@ -43,10 +44,20 @@ _FENCED: Final = frozenset(
 class Completion:
     """One decided end on its way to be complete."""
 
-    __slots__ = ("began", "fenced", "metadata", "retry", "retry_ms", "transaction", "unwritten")
+    __slots__ = (
+        "began",
+        "coordinator_epoch",
+        "fenced",
+        "metadata",
+        "retry",
+        "retry_ms",
+        "transaction",
+        "unwritten",
+    )
 
     def __init__(self, transaction: Transaction, metadata: Metadata, began: float) -> None:
         self.transaction = transaction
+        self.coordinator_epoch = transaction.term.leader_epoch
         self.metadata = metadata
         """What CompleteX says."""
         self.began = began
@@ -109,6 +120,32 @@ class Completions:
         if completion is not None and completion.retry is not None:
             self._timers.stop(completion.retry)
 
+    def epoch_raised(self, term: TransactionTerm) -> None:
+        """The term goes on under a higher leader epoch: send what is not written under that.
+
+        Somebody may have led in between, for whose markers the old epoch is refused (KAFKA-15468).
+        """
+        stale = [
+            completion
+            for transaction in term.transactions.values()
+            if (completion := transaction.completion) is not None
+            and completion.coordinator_epoch != term.leader_epoch
+            and completion.unwritten
+        ]
+        if stale:
+            self._markers.drop(term.partition)
+        for completion in stale:
+            self._replace(completion)
+
+    def _replace(self, former: Completion) -> None:
+        """Another object in its place, so that answers to come for the former one are ignored."""
+        transaction = former.transaction
+        self.end(transaction)
+        completion = Completion(transaction, former.metadata, former.began)
+        completion.unwritten = former.unwritten
+        transaction.completion = completion
+        self._send(completion)
+
     # -- markers ---------------------------------------------------------------------------------
 
     def _send(self, completion: Completion) -> None:
@@ -117,7 +154,7 @@ class Completions:
         self._markers.send(
             MarkerWrite(
                 transaction_partition=term.partition,
-                coordinator_epoch=term.leader_epoch,
+                coordinator_epoch=completion.coordinator_epoch,
                 producer_id=decided.producer_id,
                 producer_epoch=decided.producer_epoch,
                 is_commit=decided.state is TransactionState.PREPARE_COMMIT,
@@ -216,10 +253,8 @@ class Completions:
             if completion.is_current:
                 again()
 
-        if completion.retry is not None:
-            if completion.retry.is_running:
-                return  # several partitions failed in one answer: one retry is for all
-            self._timers.stop(completion.retry)
+        if completion.retry is not None and completion.retry.is_running:
+            return  # several partitions failed at once: one retry is for all
         completion.retry = Deadline(retry)
         self._timers.start(completion.retry, completion.retry_ms)
         completion.retry_ms = min(2 * completion.retry_ms, RETRY_MOST_MS)

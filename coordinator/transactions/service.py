@@ -148,6 +148,10 @@ class TransactionCoordinator:
             log.debug("elected partition=%d epoch=%d", partition, leader_epoch)
             self._markers.drop(partition)
             self.loader.begin(term, self.standbys.take(partition))
+            return
+        for running in self.registry.terms():
+            if running.partition == partition:
+                self.completions.epoch_raised(running)
 
     def on_resigned(self, partition: int, leader_epoch: int | None) -> None:
         """This node leads it no longer: 16 for its ids, pending requests included.

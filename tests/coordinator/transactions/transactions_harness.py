@@ -9,6 +9,7 @@ from typing import Any
 
 from barnabas.coordinator.ports import OFFSETS_TOPIC, TRANSACTION_TOPIC, Caller
 from barnabas.coordinator.transactions.config import TransactionConfig
+from barnabas.coordinator.transactions.gate import HOLD_S
 from barnabas.coordinator.transactions.ports import MarkerWrite, TopicPartition
 from barnabas.coordinator.transactions.service import TransactionCoordinator
 from barnabas.coordinator.transactions.transaction import Metadata, Transaction
@@ -249,13 +250,26 @@ class TransactionsHarness:
         timeout_ms: int = 60_000,
         version: int = 5,
     ) -> Asked:
+        asked = self.hand_in_init(name, producer=producer, timeout_ms=timeout_ms, version=version)
+        self.turn(4)
+        return asked
+
+    def hand_in_init(
+        self,
+        name: str | None = "t",
+        *,
+        producer: tuple[int, int] = (-1, -1),
+        timeout_ms: int = 60_000,
+        version: int = 5,
+    ) -> Asked:
+        """The same within the present turn of the loop."""
         request = init_producer_id.InitProducerIdRequest(
             transactional_id=name,
             transaction_timeout_ms=timeout_ms,
             producer_id=producer[0],
             producer_epoch=producer[1],
         )
-        return self.ask("init_producer_id", request, version)
+        return self.hand_in("init_producer_id", request, version)
 
     def begin(self, name: str = "t", **fields: Any) -> tuple[int, int]:
         """An id with a fresh epoch."""
@@ -323,16 +337,36 @@ class TransactionsHarness:
         name: str = "t",
         version: int = 4,
     ) -> Asked:
+        asked = self.hand_in_end(producer, is_commit=is_commit, name=name, version=version)
+        self.turn(4)
+        return asked
+
+    def hand_in_end(
+        self,
+        producer: tuple[int, int],
+        *,
+        is_commit: bool = True,
+        name: str = "t",
+        version: int = 4,
+    ) -> Asked:
+        """The same within the present turn of the loop."""
         request = end_txn.EndTxnRequest(
             transactional_id=name,
             producer_id=producer[0],
             producer_epoch=producer[1],
             committed=is_commit,
         )
-        return self.ask("end_txn", request, version)
+        return self.hand_in("end_txn", request, version)
 
     def commit(self, producer: tuple[int, int], **fields: Any) -> ErrorCode:
         return self.end(producer, **fields).code
+
+    def commit_waits(self, producer: tuple[int, int], **fields: Any) -> ErrorCode:
+        """The same of a partition that loads: the answer after the wait."""
+        asked = self.end(producer, **fields)
+        assert not asked.is_answered
+        self.wait(HOLD_S)
+        return asked.code
 
     def abort(self, producer: tuple[int, int], **fields: Any) -> ErrorCode:
         return self.end(producer, is_commit=False, **fields).code
@@ -341,19 +375,26 @@ class TransactionsHarness:
         request = describe_transactions.DescribeTransactionsRequest(transactional_ids=list(names))
         return list(self.ask("describe_transactions", request, 0).answer.transaction_states)
 
-    def list(
+    def list(self, **filters: Any) -> Any:
+        """The answer to ListTransactions; filters as in :meth:`hand_in_list`."""
+        asked = self.hand_in_list(**filters)
+        self.turn(4)
+        return asked.answer
+
+    def hand_in_list(
         self,
         *,
         states: Sequence[str] = (),
         producers: Sequence[int] = (),
         duration_ms: int = -1,
         version: int = 1,
-    ) -> Any:
+    ) -> Asked:
+        """Ask for what passes these filters within the present turn of the loop."""
         fields = {"duration_filter": duration_ms} if version else {}
         request = list_transactions.ListTransactionsRequest(
-            state_filters=list(states), producer_id_filters=list(producers), **fields
+            state_filters=states, producer_id_filters=producers, **fields
         )
-        return self.ask("list_transactions", request, version).answer
+        return self.hand_in("list_transactions", request, version)
 
 
 def partition_of(name: str) -> int:
