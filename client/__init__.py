@@ -29,25 +29,31 @@ if TYPE_CHECKING:
     from .consumer.consumer_rebalance import RebalanceListener
     from .consumer.fetch_config import FetchConfig
     from .consumer.fetcher import Fetcher
-    from .consumer.group_offsets import CommittedOffset, GroupOffsets
+    from .consumer.group_offsets import GroupOffsets
     from .consumer.simple_consumer import EARLIEST_TIME, LATEST_TIME, Fetch, SimpleConsumer
     from .errors import (
+        AbortableTransactionError,
         AuthenticationFailed,
         CommitFailed,
         DecodingFailed,
         Disconnected,
+        FatalTransactionError,
         KafkaError,
         OffsetOutOfRange,
+        ProducerFenced,
         QueueFull,
         RequestTimedOut,
+        TransactionAborted,
         UnsupportedVersion,
     )
+    from .group_metadata import CommittedOffset, GroupMetadata
     from .producer.accumulator import Delivery, RecordMetadata
     from .producer.encoders import Encoder
     from .producer.partitioner import HashPartitioner, Murmur2Partitioner, Partitioner
     from .producer.producer import Producer
     from .producer.producer_config import ProducerConfig
     from .producer.producer_queue import CallbackHandler, EventHandler, Item, Sending
+    from .producer.transaction import Transaction
     from .topology import Node, TopicPartition
 
 _MODULES = {
@@ -67,23 +73,29 @@ _MODULES = {
     "admin.descriptions": ("Committed", "NewTopic"),
     "producer.encoders": ("Encoder",),
     "errors": (
+        "AbortableTransactionError",
         "AuthenticationFailed",
         "CommitFailed",
         "DecodingFailed",
         "Disconnected",
+        "FatalTransactionError",
         "KafkaError",
         "OffsetOutOfRange",
+        "ProducerFenced",
         "QueueFull",
         "RequestTimedOut",
+        "TransactionAborted",
         "UnsupportedVersion",
     ),
     "consumer.fetch_config": ("FetchConfig",),
     "consumer.fetcher": ("Fetcher",),
     "consumer.consumer_rebalance": ("RebalanceListener",),
-    "consumer.group_offsets": ("CommittedOffset", "GroupOffsets"),
+    "consumer.group_offsets": ("GroupOffsets",),
+    "group_metadata": ("CommittedOffset", "GroupMetadata"),
     "classic.consumer_connector": ("ConsumerConnector",),
     "producer.partitioner": ("HashPartitioner", "Murmur2Partitioner", "Partitioner"),
     "producer.producer": ("Producer",),
+    "producer.transaction": ("Transaction",),
     "producer.producer_config": ("ProducerConfig",),
     "producer.producer_queue": ("CallbackHandler", "EventHandler", "Item", "Sending"),
     "consumer.simple_consumer": ("EARLIEST_TIME", "LATEST_TIME", "Fetch", "SimpleConsumer"),
@@ -95,6 +107,7 @@ _HOME = {name: module for module, names in _MODULES.items() for name in names}
 __all__ = [
     "EARLIEST_TIME",
     "LATEST_TIME",
+    "AbortableTransactionError",
     "Admin",
     "AuthenticationFailed",
     "Batch",
@@ -119,9 +132,11 @@ __all__ = [
     "Disconnected",
     "Encoder",
     "EventHandler",
+    "FatalTransactionError",
     "Fetch",
     "FetchConfig",
     "Fetcher",
+    "GroupMetadata",
     "GroupOffsets",
     "HashPartitioner",
     "Item",
@@ -134,6 +149,7 @@ __all__ = [
     "Partitioner",
     "Producer",
     "ProducerConfig",
+    "ProducerFenced",
     "QueueFull",
     "RebalanceListener",
     "RecordMetadata",
@@ -145,6 +161,8 @@ __all__ = [
     "SyncProducer",
     "TopicFilter",
     "TopicPartition",
+    "Transaction",
+    "TransactionAborted",
     "Unreachable",
     "UnsupportedVersion",
     "blacklist",

@@ -19,10 +19,11 @@ from barnabas.protocol.records.record import HeaderPair
 from .consumer.consumed_records import Chunk, ConsumedRecord
 from .consumer.consumer import RECORDS_MAX, TIMEOUT_S, Consumer
 from .consumer.consumer_batch import Batch
-from .consumer.group_offsets import CommittedOffset
 from .consumer.offset_commits import Offsets
+from .group_metadata import CommittedOffset, GroupMetadata
 from .producer.accumulator import RecordMetadata
 from .producer.producer import Producer
+from .producer.transaction import Transaction
 from .topology import TopicPartition
 
 if TYPE_CHECKING:
@@ -131,6 +132,35 @@ class SyncProducer:
         """Return when everything sent so far is acknowledged, or has failed."""
         self._thread.run(self._producer.flush())
 
+    def transaction(self) -> SyncTransaction:
+        """The next transaction: ``with producer.transaction() as t: t.send(...)``."""
+        return SyncTransaction(self, self._producer.transaction(), self._thread)
+
+    def init_transactions(self) -> None:
+        """As :meth:`Producer.init_transactions`."""
+        self._thread.run(self._producer.init_transactions())
+
+    def begin(self) -> None:
+        """Open a transaction; every record sent from now on belongs to it."""
+        self._thread.run(_called(self._producer.begin))
+
+    def send_offsets(
+        self,
+        consumer: SyncConsumer | GroupMetadata,
+        offsets: Mapping[TopicPartition, CommittedOffset | int] | None = None,
+    ) -> None:
+        """As :meth:`Producer.send_offsets`."""
+        source = consumer if isinstance(consumer, GroupMetadata) else _OnItsLoop(consumer)
+        self._thread.run(self._producer.send_offsets(source, offsets))
+
+    def commit(self) -> None:
+        """As :meth:`Producer.commit`; when it times out, call it again."""
+        self._thread.run(self._producer.commit())
+
+    def abort(self) -> None:
+        """As :meth:`Producer.abort`."""
+        self._thread.run(self._producer.abort())
+
     def partitions_for(self, topic: str) -> int:
         """How many partitions ``topic`` has."""
         return self._thread.run(self._producer.partitions_for(topic))
@@ -151,6 +181,53 @@ class SyncProducer:
     ) -> None:
         """Close."""
         self.close()
+
+
+class SyncTransaction:
+    """A :class:`Transaction`: committed at the end of ``with``, aborted after an exception."""
+
+    def __init__(
+        self, producer: SyncProducer, transaction: Transaction, thread: LoopThread
+    ) -> None:
+        self._producer = producer
+        self._transaction = transaction
+        self._thread = thread
+
+    def send(self, topic: str, value: Any, **options: Any) -> RecordMetadata:
+        """As :meth:`SyncProducer.send`: acknowledged, but not committed yet."""
+        return self._producer.send(topic, value, **options)
+
+    def send_soon(self, topic: str, value: Any, **options: Any) -> Future[RecordMetadata]:
+        """As :meth:`SyncProducer.send_soon`; ask for its result before the block ends."""
+        return self._producer.send_soon(topic, value, **options)
+
+    def send_all(
+        self, topic: str, values: Iterable[Any], *, keys: Iterable[Any] | None = None
+    ) -> list[RecordMetadata]:
+        """As :meth:`SyncProducer.send_all`: the fast way for many."""
+        return self._producer.send_all(topic, values, keys=keys)
+
+    def send_offsets(
+        self,
+        consumer: SyncConsumer | GroupMetadata,
+        offsets: Mapping[TopicPartition, CommittedOffset | int] | None = None,
+    ) -> None:
+        """As :meth:`Producer.send_offsets`."""
+        self._producer.send_offsets(consumer, offsets)
+
+    def __enter__(self) -> Self:
+        """Begin."""
+        self._thread.run(self._transaction.__aenter__())
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Commit; after an exception abort."""
+        self._thread.run(self._transaction.__aexit__(kind, error, trace))
 
 
 class SyncConsumer:
@@ -212,6 +289,11 @@ class SyncConsumer:
         """What the group has committed, in ``topic_partitions`` or everywhere."""
         return self._run(self._consumer.committed(topic_partitions))
 
+    def seek_to_committed(self) -> None:
+        """Read everything again from where the group has committed, after an abort for example."""
+        self._run(self._consumer.seek_to_committed())
+        self._progress = None
+
     def assign(
         self, topic_partitions: Iterable[TopicPartition] | Mapping[TopicPartition, int | None]
     ) -> None:
@@ -261,6 +343,17 @@ class SyncConsumer:
         """Close; after an exception what is in hand is not committed by itself."""
         self._thread.end(lambda: self._with_progress(self._consumer.__aexit__(kind, error, trace)))
 
+    def submit_offsets_for_transaction(
+        self,
+    ) -> Future[tuple[GroupMetadata, dict[TopicPartition, CommittedOffset]]]:
+        """Who we are in the group, and where everything handed out ends: for a producer."""
+        work = self._consumer.offsets_for_transaction()
+        return self._thread.submit(self._with_progress(work))
+
+    def offsets_sent(self, offsets: Mapping[TopicPartition, CommittedOffset]) -> None:
+        """A transaction has these."""
+        self._thread.submit(_called(self._consumer.offsets_sent, offsets))
+
     def _run(self, work: Coroutine[Any, Any, T]) -> T:
         return self._thread.run(self._with_progress(work))
 
@@ -268,6 +361,21 @@ class SyncConsumer:
         if self._progress is not None:
             self._consumer.mark_delivered(*self._progress)
         return await work
+
+
+class _OnItsLoop:
+    """A consumer on a loop of its own, for a producer on another."""
+
+    def __init__(self, consumer: SyncConsumer) -> None:
+        self._consumer = consumer
+
+    async def offsets_for_transaction(
+        self,
+    ) -> tuple[GroupMetadata, Mapping[TopicPartition, CommittedOffset]]:
+        return await asyncio.wrap_future(self._consumer.submit_offsets_for_transaction())
+
+    def offsets_sent(self, offsets: Mapping[TopicPartition, CommittedOffset]) -> None:
+        self._consumer.offsets_sent(offsets)
 
 
 class SyncBatch:

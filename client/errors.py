@@ -103,6 +103,35 @@ class CommitFailed(KafkaError):  # noqa: N818 - reads as what happened
         return False
 
 
+class AbortableTransactionError(KafkaError):
+    """The open transaction cannot be committed: abort it; the next one may succeed."""
+
+    @property
+    def retriable(self) -> bool:
+        """Never: the same transaction fails again."""
+        return False
+
+
+class FatalTransactionError(KafkaError):
+    """The transactional producer cannot go on: close it; another one with its id may."""
+
+    @property
+    def retriable(self) -> bool:
+        """Never: this producer fails for ever."""
+        return False
+
+
+class ProducerFenced(FatalTransactionError):  # noqa: N818 - reads as what happened
+    """A newer producer has the same transactional id, or the transaction took too long."""
+
+
+class TransactionAborted(KafkaError):  # noqa: N818 - reads as what happened
+    """The record was not sent: its transaction was aborted before."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(ErrorCode.OPERATION_NOT_ATTEMPTED, message)
+
+
 class DecodingFailed(KafkaError):  # noqa: N818 - reads as what happened
     """Bytes in a partition that are no records, or no value of the decoder that was asked for."""
 

@@ -71,6 +71,16 @@ def may_succeed_later(error: KafkaError) -> bool:
     return error.retriable or error.code is ErrorCode.BROKER_NOT_AVAILABLE
 
 
+def backoff(config: ClientConfig, random: Random, failures: int) -> float:
+    """Seconds to wait after one failure more than ``failures`` in a row.
+
+    Doubles from ``retry.backoff.ms``, with a fifth of it up or down by chance.
+    """
+    # Bounded: 2 to the power of a count that nobody bounds overflows.
+    wait_ms = min(config.retry_backoff_ms * 2.0 ** min(failures, 30), config.retry_backoff_ms_max)
+    return wait_ms / 1000 * random.uniform(0.8, 1.2)
+
+
 class Attempts:
     """The tries of one call: how long until the next one, and whether there is one.
 
@@ -79,20 +89,15 @@ class Attempts:
 
     def __init__(self, config: ClientConfig, random: Random, now: float) -> None:
         self._deadline = now + config.api_timeout_ms / 1000
-        self._least_s = config.retry_backoff_ms / 1000
-        self._most_s = config.retry_backoff_ms_max / 1000
+        self._config = config
         self._random = random
         self._made = 0
 
     def backoff_after(self, why: ErrorCode, now: float) -> float | None:
-        """Seconds to wait before the next try; None when the last one was the last.
-
-        Doubles from ``retry.backoff.ms``, with a fifth of it up or down by chance.
-        """
+        """Seconds to wait before the next try; None when the last one was the last."""
+        backoff_s = backoff(self._config, self._random, self._made)
         self._made += 1
         is_unknown = why is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         if is_unknown and self._made >= _UNKNOWN_TOPIC_ATTEMPTS:
             return None
-        backoff_s = min(self._least_s * 2.0 ** (self._made - 1), self._most_s)
-        backoff_s *= self._random.uniform(0.8, 1.2)
         return backoff_s if now + backoff_s < self._deadline else None

@@ -15,6 +15,7 @@ from barnabas.client.background import BackgroundTasks
 from barnabas.client.client_config import ClientConfig
 from barnabas.client.cluster import Cluster
 from barnabas.client.errors import KafkaError
+from barnabas.client.group_metadata import CommittedOffset, GroupMetadata
 from barnabas.client.topology import TopicPartition
 
 from .consumed_records import Chunk, ConsumedRecord
@@ -24,7 +25,6 @@ from .consumer_rebalance import GroupConsumer, PartitionSet, RebalanceListener
 from .dataframes import arrow_table, pandas_frame
 from .fetch_config import FetchConfig
 from .fetcher import Fetcher
-from .group_offsets import CommittedOffset
 from .list_offsets import EARLIEST, LATEST, offsets_for
 from .offset_commits import OffsetCommitter, Offsets
 from .subscription_state import SubscriptionState
@@ -91,7 +91,7 @@ class Consumer:
                 self._fetcher,
                 listener=self._listener,
                 before_revoke=self._before_revoke,
-                forget=self._subscription.forget,
+                forget=self._subscription.revoke,
             )
             self._committer = OffsetCommitter(self.config, self._member, self._subscription)
             if self.config.auto_commit:
@@ -132,7 +132,8 @@ class Consumer:
             topic_partition for topic_partition, offset in positions.items() if offset is None
         ]
         if self._member is not None and unknown:
-            committed = await self._member.offsets.fetch(unknown)
+            # Stable ones, as a member of the group asks for them: see GroupConsumer.
+            committed = await self._member.offsets.fetch(unknown, require_stable=True)
             positions |= {
                 topic_partition: offset.offset for topic_partition, offset in committed.items()
             }
@@ -198,9 +199,46 @@ class Consumer:
     async def committed(
         self, topic_partitions: Iterable[TopicPartition] | None = None
     ) -> dict[TopicPartition, CommittedOffset]:
-        """What the group has committed, in ``topic_partitions`` or everywhere."""
+        """What the group has committed, in ``topic_partitions`` or everywhere.
+
+        With ``isolation.level=read_committed`` it waits for transactions that are about to commit
+        other offsets.
+        """
         assert self._member is not None, "only a consumer with a group has committed"
-        return await self._member.offsets.fetch(topic_partitions)
+        return await self._member.offsets.fetch(
+            topic_partitions, require_stable=self._fetcher.config.read_committed
+        )
+
+    async def seek_to_committed(self) -> None:
+        """Read everything again from where the group has committed.
+
+        For after an aborted transaction: what it had copied is handed out once more. Waits for
+        transactions that are about to commit other offsets.
+        """
+        assert self._member is not None, "only a consumer with a group has committed"
+        chosen = list(self._open)
+        committed = await self._member.offsets.fetch(chosen, require_stable=True)
+        for topic_partition in chosen:
+            if topic_partition in self._open:  # or it went to another member meanwhile
+                offset = committed.get(topic_partition)
+                self._fetcher.seek(topic_partition, None if offset is None else offset.offset)
+                self._subscription.forget([topic_partition])
+        self._subscription.revoked_unstored.clear()
+
+    async def offsets_for_transaction(
+        self,
+    ) -> tuple[GroupMetadata, dict[TopicPartition, CommittedOffset]]:
+        """Who we are in the group, and where everything handed out ends: for ``send_offsets``.
+
+        Raises CommitFailed when part of that is another member's by now, ConfigError with
+        automatic commits, which would store the offsets of what is aborted.
+        """
+        assert self._committer is not None, "only a consumer with a group commits"
+        return await self._committer.for_transaction()
+
+    def offsets_sent(self, offsets: Mapping[TopicPartition, CommittedOffset]) -> None:
+        """A transaction has these: what was handed out before them is taken care of."""
+        self._subscription.committed.update(offsets)
 
     async def batches(
         self, max_records: int = RECORDS_MAX, timeout_s: float = TIMEOUT_S
@@ -397,7 +435,7 @@ class Consumer:
                 if topic_partition in finished
             }
             await self._committer.try_commit(due)
-        self._subscription.forget(topic_partitions)
+        self._subscription.revoke(topic_partitions)
 
     async def _commit_batch(self, offsets: dict[TopicPartition, CommittedOffset]) -> None:
         assert self._committer is not None, "only a consumer with a group commits"

@@ -10,10 +10,10 @@ from itertools import chain
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
+from barnabas.client.group_metadata import CommittedOffset
 from barnabas.client.topology import TopicPartition
 
 from .consumed_records import Chunk, ConsumedRecord
-from .group_offsets import CommittedOffset
 
 if TYPE_CHECKING:
     import pandas

@@ -11,6 +11,7 @@ from barnabas.client.client_config import verify
 from barnabas.protocol.settings import setting
 
 RESETS = ("earliest", "latest", "none")
+ISOLATION_LEVELS = ("read_uncommitted", "read_committed")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,7 +37,7 @@ class FetchConfig:
         "isolation.level",
         "read_uncommitted",
         "read_committed leaves out what was aborted",
-        choices=("read_uncommitted", "read_committed"),
+        choices=ISOLATION_LEVELS,
     )
     reset: str = setting(
         "auto.offset.reset",

@@ -8,10 +8,11 @@ from __future__ import annotations
 import asyncio
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, Protocol
 
 from barnabas.client.cluster import Cluster
 from barnabas.client.errors import KafkaError, RequestTimedOut, known_code
+from barnabas.client.group_metadata import CommittedOffset
 from barnabas.client.retry import REMEDIES, Attempts, Remedy
 from barnabas.client.topology import TopicPartition
 from barnabas.protocol.errors import ErrorCode
@@ -24,14 +25,6 @@ _AGAIN: Final = {
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: Remedy.WAIT,
 }
 """What a commit does otherwise than other calls: its outcome is unknown, or the topic is new."""
-
-
-class CommittedOffset(NamedTuple):
-    """What a group has committed in one partition: the next offset to read."""
-
-    offset: int
-    metadata: str = ""
-    leader_epoch: int = -1
 
 
 class CommittingMember(Protocol):

@@ -11,13 +11,14 @@ from collections.abc import Mapping
 from typing import Final
 
 from barnabas.client.errors import CommitFailed, KafkaError
+from barnabas.client.group_metadata import CommittedOffset, GroupMetadata
 from barnabas.client.topology import TopicPartition
 from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.settings import ConfigError
 
 from .consumer_config import ConsumerConfig
 from .consumer_rebalance import GroupConsumer
 from .group_member import MemberIdentity
-from .group_offsets import CommittedOffset
 from .subscription_state import SubscriptionState
 
 log = logging.getLogger(__name__)
@@ -84,6 +85,25 @@ class OffsetCommitter:
                 await self.commit(offsets)
         except (KafkaError, TimeoutError) as error:
             log.warning("offsets were not committed group=%s reason=%s", self._group, error)
+
+    async def for_transaction(self) -> tuple[GroupMetadata, dict[TopicPartition, CommittedOffset]]:
+        """Who commits in a transaction, and where everything handed out ends.
+
+        Raises CommitFailed when part of what was handed out is somebody else's by now.
+        """
+        if self._config.auto_commit:
+            raise ConfigError("enable.auto.commit: must be false where a transaction commits")
+        revoked = self._subscription.revoked_unstored
+        if revoked:
+            gone = KafkaError(ErrorCode.ILLEGAL_GENERATION)
+            raise self._failed(gone, self._member.member.joined_as)
+        identity = await self._identity()
+        if identity is None:
+            return GroupMetadata(self._group), self._subscription.handed_out()
+        member = GroupMetadata(
+            self._group, identity.generation, identity.member_id, identity.instance_id
+        )
+        return member, self._subscription.handed_out()
 
     async def auto_commit(self) -> None:
         """Store what the application is done with, every ``auto.commit.interval.ms``."""

@@ -22,6 +22,7 @@ from barnabas.client.errors import (
     known_code,
     raise_for,
 )
+from barnabas.client.group_metadata import CommittedOffset
 from barnabas.client.topology import Node, TopicPartition
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages import fetch as fetching
@@ -31,8 +32,8 @@ from barnabas.protocol.messages.metadata import MetadataRequest, MetadataRespons
 from barnabas.protocol.records.corrupt_records import CorruptRecords
 
 from .consumed_records import Chunk, RecordSource
+from .fetch_config import ISOLATION_LEVELS
 from .fetched_batches import find_batches
-from .group_offsets import CommittedOffset
 
 LATEST_TIME: Final = -1
 EARLIEST_TIME: Final = -2
@@ -56,7 +57,9 @@ class SimpleConsumer:
     """Asks one broker, one call after the other, over one connection.
 
     A call whose connection breaks is sent once more over a new one, and then raises. Use it in
-    ``async with``, or close it.
+    ``async with``, or close it. With ``isolation_level="read_committed"`` records of aborted
+    transactions are left out, nothing behind an open one is read, and the latest offset is where
+    the first open one begins.
     """
 
     def __init__(
@@ -68,11 +71,14 @@ class SimpleConsumer:
         buffer_bytes: int = 65_536,
         client_id: str = "barnabas",
         sasl: tuple[str, str] | None = None,
+        isolation_level: str = "read_uncommitted",
     ) -> None:
         self.host = host
         self.port = port
         self.buffer_bytes = buffer_bytes
         """How much of a partition a fetch asks for, unless it says otherwise."""
+        assert isolation_level in ISOLATION_LEVELS, f"isolation level {isolation_level}"
+        self._is_committed_only = isolation_level == ISOLATION_LEVELS[1]
         self._so_timeout_ms = so_timeout_ms
         self._client_id = client_id
         self._sasl = sasl
@@ -119,7 +125,10 @@ class SimpleConsumer:
             for i in round_:
                 topic_partition = TopicPartition(fetches[i].topic, fetches[i].partition)
                 chunk, needed = _chunk(
-                    topic_partition, fetches[i].offset, results.get(topic_partition)
+                    topic_partition,
+                    fetches[i].offset,
+                    results.get(topic_partition),
+                    is_committed_only=self._is_committed_only,
                 )
                 if needed and sizes[i] < _BYTES_MAX:
                     sizes[i] = min(max(needed, _GROWTH * sizes[i]), _BYTES_MAX)
@@ -251,6 +260,7 @@ class SimpleConsumer:
         request = fetching.FetchRequest(
             max_wait_ms=max_wait_ms,
             min_bytes=min_bytes,
+            isolation_level=int(self._is_committed_only),
             session_epoch=_NO_SESSION,
             topics=[
                 fetching.Topic(topic=name, partitions=partitions)
@@ -269,7 +279,9 @@ class SimpleConsumer:
         self, topic: str, asked: list_offsets.Partition, version: int | None
     ) -> list_offsets.PartitionResult:
         request = list_offsets.ListOffsetsRequest(
-            replica_id=-1, topics=[list_offsets.Topic(name=topic, partitions=[asked])]
+            replica_id=-1,
+            isolation_level=int(self._is_committed_only),
+            topics=[list_offsets.Topic(name=topic, partitions=[asked])],
         )
         answer = await self._ask(request, version)
         result: list_offsets.PartitionResult = answer.topics[0].partitions[0]
@@ -332,7 +344,11 @@ def _distinct(
 
 
 def _chunk(
-    topic_partition: TopicPartition, offset: int, result: fetching.PartitionResult | None
+    topic_partition: TopicPartition,
+    offset: int,
+    result: fetching.PartitionResult | None,
+    *,
+    is_committed_only: bool,
 ) -> tuple[Chunk | KafkaError, int]:
     """What came for one partition, and how many bytes more room would have to hold."""
     if result is None:
@@ -341,7 +357,8 @@ def _chunk(
         where = f"{topic_partition.topic}-{topic_partition.partition} at offset {offset}"
         return KafkaError(result.error_code, where), 0
     try:
-        found = find_batches(result.records or b"", offset)
+        aborted = (result.aborted_transactions or ()) if is_committed_only else None
+        found = find_batches(result.records or b"", offset, aborted=aborted)
     except CorruptRecords as bad:
         return DecodingFailed(*topic_partition, offset, bad.message), 0
     chunk = Chunk(
@@ -351,7 +368,8 @@ def _chunk(
         found.leader_epoch,
         result.high_watermark,
     )
-    is_short = not result.records and result.high_watermark > offset
+    end = result.last_stable_offset if is_committed_only else result.high_watermark
+    is_short = not result.records and end > offset
     return chunk, 1 if is_short else found.bytes_needed
 
 

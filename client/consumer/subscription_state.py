@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Collection, Iterable
 
+from barnabas.client.group_metadata import CommittedOffset
 from barnabas.client.topology import TopicPartition
 
 from .consumed_records import Chunk
-from .group_offsets import CommittedOffset
 
 Offsets = dict[TopicPartition, CommittedOffset]
 
@@ -32,6 +32,12 @@ class SubscriptionState:
         """Where to read on behind what is done, by partition."""
         self.committed: Offsets = {}
         """Stored by us last, so that an idle consumer does not commit the same for ever."""
+        self.revoked_unstored: set[TopicPartition] = set()
+        """Taken from us with records handed out whose offsets nobody has stored.
+
+        The next owner reads these records again: a transaction that has their copies must not be
+        committed (docs/spec/transactions.md §7).
+        """
         self.pending: deque[Chunk] = deque()
         self._handed_out: Offsets = {}
         self._chunk: Chunk | None = None
@@ -96,6 +102,15 @@ class SubscriptionState:
             for topic_partition, offset in self.done.items()
             if self.committed.get(topic_partition) != offset
         }
+
+    def revoke(self, topic_partitions: Collection[TopicPartition]) -> None:
+        """Drop all state of these, which another member reads from now on."""
+        held = self.handed_out()
+        for topic_partition in topic_partitions:
+            offset = held.get(topic_partition)
+            if offset is not None and offset != self.committed.get(topic_partition):
+                self.revoked_unstored.add(topic_partition)
+        self.forget(topic_partitions)
 
     def forget(self, topic_partitions: Collection[TopicPartition]) -> None:
         """Drop all state of these: they were sought, revoked or lost.

@@ -26,7 +26,7 @@ from barnabas.client.errors import KafkaError, QueueFull
 from barnabas.client.topology import TopicPartition
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.records.builder import seal
-from barnabas.protocol.records.header import HEADER_BYTES, SEQUENCE_MASK
+from barnabas.protocol.records.header import HEADER_BYTES, SEQUENCE_MASK, TRANSACTIONAL
 from barnabas.protocol.records.record import HeaderPair
 from barnabas.protocol.records.varints import SMALL, SMALL_COUNT, encode_varint
 
@@ -57,8 +57,8 @@ class RecordMetadata(NamedTuple):
 class ProducerIdAndEpoch(NamedTuple):
     """What a broker knows an idempotent producer by.
 
-    The epoch is the one that came with the id: where Kafka's producer raises it (KIP-360), this one
-    asks for another id, and only for the partition whose sequence broke.
+    Where a sequence breaks, Kafka's producer raises its epoch (KIP-360). So does this one with
+    transactions; without, it asks for another id, and only for the partition that is concerned.
     """
 
     producer_id: int
@@ -176,7 +176,9 @@ class ProducerBatch:
         if timestamp_ms > self.max_timestamp:
             self.max_timestamp = timestamp_ms
 
-    def encode(self, codec: int, producer_id: ProducerIdAndEpoch) -> bytearray:
+    def encode(
+        self, codec: int, producer_id: ProducerIdAndEpoch, *, is_transactional: bool = False
+    ) -> bytearray:
         """The bytes for the broker; the batch is closed by it.
 
         Sealed at each attempt, as producer id and sequence may have changed since the last one; the
@@ -188,7 +190,7 @@ class ProducerBatch:
         return seal(
             self.parts[0],
             codec,
-            0,
+            TRANSACTIONAL if is_transactional else 0,
             self.count - 1,
             self.base_timestamp,
             self.max_timestamp,
@@ -326,6 +328,13 @@ class PartitionQueue:
         head = self.waiting[0]
         return is_flushing or not head.is_open or head.linger_until <= now
 
+    def ready_in_s(self, now: float) -> float | None:
+        """Seconds until it is ready by time alone; None when only an answer can make it so."""
+        head = self.waiting[0]
+        if self.is_retrying or self.in_flight:
+            return None
+        return max(0.0, max(self.retry_at, head.linger_until if head.is_open else 0.0) - now)
+
     def drain_first(self, *, is_numbered: bool) -> ProducerBatch:
         """Take the first batch out, numbered unless it has its numbers already.
 
@@ -429,7 +438,7 @@ class RecordAccumulator:
             self._refuse(size)
         queue = self.queues.get(topic_partition)
         if queue is None:
-            queue = self.queues[topic_partition] = PartitionQueue(TopicPartition(*topic_partition))
+            queue = self.queues[topic_partition] = self.new_queue(TopicPartition(*topic_partition))
         waiting = queue.waiting
         batch = waiting[-1] if waiting else None
         is_new = batch is None or not batch.is_open or batch.bytes + size > self._batch_bytes
@@ -462,6 +471,10 @@ class RecordAccumulator:
         else:
             batch.done.set_exception(error)
             batch.done.exception()  # marks it as seen: nobody has to await a delivery
+
+    def new_queue(self, topic_partition: TopicPartition) -> PartitionQueue:
+        """The queue of a partition that had none."""
+        return PartitionQueue(topic_partition)
 
     def _refuse(self, size: int) -> None:
         if size > self._record_bytes_max:

@@ -1,6 +1,7 @@
-"""The producer: takes records, finds their partitions, returns their metadata.
+"""The producer: takes records, finds their partitions, returns their metadata; transactions.
 
-Source: docs/spec/coordinator.md §7; the documentation of Kafka 0.7's producer.
+Source: docs/spec/coordinator.md §7; docs/spec/transactions.md §7 (transactions); the documentation
+of Kafka 0.7's producer.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ import asyncio
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from types import TracebackType
 from typing import Any, Final, Self
 
@@ -16,7 +18,9 @@ from barnabas.client.background import BackgroundTasks
 from barnabas.client.client_config import ClientConfig
 from barnabas.client.cluster import Cluster
 from barnabas.client.errors import Disconnected, KafkaError, QueueFull
+from barnabas.client.group_metadata import CommittedOffset, GroupMetadata, OffsetsSource
 from barnabas.client.retry import Attempts
+from barnabas.client.topology import TopicPartition
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.records.record import HeaderPair
 
@@ -32,6 +36,9 @@ from .producer_queue import (
     ProducerQueue,
 )
 from .sender import Sender
+from .transaction import Transaction
+from .transaction_manager import TransactionManager
+from .transactional_sender import TransactionalAccumulator, TransactionalSender
 
 _PARTITIONERS: Final[Mapping[str, Callable[[], Partitioner]]] = {
     "hash": HashPartitioner,
@@ -47,6 +54,9 @@ class Producer:
     ``bootstrap`` is ``host:port``, or several with commas. ``config`` may be text under Kafka's
     names. With ``producer.type=async`` records wait in a queue for the event handler, otherwise
     they leave at once, with whatever else was sent in the same turn of the loop.
+
+    With ``transactional_id`` records are sent in transactions, see :meth:`transaction`. A producer
+    that starts fences every other one of its id, whose open transaction is aborted.
     """
 
     def __init__(
@@ -54,6 +64,7 @@ class Producer:
         bootstrap: str | Sequence[str],
         config: ProducerConfig | Mapping[str, Any] | None = None,
         *,
+        transactional_id: str | None = None,
         client: ClientConfig | None = None,
         partitioner: Partitioner | None = None,
         encoder: Encode | None = None,
@@ -66,6 +77,8 @@ class Producer:
             client = client or client_config(config)
             config = ProducerConfig.of(config)
         self.config = config or ProducerConfig()
+        if transactional_id is not None:
+            self.config = replace(self.config, transactional_id=transactional_id)
         self.cluster = Cluster(bootstrap, client)
         self._partitioner = partitioner or _PARTITIONERS[self.config.partitioner]()
         self._encode = encoder_of(encoder)
@@ -83,12 +96,33 @@ class Producer:
         self._accumulator: RecordAccumulator | None = None
         self._sender: Sender | None = None
         self._queue: ProducerQueue | None = None
+        self._manager: TransactionManager | None = None
+        if self.config.transactional_id is not None:
+            self._manager = TransactionManager(self.cluster, self.config)
         self._is_closed = False
 
     async def start(self) -> None:
-        """Begin to send; nothing is connected before the first record."""
+        """Begin to send; without transactions nothing is connected before the first record.
+
+        With transactions this is :meth:`init_transactions`, and raises what that raises.
+        """
         assert self._accumulator is None, "started twice"
         loop = asyncio.get_running_loop()
+        if self._manager is not None:
+            accumulator = TransactionalAccumulator(self.config, loop, self._manager)
+            sender = TransactionalSender(
+                self.cluster,
+                self.config,
+                accumulator,
+                self._manager,
+                routed=self._routed,
+                drop_unrouted=self._drop_unrouted,
+            )
+            self._accumulator, self._sender = accumulator, sender
+            self._manager.attach(sender)
+            sender.start()
+            await self._manager.init()
+            return
         self._accumulator = RecordAccumulator(self.config, loop)
         self._sender = Sender(self.cluster, self.config, self._accumulator)
         self._sender.start()
@@ -192,6 +226,65 @@ class Producer:
         finally:
             self._sender.flushing -= 1
 
+    # Transactions.
+
+    def transaction(self) -> Transaction:
+        """The next transaction: ``async with producer.transaction() as t: await t.send(...)``.
+
+        Committed at the end of the block, aborted when it is left by an exception.
+        """
+        return Transaction(self, self._transactions)
+
+    async def init_transactions(self) -> None:
+        """Get the producer id: for who called :meth:`start` and saw it time out.
+
+        Raises Unreachable when no address answers, FatalTransactionError, and RequestTimedOut:
+        then call it again.
+        """
+        await self._transactions.init()
+
+    def begin(self) -> None:
+        """Open a transaction; every record sent from now on belongs to it."""
+        self._transactions.begin()
+
+    async def send_offsets(
+        self,
+        consumer: OffsetsSource | GroupMetadata,
+        offsets: Mapping[TopicPartition, CommittedOffset | int] | None = None,
+    ) -> None:
+        """Store a consumer's offsets in the transaction, those behind all that it handed out.
+
+        Or ``offsets``, which say where to read on. Raises AbortableTransactionError when the
+        group went on without the consumer: others have its partitions, and will copy the same.
+        """
+        chosen = {
+            topic_partition: offset
+            if isinstance(offset, CommittedOffset)
+            else CommittedOffset(offset)
+            for topic_partition, offset in (offsets or {}).items()
+        }
+        if isinstance(consumer, GroupMetadata):
+            assert offsets is not None, "only a consumer knows its offsets itself"
+            await self._transactions.send_offsets(chosen, consumer)
+            return
+        member, handed_out = await consumer.offsets_for_transaction()
+        due = handed_out if offsets is None else chosen
+        await self._transactions.send_offsets(due, member)
+        consumer.offsets_sent(due)
+
+    async def commit(self) -> None:
+        """Commit the open transaction: all its records and offsets, or none.
+
+        Returns when that is decided; readers of committed records see it some milliseconds later.
+        Raises AbortableTransactionError (then :meth:`abort`), FatalTransactionError (close the
+        producer), and RequestTimedOut: then nobody knows, until it is called again and returns.
+        """
+        await self._transactions.commit()
+
+    async def abort(self) -> None:
+        """Drop the open transaction; nobody who reads committed records will see any of it."""
+        await self._transactions.abort()
+
     async def partitions_for(self, topic: str) -> int:
         """How many partitions ``topic`` has; makes it where brokers make topics by themselves."""
         if topic not in self._counts:
@@ -203,18 +296,25 @@ class Producer:
         await self._send_with_room(item)
 
     async def close(self) -> None:
-        """Send what is left, then end; closing twice is allowed."""
+        """Send what is left, then end; closing twice is allowed. An open transaction is aborted."""
         if self._is_closed or self._accumulator is None:
             await self.cluster.close()
             return
         if self._queue is not None:
             await self._queue.close()
-        await self.flush()
+        if self._manager is not None:
+            await self._manager.close(is_clean=True)
+        else:
+            await self.flush()
         await self._end()
 
     async def __aenter__(self) -> Self:
         """Start."""
-        await self.start()
+        try:
+            await self.start()
+        except BaseException:
+            await self._end()
+            raise
         return self
 
     async def __aexit__(
@@ -232,9 +332,27 @@ class Producer:
     async def _end(self) -> None:
         self._is_closed = True
         await self._tasks.close()
+        if self._manager is not None:
+            await self._manager.close(is_clean=False)
         if self._sender is not None:
             await self._sender.close()
         await self.cluster.close()
+
+    @property
+    def _transactions(self) -> TransactionManager:
+        assert self._manager is not None, "a producer without transactional.id"
+        return self._manager
+
+    async def _routed(self) -> None:
+        await asyncio.gather(*self._learning.values(), return_exceptions=True)
+
+    def _drop_unrouted(self, error: KafkaError) -> None:
+        """Refuse what waits for the partitions of its topic: its transaction is over."""
+        for items in self._unrouted.values():
+            for item in items:
+                assert item.delivery is not None, "put aside without a delivery"
+                item.delivery.refuse(error)
+            items.clear()
 
     async def _send_with_room(self, item: Item) -> Delivery:
         assert self._sender is not None, "use the producer in `async with`, or start it"
@@ -288,6 +406,8 @@ class Producer:
     def _hold_until_partitions_known(self, item: Item) -> None:
         """Keep an item until it is known how many partitions its topic has."""
         topic = item.topic
+        if self._manager is not None:
+            self._manager.check_may_send()
         if len(self._unrouted[topic]) >= self.config.queue_size:
             raise QueueFull(f"{topic}: its partitions are not known yet")
         self._unrouted[topic].append(item)
@@ -309,9 +429,18 @@ class Producer:
                     raise failure
                 self._send(item)
             except Exception as error:  # noqa: BLE001 - an application's encoder may raise anything
-                item.delivery.refuse(error)
+                self._refuse(item.delivery, error)
         assert self._sender is not None, "started without a sender"
         self._sender.memory_freed.notify()
+
+    def _refuse(self, delivery: Delivery, error: Exception) -> None:
+        """A record that was taken is not sent; a transaction cannot be committed without it."""
+        delivery.refuse(error)
+        if self._manager is not None:
+            known = isinstance(error, KafkaError)
+            reason = error if known else KafkaError(ErrorCode.INVALID_RECORD, repr(error))
+            assert isinstance(reason, KafkaError), "chosen so"
+            self._manager.must_abort(reason, bump=False)
 
     async def _learn_partitions(self, topic: str) -> None:
         """Find out the partitions of a topic; raises KafkaError when there is none."""

@@ -57,6 +57,15 @@ class ProducerConfig:
     enable_idempotence: bool | None = setting(
         "enable.idempotence", None, "no duplicates by retries; null: when all replicas acknowledge"
     )
+    transactional_id: str | None = setting(
+        "transactional.id", None, "records belong to transactions of this id; null: to none"
+    )
+    transaction_timeout_ms: int = setting(
+        "transaction.timeout.ms",
+        60_000,
+        "the coordinator aborts a transaction that is open for longer",
+        least=1,
+    )
     in_flight_max: int = setting(
         "max.in.flight.requests.per.connection",
         5,
@@ -100,6 +109,17 @@ class ProducerConfig:
             raise ConfigError("batch.num.messages: must not exceed queue.buffering.max.messages")
         if self.enable_idempotence and self.required_acks != ALL:
             raise ConfigError("enable.idempotence: needs request.required.acks=-1")
+        if self.transactional_id is not None:
+            self._verify_transactional()
+
+    def _verify_transactional(self) -> None:
+        if not self.transactional_id:
+            raise ConfigError("transactional.id: must not be empty")
+        if not self.is_idempotent:
+            raise ConfigError("transactional.id: needs idempotence and request.required.acks=-1")
+        if self.producer_type != "sync":
+            # Records in the queue would belong to whichever transaction is open when they leave it.
+            raise ConfigError("transactional.id: needs producer.type=sync")
 
     @property
     def is_idempotent(self) -> bool:

@@ -137,7 +137,7 @@ class Sender:
             except KafkaError as error:
                 if not may_succeed_later(error):
                     log.error("cannot produce reason=%s", error)
-                    self._fail_all(error)
+                    self._give_up_all(error)
                 # Not a wait for news: records that come meanwhile would make this loop spin
                 # against a cluster that is down.
                 pause_s = self._config.retry_backoff_ms / 1000
@@ -168,7 +168,7 @@ class Sender:
                 leader = leaders.get(topic_partition)
                 (leaderless if leader is None else ready[leader]).append(queue)
             else:
-                later.append(self._ready_in_s(queue, now))
+                later.append(queue.ready_in_s(now))
         # Served before leaderless partitions are asked about: a topic that has no leader must not
         # hold up those that have one.
         for leader, queues in ready.items():
@@ -182,13 +182,6 @@ class Sender:
                 return max(self._config.retry_backoff_ms, 1) / 1000
             return 0.0
         return min((ready_s for ready_s in later if ready_s is not None), default=None)
-
-    def _ready_in_s(self, queue: PartitionQueue, now: float) -> float | None:
-        """Seconds until a queue is ready by time alone; None when only an answer can make it so."""
-        head = queue.waiting[0]
-        if queue.is_retrying or queue.in_flight:
-            return None
-        return max(0.0, max(queue.retry_at, head.linger_until if head.is_open else 0.0) - now)
 
     def _drain(self, leader: int, queues: Sequence[PartitionQueue]) -> list[PartitionQueue]:
         """Send one request with the first batches of as many queues as fit; return the others.
@@ -277,12 +270,16 @@ class Sender:
         self, batches: Sequence[tuple[PartitionQueue, ProducerBatch]]
     ) -> produce.ProduceRequest:
         topics: dict[str, list[produce.Partition]] = defaultdict(list)
+        transactional_id = self._config.transactional_id
+        is_transactional = transactional_id is not None
         for queue, batch in batches:
             topic, partition = batch.topic_partition
             producer_id = queue.producer_id or self._producer_id or NO_PRODUCER_ID
-            records = batch.encode(self._config.codec_for(topic), producer_id)
+            codec = self._config.codec_for(topic)
+            records = batch.encode(codec, producer_id, is_transactional=is_transactional)
             topics[topic].append(produce.Partition(index=partition, records=records))
         return produce.ProduceRequest(
+            transactional_id=transactional_id,
             acks=self._config.required_acks,
             timeout_ms=self._config.request_timeout_ms,
             topic_data=[
@@ -396,16 +393,20 @@ class Sender:
                 continue
             while queue.waiting and queue.waiting[0].deadline <= now:
                 batch = queue.waiting.popleft()
-                reason = batch.error or KafkaError(ErrorCode.REQUEST_TIMED_OUT, "not sent in time")
-                self._accumulator.complete(batch, -1, reason)
-                if batch.sequence < 0:
-                    continue  # no number is missing
-                if batch.may_be_logged:
-                    queue.needs_producer_id = True
-                    self._fail_doubtful(queue)
-                elif not queue.needs_producer_id:
-                    queue.rewind_sequence(batch.sequence)
+                late = KafkaError(ErrorCode.REQUEST_TIMED_OUT, "not sent in time")
+                self._expire(queue, batch, batch.error or late)
             self.memory_freed.notify()
+
+    def _expire(self, queue: PartitionQueue, batch: ProducerBatch, error: KafkaError) -> None:
+        """Fail a batch whose time is over, and mend the numbers of those behind it."""
+        self._accumulator.complete(batch, -1, error)
+        if batch.sequence < 0:
+            return  # no number is missing
+        if batch.may_be_logged:
+            queue.needs_producer_id = True
+            self._fail_doubtful(queue)
+        elif not queue.needs_producer_id:
+            queue.rewind_sequence(batch.sequence)
 
     def _fail_unwritable_topics(self, queues: Sequence[PartitionQueue]) -> None:
         """Fail the batches of topics that nobody may write to, or that are gone."""
@@ -438,8 +439,12 @@ class Sender:
             queue.needs_producer_id |= batch.sequence >= 0
             self._accumulator.complete(batch, -1, error)
 
+    def _give_up_all(self, error: KafkaError) -> None:
+        """Nothing can be sent now, and no waiting helps."""
+        self._fail_all(error)
+
     def _fail(self, failure: BaseException) -> None:
-        self._fail_all(
+        self._give_up_all(
             KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"the producer failed: {failure!r}")
         )
 

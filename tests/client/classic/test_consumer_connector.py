@@ -20,8 +20,9 @@ from barnabas.client.classic.classic_config import ClassicConfig
 from barnabas.client.classic.consumer_connector import ConsumerConnector
 from barnabas.client.classic.kafka_stream import ConsumerTimeout, KafkaStream
 from barnabas.client.classic.topic_filter import blacklist, whitelist
-from barnabas.client.consumer.group_offsets import CommittedOffset, GroupOffsets
+from barnabas.client.consumer.group_offsets import GroupOffsets
 from barnabas.client.errors import KafkaError, OffsetOutOfRange
+from barnabas.client.group_metadata import CommittedOffset
 from barnabas.client.producer.producer import Producer
 from barnabas.client.topology import TopicPartition
 from barnabas.client.zookeeper.interface import NoNode, ZooKeeper

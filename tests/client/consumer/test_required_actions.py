@@ -16,8 +16,9 @@ from barnabas.client.client_config import ClientConfig
 from barnabas.client.consumer.consumer import Consumer
 from barnabas.client.consumer.consumer_config import ConsumerConfig
 from barnabas.client.consumer.fetch_config import FetchConfig
-from barnabas.client.consumer.group_offsets import CommittedOffset, GroupOffsets
+from barnabas.client.consumer.group_offsets import GroupOffsets
 from barnabas.client.errors import CommitFailed, KafkaError
+from barnabas.client.group_metadata import CommittedOffset
 from barnabas.client.topology import TopicPartition
 from barnabas.protocol.api import ApiKey
 from barnabas.protocol.errors import ErrorCode

@@ -6,7 +6,6 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from barnabas.client.consumer.group_offsets import CommittedOffset
 from barnabas.client.consumer.simple_consumer import (
     EARLIEST_TIME,
     LATEST_TIME,
@@ -14,6 +13,7 @@ from barnabas.client.consumer.simple_consumer import (
     SimpleConsumer,
 )
 from barnabas.client.errors import DecodingFailed, Disconnected, KafkaError
+from barnabas.client.group_metadata import CommittedOffset
 from barnabas.client.topology import TopicPartition
 from barnabas.protocol.api import ApiKey
 from barnabas.protocol.errors import ErrorCode
