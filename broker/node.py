@@ -29,6 +29,7 @@ from .controller.create_topics import TopicCreator
 from .controller.term import ControllerDependencies
 from .coordination.group_coordinator_host import GroupCoordinatorHost
 from .coordination.producer_id_manager import ProducerIdManager
+from .coordination.producer_id_pool import ProducerIdPool
 from .handlers.conversion_process import ConversionProcess
 from .handlers.registry import HandlerDependencies, register_handlers
 from .lifecycle.cluster_id_check import ClusterIdCheck
@@ -38,6 +39,9 @@ from .lifecycle.node_identity import NodeIdentity
 from .lifecycle.peer_compatibility import Peers
 from .lifecycle.registration import Registration, SessionRenewal
 from .liveness.liveness import Liveness
+from .markers.receiver import MarkerWriter
+from .markers.sender import MarkerSender
+from .markers.topic_partitions import TopicPartitions
 from .metadata.metadata_cache import MetadataCache
 from .metrics.node_metrics import MetricsSources, NodeMetrics
 from .net.dispatch import Dispatcher
@@ -114,6 +118,7 @@ class Node:
         self._auto_topic_creation = AutoTopicCreation(
             self._topic_creator, config.coordinator, config.transactions
         )
+        self._build_for_transactions()
         self._coordinator_host = GroupCoordinatorHost(
             config,
             identity.node_id,
@@ -128,7 +133,6 @@ class Node:
             dial=self._dial,
             locate=self._internal_address,
         )
-        self._verifier = self._build_verifier()
         self._cleaner = self._build_cleaner()
         self._controlled_shutdown = self._build_controlled_shutdown()
         self._metrics = NodeMetrics(config.metrics)
@@ -170,15 +174,47 @@ class Node:
             ),
         )
 
-    def _build_verifier(self) -> TransactionVerifier:
-        return TransactionVerifier(
+    def _build_for_transactions(self) -> None:
+        """What transactions need of a node besides their coordinator."""
+        blocks = ProducerIdManager(self._zookeeper, self.identity.node_id)
+        self._producer_ids = ProducerIdPool(blocks.take, self._loop)
+        self._marker_writer = self._build_marker_writer()
+        self._marker_sender = self._build_marker_sender()
+        self._verifier = TransactionVerifier(
             self.identity.node_id,
             coordinator_of=self._transaction_coordinator_of,
             ask_here=self._ask_own_coordinator,
             dial=self._dial,
             locate=self._internal_address,
-            timeout_ms=self.config.replication.socket_timeout_ms,
+            timeout_ms=self.config.transactions.request_timeout_ms,
             now=self._loop.time,
+        )
+
+    def _build_marker_writer(self) -> MarkerWriter:
+        return MarkerWriter(
+            self._replicas,
+            transaction_ended=self._transaction_ended,
+            loop=self._loop,
+            now_ms=self._now_ms,
+            timeout_ms=self.config.transactions.request_timeout_ms,
+        )
+
+    def _transaction_ended(
+        self, partition: int, producer_id: int, *, is_commit: bool, marker_offset: int
+    ) -> None:
+        """A load finds it in the log."""
+
+    def _build_marker_sender(self) -> MarkerSender:
+        return MarkerSender(
+            self.identity.node_id,
+            self._metadata,
+            indexes=TopicPartitions(self._zookeeper).indexes,
+            write_here=self._marker_writer.write,
+            dial=self._dial,
+            locate=self._internal_address,
+            loop=self._loop,
+            holds_lease=self._liveness.lease.holds,
+            timeout_ms=self.config.transactions.request_timeout_ms,
         )
 
     def _transaction_coordinator_of(self, transactional_id: str) -> int | None:
@@ -300,6 +336,8 @@ class Node:
             "ISR": lambda: self._isr_manager.run(self._replicas),
             "replica fetchers": self._replica_fetchers.run,
             "metrics": self._metrics.run,
+            "producer ids": self._producer_ids.run,
+            "transaction markers": self._marker_sender.run,
             "transaction verification": self._verifier.run,
             "watchdog": Watchdog(self._listeners.open_connections, self._loop.time).run,
         }
@@ -430,9 +468,11 @@ class Node:
                 if self.config.topics.auto_create_topics_enable
                 else None
             ),
-            take_producer_ids=ProducerIdManager(self._zookeeper, self.identity.node_id).take,
+            producer_ids=self._producer_ids,
             verifier=self._verifier,
-            verifies_transactions=lambda: True,
+            verifies_transactions=lambda: (
+                self._node_configs.current.transactions.verification_enable
+            ),
             answer_bytes_left=lambda: self._limits.answers.room,
             holds_lease=self._liveness.lease.holds,
             broker_epoch=lambda: registration.broker_epoch,
@@ -452,6 +492,7 @@ class Node:
         self._metadata.on_change.append(self._forget_deleted_topics)
         self._metadata.on_change.append(self._replica_fetchers.wake)
         self._metadata.on_change.append(self._verifier.metadata_changed)
+        self._metadata.on_change.append(self._marker_sender.metadata_changed)
         self._logs.offline.append(self._replicas.directory_failed)
         self._logs.offline.append(lambda path, failed: self._log_dir_events.notify())
         self._logs.on_space_available.append(self._log_dir_events.notify)

@@ -1,39 +1,34 @@
 """InitProducerId: numbers for idempotent producers, from a block that this node owns.
 
-Source: docs/spec/log.md §7.5; docs/spec/cluster.md §1.6 (``/latest_producer_id_block``, 1000 ids).
+Source: docs/spec/log.md §7.5; docs/spec/transactions.md §2.4 and §3.8.
 """
 
 from __future__ import annotations
 
-import asyncio
-import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
+from typing import Final
 
+from barnabas.coordinator.transactions.ports import ProducerIds
 from barnabas.protocol.api import ApiKey
 from barnabas.protocol.errors import ErrorCode, Refused
 from barnabas.protocol.messages.init_producer_id import InitProducerIdResponse
 
-from .call import Call, Handler
+from .call import Answer, Call, Handler, PendingResponse
 
-log = logging.getLogger(__name__)
-
-NextBlock = Callable[[], Awaitable[range]]
-"""Takes the next block of ids from the cluster; raises Refused while it cannot."""
+NO_ID: Final = -1
 
 
 class InitProducerIdHandler:
-    """Hands out each id once; a new block is fetched when the last id is gone."""
+    """Hands out each id once."""
 
-    def __init__(self, next_block: NextBlock) -> None:
-        self._next_block = next_block
-        self._block = iter(range(0))
-        self._turn = asyncio.Lock()
+    def __init__(self, producer_ids: ProducerIds) -> None:
+        self._producer_ids = producer_ids
 
     def handlers(self) -> Mapping[int, Handler]:
         """What to register with the dispatcher."""
         return {ApiKey.INIT_PRODUCER_ID: self.init_producer_id}
 
-    async def init_producer_id(self, call: Call) -> InitProducerIdResponse:
+    def init_producer_id(self, call: Call) -> Answer:
         """A fresh id at epoch 0.
 
         Transactions are not served: UNSUPPORTED_VERSION ends such a producer at once, while
@@ -41,13 +36,15 @@ class InitProducerIdHandler:
         """
         if call.request.transactional_id is not None:
             raise Refused(ErrorCode.UNSUPPORTED_VERSION)
-        return InitProducerIdResponse(producer_id=await self._next(), producer_epoch=0)
+        pending = PendingResponse()
 
-    async def _next(self) -> int:
-        async with self._turn:
-            for producer_id in self._block:
-                return producer_id
-            block = await self._next_block()
-            log.info("took a block of producer ids first=%d last=%d", block[0], block[-1])
-            self._block = iter(block)
-            return next(self._block)
+        def respond(producer_id: int, code: ErrorCode) -> None:
+            epoch = NO_ID if code else 0
+            pending.respond(
+                InitProducerIdResponse(
+                    error_code=code, producer_id=producer_id, producer_epoch=epoch
+                )
+            )
+
+        self._producer_ids.next_id(respond)
+        return pending

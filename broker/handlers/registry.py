@@ -25,6 +25,7 @@ from barnabas.broker.storage.log_manager import LogManager
 from barnabas.broker.verification.asker import Verifier
 from barnabas.client.zookeeper.interface import ZooKeeper
 from barnabas.coordinator.group_coordinator import GroupCoordinator
+from barnabas.coordinator.transactions.ports import ProducerIds
 
 from . import sasl
 from .acls import AclsHandler
@@ -89,7 +90,7 @@ class HandlerDependencies:
     """What ApiVersions tells a peer; the dispatcher knows."""
     auto_create: Callable[[str], None] | None
     """Has a topic created that a client asks about; None where that is switched off."""
-    take_producer_ids: Callable[[], Awaitable[range]]
+    producer_ids: ProducerIds
     verifier: Verifier
     verifies_transactions: Callable[[], bool]
     """Whether ``transaction.partition.verification.enable`` is on now."""
@@ -144,7 +145,7 @@ def _records(node: HandlerDependencies) -> Iterator[ApiHandler]:
 def _groups(node: HandlerDependencies) -> Iterator[ApiHandler]:
     yield GroupsHandler(node.groups)
     yield DescribeProducersHandler(node.replicas)
-    yield InitProducerIdHandler(node.take_producer_ids)
+    yield InitProducerIdHandler(node.producer_ids)
 
 
 def _cluster(node: HandlerDependencies) -> Iterator[ApiHandler]:

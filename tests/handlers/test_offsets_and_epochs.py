@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Iterator
+from collections.abc import Callable
 
 import pytest
 
@@ -14,7 +13,7 @@ from barnabas.broker.handlers.stale_leaders import StaleLeaders
 from barnabas.broker.replication.replica_manager import ReplicaManager
 from barnabas.protocol.errors import ErrorCode, Refused
 from barnabas.protocol.messages import init_producer_id, list_offsets, offset_for_leader_epoch
-from tests.handlers.peer import SomePeer, call, over_the_wire
+from tests.handlers.peer import SomePeer, answered, call, over_the_wire
 from tests.replication.logs import ManualLogManager, a_batch, follow, lead
 
 
@@ -226,33 +225,28 @@ def test_the_end_of_a_leader_epoch_is_found(replicas: ReplicaManager, version: i
         assert unknown.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
-class Blocks:
-    """Hands out blocks of three ids."""
+class Ids:
+    """Gives one id and then none."""
 
     def __init__(self) -> None:
-        self._blocks: Iterator[range] = (range(n, n + 3) for n in range(6000, 9000, 3))
-        self.taken = 0
+        self._given = [(6000, ErrorCode.NONE), (-1, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)]
 
-    async def next(self) -> range:
-        self.taken += 1
-        await asyncio.sleep(0)
-        return next(self._blocks)
+    def next_id(self, on_id: Callable[[int, ErrorCode], None]) -> None:
+        on_id(*self._given.pop(0))
 
 
-async def test_every_producer_gets_an_id_of_its_own() -> None:
-    blocks = Blocks()
-    handler = InitProducerIdHandler(blocks.next)
-    requests = [init_producer_id.InitProducerIdRequest(transactional_id=None) for _ in range(7)]
-    answers = await asyncio.gather(
-        *(handler.init_producer_id(call(request, 4)) for request in requests)
-    )
-    assert sorted(answer.producer_id for answer in answers) == list(range(6000, 6007))
-    assert {answer.producer_epoch for answer in answers} == {0}
-    assert blocks.taken == 3
+def test_a_producer_gets_an_id_at_epoch_0_or_is_told_to_ask_again() -> None:
+    handler = InitProducerIdHandler(Ids())
+    request = init_producer_id.InitProducerIdRequest(transactional_id=None)
+    answers = [answered(handler.init_producer_id(call(request, 4))) for _ in range(2)]
+    assert [(one.error_code, one.producer_id, one.producer_epoch) for one in answers] == [
+        (0, 6000, 0),
+        (14, -1, -1),
+    ]
 
 
-async def test_a_transactional_producer_is_refused_at_once() -> None:
-    handler = InitProducerIdHandler(Blocks().next)
+def test_a_transactional_producer_is_refused_at_once() -> None:
+    handler = InitProducerIdHandler(Ids())
     request = init_producer_id.InitProducerIdRequest(transactional_id="tx")
     with pytest.raises(Refused, match="UNSUPPORTED_VERSION"):
-        await handler.init_producer_id(call(request, 4))
+        handler.init_producer_id(call(request, 4))

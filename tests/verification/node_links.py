@@ -56,7 +56,7 @@ class FakeNode:
         """The request number ``count``, when it is there."""
         while len(self.requests) < count:
             self.came.clear()
-            async with asyncio.timeout(5):
+            async with asyncio.timeout(15):
                 await self.came.wait()
         return self.requests[count - 1][0]
 
