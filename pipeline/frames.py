@@ -143,10 +143,17 @@ def stream_to_topic(
     topic: str | None = None,
     *,
     checkpoint: str,
+    transactional: bool = False,
     options: Options | None = None,
 ) -> DataStreamWriter:
-    """A writer of a stream into topics, each batch once; set its trigger and start it."""
-    return _streaming(frame, checkpoint, _sink(bootstrap, topic, options))
+    """A writer of a stream into topics, each batch once; set its trigger and start it.
+
+    ``transactional`` shows readers of committed records nothing of a batch before it is whole.
+    """
+    defaults = _sink(bootstrap, topic, options)
+    if transactional:
+        defaults = {"transactional": "true", **defaults}
+    return _streaming(frame, checkpoint, defaults)
 
 
 def stream_to_archive(

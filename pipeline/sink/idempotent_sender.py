@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from random import Random
@@ -34,6 +34,10 @@ _ALL: Final = -1
 _PER_RECORD_BYTES: Final = 24
 """More than a record needs besides key, value and headers."""
 _NOTHING: Final = -1
+
+
+Admit = Callable[[Sequence[TopicPartition]], None]
+"""Called with partitions before anything is sent to them."""
 
 
 class ProducerIdentity(NamedTuple):
@@ -82,8 +86,14 @@ class IdempotentSender:
         batch_bytes: int,
         timeout_ms: int,
         task: int,
+        transactional_id: str | None = None,
+        admit: Admit | None = None,
     ) -> None:
-        """``task`` says where records without a key go first; the same number, the same places."""
+        """``task`` says where records without a key go first; the same number, the same places.
+
+        With ``transactional_id`` records are part of the transaction that is open under it, and
+        ``admit`` has each partition made part of it.
+        """
         self._client = client
         self._identity = identity
         self._is_second_run = is_second_run
@@ -91,7 +101,11 @@ class IdempotentSender:
         self._batch_bytes = batch_bytes
         self._timeout_ms = timeout_ms
         self._task = task
+        self._transactional_id = transactional_id
+        self._admit = admit
         self._queues: dict[tuple[str, int], _PartitionQueue] = {}
+        self._new: list[TopicPartition] = []
+        """Partitions to which nothing was sent yet."""
         self._counts: dict[str, int] = {}
         self._sticky: dict[str, int] = defaultdict(lambda: task)
         self.sent = 0
@@ -129,6 +143,11 @@ class IdempotentSender:
         for queue in self._queues.values():
             _await(queue)
 
+    @property
+    def topics(self) -> set[str]:
+        """The topics of the records so far."""
+        return {topic for topic, _ in self._queues}
+
     def _placed(self, topic: str, key: bytes | None) -> int:
         """Where a record goes that does not say so itself."""
         count = self._counts.get(topic) or self._partitions(topic)
@@ -154,6 +173,7 @@ class IdempotentSender:
             asked = last_sequence(self._client.cluster, topic_partition, self._identity)
             last_known = self._client.run(asked)
         self._queues[topic_partition] = _PartitionQueue(last_known)
+        self._new.append(topic_partition)
         return self._queues[topic_partition]
 
     def _dispatch(self, topic_partition: TopicPartition, queue: _PartitionQueue) -> None:
@@ -166,17 +186,22 @@ class IdempotentSender:
         # replicated yet, and the leader answers a duplicate only when it is.
         if queue.sequence - 1 < queue.last_known:
             return
+        if self._new and self._admit is not None:
+            self._admit(self._new)  # all that came up since the last time: one request, not many
+            self._new = []
         batch = self._built(pairs, headers, first)
         # After a retry the second of two batches in flight may arrive first, and a leader refuses a
         # sequence number that leaves a gap.
         _await(queue)
-        queue.under_way = self._client.start(
-            send(self._client.cluster, topic_partition, batch, self._timeout_ms)
+        sending = send(
+            self._client.cluster, topic_partition, batch, self._timeout_ms, self._transactional_id
         )
+        queue.under_way = self._client.start(sending)
 
     def _built(self, pairs: Sequence[Pair], headers: Sequence[Headers], sequence: int) -> bytearray:
         now_ms = time.time_ns() // 1_000_000
         producer_id, epoch = self._identity
+        is_transactional = self._transactional_id is not None
         if not headers:
             return build_batch(
                 pairs,
@@ -185,6 +210,7 @@ class IdempotentSender:
                 producer_id=producer_id,
                 producer_epoch=epoch,
                 base_sequence=sequence,
+                is_transactional=is_transactional,
             )
         records = [
             Record(number, now_ms, *pair, record_headers)
@@ -196,6 +222,7 @@ class IdempotentSender:
             producer_id=producer_id,
             producer_epoch=epoch,
             base_sequence=sequence,
+            is_transactional=is_transactional,
         )
 
 
@@ -219,7 +246,11 @@ async def last_sequence(
 
 
 async def send(
-    cluster: Cluster, topic_partition: TopicPartition, batch: bytearray, timeout_ms: int
+    cluster: Cluster,
+    topic_partition: TopicPartition,
+    batch: bytearray,
+    timeout_ms: int,
+    transactional_id: str | None = None,
 ) -> None:
     """Have a batch appended and replicated; a batch that the leader knows already is fine.
 
@@ -230,6 +261,7 @@ async def send(
     deadline = clock() + timeout_ms / 1000
     partition = produce.Partition(index=topic_partition.partition, records=batch)
     request = produce.ProduceRequest(
+        transactional_id=transactional_id,
         acks=_ALL,
         timeout_ms=cluster.config.request_timeout_ms,
         topic_data=[produce.Topic(name=topic_partition.topic, partition_data=[partition])],

@@ -22,7 +22,7 @@ from barnabas.pipeline.source.errors import ProgressLost
 
 from .idempotent_sender import ProducerIdentity
 
-_FOLDER: Final = "barnabas-sink"
+FOLDER: Final = "barnabas-sink"
 _DONE: Final = "done.json"
 _REMEMBERED_MS: Final = 20 * 3_600_000
 """Brokers forget a producer after a day without a word from it."""
@@ -32,7 +32,7 @@ class Ledger:
     """The ledger of one query."""
 
     def __init__(self, checkpoint: str) -> None:
-        self._path = Checkpoint(checkpoint).path / _FOLDER
+        self._path = Checkpoint(checkpoint).path / FOLDER
 
     def is_done(self, batch: int) -> bool:
         """Whether everything of a batch was acknowledged before."""

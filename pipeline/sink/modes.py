@@ -18,6 +18,7 @@ from .archive_writer import ArchiveWriter, archive_options
 from .archive_writer import check_columns as check_archive_columns
 from .topic_options import check_columns, topic_sink_options
 from .topic_writer import TopicStreamWriter, TopicWriter
+from .transactional_writer import TransactionalStreamWriter
 
 TOPIC: Final = "topic"
 ARCHIVE: Final = "archive"
@@ -43,7 +44,11 @@ def stream_writer(options: Options, schema: StructType) -> DataSourceStreamWrite
         return ArchiveWriter(archive_options(options))
     topic = topic_sink_options(options, is_stream=True)
     check_columns(schema, topic.topic)
-    return TopicStreamWriter(topic)
+    if topic.transactions is None:
+        return TopicStreamWriter(topic)
+    writer = TransactionalStreamWriter(topic)
+    writer.finish_decided()
+    return writer
 
 
 def _mode(options: Options) -> str:

@@ -24,9 +24,13 @@ from barnabas.pipeline.source.spark_options import SparkOptions
 from barnabas.protocol.records.compression.codecs import NAMES
 
 _TEXT_OR_BYTES: Final = (StringType, BinaryType)
+_PREFIX: Final = "barnabas-sink"
+_TIMEOUT_MS: Final = 900_000
+"""The most that brokers allow unless they are set otherwise: batches may be large."""
 _REFUSED: Final = {
     "kafka.key.serializer": "keys are written as they are, text as UTF-8",
     "kafka.value.serializer": "values are written as they are, text as UTF-8",
+    "kafka.transactional.id": "each task has one of its own; say transactionalIdPrefix",
 }
 
 
@@ -45,6 +49,16 @@ class TopicSinkOptions:
     ledger: str | None
     """Where a stream remembers what it has sent: its checkpoint."""
     is_idempotent: bool
+    transactions: TransactionOptions | None
+    """None for a sink without transactions."""
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionOptions:
+    """How the transactions of a sink are called, and how long one may take."""
+
+    prefix: str
+    timeout_ms: int
 
 
 def topic_sink_options(options: Mapping[str, str], *, is_stream: bool) -> TopicSinkOptions:
@@ -63,6 +77,7 @@ def topic_sink_options(options: Mapping[str, str], *, is_stream: bool) -> TopicS
         timeout_ms=spark_options.count("kafka.delivery.timeout.ms", 120_000),
         ledger=spark_options.text("checkpointLocation"),
         is_idempotent=spark_options.flag("idempotent", default=True),
+        transactions=_transactions(spark_options),
     )
     spark_options.text("includeHeaders")
     spark_options.refuse_unknown()
@@ -72,7 +87,19 @@ def topic_sink_options(options: Mapping[str, str], *, is_stream: bool) -> TopicS
             "must be an option of the stream, for the sink to know what it has sent before a "
             "crash; idempotent=false does without, and may write rows twice",
         )
+    if found.transactions is not None and not found.is_idempotent:
+        raise BadOption("idempotent", "a transaction writes nothing twice; say transactional=false")
+    if found.transactions is not None and not is_stream:
+        raise BadOption("transactional", "only a stream has batches that are transactions")
     return found
+
+
+def _transactions(spark_options: SparkOptions) -> TransactionOptions | None:
+    prefix = spark_options.text("transactionalIdPrefix") or _PREFIX
+    timeout_ms = spark_options.count("kafka.transaction.timeout.ms", _TIMEOUT_MS)
+    if not spark_options.flag("transactional", default=False):
+        return None
+    return TransactionOptions(prefix, timeout_ms)
 
 
 def check_columns(schema: StructType, topic: str | None) -> None:

@@ -64,7 +64,7 @@ class TopicStreamWriter(DataSourceStreamArrowWriter):
         if not self._options.is_idempotent:
             identity = client.run(new_identity(client.cluster))
             return _sent(iterator, self._options, client, identity, is_second_run=False)
-        ledger, batch, task = self._ledger(), _batch_id(), _task()
+        ledger, batch, task = self._ledger(), batch_number(), task_number()
         if ledger.is_done(batch):
             return Written(0)
         known = ledger.identity(batch, task)
@@ -101,16 +101,16 @@ def _sent(
         codec=options.codec,
         batch_bytes=options.batch_bytes,
         timeout_ms=options.timeout_ms,
-        task=_task(),
+        task=task_number(),
     )
     for batch in batches:
-        for row in _rows(batch, options.topic):
+        for row in rows_of(batch, options.topic):
             sender.add(*row)
     sender.finish()
     return Written(sender.sent)
 
 
-def _rows(batch: pa.RecordBatch, topic: str | None) -> Iterator[tuple[Any, ...]]:
+def rows_of(batch: pa.RecordBatch, topic: str | None) -> Iterator[tuple[Any, ...]]:
     """Topic, partition, key, value and headers of each row; raises BadOption without a topic."""
     names = batch.schema.names
 
@@ -137,7 +137,8 @@ def _headers(found: Sequence[dict[str, Any]] | None) -> tuple[HeaderPair, ...]:
     return tuple((header["key"], header["value"]) for header in found) if found else ()
 
 
-def _batch_id() -> int:
+def batch_number() -> int:
+    """The batch that the running task writes; raises RuntimeError outside of a stream."""
     context = TaskContext.get()
     found = context.getLocalProperty(_BATCH_ID) if context is not None else None
     if found is None:
@@ -145,6 +146,7 @@ def _batch_id() -> int:
     return int(found)
 
 
-def _task() -> int:
+def task_number() -> int:
+    """Which of its batch's tasks is running; the same rows have the same number again."""
     context = TaskContext.get()
     return context.partitionId() if context is not None else 0

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
-from confluent_kafka import KafkaException, Producer
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from barnabas.console.development.embedded_zookeeper import EmbeddedZooKeeper
@@ -58,3 +58,35 @@ def open_transaction(bootstrap: str, name: str, topic: str, *values: str) -> Any
         producer.produce(topic, value.encode(), partition=0)
     assert producer.flush(WAIT_S) == 0
     return producer
+
+
+def values_shown(bootstrap: str, topic: str, partition: int, isolation: str) -> list[bytes]:
+    """The values that librdkafka reads of a partition until it is at its end."""
+    consumer: Any = Consumer(
+        {
+            "bootstrap.servers": bootstrap,
+            "group.id": "unused",
+            "enable.auto.commit": False,
+            "enable.partition.eof": True,
+            "isolation.level": isolation,
+        }
+    )
+    consumer.assign([TopicPartition(topic, partition, 0)])
+    values: list[bytes] = []
+
+    def is_at_end() -> bool:
+        message = consumer.poll(0.2)
+        if message is None:
+            return False
+        if message.error() is None:
+            values.append(message.value())
+            return False
+        if message.error().code() != KafkaError._PARTITION_EOF:
+            raise KafkaException(message.error())
+        return True
+
+    try:
+        eventually(is_at_end, what=f"the end of {topic}-{partition}")
+    finally:
+        consumer.close()
+    return values
