@@ -67,7 +67,7 @@ class Consumer:
         self._listener = listener or RebalanceListener()
         self._topics = frozenset(topics)
         self._pattern = pattern
-        self._subscription = SubscriptionState()
+        self._subscription = SubscriptionState(self._fetcher.past_markers)
         self._topic_partitions: set[TopicPartition] = set()
         self._tasks = BackgroundTasks(lambda error: None)
         self._member: GroupConsumer | None = None

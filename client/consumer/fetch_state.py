@@ -45,9 +45,11 @@ class TopicPartitionState:
         "is_paused",
         "is_stopped",
         "position",
+        "position_epoch",
         "queue",
         "retry_at",
         "seek_id",
+        "taken_offset",
         "topic_partition",
     )
 
@@ -57,6 +59,10 @@ class TopicPartitionState:
         """Where the next fetch begins; None: the reset policy has to tell."""
         self.position = offset
         """The next offset that will be handed out."""
+        self.position_epoch = -1
+        """The leader epoch of what is before it; -1 while nobody knows."""
+        self.taken_offset: int | None = None
+        """Where the last chunk that was handed out ends; None behind a seek."""
         self.queue: deque[Chunk] = deque()
         self.bytes_max = bytes_max
         self.seek_id = next(_SEEK_IDS)
@@ -81,6 +87,7 @@ class TopicPartitionState:
         self.seek_id = next(_SEEK_IDS)
         self.queue.clear()
         self.fetch_offset = self.position = offset
+        self.taken_offset = None
         self.retry_at, self.is_fetched, self.is_eager = 0.0, False, True
         self.is_stopped, self.failure = False, None
 
@@ -108,7 +115,8 @@ class TopicPartitionState:
     def take(self) -> Chunk:
         """Hand out the oldest chunk."""
         chunk = self.queue.popleft()
-        self.position = chunk.next_offset
+        self.position = self.taken_offset = chunk.next_offset
+        self.position_epoch = chunk.leader_epoch
         return chunk
 
     def accept(self, result: fetch.PartitionResult, config: FetchConfig, is_alone: bool) -> Remedy:
@@ -148,8 +156,8 @@ class TopicPartitionState:
                 self.seek_id,
             )
             self.queue.append(chunk)
-        elif not self.queue:
-            self.position = found.next_offset
+        elif not self.queue and found.next_offset != self.position:
+            self.position, self.position_epoch = found.next_offset, found.leader_epoch
         return Remedy.GIVE_UP
 
     def refuse(self, code: int, config: FetchConfig) -> Remedy:

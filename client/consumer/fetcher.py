@@ -31,6 +31,7 @@ from typing import Final, Self
 from barnabas.client.background import BackgroundTasks, Signal
 from barnabas.client.cluster import Cluster
 from barnabas.client.errors import KafkaError, OffsetOutOfRange
+from barnabas.client.group_metadata import CommittedOffset
 from barnabas.client.retry import Remedy, may_succeed_later
 from barnabas.client.topology import TopicPartition
 from barnabas.protocol.messages import fetch
@@ -156,6 +157,21 @@ class Fetcher:
         """Whether its partition is still read, and nobody moved in it since."""
         state = self._states.get(chunk.topic_partition)
         return state is not None and state.seek_id == chunk.seek_id
+
+    def past_markers(
+        self, topic_partition: TopicPartition, read: CommittedOffset
+    ) -> CommittedOffset:
+        """Where to read on after ``read``, behind what nobody is ever handed out there.
+
+        The markers of transactions, and what they aborted, are no records: a group that read all
+        there is would otherwise lag behind by one marker for ever.
+        """
+        state = self._states.get(topic_partition)
+        if state is None or state.position is None or state.taken_offset != read.offset:
+            return read
+        if state.position <= read.offset:
+            return read
+        return CommittedOffset(state.position, read.metadata, state.position_epoch)
 
     def wake(self) -> None:
         """Let every :meth:`take` that waits return what there is, or None."""

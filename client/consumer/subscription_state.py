@@ -27,7 +27,12 @@ class SubscriptionState:
     out: the application itself says that it has what it was given.
     """
 
-    def __init__(self) -> None:
+    def __init__(
+        self,
+        past_markers: Callable[[TopicPartition, CommittedOffset], CommittedOffset] = (
+            lambda topic_partition, offset: offset
+        ),
+    ) -> None:
         self.done: Offsets = {}
         """Where to read on behind what is done, by partition."""
         self.committed: Offsets = {}
@@ -39,6 +44,8 @@ class SubscriptionState:
         committed (docs/spec/transactions.md §7).
         """
         self.pending: deque[Chunk] = deque()
+        self._past_markers = past_markers
+        """Moves an offset past what follows and is handed out to nobody."""
         self._handed_out: Offsets = {}
         self._chunk: Chunk | None = None
         """Given out record by record, as far as ``_index``."""
@@ -87,6 +94,12 @@ class SubscriptionState:
 
     def handed_out(self) -> Offsets:
         """The offsets behind everything handed out, what the application still holds included."""
+        return {
+            topic_partition: self._past_markers(topic_partition, offset)
+            for topic_partition, offset in self._held().items()
+        }
+
+    def _held(self) -> Offsets:
         found = {**self.done, **self._handed_out}
         if self._chunk is not None:
             found[self._chunk.topic_partition] = self._offset_after(self._chunk, self._index + 1)
@@ -99,16 +112,18 @@ class SubscriptionState:
             self.done[self._chunk.topic_partition] = self._offset_after(self._chunk, count)
         return {
             topic_partition: offset
-            for topic_partition, offset in self.done.items()
-            if self.committed.get(topic_partition) != offset
+            for topic_partition, done in self.done.items()
+            if self.committed.get(topic_partition)
+            != (offset := self._past_markers(topic_partition, done))
         }
 
     def revoke(self, topic_partitions: Collection[TopicPartition]) -> None:
         """Drop all state of these, which another member reads from now on."""
-        held = self.handed_out()
+        held = self._held()
         for topic_partition in topic_partitions:
+            stored = self.committed.get(topic_partition)
             offset = held.get(topic_partition)
-            if offset is not None and offset != self.committed.get(topic_partition):
+            if offset is not None and (stored is None or stored.offset < offset.offset):
                 self.revoked_unstored.add(topic_partition)
         self.forget(topic_partitions)
 
