@@ -399,6 +399,8 @@ class Node:
             now_ms=self._now_ms,
             liveness=self._liveness,
             duties=self._duties(),
+            verifier=self._verifier,
+            marker_sender=self._marker_sender,
         )
 
     def _duties(self) -> dict[str, Latency]:

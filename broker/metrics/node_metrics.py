@@ -12,6 +12,7 @@ from functools import partial
 
 from barnabas.broker.controller.controller import Controller
 from barnabas.broker.liveness.liveness import Liveness
+from barnabas.broker.markers.sender import MarkerSender
 from barnabas.broker.net.dispatch import Dispatcher
 from barnabas.broker.net.listeners import Listeners
 from barnabas.broker.replication.isr import IsrManager
@@ -21,6 +22,7 @@ from barnabas.broker.security.inter_broker_client import NODE_USER
 from barnabas.broker.settings.metrics_settings import MetricsSettings
 from barnabas.broker.settings.node_config import NodeConfig
 from barnabas.broker.storage.log_manager import LogManager
+from barnabas.broker.verification.asker import TransactionVerifier
 from barnabas.client.admin.admin import Admin
 from barnabas.client.client_config import ClientConfig
 from barnabas.coordinator.group_coordinator import GroupCoordinator
@@ -39,6 +41,7 @@ from .node_families import (
     request_families,
 )
 from .request_meter import MeteredDispatcher, RequestMeter
+from .transaction_families import marker_families, producer_families, verification_families
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,6 +59,8 @@ class MetricsSources:
     now_ms: Callable[[], int]
     liveness: Liveness
     duties: Mapping[str, Latency]
+    verifier: TransactionVerifier
+    marker_sender: MarkerSender
 
 
 class NodeMetrics:
@@ -125,6 +130,10 @@ class NodeMetrics:
         yield from request_families(self._meters, node.listeners.connections())
         yield from replica_families(node.replicas, node.isr_manager)
         yield from log_families(node.logs)
+        yield from verification_families(node.verifier)
+        yield from marker_families(node.marker_sender)
+        timeout_max_ms = node.config.transactions.timeout_max_ms
+        yield from producer_families(node.replicas, node.now_ms(), timeout_max_ms)
         yield from controller_families(node.controller.context, node.controller.epoch)
         yield from liveness_families(node.liveness, node.controller)
         yield from coordinator_families(node.groups, result)

@@ -363,3 +363,38 @@ async def test_a_large_batch_is_verified_and_holds_up_no_other_producer(
     verifier.answer(ErrorCode.NONE)
     assert codes(await under_way) == [0]
     assert replicas.led("t", 0).log.end_offset == 2
+
+
+@pytest.mark.parametrize("sequence", [0, 5, 2_000_000_000])
+async def test_of_a_producer_whose_records_are_gone_any_sequence_is_taken(
+    handler: ProduceHandler, replicas: ReplicaManager, verifier: FakeVerifier, sequence: int
+) -> None:
+    """T8.17: KAFKA-7190."""
+    verifier.code = ErrorCode.NONE
+    assert codes(await sending(handler, ("t", numbered(sequence)))) == [0]
+    assert codes(answered(sending(handler, ("t", numbered(sequence + 1))))) == [0]
+    assert codes(answered(sending(handler, ("t", numbered(sequence + 3))))) == [45]
+    assert replicas.led("t", 0).log.end_offset == 2
+
+
+async def test_sequences_go_on_from_one_transaction_to_the_next(
+    handler: ProduceHandler, replicas: ReplicaManager, verifier: FakeVerifier
+) -> None:
+    """See docs/spec/transactions.md §5.2: an abort does not reset them, a new epoch does."""
+    verifier.code = ErrorCode.NONE
+    partition = replicas.led("t", 0)
+    for sequence, kind in enumerate((Marker.COMMIT, Marker.ABORT, Marker.COMMIT)):
+        assert codes(await sending(handler, ("t", numbered(sequence)))) == [0]
+        append(partition, marker(PID, kind))
+    assert codes(await sending(handler, ("t", numbered(4)))) == [45]
+    append(partition, marker(PID, Marker.ABORT, epoch=1))
+    assert codes(await sending(handler, ("t", numbered(3, epoch=1)))) == [45]
+    assert codes(await sending(handler, ("t", numbered(0, epoch=1)))) == [0]
+
+
+async def test_markers_of_clients_are_refused(
+    handler: ProduceHandler, replicas: ReplicaManager, verifier: FakeVerifier
+) -> None:
+    append(replicas.led("t", 0), numbered())
+    assert codes(answered(sending(handler, ("t", marker(PID))))) == [87]
+    assert replicas.led("t", 0).last_stable_offset == 0

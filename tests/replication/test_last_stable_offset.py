@@ -8,6 +8,8 @@ import pytest
 
 from barnabas.broker.replication.partition import Partition
 from barnabas.broker.replication.replica_manager import ReplicaManager
+from barnabas.broker.storage.retention import TimeAndSize
+from barnabas.protocol.errors import Refused
 from barnabas.protocol.records.batch import build_batch
 from barnabas.protocol.records.control import Marker, encode_marker
 from tests.replication.logs import NOW_MS, ManualLogManager, a_batch, follow, lead
@@ -162,3 +164,46 @@ def test_whoever_waits_is_told_of_the_end_of_leadership_once(replicas: ReplicaMa
     partition.fetch_waiters.forget(waiting[1])
     follow(replicas, "t")
     assert [each.is_over for each in waiting] == [True, False]
+
+
+async def test_deleted_records_of_an_open_transaction_hold_nobody_back(
+    partition: Partition,
+) -> None:
+    """The last stable offset is never below the log's start; the transaction stays open."""
+    append(partition, a_batch(), in_transaction(7), in_transaction(7, 1), a_batch())
+    partition.log.advance_start(3)
+    assert partition.last_stable_offset == 3
+    assert read(partition, 3, is_committed=True) == b""
+    append(partition, marker(7, Marker.ABORT))
+    assert partition.last_stable_offset == 5
+    assert [one.first_offset for one in partition.log.aborted_in(3, 200)] == [1]
+    append(partition, in_transaction(7, 2))
+    assert partition.last_stable_offset == 5
+
+
+async def test_retention_takes_segments_of_an_open_transaction(
+    replicas: ReplicaManager, shelf: ManualLogManager
+) -> None:
+    shelf.settings = {"segment.bytes": "1000", "retention.bytes": "1000"}
+    lead(replicas, "t")
+    partition = replicas.led("t", 0)
+    append(partition, in_transaction(7))
+    for _ in range(6):
+        append(partition, a_batch(value=b"v" * 900))
+    count = partition.log.count_deletable(TimeAndSize(), partition.high_watermark, NOW_MS)
+    partition.log.delete_oldest(count)
+    assert partition.last_stable_offset == partition.log.start_offset > 0
+    append(partition, marker(7))
+    assert partition.last_stable_offset == partition.log.end_offset
+
+
+def test_a_second_marker_of_a_later_epoch_fences_and_ends_nothing(partition: Partition) -> None:
+    """See docs/spec/transactions.md §5.2: it counts for epochs and time only."""
+    append(partition, in_transaction(7), marker(7, Marker.ABORT))
+    append(partition, marker(7, Marker.ABORT, epoch=1, coordinator_epoch=3))
+    assert partition.last_stable_offset == 3
+    assert len(partition.log.aborted_in(0, 300)) == 1
+    with pytest.raises(Refused, match="INVALID_PRODUCER_EPOCH"):
+        append(partition, in_transaction(7, 1))
+    with pytest.raises(Refused, match="COORDINATOR_FENCED"):
+        append(partition, marker(7, epoch=1, coordinator_epoch=2))

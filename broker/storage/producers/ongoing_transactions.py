@@ -57,6 +57,10 @@ class OngoingTransactions:
         """It is over once ``marker_offset`` is committed."""
         heapq.heappush(self._ended, (self._open.pop(producer_id), marker_offset))
 
+    def oldest_producer(self) -> int | None:
+        """Whose transaction began first of those that are open."""
+        return next(iter(self._open), None)
+
     def stable_after(self, marker_offset: int) -> int:
         """The first offset of those open, else the one after the marker that ended the last."""
         return next(iter(self._open.values()), marker_offset + 1)

@@ -102,6 +102,11 @@ class ProducerStateManager:
         """None for one never heard of, or forgotten."""
         return self._producers.get(producer_id)
 
+    def oldest_open(self) -> ProducerStateEntry | None:
+        """The producer of the transaction that has been open for longest; None without one."""
+        producer_id = self.transactions.oldest_producer()
+        return None if producer_id is None else self._producers.get(producer_id)
+
     def check(
         self,
         producer_id: int,
