@@ -127,7 +127,7 @@ class Completions:
         """
         stale = [
             completion
-            for transaction in term.transactions.values()
+            for transaction in term.unfinished
             if (completion := transaction.completion) is not None
             and completion.coordinator_epoch != term.leader_epoch
             and completion.unwritten

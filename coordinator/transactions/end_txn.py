@@ -16,7 +16,7 @@ from barnabas.protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
 
 from .gate import Gate
 from .transaction import Transaction
-from .transaction_end import TransactionEnd
+from .transaction_end import EndCause, TransactionEnd
 from .verification import identity_problem
 
 PRODUCER_FENCED_SINCE: Final = 2
@@ -56,7 +56,8 @@ class EndTxnHandler:
             elif answered is not None:
                 answer(answered)
             else:
-                self._end.decide(transaction, answer, is_commit=request.committed)
+                cause = EndCause.COMMITTED if request.committed else EndCause.ABORTED
+                self._end.decide(transaction, cause, answer)
 
         if not request.transactional_id:
             answer(ErrorCode.INVALID_REQUEST)

@@ -21,7 +21,7 @@ from .config import TransactionConfig
 from .gate import Gate
 from .ports import ProducerIds
 from .transaction import NO_EPOCH, NO_PRODUCER_ID, Identity, Metadata, Transaction
-from .transaction_end import TransactionEnd
+from .transaction_end import EndCause, TransactionEnd
 from .transaction_registry import TransactionRegistry
 from .transaction_state import PREPARED, TransactionState
 from .transitions import Transitions
@@ -145,8 +145,9 @@ class InitProducerIdHandler:
             asked.refuse(ErrorCode.PRODUCER_FENCED)
         elif transaction.state is TransactionState.ONGOING:
             # 51 also when the abort is committed: its markers are to be written first.
-            self._end.fence(
+            self._end.decide(
                 transaction,
+                EndCause.FENCED,
                 lambda code: asked.refuse(code or ErrorCode.CONCURRENT_TRANSACTIONS),
             )
         elif (

@@ -74,8 +74,8 @@ class TransactionCoordinator:
         self._gate = Gate(self.registry, lease_problem, loop)
         transitions = Transitions(journal, config)
         self.completions = Completions(markers, journal, transitions, self._timers, loop, now_ms)
-        end = TransactionEnd(transitions, self.completions, now_ms)
-        self.timeouts = Timeouts(self._timers, end, config, now_ms)
+        self.ends = end = TransactionEnd(transitions, self.completions, now_ms)
+        timeouts = self._timeouts = Timeouts(self._timers, end, config, now_ms)
         self.expiration = TransactionExpiration(self.registry, journal, config, loop, now_ms)
         folding = TransactionFolding()
         self.loader = Loader(log, folding, config.load_buffer_bytes, loop, self._on_loaded)
@@ -84,7 +84,7 @@ class TransactionCoordinator:
         self.init_producer_id = InitProducerIdHandler(
             self.registry, self._gate, producer_ids, transitions, end, config, now_ms
         ).init_producer_id
-        adding = AddPartitionsHandler(self._gate, topics, transitions, self.timeouts, now_ms)
+        adding = AddPartitionsHandler(self._gate, topics, transitions, timeouts, now_ms)
         self.add_partitions_to_txn = adding.add_partitions_to_txn
         self.add_offsets_to_txn = adding.add_offsets_to_txn
         self.end_txn = EndTxnHandler(self._gate, end).end_txn
@@ -166,11 +166,9 @@ class TransactionCoordinator:
         self._markers.drop(partition)
         level = logging.INFO if len(term) else logging.DEBUG
         log.log(level, "resigned partition=%d transactional_ids=%d", partition, len(term))
-        term.stored = {}
-        transactions, term.transactions = term.transactions, {}
-        for transaction in transactions.values():
+        for transaction in term.clear():
             self.completions.end(transaction)
-            self.timeouts.end(transaction)
+            self._timeouts.end(transaction)
         self._gate.retry(partition)
 
     def resign(self) -> None:
@@ -190,7 +188,7 @@ class TransactionCoordinator:
             if transaction.state in PREPARED:
                 self.completions.begin(transaction)
             else:
-                self.timeouts.resume(transaction)
+                self._timeouts.resume(transaction)
         self._gate.retry(term.partition)
 
 

@@ -19,7 +19,7 @@ from barnabas.protocol.errors import ErrorCode
 
 from .config import TransactionConfig
 from .transaction import Transaction
-from .transaction_end import TransactionEnd
+from .transaction_end import EndCause, TransactionEnd
 from .transaction_state import TransactionState
 
 log = logging.getLogger(__name__)
@@ -39,8 +39,6 @@ class Timeouts:
         self._end = transaction_end
         self._config = config
         self._now_ms = now_ms
-        self.expired = 0
-        """How many transactions were aborted because of their age."""
 
     def begin(self, transaction: Transaction) -> None:
         """Its first partitions were added just now."""
@@ -80,7 +78,6 @@ class Timeouts:
             if code:
                 self._start(transaction, self._config.abort_check_interval_ms)
                 return
-            self.expired += 1
             log.info(
                 "aborted a transaction that timed out id=%s producer=%d epoch=%d timeout_ms=%d",
                 transaction.transactional_id,
@@ -89,4 +86,4 @@ class Timeouts:
                 transaction.metadata.timeout_ms,
             )
 
-        self._end.fence(transaction, on_done)
+        self._end.decide(transaction, EndCause.TIMED_OUT, on_done)

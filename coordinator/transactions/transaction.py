@@ -137,6 +137,7 @@ class Transaction:
         assert before in PREDECESSORS[after], f"{before.value} -> {after.value}"
         self.metadata = metadata
         self.pending = None
+        self.term.note(self)
         if pending is TransactionState.PREPARE_EPOCH_FENCE:
             self.last_epoch = NO_EPOCH
 

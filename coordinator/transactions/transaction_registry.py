@@ -13,12 +13,13 @@ from barnabas.coordinator.terms import LeadershipTerm, TermRegistry
 from .replay import TransactionReplay
 from .transaction import Transaction
 from .transaction_record import id_of, key_of, metadata_of
+from .transaction_state import MAY_EXPIRE
 
 
 class TransactionTerm(LeadershipTerm):
     """One time of leading one partition of the transaction log."""
 
-    __slots__ = ("stored", "transactions")
+    __slots__ = ("stored", "transactions", "unfinished")
 
     def __init__(self, partition: int, leader_epoch: int) -> None:
         super().__init__(partition, leader_epoch)
@@ -26,6 +27,8 @@ class TransactionTerm(LeadershipTerm):
         """Key and value of each id that nobody has asked for in this term."""
         self.transactions: dict[str, Transaction] = {}
         """The other ids; none of these is in ``stored``."""
+        self.unfinished: dict[Transaction, None] = {}
+        """Of those, the ones with a transaction that is open or about to end."""
 
     def __len__(self) -> int:
         return len(self.stored) + len(self.transactions)
@@ -59,6 +62,19 @@ class TransactionTerm(LeadershipTerm):
         if self.transactions.get(transaction.transactional_id) is transaction:
             del self.transactions[transaction.transactional_id]
 
+    def note(self, transaction: Transaction) -> None:
+        """The state of an id has changed."""
+        if transaction.state in MAY_EXPIRE:
+            self.unfinished.pop(transaction, None)
+        else:
+            self.unfinished[transaction] = None
+
+    def clear(self) -> list[Transaction]:
+        """Forget every id; gives those with a transaction that is open or about to end."""
+        unfinished = list(self.unfinished)
+        self.stored, self.transactions, self.unfinished = {}, {}, {}
+        return unfinished
+
     def keeps(self, transaction: Transaction) -> bool:
         """Whether this very object is what stands for its id."""
         return self.transactions.get(transaction.transactional_id) is transaction
@@ -83,6 +99,9 @@ class TransactionRegistry(TermRegistry[TransactionTerm]):
         assert not term.stored
         assert not term.transactions
         term.stored = replay.values
-        unfinished = [term.find_by_key(key) for key in replay.unfinished]
+        for key in replay.unfinished:
+            transaction = term.find_by_key(key)
+            assert transaction is not None
+            term.note(transaction)
         self.own(term)
-        return [transaction for transaction in unfinished if transaction is not None]
+        return list(term.unfinished)

@@ -9,6 +9,7 @@ from collections.abc import Callable
 
 import pytest
 
+from barnabas.coordinator.transactions.transaction_end import EndCause
 from barnabas.coordinator.transactions.transaction_state import TransactionState
 from barnabas.protocol.errors import ErrorCode
 from tests.coordinator.transactions.transactions_harness import (
@@ -41,7 +42,7 @@ def test_a_transaction_that_is_not_ended_is_aborted_under_the_next_epoch(
     assert transactions.commit(producer) is ErrorCode.PRODUCER_FENCED
     assert transactions.commit(producer, version=1) is ErrorCode.INVALID_PRODUCER_EPOCH
     assert transactions.begin() == (1001, 2)
-    assert transactions.coordinator.timeouts.expired == 1
+    assert transactions.coordinator.ends.counts[EndCause.TIMED_OUT] == 1
 
 
 def test_more_partitions_do_not_extend_it(transactions: TransactionsHarness) -> None:

@@ -287,13 +287,26 @@ class TransactionsHarness:
     ) -> Asked:
         if partitions is None:
             partitions = {"orders": [0]}
+        asked = self.hand_in_add(producer, partitions, name=name, version=version)
+        self.turn(4)
+        return asked
+
+    def hand_in_add(
+        self,
+        producer: tuple[int, int],
+        partitions: Mapping[str, Sequence[int]],
+        *,
+        name: str = "t",
+        version: int = 3,
+    ) -> Asked:
+        """The same within the present turn of the loop."""
         request = add_partitions_to_txn.AddPartitionsToTxnRequest(
             v3_and_below_transactional_id=name,
             v3_and_below_producer_id=producer[0],
             v3_and_below_producer_epoch=producer[1],
             v3_and_below_topics=topics_of(partitions),
         )
-        return self.ask("add_partitions_to_txn", request, version)
+        return self.hand_in("add_partitions_to_txn", request, version)
 
     def batch(self, *transactions: add_partitions_to_txn.Transaction, version: int = 4) -> Asked:
         request = add_partitions_to_txn.AddPartitionsToTxnRequest(transactions=list(transactions))
@@ -307,27 +320,46 @@ class TransactionsHarness:
         name: str = "t",
         version: int = 4,
     ) -> Asked:
-        return self.batch(
-            add_partitions_to_txn.Transaction(
-                transactional_id=name,
-                producer_id=producer[0],
-                producer_epoch=producer[1],
-                verify_only=True,
-                topics=topics_of(partitions),
-            ),
-            version=version,
+        asked = self.hand_in_verify(producer, partitions, name, version)
+        self.turn(4)
+        return asked
+
+    def hand_in_verify(
+        self,
+        producer: tuple[int, int],
+        partitions: Mapping[str, Sequence[int]],
+        name: str = "t",
+        version: int = 4,
+    ) -> Asked:
+        """The same within the present turn of the loop."""
+        transaction = add_partitions_to_txn.Transaction(
+            transactional_id=name,
+            producer_id=producer[0],
+            producer_epoch=producer[1],
+            verify_only=True,
+            topics=topics_of(partitions),
         )
+        request = add_partitions_to_txn.AddPartitionsToTxnRequest(transactions=[transaction])
+        return self.hand_in("add_partitions_to_txn", request, version)
 
     def add_offsets(
         self, producer: tuple[int, int], group: str = "g", *, name: str = "t", version: int = 3
     ) -> Asked:
+        asked = self.hand_in_add_offsets(producer, group, name=name, version=version)
+        self.turn(4)
+        return asked
+
+    def hand_in_add_offsets(
+        self, producer: tuple[int, int], group: str = "g", *, name: str = "t", version: int = 3
+    ) -> Asked:
+        """The same within the present turn of the loop."""
         request = add_offsets_to_txn.AddOffsetsToTxnRequest(
             transactional_id=name,
             producer_id=producer[0],
             producer_epoch=producer[1],
             group_id=group,
         )
-        return self.ask("add_offsets_to_txn", request, version)
+        return self.hand_in("add_offsets_to_txn", request, version)
 
     def end(
         self,
