@@ -4,7 +4,8 @@ Source: docs/spec/coordinator.md §3.8.
 
 - *What is recorded*: what administrators do. That is OffsetDelete, DeleteGroups, everything that
   our tools do, and commits without a generation to a group that has had members. With
-  ``offsets.history.enable`` every commit is.
+  ``offsets.history.enable`` every commit is. A commit inside a transaction is recorded when its
+  marker comes: before, and after an abort, it has changed nothing.
 - *Who waits*: only who changes something by hand. The response is held until the record is written,
   so that no kill of the coordinator loses a change that was acknowledged. While the topic cannot be
   written the response is sent after :data:`HELD_S`, or at once.
@@ -32,13 +33,14 @@ from .audit_queue import AuditedChange, AuditQueue, pause_s
 from .config import CoordinatorConfig
 from .group import Group, Respond
 from .group_state import GroupState
-from .offsets import Commit, TopicPartition
+from .offsets import Commit, Served, TopicPartition, TransactionalCommit
 from .offsets_journal import Entry, OnCommitted
 from .ports import AuditLog, Caller
 
 log = logging.getLogger(__name__)
 
 _DEAD: Final = GroupState.DEAD
+_UNKNOWN_CALLER: Final = Caller(client_id="", host="", principal="")
 _new_change: Final = tuple.__new__
 """What the constructor of a named tuple does, at half its price."""
 
@@ -267,6 +269,20 @@ class AuditTrail:
                 self.respond_when_recorded(held)
 
         return on_committed
+
+    def record_transaction(self, group: Group, served: Sequence[Served]) -> None:
+        """Record what the end of a transaction put into service; nobody waits for it.
+
+        Who committed is known unless the group has moved since: the log does not tell.
+        """
+        for partition, old, new in served:
+            caller, change = None, ""
+            if isinstance(new, TransactionalCommit):
+                caller, change = new.caller, new.change
+                new.caller = None  # an offset that is served must not keep it
+            if self.records_all or change:
+                about = (group, partition, old, new, None)
+                self._enqueue_commit(caller or _UNKNOWN_CALLER, change, *about)
 
     def _hold_response(
         self, staged: StagedCommit, group: Group, caller: Caller

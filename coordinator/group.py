@@ -290,6 +290,23 @@ class Group:
                 return ErrorCode.UNKNOWN_MEMBER_ID
         return self.member_problem(member_id, instance_id, generation) or self.rules.commit
 
+    def transactional_commit_problem(
+        self, member_id: str, instance_id: str | None, generation: int
+    ) -> ErrorCode:
+        """Whether this sender may stage offsets now (docs/spec/transactions.md §4.1).
+
+        Who says nothing of itself may in any state: producers below version 3 cannot. A rebalance
+        refuses nobody whose generation is still the current one: the new owners of its partitions
+        fetch their offsets after it, and are told 88 until the transaction ends.
+        """
+        if self.state is _DEAD:
+            return ErrorCode.COORDINATOR_NOT_AVAILABLE
+        if generation < 0 and self.state is _EMPTY:
+            return _NONE
+        if generation >= 0 or member_id or instance_id is not None:
+            return self.member_problem(member_id, instance_id, generation)
+        return _NONE
+
     # -- joining -----------------------------------------------------------------------------
 
     def await_join(self, member: Member, waiting: PendingRequest) -> PendingRequest | None:

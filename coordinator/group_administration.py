@@ -240,6 +240,9 @@ class GroupAdministration:
         if code or group is None:
             return code or ErrorCode.GROUP_ID_NOT_FOUND
         code = group.rules.delete
+        if not code and group.offsets.transactional:
+            # Kafka deletes it, and the marker brings it back with these offsets alone.
+            code = ErrorCode.NON_EMPTY_GROUP
         if code:
             return code
         # what is still on its way is deleted too: its record comes before the tombstone

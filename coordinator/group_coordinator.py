@@ -1,9 +1,10 @@
 """The group coordinator of a node: what it is made of, and its way in.
 
 Source: docs/spec/coordinator.md. Reading order: group_registry.py says which groups may be served;
-join_group.py, membership.py, offset_commit.py, offset_fetch.py, group_administration.py and
-find_coordinator.py each serve their APIs; rebalance.py moves groups through their states;
-offsets_journal.py writes; loader.py reads back; offset_expiration.py removes what has expired.
+join_group.py, membership.py, offset_commit.py, txn_commits.py, offset_fetch.py,
+group_administration.py and find_coordinator.py each serve their APIs; rebalance.py moves groups
+through their states; offsets_journal.py writes; loader.py reads back; offset_expiration.py removes
+what has expired.
 """
 
 from __future__ import annotations
@@ -31,10 +32,18 @@ from .offset_expiration import OffsetExpiration
 from .offset_fetch import OffsetFetchHandler
 from .offsets import Offsets
 from .offsets_journal import Journal
-from .ports import AuditLog, StateLog, Topics, TransactionLookup, ZooKeeperOffsets
+from .ports import (
+    AuditLog,
+    StateLog,
+    Topics,
+    TransactionLookup,
+    TransactionVerification,
+    ZooKeeperOffsets,
+)
 from .rebalance import Rebalancer
 from .standby_snapshots import GroupStandbys
 from .timer import TimerQueue
+from .txn_commits import TransactionalCommits
 from .zookeeper_offsets import ZooKeeperOffsetsHandler
 
 log = logging.getLogger(__name__)
@@ -63,11 +72,13 @@ class GroupCoordinator:
         lease_problem: Callable[[], ErrorCode] = lambda: ErrorCode.NONE,
         audit_log: AuditLog | None = None,
         transaction_lookup: TransactionLookup | None = None,
+        verification: TransactionVerification | None = None,
     ) -> None:
         """``lease_problem``: why no offset may be told now; NONE while this node's lease holds.
 
         ``audit_log`` is where changes by hand are recorded; None records nothing.
         ``transaction_lookup`` finds coordinators of transactions; None where those are off.
+        ``verification`` asks transaction coordinators; None where there are no transactions.
         """
         self.node_id = node_id
         self.config = config
@@ -89,6 +100,20 @@ class GroupCoordinator:
         self._zookeeper = ZooKeeperOffsetsHandler(zookeeper_offsets, topics, config, scheduler)
         self._discovery = FindCoordinatorHandler(topics, transaction_lookup, loop, scheduler)
         self.audit_trail = AuditTrail(audit_log, config, loop, now_ms, random)
+        self._transactional_commits = TransactionalCommits(
+            self.registry,
+            topics,
+            self._journal,
+            self._rebalancer,
+            config,
+            now_ms,
+            self.audit_trail,
+            scheduler,
+            verification,
+        )
+        self.txn_offset_commit = self._transactional_commits.txn_offset_commit
+        self.transaction_ended = self._transactional_commits.transaction_ended
+        """To be called for each committed marker of an offsets partition, in the log's order."""
         self._serve(topics, now_ms, random, lease_problem)
 
     def _serve(
@@ -207,6 +232,8 @@ class GroupCoordinator:
             return
         level = logging.INFO if term.groups else logging.DEBUG
         log.log(level, "resigned partition=%d groups=%d", partition, len(term.groups))
+        self._transactional_commits.resigned(partition)
+        term.open_groups = {}
         groups, term.groups = term.groups, {}  # no cycle: freed at once, without the collector
         for group in groups.values():
             self._rebalancer.mark_dead(group, ErrorCode.NOT_COORDINATOR)

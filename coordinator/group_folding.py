@@ -40,6 +40,7 @@ class GroupFolding(Folding[GroupTerm, Replay, list[Group]]):
             groups.append(group)
             if not len(groups) % RECORDS_BETWEEN_LOOKS:
                 yield
+        term.open_groups = fold.open_groups
         return groups
 
     def size(self, contents: list[Group]) -> int:

@@ -23,12 +23,14 @@ class GroupTerm(LeadershipTerm):
     ``deleted_topics`` is what is to be cleaned out of the groups once they are loaded.
     """
 
-    __slots__ = ("damaged", "deleted_topics", "groups")
+    __slots__ = ("damaged", "deleted_topics", "groups", "open_groups")
 
     def __init__(self, partition: int, leader_epoch: int) -> None:
         super().__init__(partition, leader_epoch)
         self.deleted_topics: set[str] = set()
         self.groups: dict[str, Group] = {}
+        self.open_groups: dict[int, set[str]] = {}
+        """By producer id: the groups in which its open transaction staged offsets."""
         self.damaged: DamagedRecords | None = None
         """What was damaged and could not be loaded; None when all was."""
 

@@ -165,7 +165,7 @@ class OffsetFetchHandler:
         if damaged is not None and damaged.withholds(group_id, topics, offsets.committed):
             return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ()
         if topics is None:
-            topics = _all_of(offsets, is_stable=is_stable)
+            topics = _all_of(offsets)
         elif len(topics) > 1:
             topics = _merged(topics)
         committed = offsets.committed
@@ -215,12 +215,13 @@ def _no_offset(index: int, code: ErrorCode) -> PartitionResult:
     return _of_partition(index, -1, -1, "", code)
 
 
-def _all_of(offsets: Offsets, *, is_stable: bool) -> list[Topic]:
-    """Every partition there is something to say about, by topic."""
-    partitions = set(offsets.committed)
-    if is_stable:
-        partitions.update(offsets.pending, *offsets.transactional.values())
+def _all_of(offsets: Offsets) -> list[Topic]:
+    """Every partition that was committed, by topic.
+
+    Not what is only on its way or in a transaction: who asks for all is told what there is, and 88
+    of what may change (docs/spec/transactions.md §4.3).
+    """
     indexes: dict[str, list[int]] = {}
-    for name, index in sorted(partitions):
+    for name, index in sorted(offsets.committed):
         indexes.setdefault(name, []).append(index)
     return [Topic(name=name, partition_indexes=found) for name, found in indexes.items()]

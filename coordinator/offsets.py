@@ -1,14 +1,23 @@
 """What a group has committed: three maps, and the rules by which one value replaces another.
 
-Source: docs/spec/coordinator.md §3.1, §3.2 and §3.6. Pure. The offset of the record that carries a
-commit is the only measure of "newer"; nothing is served before the high watermark passed it.
+Source: docs/spec/coordinator.md §3.1, §3.2 and §3.6; docs/spec/transactions.md §4.3 and §4.4. Pure.
+The offset of the record that carries a commit is the only measure of "newer"; nothing is served
+before the high watermark passed it.
+
+What is staged in transactions is a fold over the log, while it is led as well as when it is loaded:
+a record of a transaction stages its value; a marker serves or drops what its producer staged below
+it; a tombstone drops every older value of its key. Live and loaded must be equal at every offset,
+or a failover would change what a group reads next (T4.5).
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection
 from functools import lru_cache
-from typing import Final, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+if TYPE_CHECKING:
+    from .ports import Caller
 
 TopicPartition: TypeAlias = tuple[str, int]
 
@@ -41,6 +50,9 @@ def is_metadata_too_long(metadata: str, units_max: int) -> bool:
 IN_FLIGHT: Final = -1
 DISCARDED: Final = -2
 
+Served: TypeAlias = "tuple[TopicPartition, Commit | None, Commit]"
+"""A partition, what was served of it, and what the end of a transaction put in its place."""
+
 
 class Commit:
     """One committed offset.
@@ -48,7 +60,7 @@ class Commit:
     ``leader_epoch`` and ``expires_ms`` are -1 for "none". ``record_offset`` is the offset of the
     record that carries it; IN_FLIGHT as long as nobody knows whether a log will keep it, DISCARDED
     when it is not to be served whatever the log says. ``before`` is an older commit of the same
-    partition that was in flight when this one was staged.
+    partition that was in flight when this one was staged, or that the same producer staged.
     """
 
     __slots__ = (
@@ -82,6 +94,30 @@ class Commit:
 
     def __repr__(self) -> str:
         return f"Commit({self.offset}@{self.record_offset})"
+
+
+class TransactionalCommit(Commit):
+    """A commit inside a transaction, from its TxnOffsetCommit on until the marker comes.
+
+    ``record_offset`` is where the record is in this leader's log, known in the turn of the append.
+    ``caller`` and ``change`` are for the audit trail, which records a commit when it is served.
+    """
+
+    __slots__ = ("caller", "change")
+
+    def __init__(
+        self,
+        offset: int,
+        leader_epoch: int,
+        metadata: str,
+        committed_ms: int,
+        *,
+        caller: Caller | None,
+        change: str,
+    ) -> None:
+        super().__init__(offset, leader_epoch, metadata, committed_ms, -1)
+        self.caller = caller
+        self.change = change
 
 
 class Offsets:
@@ -145,15 +181,71 @@ class Offsets:
         else:
             self.pending[partition] = before
 
-    def end_transaction(self, producer_id: int, *, is_committed: bool) -> None:
-        """Serve what a producer staged where it is newer, or forget it."""
-        staged = self.transactional.pop(producer_id, None)
-        if staged is None or not is_committed:
+    def stage_in_transaction(
+        self,
+        producer_id: int,
+        partition: TopicPartition,
+        commit: TransactionalCommit,
+        high_watermark: int,
+    ) -> None:
+        """``commit`` is about to be appended at its ``record_offset``.
+
+        Older ones of the same producer stay behind it while a marker may lie between: they are of
+        a transaction that is about to end, this one is of the next (KAFKA-17507). A marker that
+        did not come yet lies at the high watermark or above, so below it one is enough: a producer
+        that commits in a loop grows no chain.
+        """
+        staged = self.transactional.setdefault(producer_id, {})
+        commit.before = staged.get(partition)
+        older = commit.before
+        while isinstance(older, TransactionalCommit):
+            if older.record_offset < high_watermark:
+                older.before = None
+            older = older.before
+        staged[partition] = commit
+
+    def withdraw_from_transaction(
+        self, producer_id: int, partition: TopicPartition, commit: TransactionalCommit
+    ) -> None:
+        """``commit`` did not get into the log: what the transaction staged before counts again.
+
+        As after a load, which finds the earlier record (T4.7).
+        """
+        staged = self.transactional.get(producer_id)
+        if staged is None or staged.get(partition) is not commit:
             return
-        for partition, commit in staged.items():
-            served = self.committed.get(partition)
-            if served is None or served.record_offset < commit.record_offset:
-                self.committed[partition] = commit
+        if commit.before is not None:
+            staged[partition] = commit.before
+            return
+        del staged[partition]
+        if not staged:
+            del self.transactional[producer_id]
+
+    def end_transaction(
+        self, producer_id: int, *, is_committed: bool, marker_offset: int
+    ) -> list[Served]:
+        """Serve what a producer staged below the marker where it is newer, or forget it.
+
+        What it staged above is of its next transaction and stays (KAFKA-17507). Returns what is
+        served from now on, and instead of what.
+        """
+        staged = self.transactional.get(producer_id)
+        if staged is None:
+            return []
+        served: list[Served] = []
+        for partition, newest in list(staged.items()):
+            commit = _cut_at_marker(newest, marker_offset)
+            if commit is newest:
+                del staged[partition]
+            if commit is None or not is_committed:
+                continue
+            former = self.committed.get(partition)
+            if former is None or former.record_offset < commit.record_offset:
+                self.committed[topic_partition(*partition)] = commit
+                served.append((partition, former, commit))
+        if not staged:
+            del self.transactional[producer_id]
+        return served
 
     def is_unstable(self, partition: TopicPartition) -> bool:
         """Whether a newer value may soon be served: a commit is on its way or in a transaction."""
@@ -162,15 +254,20 @@ class Offsets:
         )
 
     def partitions(self) -> set[TopicPartition]:
-        """Every partition that has a record in the log, or may get one."""
-        return self.committed.keys() | self.pending.keys()
+        """Every partition that has a record in the log, or may get one.
+
+        Those that only a transaction staged as well: without a tombstone of their own the marker
+        would bring them back after a load (docs/spec/transactions.md §4.6).
+        """
+        return set().union(self.committed, self.pending, *self.transactional.values())
 
     def of_topics(self, topics: Collection[str]) -> list[TopicPartition]:
         """The partitions of these topics, those in open transactions included."""
-        found = {partition for partition in self.partitions() if partition[0] in topics}
-        for staged in self.transactional.values():
-            found.update(partition for partition in staged if partition[0] in topics)
-        return sorted(found)
+        return sorted(partition for partition in self.partitions() if partition[0] in topics)
+
+    def is_in_transaction(self, partition: TopicPartition) -> bool:
+        """Whether a transaction that is still open has a commit of this partition."""
+        return any(partition in staged for staged in self.transactional.values())
 
     def forget(self, partition: TopicPartition) -> None:
         """Drop whatever is known of a partition; a commit on its way will not bring it back."""
@@ -180,6 +277,25 @@ class Offsets:
         for producer_id, staged in list(self.transactional.items()):
             if staged.pop(partition, None) is not None and not staged:
                 del self.transactional[producer_id]
+
+
+def _cut_at_marker(newest: Commit, marker_offset: int) -> Commit | None:
+    """The newest of a chain whose record lies below the marker, taken out with what is behind it.
+
+    None where all of the chain are of the next transaction. One that was loaded from above the
+    marker is: the load has folded the marker already.
+    """
+    above: TransactionalCommit | None = None
+    commit: Commit | None = newest
+    while commit is not None and commit.record_offset > marker_offset:
+        if not isinstance(commit, TransactionalCommit):
+            return None
+        above, commit = commit, commit.before
+    if above is not None:
+        above.before = None
+    if isinstance(commit, TransactionalCommit):
+        commit.before = None
+    return commit
 
 
 def _discard(commit: Commit | None) -> None:

@@ -14,6 +14,8 @@ What holds of every batch:
   caller may change its own state after the call without being overtaken.
 - A batch carries the leader epoch of its term. The log refuses it in any other, so that a former
   leader cannot write into the log of its successor (KAFKA-20634).
+- A batch of a transaction is of one request and is appended at once, but never before what was
+  handed in earlier: memory changes in that order, and the log has to tell the same.
 
 The way back of a commit, one name for each step: the log calls ``on_appended`` of the batch, the
 batch ``on_committed`` of each request, and that calls ``respond`` with the response.
@@ -24,6 +26,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import sys
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final, TypeAlias
 
@@ -31,7 +34,7 @@ from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.records.batch import build_batch, build_single
 
 from .config import CoordinatorConfig
-from .ports import StateLog
+from .ports import OnAppended, StateLog
 from .terms import LeadershipTerm, LoadState
 
 log = logging.getLogger(__name__)
@@ -133,6 +136,7 @@ class Journal:
         self._now_ms = now_ms
         self._open: dict[LeadershipTerm, _Batch] = {}
         self._batches: list[_Batch] = []
+        self._flushing: deque[_Batch] = deque()
 
     def write(
         self, term: LeadershipTerm, entries: Sequence[Entry], on_committed: OnCommitted
@@ -179,15 +183,72 @@ class Journal:
         """
         # Taken away before the first append: an append with one replica completes at once, its
         # clients may commit again, and their records belong to the next flush.
-        batches, self._batches = self._batches, []
+        self._flushing += self._batches
+        self._batches = []
         self._open.clear()
         now = self._now_ms()
-        for batch in batches:
+        while self._flushing:  # one that is called within an append goes on with what is left
+            batch = self._flushing.popleft()
             try:
                 self._append(batch, now)
             except Exception:  # our bug: everyone in the batch gets an answer all the same
                 log.exception("append failed partition=%d", batch.term.partition)
                 batch.on_appended(ErrorCode.UNKNOWN_SERVER_ERROR, -1)
+
+    def position(self, term: LeadershipTerm) -> tuple[int, int] | None:
+        """Offset of the next record and high watermark, all that was handed in being appended.
+
+        None when the partition is not led here any more.
+        """
+        if self._open or self._flushing:
+            self.flush()
+        bounds = self._log.bounds(term.partition)
+        return None if bounds is None else (bounds[2], bounds[1])
+
+    def append_transactional(
+        self,
+        term: LeadershipTerm,
+        entries: Sequence[Entry],
+        producer: tuple[int, int],
+        guard: object | None,
+        on_appended: OnAppended,
+    ) -> None:
+        """Append the records of one TxnOffsetCommit now, as a batch of its transaction.
+
+        ``producer`` is id and epoch. Called in the turn of :meth:`position`, whose offset the first
+        record gets. As Kafka writes it: base sequence 0, though nobody looks at the sequence of a
+        coordinator's batch (docs/spec/transactions.md §4.2).
+        """
+        assert term.load_state is not _OVER
+        assert not self._open
+        assert not self._flushing
+        producer_id, producer_epoch = producer
+        config = self._config
+        data = build_batch(
+            entries,
+            timestamp_ms=self._now_ms(),
+            codec=config.offsets_compression_codec,
+            producer_id=producer_id,
+            producer_epoch=producer_epoch,
+            base_sequence=0,
+            is_transactional=True,
+        )
+        if 0 < self._log.batch_bytes_max(term.partition) < len(data):
+            on_appended(ErrorCode.MESSAGE_TOO_LARGE, -1)
+            return
+        try:
+            self._log.append(
+                term.partition,
+                data,
+                leader_epoch=term.leader_epoch,
+                acks=config.commit_required_acks,
+                timeout_ms=config.commit_timeout_ms,
+                on_appended=on_appended,
+                guard=guard,
+            )
+        except Exception:  # our bug: the client gets an answer all the same
+            log.exception("append failed partition=%d", term.partition)
+            on_appended(ErrorCode.UNKNOWN_SERVER_ERROR, -1)
 
     def _begin(self, term: LeadershipTerm) -> _Batch:
         if not self._batches:

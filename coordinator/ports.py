@@ -25,7 +25,11 @@ INCREMENT = "offsets-cache-increment"
 """The file of what came since. Neither Kafka nor a node of 0.1.0 knows this name."""
 
 OnAppended = Callable[[ErrorCode, int], None]
-"""The end of an append, once: its code, and the base offset of the batch (-1 on error)."""
+"""The end of an append, once: its code, and the base offset of the batch in the leader's log.
+
+-1 when the batch is not in it. After an error with an offset it is: its outcome is unknown, and it
+counts unless it is cut off, which only a follower does.
+"""
 
 
 @dataclass(frozen=True, slots=True)

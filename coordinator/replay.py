@@ -83,7 +83,8 @@ class Replay:
         """How many records were folded."""
         self.group_record_offsets: dict[str, int] | None = None
         """Where the last metadata, or its tombstone, of each group is; None while nobody asks."""
-        self._open_groups: dict[int, dict[str, None]] = {}
+        self.open_groups: dict[int, set[str]] = {}
+        """By producer id: the groups in which its open transaction staged offsets."""
         self._latest: Latest = {}
         self._ms = 0
 
@@ -94,7 +95,13 @@ class Replay:
 
         Most records of a long log are replaced by later ones: only the last is ever looked into.
         """
-        if batch.is_transactional(data, position) or batch.is_control(data, position):
+        if (
+            batch.is_transactional(data, position)
+            or batch.is_control(data, position)
+            # A tombstone drops what transactions staged before it. Of a key that is committed anew
+            # behind its tombstone only the latter would be left.
+            or self.open_groups
+        ):
             yield from self.apply_deferred()
             yield from self.fold(data, position, floor)
             return
@@ -111,7 +118,7 @@ class Replay:
         Returns the position of the first that is another's, and the offset that follows; with
         nothing done, ``position`` and ``floor``.
         """
-        if len(self._latest) > LATEST_MAX:
+        if len(self._latest) > LATEST_MAX or self.open_groups:
             return position, floor
         position, following = gather_short(self._latest, data, position, floor, until)
         self.count += following - floor
@@ -174,7 +181,7 @@ class Replay:
             if not is_control:
                 self.apply(record.offset, record.key, record.value, producer_id=producer_id)
             elif (marker := parse_marker(record.key)) is not None:
-                self.end_transaction(producer_id, marker)
+                self.end_transaction(producer_id, marker, record.offset)
             self.count += 1
             if not self.count % RECORDS_BETWEEN_LOOKS:
                 yield
@@ -205,12 +212,15 @@ class Replay:
                 self.records[about.group] = parse_group_value(value)
         # keys of later versions belong to other kinds of groups: not ours to read
 
-    def end_transaction(self, producer_id: int, marker: Marker) -> None:
+    def end_transaction(self, producer_id: int, marker: Marker, marker_offset: int) -> None:
         """A producer's transaction ended: what it staged counts from here on, or never did."""
-        for group_id in self._open_groups.pop(producer_id, ()):
+        for group_id in self.open_groups.pop(producer_id, ()):
             offsets = self.offsets.get(group_id)
             if offsets is not None:
-                offsets.end_transaction(producer_id, is_committed=marker is Marker.COMMIT)
+                is_committed = marker is Marker.COMMIT
+                offsets.end_transaction(
+                    producer_id, is_committed=is_committed, marker_offset=marker_offset
+                )
                 self._prune(group_id, offsets)
 
     def groups(self, term: GroupTerm, now_ms: int) -> Iterator[Group]:
@@ -317,12 +327,20 @@ class Replay:
         if key.version == 0:
             offsets.old_keys.discard(partition)
         if producer_id == NO_PRODUCER:
+            # What transactions staged before it goes as well, or a marker would bring back what
+            # was deleted (docs/spec/transactions.md §4.6); Kafka lets it.
             offsets.committed.pop(partition, None)
+            for producer in list(offsets.transactional):
+                self._remove_staged(offsets, partition, producer)
         else:
-            staged = offsets.transactional.get(producer_id)
-            if staged is not None and staged.pop(partition, None) is not None and not staged:
-                del offsets.transactional[producer_id]
+            self._remove_staged(offsets, partition, producer_id)
         self._prune(key.group, offsets)
+
+    @staticmethod
+    def _remove_staged(offsets: Offsets, partition: TopicPartition, producer_id: int) -> None:
+        staged = offsets.transactional.get(producer_id)
+        if staged is not None and staged.pop(partition, None) is not None and not staged:
+            del offsets.transactional[producer_id]
 
     def _offsets_of(self, group_id: str) -> Offsets:
         offsets = self.offsets.get(group_id)
@@ -333,7 +351,7 @@ class Replay:
     def _staged(
         self, offsets: Offsets, producer_id: int, group_id: str
     ) -> dict[TopicPartition, Commit]:
-        self._open_groups.setdefault(producer_id, {})[group_id] = None
+        self.open_groups.setdefault(producer_id, set()).add(group_id)
         return offsets.transactional.setdefault(producer_id, {})
 
     def _prune(self, group_id: str, offsets: Offsets) -> None:

@@ -300,13 +300,21 @@ class GroupStandbys(Standbys[Replay]):
     async def _increment(self, partition: int, replica: Replica) -> Captured | None:
         """What came since the whole snapshot; None where only a whole one will do."""
         base = _base(saved(replica), replica.bounds()[0])
-        if self._not_incremental.get(partition) == base:
+        if self._not_incremental.get(partition) == base or self._has_open_groups(partition):
             return None
         try:
             return await self._in_slices(partition, replica, capture_increment(replica))
         except NotIncremental:
             self._not_incremental[partition] = base
             return None
+
+    def _has_open_groups(self, partition: int) -> bool:
+        """Whether offsets are staged in transactions, perhaps since before the whole snapshot.
+
+        An increment is not read then: it may lack the tombstone that dropped them.
+        """
+        state, term = self._states.get(partition), self._registry.term_at(partition)
+        return bool((state and state.fold.open_groups) or (term and term.open_groups))
 
     async def _write(self, partition: int, replica: Replica, captured: Captured) -> None:
         if not await write(replica, captured):

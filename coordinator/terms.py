@@ -189,6 +189,10 @@ class TermRegistry(Generic[T]):
         assert self.is_current(term)
         term.become(LoadState.OWNED)
 
+    def term_at(self, partition: int) -> T | None:
+        """The running term of a partition."""
+        return self._terms.get(partition)
+
     def terms(self) -> list[T]:
         """Every running term."""
         return list(self._terms.values())

@@ -64,10 +64,8 @@ class StateLogPort:
             return
         base, end = appended.base_offset, appended.last_offset + 1
         if acks != -1 or end <= hosted.high_watermark:
-            if self._may_answer():
-                on_appended(ErrorCode.NONE, base)
-            else:
-                on_appended(ErrorCode.NOT_LEADER_OR_FOLLOWER, -1)
+            may_answer = self._may_answer()
+            on_appended(ErrorCode.NONE if may_answer else ErrorCode.NOT_LEADER_OR_FOLLOWER, base)
             return
         pending = _PendingAppend(on_appended, base, self._may_answer)
         pending.timer = self._loop.call_later(
@@ -134,4 +132,4 @@ class _PendingAppend:
             self.timer.cancel()
         if code is ErrorCode.NONE and not self._may_answer():
             code = ErrorCode.NOT_LEADER_OR_FOLLOWER
-        on_appended(code, self._base if code is ErrorCode.NONE else -1)
+        on_appended(code, self._base)

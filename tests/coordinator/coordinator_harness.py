@@ -10,7 +10,7 @@ from typing import Any
 
 from barnabas.coordinator.config import CoordinatorConfig
 from barnabas.coordinator.group_coordinator import GroupCoordinator
-from barnabas.coordinator.ports import OFFSETS_TOPIC, Caller
+from barnabas.coordinator.ports import OFFSETS_TOPIC, Caller, OnVerified
 from barnabas.protocol import consumer_protocol
 from barnabas.protocol.audit_topic import AuditRecord, parse_audit_value
 from barnabas.protocol.codec.compiler import decode, encode
@@ -23,7 +23,10 @@ from barnabas.protocol.messages import (
     offset_commit,
     offset_fetch,
     sync_group,
+    txn_offset_commit,
 )
+from barnabas.protocol.records.batch import build_batch
+from barnabas.protocol.records.control import Marker, encode_marker
 from tests.coordinator.memory_log import MemoryLog
 from tests.sim.simulated_loop import SimulatedLoop
 
@@ -110,6 +113,37 @@ class MemoryAudit:
         return [parse_audit_value(value or b"") for _, value in self.entries]
 
 
+class ManualVerification:
+    """Implements coordinator.ports.TransactionVerification: answers ``code``, or when told to."""
+
+    def __init__(self) -> None:
+        self.code = ErrorCode.NONE
+        self.guard: object | None = object()
+        self.is_held = False
+        self.asked: list[tuple[int, str, int, int]] = []
+        self.waiting: list[OnVerified] = []
+
+    def verify(
+        self,
+        partition: int,
+        transactional_id: str,
+        producer_id: int,
+        producer_epoch: int,
+        on_verified: OnVerified,
+    ) -> None:
+        self.asked.append((partition, transactional_id, producer_id, producer_epoch))
+        if self.is_held:
+            self.waiting.append(on_verified)
+        else:
+            on_verified(self.code, None if self.code else self.guard)
+
+    def answer(self) -> None:
+        """To all who wait."""
+        waiting, self.waiting = self.waiting, []
+        for on_verified in waiting:
+            on_verified(self.code, None if self.code else self.guard)
+
+
 class Asked:
     """A request that was made, and its answer once there is one."""
 
@@ -154,6 +188,7 @@ class CoordinatorHarness:
         self.topics = KnownTopics()
         self.classic = ClassicOffsets()
         self.audit = MemoryAudit()
+        self.verification = ManualVerification()
         self._connections: dict[Caller, Caller] = {}
         settings = {"initial_rebalance_delay_ms": 0, **settings}
         self.coordinator = GroupCoordinator(
@@ -166,6 +201,7 @@ class CoordinatorHarness:
             now_ms=self.loop.wall_ms,
             random=random.Random(7),
             audit_log=self.audit,
+            verification=self.verification,
         )
         self.coordinator.start(partitions)
         self._running = self.loop.create_task(self.coordinator.run())
@@ -258,6 +294,66 @@ class CoordinatorHarness:
             **fields,
         )
         return self.ask("offset_commit", request, version, caller=caller)
+
+    def txn_commit(
+        self,
+        offset: int,
+        *,
+        group: str = "g",
+        topic: str = "orders",
+        index: int = 0,
+        version: int = 3,
+        caller: Caller = CALLER,
+        metadata: str | None = "",
+        leader_epoch: int = -1,
+        **fields: Any,
+    ) -> Asked:
+        """A TxnOffsetCommit of one partition, by producer 7 unless said otherwise."""
+        fields = {"transactional_id": "t", "producer_id": 7, "producer_epoch": 0, **fields}
+        partition = txn_offset_commit.Partition(
+            partition_index=index,
+            committed_offset=offset,
+            committed_metadata=metadata,
+            committed_leader_epoch=leader_epoch,
+        )
+        request = txn_offset_commit.TxnOffsetCommitRequest(
+            group_id=group,
+            topics=[txn_offset_commit.Topic(name=topic, partitions=[partition])],
+            **fields,
+        )
+        return self.ask("txn_offset_commit", request, version, caller=caller)
+
+    def end_transaction(
+        self, *, is_commit: bool = True, producer_id: int = 7, group: str = "g"
+    ) -> None:
+        """Have the marker appended; the coordinator is told in the turn in which it is committed.
+
+        As the receiver of markers does it (docs/spec/transactions.md §3.5 and §4.5).
+        """
+        index = partition_of(group)
+        hosted = self.log.partition(index)
+        marker = Marker.COMMIT if is_commit else Marker.ABORT
+        data = build_batch(
+            [encode_marker(marker, 0)],
+            timestamp_ms=self.loop.wall_ms(),
+            producer_id=producer_id,
+            producer_epoch=0,
+            is_transactional=True,
+            is_control=True,
+        )
+        marker_offset = hosted.append(data)
+
+        def committed(is_committed: bool) -> None:
+            if is_committed:
+                self.coordinator.transaction_ended(
+                    index, producer_id, is_commit=is_commit, marker_offset=marker_offset
+                )
+
+        if self.log.is_replicated:
+            hosted.high_watermark = hosted.end
+            committed(True)
+        else:
+            hosted.waiting.append((hosted.end, committed))
 
     def committed(
         self, *, group: str = "g", topic: str = "orders", index: int = 0, version: int = 7

@@ -194,6 +194,10 @@ class MemoryLog:
         self.append_fails_with: ErrorCode | None = None
         self.read_fails_with: ErrorCode | None = None
         self.bytes_max = 1_000_000
+        self.guards: list[object | None] = []
+        """What each batch was appended with."""
+        self.outdated_guard: object | None = None
+        """A marker came after this one was given."""
         self.appends: list[tuple[int, int]] = []
         """Partition and record count of every batch appended."""
 
@@ -245,6 +249,10 @@ class MemoryLog:
         if self.append_fails_with is not None:
             on_appended(self.append_fails_with, -1)
             return
+        self.guards.append(guard)
+        if guard is not None and guard is self.outdated_guard:
+            on_appended(ErrorCode.INVALID_TXN_STATE, -1)
+            return
         before = hosted.end
         base = hosted.append(batch)
         self.appends.append((partition, hosted.end - before))
@@ -265,7 +273,7 @@ class MemoryLog:
 
         def too_late() -> None:
             hosted.waiting.remove(entry)
-            on_appended(ErrorCode.REQUEST_TIMED_OUT, -1)
+            on_appended(ErrorCode.REQUEST_TIMED_OUT, base)
 
         timer = self.loop.call_later(timeout_ms / 1000, too_late)
         entry = (hosted.end, decided)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+from barnabas.coordinator.offsets import Offsets
 from barnabas.coordinator.replay import Replay
 from barnabas.protocol.offsets_topic import (
     GroupKey,
@@ -62,6 +63,9 @@ def _fold(found: Folded, producer: int, offset: int, key: bytes, value: bytes | 
         place = (about.group, about.topic, about.partition)
         target = found.offsets if producer < 0 else found.staged.setdefault(producer, {})
         target.pop(place, None)
+        if value is None and producer < 0:
+            for staged in found.staged.values():
+                staged.pop(place, None)  # docs/spec/transactions.md §4.6
         if about.version == 0:
             found.old.discard(place)
         if value is not None:
@@ -72,9 +76,17 @@ def _fold(found: Folded, producer: int, offset: int, key: bytes, value: bytes | 
 
 def content(replay: Replay) -> Folded:
     """The same of what the shipped code made of a log."""
-    found = Folded()
-    for group, offsets in replay.offsets.items():
+    for offsets in replay.offsets.values():
         assert not offsets.is_empty or offsets.old_keys, "a group without anything stays behind"
+    found = content_of(replay.offsets)
+    found.groups = {group: record.generation for group, record in replay.records.items()}
+    return found
+
+
+def content_of(groups: Mapping[str, Offsets]) -> Folded:
+    """The same of offsets by group, as a load has made them or as they are served."""
+    found = Folded()
+    for group, offsets in groups.items():
         for (topic, index), commit in offsets.committed.items():
             found.offsets[group, topic, index] = (commit.offset, commit.record_offset)
         for producer, staged in offsets.transactional.items():
@@ -82,5 +94,4 @@ def content(replay: Replay) -> Folded:
                 places = found.staged.setdefault(producer, {})
                 places[group, topic, index] = (commit.offset, commit.record_offset)
         found.old.update((group, *partition) for partition in offsets.old_keys)
-    found.groups = {group: record.generation for group, record in replay.records.items()}
     return found

@@ -364,6 +364,7 @@ def test_the_cache_after_a_load_is_the_fold_over_the_log(
             old.write((key(index), None))
             model.pop(index, None)
             order.pop(index, None)
+            staged.pop(index, None)
         elif step == "txn put":
             old.transactional(7, (key(index), value(offset)))
             staged[index] = (offset, number)

@@ -91,7 +91,7 @@ def test_a_plain_commit_stays_when_an_older_transactional_one_ends_later() -> No
     offsets.committed[TP] = commit(10, record_offset=10)
     offsets.transactional[7] = {TP: commit(8, record_offset=8)}
     assert offsets.is_unstable(TP)
-    offsets.end_transaction(7, is_committed=True)
+    assert not offsets.end_transaction(7, is_committed=True, marker_offset=11)
     assert offsets.committed[TP].offset == 10
     assert not offsets.is_unstable(TP)
 
@@ -99,7 +99,7 @@ def test_a_plain_commit_stays_when_an_older_transactional_one_ends_later() -> No
 def test_an_aborted_transaction_leaves_nothing() -> None:
     offsets = Offsets()
     offsets.transactional[7] = {TP: commit(8, record_offset=8)}
-    offsets.end_transaction(7, is_committed=False)
+    assert not offsets.end_transaction(7, is_committed=False, marker_offset=11)
     assert offsets.is_empty
 
 
