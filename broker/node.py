@@ -14,8 +14,7 @@ from typing import Any, Final
 from barnabas.broker.storage.compaction.cleaner import LogCleaner
 from barnabas.broker.storage.log_manager import LogManager
 from barnabas.client.zookeeper.interface import ZooKeeper
-from barnabas.coordinator.ports import TRANSACTION_TOPIC
-from barnabas.protocol.errors import ErrorCode
+from barnabas.coordinator.ports import TRANSACTION_TOPIC, Caller
 from barnabas.protocol.hashing import group_partition
 from barnabas.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
@@ -30,6 +29,7 @@ from .controller.term import ControllerDependencies
 from .coordination.group_coordinator_host import GroupCoordinatorHost
 from .coordination.producer_id_manager import ProducerIdManager
 from .coordination.producer_id_pool import ProducerIdPool
+from .coordination.transaction_coordinator_host import TransactionCoordinatorHost
 from .handlers.conversion_process import ConversionProcess
 from .handlers.registry import HandlerDependencies, register_handlers
 from .lifecycle.cluster_id_check import ClusterIdCheck
@@ -119,20 +119,8 @@ class Node:
             self._topic_creator, config.coordinator, config.transactions
         )
         self._build_for_transactions()
-        self._coordinator_host = GroupCoordinatorHost(
-            config,
-            identity.node_id,
-            zookeeper=zookeeper,
-            replicas=self._replicas,
-            liveness=self._liveness,
-            metadata=self._metadata,
-            creation=self._auto_topic_creation,
-            files=files,
-            now_ms=now_ms,
-            rng=rng,
-            dial=self._dial,
-            locate=self._internal_address,
-        )
+        self._transaction_host = self._build_transaction_host()
+        self._coordinator_host = self._build_coordinator_host()
         self._cleaner = self._build_cleaner()
         self._controlled_shutdown = self._build_controlled_shutdown()
         self._metrics = NodeMetrics(config.metrics)
@@ -190,6 +178,38 @@ class Node:
             now=self._loop.time,
         )
 
+    def _build_coordinator_host(self) -> GroupCoordinatorHost:
+        return GroupCoordinatorHost(
+            self.config,
+            self.identity.node_id,
+            zookeeper=self._zookeeper,
+            replicas=self._replicas,
+            liveness=self._liveness,
+            metadata=self._metadata,
+            creation=self._auto_topic_creation,
+            files=self._files,
+            now_ms=self._now_ms,
+            rng=self._rng,
+            dial=self._dial,
+            locate=self._internal_address,
+        )
+
+    def _build_transaction_host(self) -> TransactionCoordinatorHost:
+        return TransactionCoordinatorHost(
+            self.config,
+            self.identity.node_id,
+            zookeeper=self._zookeeper,
+            replicas=self._replicas,
+            liveness=self._liveness,
+            metadata=self._metadata,
+            creation=self._auto_topic_creation,
+            files=self._files,
+            now_ms=self._now_ms,
+            markers=self._marker_sender,
+            producer_ids=self._producer_ids,
+            offsets_partitions=lambda: self._coordinator_host.topic.partition_count,
+        )
+
     def _build_marker_writer(self) -> MarkerWriter:
         return MarkerWriter(
             self._replicas,
@@ -219,11 +239,11 @@ class Node:
 
     def _transaction_coordinator_of(self, transactional_id: str) -> int | None:
         """The node that leads the id's partition of the transaction log, as far as is known."""
-        snapshot = self._metadata.snapshot
-        count = len(snapshot.topics.get(TRANSACTION_TOPIC, ()))
-        if not count:
+        count = self._transaction_host.topic.partition_count
+        if count is None:
             return None
-        return snapshot.leader(TRANSACTION_TOPIC, group_partition(transactional_id, count))
+        partition = group_partition(transactional_id, count)
+        return self._metadata.snapshot.leader(TRANSACTION_TOPIC, partition)
 
     def _ask_own_coordinator(
         self,
@@ -231,8 +251,10 @@ class Node:
         version: int,
         respond: Callable[[AddPartitionsToTxnResponse], None],
     ) -> None:
-        """This node leads a partition of the transaction log, and coordinates none of its ids."""
-        respond(AddPartitionsToTxnResponse(error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE))
+        """Verify at the coordinator of this node, without a connection."""
+        caller = Caller(client_id="", host="")
+        serve = self._transaction_host.transactions
+        serve.add_partitions_to_txn(request, version, caller, respond)
 
     def _build_cleaner(self) -> LogCleaner:
         committed = self._replicas.high_watermark
@@ -308,11 +330,13 @@ class Node:
         )
         await self._register()
         await self._coordinator_host.topic.look()
+        await self._transaction_host.topic.look()
         await self._metrics.open(self._metrics_sources())
 
     async def _forget_former_session(self) -> None:
         assert self._registration is not None, "opened"
         self._coordinator_host.forget_former_session(self._registration.broker_epoch)
+        self._transaction_host.forget_former_session()
 
     def background(self) -> Mapping[str, Work]:
         """What runs as long as the node does; the end of any of it ends the node."""
@@ -326,6 +350,8 @@ class Node:
             "topic creation": self._auto_topic_creation.run,
             "groups": self._coordinator_host.groups.run,
             "offsets topic": self._coordinator_host.topic.run,
+            "transactions": self._transaction_host.transactions.run,
+            "transaction log": self._transaction_host.topic.run,
             "controller": self._controller.run,
             "session renewal": self._renewal.run,
             "zookeeper's content": self._cluster_id_check.run,
@@ -368,6 +394,7 @@ class Node:
         await self._metrics.close()
         self._dispatcher.stop()
         self._conversions.close()
+        self._transaction_host.close()
         await self._coordinator_host.close()
         self._liveness.close()
 

@@ -129,6 +129,15 @@ def find_coordinator(link: RawConnection, group: str) -> Coordinator:
     return Coordinator(error, answer.text() or "", answer.number("i"))
 
 
+def find_transaction_coordinator(link: RawConnection, transactional_id: str) -> Coordinator:
+    """FindCoordinator v1 for a transactional id."""
+    answer = link.call(FIND_COORDINATOR, 1, text(transactional_id) + b"\1")
+    _throttle_ms, error = answer.take("ih")
+    answer.text()  # the message
+    answer.number("i")  # the node's id
+    return Coordinator(error, answer.text() or "", answer.number("i"))
+
+
 def commit_request(group: str, topic: str, offsets: Mapping[int, int]) -> bytes:
     """The body of OffsetCommit v2 from a client that is no member of the group."""
     anonymous = struct.pack(">i", -1) + text("")
