@@ -227,6 +227,21 @@ def _lose_server(*, leads: bool) -> Callable[[Site], None]:
     return strike
 
 
+def frozen_server(seconds: float, *, leads: bool) -> Fault:
+    """One of three servers stands still for longer than a session: its clients must leave it."""
+
+    def strike(site: Site) -> None:
+        victim = until(lambda: site.zookeepers.one(leads=leads), "a leader and followers")
+        victim.pause()
+        try:
+            time.sleep(seconds)
+            site.await_progress()
+        finally:
+            victim.resume()
+
+    return Fault(f"{'leader' if leads else 'follower'} of three frozen {seconds:g} s", strike)
+
+
 ANOTHER: Final = Fault("none: an unused ZooKeeper starts", _start_another)
 """What is measured beside it is what this machine, not ZooKeeper, does to clients in a restart."""
 RESTART: Final = Fault("restart", _restart)

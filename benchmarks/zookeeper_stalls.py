@@ -37,6 +37,7 @@ from benchmarks.stalled_cluster import (
     Kind,
     Site,
     frozen_disk,
+    frozen_server,
     outage,
     running,
     slow_disk,
@@ -62,7 +63,12 @@ ON_DISK: Final[Mapping[str, Callable[[SlowDisk], Fault]]] = {
     "disk-5": partial(frozen_disk, seconds=5.0),
     "slow-disk": partial(slow_disk, seconds=12),
 }
-ON_THREE: Final[Mapping[str, Fault]] = {"follower": FOLLOWER_KILLED, "leader": LEADER_KILLED}
+ON_THREE: Final[Mapping[str, Fault]] = {
+    "follower": FOLLOWER_KILLED,
+    "leader": LEADER_KILLED,
+    "follower-frozen": frozen_server(30.0, leads=False),
+    "leader-frozen": frozen_server(30.0, leads=True),
+}
 NAMES: Final = (*ON_ONE, *ON_DISK, *ON_THREE)
 
 

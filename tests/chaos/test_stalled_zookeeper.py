@@ -31,6 +31,7 @@ from benchmarks.stalled_cluster import (
     Kind,
     Site,
     frozen_disk,
+    frozen_server,
     running,
     stall,
 )
@@ -56,6 +57,9 @@ LONG_TICK_MS = 1_200
 SHORT = {"zookeeper.session.timeout.ms": "4000"}
 SHORT_S = 4.0
 SHORT_TICK_MS = 500
+
+FROZEN = frozen_server(30.0, leads=False)
+"""For longer than a session: the nodes connected to it must find another server."""
 
 KINDS = [Kind(nodes, beacons) for nodes in (1, 2, 3) for beacons in (True, False)]
 
@@ -131,9 +135,9 @@ def test_all_goes_on_while_the_disk_of_zookeeper_is_slow_or_stands_still(
 
 @pytest.mark.nightly
 @every_kind
-def test_all_goes_on_while_one_of_three_zookeepers_is_killed(kind: Kind) -> None:
+def test_all_goes_on_while_one_of_three_zookeepers_is_killed_or_frozen(kind: Kind) -> None:
     with ZooKeepers(3, tick_ms=LONG_TICK_MS) as zookeepers:
-        check_untroubled(kind, zookeepers, [FOLLOWER_KILLED, LEADER_KILLED, RESTART])
+        check_untroubled(kind, zookeepers, [FOLLOWER_KILLED, LEADER_KILLED, FROZEN, RESTART])
 
 
 @pytest.mark.parametrize(
