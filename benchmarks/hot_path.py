@@ -1,12 +1,14 @@
 """What one OffsetFetch and one OffsetCommit cost inside this process, and where it goes.
 
     python -m benchmarks.hot_path [--rounds N] [--profile CELL] [--audit none|by-hand|all]
+    python -m benchmarks.hot_path --files
 
 Everything is real (connections, dispatcher, coordinator, logs on disk) except the sockets, so a
 number here is the part of a request's cost that is ours. The least of many short rounds is
 printed: what else the machine does can only make a round slower. ``--audit`` says what is
 recorded of offsets: nothing, what is done by hand (no commit here is), or every commit; the
-records are built and thrown away.
+records are built and thrown away. ``--files`` prints the way of one commit from the socket to
+the log and back instead: each file and function in the order in which it is called first.
 """
 
 from __future__ import annotations
@@ -23,6 +25,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import uvloop
@@ -62,6 +65,7 @@ from benchmarks.report import Cell
 
 NODE, VERSION = 1, 8
 OFFSETS_PARTITIONS = 50
+ROOT = str(Path(__file__).resolve().parents[1]) + "/"
 TURNS = 1
 """Turns of the loop in one round."""
 CELLS = tuple(
@@ -340,6 +344,28 @@ async def measure(directory: Path, rounds: int, only: str | None, audit: str) ->
             print(f"{kind} at 64 connections: {text}  the rest is connection and dispatch")
 
 
+async def print_files(directory: Path) -> None:
+    """Print the files that one commit passes which is alone on its connection."""
+    passed: dict[str, dict[str, None]] = {}
+
+    def note(frame: FrameType, event: str, _: object) -> None:
+        code = frame.f_code
+        path = code.co_filename.removeprefix(ROOT).removeprefix("barnabas/")
+        if event == "call" and not path.startswith(("/", "<", ".venv/", "benchmarks/")):
+            passed.setdefault(path, {})[code.co_qualname] = None
+
+    async with node(directory) as served:
+        await _commit_all(served, 0)
+        load = Load(served.listener, Cell("commit", 1, 1))
+        await load.turns(4)  # a new connection, and a new segment, have more to do
+        sys.setprofile(note)
+        await load.turns(1)
+        sys.setprofile(None)
+    for path, functions in passed.items():
+        print(f"{path:50}{', '.join(functions)}")
+    print(f"{len(passed)} files")
+
+
 async def _commit_all(served: Node, number: int) -> None:
     """Have every offset committed that the fetches ask for."""
     connection, socket = Connection(served.listener), Socket()
@@ -355,12 +381,16 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=500)
     parser.add_argument("--profile", metavar="CELL", help='as printed, "fetch, 64 connections"')
     parser.add_argument("--audit", choices=["none", "by-hand", "all"], default="none")
+    parser.add_argument("--files", action="store_true", help="print the way of one commit")
     options = parser.parse_args()
     with (
         tempfile.TemporaryDirectory() as directory,
         asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner,
     ):
-        runner.run(measure(Path(directory), options.rounds, options.profile, options.audit))
+        if options.files:
+            runner.run(print_files(Path(directory)))
+        else:
+            runner.run(measure(Path(directory), options.rounds, options.profile, options.audit))
 
 
 if __name__ == "__main__":

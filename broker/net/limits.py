@@ -121,7 +121,11 @@ class MemoryPool:
                 callback()
 
     def give(self, count: int) -> None:
-        """Count bytes that are held no more; resumes whoever waits while there is room."""
+        """Count bytes that are held no more; resumes whoever waits while there is room.
+
+        Nobody waits while memory is not scarce: connections ask whether they must only when it is,
+        and all are resumed when it becomes plentiful.
+        """
         self.used -= count
         assert self.used >= 0, "more given back than taken"
         if self.is_scarce and self.used <= self.bytes_max // 4:

@@ -23,11 +23,13 @@ NONE: Final = -1
 class LeaderEpochs:
     """Epochs and their start offsets, both ascending."""
 
-    __slots__ = ("_epochs", "_starts", "version")
+    __slots__ = ("_epochs", "_starts", "latest", "version")
 
     def __init__(self, pairs: Iterable[tuple[int, int]] = ()) -> None:
         self._epochs: list[int] = []
         self._starts: list[int] = []
+        self.latest = NONE
+        """The newest epoch, -1 when none is known. Kept, since every append compares with it."""
         self.version = 0
         """Grows with every change, to know whether the file is behind."""
         for epoch, start in pairs:
@@ -48,11 +50,6 @@ class LeaderEpochs:
         """(epoch, start offset), ascending."""
         return list(zip(self._epochs, self._starts, strict=True))
 
-    @property
-    def latest(self) -> int:
-        """The newest epoch; -1 when none is known."""
-        return self._epochs[-1] if self._epochs else NONE
-
     def assign(self, epoch: int, start: int) -> None:
         """``epoch`` begins at ``start``: entries that contradict this go.
 
@@ -66,11 +63,13 @@ class LeaderEpochs:
         self._keep(slice(0, keep))
         self._epochs.append(epoch)
         self._starts.append(start)
+        self.latest = epoch
         self.version += 1
 
     def _keep(self, part: slice) -> None:
         if len(self._epochs[part]) != len(self._epochs):
             self._epochs, self._starts = self._epochs[part], self._starts[part]
+            self.latest = self._epochs[-1] if self._epochs else NONE
             self.version += 1
 
     def truncate_from_end(self, offset: int) -> None:
